@@ -24,7 +24,7 @@ __all__ = [
     "semantic_metrics",
 ]
 
-#: In the order in which people meet them; the first that was run is what a board opens with.
+#: In display order; a board opens with the first one that was run.
 METRICS: Registry[Metric] = Registry(
     "metric",
     MetricError,
@@ -52,7 +52,7 @@ load_metric = METRICS.load
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """These metrics in the order of METRICS; then, by name, those we no longer know."""
+    """Return these metrics in the order of METRICS; then, by name, unregistered ones."""
     given = set(names)
     return [name for name in METRICS if name in given] + sorted(given - set(METRICS))
 
@@ -71,11 +71,11 @@ def full_reference_metrics() -> tuple[str, ...]:
 
 @cache
 def no_reference_metrics() -> tuple[str, ...]:
-    """Return the metrics that look at one image alone; they rank nothing."""
+    """Return the metrics that take one image alone; they rank nothing."""
     return tuple(name for name in METRICS if not metric_class(name).reference)
 
 
 @cache
 def semantic_metrics() -> tuple[str, ...]:
-    """The metrics that look at what a picture means, the most telling first."""
+    """Return the metrics of a picture's meaning, in order."""
     return tuple(name for name in METRICS if metric_class(name).semantic)

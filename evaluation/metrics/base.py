@@ -1,10 +1,9 @@
-"""What every metric offers: a distance that is 0 for equal pictures, and how people read it.
+"""Metrics: a distance that is 0 for equal pictures, and its display.
 
-Labels, versions and directions are class attributes, so tables and charts read
-them without loading torch; whatever is heavy loads inside `prepare` and
-`distances`. Most metrics measure pictures (`DirectMetric`); some are made of what
-others found (`CombinedMetric`) and put it together in `combine`; some look at one picture
-alone (`NoReferenceMetric`), and are no distance.
+Labels, versions and directions are class attributes, so tables and charts read them without
+loading torch; heavy modules load inside `prepare` and `distances`. Most metrics measure
+pictures (`DirectMetric`). Some combine the measurements of others in `combine`
+(`CombinedMetric`). Some take one picture alone (`NoReferenceMetric`) and are no distance.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from PIL import Image
 from evaluation.errors import UserFacingError
 from evaluation.weights import Requirements
 
-#: What `prepare` made of a source; only the metric that made it can read it.
+#: The result of `prepare`; only the metric that made it can read it.
 Features: TypeAlias = Any
 
 #: Left, top, right, bottom, as shares of the picture's width and height.
 Box: TypeAlias = tuple[float, float, float, float]
-#: Cells of a picture, 48 x 48 whatever its shape: where something is, or how much of it.
+#: Values over a picture's cells, 48 x 48 whatever its shape.
 Cells: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.bool_]
-#: Whole numbers from 0 to 255.
+#: Integers from 0 to 255.
 Luma: TypeAlias = NDArray[np.uint8]
 CELLS = 48
-# A blank card this near is the source itself; to divide by it would say nothing.
+# A source nearer than this to its blank card is flat, and has no scale.
 FLAT = 1e-9
 
-#: Larger pictures are measured one at a time, and by tiles: what networks and metrics make of
-#: them is some 200 bytes for each of their pixels.
+#: Larger pictures are measured one at a time, and by tiles: networks and metrics need about 200
+#: bytes per pixel.
 LARGE_PIXELS = 1_500_000
 
 
@@ -46,16 +45,16 @@ class MetricError(UserFacingError):
 
 
 class NotApplicable(Exception):
-    """A metric that has nothing to say of a chain; the text says why."""
+    """A metric that does not apply to a chain; the text gives the reason."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is known of a chain's pictures beside their pixels."""
+    """Annotations of a chain's pictures beside their pixels."""
 
-    #: The one annotated face, if there is one.
+    #: The single annotated face, if any.
     face: Box | None = None
-    #: The cells in which the first forward edit was made (evaluation.measuring.subject).
+    #: The cells of the first forward edit (evaluation.measuring.subject).
     footprint: Mask | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -74,17 +73,17 @@ class Subject:
 
 @dataclass(frozen=True)
 class LossWords:
-    """How pages speak of a chain of which a part of the headline kept least."""
+    """Texts on pages for a chain that ended by a part of the headline metric."""
 
-    #: The cause of such an end (evaluation.analysis.events), and how it reads.
+    #: The cause of such an end (evaluation.analysis.events), and its text.
     cause: str
     ended: str
-    #: The beginning of a sentence: what has crossed the threshold.
+    #: The beginning of a sentence on crossing the threshold.
     crossed: str
-    #: The end of sentences: where least is kept, and what changed most.
+    #: The ends of sentences on the lowest retention and on the largest change.
     because: str
     most: str
-    #: What the loss is of (evaluation.analysis.failure_labels).
+    #: The scope of the loss (evaluation.analysis.failure_labels).
     level: str
 
 
@@ -93,45 +92,45 @@ class Metric(Requirements):
 
     name: ClassVar[str]
     label: ClassVar[str]
-    #: What it looks at, for people who do not know its name: "perceived quality".
+    #: The measured property in common words: "perceived quality".
     looks_at: ClassVar[str]
-    #: Whether it looks at what a picture means; such a metric stands beside the headline.
+    #: True if it measures a picture's meaning; it is then shown beside the headline.
     semantic: ClassVar[bool] = False
     #: Changes whenever numbers can change; curves never mix versions.
     version: str
-    #: Whether it compares pictures with their source; only such a metric ranks.
+    #: True if it compares pictures with their source; only such a metric ranks.
     reference: ClassVar[bool] = True
-    #: Of the value that is shown; a distance is always better when smaller.
+    #: For the shown value; a distance is always better when smaller.
     higher_is_better: ClassVar[bool]
     unit: ClassVar[str] = ""
     #: Digits after the point when shown.
     digits: ClassVar[int] = 3
     #: The shorter side, in pixels, below which the metric is not defined.
     smallest: ClassVar[int] = 1
-    #: The distance at which nothing is kept; None where each source's blank card tells it.
+    #: The distance of retention 0; None if it is measured on each source's blank card.
     blank: ClassVar[float | None] = None
-    #: Whether it speaks of some pictures only, such as those with a face.
+    #: True if it applies to some pictures only, such as those with a face.
     selective: ClassVar[bool] = False
-    #: The metrics it is made of; empty for one that measures pictures itself.
+    #: The metrics it combines; empty if it measures pictures itself.
     parts: ClassVar[tuple[str, ...]] = ()
-    #: Of a part of the headline.
+    #: Texts for a part of the headline metric.
     lost: ClassVar[LossWords | None] = None
-    #: Whether its numbers come from a network, and so from a device's arithmetic.
+    #: True if its numbers come from a network, and so vary by device.
     uses_network: ClassVar[bool] = False
 
     def shown(self, distance: float | None) -> float | None:
-        """The value people read, None when it was not run."""
+        """Return the value shown on pages; None if the metric was not run."""
         return None if distance is None else 1 - distance
 
     def text(self, distance: float | None) -> str:
-        """The shown value with its unit, in words where there is no number."""
+        """Return the shown value with its unit, or words without a number."""
         value = self.shown(distance)
         if value is None:
             return "not run"
         return f"{value:.{self.digits}f} {self.unit}".rstrip()
 
     def unfit(self, size: tuple[int, int]) -> str | None:
-        """Why a source of this size cannot be measured; None when it can."""
+        """Return the reason why a source of this size cannot be measured, or None."""
         if min(size) >= self.smallest:
             return None
         return (
@@ -143,33 +142,33 @@ class Metric(Requirements):
 class DirectMetric(Metric, ABC):
     """A metric that measures pictures itself."""
 
-    #: Whether what it makes of a source is many times the picture: of a large one it is not held.
+    #: True if its features are many times the picture's size: those of a large one are not cached.
     holds_much: ClassVar[bool] = False
-    #: Whether large pictures are measured all at once, by tiles.
+    #: True if large pictures are measured together, by tiles.
     by_tiles: ClassVar[bool] = False
-    #: Why it says nothing of a chain where `prepare` found nothing in the source.
+    #: The reason why it does not apply if `prepare` returns None.
     not_found: ClassVar[str] = "what it measures is not found in the source"
 
     def inapplicable(self, subject: Subject) -> str | None:
-        """Why it has nothing to say of this subject; None when it has."""
+        """Return the reason why it does not apply to this subject, or None."""
         return None
 
     def view(self, image: Image.Image, subject: Subject) -> Image.Image:
-        """The part of a picture that it looks at."""
+        """Return the part of a picture that it measures."""
         return image
 
     @abstractmethod
     def prepare(self, source: Image.Image) -> Features:
-        """What a chain needs of its source, computed once; None where it does not apply."""
+        """Return the features of a source, computed once; None if it does not apply."""
 
     @abstractmethod
     def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
-        """The distance of each restored picture, at the source's size, to the source."""
+        """Return the distance of each restored picture, at the source's size."""
 
     def losses(
         self, sources: Sequence[Features], restored: Sequence[Image.Image]
     ) -> Sequence[Loss]:
-        """The loss of each picture to its own source."""
+        """Return the loss of each picture to its own source."""
         return [
             Loss(distance)
             for source, image in zip(sources, restored, strict=True)
@@ -177,13 +176,13 @@ class DirectMetric(Metric, ABC):
         ]
 
     def only_face(self, image: Image.Image) -> Box | None:
-        """The one face of a picture that nobody annotated; None if it looks for none."""
+        """Return the single face of an unannotated picture, or None."""
         return None
 
 
 @dataclass(frozen=True)
 class Loss:
-    """The distance of one picture; a metric may add where in the picture it comes from."""
+    """The distance of one picture; subclasses may add its location."""
 
     distance: float
 
@@ -192,14 +191,14 @@ class Loss:
 class Found:
     """Measurements of one chain; every list has one entry per restored picture."""
 
-    #: By metric that measures pictures, as its `losses` gave them.
+    #: By metric that measures pictures: the results of its `losses`.
     losses: Mapping[str, Sequence[Any]]
-    #: By metric, also those combined before.
+    #: By metric, including those already combined.
     distances: Mapping[str, Sequence[float]]
     #: By metric, then by name: losses of the source's own references (`CombinedMetric`).
     references: Mapping[str, Mapping[str, Any]]
     footprints: Sequence[Mask | None]
-    #: Whether maps of the loss are asked for.
+    #: True if maps of the loss are requested.
     maps: bool
 
     def check_scale(self, part: type[Metric]) -> None:
@@ -212,7 +211,7 @@ class Found:
         """Retention by one part after each trip. Raises NotApplicable without a scale."""
         self.check_scale(part)
         blank = self._blank(part)
-        # Nothing where there was no picture to measure.
+        # Empty if there was no picture to measure.
         return [] if blank is None else [1 - d / blank for d in self.distances[part.name]]
 
     def _blank(self, part: type[Metric]) -> float | None:
@@ -224,7 +223,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Combined:
-    """Distances by a metric that is made of others, and what else it found on the way."""
+    """Distances by a combined metric, and its other findings."""
 
     distances: list[float]
     #: By field of evaluation.measuring.scoring.Scores.
@@ -232,18 +231,18 @@ class Combined:
 
 
 class CombinedMetric(Metric, ABC):
-    """A metric made of what others found (`parts`)."""
+    """A metric computed from the measurements of others (`parts`)."""
 
-    #: Pictures drawn from the source (REFERENCES) that its parts without a scale measure too.
+    #: Pictures derived from the source (REFERENCES) that its parts without a scale also measure.
     references: ClassVar[tuple[str, ...]] = ()
 
     def with_parts(self, available: Collection[str]) -> CombinedMetric:
-        """Return the metric as it is made of those parts that can run here."""
+        """Return the metric reduced to the parts that can run here."""
         return self
 
     @abstractmethod
     def combine(self, found: Found) -> Combined:
-        """Put the parts together. Raises NotApplicable if they say nothing of this chain."""
+        """Combine the parts. Raises NotApplicable if they do not apply to this chain."""
 
 
 class NoReferenceMetric(Metric, ABC):
@@ -260,7 +259,7 @@ class NoReferenceMetric(Metric, ABC):
         if self.unfit(image.size):
             return None
         value = self.luma_value(np.asarray(image.convert("L")))
-        # More digits say nothing: two implementations differ by far more.
+        # More digits are meaningless: two implementations differ by far more.
         return None if value is None else round(value, 4)
 
     @abstractmethod
@@ -273,8 +272,8 @@ def is_large(size: tuple[int, int]) -> bool:
 
 
 def finite(metric: Metric, values: Sequence[float]) -> list[float]:
-    """The distances as plain floats >= 0; a NaN or an infinity is an error, never a score."""
+    """Return the distances as floats >= 0. Raises MetricError for NaN or infinity."""
     if not all(map(math.isfinite, values)):
         raise MetricError(f"{metric.label} gave a value that is not a number")
-    # Rounding can leave -1e-8 where two pictures are equal.
+    # Rounding can give -1e-8 for two equal pictures.
     return [max(0.0, float(value)) for value in values]

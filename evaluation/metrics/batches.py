@@ -19,20 +19,20 @@ from evaluation.metrics.base import DirectMetric, Metric, MetricError, is_large
 from evaluation.metrics.networks.base import NetworkMetric
 
 AnyPicture: TypeAlias = Image.Image | Picture
-#: Whose picture it is.
+#: The owner of a picture.
 Owner = TypeVar("Owner")
 T = TypeVar("T")
 
-# Pictures decoded and held at a time, of one chain or of several; the next ones are decoded
-# meanwhile, unless they are large. A GPU is given more, which go through a network at once.
+# Pictures held decoded at a time, of one chain or of several; the next ones are decoded meanwhile,
+# unless they are large. A GPU gets larger batches, which pass a network at once.
 BATCH, GPU_BATCH, LARGE_BATCH = 8, 16, 4
-#: glibc's name for "blocks from this size on are the system's again once they are freed".
+#: glibc's option: blocks from this size on return to the system when freed.
 M_MMAP_THRESHOLD = -3
 BLOCK = 2 * 2**20
 
 
 def batch_size(metrics: Iterable[Metric], size: tuple[int, int]) -> int:
-    """How many pictures of this size are measured at a time."""
+    """Return the number of pictures of this size measured at a time."""
     if is_large(size):
         return LARGE_BATCH
     networks = (metric for metric in metrics if isinstance(metric, NetworkMetric))
@@ -41,10 +41,10 @@ def batch_size(metrics: Iterable[Metric], size: tuple[int, int]) -> int:
 
 @contextmanager
 def threads(metrics: Iterable[Metric], size: tuple[int, int]) -> Iterator[ThreadPoolExecutor]:
-    """A thread per processor; each picture is then the work of one thread, from end to end.
+    """Provide one thread per processor; each picture is processed by one thread.
 
-    Two threads inside one convolution wait for each other; two pictures do not. It is the
-    difference between keeping two processors busy and not, above all on a busy machine.
+    Two threads inside one convolution wait for each other; two pictures do not. This keeps all
+    processors busy, above all on a busy machine.
     """
     count = 1 if is_large(size) else min(_processors(), BATCH)
     if not any(isinstance(metric, NetworkMetric) for metric in metrics):
@@ -60,7 +60,7 @@ def threads(metrics: Iterable[Metric], size: tuple[int, int]) -> Iterator[Thread
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(before)  # new threads elsewhere would inherit the last setting
+        torch.set_num_threads(before)  # new threads elsewhere inherit the last setting
 
 
 def measured(
@@ -69,10 +69,10 @@ def measured(
     batch: Sequence[Owner],
     pool: ThreadPoolExecutor,
 ) -> list[T]:
-    """What the metric says of each picture: a thread each, or all at once on a GPU."""
+    """Measure each picture: in a thread each, or all at once on a GPU."""
     if isinstance(metric, NetworkMetric) and (metric.device != "cpu" or len(batch) == 1):
         return measure(batch)
-    return [found for few in pool.map(lambda own: measure([own]), batch) for found in few]
+    return [result for few in pool.map(lambda own: measure([own]), batch) for result in few]
 
 
 def batches(
@@ -81,7 +81,7 @@ def batches(
     several: int,
     pool: ThreadPoolExecutor,
 ) -> Iterator[list[tuple[Owner, Image.Image]]]:
-    """The pictures decoded and at the source's size; the next batch is under way meanwhile."""
+    """Yield pictures decoded at the source's size; prepare the next batch meanwhile."""
     rest = iter(pictures)
 
     def ready(own: tuple[Owner, AnyPicture]) -> tuple[Owner, Image.Image]:
@@ -114,7 +114,7 @@ def rgb(picture: AnyPicture) -> Image.Image:
 
 
 def _processors() -> int:
-    """The processors this process may use; OMP_NUM_THREADS lowers it, as it does for torch."""
+    """Return the number of usable processors, at most OMP_NUM_THREADS."""
     if hasattr(os, "sched_getaffinity"):
         count = len(os.sched_getaffinity(0))
     else:
@@ -125,10 +125,10 @@ def _processors() -> int:
 
 @cache
 def return_freed_memory() -> bool:
-    """Have this process give large blocks back when they are freed; whether it can.
+    """Make this process return large freed blocks; return True if it can.
 
-    glibc keeps them otherwise, between small ones that live on: a process that measured one
-    large picture stays as large as it ever was. It costs a few per cent of the time, so only
+    glibc otherwise keeps them between small blocks still in use: a process that measured one
+    large picture would stay at its peak size. It costs a few per cent of time, so only
     processes that meet such pictures do it.
     """
     if not sys.platform.startswith("linux"):

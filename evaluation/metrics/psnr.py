@@ -12,13 +12,13 @@ from PIL import Image
 
 from evaluation.metrics.base import DirectMetric, Features, finite
 
-# Equal pictures have an infinite PSNR, and beyond 60 dB the 8-bit rounding decides.
+# Equal pictures have an infinite PSNR, and beyond 60 dB the 8-bit rounding dominates.
 CAP = 60.0
 ROWS = 64
 
 
 class Psnr(DirectMetric):
-    """The distance is the MSE, so a mean over cases is a mean of MSE, never of decibels."""
+    """PSNR; the distance is the MSE, so a mean over cases is never one of decibels."""
 
     name, label, version = "psnr", "PSNR", "1"
     looks_at = "pixels"
@@ -31,7 +31,7 @@ class Psnr(DirectMetric):
         return finite(self, [mse(source, np.asarray(image)) for image in restored])
 
     def shown(self, distance: float | None) -> float | None:
-        """Decibels of a (mean) MSE, at most 60."""
+        """Return the decibels of a (mean) MSE, at most 60."""
         if distance is None:
             return None
         return CAP if distance <= 10 ** (-CAP / 10) else -10 * math.log10(distance)
@@ -41,12 +41,12 @@ class Psnr(DirectMetric):
 
 
 def mse(a: NDArray[Any], b: NDArray[Any]) -> float:
-    """The exact mean squared error of two 8-bit pictures, in units of the full range."""
+    """Return the exact mean squared error of two 8-bit pictures, of the full range."""
     total = 0
-    # A few rows at a time stay in the processor's cache, and of a large picture out of memory.
+    # A few rows at a time fit the processor's cache and limit the memory of a large picture.
     for top in range(0, len(a), ROWS):
         difference = np.subtract(a[top : top + ROWS], b[top : top + ROWS], dtype=np.int16)
-        # 255² just fits 16 unsigned bits: integers are exact, and quicker than floats.
+        # 255² just fits 16 unsigned bits: integers are exact and faster than floats.
         squares = np.multiply(difference, difference, dtype=np.uint16, casting="unsafe")
         total += int(squares.sum(dtype=np.uint64))
     return total / a.size / 255**2

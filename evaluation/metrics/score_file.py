@@ -1,7 +1,7 @@
-"""Values of no-reference metrics that were made elsewhere: a CSV or JSON file for a run.
+"""Values of no-reference metrics computed elsewhere: a CSV or JSON file.
 
-Each row names a picture, by the SHA-256 of its file or by case, repeat and trip (0: the source),
-and gives a metric, its value (empty: not run) and its version:
+Each row names a picture of a run, by the SHA-256 of its file or by case, repeat and trip (0:
+the source), and gives a metric, its value (empty: not run) and its version:
 
     sha256,metric,value,version
     case,repeat,trip,metric,value,version[,higher_is_better]
@@ -42,7 +42,7 @@ Key = str | tuple[str, int, int]
 
 
 class ScoreFileError(UserFacingError):
-    """A file of scores that is not taken; says the line and the field."""
+    """An invalid file of scores; the text names the line and the field."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ScoreFile:
 
 @dataclass
 class ChainPictures:
-    """The pictures of one chain by their hashes, and the values found for them."""
+    """The pictures of one chain by their hashes, with their values."""
 
     case: str
     repeat: int
@@ -75,7 +75,7 @@ class ChainPictures:
 
 
 def read_score_file(file: Path) -> ScoreFile:
-    """The rows of a file; ScoreFileError names the line and field that do not fit."""
+    """Read a file. Raises ScoreFileError naming the first invalid line and field."""
     try:
         if file.stat().st_size > MAX_BYTES:
             raise ScoreFileError(f"{file.name} is larger than {MAX_BYTES // 2**20} MB")
@@ -86,22 +86,22 @@ def read_score_file(file: Path) -> ScoreFile:
 
 
 def parsed(data: bytes, name: str) -> ScoreFile:
-    """The same of bytes that are here already; what begins with [ is JSON."""
+    """Parse a file's bytes: JSON if the text begins with [, else CSV."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ScoreFileError(f"{name} is not a text in UTF-8") from None
-    found = _json_rows(text, name) if text.lstrip().startswith("[") else _csv_rows(text, name)
+    given_rows = _json_rows(text, name) if text.lstrip().startswith("[") else _csv_rows(text, name)
     rows: list[Row] = []
     metrics: dict[str, dict[str, Any]] = {}
     digest = sha256(data).hexdigest()
-    for line, values in found:
+    for line, values in given_rows:
         if len(rows) == MAX_ROWS:
             raise ScoreFileError(f"{name} has more than {MAX_ROWS:,} rows")
         row = Row(line, _picture(line, values), _metric(line, values), _value(line, values))
-        told: dict[str, Any] = {"version": _version(line, values), "file": digest}
-        told |= {"higher_is_better": _direction(line, row.metric, values)}
-        if metrics.setdefault(row.metric, told) != told:
+        pin: dict[str, Any] = {"version": _version(line, values), "file": digest}
+        pin |= {"higher_is_better": _direction(line, row.metric, values)}
+        if metrics.setdefault(row.metric, pin) != pin:
             raise ScoreFileError(
                 f"{line}: version or higher_is_better of {row.metric} is not as in the rows before"
             )
@@ -128,10 +128,10 @@ def _csv_rows(text: str, name: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
 
 def _json_rows(text: str, name: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
     try:
-        found = parse_strictly(text)
+        objects = parse_strictly(text)
     except ValueError as error:
         raise ScoreFileError(f"{name} is not readable JSON: {error}") from None
-    for place, values in enumerate(found):
+    for place, values in enumerate(objects):
         line = f"{name}, row {place + 1}"
         if not isinstance(values, dict):
             raise ScoreFileError(f"{line}: not an object")
@@ -229,13 +229,13 @@ def _direction(line: str, metric: str, values: Mapping[str, Any]) -> bool:
 
 
 def place(found: ScoreFile, chains: Iterable[ChainPictures]) -> None:
-    """Give every chain the values of its pictures; ScoreFileError for a picture of no chain."""
+    """Add the values to their chains. Raises ScoreFileError for an unknown picture."""
     by_key: dict[Key, list[tuple[ChainPictures, int]]] = {}
     for chain in chains:
         for number, digest in enumerate((chain.source, *chain.restored)):
             by_key.setdefault(digest, []).append((chain, number))
             by_key.setdefault((chain.case, chain.repeat, number), []).append((chain, number))
-    known: dict[tuple[Key, str], float | None] = {}
+    values_by_picture: dict[tuple[Key, str], float | None] = {}
     for row in found.rows:
         places = by_key.get(row.picture)
         if not places:
@@ -245,7 +245,7 @@ def place(found: ScoreFile, chains: Iterable[ChainPictures]) -> None:
                 else ("case", "{} (repeat {}), trip {}".format(*row.picture))
             )
             raise ScoreFileError(f"{row.line}, {which}: the run has no picture {name}")
-        if known.setdefault((row.picture, row.metric), row.value) != row.value:
+        if values_by_picture.setdefault((row.picture, row.metric), row.value) != row.value:
             raise ScoreFileError(f"{row.line}, value: {row.metric} said otherwise of it before")
         for chain, number in places:
             values = chain.quality.setdefault(row.metric, [None] * (len(chain.restored) + 1))

@@ -1,4 +1,4 @@
-"""Semantic metrics: do two images mean the same, by CLIP and by ImageNet features."""
+"""Semantic metrics: similarity of meaning, by CLIP and by ImageNet features."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from evaluation.metrics.networks.base import NetworkMetric, as_tensor, cosine_di
 from evaluation.torch_compat import ready_torchvision
 from evaluation.weights.base import UNREADABLE
 
-# OpenAI's own file is a TorchScript archive, which loads as code; this one is known.
+# OpenAI's file is a TorchScript archive, which loads as code; only this one is trusted.
 OPENAI_SHA256 = "b8cca3fd41ae0c99ba7e8951adf17d267cdb84cd88be6f7c2e0eca1737a03836"
 
 
 class Clip(NetworkMetric):
     """CLIP ViT-L/14 (Radford et al., 2021): 1 - cosine of the image embeddings.
 
-    The pictures are shown to it by CLIP's own preparation.
+    Pictures are preprocessed by CLIP's own transform.
     """
 
     name, label, version = "clip", "CLIP similarity", "vit-l-14-openai-1"
@@ -63,9 +63,9 @@ class Clip(NetworkMetric):
     def direction(
         self, before: Image.Image, after: Image.Image, source_text: str, target_text: str
     ) -> float | None:
-        """How far the edit moved the picture the way the words moved: the cosine of the two.
+        """Return the cosine between the change of the picture and the change of the text.
 
-        None where the picture, or the text, did not move at all.
+        None if the picture or the text did not change.
         """
         import open_clip
         import torch
@@ -74,19 +74,19 @@ class Clip(NetworkMetric):
         tokens = open_clip.get_tokenizer(self.architecture)([source_text, target_text])
         with torch.inference_mode():
             texts = self.network.encode_text(tokens.to(self.device), normalize=True).float()
-            moved, meant = pictures[1] - pictures[0], texts[1] - texts[0]
-            if not moved.any() or not meant.any():
+            picture_step, text_step = pictures[1] - pictures[0], texts[1] - texts[0]
+            if not picture_step.any() or not text_step.any():
                 return None
-            return float(torch.nn.functional.cosine_similarity(moved, meant, dim=0))
+            return float(torch.nn.functional.cosine_similarity(picture_step, text_step, dim=0))
 
 
 SIDE = 224
 
 
 class ImageNet(NetworkMetric):
-    """EfficientNet-Lite0: 1 - cosine of the pooled features of the picture at 224 x 224.
+    """EfficientNet-Lite0: 1 - cosine of the pooled features at 224 x 224 pixels.
 
-    The semantic metric that needs no hub.
+    It is the semantic metric whose weights need no model hub.
     """
 
     name, label, version = "imagenet", "ImageNet features", "efficientnet-lite0-1"

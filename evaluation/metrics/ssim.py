@@ -18,7 +18,7 @@ WINDOW, SIGMA = 11, 1.5
 C1, C2 = np.float32((0.01 * 255) ** 2), np.float32((0.03 * 255) ** 2)
 # Variances do not change with an offset, and small numbers lose less to rounding.
 OFFSET = np.float32(128)
-# Rows compared at a time: what is computed of them stays in the processor's cache.
+# Rows compared at a time: their intermediate values stay in the processor's cache.
 ROWS = 64
 
 
@@ -46,9 +46,9 @@ class Ssim(DirectMetric):
 
 @dataclass(frozen=True)
 class Moments:
-    """A picture (minus OFFSET) with its local means and variances, borders cut off.
+    """A picture (minus OFFSET) with its local means and variances, without borders.
 
-    Of a large picture they are not held: they are found anew for each comparison.
+    Those of a large picture are not stored, but computed for each comparison.
     """
 
     values: Plane
@@ -61,22 +61,22 @@ class Moments:
         return cls(values) if is_large((width, height)) else cls(values, *moments(values))
 
     def compare(self, values: Plane) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The mean similarity, and that of contrast and structure alone, per channel."""
+        """Return the mean similarity, and that of contrast and structure, per channel."""
         whole = np.zeros(3)
         structure = np.zeros(3)
         height, width = (side - WINDOW + 1 for side in values.shape[:2])
         for top in range(0, height, ROWS):
             rows = slice(top, top + ROWS)
-            seen = slice(top, min(top + ROWS, height) + WINDOW - 1)
-            here, there = centred(self.values[seen]), centred(values[seen])
-            light, form = self._compare_rows(rows, here, there)
+            read = slice(top, min(top + ROWS, height) + WINDOW - 1)
+            source, other = centred(self.values[read]), centred(values[read])
+            light, form = self._compare_rows(rows, source, other)
             structure += form.sum(axis=(0, 1), dtype=np.float64)
             light *= form
             whole += light.sum(axis=(0, 1), dtype=np.float64)
         return whole / (height * width), structure / (height * width)
 
     def _compare_rows(self, rows: slice, here: Plane, there: Plane) -> tuple[Plane, Plane]:
-        """The maps of luminance and of contrast-and-structure similarity."""
+        """Return the maps of luminance and of contrast-and-structure similarity."""
         if self.mean is None or self.variance is None:
             mean, variance = moments(here)
         else:
@@ -91,7 +91,7 @@ class Moments:
 
 
 def moments(values: Plane) -> tuple[Plane, Plane]:
-    """Local means and variances, where the whole window lies inside."""
+    """Return local means and variances, for windows inside the picture."""
     mean = smooth(values)
     variance = smooth(values * values)
     variance -= mean * mean
@@ -99,7 +99,7 @@ def moments(values: Plane) -> tuple[Plane, Plane]:
 
 
 def _ratio(product: Plane, squares: Plane, constant: np.float32) -> Plane:
-    """(2 product + c) / (squares + c), in place."""
+    """Return (2 product + c) / (squares + c), computed in place."""
     product *= 2
     product += constant
     squares += constant
@@ -108,22 +108,22 @@ def _ratio(product: Plane, squares: Plane, constant: np.float32) -> Plane:
 
 
 def plane(image: Image.Image) -> Plane:
-    """The picture minus OFFSET; a large one as it is, to be centred a few rows at a time."""
+    """Return the picture minus OFFSET; a large one unchanged, to centre by rows."""
     values: Any = np.asarray(image)
     return values if is_large(image.size) else centred(values)
 
 
 def centred(values: Any) -> Plane:
-    """The values minus OFFSET, where they are still those of a picture."""
+    """Return 8-bit values minus OFFSET; other values unchanged."""
     if values.dtype != np.uint8:
         return values
-    found: Plane = values.astype(np.float32)
-    found -= OFFSET
-    return found
+    floats: Plane = values.astype(np.float32)
+    floats -= OFFSET
+    return floats
 
 
 def smooth(values: Plane) -> Plane:
-    """The Gaussian-weighted local mean, where the whole window lies inside the picture."""
+    """Return the Gaussian-weighted local mean, for windows inside the picture."""
     import cv2
 
     kernel = cv2.getGaussianKernel(WINDOW, SIGMA, cv2.CV_32F)
@@ -134,15 +134,16 @@ def smooth(values: Plane) -> Plane:
 
 
 WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
-# Rows halved at a time.
+# Rows resized at a time.
 BAND = 512
 
 
 class MsSsim(DirectMetric):
-    """MS-SSIM (Wang et al., 2003): SSIM over five scales, each half as large as the last.
+    """MS-SSIM (Wang et al., 2003): SSIM over five scales, each half the last.
 
-    Contrast and structure at every scale, luminance at the last; channels averaged. A picture too small for the window at the fifth scale is not measured: with
-    fewer scales it would be another metric.
+    Contrast and structure at every scale, luminance at the last; channels averaged. A picture
+    too small for the window at the fifth scale is not measured: with fewer scales it would be
+    another metric.
     """
 
     name, label, version = "ms_ssim", "MS-SSIM", "1"
@@ -162,13 +163,13 @@ class MsSsim(DirectMetric):
 def _similarity(source: Sequence[Moments], values: Plane) -> float:
     parts = [moments.compare(scale) for moments, scale in zip(source, _scales(values), strict=True)]
     terms = np.array([structure for _, structure in parts[:-1]] + [parts[-1][0]])
-    # A negative term has no fractional power; it is no similarity at all.
+    # A negative term has no fractional power; it counts as no similarity.
     powers = np.maximum(terms, 0.0) ** np.array(WEIGHTS)[:, None]
     return float(powers.prod(axis=0).mean())
 
 
 def _scales(values: Plane) -> list[Plane]:
-    """The picture at five sizes: each pixel the mean of two by two of the one before."""
+    """Return the picture at five sizes, each pixel a mean of two by two."""
     import cv2
 
     scales = [values]

@@ -1,8 +1,8 @@
-"""What the metrics that run a network share: a device, batches, and running out of memory.
+"""Shared parts of network metrics: device, batches, lack of memory.
 
-On a GPU the convolutions are done in half precision, everything after them in float32; the
-numbers then differ from a CPU's by at most HALF_TOLERANCE. CONVERGEBENCH_PRECISION=float32
-has them done in full there too.
+On a GPU the convolutions run in half precision, everything after them in float32; the numbers
+then differ from a CPU's by at most HALF_TOLERANCE. CONVERGEBENCH_PRECISION=float32 runs them in
+full precision there too.
 """
 
 from __future__ import annotations
@@ -24,41 +24,44 @@ if TYPE_CHECKING:
     import torch
 
 
-#: How far half precision may move what a metric keeps of a picture (retention, 1 is all): the
-#: most by which CPU and GPU disagree. Between two levels of the board lie .15 and more.
+#: The largest change of a retention by half precision, and so the largest difference between CPU
+#: and GPU. Two levels of the board are at least 0.15 apart.
 HALF_TOLERANCE = 0.005
 PRECISIONS = ("float16", "float32")
 
 
 class NetworkMetric(DirectMetric):
-    """A metric that runs a network: on a CUDA device where there is one, else on the CPU."""
+    """A metric that runs a network, on a CUDA device if available, else on the CPU."""
 
-    #: Pictures in one pass, by device. One at a time stays in a CPU's cache.
+    #: Pictures in one pass, by device. A single picture stays in a CPU's cache.
     batch: ClassVar[dict[str, int]] = {"cuda": 16, "cpu": 1}
     uses_network = True
 
     @abstractmethod
     def load(self) -> Any:
-        """The network with its verified weights, on the CPU."""
+        """Return the network with its verified weights, on the CPU."""
 
     @abstractmethod
     def features(self, images: Sequence[Image.Image]) -> Features:
-        """What `compare` needs of a source; a tensor or a list of tensors."""
+        """Return the input of `compare` from a source: tensor or list of tensors."""
 
     @abstractmethod
     def compare(self, sources: Sequence[Features], images: Sequence[Image.Image]) -> list[float]:
-        """The distances of a batch small enough for the device's memory, each to its own source."""
+        """Return the distances of a batch that fits in memory, each to its own source."""
 
     @cached_property
     def device(self) -> str:
-        """Chosen at first use, never at import: a CUDA context does not survive a fork."""
+        """Return the device, chosen at first use and never at import.
+
+        A CUDA context does not survive a fork.
+        """
         import torch
 
         return "cuda" if torch.cuda.is_available() else "cpu"
 
     @cached_property
     def precision(self) -> str:
-        """What convolutions are done in: half precision pays on a GPU alone."""
+        """Return the precision of convolutions: half precision pays only on a GPU."""
         wanted = os.environ.get("CONVERGEBENCH_PRECISION") or PRECISIONS[0]
         if wanted not in PRECISIONS:
             raise MetricError(
@@ -70,8 +73,8 @@ class NetworkMetric(DirectMetric):
     def dtype(self) -> torch.dtype:
         import torch
 
-        found: torch.dtype = getattr(torch, self.precision)
-        return found
+        dtype: torch.dtype = getattr(torch, self.precision)
+        return dtype
 
     @cached_property
     def network(self) -> Any:
@@ -80,16 +83,16 @@ class NetworkMetric(DirectMetric):
         network = self.load().eval().requires_grad_(False)
         network = network.to(self.device, memory_format=torch.channels_last)
         self.trunk(network).to(self.dtype)
-        ours = self.device == "cpu" and self.precision == "float32"
-        return quicken(network) if ours else network
+        is_plain_cpu = self.device == "cpu" and self.precision == "float32"
+        return quicken(network) if is_plain_cpu else network
 
     def trunk(self, network: Any) -> Any:
-        """The part of the network that may be run in half precision."""
+        """Return the part of the network that may run in half precision."""
         return network
 
     def prepare(self, source: Image.Image) -> Features:
-        found: Features = self.in_batches([source], lambda part: [self.features([source])])[0]
-        return found
+        features: Features = self.in_batches([source], lambda part: [self.features([source])])[0]
+        return features
 
     def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
         return self.distances_each([source] * len(restored), restored)
@@ -102,7 +105,7 @@ class NetworkMetric(DirectMetric):
     def distances_each(
         self, sources: Sequence[Features], restored: Sequence[Image.Image]
     ) -> list[float]:
-        """The distance of each picture to its own source; all have one size."""
+        """Return the distance of each picture to its own source; all have one size."""
 
         def compare(part: slice) -> list[float]:
             return self.compare(moved(sources[part], self.device), restored[part])
@@ -112,9 +115,10 @@ class NetworkMetric(DirectMetric):
     def in_batches(
         self, images: Sequence[Image.Image], work: Callable[[slice], list[Any]]
     ) -> list[Any]:
-        """The results of all images, `work` being told which ones it is to do now.
+        """Run `work` on slices of the images and return all results.
 
-        Out of memory halves the batch, then leaves the GPU.
+        Lack of memory halves the batch, then moves to the CPU. Raises MetricError if a single
+        image does not fit there.
         """
         results: list[Any] = []
         size = self.batch[self.device]
@@ -127,7 +131,7 @@ class NetworkMetric(DirectMetric):
             except (MemoryError, RuntimeError) as error:
                 if not _out_of_memory(error):
                     raise
-            # Out of the except block, so that the failed batch's tensors are let go.
+            # Outside the except block, so that the failed batch's tensors are freed.
             if part.stop - part.start > 1:
                 size = (part.stop - part.start) // 2
             elif self.device == "cuda":
@@ -142,20 +146,20 @@ class NetworkMetric(DirectMetric):
         import torch
 
         self.device = "cpu"
-        # Loaded anew when it is next used: what was rounded to half precision stays rounded.
-        for made in ("network", "precision"):
-            self.__dict__.pop(made, None)
+        # The network is loaded again at the next use, because its weights are rounded.
+        for name in ("network", "precision"):
+            self.__dict__.pop(name, None)
         torch.cuda.empty_cache()
 
 
 @contextmanager
 def _exact(device: str) -> Iterator[None]:
-    """No gradients, and on a GPU the same float32 arithmetic as on a CPU."""
+    """Disable gradients, and on a GPU use the same float32 arithmetic as on a CPU."""
     import torch
 
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode())
-        if device == "cuda":  # settings of the process: on a CPU, threads share them
+        if device == "cuda":  # process-wide settings, which CPU threads share
             flags = torch.backends.cudnn.flags(
                 enabled=True, benchmark=False, deterministic=True, allow_tf32=False
             )
@@ -168,13 +172,13 @@ def _out_of_memory(error: Exception) -> bool:
 
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
-    return "can't allocate memory" in str(error)  # the CPU's allocator has no type of its own
+    return "can't allocate memory" in str(error)  # the CPU's allocator raises a plain RuntimeError
 
 
 def moved(sources: Sequence[Features], device: str) -> list[Features]:
-    """What was made of the sources, on this device; what is one object stays one."""
-    there = {id(source): _moved(source, device) for source in sources}
-    return [there[id(source)] for source in sources]
+    """Move source features to this device; an object in the list twice is moved once."""
+    by_id = {id(source): _moved(source, device) for source in sources}
+    return [by_id[id(source)] for source in sources]
 
 
 def _moved(features: Features, device: str) -> Features:
@@ -184,25 +188,31 @@ def _moved(features: Features, device: str) -> Features:
 
 
 def in_spans(sources: Sequence[Features]) -> Iterator[tuple[slice, Features]]:
-    """The sources, and for which pictures of a batch each serves: neighbours share one."""
+    """Yield each run of equal sources as a slice of the batch, with the source."""
     end = 0
     for _, same in groupby(sources, key=id):
-        few = list(same)
-        begin, end = end, end + len(few)
-        yield slice(begin, end), few[0]
+        run = list(same)
+        begin, end = end, end + len(run)
+        yield slice(begin, end), run[0]
 
 
 def as_tensor(images: Sequence[Image.Image], device: str) -> torch.Tensor:
-    """Pictures of one size as float32 in [0, 255]: batch, channel, height, width."""
+    """Return pictures of one size as float32 in [0, 255].
+
+    The axes are batch, channel, height, width.
+    """
     import torch
 
     stacked = np.stack([np.asarray(image) for image in images])
-    # The channels stay last in memory, as the pictures have them; pooling is quicker so.
+    # The channels stay last in memory, as in the pictures: pooling is faster.
     return torch.from_numpy(stacked).to(device).permute(0, 3, 1, 2).float()
 
 
 def cosine_distances(sources: Sequence[torch.Tensor], others: torch.Tensor) -> list[float]:
-    """1 - cosine of each row to its own source's, in float64 so that equal rows give 0."""
+    """Return 1 - cosine of each row to its own source's.
+
+    It is computed in float64, so that equal rows give 0.
+    """
     import torch
 
     wanted = torch.cat(list(sources))
@@ -211,14 +221,14 @@ def cosine_distances(sources: Sequence[torch.Tensor], others: torch.Tensor) -> l
     return distances
 
 
-# Convolutions on a CPU, quicker with the same numbers. Measured on AlexNet at 1024 x 1024 pixels,
+# Faster convolutions on a CPU with the same numbers. Measured on AlexNet at 1024 x 1024 pixels,
 # one AVX2 core: NNPACK's FFT and Winograd convolutions take 110 ms where oneDNN's direct ones take
 # 330 ms, equal to five parts in a million; pooling takes 5 ms with the channels last in memory and
 # 70 ms with them first.
 
 
 def quicken(network: Any) -> Any:
-    """Return the network, which lies on the CPU, with quicker convolutions and poolings."""
+    """Return the network, which is on the CPU, with faster convolutions and poolings."""
     import torch
 
     for module in network.modules():
@@ -231,7 +241,7 @@ def quicken(network: Any) -> Any:
 
 
 def _suits_nnpack(convolution: Any) -> bool:
-    """Square kernels of 3 to 8 pixels that go from pixel to pixel, over all channels."""
+    """Return True for a dense, unit-stride convolution of 3 to 8 pixels square."""
     high, wide = convolution.kernel_size
     return (
         high == wide
@@ -247,10 +257,10 @@ def _suits_nnpack(convolution: Any) -> bool:
 
 @cache
 def _nnpack_works() -> bool:
-    """Whether this torch has NNPACK and this processor runs it.
+    """Return True if this torch has NNPACK and this processor runs it.
 
-    NNPACK makes its threads at the first call, as many as torch has then. It
-    gets one: pictures are already spread over threads, and its own would spin.
+    NNPACK creates its threads at the first call, as many as torch has then. It gets one:
+    pictures are already spread over threads, and its own would spin.
     """
     import torch
 

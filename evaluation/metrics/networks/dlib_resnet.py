@@ -1,6 +1,6 @@
-"""dlib's face embedding, run by torch: 29 convolutions whose weights are read from dlib's own file.
+"""dlib's face embedding in torch: 29 convolutions, weights from dlib's file.
 
-The packaged dlib has no quick convolutions: it takes 95 ms for a face on one core, torch 12. The
+The packaged dlib has slow convolutions: it takes 95 ms for a face on one core, torch 12. The
 layers are those of dlib's dnn_face_recognition_ex.cpp; a test compares the numbers with dlib's.
 """
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 
-#: The side of the square face that the network is shown.
+#: The side of the network's square input.
 SIDE = 150
 NUMBERS = 128
-# The first convolution, then two in each block; a block that goes down halves the sides.
+# The first convolution, then two in each block; a downsampling block halves the sides.
 FIRST = 32
 BLOCKS = (
     *((32, False),) * 3,
@@ -35,12 +35,12 @@ BLOCKS = (
     *((256, True), (256, False), (256, False)),
     (256, True),
 )
-# What carries trained numbers, after the length of its name. Layers without any lie between.
+# Layers with trained weights, after the length of their names. Layers without any lie between.
 TRAINED = re.compile(rb"\x01(?:\x05(con_)\d|\x07(affine_)|\x04(fc_)\d)")
 NAMES = {"con_": b"con_4", "affine_": b"affine_", "fc_": b"fc_2"}
 INPUT = b"\x01\x15input_rgb_image_sized"
 TENSOR = 2  # the version of dlib's format
-PIXELS = 256.0  # what dlib divides them by
+PIXELS = 256.0  # dlib's divisor of pixel values
 
 
 class NotDlibs(ValueError):
@@ -63,7 +63,7 @@ class Convolution:
 
 
 class DlibResnet:
-    """The network of a file; it keeps nothing of a face, so threads may share it."""
+    """The network of a file; it is stateless, so threads may share it."""
 
     def __init__(self, file: Path) -> None:
         import torch
@@ -86,33 +86,33 @@ class DlibResnet:
         self._last = torch.from_numpy(last)
 
     def embedding(self, face: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """128 numbers of an aligned face, RGB, 150 x 150 pixels."""
+        """Return the 128 numbers of an aligned face, RGB, 150 x 150 pixels."""
         import torch
         from torch.nn.functional import avg_pool2d, max_pool2d
 
         if face.shape != (SIDE, SIDE, 3):
             raise MetricError(f"a face has the shape {face.shape}, not {SIDE} x {SIDE} x 3")
         with torch.inference_mode(), one_thread():
-            # The channels stay last in memory, as the picture has them.
+            # The channels stay last in memory, as in the picture.
             pixels = torch.from_numpy(face).permute(2, 0, 1)[None].float()
             values = self._first((pixels - self._means).div_(PIXELS)).relu_()
             values = max_pool2d(values, 3, 2)
             for entry, rest in self._blocks:
-                made = rest(entry(values).relu_())
-                kept = avg_pool2d(values, 2) if entry.stride == 2 else values
-                values = _sum(made, kept).relu_()
+                residual = rest(entry(values).relu_())
+                shortcut = avg_pool2d(values, 2) if entry.stride == 2 else values
+                values = _sum(residual, shortcut).relu_()
             numbers: NDArray[np.float64] = (values.mean((2, 3)) @ self._last)[0].double().numpy()
         return numbers
 
 
 def _sum(made: Tensor, kept: Tensor) -> Tensor:
-    """Their sum; what one lacks at the far sides or of channels counts as zero."""
+    """Return their sum; missing channels and missing far pixels count as zero."""
     from torch.nn.functional import pad
 
     _, channels, high, wide = kept.shape
-    lacking = (high - made.shape[2], wide - made.shape[3])
-    if any(lacking):  # pooling rounds up where the convolution rounds down
-        made = pad(made, (0, lacking[1], 0, lacking[0]))
+    missing = (high - made.shape[2], wide - made.shape[3])
+    if any(missing):  # pooling rounds up, the convolution rounds down
+        made = pad(made, (0, missing[1], 0, missing[0]))
     made[:, :channels] += kept
     return made
 
@@ -120,10 +120,10 @@ def _sum(made: Tensor, kept: Tensor) -> Tensor:
 def _folded(
     reader: _Reader, taken: int, given: int, *, side: int = 3, stride: int = 1
 ) -> Convolution:
-    """The next convolution and its affine layer, as one convolution."""
+    """Return the next convolution and its affine layer, as one convolution."""
     import torch
 
-    # dlib's rule: what moves from pixel to pixel keeps the size.
+    # dlib's rule: a convolution of stride 1 keeps the size.
     padding = side // 2 if stride == 1 else 0
     kernel, bias = reader.convolution(taken, given, side, stride, padding)
     gamma, beta = (values.astype(np.float64) for values in reader.affine(given))
@@ -143,11 +143,11 @@ class _Reader:
         self.data, self.at = data, 0
 
     def means(self) -> list[float]:
-        """What is subtracted from red, green and blue."""
-        found = self.data.find(INPUT)
-        if found < 0:
+        """Return the means that are subtracted from red, green and blue."""
+        start = self.data.find(INPUT)
+        if start < 0:
             raise NotDlibs("it has no input of pictures")
-        self.at = found + len(INPUT)
+        self.at = start + len(INPUT)
         means = [self._number() for _ in range(3)]
         self._expect("input", SIDE, SIDE)
         if not all(0 < mean < PIXELS for mean in means):
@@ -157,7 +157,7 @@ class _Reader:
     def convolution(
         self, taken: int, given: int, side: int, stride: int, padding: int
     ) -> tuple[Floats, Floats]:
-        """The next layer's kernel (given, taken, side, side) and biases."""
+        """Return the next layer's kernel (given, taken, side, side) and biases."""
         self._find("con_")
         size = given * taken * side * side
         values = self._tensor(size + given, 1)
@@ -165,36 +165,39 @@ class _Reader:
         return values[:size].reshape(given, taken, side, side), values[size:]
 
     def affine(self, channels: int) -> tuple[Floats, Floats]:
-        """By what the next layer multiplies each channel, and what it adds."""
+        """Return the next layer's factor and offset of each channel."""
         self._find("affine_")
         values = self._tensor(2 * channels, 1)
         return values[:channels], values[channels:]
 
     def fully_connected(self, taken: int, given: int) -> Floats:
-        """The matrix (taken, given) of the last layer, which has no biases."""
+        """Return the matrix (taken, given) of the last layer, which has no biases."""
         self._find("fc_")
         self._expect("fc_", given, taken)
         return self._tensor(taken, given).reshape(taken, given)
 
     def no_more(self) -> None:
-        """Refuses a file with further layers."""
-        if found := TRAINED.search(self.data, self.at):
-            raise NotDlibs(f"it has one layer too many at byte {found.start()}")
+        """Raise NotDlibs if the file has further layers."""
+        if match := TRAINED.search(self.data, self.at):
+            raise NotDlibs(f"it has one layer too many at byte {match.start()}")
 
     def _find(self, kind: str) -> None:
-        """Goes to what follows the name of the next trained layer, which is of this kind."""
-        found = TRAINED.search(self.data, self.at)
-        if found is None:
+        """Move behind the name of the next trained layer.
+
+        Raises NotDlibs if there is none or it is of another kind.
+        """
+        match = TRAINED.search(self.data, self.at)
+        if match is None:
             raise NotDlibs(f"it ends where {kind} should follow")
-        name = found.group()[2:]
+        name = match.group()[2:]
         if name != NAMES[kind]:
             raise NotDlibs(
-                f"at byte {found.start()} is {name.decode()}, not {NAMES[kind].decode()}"
+                f"at byte {match.start()} is {name.decode()}, not {NAMES[kind].decode()}"
             )
-        self.at = found.end()
+        self.at = match.end()
 
     def _tensor(self, *shape: int) -> Floats:
-        """Its values; the shape is samples and channels, of one pixel each."""
+        """Return the next tensor's values; the shape is samples and channels."""
         self._expect("tensor", TENSOR, *shape, 1, 1)
         values = np.frombuffer(self._take(4 * math.prod(shape)), dtype="<f4").astype(np.float32)
         if not np.isfinite(values).all():
@@ -203,12 +206,12 @@ class _Reader:
 
     def _expect(self, what: str, *wanted: int) -> None:
         begin = self.at
-        found = tuple(self._integer() for _ in wanted)
-        if found != wanted:
-            raise NotDlibs(f"at byte {begin}, of {what}, is {found}, not {wanted}")
+        values = tuple(self._integer() for _ in wanted)
+        if values != wanted:
+            raise NotDlibs(f"at byte {begin}, of {what}, is {values}, not {wanted}")
 
     def _integer(self) -> int:
-        """A control byte (sign, and how many bytes follow), then those bytes."""
+        """Read a control byte (sign and number of bytes), then those bytes."""
         control = self._take(1)[0]
         size = control & 0x0F
         if control & 0x70 or size > 8:
@@ -217,7 +220,7 @@ class _Reader:
         return -value if control & 0x80 else value
 
     def _number(self) -> float:
-        """A mantissa and a power of two."""
+        """Read a mantissa and a power of two."""
         mantissa, exponent = self._integer(), self._integer()
         try:
             return math.ldexp(mantissa, exponent)

@@ -1,7 +1,7 @@
-"""Runs a TensorFlow.js graph model in torch: small networks inside npm packages.
+"""Run a TensorFlow.js graph model in torch: small networks inside npm packages.
 
-Only the operations that our networks have are here; values lie as batch, height, width,
-channels, as TensorFlow's do. Convolutions see them as views in torch's order.
+Only the operations of the networks used here are supported. Values are laid out as batch,
+height, width, channels, as in TensorFlow. Convolutions use views in torch's order.
 """
 
 from __future__ import annotations
@@ -44,51 +44,54 @@ class Graph:
             )
 
     def run(self, inputs: Mapping[str, Any], outputs: Sequence[str]) -> list[Any]:
-        """The values of these nodes, given those of the placeholders."""
+        """Return the values of these nodes, given those of the placeholders."""
         import torch
 
-        known: dict[str, Any] = dict(inputs)
-        asked = (*outputs, *sorted(known))
-        if asked not in self._orders:
-            self._orders[asked] = self._order(outputs, known)
-        order = self._orders[asked]
-        # A value is let go once all have it that need it: together they are many times the input.
+        values: dict[str, Any] = dict(inputs)
+        key = (*outputs, *sorted(values))
+        if key not in self._orders:
+            self._orders[key] = self._order(outputs, values)
+        order = self._orders[key]
+        # A value is dropped after its last use: all values together are many times the input.
         waiting = Counter(need for name in order for need in self._needs(name))
         waiting.update(outputs)
         with torch.inference_mode():
             for name in order:
                 node = self.nodes[name]
                 sources = node.get("input", ())
-                known[name] = self._value(node, [_pick(known, source) for source in sources])
+                values[name] = self._value(node, [_pick(values, source) for source in sources])
                 for need in self._needs(name):
                     waiting[need] -= 1
                     if not waiting[need]:
-                        known.pop(need)
-        return [known[name] for name in outputs]
+                        values.pop(need)
+        return [values[name] for name in outputs]
 
     def _kernels(self) -> dict[str, str]:
-        """By the name of each convolution's weights, its operation.
+        """Return the operation of each convolution, by the name of its weights.
 
-        They are laid once as torch wants them: to do it at each picture takes longer than the
-        convolution of a small one.
+        The weights are converted to torch's order once: converting them for each picture takes
+        longer than the convolution of a small one.
         """
-        found: dict[str, str] = {}
+        operations: dict[str, str] = {}
         for node in self.nodes.values():
             if node["op"] not in KERNELS:
                 continue
             kernel = _node_name(node["input"][1])
-            if kernel not in self.weights or found.setdefault(kernel, node["op"]) != node["op"]:
+            if (
+                kernel not in self.weights
+                or operations.setdefault(kernel, node["op"]) != node["op"]
+            ):
                 raise GraphError(f"{node['name']} has no weights of its own")
-        return found
+        return operations
 
     def _order(self, outputs: Sequence[str], given: Collection[str]) -> list[str]:
-        """The nodes that lead to these, each after all it needs; without recursion."""
+        """Return the nodes that lead to these, each after its inputs; without recursion."""
         settled, order = set(given), list[str]()
         waiting = list(reversed(outputs))
         while waiting:
             name = waiting[-1]
-            if lacking := [need for need in self._needs(name) if need not in settled]:
-                waiting += lacking
+            if missing := [need for need in self._needs(name) if need not in settled]:
+                waiting += missing
                 continue
             waiting.pop()
             if name not in settled:
@@ -113,14 +116,14 @@ def _node_name(source: str) -> str:
 
 
 def _pick(known: Mapping[str, Any], source: str) -> Any:
-    """The value that an input names: "split:1" is the second of a node's values."""
+    """Return the value that an input names: "split:1" is a node's second value."""
     name, _, index = source.partition(":")
     value = known[name]
     return value[int(index or 0)] if isinstance(value, list) else value
 
 
 def _read_weights(manifest: Sequence[Mapping[str, Any]], data: bytes) -> dict[str, NDArray[Any]]:
-    found: dict[str, NDArray[Any]] = {}
+    weights: dict[str, NDArray[Any]] = {}
     position = 0
     for spec in (spec for group in manifest for spec in group["weights"]):
         count = math.prod(spec["shape"])
@@ -133,14 +136,14 @@ def _read_weights(manifest: Sequence[Mapping[str, Any]], data: bytes) -> dict[st
                 packed["min"]
             )
         wanted = np.int64 if spec["dtype"] == "int32" else np.float32
-        found[spec["name"]] = values.astype(wanted).reshape(spec["shape"])
+        weights[spec["name"]] = values.astype(wanted).reshape(spec["shape"])
     if position != len(data):
         raise GraphError(f"the weights have {len(data)} bytes, not {position}")
-    return found
+    return weights
 
 
 class _Attributes:
-    """A node's attributes as TensorFlow.js writes them."""
+    """A node's attributes in TensorFlow.js's form."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
@@ -161,8 +164,8 @@ class _Attributes:
         return base64.b64decode(self.values.get(name, {}).get("s", "")).decode()
 
     def texts(self, name: str) -> list[str]:
-        found = self.values.get(name, {}).get("list", {}).get("s", ())
-        return [base64.b64decode(value).decode() for value in found]
+        values = self.values.get(name, {}).get("list", {}).get("s", ())
+        return [base64.b64decode(value).decode() for value in values]
 
 
 def _channels_first(values: Any) -> Any:
@@ -174,7 +177,7 @@ def _channels_last(values: Any) -> Any:
 
 
 def _padded(values: Any, kernel: Sequence[int], a: _Attributes, fill: float = 0.0) -> Any:
-    """With the border that "SAME" means in TensorFlow."""
+    """Add the border of TensorFlow's "SAME"."""
     from torch.nn.functional import pad
 
     border = _border(values, kernel, a)
@@ -182,7 +185,10 @@ def _padded(values: Any, kernel: Sequence[int], a: _Attributes, fill: float = 0.
 
 
 def _border(values: Any, kernel: Sequence[int], a: _Attributes) -> list[int]:
-    """How much "SAME" adds left, right, above and below: the odd pixel goes to the far side."""
+    """Return the border that "SAME" adds left, right, above and below.
+
+    An odd pixel goes to the right or below.
+    """
     if a.text("padding") == "VALID":
         return [0, 0, 0, 0]
     (_, down, across, _) = a.ints("strides")
@@ -198,7 +204,7 @@ def _border(values: Any, kernel: Sequence[int], a: _Attributes) -> list[int]:
     return border
 
 
-#: Of a convolution's own result, in its place.
+#: Applied in place to a convolution's result.
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "Relu": lambda x: x.relu_(),
     "Relu6": lambda x: x.clamp_(0, 6),
@@ -215,7 +221,7 @@ def _depthwise(a: _Attributes, values: Any, kernel: Any, *fused: Any) -> Any:
 
 
 def _each_channel(kernel: Any) -> Any:
-    """TensorFlow's weights of a convolution of each channel by itself, in torch's order."""
+    """Convert TensorFlow's weights of a depthwise convolution to torch's order."""
     height, width, groups, times = kernel.shape
     return kernel.permute(2, 3, 0, 1).reshape(groups * times, 1, height, width)
 
@@ -232,13 +238,13 @@ def _convolved(a: _Attributes, values: Any, weights: Any, groups: int, fused: Se
         inputs, around = pad(inputs, border), (0, 0)
     steps = a.texts("fused_ops")
     bias = fused[0] if "BiasAdd" in steps else None
-    found = conv2d(inputs, weights, bias, (down, across), around, tuple(dilations[1:3]), groups)
+    result = conv2d(inputs, weights, bias, (down, across), around, tuple(dilations[1:3]), groups)
     for step in steps:
         if step == "LeakyRelu":
-            found = found.where(found > 0, found * a.number("leakyrelu_alpha", 0.2))
+            result = result.where(result > 0, result * a.number("leakyrelu_alpha", 0.2))
         elif step != "BiasAdd":
-            found = ACTIVATIONS[step](found)
-    return _channels_last(found)
+            result = ACTIVATIONS[step](result)
+    return _channels_last(result)
 
 
 def _pool(a: _Attributes, values: Any, *, largest: bool) -> Any:
@@ -250,7 +256,7 @@ def _pool(a: _Attributes, values: Any, *, largest: bool) -> Any:
         inputs = _padded(inputs, (high, wide), a, -math.inf)
         return _channels_last(max_pool2d(inputs, (high, wide), (down, across)))
     total = avg_pool2d(_padded(inputs, (high, wide), a), (high, wide), (down, across))
-    # TensorFlow's mean leaves the border out.
+    # TensorFlow's mean excludes the border.
     share = avg_pool2d(
         _padded(inputs.new_ones(inputs.shape), (high, wide), a), (high, wide), (down, across)
     )
@@ -258,20 +264,20 @@ def _pool(a: _Attributes, values: Any, *, largest: bool) -> Any:
 
 
 def _resize(a: _Attributes, values: Any, size: Any) -> Any:
-    """Bilinear, by TensorFlow's three ways to lay the pixels."""
+    """Resize bilinearly, by TensorFlow's three conventions for pixel positions."""
     import torch
 
     for axis, wanted in zip((1, 2), size.tolist(), strict=True):
-        have = values.shape[axis]
+        length = values.shape[axis]
         if a.true("align_corners") and wanted > 1:
-            at = torch.arange(wanted) * ((have - 1) / (wanted - 1))
+            at = torch.arange(wanted) * ((length - 1) / (wanted - 1))
         elif a.true("half_pixel_centers"):
-            at = (torch.arange(wanted) + 0.5) * (have / wanted) - 0.5
+            at = (torch.arange(wanted) + 0.5) * (length / wanted) - 0.5
         else:
-            at = torch.arange(wanted) * (have / wanted)
-        at = at.clamp(0, have - 1)
+            at = torch.arange(wanted) * (length / wanted)
+        at = at.clamp(0, length - 1)
         low = at.floor().long()
-        high = (low + 1).clamp(max=have - 1)
+        high = (low + 1).clamp(max=length - 1)
         shape = [1, 1, 1, 1]
         shape[axis] = wanted
         share = (at - low).reshape(shape)
@@ -287,14 +293,14 @@ def _pad(a: _Attributes, values: Any, borders: Any, fill: Any = 0.0) -> Any:
 
 
 def _slice(a: _Attributes, values: Any, begin: Any, end: Any, step: Any) -> Any:
-    """A strided slice of a shape, the only use of it here."""
+    """Return a strided slice of a shape, the only supported use."""
     whole_begin, whole_end = a.int("begin_mask"), a.int("end_mask")
     if values.dim() != 1:
         raise GraphError("a slice of something other than a shape is not known here")
     first = None if whole_begin & 1 else int(begin[0])
     last = None if whole_end & 1 else int(end[0])
-    found = values[first : last : int(step[0])]
-    return found[0] if a.int("shrink_axis_mask") & 1 else found
+    part = values[first : last : int(step[0])]
+    return part[0] if a.int("shrink_axis_mask") & 1 else part
 
 
 def _shape(a: _Attributes, values: Any) -> Any:
@@ -327,7 +333,7 @@ def _leaky(a: _Attributes, values: Any) -> Any:
     return values.where(values > 0, values * a.number("alpha", 0.2))
 
 
-#: How the weights of each kind of convolution are put into torch's order.
+#: By kind of convolution: the conversion of its weights to torch's order.
 KERNELS: dict[str, Callable[[Any], Any]] = {
     "Conv2D": lambda kernel: kernel.permute(3, 2, 0, 1),
     "_FusedConv2D": lambda kernel: kernel.permute(3, 2, 0, 1),
