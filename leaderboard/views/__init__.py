@@ -1,1 +1,1 @@
-"""The pages. Each view is one or a few querysets and one template."""
+"""The pages. Each view has one or a few querysets and one template."""

@@ -1,4 +1,4 @@
-"""The board: which model keeps an image longest? Also its embedded form for other sites."""
+"""The board, its downloads and its embedded form for other sites."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from leaderboard.text import absolute
 from leaderboard.views import value
 from leaderboard.views.site import noindex, noindex_variants
 
-#: Rows before "show all": the page stays light however many models there are.
+#: Rows before "show all", so that the page stays small with many models.
 FIRST_ROWS = 20
-#: The example is of the first of these that has pictures.
+#: Number of rows from which the example is taken.
 EXAMPLES = 5
-#: Curves drawn at once, and those the legend can add.
+#: Curves shown at first, curves that the legend can add, curves of reference editors.
 CURVES, MORE_CURVES, YARDSTICK_CURVES = 5, 3, 3
 
 
 def page_stamp() -> str:
-    """Changes with the board, and with what it says of scoring that is made ready."""
+    """Return a string that changes with the board and the state of scoring."""
     return f"{stamp()}|{scoring_packages.read()}"
 
 
@@ -55,19 +55,19 @@ def page_stamp() -> str:
 @keep_page(page_stamp, (*PARAMETERS, "format"))
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
-    asked = BoardQuery.parse(request.GET)
-    if asked and request.GET.get("format") in ("csv", "json"):
-        response = download(asked, request.GET["format"])
+    query = BoardQuery.parse(request.GET)
+    if query and request.GET.get("format") in ("csv", "json"):
+        response = download(query, request.GET["format"])
     else:
-        context = {"preparation": scoring_packages.read(), **(page(asked) if asked else {})}
+        context = {"preparation": scoring_packages.read(), **(page(query) if query else {})}
         response = render(request, "leaderboard/board.html", context)
-    return response if not asked or asked.is_kept else not_kept(response)
+    return response if not query or query.is_kept else not_kept(response)
 
 
 def download(asked: BoardQuery, form: str) -> HttpResponse:
-    """The rows of the page as a file: a table, or the board exactly as the API gives it.
+    """Return the rows of the page as a CSV table, or as JSON like the API's.
 
-    A file carries no remark, so one that was asked for by mistake is not made.
+    A file has no place for remarks, so a query with mistakes returns an error.
     """
     if asked.remarks:
         status = 404 if asked.no_such_suite else 422
@@ -86,7 +86,7 @@ def download(asked: BoardQuery, form: str) -> HttpResponse:
 
 
 def page(asked: BoardQuery) -> dict[str, Any]:
-    """The context of the board's template."""
+    """Return the context of the board's template."""
     filters = asked.filters
     rows = asked.rows()
     groups = grouped(rows)
@@ -100,7 +100,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "yardsticks": groups[YARDSTICK],
         "ranked_count": len(ranked),
         "cases": same_cases(ranked or rows),
-        # A worker writes it whenever a run comes onto the board.
+        # A worker writes the file whenever a run enters the board.
         "parquet": not filters.suite.published_elsewhere and any(row.run.current for row in rows),
         "uneven": filters.suite.published_elsewhere and same_cases(rows) is None,
         "semantic": semantic_of(rows),
@@ -119,7 +119,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
 
 
 def under_way(filters: BoardFilters) -> list[Run]:
-    """Runs of this board's suite that are played or scored now, the furthest first."""
+    """Return the suite's runs that are played or scored now, the furthest first."""
     runs = Run.objects.active().as_the_suite_says().visible_to(AnonymousUser())
     runs = runs.filter(suite=filters.suite)
     return list(
@@ -128,13 +128,13 @@ def under_way(filters: BoardFilters) -> list[Run]:
 
 
 def same_cases(rows: Sequence[BoardRow]) -> int | None:
-    """Count the cases of these rows; None if they differ."""
+    """Return the number of cases of these rows; None if they differ."""
     counts = {row.standing.counts.get("cases") for row in rows if row.standing}
     return counts.pop() if len(counts) == 1 else None
 
 
 def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
-    """The board in one sentence; empty while nobody is ranked."""
+    """Return the board's finding in one sentence; empty without ranked models."""
     best = sorted(ranked, key=board_order)
     if not best or not best[0].standing:
         return ""
@@ -144,7 +144,7 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
     lasts = formatting.in_trips(first.half_life, trips)
     cause = telling(first)
     besides = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
-    if filters.chooses_models:  # who leads is said of all models
+    if filters.chooses_models:  # a leader is named only among all models
         return f"Of these models, {best[0].model.name} lasts longest: {lasts}.{besides}"
     leaders = sum(row.standing.rank == 1 for row in ranked if row.standing)
     if leaders > 1 and first.rank == 1:
@@ -157,7 +157,7 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
 
 
 def _says_nothing(standing: Standing, trips: int) -> bool:
-    """True if the interval spans the whole scale or is missing."""
+    """Return True if the interval spans the whole scale or is missing."""
     low, high = standing.usable_trips_low, standing.usable_trips_high
     if low is None or high is None:
         return True
@@ -165,27 +165,30 @@ def _says_nothing(standing: Standing, trips: int) -> bool:
 
 
 def example_rows(ranked: Sequence[BoardRow], yardsticks: Sequence[BoardRow]) -> list[BoardRow]:
-    """Whose pictures may head the board: the leaders', else a yardstick's that does some harm."""
+    """Return the rows for the example: the leaders, else reference editors."""
     if ranked:
         return sorted(ranked, key=board_order)[:EXAMPLES]
-    known = sorted(filter(_made_edits, yardsticks), key=board_order)
-    return (known[len(known) // 2 :] + known)[:EXAMPLES]
+    editors = sorted(filter(_made_edits, yardsticks), key=board_order)
+    return (editors[len(editors) // 2 :] + editors)[:EXAMPLES]
 
 
 def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters) -> Chart | None:
-    """The degradation curves of the first models, with a few reference editors for scale."""
+    """Return the curves of the first models and of a few reference editors."""
     trips = filters.suite.trips
-    # Results published elsewhere are never ranked; their curves are shown all the same.
+    # Results published elsewhere are never ranked, but their curves are shown.
     models = groups[UNRANKED if filters.suite.published_elsewhere else RANKED]
     drawn = [row for row in models if _made_edits(row)]
-    known = [row for row in groups[YARDSTICK] if _made_edits(row)]
+    references = [row for row in groups[YARDSTICK] if _made_edits(row)]
     curves = [
         Curve.of(row.model.name, row.standing.curve, hidden=place >= CURVES)
         for place, row in enumerate(drawn[: CURVES + MORE_CURVES])
         if row.standing
     ]
-    # With models to show, the ends of the scale say little; on their own they are the board.
-    scale = [row for row in known if 0 < (row.usable_trips or 0) < trips] if curves else known
+    # Beside models, reference editors at the ends of the scale say little. Without models,
+    # all of them are shown.
+    scale = (
+        [row for row in references if 0 < (row.usable_trips or 0) < trips] if curves else references
+    )
     step = max(1, len(scale) // YARDSTICK_CURVES) if curves else 1
     curves += [
         Curve.of(row.model.name, row.standing.curve, yardstick=bool(drawn))
@@ -197,7 +200,7 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
     label = formatting.metric_label(filters.metric)
     return Chart(
         id="curves",
-        # Of what is seen at once: a name that is not in the chart would be looked for in vain.
+        # The title names only curves that are visible at first.
         title=retention_finding([c for c in curves if not (c.yardstick or c.hidden)], trips),
         subtitle=f"Picture kept after each round trip by {label}, mean over cases with 95\u00a0% band. "
         "0\u00a0% is a blank card of the picture’s mean colour. Click a name to show or hide its curve.",
@@ -209,14 +212,14 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
 
 
 def about(filters: BoardFilters, rows: Sequence[BoardRow]) -> str:
-    """The caption of a downloaded chart of the board."""
+    """Return the caption of a downloaded chart of the board."""
     newest = max((row.date for row in rows if row.date), default=None)
     dated = f", results of {newest:%-d %B %Y}" if newest else ""
     return f"{filters.suite}, by {formatting.metric_label(filters.metric)}{dated}"
 
 
 def _made_edits(row: BoardRow) -> bool:
-    """True if edits were made: a model without edits keeps the image for ever."""
+    """Return True if edits were made: without edits an image never changes."""
     return row.standing is not None and row.change_seen != 0
 
 
@@ -226,7 +229,7 @@ CHARTS = ("", "curves", "value")
 
 
 def framed(view: Callable[..., HttpResponse]) -> Any:
-    """A page that other sites may show in a frame: it has no form, and nothing of a visitor's."""
+    """Allow other sites to show the page in a frame; it has no form or user data."""
     return xframe_options_exempt(csp_replace({"frame-ancestors": ["*"]})(view))
 
 
@@ -235,15 +238,15 @@ def framed(view: Callable[..., HttpResponse]) -> Any:
 @framed
 @noindex
 def embed_board(request: HttpRequest) -> HttpResponse:
-    """The first rows of the board."""
-    asked = BoardQuery.parse(request.GET)
-    rows = asked.rows() if asked else []
+    """Show the first rows of the board."""
+    query = BoardQuery.parse(request.GET)
+    rows = query.rows() if query else []
     ranked = [row for row in rows if row.group == RANKED]
     shown = ranked or [row for row in rows if row.standing]
     context = {"rows": shown[:EMBEDDED_ROWS], "more": max(0, len(shown) - EMBEDDED_ROWS)} | _common(
-        asked
+        query
     )
-    return _answer(request, "leaderboard/embed_board.html", asked, context)
+    return _answer(request, "leaderboard/embed_board.html", query, context)
 
 
 @require_safe
@@ -251,15 +254,15 @@ def embed_board(request: HttpRequest) -> HttpResponse:
 @framed
 @noindex
 def embed_chart(request: HttpRequest) -> HttpResponse:
-    """One chart: the curves, or half-life against price."""
-    asked = BoardQuery.parse(request.GET)
+    """Show a chart: the curves, or half-life against price."""
+    query = BoardQuery.parse(request.GET)
     name = request.GET.get("chart", "")
-    context = _common(asked)
-    if asked and name == "value":
-        context["chart"] = value.page(asked, {}).get("chart")
-    elif asked:
-        context["chart"] = curves_chart(grouped(asked.rows()), asked.filters)
-    response = _answer(request, "leaderboard/embed_chart.html", asked, context)
+    context = _common(query)
+    if query and name == "value":
+        context["chart"] = value.page(query, {}).get("chart")
+    elif query:
+        context["chart"] = curves_chart(grouped(query.rows()), query.filters)
+    response = _answer(request, "leaderboard/embed_chart.html", query, context)
     return response if name in CHARTS else not_kept(response)
 
 

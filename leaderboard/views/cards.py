@@ -1,6 +1,6 @@
-"""Images for links shared elsewhere: the board, a model, a case or a comparison, 1200 x 630.
+"""Preview images for shared links, 1200 x 630: board, model, case, comparison.
 
-Pillow brings its own font, so they look the same on every machine.
+Pillow includes a font, so they look the same on every machine.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from leaderboard.visitors import limited
 
 WIDTH, HEIGHT, MARGIN = 1200, 630, 64
 ROWS = 6
-#: Drawn larger and shrunk: edges and letters come out smooth.
+#: Cards are drawn larger and reduced, for smooth edges and letters.
 SCALE = 2
 GROUND, PANEL, INK, QUIET, LINE = "#12343b", "#173f47", "#ffffff", "#a9c4c8", "#2c5a63"
 BAR, WHISKER = "#e8b04b", "#ffffff"
 
 
 def draw(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
-    """A PNG of the first rows; without rows, the question the board answers."""
+    """Return a PNG of the first rows; without rows, of the board's question."""
     image = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), GROUND)
     pen = Pen(ImageDraw.Draw(image))
     pen.text(MARGIN, 52, "ConvergeBench", 26, BAR)
@@ -59,17 +59,17 @@ def draw(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
 
 
 def flat_png(image: Image.Image, *, photographs: bool = False) -> bytes:
-    """The drawing at its true size."""
+    """Return the drawing as a PNG at its final size."""
     data = io.BytesIO()
     small = image.resize((WIDTH, HEIGHT), Image.Resampling.LANCZOS)
-    # A few flat colours and their edges: a palette is a quarter of the bytes.
+    # The drawing has few colours: a palette takes a quarter of the bytes.
     small = small.quantize(256) if photographs else small.quantize(96, dither=Image.Dither.NONE)
     small.save(data, "PNG", optimize=True)
     return data.getvalue()
 
 
 class Pen:
-    """Draws in the picture's own pixels, whatever the scale."""
+    """Draws in pixels of the final image, whatever the scale."""
 
     def __init__(self, draw: ImageDraw.ImageDraw) -> None:
         self.draw = draw
@@ -79,7 +79,7 @@ class Pen:
         self.draw.text((x * SCALE, y * SCALE), text, fill=colour, font=font, anchor="la")
 
     def fitting(self, text: str, size: int, width: float) -> str:
-        """The text, cut where it would be wider than this."""
+        """Return the text, truncated to this width."""
         font = ImageFont.load_default(size * SCALE)
         if self.draw.textlength(text, font) <= width * SCALE:
             return text
@@ -88,18 +88,18 @@ class Pen:
         return f"{text.rstrip()}…"
 
     def wrapped(self, text: str, size: int, width: float, lines: int) -> list[str]:
-        """The text in lines of at most this width; the last one is cut where there are more."""
+        """Return the text in lines of at most this width; the last is truncated."""
         font = ImageFont.load_default(size * SCALE)
-        found: list[str] = []
+        rows: list[str] = []
         words = text.replace("\u00a0", " ").split()
-        while words and len(found) < lines:
+        while words and len(rows) < lines:
             line = [words.pop(0)]
             while (
                 words and self.draw.textlength(" ".join([*line, words[0]]), font) <= width * SCALE
             ):
                 line.append(words.pop(0))
-            found.append(" ".join([*line, *words] if len(found) == lines - 1 else line))
-        return [self.fitting(line, size, width) for line in found]
+            rows.append(" ".join([*line, *words] if len(rows) == lines - 1 else line))
+        return [self.fitting(line, size, width) for line in rows]
 
     def box(self, left: float, top: float, right: float, bottom: float, colour: str) -> None:
         self.draw.rectangle(
@@ -135,7 +135,7 @@ def _bars(pen: Pen, rows: Sequence[BoardRow], trips: int) -> None:
         pen.text(right + 16, y + 4, words, 26)
 
 
-#: The side of a picture on a card.
+#: The longer side of an image on a card.
 SIDE = 200
 
 
@@ -146,7 +146,7 @@ def card(
     curves: Sequence[Sequence[float | None]] = (),
     pictures: Sequence[tuple[Image.Image, str]] = (),
 ) -> bytes:
-    """A PNG of 1200 x 630: a name, what was found, a drawing of it, and what it is about."""
+    """Return a PNG with a name, a finding, a drawing or images, and a caption."""
     image = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), GROUND)
     pen = Pen(ImageDraw.Draw(image))
     pen.text(MARGIN, 46, "ConvergeBench", 26, BAR)
@@ -165,7 +165,7 @@ def card(
 
 
 def read(stored: StoredImage | None) -> Image.Image | None:
-    """A picture's small copy; None where it is not in storage."""
+    """Return an image's thumbnail; None if it is not in storage."""
     try:
         return stored.read_thumbnail() if stored else None
     except (FileNotFoundError, ImageError):
@@ -173,7 +173,7 @@ def read(stored: StoredImage | None) -> Image.Image | None:
 
 
 def _draw(pen: Pen, curves: Sequence[Sequence[float | None]]) -> None:
-    """Draw retention over the trips with half marked; the first curve stands out."""
+    """Draw retention over the trips with half marked and the first curve bright."""
     if not curves:
         return
     left, right, top, bottom = MARGIN, WIDTH - MARGIN, 370, HEIGHT - 70
@@ -196,35 +196,35 @@ def _draw(pen: Pen, curves: Sequence[Sequence[float | None]]) -> None:
 @require_safe
 @keep_page(stamp, PARAMETERS)
 def board(request: HttpRequest) -> HttpResponse:
-    """The board as a PNG; takes the board's parameters."""
-    asked = BoardQuery.parse(request.GET)
-    if asked and asked.no_such_suite:
+    """Serve the board as a PNG; takes the board's parameters."""
+    query = BoardQuery.parse(request.GET)
+    if query and query.no_such_suite:
         raise Http404("there is no such suite")
-    rows = asked.rows() if asked else []
+    rows = query.rows() if query else []
     ranked = [row for row in rows if row.group == RANKED]
     shown = ranked or [row for row in rows if row.group != UNRANKED]
-    picture = draw(shown, asked.filters if asked else None)
+    picture = draw(shown, query.filters if query else None)
     response = HttpResponse(picture, content_type="image/png")
-    return response if not asked or asked.is_kept else not_kept(response)
+    return response if not query or query.is_kept else not_kept(response)
 
 
 @require_safe
 @keep_page(stamp, ("suite",))
 def model(request: HttpRequest, slug: str) -> HttpResponse:
-    """The card of a model: its finding and its curve."""
+    """Serve the card of a model: its finding and its curve."""
     models = EditingModel.objects.defer("options", "api_key")
-    found = get_object_or_404(models, slug=slug, status=EditingModel.Status.PUBLISHED)
+    editing_model = get_object_or_404(models, slug=slug, status=EditingModel.Status.PUBLISHED)
     runs = (
         Run.objects.public()
         .as_the_suite_says()
-        .filter(editing_model=found)
+        .filter(editing_model=editing_model)
         .select_related("suite")
         .defer("provenance", "suite__definition")
     )
     runs = runs.order_by("-suite__importance", "suite__slug", "-suite__version", "-created_at")
     by_key = by_suite(list(runs))
-    asked = request.GET.get("suite", "")
-    run = by_key.get(asked) or most_telling(by_key)
+    suite_key = request.GET.get("suite", "")
+    run = by_key.get(suite_key) or most_telling(by_key)
     finding, about, curve = "How many round trips does a picture last?", "Not measured yet", ()
     results = RunResults.of(run) if run else None
     if run and results:
@@ -235,18 +235,18 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
         finding = f"{rank}{answer(standing, trips)}"
         about = f"{run.suite}, {formatting.metric_label(standing.metric.name)}"
         curve = standing.curve.get("mean", ())
-    response = _png(card(found.name, finding, about, [curve]))
-    return not_kept(response) if asked not in ("", *by_key) else response
+    response = _png(card(editing_model.name, finding, about, [curve]))
+    return not_kept(response) if suite_key not in ("", *by_key) else response
 
 
 @require_safe
 @keep_page(stamp)
 def case(request: HttpRequest, case_id: int) -> HttpResponse:
-    """The source, and what came back last from the model that keeps it longest and from the worst."""
+    """Serve the card of a case: its source, and the best and worst last return."""
     cases = Case.objects.filter(suite__sealed=False).select_related("picture__stored", "suite")
-    found = get_object_or_404(cases.defer("suite__definition"), pk=case_id)
+    shown_case = get_object_or_404(cases.defer("suite__definition"), pk=case_id)
     chains = Chain.objects.filter(
-        case=found, repeat=0, run__in=Run.objects.on_the_board(), usable_trips__isnull=False
+        case=shown_case, repeat=0, run__in=Run.objects.on_the_board(), usable_trips__isnull=False
     ).select_related("run__editing_model")
     ordered = list(chains.defer("run__provenance").order_by("-usable_trips", "-auc", "pk"))
     ranked = [c for c in ordered if not c.run.editing_model.is_reference] or ordered
@@ -258,39 +258,39 @@ def case(request: HttpRequest, case_id: int) -> HttpResponse:
         .defer("loss_map", "evidence")
         .order_by("number")
     }
-    pictures = [(read(found.picture.stored), "Source")]
+    pictures = [(read(shown_case.picture.stored), "Source")]
     for chain in ends:
         if trip := last.get(chain.pk):
             words = f"{chain.run.editing_model.name}, trip {trip.number}"
             pictures.append((read(trip.restored), words))
-    finding = f"“{found.forward}”, and back."
+    finding = f"“{shown_case.forward}”, and back."
     if ends:
         usable = ends[0].usable_trips or 0.0
-        trips = formatting.count(found.suite.trips, "round trip")
+        trips = formatting.count(shown_case.suite.trips, "round trip")
         finding += f" {ends[0].run.editing_model.name} keeps it for {usable:.1f} of {trips}."
     shown = [(picture, words) for picture, words in pictures if picture]
-    return _png(card(str(found), finding, str(found.suite), pictures=shown))
+    return _png(card(str(shown_case), finding, str(shown_case.suite), pictures=shown))
 
 
 @require_safe
 def compare(request: HttpRequest) -> HttpResponse:
-    """The card of a comparison: its finding and the curves."""
+    """Serve the card of a comparison: its finding and the curves."""
     if too_many := limited(request, "compare_card"):
         return too_many
-    asked = BoardQuery.parse(request.GET)
-    if asked is None or asked.no_such_suite:
+    query = BoardQuery.parse(request.GET)
+    if query is None or query.no_such_suite:
         raise Http404("there is no such suite")
-    wanted = request.GET.get("models", "").split(",")[: compare_page.MOST]
-    known = {row.model.slug: row for row in asked.rows() if row.standing}
-    rows = [known[slug] for slug in dict.fromkeys(wanted) if slug in known]
+    requested = request.GET.get("models", "").split(",")[: compare_page.MOST]
+    by_slug = {row.model.slug: row for row in query.rows() if row.standing}
+    rows = [by_slug[slug] for slug in dict.fromkeys(requested) if slug in by_slug]
     if len(rows) < 2:
         raise Http404("a comparison needs two models")
-    found = compare_page.page(asked, rows, "")
-    ordered = sorted(rows, key=lambda row: row is not found["leader"])
+    content = compare_page.page(query, rows, "")
+    ordered = sorted(rows, key=lambda row: row is not content["leader"])
     names = formatting.listed([row.model.name for row in ordered], compare_page.MOST)
     curves = [row.standing.curve.get("mean", ()) for row in ordered if row.standing]
-    label = formatting.metric_label(asked.filters.metric)
-    response = _png(card(names, found["headline"], f"{asked.filters.suite}, {label}", curves))
+    label = formatting.metric_label(query.filters.metric)
+    response = _png(card(names, content["headline"], f"{query.filters.suite}, {label}", curves))
     response["Cache-Control"] = "public, max-age=3600"
     return response
 

@@ -1,4 +1,4 @@
-"""Cases: the pictures of a chain trip by trip, and of one case across all models."""
+"""Cases: the images of a chain trip by trip, and of a case across all models."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from leaderboard.views.pictures import as_picture
 from leaderboard.views.site import noindex_variants
 from leaderboard.visitors import limited
 
-#: Strips before "show all": the page stays light however many models there are.
+#: Strips before "show all", so that the page stays small with many models.
 FIRST_STRIPS = 40
 
 
 @require_safe
 @noindex_variants
 def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
-    """One case in one run: source, Y1, X1, Y2, X2, ..."""
+    """Show a case of a run: source, Y1, X1, Y2, X2, ..."""
     runs = Run.objects.visible_to(request.user).select_related("editing_model", "suite")
     run = get_object_or_404(runs.defer("suite__definition"), pk=run_id)
     cases = Case.objects.select_related("picture__stored").filter(suite=run.suite)
@@ -44,7 +44,7 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
     distances = chain.distances()
     ladder = _ladder(run, case, metric)
     frames = strips.frames(chain, trips, metric, distances.get(metric, {}), ladder, case)
-    # A run may lack cases of its suite: the way leads on to those that it has.
+    # A run may lack cases of its suite; the links lead to the cases it has.
     before, after, place, count = _neighbours(case, cases.filter(chains__run=run).distinct())
     context = {
         "case": case,
@@ -72,7 +72,7 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
 @keep_page(stamp, ("metric", "every"))
 @noindex_variants
 def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
-    """One case as every model played it, the best first."""
+    """Show a case as every model played it, the best first."""
     cases = Case.objects.filter(suite__sealed=False)
     cases = cases.select_related("picture__stored", "suite").defer("suite__definition")
     case = get_object_or_404(cases, pk=case_id)
@@ -104,8 +104,8 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
         "count": count,
     }
     response = render(request, "leaderboard/case.html", context)
-    asked = {request.GET.get("metric", ""), request.GET.get("every", "")}
-    return not_kept(response) if asked - {"", "1", *names} else response
+    parameters = {request.GET.get("metric", ""), request.GET.get("every", "")}
+    return not_kept(response) if parameters - {"", "1", *names} else response
 
 
 @require_safe
@@ -114,8 +114,8 @@ def loss_map(request: HttpRequest, run_id: int, case_id: int, number: int) -> Ht
     runs = Run.objects.visible_to(request.user).filter(pk=run_id)
     trips = Trip.objects.filter(chain__run__in=runs, chain__case=case_id, number=number)
     repeat = request.GET.get("repeat", "0")
-    asked = trips.filter(chain__repeat=int(repeat)) if repeat in _REPEATS else trips.none()
-    data = asked.values_list("loss_map", flat=True).first()
+    requested = trips.filter(chain__repeat=int(repeat)) if repeat in _REPEATS else trips.none()
+    data = requested.values_list("loss_map", flat=True).first()
     if not data:
         raise Http404("this trip has no map")
     response = HttpResponse(bytes(data), content_type="image/png")
@@ -125,10 +125,9 @@ def loss_map(request: HttpRequest, run_id: int, case_id: int, number: int) -> Ht
 
 @require_safe
 def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
-    """A suite's picture saved once as JPEG: the yardstick that everybody knows.
+    """Serve a suite's image saved once as JPEG, as a familiar scale of loss.
 
-    The JPEG itself is answered: it was made here, and to encode it once more would
-    add a loss that is not its own.
+    The JPEG itself is served: it was made here, and encoding it again would add a loss.
     """
     if int(quality) not in strips.JPEG_QUALITIES:
         raise Http404("JPEG qualities go from 1 to 95")
@@ -137,7 +136,7 @@ def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
     if data is None:
         if too_many := limited(request, "jpeg"):
             return too_many
-        # Only the benchmark's own pictures: nobody has arbitrary ones encoded here.
+        # Only images of suites, so that visitors cannot have other images encoded.
         if not SuitePicture.objects.filter(stored=sha256, suite__sealed=False).exists():
             raise Http404("no suite has this picture")
         stored = get_object_or_404(StoredImage, pk=sha256)
@@ -154,18 +153,18 @@ _REPEATS = frozenset(map(str, range(20)))
 
 
 def _chosen(chains: list[Chain], repeat: str) -> Chain | None:
-    """The repeat that is asked for, else the first."""
-    asked = {str(chain.repeat): chain for chain in chains}
-    return asked.get(repeat) or (chains[0] if chains else None)
+    """Return the requested repeat, else the first."""
+    by_repeat = {str(chain.repeat): chain for chain in chains}
+    return by_repeat.get(repeat) or (chains[0] if chains else None)
 
 
 def _metric(request: HttpRequest, names: list[str]) -> str:
-    asked = request.GET.get("metric", "")
-    return asked if asked in names else names[0] if names else HEADLINE
+    name = request.GET.get("metric", "")
+    return name if name in names else names[0] if names else HEADLINE
 
 
 def _ladder(run: Run, case: Case, metric: str) -> dict[str, float]:
-    """Return the JPEG ladder of this source by the metric the run pinned."""
+    """Return the JPEG ladder of this source by the run's version of the metric."""
     pinned = run.metrics.get(metric, {})
     row = Calibration.objects.filter(
         pixels_sha256=case.picture.pixels_sha256,
@@ -177,7 +176,7 @@ def _ladder(run: Run, case: Case, metric: str) -> dict[str, float]:
 
 
 def _neighbours(case: Case, among: QuerySet[Case]) -> tuple[int | None, int | None, int, int]:
-    """The cases before and after among these, this one's place, and how many there are."""
+    """Return the previous and next case, this case's place, and their number."""
     keys = list(among.values_list("pk", flat=True))
     place = keys.index(case.pk)
     before = keys[place - 1] if place else None

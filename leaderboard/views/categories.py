@@ -25,24 +25,24 @@ FIRST_ROWS, PAIR_COLUMNS = 50, 10
 @keep_page(stamp, PARAMETERS)
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
-    asked = BoardQuery.parse(request.GET)
-    response = render(request, "leaderboard/categories.html", page(asked) if asked else {})
-    return response if not asked or asked.is_kept else not_kept(response)
+    query = BoardQuery.parse(request.GET)
+    response = render(request, "leaderboard/categories.html", page(query) if query else {})
+    return response if not query or query.is_kept else not_kept(response)
 
 
 def page(asked: BoardQuery) -> dict[str, Any]:
-    """The context of the page: two heat tables on one scale of shades."""
+    """Return the context of the page: two heat tables on one scale of shades."""
     filters, trips = asked.filters, asked.filters.suite.trips
     rows = [row for row in asked.rows() if row.standing]
     ranked = [row for row in rows if row.group == RANKED]
     yardsticks = [row for row in rows if row.group == YARDSTICK]
     shown = (ranked if filters.every else ranked[:FIRST_ROWS]) or yardsticks
     by_scope = breakdowns.standings_by_scope(shown)
-    found = breakdowns.parts(by_scope, _pair_titles(filters.suite))
-    columns = [part for part in found if part.group != PAIRS]
+    parts = breakdowns.parts(by_scope, _pair_titles(filters.suite))
+    columns = [part for part in parts if part.group != PAIRS]
     cells = [line for _, line in breakdowns.heat_lines(columns, shown, by_scope, trips)]
     pairs = breakdowns.heat_lines(
-        (part for part in found if part.group == PAIRS), shown[:PAIR_COLUMNS], by_scope, trips
+        (part for part in parts if part.group == PAIRS), shown[:PAIR_COLUMNS], by_scope, trips
     )
     categories = [part for part in columns if part.group == "Category"]
     gap = breakdowns.widest_gap(categories, by_scope, trips)
@@ -66,6 +66,6 @@ def _pair_titles(suite: Suite) -> dict[str, str]:
 
 
 def finding(easiest: breakdowns.Part, hardest: breakdowns.Part) -> str:
-    """The page in one sentence."""
+    """Return the page's finding in one sentence."""
     first, last = (formatting.edits(part.scope.partition(":")[2]) for part in (easiest, hardest))
     return f"{first} keep a picture longest, {last.lower()} wear it out first"

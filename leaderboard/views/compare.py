@@ -1,7 +1,8 @@
 """Two to six models side by side, on the cases they share.
 
-The one page that computes: paired differences exist for every choice of models, so they are
-computed on request from the results stored with each chain, and cached until a standing changes.
+The only page that computes results: every choice of models has its own paired differences.
+They are computed on request from the chains' stored results, and cached until a standing
+changes.
 """
 
 from __future__ import annotations
@@ -41,51 +42,51 @@ from leaderboard.views.site import noindex_variants
 from leaderboard.visitors import limited
 
 MOST = 6
-#: Trips shown of the case side by side: few enough for one line.
+#: Trips of the case shown side by side, few enough for one line.
 SHOWN = (1, 2, 5, 10, 20)
 
 
 @require_safe
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
-    asked = BoardQuery.parse(request.GET)
-    if asked is None:
+    query = BoardQuery.parse(request.GET)
+    if query is None:
         return render(request, "leaderboard/compare.html", {})
     chosen = [slug for part in request.GET.getlist("models") for slug in part.split(",") if slug]
     chosen = list(dict.fromkeys(chosen))
     if len(request.GET.getlist("models")) > 1:
-        # Ticked boxes arrive one by one; the address to share has them in one word.
-        return redirect(f"{request.path}?{address(asked, chosen)}")
-    rows = asked.rows()
-    known = {row.model.slug: row for row in rows if row.standing}
+        # Checkboxes arrive as separate parameters; the address to share has one.
+        return redirect(f"{request.path}?{address(query, chosen)}")
+    rows = query.rows()
+    by_slug = {row.model.slug: row for row in rows if row.standing}
     remarks = [
         f"“{slug[:60]}” has no results here and was left out."
         for slug in chosen
-        if slug not in known
+        if slug not in by_slug
     ]
     if len(chosen) - len(remarks) > MOST:
         remarks.append(f"At most {MOST} models fit side by side; the first {MOST} are shown.")
-    shown = [known[slug] for slug in chosen if slug in known][:MOST]
+    shown = [by_slug[slug] for slug in chosen if slug in by_slug][:MOST]
     context = {
-        **asked.context,
+        **query.context,
         "remarks": remarks,
         "rows": shown,
-        "choices": list(known.values()),
+        "choices": list(by_slug.values()),
         "models": ",".join(row.model.slug for row in shown),
-        "suggestions": suggestions(asked, list(known.values())),
+        "suggestions": suggestions(query, list(by_slug.values())),
     }
     if len(shown) > 1:
-        # Every new set of models is tested pair by pair.
+        # Each new set of models is compared pair by pair, which takes time.
         if too_many := limited(request, "compare"):
             return too_many
-        context |= page(asked, shown, request.GET.get("case", ""))
-        context["permalink"] = absolute(f"{request.path}?{address(asked, chosen)}")
+        context |= page(query, shown, request.GET.get("case", ""))
+        context["permalink"] = absolute(f"{request.path}?{address(query, chosen)}")
     return render(request, "leaderboard/compare.html", context)
 
 
 @dataclass(frozen=True)
 class Against:
-    """The leader against one other model."""
+    """The leader against another model."""
 
     other: BoardRow
     comparison: Comparison
@@ -94,11 +95,11 @@ class Against:
 
 
 def page(asked: BoardQuery, rows: Sequence[BoardRow], case: str) -> dict[str, Any]:
-    """Everything below the choice of models."""
+    """Return the context of everything below the choice of models."""
     filters = asked.filters
-    found = contest(rows, filters, stamp())
+    contested = contest(rows, filters, stamp())
     by_run = {row.run.pk: row for row in rows}
-    leader = by_run[found.leader] if found else rows[0]
+    leader = by_run[contested.leader] if contested else rows[0]
     against = [
         Against(
             by_run[run],
@@ -106,37 +107,37 @@ def page(asked: BoardQuery, rows: Sequence[BoardRow], case: str) -> dict[str, An
             verdict(comparison, leader.model.name, by_run[run].model.name),
             outlook(comparison, filters.suite.trips),
         )
-        for run, comparison in (found.against.items() if found else ())
+        for run, comparison in (contested.against.items() if contested else ())
     ]
     return {
         "leader": leader,
         "against": against,
-        "span": max((reach(one.comparison) for one in against), default=1),
+        "span": max((reach(item.comparison) for item in against), default=1),
         "headline": headline(leader, against, len(rows), filters),
         "semantic": semantic_of(rows),
         "chart": curves(rows, filters),
         "parts": parts(asked, rows),
-        **side_by_side(asked, rows, found, case),
+        **side_by_side(asked, rows, contested, case),
     }
 
 
 def headline(
     leader: BoardRow, against: Sequence[Against], count: int, filters: BoardFilters
 ) -> str:
-    """The finding, in one sentence."""
+    """Return the finding in one sentence."""
     if len(against) == 1:
         return against[0].verdict
     if not against:
         return f"{formatting.count(count, 'model')} side by side"
-    tied = [one.other.model.name for one in against if not one.comparison.separated]
-    if tied and all(nobody_reached(one.comparison, filters.suite.trips) for one in against):
+    tied = [item.other.model.name for item in against if not item.comparison.separated]
+    if tied and all(nobody_reached(item.comparison, filters.suite.trips) for item in against):
         lost, trips = levels.lost(filters.level), filters.suite.trips
         return f"None of the {count} loses {lost} of the picture within {trips} round trips"
     if tied:
         return (
             f"{leader.model.name} lasts longest, but cannot be told from {formatting.listed(tied)}"
         )
-    gap = min(one.comparison.half_life.estimate for one in against)
+    gap = min(item.comparison.half_life.estimate for item in against)
     ahead = f", by {formatting.in_trips(gap, 0)}" if round(gap, 1) > 0 else ""
     return f"{leader.model.name} lasts longest of the {count}{ahead}"
 
@@ -164,12 +165,12 @@ def curves(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart:
 
 
 def parts(asked: BoardQuery, rows: Sequence[BoardRow]) -> dict[str, Any]:
-    """Half-lives by category and kind, and how often each model is the best."""
+    """Return half-lives by category and kind, and each model's number of wins."""
     by_scope = breakdowns.standings_by_scope(rows)
-    found = breakdowns.parts(by_scope, {})
-    by_scope = {part.scope: by_scope[part.scope] for part in found}
-    lines = breakdowns.heat_lines(found, rows, by_scope, asked.filters.suite.trips)
-    # Where all are equal, nobody wins.
+    suite_parts = breakdowns.parts(by_scope, {})
+    by_scope = {part.scope: by_scope[part.scope] for part in suite_parts}
+    lines = breakdowns.heat_lines(suite_parts, rows, by_scope, asked.filters.suite.trips)
+    # A line with equal half-lives has no winner.
     decided = [cells for _, cells in lines if not all(cell.best for cell in cells)]
     wins = [sum(cells[place].best for cells in decided) for place in range(len(rows))]
     return {"lines": lines, "wins": wins, "count": len(lines)}
@@ -178,13 +179,13 @@ def parts(asked: BoardQuery, rows: Sequence[BoardRow]) -> dict[str, Any]:
 def side_by_side(
     asked: BoardQuery, rows: Sequence[BoardRow], found: Contest | None, case: str
 ) -> dict[str, Any]:
-    """One case as each model returned it: the one asked for, else where they differ most."""
+    """Return a case as each model restored it: the requested one, or the widest gap."""
     duels = found.duels if found else []
-    wanted = int(case) if case.isascii() and case.isdigit() and len(case) < 10 else None
-    keys = [key for key in (wanted, *(duel.case for duel in duels)) if key]
+    requested = int(case) if case.isascii() and case.isdigit() and len(case) < 10 else None
+    keys = [key for key in (requested, *(duel.case for duel in duels)) if key]
     cases = Case.objects.filter(suite=asked.filters.suite).select_related("picture__stored")
-    known = cases.in_bulk(keys)
-    shown = next((known[key] for key in keys if key in known), None)
+    by_key = cases.in_bulk(keys)
+    shown = next((by_key[key] for key in keys if key in by_key), None)
     if shown is None:
         return {}
     last = asked.filters.suite.trips
@@ -203,63 +204,63 @@ def side_by_side(
         ),
         "duels": [
             (
-                known[duel.case],
+                by_key[duel.case],
                 by_run[max(duel.kept, key=lambda run: duel.kept[run])].model.name,
                 address(asked, slugs, case=duel.case),
             )
             for duel in duels
-            if duel.case in known
+            if duel.case in by_key
         ],
     }
 
 
 def suggestions(asked: BoardQuery, rows: Sequence[BoardRow]) -> list[tuple[str, str]]:
-    """Comparisons worth a click, as (what it is, address)."""
+    """Return suggested comparisons as (label, address)."""
     ranked = [row for row in rows if row.group == RANKED]
     ranked.sort(key=board_order)
     yardsticks = [row for row in rows if row.group == YARDSTICK]
-    found = []
+    suggested = []
     if len(ranked) > 1:
-        found.append(("The first three", ranked[:3]))
-        found.append(("First and last", [ranked[0], ranked[-1]]))
+        suggested.append(("The first three", ranked[:3]))
+        suggested.append(("First and last", [ranked[0], ranked[-1]]))
     weights = [
         next((r for r in ranked if r.model.open_weights is kind), None) for kind in (True, False)
     ]
     if all(weights):
-        found.append(("Best open against best closed", [row for row in weights if row]))
+        suggested.append(("Best open against best closed", [row for row in weights if row]))
     if len(yardsticks) > 1:
-        found.append(("The yardsticks", yardsticks[:MOST]))
-    return [(label, address(asked, [row.model.slug for row in some])) for label, some in found]
+        suggested.append(("The yardsticks", yardsticks[:MOST]))
+    return [(label, address(asked, [row.model.slug for row in some])) for label, some in suggested]
 
 
 def address(asked: BoardQuery, slugs: Sequence[str], **more: Any) -> str:
-    """The query that leads to this comparison, short enough to share."""
+    """Return the query of this comparison, short enough to share."""
     extra = "".join(f"&{name}={value}" for name, value in more.items())
     shown = asked.filters.everybody().query(sort="half_life", scope="all", every=False)
     return f"models={','.join(slugs)}&{shown}{extra}"
 
 
 KEPT_FOR = 24 * 3600
-#: How many cases are offered where the models differ most.
+#: Number of cases offered, those with the widest gap.
 DUELS = 8
 
 
 @dataclass(frozen=True)
 class Duel:
-    """One case: its number, and how much of the picture each run kept on it (AUC)."""
+    """A case and the retention of each run on it (AUC)."""
 
     case: int
     kept: dict[int, float]
 
     def lead(self, run: int) -> float:
         """Return this run's lead over the best of the others."""
-        others = [kept for other, kept in self.kept.items() if other != run]
+        others = [auc for other, auc in self.kept.items() if other != run]
         return self.kept[run] - max(others, default=0)
 
 
 @dataclass(frozen=True)
 class Contest:
-    """The leader against each other run, and the cases on which all of them differ most."""
+    """The leader against each other run, and the cases of widest gap."""
 
     leader: int
     against: dict[int, Comparison]
@@ -267,24 +268,27 @@ class Contest:
 
 
 def contest(rows: Sequence[BoardRow], filters: BoardFilters, stamp: str) -> Contest | None:
-    """Compare these rows; None where fewer than two have results, or they share no case."""
+    """Compare these rows; cached.
+
+    Returns None if fewer than two have results, or if they share no case.
+    """
     runs = [row.run.pk for row in rows]
     key = f"{sorted(runs)}|{filters.metric}|{filters.level}|{stamp}"
     key = f"contest:{sha256(key.encode()).hexdigest()}"
-    found = cache.get(key)
-    if found is None:
-        found = _contest(rows, filters) or ""
-        cache.set(key, found, KEPT_FOR)
-    return found or None
+    result = cache.get(key)
+    if result is None:
+        result = _contest(rows, filters) or ""
+        cache.set(key, result, KEPT_FOR)
+    return result or None
 
 
 def _contest(rows: Sequence[BoardRow], filters: BoardFilters) -> Contest | None:
-    chains, kept = _results([row.run.pk for row in rows], filters)
+    chains, areas = _results([row.run.pk for row in rows], filters)
     trips, level = filters.suite.trips, filters.level
     values = {
-        run: case_values(own, trips, level)
-        for run, own in chains.items()
-        if all(chain.tells(trips, level) for chain in own)
+        run: case_values(results, trips, level)
+        for run, results in chains.items()
+        if all(chain.tells(trips, level) for chain in results)
     }
     measured = [row for row in rows if row.run.pk in values]
     if len(measured) < 2:
@@ -298,7 +302,7 @@ def _contest(rows: Sequence[BoardRow], filters: BoardFilters) -> Contest | None:
             against[row.run.pk] = compare(values[leader], values[row.run.pk])
         except ValueError:  # no case in common
             continue
-    shared = [Duel(case, auc) for case, auc in kept.items() if len(auc) == len(measured)]
+    shared = [Duel(case, auc) for case, auc in areas.items() if len(auc) == len(measured)]
     shared.sort(key=lambda duel: min(duel.kept.values()) - max(duel.kept.values()))
     return Contest(leader, against, shared[:DUELS]) if against else None
 
@@ -306,7 +310,7 @@ def _contest(rows: Sequence[BoardRow], filters: BoardFilters) -> Contest | None:
 def _results(
     runs: Sequence[int], filters: BoardFilters
 ) -> tuple[dict[int, list[events.ChainResult]], dict[int, dict[int, float]]]:
-    """Chains by run, and the mean AUC by case and run."""
+    """Return the chains by run, and the mean AUC by case and run."""
     rows = Chain.objects.filter(run__in=runs).values_list(
         *("run_id", "case_id", "repeat", "state", "outcome", "case__picture__slug"),
         *("case__pair_slug", "case__category", "case__kind", f"results__{filters.metric}"),
@@ -323,15 +327,15 @@ def _results(
         )
         if result["auc"] is not None:
             areas[case][run].append(result["auc"])
-    kept = {
+    means = {
         case: {run: sum(values) / len(values) for run, values in by_run.items()}
         for case, by_run in areas.items()
     }
-    return dict(chains), kept
+    return dict(chains), means
 
 
 def verdict(comparison: Comparison, leader: str, other: str) -> str:
-    """Say which model lasts longer and by how much, or that it is open."""
+    """Return which model lasts longer and by how much, or that it is open."""
     if comparison.separated:
         estimate = comparison.usable_trips.estimate
         better, worse = (leader, other) if estimate >= 0 else (other, leader)
@@ -342,7 +346,7 @@ def verdict(comparison: Comparison, leader: str, other: str) -> str:
 
 
 def _by(difference: Difference) -> str:
-    """ ", by 0.4 to 2.2 round trips"; empty where less than a tenth of a trip is all there is."""
+    """Return ", by 0.4 to 2.2 round trips"; empty below a tenth of a trip."""
     size, bounds = abs(difference.estimate), difference.interval
     if bounds is None:
         return f", by {formatting.in_trips(size, 0)}" if round(size, 1) else ""
@@ -353,13 +357,13 @@ def _by(difference: Difference) -> str:
 
 
 def nobody_reached(comparison: Comparison, trips: int) -> bool:
-    """True if both outlast the suite: more cases could not tell them apart."""
+    """Return True if both outlast the suite, so that more cases cannot help."""
     both = comparison.first.usable_trips, comparison.second.usable_trips
     return min(both) >= trips - 0.05
 
 
 def outlook(comparison: Comparison, trips: int) -> str:
-    """Say what would settle the comparison; empty if it is settled."""
+    """Return a hint at how to settle the comparison; empty if it is settled."""
     if comparison.separated:
         return ""
     if nobody_reached(comparison, trips):

@@ -1,4 +1,4 @@
-"""Contribute a run that was played elsewhere: the form, how far its check is, and the way back."""
+"""Contribute a run that was played elsewhere: form, progress and withdrawal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from leaderboard.visitors import client_address, limited
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def index(request: HttpRequest) -> HttpResponse:
-    """The form; a file that may be a bundle leads to its own page at once."""
+    """Show the form; redirect an accepted file to its page."""
     if request.method == "POST" and (too_many := limited(request, "contribute")):
         return too_many
     of = request.POST.get("of") or request.GET.get("of") or ""
@@ -57,12 +57,15 @@ def _form(
 @require_safe
 @noindex
 def detail(request: HttpRequest, token: str) -> HttpResponse:
-    """How far the check is, or what came of it; whoever has the address may take the run back."""
+    """Show the progress or result of the check; the address is the permission.
+
+    Everyone who has the address can withdraw the run.
+    """
     rows = ContributedRun.objects.select_related("run__suite", "run__editing_model")
     contribution = get_object_or_404(rows.defer("run__suite__definition"), token=token)
     context = {"contribution": contribution, "reasons": contribution.error.splitlines()}
     response = render(request, "leaderboard/contributed_run.html", context)
-    # Not "no-referrer": the form on the page would then be sent without an origin.
+    # Not "no-referrer": the page's form would then be sent without an origin.
     response["Referrer-Policy"] = "same-origin"
     return response
 
@@ -83,7 +86,7 @@ def state(request: HttpRequest, token: str) -> JsonResponse:
 
 @require_POST
 def withdraw(request: HttpRequest, token: str) -> HttpResponse:
-    """Take the run back; its public address says since when it is gone."""
+    """Withdraw the run; its public address shows the date."""
     if too_many := limited(request, "withdraw_contributed_run"):
         return too_many
     contribution = get_object_or_404(ContributedRun, token=token)

@@ -26,13 +26,13 @@ from leaderboard.exports import bundles, scores
 from leaderboard.models import EditingModel, Run, Standing, Suite
 from leaderboard.visitors import limited
 
-#: Above this, pictures come by the command: a page's worker is not kept busy for minutes.
+#: Size limit of images in a download, so that a web worker is not busy for minutes.
 MOST_PICTURES = 300 * 2**20
 
 
 @require_safe
 def run_scores(request: HttpRequest, run_id: int, form: str) -> HttpResponseBase:
-    """Every score of a public run as CSV or JSON."""
+    """Serve every score of a public run as CSV or JSON."""
     if too_many := limited(request, "run_scores"):
         return too_many
     runs = Run.objects.public().select_related("editing_model", "suite").defer("suite__definition")
@@ -49,7 +49,7 @@ def run_scores(request: HttpRequest, run_id: int, form: str) -> HttpResponseBase
 
 @require_safe
 def run_quality(request: HttpRequest, run_id: int) -> HttpResponseBase:
-    """What no-reference metrics say of every picture of a public run."""
+    """Serve the values of no-reference metrics on a public run as CSV."""
     if too_many := limited(request, "run_quality"):
         return too_many
     run = get_object_or_404(Run.objects.public(), pk=run_id)
@@ -61,8 +61,8 @@ def run_quality(request: HttpRequest, run_id: int) -> HttpResponseBase:
 
 @require_safe
 def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
-    """A public run's bundle; `?pictures=1` adds the pictures where they are few."""
-    # Each is written anew: the dearest thing that a visitor can ask for.
+    """Serve a public run's bundle; `?pictures=1` adds the images if they are few."""
+    # Each bundle is written on request, the most expensive request of a visitor.
     if too_many := limited(request, "run_bundle"):
         return too_many
     runs = Run.objects.public().select_related("editing_model", "suite")
@@ -77,7 +77,7 @@ def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
             status=413,
             content_type="text/plain; charset=utf-8",
         )
-    # Beyond a few MB it is a file on disk, gone when it was sent.
+    # Above a few MB it is a temporary file on disk.
     file = tempfile.SpooledTemporaryFile(max_size=8 * 2**20)  # noqa: SIM115
     try:
         bundles.write(run, file, pictures=pictures)
@@ -95,7 +95,7 @@ def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
 
 @require_safe
 def suite_scores(request: HttpRequest, slug: str, version: int) -> HttpResponseBase:
-    """All public scores of a suite as Parquet, as the worker last wrote them."""
+    """Serve the public scores of a suite as Parquet, last written by a worker."""
     if too_many := limited(request, "suite_scores"):
         return too_many
     suite = get_object_or_404(
@@ -116,17 +116,17 @@ def suite_scores(request: HttpRequest, slug: str, version: int) -> HttpResponseB
 
 @require_safe
 def cite(request: HttpRequest) -> HttpResponse:
-    """BibTeX of the board as it is filtered now."""
-    asked = BoardQuery.parse(request.GET)
-    if asked is None or asked.no_such_suite:
+    """Serve a BibTeX citation of the board with the current filters."""
+    query = BoardQuery.parse(request.GET)
+    if query is None or query.no_such_suite:
         raise Http404("there is no such suite")
-    return HttpResponse(citations.bibtex(asked.filters), content_type="text/plain; charset=utf-8")
+    return HttpResponse(citations.bibtex(query.filters), content_type="text/plain; charset=utf-8")
 
 
 @require_safe
 @cache_control(public=True, max_age=600)
 def badge(request: HttpRequest, slug: str) -> HttpResponse:
-    """A model's half-life and rank on its most important suite, as an SVG badge."""
+    """Serve a model's half-life and rank on its most important suite as SVG."""
     model = get_object_or_404(EditingModel, slug=slug, status=EditingModel.Status.PUBLISHED)
     standings = Standing.objects.filter(
         run__in=Run.objects.on_the_board().filter(editing_model=model),

@@ -1,4 +1,4 @@
-"""The gallery: strips of all models, by category, by what ended them, best or worst first."""
+"""The gallery: strips of all models, by category and cause, best or worst first."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from leaderboard.views.site import noindex_variants
 SHOWN = 24
 CHOICES = ("model", "category", "cause", "label")
 PARAMETERS = ("suite", *CHOICES, "order", "page")
-#: Instead of a model's name: all reference editors.
+#: Value of `model` for all reference editors.
 YARDSTICKS = "yardsticks"
 LAST_PAGE = 500
 
 
 class GalleryForm(forms.Form):
-    """The strips to show; suites and models are those on the board."""
+    """The choice of strips; suites and models are those on the board."""
 
     suite = forms.ChoiceField(required=False)
     model = forms.ChoiceField(required=False)
@@ -131,13 +131,13 @@ def _query(suite: str, choice: Mapping[str, str], best: bool, number: int) -> st
 
 
 def _runs(suite: Suite, models: Sequence[EditingModel], model: str) -> QuerySet[Run]:
-    """Return the runs to show; reference editors only if chosen, or if there is nothing else."""
+    """Return the runs to show; reference editors only if chosen or alone."""
     runs = Run.objects.on_the_board().filter(suite=suite)
     if model == YARDSTICKS:
         return runs.filter(editing_model__is_reference=True)
     if model:
         return runs.filter(editing_model__slug=model)
-    if any(not one.is_reference for one in models):
+    if any(not editor.is_reference for editor in models):
         return runs.filter(editing_model__is_reference=False)
     return runs
 
@@ -155,9 +155,10 @@ def _chains(choice: Mapping[str, str]) -> QuerySet[Chain]:
 def _page(
     runs: QuerySet[Run], fitting: QuerySet[Chain], models: int, best: bool, number: int
 ) -> tuple[list[Chain], bool]:
-    """Return the chains of this page and whether more follow; every model's first comes first.
+    """Return the chains of this page, and True if more follow.
 
-    With enough models the page holds only such first chains, each found by the index.
+    Each model's first chain comes before the second of any. With enough models the page holds
+    only first chains, which an index finds.
     """
     sign = "-" if best else ""
     order = (f"{sign}usable_trips", f"{sign}auc", "pk")
@@ -185,7 +186,7 @@ def _page(
 
 
 def _heading(model: str, choice: Mapping[str, str], best: bool) -> str:
-    """Describe the choice: "The worst cases of A, object edits, where it refused"."""
+    """Return the choice in words: "The worst cases of A, object edits"."""
     category, cause, label = choice["category"], choice["cause"], choice["label"]
     words = f"The {'best' if best else 'worst'} cases of {model or 'every model'}"
     if category:

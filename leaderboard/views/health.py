@@ -1,4 +1,4 @@
-"""For load balancers and for people: is the site alive, and can it work?"""
+"""Health checks and figures, for load balancers and monitoring."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from leaderboard.operation import figures
 @never_cache
 @require_safe
 def livez(request: HttpRequest) -> JsonResponse:
-    """200 while the web process answers."""
+    """Return 200 while the web process answers."""
     return JsonResponse({"status": "ok"})
 
 
 @never_cache
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Figures for Prometheus: of the site, and of all its web processes on this machine.
+    """Serve figures for Prometheus, of the site and of its web processes here.
 
-    They name models that are not public yet: whoever comes through the proxy, or from
-    elsewhere than our own network, does not get them.
+    They name models that are not public yet, so requests through the proxy or from outside our
+    network get a 404.
     """
     if not _is_own(request):
         raise Http404("there is no such page")
-    beside = REGISTRY
+    registry = REGISTRY
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
-        beside = CollectorRegistry()
-        multiprocess.MultiProcessCollector(beside)
-    return HttpResponse(figures.exposition(beside), content_type=CONTENT_TYPE_LATEST)
+        registry = CollectorRegistry()
+        multiprocess.MultiProcessCollector(registry)
+    return HttpResponse(figures.exposition(registry), content_type=CONTENT_TYPE_LATEST)
 
 
 def _is_own(request: HttpRequest) -> bool:
@@ -58,10 +58,10 @@ def _is_own(request: HttpRequest) -> bool:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """200 when pages can be served (database, storage); names what else is missing.
+    """Return 200 if pages can be served, with the state of each part.
 
-    Redis and workers do not make a page fail, so without them the answer stays 200 with
-    the status "degraded": submissions are saved and start later.
+    Redis and workers do not make a page fail, so without them the answer stays 200 with the
+    status "degraded": submissions are saved and start later.
     """
     checks = {
         "database": _outcome(_database),
@@ -77,8 +77,8 @@ def readyz(request: HttpRequest) -> JsonResponse:
 def _outcome(check: Callable[[], None]) -> str:
     try:
         check()
-    except Exception as error:  # any failure is the answer
-        # The class alone: messages may carry addresses and passwords.
+    except Exception as error:  # every failure is reported
+        # Only the class: messages may contain addresses and passwords.
         return str(error) if isinstance(error, LookupError) else type(error).__name__
     return "ok"
 
@@ -89,7 +89,7 @@ def _database() -> None:
 
 
 def _storage() -> None:
-    """Looked at, not written to: anybody may ask, as often as they like."""
+    """Check the storage without writing, because requests are not limited."""
     default_storage.exists("health")
     if isinstance(default_storage, FileSystemStorage):
         folder = Path(default_storage.location)

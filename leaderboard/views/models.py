@@ -1,4 +1,4 @@
-"""A model: how long it keeps a picture, where it fails, and how that was measured."""
+"""A model's page: its half-life, its failures and its runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from leaderboard.pages.model_charts import floor_of
 from leaderboard.pages.model_page import RunResults
 from leaderboard.views.site import noindex_variants, withdrawn
 
-#: Cases shown at either end, and pairs before they are folded away.
+#: Number of best and of worst cases, and of pairs that are not folded away.
 EXTREMES, OPEN_PAIRS = 3, 12
 
 
@@ -44,15 +44,15 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
         .defer("suite__definition")
         .order_by("-suite__importance", "suite__slug", "-suite__version", "-created_at")
     )
-    for one in runs:
-        one.editing_model = model
+    for item in runs:
+        item.editing_model = model
     standing_runs = by_suite(runs)
     suite, metric = (request.GET.get(name, "") for name in ("suite", "metric"))
     run = standing_runs.get(suite) or most_telling(standing_runs)
     context: dict[str, Any] = {"model": model, "runs": runs, "run": run}
-    context["suites"] = [(key, one.suite) for key, one in standing_runs.items()]
+    context["suites"] = [(key, item.suite) for key, item in standing_runs.items()]
     if run:
-        # Of runs on sealed suites a visitor sees the difference, and nothing else.
+        # Of runs on sealed suites, visitors see only the difference.
         sealed = Run.objects.counted().filter(editing_model=model, suite__sealed=True, current=True)
         counted = [*runs, *sealed.select_related("suite").defer("suite__definition")]
         standings = _standings(counted)
@@ -68,7 +68,7 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
             context |= results_context(results)
             context["floor"] = floor_of(results, request.user)
     unknown = {suite, metric} - {"", *standing_runs, *context.get("metrics", ())}
-    context["unknown"] = sorted(one[:60] for one in unknown)
+    context["unknown"] = sorted(item[:60] for item in unknown)
     response = render(request, "leaderboard/model.html", context)
     return not_kept(response) if unknown else response
 
@@ -85,7 +85,7 @@ def _standings(runs: Sequence[Run]) -> dict[int, dict[str, Standing]]:
 
 
 def results_context(results: RunResults) -> dict[str, Any]:
-    """Everything the page says of one run's results."""
+    """Return the context of a run's results."""
     run, standing, trips = results.run, results.standing, results.trips
     lines = model_page.metric_lines(results.standings, trips)
     parts = _parts(results)
@@ -143,7 +143,7 @@ def results_context(results: RunResults) -> dict[str, Any]:
 def _history(
     runs: Sequence[Run], standings: Mapping[int, Mapping[str, Standing]]
 ) -> list[dict[str, Any]]:
-    """Return every run of the model, newest first, with its standing by its first metric."""
+    """Return every run of the model with its standing, the newest first."""
     lines = []
     for run in sorted(runs, key=lambda run: run.created_at, reverse=True):
         by_metric = standings.get(run.pk, {})
@@ -153,17 +153,20 @@ def _history(
 
 
 def by_suite(runs: Sequence[Run]) -> dict[str, Run]:
-    """The run that stands for the model on each suite, else its newest; most important first."""
-    found: dict[str, Run] = {}
+    """Return the model's current run on each suite, else its newest.
+
+    The most important suite comes first.
+    """
+    by_key: dict[str, Run] = {}
     for run in runs:
         key = run.suite.key
-        if key not in found or (run.current and not found[key].current):
-            found[key] = run
-    return found
+        if key not in by_key or (run.current and not by_key[key].current):
+            by_key[key] = run
+    return by_key
 
 
 def most_telling(runs: dict[str, Run]) -> Run | None:
-    """The run on the most important suite that has results, else any."""
+    """Return the current run on the most important suite, else any run."""
     done = [run for run in runs.values() if run.current]
     return next(iter(done or runs.values()), None)
 
@@ -181,7 +184,7 @@ def _parts(results: RunResults) -> list[model_page.PartLine]:
 
 
 def _ranked(run: Run, standing: Standing) -> int:
-    """Count the models in this ranking."""
+    """Return the number of models in this ranking."""
     return Standing.objects.filter(
         run__suite=run.suite_id,
         run__current=True,

@@ -1,4 +1,4 @@
-"""Changes of the board as a page and an Atom feed, and the board of another day."""
+"""Changes of the board as a page and an Atom feed, and the board of a past day."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from leaderboard.visitors import limited
 @keep_page(stamp, ("suite",))
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
-    """The changes of the board, the newest first."""
+    """Show the changes of the board, the newest first."""
     offered = _suites()
-    asked = request.GET.get("suite", "")
-    suite = find_suite(asked, offered)
+    suite_key = request.GET.get("suite", "")
+    suite = find_suite(suite_key, offered)
     context = {
         "entries": news(suite=suite),
         "suites": offered,
@@ -44,24 +44,24 @@ def index(request: HttpRequest) -> HttpResponse:
         "today": timezone.localdate(),
     }
     response = render(request, "leaderboard/news.html", context)
-    return not_kept(response) if asked and suite is None else response
+    return not_kept(response) if suite_key and suite is None else response
 
 
 @require_safe
 @keep_page(stamp, ("suite", "model"))
 def feed(request: HttpRequest) -> HttpResponse:
-    """The same for feed readers: of everything, of one suite or of one model."""
-    asked, slug = request.GET.get("suite", ""), request.GET.get("model", "")
-    suite = find_suite(asked, _suites()) if asked else None
+    """Serve the changes as a feed: all of them, of a suite or of a model."""
+    suite_key, slug = request.GET.get("suite", ""), request.GET.get("model", "")
+    suite = find_suite(suite_key, _suites()) if suite_key else None
     published = EditingModel.objects.filter(status=EditingModel.Status.PUBLISHED)
     model = published.filter(slug=slug).first() if slug else None
-    if (asked and suite is None) or (slug and model is None):
+    if (suite_key and suite is None) or (slug and model is None):
         return HttpResponse("There is no such suite or model.\n", status=404)
-    subject = " ".join(f": {one}" for one in (model, suite) if one)
-    # Not the address as it was asked for: everybody gets the feed that one visitor had made.
-    asked_for = {"suite": suite and suite.key, "model": model and model.slug}
-    query = urlencode({name: value for name, value in asked_for.items() if value})
-    found = Atom1Feed(
+    subject = " ".join(f": {part}" for part in (model, suite) if part)
+    # Not the requested address: the cached feed is served to every visitor.
+    parameters = {"suite": suite and suite.key, "model": model and model.slug}
+    query = urlencode({name: value for name, value in parameters.items() if value})
+    atom = Atom1Feed(
         title=plain_text(f"ConvergeBench{subject}"),
         link=absolute("/new/"),
         description="New models, runs, suites and ranks of the leaderboard of image editors.",
@@ -69,8 +69,8 @@ def feed(request: HttpRequest) -> HttpResponse:
         language="en",
     )
     for entry in news(suite=suite, model=model):
-        # XML takes no control characters, and a name that came with a bundle may have some.
-        found.add_item(
+        # XML allows no control characters, and names from bundles may contain some.
+        atom.add_item(
             title=plain_text(entry.title),
             link=absolute(entry.url),
             description=plain_text(entry.text),
@@ -79,19 +79,19 @@ def feed(request: HttpRequest) -> HttpResponse:
             unique_id=absolute(f"/new/#{entry.key}"),
         )
     return HttpResponse(
-        found.writeString("utf-8"), content_type="application/atom+xml; charset=utf-8"
+        atom.writeString("utf-8"), content_type="application/atom+xml; charset=utf-8"
     )
 
 
 @require_safe
 @noindex_variants
 def then(request: HttpRequest) -> HttpResponse:
-    """The board of a suite as it was on a day."""
+    """Show the board of a suite as it was on a day."""
     if too_many := limited(request, "board_then"):
         return too_many
     offered = _suites()
-    asked, text = (request.GET.get(name, "") for name in ("suite", "date"))
-    suite = find_suite(asked, offered) or next(iter(offered), None)
+    suite_key, text = (request.GET.get(name, "") for name in ("suite", "date"))
+    suite = find_suite(suite_key, offered) or next(iter(offered), None)
     day = _day(text)
     context: dict[str, Any] = {
         "suites": offered,
@@ -119,13 +119,13 @@ def _day(text: str) -> datetime.date | None:
 
 
 Kind = BoardRecord.Kind
-#: Changes that the page and the feed go back to.
+#: Limits of the page and the feed: records read, and entries shown.
 MOST_RECORDS, MOST_NEWS = 1_500, 60
 
 
 @dataclass(frozen=True)
 class News:
-    """The changes of one suite at one moment, titled by the most important."""
+    """The changes of a suite at one moment, titled by the most important."""
 
     key: str
     at: datetime.datetime
@@ -140,7 +140,7 @@ class News:
 
 
 def news(suite: Suite | None = None, model: EditingModel | None = None) -> list[News]:
-    """The newest first: models, runs and ranks that changed, and suites that were frozen."""
+    """Return changes of models, runs and ranks, and new suites, the newest first."""
     records = _public_records()
     if suite:
         records = records.filter(run__suite=suite)
@@ -149,21 +149,21 @@ def news(suite: Suite | None = None, model: EditingModel | None = None) -> list[
     moments: dict[tuple[datetime.datetime, int], list[BoardRecord]] = defaultdict(list)
     for row in records.order_by("-at", "-pk")[:MOST_RECORDS]:
         moments[row.at, row.run.suite_id].append(row)
-    found = [said for rows in moments.values() if (said := _of_moment(rows))]
+    entries = [entry for rows in moments.values() if (entry := _of_moment(rows))]
     if model is None:
         frozen = Suite.objects.frozen().filter(published_elsewhere=False).defer("definition")
         suites = frozen.filter(frozen_at__isnull=False)
         if suite:
             suites = suites.filter(pk=suite.pk)
-        found += [_of_suite(one) for one in suites.order_by("-frozen_at")[:MOST_NEWS]]
-    return sorted(found, key=lambda one: one.at, reverse=True)[:MOST_NEWS]
+        entries += [_of_suite(row) for row in suites.order_by("-frozen_at")[:MOST_NEWS]]
+    return sorted(entries, key=lambda entry: entry.at, reverse=True)[:MOST_NEWS]
 
 
 def board_on(suite: Suite, day: datetime.date) -> list[BoardRecord]:
-    """The suite's board as it was when that day ended: ranked models, then the others."""
+    """Return the suite's board at the end of that day: ranked models first."""
     midnight = datetime.datetime.combine(day + datetime.timedelta(days=1), datetime.time.min)
     end = timezone.make_aware(midnight, datetime.UTC)
-    # The database picks them: of records there are ever more.
+    # The database selects the last records, because their number keeps growing.
     rows = BoardRecord.objects.public().filter(run__suite=suite, at__lt=end).order_by()
     last = rows.values("run__editing_model").annotate(last=Max("pk")).values("last")
     return sorted(
@@ -173,7 +173,7 @@ def board_on(suite: Suite, day: datetime.date) -> list[BoardRecord]:
 
 
 def first_day(suite: Suite) -> datetime.date | None:
-    """The first day of which the board is known."""
+    """Return the first day with a record of the suite's board."""
     first = _public_records().filter(run__suite=suite).order_by("at").first()
     return first.at.date() if first else None
 
@@ -189,17 +189,17 @@ def _public_records() -> QuerySet[BoardRecord]:
 
 
 def _of_moment(rows: Sequence[BoardRecord]) -> News | None:
-    """One entry for all that changed when the ranks were made anew; None for mere recomputing."""
+    """Return an entry for all changes at one moment; None if only recomputed."""
     suite = rows[0].run.suite
     order = list(Kind)
-    told = sorted(
+    changes = sorted(
         (row for row in rows if row.kind != Kind.NUMBERS),
         key=lambda row: (order.index(Kind(row.kind)), row.rank or 999, row.run.editing_model.name),
     )
-    if not told:
+    if not changes:
         return None
-    first = told[0]
-    alike = [row.run.editing_model.name for row in told if row.kind == first.kind]
+    first = changes[0]
+    alike = [row.run.editing_model.name for row in changes if row.kind == first.kind]
     page = f"{first.run.editing_model.get_absolute_url()}?suite={suite.key}"
     return News(
         key=f"board-{first.pk}",
@@ -207,12 +207,12 @@ def _of_moment(rows: Sequence[BoardRecord]) -> News | None:
         suite=suite,
         title=sentence(first) if len(alike) == 1 else f"{suite}: {_many(first.kind, alike)}",
         url=page if len(alike) == 1 else f"{reverse('board')}?suite={suite.key}",
-        details=[f"{sentence(row)}." for row in told],
+        details=[f"{sentence(row)}." for row in changes],
     )
 
 
 def sentence(row: BoardRecord) -> str:
-    """Return "A is new on Lite v1: rank 2, half-life 4.2", without the full stop."""
+    """Return "A is new on Lite v1: rank 2, half-life 4.2", without a full stop."""
     name, suite = row.run.editing_model.name, row.run.suite
     life = f"half-life {formatting.half_life(row.half_life, suite.trips)}"
     place = f"rank {row.rank}" if row.rank else "not ranked"

@@ -1,7 +1,7 @@
-"""Blind votes: ten questions, then the names; and how far metrics agree with people.
+"""Blind votes: ten questions, then the names; and the agreement of metrics.
 
-Until a session is finished nothing that is sent tells which model made an image: addresses are
-those of tickets, the same for all, and images are drawn anew (people.ballots).
+Until a session is finished, no response reveals which model made an image: addresses contain
+only tickets, and images are encoded again (people.ballots).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from leaderboard.views.site import noindex, noindex_variants
 from leaderboard.visitors import client_network, wait
 
 NOTHING = "There is nothing to vote on right now: please come back when more models have finished."
-#: A ticket, an answer and how somebody looked fit into this.
+#: Size limit of a request: a ticket, an answer and viewing data.
 LONGEST_BODY = 2_000
 TICKET = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -38,7 +38,7 @@ TICKET = re.compile(r"[A-Za-z0-9_-]{22}")
 @require_safe
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
-    """Show the question and a button to begin; the rest comes by script."""
+    """Show the question and a button to begin; a script does the rest."""
     kind = Kind.USABLE if request.GET.get("mode") == Kind.USABLE else Kind.PAIR
     context = {
         "kind": kind,
@@ -52,7 +52,7 @@ def index(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def begin(request: HttpRequest) -> HttpResponse:
-    """A session's tickets, or what is left of the one before."""
+    """Return a new session's tickets, or the rest of an open session."""
     kind = _body(request).get("kind")
     if kind not in Kind.values:
         return _problem(f"kind: say one of {', '.join(Kind.values)}", 422)
@@ -69,7 +69,7 @@ def begin(request: HttpRequest) -> HttpResponse:
     made = ballots.start(new, kind)
     if not made:
         if voter is None:
-            new.delete()  # nobody was asked anything
+            new.delete()  # there was no question for this voter
         return _problem(NOTHING, 404)
     response = JsonResponse(_session(made))
     ballots.remember(response, new)
@@ -79,15 +79,15 @@ def begin(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def answer(request: HttpRequest) -> HttpResponse:
-    """One ticket's answer, once."""
-    said = _body(request)
-    vote = _own_vote(request, str(said.get("ticket", "")))
-    looked = said.get("looked")
+    """Save the answer of a ticket, once."""
+    body = _body(request)
+    vote = _own_vote(request, str(body.get("ticket", "")))
+    looked = body.get("looked")
     try:
         ballots.answer(
             vote,
-            str(said.get("answer", "")),
-            said.get("seconds"),
+            str(body.get("answer", "")),
+            body.get("seconds"),
             looked if isinstance(looked, dict) else None,
         )
     except ballots.NotAccepted as error:
@@ -98,13 +98,16 @@ def answer(request: HttpRequest) -> HttpResponse:
 @require_safe
 @noindex
 def picture(request: HttpRequest, ticket: str, side: str) -> HttpResponse:
-    """A picture of an open ticket; afterwards its address leads nowhere."""
+    """Serve an image of an open ticket.
+
+    Raises Http404 if the question is answered or no longer votable.
+    """
     vote = _own_vote(request, ticket)
     question = vote.question
     source = question.case.picture.stored
     if not vote.is_open or source is None:
         raise Http404("this question is over")
-    # Asked anew each time: what was withdrawn since is not shown.
+    # Checked on every request, because a run may have been withdrawn meanwhile.
     if not Question.objects.votable().filter(pk=question.pk).exists():
         raise Http404("this question is over")
     stored = source
@@ -119,7 +122,7 @@ def picture(request: HttpRequest, ticket: str, side: str) -> HttpResponse:
     except (FileNotFoundError, ImageError):
         raise Http404("this picture is lost") from None
     response = HttpResponse(data, content_type="image/webp")
-    # Neither kept nor named: no cache tells whether it was seen before, elsewhere.
+    # Not cached or named, so that a cache cannot reveal where else the image is shown.
     response["Cache-Control"] = "private, no-store"
     response["Referrer-Policy"] = "no-referrer"
     response["Content-Disposition"] = "inline"
@@ -130,24 +133,24 @@ def picture(request: HttpRequest, ticket: str, side: str) -> HttpResponse:
 @require_safe
 @noindex
 def done(request: HttpRequest, session: str) -> HttpResponse:
-    """Thank you: the names, what the metrics said, and what others chose."""
+    """Show the names, the metrics' results and the answers of others."""
     voter = ballots.voter_of(request)
     if voter is None or not ballots.is_finished(session, voter):
         return redirect("vote")
-    own = Vote.objects.filter(session=session, voter=voter)
-    kind = own.values_list("kind", flat=True)[0]
-    context = {"rows": people.revealed(own), "kind": kind, "usable": kind == Kind.USABLE}
+    votes = Vote.objects.filter(session=session, voter=voter)
+    kind = votes.values_list("kind", flat=True)[0]
+    context = {"rows": people.revealed(votes), "kind": kind, "usable": kind == Kind.USABLE}
     return render(request, "leaderboard/vote_done.html", context)
 
 
 def _session(made: list[Vote]) -> dict[str, Any]:
-    """Return tickets, their addresses and the size of each source."""
-    own = Vote.objects.filter(session=made[0].session)
+    """Return the tickets, their addresses and the size of each source."""
+    votes = Vote.objects.filter(session=made[0].session)
     return {
         "answer": reverse("vote_answer"),
         "done": reverse("vote_done", args=[made[0].session]),
-        "before": own.answered().count(),
-        "total": own.count(),
+        "before": votes.answered().count(),
+        "total": votes.count(),
         "questions": [_question(vote) for vote in made],
     }
 
@@ -164,18 +167,18 @@ def _question(vote: Vote) -> dict[str, Any]:
 
 
 def _own_vote(request: HttpRequest, ticket: str) -> Vote:
-    """The vote of this ticket, for whom it was made."""
+    """Return the vote of this ticket. Raises Http404 for another voter's ticket."""
     related = (
         *("voter", "question__case__picture__stored", "question__first__restored"),
         "question__second__restored",
     )
-    # Not what pages of trips need: maps and evidence take longer to read than all else.
+    # Loss maps and evidence are not read: they take longer than all other columns.
     votes = Vote.objects.select_related(*related).only(
         *("pk", "ticket", "kind", "role", "first_left", "answered_at", "asked_at", "voter__key"),
         *("question__case__picture__stored", "question__first__restored"),
         *("question__second__restored", "question__kind"),
     )
-    if not TICKET.fullmatch(ticket):  # not even asked for: PostgreSQL takes no zero bytes
+    if not TICKET.fullmatch(ticket):  # no query: PostgreSQL rejects NUL bytes
         raise Http404("there is no such question")
     vote = get_object_or_404(votes, ticket=ticket)
     if ballots.voter_key(request) != vote.voter.key:
@@ -187,10 +190,10 @@ def _body(request: HttpRequest) -> dict[str, Any]:
     if len(request.body) > LONGEST_BODY:
         return {}
     try:
-        found = json.loads(request.body or b"{}")
+        content = json.loads(request.body or b"{}")
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _problem(why: str, status: int) -> JsonResponse:
@@ -204,7 +207,7 @@ def _too_many(seconds: int) -> JsonResponse:
 
 
 def stamp() -> str:
-    """Changes with the numbers, and with what is public."""
+    """Return a string that changes with the report and the board."""
     written = PeopleReport.objects.order_by("pk").values_list("computed_at", flat=True).first()
     return f"{written}|{rows.stamp()}"
 
@@ -213,7 +216,7 @@ def stamp() -> str:
 @keep_page(stamp)
 @noindex_variants
 def agreement(request: HttpRequest) -> HttpResponse:
-    """Show how far metrics, witnesses and judges agree with people."""
+    """Show the agreement of metrics, witnesses and judges with people."""
     report = PeopleReport.objects.order_by("pk").first()
     context = people.agreement(report) if report else {}
     context["rule"] = {

@@ -1,8 +1,8 @@
-"""Stored pictures, served so that nothing a stranger sent can act in a browser.
+"""Stored images, served so that untrusted content cannot run in a browser.
 
-A picture is served while something that the visitor may see shows it: one query. What a run
-that is withdrawn, hidden or not published answered is gone for everybody but staff, and caches
-ask again after a few minutes.
+An image is served while a page that the visitor may see shows it; this takes one query.
+Images of a run that is withdrawn, hidden or not published are served only to staff, and
+caches revalidate after a few minutes.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ LOST_IMAGE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 160">
 
 @require_safe
 def picture(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
-    """A thumbnail or a re-encoded copy to show, or the original bytes as a download."""
+    """Serve a thumbnail, a re-encoded copy, or the original bytes as a download."""
     stored = visible_pictures(AnonymousUser()).filter(pk=sha256).first()
     keep = SHARED
-    if stored is None:  # only now: to ask who somebody is takes a query of its own
+    if stored is None:  # only now, because reading the user takes another query
         keep = OWN
         stored = get_object_or_404(visible_pictures(request.user), pk=sha256)
     if request.headers.get("If-None-Match") == f'"{form}-{sha256}"':
@@ -45,7 +45,7 @@ def picture(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
     except FileNotFoundError:
         if form == "original":
             raise Http404(LOST) from None
-        # Browsers show what comes with a 404 where a picture should be.
+        # Browsers show the body of a 404 in place of the image.
         lost = HttpResponse(LOST_IMAGE, content_type="image/svg+xml", status=404)
         return as_picture(lost, form, sha256, "no-store")
     except ImageError:
@@ -54,7 +54,10 @@ def picture(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
 
 
 def content(stored: StoredImage, form: str) -> FileResponse:
-    """The picture in this form; FileNotFoundError where its bytes are gone."""
+    """Return the image in this form.
+
+    Raises FileNotFoundError if its bytes are gone.
+    """
     if form == "original":
         return FileResponse(
             BytesIO(stored.data()),
@@ -66,7 +69,7 @@ def content(stored: StoredImage, form: str) -> FileResponse:
     try:
         file = default_storage.open(name)
     except FileNotFoundError:
-        # The worker has not come to it yet. Large ones wait: only it has the memory.
+        # The worker has not made this copy yet; only a worker has the memory for large images.
         if not stored.may_be_decoded_here:
             raise Http404("A worker is about to make this copy.") from None
         with decoding:
@@ -79,10 +82,10 @@ def content(stored: StoredImage, form: str) -> FileResponse:
 
 
 def as_picture(response: Response, form: str, sha256: str, keep: str = SHARED) -> Response:
-    """The response as something to keep for a while and only to look at."""
+    """Add headers to the response that allow caching and forbid scripts."""
     response["Cache-Control"] = keep
     response["ETag"] = f'"{form}-{sha256}"'
-    # Even opened on its own, a picture runs nothing.
+    # An image opened on its own must not run scripts.
     response["Content-Security-Policy"] = "default-src 'none'; sandbox"
     response["Cross-Origin-Resource-Policy"] = "same-site"
     return response

@@ -1,4 +1,4 @@
-"""The robustness page: would another choice of ours have given another order?"""
+"""The robustness page: the order of the board under other choices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from leaderboard.models.suites import Category, Kind
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.views.site import noindex_variants
 
-#: The choices, in the order of the page.
+#: Titles of the choices, in the order of the page.
 TITLES = {
     "metric": "By another metric",
     "level": "By another level",
@@ -29,7 +29,7 @@ TITLES = {
     "kind": "Without one kind of picture",
     "pair": "Without one edit pair",
 }
-#: From this tau on an order is all but the same.
+#: Smallest tau at which two orders count as the same.
 CLOSE = 0.9
 
 
@@ -52,7 +52,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Another choice, and how far its order agrees: 1 is the same, -1 the reverse."""
+    """Another choice and the tau of its order: 1 is the same, -1 the reverse."""
 
     choice: str
     tau: float | None
@@ -63,12 +63,12 @@ class Agreement:
 
     @property
     def position(self) -> float:
-        """The place of tau between -1 and 1, from 0 to 100."""
+        """Position of tau on a scale from 0 (-1) to 100 (1)."""
         return 50 * (1 + (self.tau or 0))
 
 
 def _groups(report: Mapping[str, Any], suite: Suite) -> dict[str, list[Agreement]]:
-    """Return every other order beside the board's, under the title of its choice."""
+    """Return the agreement of every other order, under the title of its choice."""
     pairs = dict(Case.objects.filter(suite=suite).values_list("pair_slug", "pair_title").distinct())
     groups: dict[str, list[Agreement]] = {}
     numbers = {str(number) for number in ticks(suite.trips)}
@@ -83,7 +83,7 @@ def _groups(report: Mapping[str, Any], suite: Suite) -> dict[str, list[Agreement
 
 
 def _finding(groups: Mapping[str, Sequence[Agreement]]) -> str:
-    """The page in one sentence."""
+    """Return the page's finding in one sentence."""
     taus = [
         (line.tau, title, line.choice)
         for title, lines in groups.items()

@@ -1,4 +1,4 @@
-"""A run: how far it is while it plays, then what came out."""
+"""A run: its progress while it plays, then its results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
         "model": run.editing_model,
         "suite": run.suite,
         "trips": trips,
-        # Where the level's line runs in a drawing that is 100 high.
+        # Position of the threshold's line in a drawing of height 100.
         "level_at": round(100 * (1 - DEFAULT_LEVEL)),
         "live": run_page.live(run),
         "metric": metric,
@@ -77,7 +77,7 @@ def _pair_titles(run: Run) -> dict[str, str]:
 @require_safe
 @cache_control(no_cache=True, private=True)
 def progress(request: HttpRequest, run_id: int) -> JsonResponse:
-    """Serve the state that the page polls; unchanged it costs a 304."""
+    """Serve the state that the page polls; a 304 if unchanged."""
     return JsonResponse(run_page.live(get_object_or_404(_runs(request), pk=run_id)))
 
 
@@ -93,10 +93,10 @@ def _ordered(chains: list[Chain], metric: str, order: str) -> list[Chain]:
 
 
 def _rows(run: Run, chains: list[Chain], metric: str) -> list[dict[str, Any]]:
-    """Each chain with its last return and how it went."""
+    """Return each chain with its last return and its result."""
     last = Trip.objects.filter(chain__in=chains, number=F("chain__trips_played"))
-    # The run is named too: among ten million trips the database takes the chains for too many
-    # to look up, and would read those of every run.
+    # The filter on the run is for the planner: with ten million trips the database would
+    # otherwise read those of every run.
     last = last.filter(chain__run=run).select_related("restored").only("chain", "restored")
     pictures = {trip.chain_id: trip.restored for trip in last}
     rows = []
@@ -119,7 +119,7 @@ def _rows(run: Run, chains: list[Chain], metric: str) -> list[dict[str, Any]]:
 
 
 def _ledger(run: Run) -> dict[str, Any]:
-    """Every call that was made, by how it ended, and what operators of ours made."""
+    """Return the calls by outcome, and their totals."""
     calls = Call.objects.filter(run=run).values("outcome").order_by("outcome")
     rows = list(
         calls.annotate(

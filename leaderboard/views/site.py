@@ -1,4 +1,4 @@
-"""Answers beside the pages: files for crawlers, error pages, decorators."""
+"""Files for crawlers, error pages and decorators."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ View: TypeAlias = Callable[..., HttpResponse]
 
 
 def noindex(view: View) -> View:
-    """A page that search engines shall not show."""
+    """Mark a page that search engines must not list."""
 
     @wraps(view)
     def hidden(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -36,7 +36,7 @@ def noindex(view: View) -> View:
 
 
 def noindex_variants(view: View) -> View:
-    """One page for search engines, not one for each way of sorting it: none with a query."""
+    """Let search engines list a page only without a query."""
     hidden = noindex(view)
 
     @wraps(view)
@@ -48,13 +48,13 @@ def noindex_variants(view: View) -> View:
 
 @require_safe
 def favicon(request: HttpRequest) -> HttpResponse:
-    """For pages that name no icon, such as the admin's: browsers then ask for this one."""
+    """Redirect to the icon, for pages that name none, such as the admin's."""
     return redirect(static("img/favicon.svg"))
 
 
 @require_safe
 def robots(request: HttpRequest) -> HttpResponse:
-    """Everything may be read, but nobody needs every way of sorting it."""
+    """Allow everything except private pages and sorted views."""
     lines = [
         "User-agent: *",
         "Disallow: /admin/",
@@ -78,7 +78,10 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def withdrawn(request: HttpRequest, runs: RunQuerySet) -> HttpResponse:
-    """A page that says since when these runs are gone; Http404 where none was ever public."""
+    """Return a page with the date on which these runs were withdrawn.
+
+    Raises Http404 if none of them was public.
+    """
     last = runs.withdrawn().select_related("editing_model", "suite").defer("suite__definition")
     run = last.order_by("-withdrawn_at").first()
     if run is None:
@@ -89,7 +92,7 @@ def withdrawn(request: HttpRequest, runs: RunQuerySet) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    # Rendered without context processors: whatever failed must not fail again here.
+    # Rendered without context processors, because the error may be in one of them.
     return HttpResponseServerError(
         loader.get_template("500.html").render({"request": None, **site(request)})
     )

@@ -1,4 +1,4 @@
-"""Submit a model endpoint, and follow what becomes of it."""
+"""Submit a model endpoint and follow its state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from leaderboard.visitors import client_address, limited
 
 State = Submission.State
 ROOT = Path(settings.BASE_DIR)
-#: Servers to copy, the plainest first; each is a few lines around a function `edit`.
+#: Example servers, the simplest first; each is a few lines around a function `edit`.
 EXAMPLES = {
     "Plain Python": ROOT / "examples" / "example_server.py",
     "FastAPI": ROOT / "examples" / "fastapi_server.py",
@@ -40,7 +40,7 @@ EXAMPLES = {
 
 @never_cache
 def submit(request: HttpRequest) -> HttpResponse:
-    """The form; a valid one is saved and its endpoint tested by a worker."""
+    """Show the form; save a valid one and have its endpoint tested by a worker."""
     if request.method == "POST":
         if too_many := limited(request, "submit"):
             return too_many
@@ -73,7 +73,7 @@ DEFAULTS = {
 
 @require_POST
 def preview(request: HttpRequest) -> HttpResponse:
-    """The request that would be sent for what is in the form so far, as a curl line."""
+    """Serve the request of the form so far, as a curl command."""
     if too_many := limited(request, "submit_preview"):
         return too_many
     return HttpResponse(curl_line(request.POST), content_type="text/plain; charset=utf-8")
@@ -83,14 +83,14 @@ def preview(request: HttpRequest) -> HttpResponse:
 @require_safe
 @noindex
 def status(request: HttpRequest, token: str) -> HttpResponse:
-    """The submission's page: its state and the next step."""
+    """Show the submission's page: its state and the next step."""
     return _page(request, _submission(token))
 
 
 def _page(
     request: HttpRequest, submission: Submission, form: EndpointForm | None = None
 ) -> HttpResponse:
-    """The submission's page; with a form that was sent and does not fit."""
+    """Return the submission's page; with `form`, one that was sent and is invalid."""
     run = workflow.run_of(submission)
     open_ = Submission.State.PROBING in SUBMISSION_MOVES[submission.state]
     context = {
@@ -111,7 +111,7 @@ def _page(
 
 
 def _private(response: HttpResponse) -> HttpResponse:
-    # The address is the secret, so no other site is told of it. Not "no-referrer": a browser
+    # The address is the secret, so it is not sent to other sites. Not "no-referrer": a browser
     # would then post the page's forms with "Origin: null", which the CSRF check refuses.
     response["Referrer-Policy"] = "same-origin"
     return response
@@ -120,7 +120,7 @@ def _private(response: HttpResponse) -> HttpResponse:
 @require_safe
 @cache_control(private=True, no_cache=True)
 def status_json(request: HttpRequest, token: str) -> JsonResponse:
-    """The same in a few hundred bytes, for polling."""
+    """Serve the state in a few hundred bytes, for polling."""
     return JsonResponse(stages.state(_submission(token)))
 
 
@@ -128,7 +128,7 @@ def status_json(request: HttpRequest, token: str) -> JsonResponse:
 @require_safe
 @noindex
 def embargo(request: HttpRequest, token: str) -> HttpResponse:
-    """A result that is not public yet, for whom its submitter gave the link."""
+    """Show a result that is not public yet, by the submitter's link."""
     submission = get_object_or_404(_submissions(), embargo_token=token)
     run = workflow.run_of(submission)
     result = stages.result(run)
@@ -143,16 +143,16 @@ def embargo(request: HttpRequest, token: str) -> HttpResponse:
 
 @require_safe
 def picture(request: HttpRequest, token: str, form: str, sha256: str) -> HttpResponseBase:
-    """A picture of the test or of a run that is not public, by either of the two links."""
+    """Serve an image of the test or of an unpublished run, by either link."""
     submission = get_object_or_404(_submissions(), Q(token=token) | Q(embargo_token=token))
     tested = [shown for _, shown in submission.probe_pictures if submission.token == token]
-    own = next((shown for shown in tested if shown.pk == sha256), None)
+    tested_image = next((shown for shown in tested if shown.pk == sha256), None)
     run = workflow.run_of(submission)
-    # Who has only the link to share sees no more by it than the page that it leads to shows.
+    # The shared link gives no more access than the page it leads to.
     shared = submission.token != token
     if shared and (run is None or run.withdrawn_at or submission.state != State.APPROVED):
         raise Http404
-    stored = own or stages.picture(run, sha256)
+    stored = tested_image or stages.picture(run, sha256)
     if stored is None:
         raise Http404
     try:
@@ -174,7 +174,7 @@ def _submission(token: str) -> Submission:
 
 @require_POST
 def act(request: HttpRequest, token: str) -> HttpResponse:
-    """Run an action of the submitter: test, correct, answer, publish, share, withdraw."""
+    """Run a submitter's action: test, correct, answer, publish, share or withdraw."""
     submission = _submission(token)
     if too_many := limited(request, "submission_act"):
         return too_many
@@ -183,7 +183,7 @@ def act(request: HttpRequest, token: str) -> HttpResponse:
     if form is not None and not form.is_valid():
         form.mark_errors()
         return _page(request, submission, form)
-    known: dict[str, Callable[[], str]] = {
+    actions: dict[str, Callable[[], str]] = {
         "test": lambda: workflow.test_again(submission),
         "correct": lambda: workflow.correct(submission, cast(EndpointForm, form)),
         "key": lambda: workflow.set_key(submission, request.POST.get("api_key", "")),
@@ -193,11 +193,11 @@ def act(request: HttpRequest, token: str) -> HttpResponse:
         "unshare": lambda: workflow.unshare(submission),
         "withdraw": lambda: _withdraw(request, submission),
     }
-    if chosen not in known:
+    if chosen not in actions:
         messages.error(request, "There is nothing of that name to do.")
     else:
         try:
-            messages.success(request, known[chosen]())
+            messages.success(request, actions[chosen]())
         except workflow.NotPossible as error:
             messages.error(request, str(error))
     return redirect(submission)

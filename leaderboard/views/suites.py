@@ -1,4 +1,4 @@
-"""Suites: what is played, from where it comes, and what changed between versions."""
+"""Suites: their cases, the origin of their images, and changes between versions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from leaderboard.pages.model_page import shell_name
 @require_safe
 @keep_page(stamp)
 def index(request: HttpRequest) -> HttpResponse:
-    """Every suite that can be played, its newest version first."""
+    """Show every playable suite in its newest version, then older versions."""
     suites = list(_counted(Suite.objects.frozen()))
     newest: dict[str, Suite] = {}
     for suite in sorted(suites, key=lambda suite: -suite.version):
@@ -41,7 +41,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def latest(request: HttpRequest, slug: str) -> HttpResponse:
-    """The newest version of a suite, under its own address."""
+    """Redirect to the newest version of a suite."""
     versions = Suite.objects.frozen().defer("definition").filter(slug=slug)
     suite = versions.order_by("-version").first()
     if suite is None:
@@ -78,7 +78,7 @@ def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
 
 @require_safe
 def file(request: HttpRequest, slug: str, version: int) -> HttpResponse:
-    """The suite file, as the shell plays it."""
+    """Serve the suite file that the shell plays."""
     suite = get_object_or_404(Suite.objects.frozen(), slug=slug, version=version)
     if suite.definition is None:
         raise Http404("this suite was published elsewhere")
@@ -95,7 +95,7 @@ def _power(suite: Suite) -> dict[str, float | None]:
 
 
 def _sealed() -> list[tuple[Suite, list[Standing]]]:
-    """Sealed suites with their standings: names and numbers, and nothing else of them."""
+    """Return the sealed suites with their standings: only names and numbers."""
     suites = list(Suite.objects.sealed().defer("definition").order_by("slug", "-version"))
     standings = Standing.objects.filter(
         run__in=Run.objects.counted().filter(suite__in=suites, current=True),
@@ -108,7 +108,7 @@ def _sealed() -> list[tuple[Suite, list[Standing]]]:
 
 
 def _counted(suites: Any) -> Any:
-    """Suites with how many cases, pictures and public runs they have."""
+    """Annotate suites with their number of cases, images and public runs."""
 
     def count(rows: Any) -> Any:
         grouped = rows.order_by().values("suite").annotate(number=Count("pk")).values("number")
@@ -129,15 +129,15 @@ def _counted(suites: Any) -> Any:
 def _pictures(
     suite: Suite, pictures: Sequence[SuitePicture], cases: Sequence[Case]
 ) -> list[dict[str, Any]]:
-    """Each picture with where it comes from, and the cases it is in."""
-    known = {row["slug"]: row for row in (suite.definition or {}).get("pictures", [])}
+    """Return each image with its origin and its cases."""
+    by_slug = {row["slug"]: row for row in (suite.definition or {}).get("pictures", [])}
     by_picture: dict[int, list[Case]] = {}
     for case in cases:
         by_picture.setdefault(case.picture_id, []).append(case)
     return [
         {
             "picture": picture,
-            "origin": {"author": "", "source_url": "", "made": ""} | known.get(picture.slug, {}),
+            "origin": {"author": "", "source_url": "", "made": ""} | by_slug.get(picture.slug, {}),
             "cases": by_picture.get(picture.pk, []),
         }
         for picture in pictures
@@ -145,33 +145,33 @@ def _pictures(
 
 
 def _pairs(suite: Suite, cases: Sequence[Case]) -> list[dict[str, Any]]:
-    """Each pair as it was when the suite was frozen, and how often it is played."""
-    known = {row["slug"]: row for row in (suite.definition or {}).get("pairs", [])}
+    """Return each pair as frozen in the suite, with its number of cases."""
+    by_slug = {row["slug"]: row for row in (suite.definition or {}).get("pairs", [])}
     counts = Counter(case.pair_slug for case in cases)
     changes, ways = dict(EditPair.Change.choices), dict(EditPair.Reversibility.choices)
-    found: dict[str, dict[str, Any]] = {}
+    pairs: dict[str, dict[str, Any]] = {}
     for case in cases:
-        frozen = known.get(case.pair_slug, {})
+        frozen = by_slug.get(case.pair_slug, {})
         now = case.edit_pair
-        found.setdefault(
+        pairs.setdefault(
             case.pair_slug,
             {
                 "case": case,
                 "count": counts[case.pair_slug],
                 "change": changes.get(frozen.get("change", ""), "").partition(":")[0],
                 "reversibility": ways.get(frozen.get("reversibility", ""), ""),
-                # Curators improve prompts; results keep the words they were made with.
+                # Curators improve prompts; results keep the prompts they were made with.
                 "changed": now is not None
                 and (now.forward, now.backward) != (case.forward, case.backward),
             },
         )
-    return sorted(found.values(), key=lambda row: (row["case"].category, row["case"].pair_title))
+    return sorted(pairs.values(), key=lambda row: (row["case"].category, row["case"].pair_title))
 
 
 def _types(suite: Suite) -> list[tuple[str, list[tuple[str, int]], list[str]]]:
-    """By family of edits: the types asked for with how many pairs, and those that are not."""
+    """Return by family the edit types with their number of pairs, and unused types."""
     counts = Counter(row.get("type", "") for row in (suite.definition or {}).get("pairs", []))
-    found = [
+    families = [
         (
             family,
             [(title, counts[key]) for key, title in kinds if counts[key]],
@@ -179,7 +179,7 @@ def _types(suite: Suite) -> list[tuple[str, list[tuple[str, int]], list[str]]]:
         )
         for family, kinds in BY_FAMILY
     ]
-    return found if any(there for _, there, _ in found) else []
+    return families if any(there for _, there, _ in families) else []
 
 
 def _balance(cases: Sequence[Case]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Pages to read: how it is measured, a tour, who we are, what changed."""
+"""Pages of text: methodology, tour, about and changelog."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from leaderboard.views.board import example_rows
 
 
 def release() -> str:
-    """Pages that change only with the code."""
+    """Return the stamp of pages that change only with the code."""
     return ""
 
 
 @require_safe
 @keep_page(release)
 def methodology(request: HttpRequest) -> HttpResponse:
-    """Every definition, with examples that were measured with the same code."""
+    """Show every definition, with examples measured by the same code."""
     context = {
         "examples": examples(),
         "tricks": tricks(),
@@ -59,7 +59,7 @@ def about(request: HttpRequest) -> HttpResponse:
 @require_safe
 @keep_page(stamp)
 def changelog(request: HttpRequest) -> HttpResponse:
-    """The benchmark's changes: suites and metrics by version."""
+    """Show the benchmark's changes: suites and metrics by version."""
     suites = Suite.objects.frozen().defer("definition").order_by("-frozen_at", "slug", "-version")
     versions = MetricVersion.objects.annotate(
         first=Min("standings__run__finished_at"), runs=Count("standings__run", distinct=True)
@@ -84,7 +84,7 @@ def witness_rows() -> list[dict[str, Any]]:
 
 
 def witness_errors() -> list[dict[str, Any]]:
-    """Return how often each witness errs, over all suites and kinds of wear."""
+    """Return each witness's errors, over all suites and kinds of wear."""
     rows: dict[tuple[str, str, bool], dict[str, Any]] = {}
     for row in ErrorTable.stored("witness").rows:
         what, _, wear = row.what.rpartition(", ")
@@ -106,7 +106,7 @@ def witness_errors() -> list[dict[str, Any]]:
 
 @cache
 def examples() -> dict[str, Any]:
-    """Return what `python -m tools.examples` drew and measured."""
+    """Return the drawings and measurements of `python -m tools.examples`."""
     return _measured("examples")
 
 
@@ -118,12 +118,12 @@ def tricks() -> dict[str, Any]:
 
 def _measured(name: str) -> dict[str, Any]:
     path = settings.BASE_DIR / "static" / "img" / "examples" / f"{name}.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
 
 
 TRIPS = 10
-#: Drawn on a plane of this size: trips to the right, survival upwards.
+#: Size of the drawing: trips to the right, survival upwards.
 PLANE = (400, 120)
 
 _STORIES = {
@@ -141,7 +141,7 @@ _STORIES = {
 
 @dataclass(frozen=True)
 class Line:
-    """One chain: what was kept, and when it stopped being usable."""
+    """A chain: its retention, and the event that ended it."""
 
     story: str
     kept: tuple[str, ...]
@@ -162,9 +162,9 @@ def worked_example() -> WorkedExample:
     chains = [_chain(story, place) for place, story in enumerate(_STORIES)]
     lines = []
     for story, chain in zip(_STORIES, chains, strict=True):
-        found = event(chain, TRIPS, DEFAULT_LEVEL)
-        kept = tuple(formatting.percent(q) for q in chain.retention)
-        lines.append(Line(story, kept, found, _WHY[found.cause]))
+        ended = event(chain, TRIPS, DEFAULT_LEVEL)
+        shares = tuple(formatting.percent(q) for q in chain.retention)
+        lines.append(Line(story, shares, ended, _WHY[ended.cause]))
     summary = summarise(chains, TRIPS)
     return WorkedExample(
         tuple(lines),
@@ -183,22 +183,22 @@ _WHY = {
 
 
 def _chain(story: str, place: int) -> ChainResult:
-    outcome, kept = _STORIES[story]
-    seen = (story != "It does nothing",) * len(kept)
+    outcome, retention = _STORIES[story]
+    seen = (story != "It does nothing",) * len(retention)
     return ChainResult(
         picture=f"picture-{place}",
         pair="example",
         category="accessories",
         kind="face",
         repeat=0,
-        retention=tuple(kept),
+        retention=tuple(retention),
         outcome=outcome,
         change_seen=seen,
     )
 
 
 def _steps(times: list[tuple[float, bool]]) -> str:
-    """The survival curve as an SVG path."""
+    """Return the survival curve as an SVG path."""
     width, height = PLANE
     alive, path = 1.0, "M0 0"
     for time, ended in times:
@@ -210,7 +210,7 @@ def _steps(times: list[tuple[float, bool]]) -> str:
 
 @dataclass(frozen=True)
 class Stop:
-    """One moment of the tour: pictures, the newest last, and what is said."""
+    """A step of the tour: its images, the newest last, and its text."""
 
     pictures: Sequence[tuple[StoredImage, str]]
     title: str
@@ -220,12 +220,12 @@ class Stop:
 @require_safe
 @keep_page(stamp)
 def tour(request: HttpRequest) -> HttpResponse:
-    asked = BoardQuery.parse({})
-    found = None
-    if asked:
-        groups = grouped(asked.rows())
-        found = example(example_rows(groups[RANKED], groups[YARDSTICK]), asked.filters)
-    context = {"stops": stops(found) if found else [], "example": found}
+    query = BoardQuery.parse({})
+    shown = None
+    if query:
+        groups = grouped(query.rows())
+        shown = example(example_rows(groups[RANKED], groups[YARDSTICK]), query.filters)
+    context = {"stops": stops(shown) if shown else [], "example": shown}
     return render(request, "leaderboard/tour.html", context)
 
 
@@ -235,7 +235,7 @@ def stops(found: Example) -> list[Stop]:
     source, edited, *returns = found.steps
     first = returns[0]
     before = (source.picture, "source")
-    told = [
+    steps = [
         Stop([before], "A picture.", "It is the source: what comes back is measured against it."),
         Stop(
             [before, (edited.picture, "edited")],
@@ -250,19 +250,19 @@ def stops(found: Example) -> list[Stop]:
         ),
     ]
     for step in returns[1:]:
-        told.append(
+        steps.append(
             Stop(
                 [before, (step.picture, step.words)],
                 f"The same again and again: {step.words}.",
                 _kept(step.kept) if step.kept is not None else "",
             )
         )
-    return [*told, *_meaning(found)]
+    return [*steps, *_meaning(found)]
 
 
 def _kept(share: float) -> str:
-    kept = formatting.percent(max(0.0, share))
-    return f"{kept} of the picture is kept."
+    percent = formatting.percent(max(0.0, share))
+    return f"{percent} of the picture is kept."
 
 
 def _meaning(found: Example) -> list[Stop]:

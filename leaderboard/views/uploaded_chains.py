@@ -1,4 +1,4 @@
-"""Uploaded chains: curves, strip and half-life of one's own images, kept a day."""
+"""Uploaded chains: curves, strip and half-life of a visitor's images, for a day."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from leaderboard.visitors import client_address, limited
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def index(request: HttpRequest) -> HttpResponse:
-    """The form; a good upload leads to its own page at once."""
+    """Show the form; redirect an accepted upload to its page."""
     if request.method != "POST":
         return render(request, "leaderboard/upload_chain.html", {"limits": uploaded_chain})
     if too_many := limited(request, "upload_chain"):
@@ -67,13 +67,13 @@ def _uploads(request: HttpRequest) -> list[uploaded_chain.Upload]:
         is_zip = upload.read(4) == b"PK\x03\x04"
         upload.seek(0)
         if is_zip:
-            found = uploaded_chain.unpack(upload.name or "the zip", upload, room=room)
-            room -= sum(file.size for file in found)
-            files += found
+            unpacked = uploaded_chain.unpack(upload.name or "the zip", upload, room=room)
+            room -= sum(file.size for file in unpacked)
+            files += unpacked
         else:
             files.append(uploaded_chain.Upload(upload.name or "", upload.size or 0, upload.read))
     if request.FILES.getlist("source") and request.FILES.getlist("returns"):
-        # The field says which is the source, whatever the files are called.
+        # The form's field determines the source, whatever the names of the files.
         first, *rest = files
         files = [replace(first, name="I0_source"), *_numbered(rest)]
     return files
@@ -90,7 +90,7 @@ def _numbered(files: list[uploaded_chain.Upload]) -> list[uploaded_chain.Upload]
 @require_safe
 @noindex
 def detail(request: HttpRequest, token: str) -> HttpResponse:
-    """The chain's result, or that it is being scored."""
+    """Show the chain's result, or that it is being scored."""
     chain = get_object_or_404(UploadedChain.objects.kept(), token=token)
     strip = list(chain.pictures.select_related("stored"))
     context: dict[str, Any] = {
@@ -120,10 +120,10 @@ def _shown(chain: UploadedChain) -> dict[str, Any]:
     main = metrics[names[0]] if names else None
     figures = []
     for name in names:
-        found = metrics[name]["events"][f"{DEFAULT_LEVEL:g}"]
-        reached = found["time"] if found["cause"] else None
+        event = metrics[name]["events"][f"{DEFAULT_LEVEL:g}"]
+        reached = event["time"] if event["cause"] else None
         figures.append(
-            (metrics[name]["label"], formatting.half_life(reached, trips), found["cause"])
+            (metrics[name]["label"], formatting.half_life(reached, trips), event["cause"])
         )
     rows = [
         {
@@ -157,15 +157,15 @@ def _shown(chain: UploadedChain) -> dict[str, Any]:
 
 
 def _one_trip(main: dict[str, Any]) -> str:
-    """Say what is left after one trip, and that a half-life needs more."""
-    kept = formatting.percent(max(0.0, main["retention"][0]))
-    return f"{kept} is left after one round trip. Upload more trips for a half-life."
+    """Return the retention after one trip, and that a half-life needs more."""
+    share = formatting.percent(max(0.0, main["retention"][0]))
+    return f"{share} is left after one round trip. Upload more trips for a half-life."
 
 
 def finding(metrics: dict[str, Any], name: str, trips: int) -> str:
-    """Say what is left at the end; by the headline, also what lost most."""
-    kept = formatting.percent(max(0.0, metrics[name]["retention"][-1]))
-    left = f"{formatting.after(trips).capitalize()}, {kept} of the picture is left"
+    """Return the retention at the end; by the headline, also the worst part."""
+    share = formatting.percent(max(0.0, metrics[name]["retention"][-1]))
+    left = f"{formatting.after(trips).capitalize()}, {share} of the picture is left"
     if name != HEADLINE:
         return f"{left} by {metrics[name]['label']}"
     parts = [part for part in LOST if part in metrics]

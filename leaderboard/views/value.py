@@ -1,4 +1,4 @@
-"""Price and time against half-life: what an image that lasts costs, and which models nobody beats."""
+"""Price and time against half-life, and the models that no other beats at both."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ from leaderboard.views.site import noindex_variants
 @keep_page(stamp, (*PARAMETERS, "by"))
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
-    asked = BoardQuery.parse(request.GET)
-    context = page(asked, request.GET) if asked else {}
-    return _kept(render(request, "leaderboard/value.html", context), asked, request.GET)
+    board_query = BoardQuery.parse(request.GET)
+    context = page(board_query, request.GET) if board_query else {}
+    return _kept(render(request, "leaderboard/value.html", context), board_query, request.GET)
 
 
 @require_safe
 @keep_page(stamp, (*PARAMETERS, "by"))
 def figure(request: HttpRequest) -> HttpResponse:
-    """The chart alone, for the board: it asks for it when somebody comes near."""
-    asked = BoardQuery.parse(request.GET)
-    found = page(asked, request.GET).get("chart") if asked else None
-    parts = {"title": found.title, "figure": found.figure} if found else {}
+    """Serve the chart alone; the board requests it when it scrolls into view."""
+    board_query = BoardQuery.parse(request.GET)
+    chart = page(board_query, request.GET).get("chart") if board_query else None
+    parts = {"title": chart.title, "figure": chart.figure} if chart else {}
     response = HttpResponse(json.dumps(parts), content_type="application/json")
-    return _kept(response, asked, request.GET)
+    return _kept(response, board_query, request.GET)
 
 
 def page(asked: BoardQuery, query: Mapping[str, str]) -> dict[str, Any]:
     filters = asked.filters
     cost = COSTS.get(query.get("by", ""), COSTS["edit"])
     rows = [row for row in asked.rows() if row.group == RANKED]
-    found = points(rows, cost)
+    priced = points(rows, cost)
     hosts = {
         point.row.model.pk: [other.row for other in group if other is not point]
-        for group in same_weights(points(rows, COSTS["edit"]) or found)
+        for group in same_weights(points(rows, COSTS["edit"]) or priced)
         for point in group
     }
     chart: Chart | None = None
-    if found:
-        chart = value_chart(found, cost, filters, len(rows) - len(found))
+    if priced:
+        chart = value_chart(priced, cost, filters, len(rows) - len(priced))
     return {
         **asked.context,
         "cost": cost,
@@ -64,7 +64,7 @@ def page(asked: BoardQuery, query: Mapping[str, str]) -> dict[str, Any]:
         "chart": chart,
         "rows": rows,
         "lines": [(row, hosts.get(row.model.pk, ())) for row in rows],
-        "best": {point.row.model.pk for point in found if point.best},
+        "best": {point.row.model.pk for point in priced if point.best},
         "query": filters.query(),
         "everything": filters.everybody().query(scope="all"),
     }
@@ -73,14 +73,14 @@ def page(asked: BoardQuery, query: Mapping[str, str]) -> dict[str, Any]:
 def _kept(
     response: HttpResponse, asked: BoardQuery | None, query: Mapping[str, str]
 ) -> HttpResponse:
-    """Of other values of `by` there is no end: the page is made, but not kept."""
-    known = query.get("by", "") in ("", *COSTS)
-    return response if known and (asked is None or asked.is_kept) else not_kept(response)
+    """Allow caching only for known values of `by`: other values are unbounded."""
+    valid = query.get("by", "") in ("", *COSTS)
+    return response if valid and (asked is None or asked.is_kept) else not_kept(response)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """One way to count what a model costs; less is better."""
+    """A measure of a model's cost; less is better."""
 
     name: str
     label: str
@@ -124,7 +124,7 @@ COSTS = {
 
 @dataclass(frozen=True)
 class Point:
-    """A model with what it costs; `best` where no other lasts as long for less."""
+    """A model and its cost; `best` if no other lasts as long for less."""
 
     row: BoardRow
     cost: float
@@ -136,26 +136,26 @@ class Point:
 
     @property
     def height(self) -> float:
-        """Its half-life as a chart can show it: what was not reached is at the suite's end."""
+        """Half-life for the chart; the suite's trips if it was not reached."""
         return min(self.row.half_life or 0.0, float(self.row.filters.suite.trips))
 
 
 def points(rows: Iterable[BoardRow], cost: Cost) -> list[Point]:
-    """The rows whose cost is known, the cheapest first, those that nobody beats marked."""
-    known = [
+    """Return the rows with a known cost, the cheapest first, the best marked."""
+    priced = [
         (value, row) for row in rows if row.standing and (value := cost.value(row)) is not None
     ]
-    known.sort(key=lambda one: (one[0], board_order(one[1])))
-    found, most = [], -math.inf
-    for value, row in known:
+    priced.sort(key=lambda pair: (pair[0], board_order(pair[1])))
+    result, most = [], -math.inf
+    for value, row in priced:
         usable = row.usable_trips or 0.0
-        found.append(Point(row, value, best=usable > most))
+        result.append(Point(row, value, best=usable > most))
         most = max(most, usable)
-    return found
+    return result
 
 
 def same_weights(points: Sequence[Point]) -> list[list[Point]]:
-    """The groups of models that have the same weights, at two hosts or more."""
+    """Return the groups of models with the same weights at different hosts."""
     groups: dict[tuple[str, str], list[Point]] = defaultdict(list)
     for point in points:
         groups[point.row.model.weights_name].append(point)
@@ -163,7 +163,7 @@ def same_weights(points: Sequence[Point]) -> list[list[Point]]:
 
 
 def finding(points: Sequence[Point], cost: Cost) -> str:
-    """Name the models that none beats at cost and half-life."""
+    """Return a title with the models that no other beats at cost and half-life."""
     best = [point.name for point in points if point.best]
     if not best:
         return "What does a picture that lasts cost?"
@@ -173,7 +173,7 @@ def finding(points: Sequence[Point], cost: Cost) -> str:
     return f"No model lasts longer {less} than {formatting.listed(best[::-1], 4)}"
 
 
-#: What a marker says of a model's weights.
+#: Label, colour and marker by openness of the weights.
 WEIGHTS = {
     True: ("open weights", "--series-3", "diamond"),
     False: ("closed weights", "--series-1", "circle"),
@@ -182,7 +182,7 @@ WEIGHTS = {
 
 
 def value_chart(points: Sequence[Point], cost: Cost, filters: BoardFilters, left_out: int) -> Chart:
-    """The chart of these points; `left_out` models have no known cost."""
+    """Return the chart of these points; `left_out` models have no known cost."""
     missing = (
         f" {formatting.count(left_out, 'model')} without a known "
         f"{'time' if cost.is_time else 'price'} "
@@ -211,7 +211,7 @@ def _figure(points: Sequence[Point], cost: Cost, trips: int) -> Figure:
         for kind in WEIGHTS
         if any(point.row.model.open_weights is kind for point in points)
     ]
-    # Prices spread over decades; a free model has no place on such an axis.
+    # Prices span decades; a logarithmic axis has no place for a free model.
     spread = bool(points) and all(p.cost > 0 for p in points)
     wide = spread and points[-1].cost > 8 * points[0].cost
     ends = axis_ticks(trips)
@@ -225,7 +225,7 @@ def _figure(points: Sequence[Point], cost: Cost, trips: int) -> Figure:
             yaxis={
                 "title": {"text": "half-life in round trips"},
                 "tickvals": ends,
-                # What was not reached is drawn at the suite's end.
+                # A half-life that was not reached is drawn at the suite's end.
                 "ticktext": [*(str(n) for n in ends[:-1]), f"{trips} or more"],
                 "range": [-0.03 * trips, 1.08 * trips],
             },
@@ -235,7 +235,7 @@ def _figure(points: Sequence[Point], cost: Cost, trips: int) -> Figure:
 
 
 def _decades(points: Sequence[Point], cost: Cost) -> Figure:
-    """An axis of powers, with round numbers where there are points."""
+    """Return a logarithmic axis with round numbers within the range of the points."""
     low, high = points[0].cost / 1.5, points[-1].cost * 1.5
     marks = [digit * 10.0**power for power in range(-5, 5) for digit in (1, 2, 5)]
     shown = [mark for mark in marks if low <= mark <= high]
@@ -302,7 +302,7 @@ def _line(best: Sequence[Point]) -> list[Figure]:
 
 
 def _links(points: Sequence[Point]) -> list[Figure]:
-    """One trace for all, with a gap between groups."""
+    """Return one trace that joins hosts of the same weights, with gaps between."""
     pairs = [pair for group in same_weights(points) for pair in pairwise(group)]
     if not pairs:
         return []

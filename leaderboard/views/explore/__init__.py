@@ -1,1 +1,1 @@
-"""Ways to look at the results beside the tables: price, pictures, time, and views for other sites."""
+"""Further views of the results."""

@@ -1,4 +1,4 @@
-"""Do no-reference metrics notice that pictures wear out?"""
+"""The page on no-reference metrics: their values while images wear out."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from leaderboard.views.site import noindex_variants
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     offered = _offered()
-    suite, known = _chosen(request, offered)
+    suite, valid = _chosen(request, offered)
     context: dict[str, Any] = {"suites": offered, "suite": suite}
     if suite:
         page, understood = _page(request, suite)
         context |= page
-        known = known and understood
+        valid = valid and understood
     response = render(request, "leaderboard/no_reference.html", context)
-    return response if known else not_kept(response)
+    return response if valid else not_kept(response)
 
 
 @require_safe
 def table(request: HttpRequest) -> HttpResponse:
-    """All numbers of a suite as CSV."""
+    """Serve all numbers of a suite as CSV."""
     suite, _ = _chosen(request, _offered())
     text = pages.as_csv(suite, pages.lines_of(suite)) if suite else ""
     name = f"no-reference-{suite.key}.csv" if suite else "no-reference.csv"
@@ -44,31 +44,31 @@ def table(request: HttpRequest) -> HttpResponse:
 
 
 def _offered() -> list[Suite]:
-    """Suites whose pictures were played here."""
+    """Return the suites whose images were played here."""
     return [suite for suite in suites() if not suite.published_elsewhere]
 
 
 def _chosen(request: HttpRequest, offered: list[Suite]) -> tuple[Suite | None, bool]:
-    """The suite asked for, or the first; and whether what was asked is known."""
-    asked = request.GET.get("suite", "")
-    found = next((suite for suite in offered if suite.key == asked), None)
-    return found or next(iter(offered), None), found is not None or not asked
+    """Return the requested suite or the first, and True if the request is valid."""
+    suite_key = request.GET.get("suite", "")
+    requested = next((suite for suite in offered if suite.key == suite_key), None)
+    return requested or next(iter(offered), None), requested is not None or not suite_key
 
 
 def _page(request: HttpRequest, suite: Suite) -> tuple[dict[str, Any], bool]:
-    asked = {name: request.GET.get(name, "") for name in pages.PARAMETERS}
+    parameters = {name: request.GET.get(name, "") for name in pages.PARAMETERS}
     lines = pages.lines_of(suite)
     metrics, trips = pages.metrics_of(lines), asked_trips(suite.trips)
-    trip = next((n for n in trips if str(n) == asked["trip"]), trips[-1])
-    since = asked["since"] if asked["since"] in pages.SINCE else SOURCE
+    trip = next((n for n in trips if str(n) == parameters["trip"]), trips[-1])
+    since = parameters["since"] if parameters["since"] in pages.SINCE else SOURCE
     models = {line.run.editing_model.slug for line in lines}
-    known = (
-        asked["trip"] in ("", *map(str, trips))
-        and asked["since"] in ("", *pages.SINCE)
-        and asked["metric"] in ("", *metrics)
-        and asked["model"] in ("", *models)
+    valid = (
+        parameters["trip"] in ("", *map(str, trips))
+        and parameters["since"] in ("", *pages.SINCE)
+        and parameters["metric"] in ("", *metrics)
+        and parameters["model"] in ("", *models)
     )
-    cell = pages.opened(lines, metrics, trip, asked["model"], asked["metric"])
+    cell = pages.opened(lines, metrics, trip, parameters["model"], parameters["metric"])
     shown = pages.judged(*cell, trip) if cell else []
     return {
         "lines": lines,
@@ -88,4 +88,4 @@ def _page(request: HttpRequest, suite: Suite) -> tuple[dict[str, Any], bool]:
         "judged": shown,
         "about": pages.about_metrics(lines, metrics),
         "asked": pages.asked_outright(lines),
-    }, known
+    }, valid
