@@ -1,1 +1,1 @@
-"""Runs that were played elsewhere: the form, the check of their bundles, and their import."""
+"""Contributed runs: the form, the check of their bundles, and their import."""

@@ -44,9 +44,9 @@ Ledger = defaultdict[tuple[int, int, str], tuple[str | None, int]]
 
 
 def write(run: Run, file: Path | IO[bytes], *, pictures: bool = False) -> None:
-    """Write the bundle of a finished run, with its images or without; same run, same bytes.
+    """Write the bundle of a finished run, with or without its images.
 
-    Raises BundleError if the run has none.
+    The same run gives the same bytes. Raises BundleError if the run has no bundle.
     """
     write_bundle(DatabaseSource(run), file, pictures=pictures)
 

@@ -231,7 +231,7 @@ class Floor:
 
 
 def floor_of(results: RunResults, user: Any) -> Floor | None:
-    """Return the newest floor of the run's model on the same suite, if one was played."""
+    """Return the newest floor of the run's model on the same suite, or None."""
     run, standing = results.run, results.standing
     if run.editing_model.access not in HAVE_A_FLOOR:
         return None

@@ -210,7 +210,7 @@ def jpeg_sentence(standing: Standing, trips: int) -> str:
 
 @dataclass(frozen=True)
 class Ending:
-    """A chain at the trip where it ended; `trip` is None if nothing came back."""
+    """A chain at its last trip; `trip` is None if it has no image."""
 
     case: Case
     number: int

@@ -44,7 +44,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Cell:
-    """How often a metric calls a model's returns worse; `counted` is None if not run."""
+    """Counts of a model's returns that a metric calls worse; None if it was not run."""
 
     metric: str
     line: Line | None
