@@ -1,4 +1,4 @@
-"""Score folders of images that you have already: one chain, many, or several models'."""
+"""Score folders of existing images: one chain, many, or those of several models."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class ScoreChainsOutput(Output):
 
 
 def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say what the images are."""
+    """Add the arguments that describe the images."""
     group = parser.add_argument_group("pictures that are not a run's")
     group.add_argument("--name", help="what to call the model in the report (the folder's name)")
     group.add_argument(
@@ -155,11 +155,11 @@ def score_chains(args: argparse.Namespace) -> int:
         scores = score_runs(own, scorer, judge, on_trips=bar.update)
     if judge:
         report_judge(judge)
-    results = {model: run_results(own.suite, found) for model, found in scores.items()}
+    results = {model: run_results(own.suite, values) for model, values in scores.items()}
     page = None
     if all(results.values()) and not args.no_report:
         out = args.out or args.folder / f"{name}-report".replace("/", "-")
-        page = Report(own.suite, [_reported(own, *found) for found in scores.items()]).write(out)
+        page = Report(own.suite, [_reported(own, *item) for item in scores.items()]).write(out)
     if chain:
         _say_chain(args, chain, own.suite, scores[name], page)
     else:
@@ -199,24 +199,24 @@ def _say_runs(
                     slug: placed.chain.source.parent.name
                     for slug, placed in own.runs[model].items()
                 },
-                results=found,
+                results=by_metric,
                 scores=scores[model],
             )
-            for model, found in results.items()
+            for model, by_metric in results.items()
         }
         report = str(page) if page else None
         say_json(
             ScoreChainsOutput(suite=own.suite.to_dict(), runs=runs, ranks=board, report=report)
         )
         return
-    for model, found in results.items():
-        say(f"{model}\n\n{results_table(found)}\n")
+    for model, by_metric in results.items():
+        say(f"{model}\n\n{results_table(by_metric)}\n")
     if len(results) > 1:
         say(ranks_table(board))
 
 
 def _reported(own: OwnRuns, model: str, scores: RunScores) -> ReportedRun:
-    """Return a model's chains as the report needs them."""
+    """Return a model's chains as a run of the report."""
 
     def chain(slug: str) -> OwnChain[Path]:
         return own.runs[model][slug].chain
@@ -244,11 +244,11 @@ def _trip_table(scores: RunScores) -> str:
         metric = load_metric(name)
         head.append(metric.label)
         columns.append([metric.text(distance) for distance in distances])
-        kept = scores.retention(chain, name)
+        retention = scores.retention(chain, name)
         calibration = scores.pictures["source"][name]
-        if name == HEADLINE and kept and calibration:
+        if name == HEADLINE and retention and calibration:
             head += [f"{metric.label} kept", "as one JPEG save"]
-            columns.append([f"{q:.3f}" for q in kept])
+            columns.append([f"{q:.3f}" for q in retention])
             qualities = [jpeg_equivalent(d, calibration.ladder) for d in distances]
             columns.append([f"{q:.0f}" if q and q >= 1 else "< 1" for q in qualities])
     head.append("change seen")

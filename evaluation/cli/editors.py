@@ -1,7 +1,7 @@
-"""Choose the editor that plays: by name, by its place in your own code, or by its address.
+"""Choose the editor that plays: by name, by its place in your code, or by address.
 
     jpeg                      a row of editing_models.json, or a registered editor
-    my.module:MyEditor        importable, or lying where the command is given
+    my.module:MyEditor        importable, also from the working directory
     path/to/file.py:MyEditor  in a file
 
 An editor of your own is an Editor's class (made with the options), an Editor, or anything that
@@ -52,16 +52,16 @@ from evaluation.images import Picture
 
 #: (image, prompt, seed) -> image
 EditFunction = Callable[[Image.Image, str, int | None], Any]
-#: Arguments that the harness gives an editor itself.
+#: Arguments of editors that only the harness sets.
 NOT_OPTIONS = ("client", "deny", "group", "on_security_event", "transport")
 
 
 @dataclass(frozen=True)
 class ChosenEditor:
-    """An editor that is ready to play, and what the run's record says of it.
+    """An editor that is ready to play, and its entry in the run's record.
 
     `kind` is a registered editor or the place of your own; `price` is in USD per edit, None if
-    it is not known; the author of `is_own` code knows its cost, and is not asked first.
+    it is unknown; `is_own` code needs no confirmation, since its author knows the cost.
     """
 
     editor: Editor
@@ -129,7 +129,7 @@ def chosen_editors(args: argparse.Namespace) -> list[ChosenEditor]:
 
 
 def _options(pairs: list[str]) -> dict[str, Any]:
-    """Parse NAME=VALUE; a value that reads as JSON is that, else it is text."""
+    """Parse NAME=VALUE; a value is JSON if it parses, else text."""
     options = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -143,7 +143,7 @@ def _options(pairs: list[str]) -> dict[str, Any]:
 
 
 def endpoint_options(args: argparse.Namespace, url: str) -> dict[str, Any]:
-    """Return the options of an endpoint, with its key. Raises CommandError if that is not set."""
+    """Return the options of an endpoint. Raises CommandError if its key is not set."""
     key = os.environ.get(args.key_env, "") if args.key_env else ""
     if args.key_env and not key:
         raise CommandError(f"the environment variable {args.key_env} is not set")
@@ -169,7 +169,7 @@ def _endpoint(args: argparse.Namespace) -> ChosenEditor:
 
 
 def find_editor(name: str, options: Mapping[str, Any]) -> ChosenEditor:
-    """Make the editor called `name`. Raises CommandError with close names, or what it lacks."""
+    """Make the editor called `name`. Raises CommandError with the reason."""
     if ":" in name:
         return own_editor(find_own(name), options, name)
     rows = catalog.editing_models()
@@ -179,7 +179,7 @@ def find_editor(name: str, options: Mapping[str, Any]) -> ChosenEditor:
     except EditorError:
         if name not in EDITORS:
             raise _unknown(name) from None
-        # A bare editor that some model is: it has that model's name and price.
+        # A bare editor that equals one model has that model's name and price.
         same = [r for r in rows if r["editor"] == name and (r.get("options") or {}) == options]
         row = dict(same[0], slug=name) if len(same) == 1 else {}
     kind = row.get("editor", name)
@@ -198,7 +198,7 @@ def find_editor(name: str, options: Mapping[str, Any]) -> ChosenEditor:
         slug=row.get("slug", name),
         options={k: v for k, v in options.items() if k != "api_key"},
         price=None if price is None else float(price),
-        # What runs on this machine is not paid by the edit.
+        # An editor on this machine has no price per edit.
         is_free=editor.queue == "gpu" or isinstance(editor, RuleEditor),
         in_flight=int(row.get("max_in_flight") or 1),
         calls_per_minute=row.get("calls_per_minute"),
@@ -206,7 +206,7 @@ def find_editor(name: str, options: Mapping[str, Any]) -> ChosenEditor:
 
 
 def find_made(name: str) -> tuple[Any, dict[str, Any]]:
-    """Return what makes the editor of this name, and the options that its row gives."""
+    """Return the class or function of an editor, and the options of its row."""
     if ":" in name:
         return find_own(name), {}
     try:
@@ -245,13 +245,16 @@ class OwnEditorError(UserFacingError):
 
 
 def own_editor(code: Any, options: Mapping[str, Any], place: str = "") -> ChosenEditor:
-    """Make an editor of a class, an object or a function; a class is made with the options."""
+    """Make an editor from a class, an object or a function.
+
+    A class is called with the options.
+    """
     place = place or _place_of(code)
     editor = OwnEditor(_as_editor(code, options, place))
     if missing := editor.missing():
         raise CommandError(f"{place} cannot run here: {'; '.join(missing)}")
     module, _, name = place.rpartition(":")
-    # The run's record does not tell the folders of a machine.
+    # The run's record must not reveal the folders of a machine.
     kind = f"{Path(module).name}:{name}" if module.endswith(".py") else place
     slug = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-").lower() or "own"
     return ChosenEditor(editor, kind, name, slug, dict(options), is_own=True)
@@ -322,7 +325,7 @@ class FunctionEditor(Editor):
 
 
 def find_own(place: str) -> Any:
-    """Return the class, function or object that lies at `place`. Raises OwnEditorError."""
+    """Return the class, function or object at `place`. Raises OwnEditorError."""
     module, _, name = place.rpartition(":")
     try:
         return _from_file(Path(module), name) if module.endswith(".py") else _imported(place)
@@ -363,7 +366,7 @@ def _place_of(code: Any) -> str:
 
 
 def _imported(place: str) -> Any:
-    # An installed command does not look into the folder it is given in; python -m does.
+    # An installed command does not import from the working directory; python -m does.
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:
@@ -389,7 +392,7 @@ def _from_file(file: Path, name: str) -> Any:
 
 
 def _source_hash(code: Any) -> str:
-    """Return the SHA-256 of the code as written; empty if it was typed in."""
+    """Return the SHA-256 of the source code; empty if it has no file."""
     try:
         return hashlib.sha256(inspect.getsource(code).encode()).hexdigest()
     except (OSError, TypeError):
@@ -457,7 +460,7 @@ def _parameters(made: Any) -> dict[str, tuple[inspect.Parameter, TypeAdapter[Any
     except (TypeError, ValueError):
         return {}
     hints: dict[str, Any] = {}
-    # A class by its constructor, and by its fields; unresolvable names say nothing.
+    # A class by its constructor and its fields; unresolvable names are ignored.
     for annotated in (made.__init__, made) if inspect.isclass(made) else (made,):
         with suppress(NameError, TypeError):
             hints |= get_type_hints(annotated, include_extras=True)
@@ -470,7 +473,7 @@ def _parameters(made: Any) -> dict[str, tuple[inspect.Parameter, TypeAdapter[Any
 
 
 def _adapter(hint: Any) -> TypeAdapter[Any] | None:
-    """Return the validator of a type; None for one that cannot be typed in."""
+    """Return the validator of a type; None if pydantic has none."""
     try:
         return TypeAdapter[Any](hint, config=ConfigDict(arbitrary_types_allowed=True))
     except (PydanticSchemaGenerationError, TypeError):
@@ -483,11 +486,11 @@ def _schema(adapter: TypeAdapter[Any] | None) -> dict[str, Any]:
     except PydanticInvalidForJsonSchema:
         return {}
     alternatives = schema.get("anyOf", [schema])
-    return next((one for one in alternatives if one.get("type") != "null"), schema)
+    return next((part for part in alternatives if part.get("type") != "null"), schema)
 
 
 def _as_json(default: Any) -> Any:
-    """Return a default as JSON has it; None if it has no such form."""
+    """Return a default as JSON; None if it has no such form."""
     try:
         return json.loads(json.dumps(default, allow_nan=False))
     except (TypeError, ValueError):

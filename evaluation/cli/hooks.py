@@ -1,7 +1,7 @@
 """Report a run to wandb, MLflow or a hook of your own while it is played.
 
-A hook is called when a run begins, after every trip, and with the results. One that fails is
-dropped with a note: a run that is paid for does not end because a logger did.
+A hook is called when a run begins, after every trip, and with the results. A hook that fails is
+dropped with a note: a failing logger must not end a paid run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_PARAMETER = 500
 
 
 class HookError(UserFacingError):
-    """A hook that cannot be had."""
+    """A hook that is unknown or not installed."""
 
 
 class Hook(Protocol):
@@ -34,7 +34,7 @@ class Hook(Protocol):
         """Begin with the run's name, editor, options and suite, as plain data."""
 
     def on_trip(self, trip: Mapping[str, Any]) -> None:
-        """Take a trip that was played: chain, picture, pair, trip, seconds, cost."""
+        """Record a played trip: chain, picture, pair, trip, seconds, cost."""
 
     def end(self, results: Mapping[str, MetricResult] | None) -> None:
         """End with the results by metric, the headline first; None if it was not scored."""
@@ -45,7 +45,7 @@ TripFunction = Callable[[Mapping[str, Any]], Any]
 
 
 class Hooks:
-    """Several hooks as one, each of which may fail on its own."""
+    """Several hooks as one; each may fail alone."""
 
     def __init__(self, hooks: Iterable[Hook] = ()) -> None:
         self._hooks = list(hooks)
@@ -55,14 +55,14 @@ class Hooks:
     def of(
         cls, hooks: str | Hook | TripFunction | Iterable[str | Hook | TripFunction] | None
     ) -> Hooks:
-        """Return the hooks of these names ("wandb,mlflow"), objects or functions. Raises HookError."""
+        """Return hooks by name ("wandb,mlflow"), object or function. Raises HookError."""
         if hooks is None:
             return cls()
         if isinstance(hooks, str):
             hooks = [name.strip() for name in hooks.split(",") if name.strip()]
         elif not isinstance(hooks, Iterable):
             hooks = [hooks]
-        return cls([_hook(one) for one in hooks])
+        return cls([_hook(hook) for hook in hooks])
 
     def begin(self, folder: RunFolder) -> None:
         if self._hooks:
@@ -82,7 +82,7 @@ class Hooks:
             for hook in list(self._hooks):
                 try:
                     tell(hook)
-                # Foreign code, and perhaps a network, is behind it.
+                # A hook is foreign code and may raise anything.
                 except Exception as error:
                     self._hooks.remove(hook)
                     name = type(hook).__name__
@@ -104,30 +104,30 @@ def _trip_row(chain: PlayedChain) -> dict[str, Any]:
 
 
 def numbers(results: Mapping[str, MetricResult] | None) -> dict[str, float]:
-    """Return the results as flat numbers, such as picture/usable_trips, without unknown ones.
+    """Return the results as flat numbers, such as picture/usable_trips.
 
-    A half-life beyond the suite's trips is none: usable_trips says how far it goes.
+    Unknown numbers are left out, such as a half-life beyond the suite's trips.
     """
-    found: dict[str, float | None] = {}
+    values: dict[str, float | None] = {}
     for name, result in (results or {}).items():
         summary, bounds = result.summary, result.bounds
-        found[f"{name}/usable_trips"] = summary.usable_trips
-        found[f"{name}/half_life"] = summary.half_life
-        found[f"{name}/auc"] = summary.auc
+        values[f"{name}/usable_trips"] = summary.usable_trips
+        values[f"{name}/half_life"] = summary.half_life
+        values[f"{name}/auc"] = summary.auc
         for bound, interval in (
             ("usable_trips", bounds.usable_trips),
             ("half_life", bounds.half_life),
         ):
-            found[f"{name}/{bound}_low"] = interval.low if interval else None
-            found[f"{name}/{bound}_high"] = interval.high if interval else None
+            values[f"{name}/{bound}_low"] = interval.low if interval else None
+            values[f"{name}/{bound}_high"] = interval.high if interval else None
     if results:
         first = next(iter(results.values())).summary
-        found["change_seen"], found["edits_made"] = first.change_seen, first.edits_made
-    return {name: value for name, value in found.items() if value is not None}
+        values["change_seen"], values["edits_made"] = first.change_seen, first.edits_made
+    return {name: value for name, value in values.items() if value is not None}
 
 
 class WandbHook:
-    """A run at Weights & Biases; its own settings (WANDB_PROJECT, WANDB_MODE, …) hold."""
+    """A run at Weights & Biases, configured by WANDB_PROJECT, WANDB_MODE, …"""
 
     def __init__(self) -> None:
         import wandb
@@ -159,7 +159,7 @@ class WandbHook:
 
 
 class MlflowHook:
-    """A run at MLflow; its own settings (MLFLOW_TRACKING_URI, …) hold."""
+    """A run at MLflow, configured by MLFLOW_TRACKING_URI, …"""
 
     def __init__(self) -> None:
         import mlflow
@@ -171,7 +171,7 @@ class MlflowHook:
         if not os.environ.get("MLFLOW_EXPERIMENT_NAME"):
             self.mlflow.set_experiment("convergebench")
         name = f"{about['name']} on {about['suite']}"
-        # Trips come from several threads, and MLflow's own "active run" is one thread's.
+        # Trips come from several threads, but MLflow's "active run" belongs to one thread.
         self.run_id = self.mlflow.start_run(run_name=name).info.run_id
         parameters = {
             key: (value if isinstance(value, str) else json.dumps(value, default=str))
@@ -191,9 +191,9 @@ class MlflowHook:
     def end(self, results: Mapping[str, MetricResult] | None) -> None:
         self.mlflow.log_metrics(numbers(results), run_id=self.run_id)
         for name, result in (results or {}).items():
-            for trips, kept in enumerate(result.summary.curve):
-                if kept is not None:
-                    self.mlflow.log_metric(f"{name}/kept", kept, step=trips, run_id=self.run_id)
+            for trips, mean in enumerate(result.summary.curve):
+                if mean is not None:
+                    self.mlflow.log_metric(f"{name}/kept", mean, step=trips, run_id=self.run_id)
         self.mlflow.end_run()
 
 
@@ -225,7 +225,7 @@ def _hook(name: str | Hook | TripFunction) -> Hook:
 
 
 def _about(folder: RunFolder) -> dict[str, Any]:
-    """Return what a run begins with, without its secret: seeds are drawn by it."""
+    """Return the facts of a run for `begin`, without its secret."""
     header = folder.header
     return {
         "name": folder.name,

@@ -1,4 +1,4 @@
-"""Play an editor on a suite into a run folder, within limits, and go on where it stopped."""
+"""Play an editor on a suite into a run folder, within limits, and continue it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from evaluation.play.retries import Attempt, Limits
 from evaluation.play.run_folder import PlayedChain, RunFolder
 from evaluation.play.store import Paused
 
-#: Asking costs more than it saves below this, in USD.
+#: Cheaper runs start without a confirmation, in USD.
 ASK_FROM = 0.01
 
 
@@ -44,8 +44,8 @@ ASK_FROM = 0.01
 class PlayOptions:
     """Settings and limits of playing; None is unlimited, or the editor's own.
 
-    `budget` and `price` (of one edit) are in USD. `max_edits` bounds all calls, repeated tries
-    included. `stop_after` ends a chain so many trips after its end is known (3 is a good
+    `budget` and `price` (of one edit) are in USD. `max_edits` bounds all calls, including
+    retries. `stop_after` ends a chain so many trips after its end is known (3 is a good
     number): fewer edits, the same half-life. `secret` draws seeds and order as another run did.
     `audits` plays as a site does, with audits.
     """
@@ -91,7 +91,7 @@ class PlayedRun(BaseModel):
 
 @dataclass(frozen=True)
 class Played:
-    """A run folder after playing; a `pause` kept it from coming to its end."""
+    """A run folder after playing; `pause` is set if it did not finish."""
 
     folder: RunFolder
     spent: float
@@ -115,7 +115,7 @@ class Played:
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say how a run is played, and how far."""
+    """Add the arguments for the settings and limits of playing."""
     money = parser.add_argument_group("what it may cost")
     money.add_argument("--budget", type=dollars, metavar="USD", help="pause before it costs more")
     money.add_argument(
@@ -153,7 +153,7 @@ def _stop_after(text: str) -> int:
 
 
 def open_run(out: Path, suite: Suite, chosen: ChosenEditor, options: PlayOptions) -> RunFolder:
-    """Open the run to go on with, or create it. Raises CommandError if it is another run."""
+    """Open an existing run or create it. Raises CommandError if it is another run."""
     if not (out / "run.json").is_file():
         folder = RunFolder.create(
             out,
@@ -200,7 +200,7 @@ def play_run(
     ask: Callable[[Estimate], None] = lambda expected: None,
     hooks: Hooks | None = None,
 ) -> Played:
-    """Play what is still to be played; first say, and `ask`, what it takes."""
+    """Play the remaining chains, after printing and confirming the estimate."""
     hooks = hooks or Hooks()
     with folder.playing():
         player = new_player(folder, chosen, options)
@@ -249,7 +249,7 @@ def _announced(player: FolderPlayer, chosen: ChosenEditor) -> Estimate:
 
 
 def estimate_rest(player: FolderPlayer, chosen: ChosenEditor) -> Estimate:
-    """Estimate what is still to be played."""
+    """Estimate the cost and time of the remaining chains."""
     folder, waiting = player.store.folder, player.store.waiting
     done = [half.seconds for chain in folder.chains.values() for half in chain.halves]
     return estimate(
@@ -294,7 +294,7 @@ def _play(player: FolderPlayer, hooks: Hooks) -> None:
 
 
 def ask_first(expected: Estimate) -> None:
-    """Ask before money is spent. Raises CommandError without consent."""
+    """Ask for consent before money is spent. Raises CommandError without it."""
     if (expected.usd or ASK_FROM) < ASK_FROM:
         return
     if not sys.stdin.isatty():
@@ -306,7 +306,7 @@ def ask_first(expected: Estimate) -> None:
 
 
 def raise_pause(runs: Sequence[Played]) -> None:
-    """Raise Paused if a run did not come to its end."""
+    """Raise Paused if a run did not finish."""
     paused = [(played.folder.name, played.pause) for played in runs if played.pause]
     if len(runs) > 1 and paused:
         raise Paused("; ".join(f"{name}: {pause}" for name, pause in paused))

@@ -1,4 +1,4 @@
-"""Tables, JSON and progress: numbers go to standard output, everything else to standard error."""
+"""Tables and JSON on standard output; progress and notes on standard error."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from evaluation.errors import UserFacingError
 
 
 class CommandError(UserFacingError):
-    """A command that cannot be carried out; the message says why."""
+    """A command that cannot be carried out, with the reason."""
 
 
 def at_least_one(text: str) -> int:
-    """A count of an argument; argparse tells what is wrong, and the exit code is 2."""
+    """Parse a count of the command line. Raises ArgumentTypeError below 1."""
     if (value := int(text)) < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return value
 
 
 def dollars(text: str) -> float:
-    """An amount of an argument."""
+    """Parse an amount of the command line. Raises ArgumentTypeError if invalid."""
     if not 0 <= (value := float(text)) < math.inf:
         raise argparse.ArgumentTypeError("must be a number of dollars, 0 or more")
     return value
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns side by side; those that hold numbers are right-aligned."""
+    """Format columns side by side; those that hold numbers are right-aligned."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     numeric = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(head))]
 
@@ -62,14 +62,14 @@ def say(text: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """A line for the person at the terminal, past any progress bar."""
+    """Print a line to standard error, above any progress bar."""
     tqdm.write(text, file=sys.stderr)
 
 
 class Output(BaseModel):
     """The text that a command prints with `--json`.
 
-    The version grows if a field goes or means something else, not if one is added.
+    The version grows if a field is removed or changes its meaning, not if one is added.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -78,7 +78,7 @@ class Output(BaseModel):
 
     @classmethod
     def schema_id(cls) -> str:
-        """The id that the text says under "schema", such as "convergebench/run/1"."""
+        """Return the id of the schema, such as "convergebench/run/1"."""
         return f"convergebench/{cls.schema_name}/{cls.schema_version}"
 
 
@@ -90,7 +90,7 @@ def say_json(output: Output) -> None:
 
 
 def progress(total: int, what: str, unit: str, initial: int = 0) -> tqdm[Any]:
-    """A bar with the time left, on standard error."""
+    """Return a bar with the time left, on standard error."""
     return tqdm(
         total=total,
         initial=initial,

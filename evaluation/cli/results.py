@@ -1,4 +1,4 @@
-"""From a run's scores to the numbers people read, by metric: as records and as tables."""
+"""Results of a run from its scores, by metric: as records and as tables."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class NoReference(Strict):
 def run_results(suite: Suite, scores: RunScores, level: float = DEFAULT_LEVEL) -> Results:
     """Return the results of one run, the headline first.
 
-    A metric that was not run is left out, and one by which a stopped chain's end is unknown.
+    Metrics that were not run are left out, and those by which a stopped chain's end is unknown.
     """
     results = {}
     for metric in in_order(scores.metrics):
@@ -130,7 +130,7 @@ def _result(
 def compared(
     suite: Suite, runs: Mapping[str, RunScores], metric: str, level: float = DEFAULT_LEVEL
 ) -> list[Placing]:
-    """Return several runs of one suite in the board's order, by a metric that all of them have."""
+    """Return several runs of one suite in the board's order, by a shared metric."""
     chains = {name: conclusive(suite, scores, metric, level) for name, scores in runs.items()}
     if not all(chains.values()):
         return []
@@ -141,7 +141,7 @@ def compared(
 def conclusive(
     suite: Suite, scores: RunScores, metric: str, level: float = DEFAULT_LEVEL
 ) -> list[ChainResult]:
-    """Return the run's chains; none if the end of one is not known by this metric."""
+    """Return the run's chains; empty if the metric leaves the end of one unknown."""
     chains = scores.results(suite, metric)
     return chains if all(chain.tells(suite.trips, level) for chain in chains) else []
 
@@ -169,7 +169,7 @@ def ranks(suite: Suite, runs: Mapping[str, RunScores]) -> list[Rank]:
 
 
 def _keys(suite: Suite, scores: RunScores) -> list[tuple[str, str, int]]:
-    """Return every chain that the run of these scores should have."""
+    """Return the keys of all chains that a run with these scores should have."""
     return [
         (case.picture, case.pair, repeat)
         for case in suite.cases
@@ -178,7 +178,7 @@ def _keys(suite: Suite, scores: RunScores) -> list[tuple[str, str, int]]:
 
 
 def interval_text(interval: Interval | None, trips: int) -> str:
-    """Format an interval: "3.1 – 5.0", "3.1 – > 20"; a dash if there are too few pictures."""
+    """Format an interval: "3.1 – 5.0", "3.1 – > 20"; a dash if there is none."""
     if interval is None:
         return "-"
     return f"{shown(interval.low, trips)} – {shown(interval.high, trips)}"
@@ -231,19 +231,19 @@ def ranks_table(ranked: Sequence[Rank]) -> str:
     head = ["rank", "run", f"{life().lower()} ({label})", "95 % interval", "usable trips"]
     rows = [
         [
-            "-" if one.rank is None else str(one.rank),
-            one.run,
-            one.shown,
-            one.interval_shown,
-            _number(one.usable_trips),
+            "-" if row.rank is None else str(row.rank),
+            row.run,
+            row.shown,
+            row.interval_shown,
+            _number(row.usable_trips),
         ]
-        for one in ranked
+        for row in ranked
     ]
     return table(head, rows)
 
 
 def no_reference_table(numbers: Mapping[str, Mapping[str, Any]]) -> str:
-    """Format no-reference metrics beside what was lost meanwhile."""
+    """Format no-reference metrics beside the loss of the image."""
     trips = sorted({int(n) for metric in numbers.values() for n in metric["trips"]})
     head = ["no-reference metric", "source", f"trip {trips[-1]}", "picture lost"]
     head += [f"called worse at {n}" for n in trips]

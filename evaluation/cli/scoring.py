@@ -1,4 +1,4 @@
-"""Score a run folder: the metrics that are asked for, and a judge."""
+"""Score a run folder with the chosen metrics and a judge."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
 
 
 def new_scorer(names: str | None) -> Scorer:
-    """Return the scorer of these metrics; those that cannot run are named on standard error."""
-    # Whether an edit was made is judged with it, whatever the metrics are.
+    """Return the scorer of these metrics; note those that cannot run."""
+    # It is needed for any metrics, to judge whether an edit was made.
     if importlib.util.find_spec("cv2") is None:
         raise CommandError(
             "scoring needs packages that are not installed: pip install 'convergebench[worker]'"
@@ -52,7 +52,7 @@ def new_scorer(names: str | None) -> Scorer:
 def scored(
     folder: RunFolder, scorer: Scorer, *, again: bool = False, judge: Judge | None = None
 ) -> RunScores:
-    """Bring the run's scores up to date, written beside it; `again` computes them anew."""
+    """Update the run's scores.json and return it; `again` computes everything anew."""
     trips = sum(len(chain.trips) for chain in folder.chains.values())
     if not trips and not any(chain.outcome for chain in folder.chains.values()):
         raise CommandError(f"{folder.path} has no finished trip yet; `convergebench run` goes on")
@@ -102,7 +102,7 @@ def judge_of(stated: Mapping[str, Any], answers: Path) -> Judge | None:
 
 
 def report_judge(judge: Judge) -> None:
-    """Print to standard error what was asked, what it cost, and how reliable the judge is."""
+    """Print the judge's calls, cost and reliability to standard error."""
     about = judge.summary()
     first = about["first_preferred"]
     note(

@@ -20,9 +20,8 @@ def find_suite(
 ) -> Suite:
     """Return a shipped suite by its name, or the suite in a file; or a part of it.
 
-    `trips` are fewer than it has; `cases` are patterns (a text has commas between) of a case's
-    name, its picture's or its pair's; `limit` takes the first of them. A part is another suite
-    by its hash.
+    `trips` shortens it; `cases` are patterns (a text is split at commas) of the name of a case,
+    its picture or its pair; `limit` takes the first of them. A part has another content hash.
     """
     is_file = name.endswith(".json") or "/" in name
     suite = Suite.read(Path(name)) if is_file else catalog.suite(name)

@@ -1,4 +1,4 @@
-"""`convergebench bundle RUN`: a run as one file that others can check, and a site takes."""
+"""`convergebench bundle RUN`: pack a run into one file for checking and upload."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
     if out.is_dir():
         raise CommandError(f"{out} is a folder; name a file with --out")
     document = packed(folder, out, pictures=not args.no_pictures)
-    known = {(s.slug, s.content_hash) for s in catalog.suites()}
-    whole = (folder.suite.slug, folder.suite.content_hash) in known
+    shipped = {(s.slug, s.content_hash) for s in catalog.suites()}
+    whole = (folder.suite.slug, folder.suite.content_hash) in shipped
     if args.json:
         say_json(
             BundleOutput(
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def packed(folder: RunFolder, out: Path, *, pictures: bool = True) -> dict[str, Any]:
-    """Write the bundle of a run folder; returns its document."""
+    """Write the bundle of a run folder; return its document."""
     scores = scores_of(folder)
     findings: dict[tuple[str, int], Finding] = {}
     if any(chain.audits for chain in folder.chains.values()):
@@ -99,7 +99,7 @@ def packed(folder: RunFolder, out: Path, *, pictures: bool = True) -> dict[str, 
 
 
 def scores_of(folder: RunFolder) -> RunScores:
-    """The scores that lie in the folder; CommandError where there are none."""
+    """Return the scores in the folder. Raises CommandError if there are none."""
     scores = read_scores(folder)
     if scores is None:
         raise CommandError(f"{folder.path} is not scored: convergebench score {folder.path}")

@@ -1,4 +1,4 @@
-"""`convergebench experiment`: the same suite played in several ways, and what that changes."""
+"""`convergebench experiment`: play a suite in several ways, and compare them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class ExperimentModel(BaseModel):
 
 
 class ExperimentOutput(Output):
-    """`experiment`: what each arm changes; experiment.json holds the same."""
+    """`experiment`: the effect of each arm; experiment.json holds the same."""
 
     schema_name = "experiment"
     format: int = FORMAT
@@ -166,15 +166,17 @@ def _runs(
 
 
 def _estimate(models: Mapping[str, Sequence[ArmRun]]) -> Estimate:
-    """Estimate what all of it takes, and print it arm by arm."""
+    """Estimate the cost and time of all runs, and print them arm by arm."""
     rows, parts = [], []
     for slug, runs in models.items():
-        for one in runs:
-            expected = estimate_rest(new_player(one.folder, one.chosen, one.options), one.chosen)
+        for arm_run in runs:
+            expected = estimate_rest(
+                new_player(arm_run.folder, arm_run.chosen, arm_run.options), arm_run.chosen
+            )
             parts.append(expected)
             money = "not known" if expected.usd is None else f"${expected.usd:,.2f}"
             time = duration(expected.seconds) if expected.edits else "played"
-            rows.append([slug, one.name, str(one.arm), f"{expected.edits:,}", money, time])
+            rows.append([slug, arm_run.name, str(arm_run.arm), f"{expected.edits:,}", money, time])
     note(table(["model", "arm", "how it is played", "edits", "cost", "time"], rows))
     costs = [part.usd for part in parts]
     usd = None if None in costs else sum(cost or 0.0 for cost in costs)
@@ -186,17 +188,17 @@ def _estimate(models: Mapping[str, Sequence[ArmRun]]) -> Estimate:
 def _play(runs: Sequence[ArmRun]) -> list[Played]:
     """Play one arm after another, all from one budget; stop at the first that pauses."""
     played: list[Played] = []
-    for one in runs:
+    for arm_run in runs:
         spent = sum(done.spent for done in played)
         calls = sum(len(done.folder.calls()) for done in played)
-        budget, max_edits = one.options.budget, one.options.max_edits
+        budget, max_edits = arm_run.options.budget, arm_run.options.max_edits
         rest = replace(
-            one.options,
+            arm_run.options,
             budget=None if budget is None else budget - spent,
             max_edits=None if max_edits is None else max_edits - calls,
         )
-        named = replace(one.chosen, name=f"{one.chosen.name}, {one.name}")
-        played.append(play_run(one.folder, named, rest))
+        named = replace(arm_run.chosen, name=f"{arm_run.chosen.name}, {arm_run.name}")
+        played.append(play_run(arm_run.folder, named, rest))
         if played[-1].pause:
             break
     return played
@@ -213,7 +215,7 @@ def _results(
     scorer = new_scorer(metrics)
     answers = []
     for slug, runs in models.items():
-        scores = {one.name: scored(one.folder, scorer) for one in runs}
+        scores = {arm_run.name: scored(arm_run.folder, scorer) for arm_run in runs}
         by_metric = numbers_by_metric(suite, scores)
         if not by_metric:
             raise CommandError(f"no metric says anything of every arm of {slug}")
@@ -224,12 +226,12 @@ def _results(
                 model=slug,
                 name=runs[0].chosen.name,
                 arms={
-                    one.name: {
-                        "run": str(one.folder.path),
-                        "settings": one.arm.to_dict(),
-                        "in_words": str(one.arm),
+                    arm_run.name: {
+                        "run": str(arm_run.folder.path),
+                        "settings": arm_run.arm.to_dict(),
+                        "in_words": str(arm_run.arm),
                     }
-                    for one in runs
+                    for arm_run in runs
                 },
                 metrics=numbers,
                 finding=words.finding(next(iter(numbers.values()))),
@@ -265,13 +267,13 @@ def _page(
     numbers: Mapping[str, Any],
     folder: Path,
 ) -> Path:
-    shown = [replace(reported(one.folder, scores[one.name]), name=one.name) for one in runs]
+    shown = [replace(reported(run.folder, scores[run.name]), name=run.name) for run in runs]
     about = {
         "title": f"{experiment.title} {runs[0].chosen.name}",
         "question": experiment.question,
         "numbers": next(iter(numbers.values())),
         "by_metric": numbers,
-        "arms": {one.name: str(one.arm) for one in runs},
+        "arms": {run.name: str(run.arm) for run in runs},
         "words": words,
     }
     return Report(suite, shown, about).write(folder)

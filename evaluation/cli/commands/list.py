@@ -107,7 +107,7 @@ def _list_suites(as_json: bool) -> None:
 
 
 def _list_options(name: str, as_json: bool) -> None:
-    """List the options of one editor, as its row sets them."""
+    """List the options of one editor, with the values of its row."""
     made, given = find_made(name)
     options, about = options_of(made, given), inspect.getdoc(made) or name
     if as_json:

@@ -1,4 +1,4 @@
-"""`convergebench merge`: the shares of one run, played on several machines, as one run."""
+"""`convergebench merge`: join the shares of a run from several machines."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def merge(shares: Sequence[RunFolder], out: Path) -> RunFolder:
-    """A new run folder with all that the shares played; CommandError where they do not fit."""
+    """Join the shares in a new run folder. Raises CommandError if they do not match."""
     first = shares[0]
     for share in shares[1:]:
         if share.suite.content_hash != first.suite.content_hash:
@@ -97,7 +97,7 @@ def merge(shares: Sequence[RunFolder], out: Path) -> RunFolder:
 
 
 def _copy(folder: Path, to: Path) -> None:
-    """The files of a chain; a link in it could lead to anything on this machine."""
+    """Copy the files of a chain. Raises CommandError for links."""
     to.mkdir(parents=True)
     for file in sorted(folder.iterdir()):
         if file.is_symlink() or not file.is_file():
@@ -106,7 +106,7 @@ def _copy(folder: Path, to: Path) -> None:
 
 
 def _taken(slug: str, shares: Sequence[RunFolder]) -> RunFolder:
-    """The share that played most of a chain."""
+    """Return the share that played most of a chain."""
 
     def pictures(share: RunFolder) -> list[str]:
         return [half.sha256 for half in share.chains[slug].halves]

@@ -1,4 +1,4 @@
-"""`convergebench report`: one HTML page of one run, or of several side by side."""
+"""`convergebench report`: write one HTML page of one or several runs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 def _as_text(
     args: argparse.Namespace, folders: Sequence[RunFolder], scores: Sequence[RunScores]
 ) -> str:
-    """The results as text for a model's page."""
+    """Return the results as text for a model's page."""
     suite = folders[0].suite
     reports = [reported(*pair) for pair in zip(folders, scores, strict=True)]
     runs = {run.name: run.scores for run in Report(suite, reports).runs}
@@ -92,11 +92,11 @@ def _as_text(
         return as_model_index(suite, runs)
     if len(runs) > 1:
         raise CommandError("--eval-results is of one run: a model has a file of its own")
-    ((name, found),) = runs.items()
-    if not run_results(suite, found):
+    ((name, run_scores),) = runs.items()
+    if not run_results(suite, run_scores):
         raise CommandError("no metric says anything of this run: its sources are of one colour")
     date = str(folders[0].header.get("ended") or "") or None
-    return as_eval_results(suite, name, found, args.eval_results, date)
+    return as_eval_results(suite, name, run_scores, args.eval_results, date)
 
 
 def _of_one_suite(folders: Sequence[RunFolder]) -> Sequence[RunFolder]:
@@ -112,16 +112,16 @@ def _of_one_suite(folders: Sequence[RunFolder]) -> Sequence[RunFolder]:
 
 
 def write_report(folders: Sequence[RunFolder], scores: Sequence[RunScores], out: Path) -> Path:
-    """One page of these runs of one suite; returns its path."""
-    for folder, found in zip(folders, scores, strict=True):
-        if not any(chain.outcome for chain in found.chains.values()):
+    """Write one page of these runs of one suite; return its path."""
+    for folder, run_scores in zip(folders, scores, strict=True):
+        if not any(chain.outcome for chain in run_scores.chains.values()):
             raise CommandError(f"{folder.path} has no finished chain yet; play on first")
-    runs = [reported(*found) for found in zip(folders, scores, strict=True)]
+    runs = [reported(*pair) for pair in zip(folders, scores, strict=True)]
     return Report(folders[0].suite, runs).write(out)
 
 
 def _scores(folders: Sequence[RunFolder], metrics: str | None) -> Iterator[RunScores]:
-    """The scores of all that is played: those that are there, where they still hold."""
+    """Yield the scores of each run; reuse those that cover all played chains."""
     scorer: Scorer | None = None
     for folder in folders:
         scores = read_scores(folder)
@@ -141,7 +141,7 @@ def _covers(scores: RunScores, folder: RunFolder) -> bool:
 
 
 def reported(folder: RunFolder, scores: RunScores) -> ReportedRun:
-    """The run as its report needs it."""
+    """Return the run as the report reads it."""
 
     def chain(slug: str) -> PlayedChain:
         return folder.chains[slug]

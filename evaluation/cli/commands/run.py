@@ -1,4 +1,4 @@
-"""`convergebench run`: play, score and report, in one go or up to a step."""
+"""`convergebench run`: play, score and report, or only play."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _shard(text: str) -> Shard:
 
 
 def run(args: argparse.Namespace) -> int:
-    # What is wrong with the metrics is said before anything is paid.
+    # Problems with the metrics are reported before anything is paid.
     scorer = None if args.play_only else new_scorer(args.metrics)
     runs = _play_all(args)
     if scorer is None or any(played.pause for played in runs):
@@ -176,19 +176,19 @@ def run(args: argparse.Namespace) -> int:
     ]
     page = write_report(folders, scores, _report_folder(args, runs))
     suite = folders[0].suite
-    results = [run_results(suite, found) for found in scores]
-    for played, found in zip(runs, results, strict=True):
-        played.hooks.end(found)
+    results = [run_results(suite, run_scores) for run_scores in scores]
+    for played, by_metric in zip(runs, results, strict=True):
+        played.hooks.end(by_metric)
     board = ranks(suite, {str(f.path): s for f, s in zip(folders, scores, strict=True)})
     audits = [
-        audit_report(folder, found, scorer) if args.audits else None
-        for folder, found in zip(folders, scores, strict=True)
+        audit_report(folder, run_scores, scorer) if args.audits else None
+        for folder, run_scores in zip(folders, scores, strict=True)
     ]
     clean = all(audit is None or audit.verdict == "clean" for audit in audits)
     if args.json:
         summaries = [
-            RunResults(**dict(played.summary), results=found, audit=audit)
-            for played, found, audit in zip(runs, results, audits, strict=True)
+            RunResults(**dict(played.summary), results=by_metric, audit=audit)
+            for played, by_metric, audit in zip(runs, results, audits, strict=True)
         ]
         say_json(RunOutput(runs=summaries, ranks=board, page=str(page)))
         return 0 if clean else 1
@@ -200,7 +200,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _play_all(args: argparse.Namespace) -> list[Played]:
-    """Play every editor that was named; one that pauses does not stop the next."""
+    """Play every named editor; a pause of one does not stop the next."""
     suite = find_suite(args.suite, args.trips, args.cases, args.limit)
     options = PlayOptions(
         parallel=args.parallel,
@@ -214,21 +214,21 @@ def _play_all(args: argparse.Namespace) -> list[Played]:
         audits=args.audits,
         arm=(FLOOR if args.floor else DEFAULT).settled(suite.pairs),
     )
-    Hooks.of(args.log)  # one that is not here is named before anything is paid
+    Hooks.of(args.log)  # report a missing hook before anything is paid
     chosen = chosen_editors(args)
-    for one in chosen:
-        if unable := options.arm.unable(one.editor):
-            raise CommandError(f"{one.name} has no floor: {'; '.join(unable)}")
-        options.price_of(one)
-    # All folders first: a wrong one is named before anything is paid.
-    folders = [open_run(_out(args, one, suite), suite, one, options) for one in chosen]
+    for editor in chosen:
+        if unable := options.arm.unable(editor.editor):
+            raise CommandError(f"{editor.name} has no floor: {'; '.join(unable)}")
+        options.price_of(editor)
+    # All folders first: a wrong folder is reported before anything is paid.
+    folders = [open_run(_out(args, editor, suite), suite, editor, options) for editor in chosen]
     runs = []
-    for folder, one in zip(folders, chosen, strict=True):
+    for folder, editor in zip(folders, chosen, strict=True):
         hooks = Hooks.of(args.log)
-        if args.yes or one.is_free or one.is_own:
-            runs.append(play_run(folder, one, options, hooks=hooks))
+        if args.yes or editor.is_free or editor.is_own:
+            runs.append(play_run(folder, editor, options, hooks=hooks))
         else:
-            runs.append(play_run(folder, one, options, hooks=hooks, ask=ask_first))
+            runs.append(play_run(folder, editor, options, hooks=hooks, ask=ask_first))
     return runs
 
 
@@ -251,7 +251,7 @@ def _report_folder(args: argparse.Namespace, runs: Sequence[Played]) -> Path:
 
 
 def _say_played(args: argparse.Namespace, runs: Sequence[Played]) -> None:
-    """Print what was played and spent, of runs that are not scored here."""
+    """Print the edits and the cost of runs that are not scored here."""
     summaries = [played.summary for played in runs]
     if args.json:
         say_json(RunOutput(runs=[RunResults(**dict(summary)) for summary in summaries]))
@@ -274,7 +274,7 @@ def _counts(played: PlayedRun) -> str:
 
 
 def audit_report(folder: RunFolder, scores: RunScores, scorer: Scorer) -> Audit:
-    """Return what the admin of a site would see of this run."""
+    """Return the findings on this run as an admin of a site sees them."""
     store = FolderScores(folder, scorer)
     reviewed = review(store, scorer)
     audited, findings = reviewed.audited, store.findings()

@@ -1,4 +1,4 @@
-"""`convergebench schema`: what a `--json` or a file of a run holds, as JSON Schema."""
+"""`convergebench schema`: print the JSON Schema of a `--json` or of a run's file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ examples:
 
 
 class RunFile(Strict):
-    """RUN/run.json: who played which suite, and every chain."""
+    """RUN/run.json: the editor, the suite, and every chain."""
 
     format: Literal[3]
     editor: str = Field(description="A registered editor, or the place of an own one.")
@@ -76,7 +76,7 @@ class CallLine(Strict):
     message: str = Field(default="", description="What the error says.")
 
 
-#: The `--json` of commands, by the name that stands in their text.
+#: The `--json` of commands, by the name of their schema.
 OUTPUTS: dict[str, type[Output]] = {
     output.schema_name: output
     for output in (
@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def write(folder: Path) -> None:
-    """Write every schema to a file of its own."""
+    """Write every schema to a separate file."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in SCHEMAS:
         (folder / f"{name}.schema.json").write_text(_text(name), encoding="utf-8")
@@ -146,13 +146,13 @@ def json_schema(name: str) -> dict[str, Any]:
         head["$id"] = OUTPUTS[name].schema_id()
         schema["properties"]["schema"] = {"const": OUTPUTS[name].schema_id(), "type": "string"}
     # The models are strict, so that tests find undocumented fields; readers should not be: a
-    # field may be added any day.
+    # field may be added at any time.
     return {**head, **{k: v for k, v in _open(schema).items() if k != "title"}}
 
 
 def _open(schema: Any) -> Any:
-    """Return the schema, with room for fields to come."""
+    """Return the schema without the ban on additional fields."""
     if isinstance(schema, dict):
         inner = {name: _open(value) for name, value in schema.items()}
         return {k: v for k, v in inner.items() if (k, v) != ("additionalProperties", False)}
-    return [_open(one) for one in schema] if isinstance(schema, list) else schema
+    return [_open(part) for part in schema] if isinstance(schema, list) else schema

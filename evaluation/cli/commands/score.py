@@ -1,4 +1,4 @@
-"""`convergebench score`: score a run folder, or images that you have already."""
+"""`convergebench score`: score a run folder, or existing images."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def import_scores(folder: RunFolder, file: Path) -> RunScores:
-    """Take a score file into a scored run. Raises ScoreFileError naming the line."""
+    """Import a score file into a scored run. Raises ScoreFileError naming the line."""
     scores = read_scores(folder)
     if scores is None:
         raise CommandError(f"{folder.path} is not scored yet: convergebench score {folder.path}")
@@ -153,7 +153,7 @@ def import_scores(folder: RunFolder, file: Path) -> RunScores:
     chains = {
         slug: replace(
             chain,
-            # Of a chain that the file does not speak of, nothing of before stays either.
+            # Earlier values of these metrics are removed from all chains.
             quality={n: v for n, v in chain.quality.items() if n not in table.metrics}
             | {name: tuple(values) for name, values in pictures[slug].quality.items()},
         )

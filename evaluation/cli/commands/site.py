@@ -1,4 +1,4 @@
-"""`convergebench site`: the leaderboard on this machine, as `make up` starts it."""
+"""`convergebench site`: start the leaderboard on this machine, like `make up`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Becomes the site's own process."""
+    """Replace this process by that of the site."""
     for package in ("django", "gunicorn", "supervisor", "torch"):
         if importlib.util.find_spec(package) is None:
             raise CommandError(

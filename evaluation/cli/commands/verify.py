@@ -1,4 +1,4 @@
-"""`convergebench verify`: recompute a run from its bundle or its folder, line by line."""
+"""`convergebench verify`: recompute a run from its bundle or folder, line by line."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the checks; 1 when something differs."""
+    """Print the checks; return 1 if a value differs."""
     with _bundle(args.bundle) as bundle:
         verification = Verification(bundle)
         checks: list[Check] = []
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _bundle(path: Path) -> Iterator[Bundle]:
-    """The bundle in the file, or that of a run folder."""
+    """Open the bundle in the file, or pack and open that of a run folder."""
     if not path.is_dir():
         with bundles.read(path) as bundle:
             yield bundle

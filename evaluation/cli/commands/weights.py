@@ -1,4 +1,4 @@
-"""`convergebench weights`: fetch what the networks need, once, and verify it."""
+"""`convergebench weights`: fetch and verify the weights of the networks."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when all that was named is there; where nothing was, when the headline can be computed."""
+    """Fetch and list weights; return 0 if those named or needed are ready."""
     for name in args.names:
         if name not in weights.WEIGHTS:
-            known = ", ".join(weights.WEIGHTS)
-            raise CommandError(f"there are no weights called {name!r}; there are {known}")
+            names = ", ".join(weights.WEIGHTS)
+            raise CommandError(f"there are no weights called {name!r}; there are {names}")
     if args.file and len(args.names) != 1:
         raise CommandError("--file needs the one name it is for")
     if args.file and not args.file.is_file():
@@ -70,16 +70,18 @@ def run(args: argparse.Namespace) -> int:
         for status in weights.status():
             if status.name in wanted and not status.ready:
                 _fetch(status, args.file)
-    found = [status for status in weights.status() if status.name in wanted]
+    statuses = [status for status in weights.status() if status.name in wanted]
     if args.json:
-        say_json(WeightsOutput(weights=[Weight(**{**vars(s), "file": str(s.file)}) for s in found]))
+        say_json(
+            WeightsOutput(weights=[Weight(**{**vars(s), "file": str(s.file)}) for s in statuses])
+        )
     else:
         rows = [
             [s.name, s.needed_by, f"{(s.size or 0) / 1e6:.0f} MB" if s.ready else "", _state(s)]
-            for s in found
+            for s in statuses
         ]
         say(table(["weights", "needed by", "size", "state"], rows))
-    needed = [s for s in found if args.names or s.needed_by in WholePicture.parts]
+    needed = [s for s in statuses if args.names or s.needed_by in WholePicture.parts]
     return 0 if all(status.ready for status in needed) else 1
 
 
@@ -90,7 +92,7 @@ def _state(status: weights.Status) -> str:
 
 
 def _fetch(status: weights.Status, file: Path | None) -> None:
-    """Fetch with a bar; what went wrong is said, and the others are still tried."""
+    """Fetch weights with a progress bar; an error is printed and not raised."""
     bar: tqdm[Any] | None = None
 
     def report(stage: str, done: int, total: int | None) -> None:

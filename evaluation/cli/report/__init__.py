@@ -1,4 +1,4 @@
-"""A run, or several of one suite, as one HTML page that needs nothing else, with its charts."""
+"""A report of one or several runs of a suite: one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from evaluation.play.run_scores import ChainScores, RunScores
 
 THUMBNAIL = 208
 STRIPS = 6
-#: A strip shows the first forward edit, then what came back.
+#: A strip shows the first edited image, then restored images.
 Strip = Mapping[str, Picture]
 
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """One run as the report needs it; `pictures(chain, trip)` gives (edited or None, restored)."""
+    """One run of the report; `trip(chain, number)` gives (edited or None, restored)."""
 
     name: str
     scores: RunScores
@@ -45,7 +45,7 @@ class ReportedRun:
 
 
 class Report:
-    """Builds the page; `write` puts it into a folder."""
+    """The report page; `write` puts it into a folder."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class Report:
         runs: Sequence[ReportedRun],
         experiment: Mapping[str, Any] | None = None,
     ) -> None:
-        """`experiment`: where the runs are arms of one, what is said of it."""
+        """Prepare; `experiment` describes the experiment whose arms the runs are."""
         self.suite, self.runs, self.experiment = suite, _named_apart(runs), experiment
 
     def write(self, folder: Path) -> Path:
-        """Writes index.html and the charts as PNG; returns the page's path."""
+        """Write index.html and the charts as PNG; return the page's path."""
         from jinja2 import Environment, PackageLoader, StrictUndefined
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ class Report:
 
     @property
     def metric(self) -> str:
-        """The first that says something of every run."""
+        """The first metric with results for every run."""
         if not self.placings:
             raise UserFacingError(
                 "there is nothing to report: no metric says anything of these chains "
@@ -123,13 +123,13 @@ class Report:
 
     @cached_property
     def placings(self) -> dict[str, list[Placing]]:
-        """Every run by every shared metric, in the board's order."""
+        """The placings of all runs by each shared metric, in the board's order."""
         scores = {run.name: run.scores for run in self.runs}
-        found = {metric: compared(self.suite, scores, metric) for metric in self.metrics}
-        return {metric: placings for metric, placings in found.items() if placings}
+        by_metric = {metric: compared(self.suite, scores, metric) for metric in self.metrics}
+        return {metric: placings for metric, placings in by_metric.items() if placings}
 
     def cards(self) -> list[tuple[str, str, str]]:
-        """The numbers of a single run: label, number, what it means."""
+        """Return the numbers of a single run: label, number, explanation."""
         placing = self.placings[self.metric][0]
         summary, trips = placing.summary, self.suite.trips
         label = metric_class(self.metric).label
@@ -160,7 +160,7 @@ class Report:
         return cards
 
     def board(self) -> list[dict[str, Any]]:
-        """One row per run."""
+        """Return one row per run."""
         rows = []
         for placing in self.placings[self.metric]:
             others = [
@@ -194,19 +194,19 @@ class Report:
 
     @cached_property
     def drawn(self) -> dict[str, charts.Chart]:
-        found = {
+        drawn = {
             "retention": charts.retention(
                 self._lines(self.metric), metric_class(self.metric).label
             ),
             "survival": charts.survival(self._lines(self.metric)),
         }
-        if len(self.placings) > 1:  # small multiples of one would say the same again
+        if len(self.placings) > 1:  # small multiples of a single metric would repeat the chart
             lines = [(metric_class(name).label, self._lines(name)) for name in self.placings]
-            found["metrics"] = charts.by_metric(lines)
-        return found
+            drawn["metrics"] = charts.by_metric(lines)
+        return drawn
 
     def by_tick(self) -> list[dict[str, Any]]:
-        """Retention and JPEG equivalent at the trips people read, by run and metric."""
+        """Return retention and JPEG equivalent at a few trips, by run and metric."""
         rows = []
         for run in self.runs:
             for name, placings in self.placings.items():
@@ -223,7 +223,7 @@ class Report:
         return rows
 
     def parts(self) -> list[dict[str, Any]]:
-        """By picture kind and edit category."""
+        """Return the results by picture kind and edit category."""
         rows: list[dict[str, Any]] = []
         for run in self.runs:
             chains = run.scores.results(self.suite, self.metric)
@@ -246,7 +246,7 @@ class Report:
     # Strips.
 
     def strips(self) -> Iterator[dict[str, Any]]:
-        """Some cases in pictures: for one run its worst, middle and best, else the same for all."""
+        """Yield some cases as images, spread from the worst to the best of the first run."""
         chains = self.runs[0].scores.results(self.suite, self.metric)
         cases = case_summaries(chains, self.suite.trips)
         count = min(STRIPS if len(self.runs) == 1 else STRIPS // 2, len(cases))
@@ -269,14 +269,14 @@ class Report:
         chain = run.scores.chains.get(slug)
         if chain is None:
             return None
-        kept = run.scores.retention(chain, self.metric) or ()
+        retention = run.scores.retention(chain, self.metric) or ()
         cells = [_cell("source", run.source(slug), "")]
         for number in (n for n in ticks(self.suite.trips) if n <= len(chain.trips)):
             edited, *between, restored = run.trip(slug, number)
             if number == 1 and edited is not None:
                 cells.append(_cell("edited", edited, _seen(chain, 1)))
                 cells += [_cell(f"step {k}", p, "") for k, p in enumerate(between, start=2) if p]
-            cells.append(_cell(f"after {number}", restored, _number(kept[number - 1], 2)))
+            cells.append(_cell(f"after {number}", restored, _number(retention[number - 1], 2)))
         ending = "" if chain.outcome in (COMPLETED, "") else f"{chain.outcome} at the next edit"
         return {"run": run.name, "cells": cells, "ending": ending}
 
@@ -310,7 +310,7 @@ class Report:
         ]
 
     def _lines(self, metric: str) -> list[charts.Line]:
-        """The runs in the order they were given, so that a run keeps its colour."""
+        """Return the runs in the order they were given, so that colours stay the same."""
         by_run = {placing.run: placing for placing in self.placings[metric]}
         return [
             charts.Line(
@@ -332,30 +332,30 @@ class Report:
 
     def _regime(self, name: str) -> str:
         scores = self.runs[self._index(name)].scores
-        found = []
+        by_chain = []
         for chain in scores.chains.values():
             if chain.trips:
-                kept = scores.retention(chain, self.metric)
-                last = kept[-1] if kept else None
-                found.append(dynamics(*chain.steps_and_end, last))
-        if not found:
+                retention = scores.retention(chain, self.metric)
+                last = retention[-1] if retention else None
+                by_chain.append(dynamics(*chain.steps_and_end, last))
+        if not by_chain:
             return "–"
-        regimes = summarise_dynamics(found).regimes
+        regimes = summarise_dynamics(by_chain).regimes
         return max(regimes, key=lambda regime: regimes[regime])
 
     def _jpeg(self, run: ReportedRun, metric: str, number: int) -> str:
-        """The JPEG quality that loses as much, in the median chain that came so far."""
-        found = []
+        """Return the JPEG quality with the same loss, as the median over chains."""
+        qualities = []
         for chain in run.scores.chains.values():
             distances = chain.distances.get(metric)
             calibration = run.scores.pictures[chain.picture].get(metric)
             if distances and calibration and len(distances) >= number:
                 quality = jpeg_equivalent(distances[number - 1], calibration.ladder)
                 if quality is not None:
-                    found.append(quality)
-        if not found:
+                    qualities.append(quality)
+        if not qualities:
             return "–"
-        median = statistics.median(found)
+        median = statistics.median(qualities)
         return "< 1" if median < 1 else f"{median:.0f}"
 
 
@@ -390,7 +390,7 @@ def _interval(text: str, unit: str) -> str:
 
 
 def _number(value: float | None, digits: int) -> str:
-    # Adding 0 makes of a rounded -0.0 a plain 0.
+    # Adding 0 turns a rounded -0.0 into 0.
     return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 

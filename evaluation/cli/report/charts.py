@@ -49,7 +49,7 @@ class Line:
     name: str
     summary: Summary
     bounds: Bounds
-    #: Times, and the share of cases that is usable from each on.
+    #: Times, and the share of cases that is still usable from each time on.
     survival: tuple[Sequence[float], Sequence[float]]
 
 
@@ -62,7 +62,7 @@ class Chart:
 
 
 def retention(lines: Sequence[Line], metric: str) -> Chart:
-    """Mean retention after each trip, with its interval."""
+    """Draw the mean retention after each trip, with its interval."""
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
@@ -75,7 +75,7 @@ def retention(lines: Sequence[Line], metric: str) -> Chart:
 
 
 def survival(lines: Sequence[Line]) -> Chart:
-    """The share of cases that are still usable after each trip."""
+    """Draw the share of cases that are still usable after each trip."""
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
@@ -92,7 +92,7 @@ def survival(lines: Sequence[Line]) -> Chart:
 
 
 def by_metric(lines_by_metric: Sequence[tuple[str, Sequence[Line]]]) -> Chart:
-    """Retention by every metric, small, side by side."""
+    """Draw the retention by every metric as small multiples."""
     columns = 3
     rows = -(-len(lines_by_metric) // columns)
 
@@ -138,7 +138,7 @@ def _retention(axes: Any, lines: Sequence[Line], small: bool = False) -> None:
                 linewidth=0,
             )
     _frame(axes, trips, marked=DEFAULT_LEVEL)
-    # Far below 0 all is lost alike; there the lines would only squeeze the others.
+    # Values far below 0 carry no information, and would compress the scale.
     axes.set_ylim(max(lowest, -0.5) - 0.05, 1.04)
 
 
@@ -186,7 +186,7 @@ def _chart(draw: Callable[[Any], None], size: tuple[float, float]) -> Chart:
 
 
 def _inline(svg: str) -> str:
-    """The SVG for a page: it scales, and takes the page's ink, also in the dark."""
+    """Return the SVG for a page: scalable, in the page's text colour."""
     svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
     return re.sub(r'(<svg[^>]*?) width="[^"]*"', r'\1 role="img"', svg, count=1).replace(
         ' height="', ' data-height="', 1

@@ -21,7 +21,7 @@ TASK = {"type": "image-to-image", "name": "Round trips of image edits"}
 
 
 def as_model_index(suite: Suite, runs: Mapping[str, RunScores]) -> str:
-    """Return the `model-index` of these runs, ready to stand in a README's metadata."""
+    """Return the `model-index` of these runs, for the metadata of a README."""
     models = [_model(suite, *run) for run in runs.items()]
     return _yaml({"model-index": models})
 
@@ -31,7 +31,7 @@ def as_eval_results(
 ) -> str:
     """Return the `.eval_results` file of one run; `dataset` is the suite on the Hub.
 
-    One number, as the convention wants it: usable trips by the headline metric.
+    The convention takes one number: usable trips by the headline metric.
     """
     results = run_results(suite, scores)
     headline = next(iter(results.values()))
@@ -47,7 +47,7 @@ def as_eval_results(
 
 
 def _model(suite: Suite, name: str, scores: RunScores) -> dict[str, Any]:
-    metrics = [one for r in run_results(suite, scores).values() for one in _metrics(suite, r)]
+    metrics = [row for r in run_results(suite, scores).values() for row in _metrics(suite, r)]
     dataset = {
         "type": "convergebench",
         "name": f"ConvergeBench {suite.title}",
@@ -62,7 +62,7 @@ def _metrics(suite: Suite, result: MetricResult) -> list[dict[str, Any]]:
     summary = result.summary
     values = [
         ("usable_trips", f"Usable trips of {suite.trips}", _rounded(summary.usable_trips)),
-        # A text such as "> 8" where it is longer than the suite can tell.
+        # A text such as "> 8" if it is longer than the suite can measure.
         ("half_life", life(), _rounded(summary.half_life) or shown(None, suite.trips)),
     ]
     return [
@@ -81,7 +81,7 @@ def _yaml(value: Any) -> str:
 
 
 def as_markdown(suite: Suite, runs: Mapping[str, RunScores]) -> str:
-    """Return a table with a row for each run and metric, and what the numbers are of."""
+    """Return a table with a row for each run and metric, and a line on the suite."""
     lines = [
         f"### ConvergeBench: {_cell(suite.title)}",
         "",
@@ -110,7 +110,7 @@ def as_markdown(suite: Suite, runs: Mapping[str, RunScores]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Escape text so that it stays in its cell and is no markup."""
+    """Escape text so that it stays in its cell and is not read as markup."""
     for mark in "\\|<>[]*_`":
         text = text.replace(mark, f"\\{mark}")
     return " ".join(text.split())
