@@ -201,14 +201,14 @@ class Verification:
             if source is not None:
                 pixels = pixel_sha256(source.image)
                 yield compared(line, "pixels", picture.sha256, pixels)
-            rows_here = [(raw, row) for raw, row in calibrations if row.picture == picture.slug]
+            picture_rows = [(raw, row) for raw, row in calibrations if row.picture == picture.slug]
             made = (
                 self.scorer.only(self.able).calibrate(source, chain_subject(picture))
-                if source and rows_here
+                if source and picture_rows
                 else {}
             )
             self.calibrations[picture.slug] = made
-            for raw, row in rows_here:
+            for raw, row in picture_rows:
                 line = f"calibration {row.picture} by {row.metric}"
                 yield digest_check(line, raw)
                 calibration = made.get(row.metric)

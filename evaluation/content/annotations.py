@@ -1,8 +1,8 @@
-"""Places in a picture: its face, free room on floor, wall and sky, written words.
+"""Places in an image: its face, free room on floor, wall and sky, written words.
 
-All places are fractions of the picture's width and height, counted from the upper left
+All places are fractions of the image's width and height, counted from the upper left
 corner. Curators draw them; reference editors put their drawings there, identity and
-witnesses look there, and a pair that needs a place is played only where there is one.
+witnesses look there, and a pair that needs a place is played only on images that have it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pydantic.dataclasses import dataclass
 from evaluation.errors import first_error
 
 #: A thing stands on the lower edge of its floor, surface or water, hangs in the middle of its
-#: wall or sky, and may cover whatever is in the box: nothing of importance is there.
+#: wall or sky, and may cover the whole box, which holds nothing important.
 AREAS = ("floor", "wall", "sky", "surface", "water")
-#: Less of a box than this share is no longer that place.
+#: A box is dropped if less than this share of it is left.
 KEPT_SHARE = 0.5
-#: Digits that are kept: a twentieth of a pixel at 4K, the same on every machine.
+#: Digits after rounding: a twentieth of a pixel at 4K, the same on every machine.
 DIGITS = 5
 
 
@@ -71,7 +71,7 @@ class Annotations:
     eyes: Annotated[tuple[Point, Point], AfterValidator(_left_first)] | None = None
     mouth: Point | None = None  # where the lips meet
     head_top: Point | None = None  # of the hair or hat as it is
-    neck: Point | None = None  # the hollow of the throat; none where it is covered
+    neck: Point | None = None  # the hollow of the throat; None if it is covered
     floor: tuple[Box, ...] = ()  # free floor or ground
     wall: tuple[Box, ...] = ()
     sky: tuple[Box, ...] = ()
@@ -88,7 +88,7 @@ class Annotations:
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """Read annotations from JSON. Raises ValueError naming the field that does not fit."""
+        """Read annotations from JSON. Raises ValueError naming the invalid field."""
         try:
             return TypeAdapter(cls).validate_python(data)
         except ValidationError as error:
@@ -96,7 +96,7 @@ class Annotations:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON object without empty fields."""
-        found: dict[str, Any] = {}
+        data: dict[str, Any] = {}
         for item in fields(self):
             value = getattr(self, item.name)
             if item.name == "text":
@@ -106,14 +106,14 @@ class Annotations:
             elif value is not None:
                 value = list(value)
             if value:
-                found[item.name] = value
-        return found
+                data[item.name] = value
+        return data
 
     def cropped(self, crop: Box) -> Annotations:
         """Return the same places in fractions of a part of the picture.
 
-        Boxes are clipped, and dropped where more than half of them is cut away; points
-        outside are dropped, a cut word too, and all of a face that has lost its eyes.
+        Boxes are clipped, and dropped if more than half of them is cut away; points outside are
+        dropped, also cut words, and a whole face if it has lost its eyes.
         """
         left, top, right, bottom = crop
         across, down = right - left, bottom - top

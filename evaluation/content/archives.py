@@ -1,7 +1,7 @@
-"""Zip files that strangers send: looked at from their directory before anything is unpacked.
+"""Untrusted zip files: their directory is checked before anything is unpacked.
 
 Only stored and deflated entries are read. Python unpacks bzip2 and LZMA without a bound:
-a kilobyte of them asks for gigabytes, whatever size is asked for.
+a kilobyte of them can allocate gigabytes, even if fewer bytes are read.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ RATIO_FROM = 2**20
 
 
 class ArchiveError(UserFacingError):
-    """A zip file, or an entry of one, that is not read."""
+    """A zip file, or an entry of one, that is refused."""
 
 
 def open_archive(file: Path | IO[bytes], *, max_directory: int) -> zipfile.ZipFile:
-    """The archive, when its list of entries has at most so many bytes; none is unpacked."""
+    """Open an archive whose directory has at most `max_directory` bytes.
+
+    Nothing is unpacked. Raises ArchiveError.
+    """
     opened = file.open("rb") if isinstance(file, Path) else file
     try:
         check_directory(opened, max_directory)
@@ -35,14 +38,14 @@ def open_archive(file: Path | IO[bytes], *, max_directory: int) -> zipfile.ZipFi
     finally:
         if opened is not file:
             opened.close()
-    # Python asks for the last letter of a name to know a folder, and breaks where there is none.
+    # Python reads the last letter of a name to recognise a folder, and fails on an empty name.
     if not all(info.filename for info in archive.infolist()):
         raise ArchiveError("the zip file has an entry without a name")
     return archive
 
 
 def check_directory(file: IO[bytes], limit: int) -> None:
-    """Refuse a list of entries that would fill the memory before one of them is looked at."""
+    """Refuse a directory that would fill the memory when it is read."""
     size = file.seek(0, 2)
     file.seek(max(0, size - 2**16 - 100))
     tail = file.read()
@@ -59,7 +62,10 @@ def check_directory(file: IO[bytes], limit: int) -> None:
 
 
 def check_entry(info: zipfile.ZipInfo, name: str, limit: int) -> None:
-    """Refuse an entry that is no plain file of at most `limit` bytes; `name` is what to call it."""
+    """Refuse an entry that is not a plain file of at most `limit` bytes.
+
+    `name` is used in the message.
+    """
     if stat.S_ISLNK(info.external_attr >> 16):
         raise ArchiveError(f"{name} is a symbolic link")
     if info.flag_bits & 0x1:
@@ -73,13 +79,13 @@ def check_entry(info: zipfile.ZipInfo, name: str, limit: int) -> None:
 
 
 def check_overlap(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse entries that share their bytes, of which there can be far more than the file holds."""
+    """Refuse entries that share bytes, since they can unpack to any size."""
     if sum(info.compress_size for info in archive.infolist()) > size:
         raise ArchiveError("entries of the zip file overlap: a zip bomb")
 
 
 def content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, limit: int) -> bytes:
-    """The entry's bytes: as many as it declares, and its checksum holds."""
+    """Return the entry's bytes, checked against its declared size and checksum."""
     check_entry(info, name, limit)
     try:
         with archive.open(info) as file:

@@ -26,7 +26,7 @@ KINDS = ("face", "object", "scene")
 MADE = ("real", "rendered", "generated")
 STATUSES = ("draft", "active", "retired")
 CHANGES = ("exact", "local", "global", "none", "operator")
-#: What the board weighs alike; replication and restoration are played in suites of their own.
+#: Categories with equal weight on the board; replication and restoration have separate suites.
 CATEGORIES = {
     "accessories": "Accessories",
     "appearance": "Clothing, hair and face",
@@ -41,10 +41,10 @@ CATEGORIES = {
 }
 #: The wording that a suite plays; the others are variants of it.
 PLAIN = "plain"
-#: Said after any wording, to see whether it helps.
+#: A sentence after any wording, to measure its effect.
 FIDELITY = "Keep everything else exactly the same."
 REVERSIBILITIES = ("exact", "clean", "partial", "destroys", "invents")
-#: Labels of pictures that show a person, by what they tell. Skin and age are as they look.
+#: Labels of pictures of a person, by group. Skin and age are apparent ones.
 PORTRAIT_GROUPS = {
     "sex": ("woman", "man"),
     "age": ("child", "young adult", "middle-aged", "old"),
@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 
 class CatalogError(UserFacingError):
-    """A content file that cannot be used; the message names the file, the row and the field."""
+    """A content file that cannot be used; the message names file, row and field."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Variant:
     backward: str
 
     def with_fidelity(self) -> Variant:
-        """The same wording with the sentence that asks for nothing else to change."""
+        """Return the same wording with the sentence FIDELITY."""
         return Variant(
             f"{self.name}, keep the rest",
             f"{self.forward} {FIDELITY}",
@@ -108,14 +108,14 @@ class Variant:
 
 @dataclass(frozen=True)
 class CatalogPair(EditPair):
-    """An edit pair with what curators keep beside it."""
+    """An edit pair with the fields of its curators."""
 
     title: str = ""
     notes: str = ""
     status: str = "active"
     variants: tuple[Variant, ...] = field(default=())
-    rule: Rule | None = None  # how reference editors play it; None where they cannot
-    #: How they play a shape whose prompts no other pair has: by capital; small letters undo it.
+    rule: Rule | None = None  # how reference editors play it; None if they cannot
+    #: Rules of a shape whose prompts no other pair has, by capital; small letters undo them.
     rules: Mapping[str, Rule] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -147,13 +147,13 @@ class CatalogPair(EditPair):
 
     @property
     def wordings(self) -> tuple[Variant, ...]:
-        """Every way to say it: as it is, short, long, colloquial, each also with FIDELITY."""
+        """All wordings: plain, short, long, colloquial, each also with FIDELITY."""
         plain = (Variant(PLAIN, self.forward, self.backward), *self.variants)
-        return tuple(one for variant in plain for one in (variant, variant.with_fidelity()))
+        return tuple(each for variant in plain for each in (variant, variant.with_fidelity()))
 
     @property
     def pair(self) -> EditPair:
-        """The pair as a suite freezes it."""
+        """The pair as stored in a frozen suite."""
         return EditPair(**{item.name: getattr(self, item.name) for item in fields(EditPair)})
 
 
@@ -169,12 +169,12 @@ class Pictured(Protocol):
 
 
 def is_portrait(picture: Pictured) -> bool:
-    """Return True if a picture is of one person's face."""
+    """Return True if the picture shows one person's face."""
     return picture.kind == "face" and "person" in picture.contains
 
 
 def portraits(pictures: Iterable[Pictured]) -> dict[str, dict[str, int]]:
-    """Count the portraits by label of each group: a suite's people are not all people."""
+    """Count the portraits by label of each group, to report how diverse they are."""
     counted: dict[str, Counter[str]] = {group: Counter() for group in PORTRAIT_GROUPS}
     for picture in pictures:
         if is_portrait(picture):
@@ -194,7 +194,7 @@ def _made(picture: Pictured) -> str:
 def folder() -> Path:
     """Return the folder of the content files."""
     here = Path(__file__).resolve().parents[1]
-    # The checkout's own folder first: an editable install has both only by mistake.
+    # The checkout's folder first: an editable install has both only by mistake.
     for candidate in (here.parent / "fixtures", here / "fixtures"):
         if (candidate / "edit_pairs.json").is_file():
             return candidate
@@ -204,34 +204,37 @@ def folder() -> Path:
 
 
 def source_images() -> list[SourceImage]:
-    """Every source image of source_images.json, in file order."""
+    """Return every source image of source_images.json, in file order."""
     return list(_read("source_images.json", SourceImage))
 
 
 def edit_pairs() -> list[CatalogPair]:
-    """Every edit pair of edit_pairs.json, in file order."""
+    """Return every edit pair of edit_pairs.json, in file order."""
     return list(_read("edit_pairs.json", CatalogPair))
 
 
 def editing_models() -> list[dict[str, Any]]:
-    """The fields of every row of editing_models.json, in file order."""
+    """Return the fields of every row of editing_models.json, in file order."""
     return [dict(row) for _, row in _rows("editing_models.json")]
 
 
 def suites() -> list[Suite]:
-    """Every suite that ships, smallest first."""
-    found = [Suite.read(path) for path in sorted((folder() / "suites").glob("*.json"))]
-    return sorted(found, key=lambda suite: (suite.edits, suite.slug, suite.version))
+    """Return every suite that ships, smallest first."""
+    all_suites = [Suite.read(path) for path in sorted((folder() / "suites").glob("*.json"))]
+    return sorted(all_suites, key=lambda suite: (suite.edits, suite.slug, suite.version))
 
 
 def suite(name: str) -> Suite:
-    """The suite called `name`: "smoke" for its newest version, "smoke-v2" for that one."""
-    known = suites()
-    found = find_suite(name, known)
-    if found is None:
-        names = ", ".join(s.slug for s in known)
+    """Return a suite: "smoke" is its newest version, "smoke-v2" a given one.
+
+    Raises SuiteError listing the names.
+    """
+    all_suites = suites()
+    match = find_suite(name, all_suites)
+    if match is None:
+        names = ", ".join(s.slug for s in all_suites)
         raise SuiteError(f"there is no suite {name!r}; there are {names}")
-    return found
+    return match
 
 
 def _read(filename: str, kind: type[Row]) -> Iterator[Row]:
@@ -273,7 +276,7 @@ def _named(name: str, build: Callable[[Any], T], values: Mapping[str, Any]) -> T
 
 
 def _rows(filename: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The fields of each row with the words that say where the row is."""
+    """Yield the fields of each row with a text that locates the row."""
     path = folder() / filename
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))

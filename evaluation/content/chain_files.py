@@ -17,7 +17,7 @@ _NAMED = re.compile(r"I(?P<number>[0-9]{1,4})_(?P<half>source|forward|backward)"
 
 
 class ChainFilesError(UserFacingError):
-    """Files that are no chain."""
+    """Files that do not form a chain."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,18 @@ def answer_name(number: int, direction: str, mime: str) -> str:
 
 
 def is_named(name: str) -> bool:
-    """Return True if the name says which picture of a chain the file is."""
+    """Return True if the file name identifies an image of a chain."""
     return _NAMED.fullmatch(PurePath(name).stem) is not None
 
 
 def arranged(
     files: Sequence[File], name: Callable[[File], str], *, in_turn: bool = False
 ) -> ChainFiles[File]:
-    """Which file is which; ChainFilesError says what is missing.
+    """Assign the files to the trips of a chain. Raises ChainFilesError.
 
-    By their names where any has one of ours; then the others are left out. Else in sorted
-    order: the first is the source, the others are what came back, or, `in_turn`, edited and
-    restored.
+    If any file has a name of ours, files are assigned by their names and the others left out.
+    Else they are sorted: the first is the source, the others are restored images, or, `in_turn`,
+    edited and restored.
     """
     if any(is_named(name(file)) for file in files):
         return _by_names(files, name)
@@ -63,13 +63,13 @@ def arranged(
 
 
 def natural(name: str) -> list[Any]:
-    """Sorts 2 before 10."""
+    """Return a sort key that orders 2 before 10."""
     parts = re.split(r"([0-9]+)", name.casefold())
     return [int(part) if odd % 2 else part for odd, part in enumerate(parts)]
 
 
 def _by_names(files: Sequence[File], name: Callable[[File], str]) -> ChainFiles[File]:
-    found: dict[tuple[int, str], File] = {}
+    by_step: dict[tuple[int, str], File] = {}
     for file in sorted(files, key=name):
         match = _NAMED.fullmatch(PurePath(name(file)).stem)
         if match is None:
@@ -77,19 +77,19 @@ def _by_names(files: Sequence[File], name: Callable[[File], str]) -> ChainFiles[
         key = int(match["number"]), match["half"].lower()
         if (key[0] == 0) != (key[1] == "source"):
             raise ChainFilesError(f"{name(file)} is neither the source nor of a trip")
-        if key in found:
-            raise ChainFilesError(f"{name(found[key])} and {name(file)} are the same picture")
-        found[key] = file
-    if (0, "source") not in found:
+        if key in by_step:
+            raise ChainFilesError(f"{name(by_step[key])} and {name(file)} are the same picture")
+        by_step[key] = file
+    if (0, "source") not in by_step:
         raise ChainFilesError("I0_source is missing")
-    last = max((number for number, half in found if half == "backward"), default=0)
+    last = max((number for number, half in by_step if half == "backward"), default=0)
     if not last:
         raise ChainFilesError("I1_backward is missing: nothing came back yet")
     for number in range(1, last):
-        if (number, "backward") not in found:
+        if (number, "backward") not in by_step:
             raise ChainFilesError(f"I{number}_backward is missing, but I{last}_backward is there")
-    # A forward picture after these is of a trip that did not come back.
+    # A later forward image belongs to an incomplete trip.
     return ChainFiles(
-        found[0, "source"],
-        tuple((found.get((n, "forward")), found[n, "backward"]) for n in range(1, last + 1)),
+        by_step[0, "source"],
+        tuple((by_step.get((n, "forward")), by_step[n, "backward"]) for n in range(1, last + 1)),
     )

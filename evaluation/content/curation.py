@@ -1,4 +1,4 @@
-"""Checks of pictures and of cases, with the reasons of a refusal in words for people.
+"""Checks of images and of cases; a refusal lists its reasons as sentences.
 
 Pure functions; the site's forms and the import command call the same ones.
 """
@@ -17,20 +17,20 @@ from evaluation.content.suites import EditPair, SourcePicture
 from evaluation.errors import UserFacingError
 from evaluation.images import ImageError, Picture, blank_card
 
-# Below this error of the mean colour, half-lives of a picture mean nothing (method, section 3).
+# With a smaller error of the mean colour, half-lives have no meaning (method, section 3).
 NEAR_FLAT = (10 / 255) ** 2
 SMALLEST_SIDE = 256
-# A crop that loses more than this is no longer the picture that was chosen.
+# A crop that loses more than this is refused.
 LARGEST_CUT = 0.35
 # Bits of 64 in which the perceptual hashes of a resized, recompressed or brightened copy
 # still differ; measured on the shipped pictures in the tests.
 NEAR_DUPLICATE_BITS = 6
-# A mirrored copy of a picture this much like it cannot show whether it was mirrored.
+# In a picture this similar to its mirrored copy, mirroring cannot be seen.
 SYMMETRIC = 0.9
 
 
 class Refused(UserFacingError):
-    """A picture the benchmark does not take; `reasons` are sentences for people."""
+    """A picture that the benchmark does not accept; `reasons` are sentences."""
 
     def __init__(self, reasons: list[str]) -> None:
         super().__init__(" ".join(reasons))
@@ -40,7 +40,7 @@ class Refused(UserFacingError):
 def check(
     data: bytes, *, licence: str, attribution: str = "", known: Mapping[str, str] | None = None
 ) -> Picture:
-    """The decoded picture when the benchmark can take it; Refused carries every reason if not.
+    """Decode a picture and check it. Raises Refused with every reason.
 
     `known` maps names of pictures already there to their fingerprints.
     """
@@ -60,24 +60,24 @@ def check(
 
 
 def fingerprint(image: Image.Image) -> str:
-    """A perceptual hash of 64 bits, as hexadecimal digits; near pictures differ in few bits."""
+    """Return a perceptual hash of 64 bits in hex; similar images differ in few bits."""
     return str(imagehash.phash(image))
 
 
 def distance(one: str, other: str) -> int:
-    """In how many of 64 bits two fingerprints differ."""
+    """Return the number of bits in which two fingerprints differ."""
     return (int(one, 16) ^ int(other, 16)).bit_count()
 
 
 def flatness_error(image: Image.Image) -> float:
-    """MSE of the blank card, sRGB in [0, 1]: small when the picture is nearly one colour."""
+    """Return the MSE of the blank card, sRGB in [0, 1]; small for flat images."""
     pixels = np.asarray(image, dtype=np.float64) / 255
     card = np.asarray(blank_card(image), dtype=np.float64) / 255
     return float(np.mean((pixels - card) ** 2))
 
 
 def similarity(one: Image.Image, other: Image.Image) -> float:
-    """Normalised cross-correlation of two pictures of one size, -1..1."""
+    """Return the normalised cross-correlation of two images of one size, -1..1."""
     return _correlation(_centred(one), _centred(other))
 
 
@@ -92,9 +92,9 @@ def _correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def symmetries(image: Image.Image) -> frozenset[str]:
-    """The exact operators that leave this picture nearly as it is."""
-    found = set()
-    # Pixels that only move keep their mean and their spread: neither is computed again.
+    """Return the exact operators that leave this image nearly unchanged."""
+    names = set()
+    # Moving pixels changes neither mean nor spread, so both are computed once.
     centred = _centred(image)
     spread = float(np.vdot(centred, centred))
     for name in operators.OPERATORS:
@@ -102,16 +102,16 @@ def symmetries(image: Image.Image) -> frozenset[str]:
             continue
         moved = np.asarray(operators.apply(name, image), dtype=np.float32)
         if not spread or float(np.vdot(centred, moved)) / spread > SYMMETRIC:
-            found.add(name)
-    return frozenset(found)
+            names.add(name)
+    return frozenset(names)
 
 
 def fits(
     picture: SourcePicture, pair: EditPair, symmetric_under: Collection[str] = ()
 ) -> list[str]:
-    """Why this pair cannot be played on this picture; empty when it can.
+    """Return the reasons why the pair cannot be played on the picture, if any.
 
-    `symmetric_under` is what `symmetries` gives for the prepared picture.
+    `symmetric_under` is the result of `symmetries` for the prepared picture.
     """
     reasons = []
     if pair.kinds and picture.kind not in pair.kinds:
@@ -171,13 +171,13 @@ def _badly_sized(image: Image.Image) -> list[str]:
             f"both sides need at least {SMALLEST_SIDE}."
         ]
     width, height = nearest_aspect(*image.size)
-    kept = min(image.width / image.height, width / height) / max(
+    left = min(image.width / image.height, width / height) / max(
         image.width / image.height, width / height
     )
-    if 1 - kept > LARGEST_CUT:
+    if 1 - left > LARGEST_CUT:
         return [
             f"The picture is too long: cropping {image.width} x {image.height} pixels to "
-            f"{width}:{height} would cut away {1 - kept:.0%} of it."
+            f"{width}:{height} would cut away {1 - left:.0%} of it."
         ]
     return []
 

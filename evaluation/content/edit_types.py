@@ -1,8 +1,8 @@
-"""The kinds of edits people ask for: 35 types in eight families, with their difficulty.
+"""Types of edits: 35 types in eight families, with their difficulty.
 
-The map is that of Pico-Banana-400K (CVPR 2026). Its published success rates of one strong
-editor, where it gives them, are facts kept beside the type; blur and sharpening, which it
-leaves out, are not asked for here either.
+The taxonomy is that of Pico-Banana-400K (CVPR 2026). Its published success rates of one strong
+editor are stored with the types that have one; blur and sharpening, which it leaves out, are
+not used here either.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EditType:
-    """A type of edit; `success` is the published share of good edits, None where unpublished."""
+    """A type of edit; `success` is the published share of good edits, or None."""
 
     family: str
     name: str
@@ -28,7 +28,7 @@ class EditType:
         return f"{self.family}/{self.name}"
 
 
-#: Family: what it is called.
+#: Titles of the families.
 FAMILIES = {
     "photometric": "Pixel and photometric",
     "object": "Objects",
@@ -81,23 +81,22 @@ TYPES = {
     )
 }
 
-#: What each family is called, with the keys and titles of its types.
+#: The title of each family, with the keys and titles of its types.
 BY_FAMILY = [
     (FAMILIES[family], [(kind.key, kind.title) for kind in TYPES.values() if kind.family == family])
     for family in FAMILIES
 ]
 
-#: By how an edit can be undone, from "nothing is lost" to "what was there must be invented".
+#: By reversibility, from "nothing is lost" to "the original must be invented".
 DIFFICULTY = {"exact": 1, "clean": 2, "partial": 3, "destroys": 4, "invents": 4}
-#: Types below this published success count as hard in themselves.
+#: Types below this published success count as hard.
 HARD_TYPE = 0.7
 
 
 def difficulty(pair: EditPair) -> int:
     """Return the expected difficulty of a pair, 1 to 5, before it is played.
 
-    What the way back must bring back says most (DIFFICULTY); one more where the type
-    itself often fails.
+    It depends mostly on the reversibility (DIFFICULTY); types that often fail count one more.
     """
     kind = TYPES.get(pair.type)
     often_fails = kind is not None and kind.success is not None and kind.success < HARD_TYPE

@@ -1,10 +1,10 @@
-"""Operators that need no model: exact flips and turns, and the degradations of restoration.
+"""Operators that need no model: exact flips and turns, and degradations.
 
 The seven degradations are those of the study of Nano Banana 2. It names them and states no
-parameters: its pictures were degraded already when it took them from another study, three of
-the seven from life and without a clean original. So each is made here, of the kinds of damage
-that its name stands for, in the parameters below. Lengths are in parts of the longer side, so
-that a picture is hurt alike at every size; the figures beside them are for 1024 pixels.
+parameters: its images were degraded already when it took them from another study, three of
+the seven from life and without a clean original. So each is defined here by the usual kinds
+of damage of that name, with the parameters below. Lengths are in parts of the longer side, so
+that the damage is the same at every size; the figures beside them are for 1024 pixels.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from PIL import Image
 
 from evaluation.images import Picture, encode_jpeg
 
-# Quarter turns are named as people say them: rotate_90 turns clockwise, Pillow's
-# ROTATE_90 the other way.
+# rotate_90 turns clockwise, as is common in speech; Pillow's ROTATE_90 turns the other way.
 OPERATORS = {
     "flip_horizontal": Image.Transpose.FLIP_LEFT_RIGHT,
     "flip_vertical": Image.Transpose.FLIP_TOP_BOTTOM,
@@ -48,19 +47,19 @@ def undo(operator: str, image: Image.Image) -> Image.Image:
     return apply(INVERSES[operator], image)
 
 
-#: The version of the degradations, part of their seed; grows if any image can come out otherwise.
+#: The version of the degradations, part of their seed; it grows with any change of results.
 VERSION = 1
 Values = npt.NDArray[np.float64]
 Random = np.random.Generator
-#: How much light each channel gives (Rec. 601).
+#: Luma weights of the channels (Rec. 601).
 LIGHT = np.array([0.299, 0.587, 0.114])
 
 
 @dataclass(frozen=True)
 class Degradation:
-    """An operator of ours: its name in the study, its description and its function.
+    """An operator: its name in the study, its description and its function.
 
-    Pictures are sRGB in [0, 1]; what comes out is clipped.
+    Images are sRGB in [0, 1]; the result is clipped.
     """
 
     name: str
@@ -72,7 +71,7 @@ class Degradation:
 def degraded(name: str, picture: Picture, number: int) -> Picture:
     """Degrade an image; the same image always gives the same answer.
 
-    What is random in it is drawn by its name, the trip's number and the picture itself.
+    Random values are drawn from the name, the trip's number and the image itself.
     """
     pixels = np.asarray(picture.image)
     text = f"{name}/{VERSION}/{number}/{picture.width}x{picture.height}/".encode()
@@ -97,7 +96,7 @@ def _side(values: Values) -> int:
 
 
 def _blurred(values: Values, kernel: Values) -> Values:
-    """Convolved with a kernel of sum 1; the rim is mirrored."""
+    """Convolve with a kernel of sum 1; the border is mirrored."""
     from scipy.signal import fftconvolve  # late: pages read suites, and need no scipy
 
     high, wide = (side // 2 for side in kernel.shape)
@@ -108,7 +107,7 @@ def _blurred(values: Values, kernel: Values) -> Values:
 
 
 def _disc(radius: float) -> Values:
-    """A disc with a soft edge of one pixel."""
+    """Return a disc with a soft edge of one pixel."""
     reach = int(np.ceil(radius))
     y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1]
     disc = np.clip(radius + 0.5 - np.hypot(x, y), 0, 1)
@@ -116,7 +115,7 @@ def _disc(radius: float) -> Values:
 
 
 def _line(length: float, angle: float) -> Values:
-    """A line through the middle, drawn at eight times its size and averaged."""
+    """Return an antialiased line through the middle."""
     reach = max(1, int(np.ceil(length / 2)))
     y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1].astype(np.float64)
     along = x * np.cos(angle) + y * np.sin(angle)
@@ -140,7 +139,7 @@ def _jpeg(image: Image.Image, quality: int) -> Image.Image:
 
 
 def _grained(values: Values, sigma: float, random: Random) -> Values:
-    """Grain of light, the same in all channels, `sigma` of 255."""
+    """Add grain to the luma, the same in all channels, `sigma` of 255."""
     return np.asarray(values + random.normal(0, sigma / 255, values.shape[:2])[..., None])
 
 
@@ -151,7 +150,7 @@ def _faded(values: Values, contrast: float, lift: float) -> Values:
 def _scratched(
     values: Values, count: int, random: Random, *, upright: bool, light: float
 ) -> Values:
-    """So many fine scratches from edge to edge, or short ones that lie as they fall."""
+    """Add fine scratches: upright from edge to edge, or short at random angles."""
     result = values.copy()
     high, wide = values.shape[:2]
     y, x = np.mgrid[0:high, 0:wide].astype(np.float64)
@@ -175,7 +174,7 @@ def _scratched(
 
 
 def _dusted(values: Values, count: int, random: Random) -> Values:
-    """Specks, dark and bright, up to a 250th of the side across."""
+    """Add dark and bright specks, up to a 250th of the side across."""
     result = values.copy()
     high, wide = values.shape[:2]
     for _ in range(count):
@@ -191,7 +190,7 @@ def _dusted(values: Values, count: int, random: Random) -> Values:
 
 
 def _vignetted(values: Values, share: float) -> Values:
-    """Darker towards the corners, by `share` there."""
+    """Darken towards the corners, by `share` there."""
     high, wide = values.shape[:2]
     y, x = np.mgrid[-1 : 1 : high * 1j, -1 : 1 : wide * 1j]
     return np.asarray(values * (1 - share * (x**2 + y**2) / 2)[..., None])
@@ -230,7 +229,7 @@ def _old_black_and_white(values: Values, random: Random) -> Values:
     return _dusted(_scratched(grained, 8, random, upright=False, light=0.92), 30, random)
 
 
-#: Dyes that have faded, yellow most of all: what each channel keeps, and what it gains.
+#: Faded dyes, yellow most of all: factor and offset of each channel.
 DYES, PAPER = np.array([0.72, 0.60, 0.48]), np.array([0.24, 0.19, 0.13])
 
 
@@ -249,8 +248,8 @@ def _surveillance(values: Values, random: Random) -> Values:
 
 
 DEGRADATIONS = {
-    one.name: one
-    for one in (
+    degradation.name: degradation
+    for degradation in (
         Degradation(
             "defocus",
             "Defocus blur",

@@ -1,7 +1,7 @@
-"""Place a drawn thing in an annotated picture: glasses on the eyes, a chair on the floor.
+"""Place a drawn thing in an annotated image, such as glasses on the eyes.
 
-The rule is of the picture and the thing alone, so that "remove the hat" finds the place
-without seeing the hat.
+The place depends only on the image and the thing, so that "remove the hat" finds the place
+without detecting the hat.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ PLACES = (*FACE_PLACES, "face", "clothes", *AREAS, "text")
 #: Things stand on these, and hang in the middle of the others.
 STOOD_ON = frozenset({"floor", "surface", "water"})
 
-# A change must be seen by eye and by the method's block rule: shares of the picture's area.
+# A change must be visible and detected by the method's block rule: shares of the image's area.
 SMALLEST_DRAWING = 0.02
 SMALLEST_REGION = 0.05
 SMALLEST_MOUTH = 0.02
-# A hat may leave the picture by its tip, not by its brim.
+# The tip of a hat may lie outside the image, its brim may not.
 SHARE_INSIDE = 0.93
 
 
@@ -41,9 +41,9 @@ SHARE_INSIDE = 0.93
 class Thing:
     """The place and size of a drawing.
 
-    `width` is in widths of the face for what is worn (in distances of the eyes for
-    glasses), else the largest share of the picture's shorter side. `anchor` is the point
-    of the drawing, in fractions of it, that comes to lie on the head's point.
+    `width` is in widths of the face for worn things (in distances of the eyes for glasses), else
+    the largest share of the picture's shorter side. `anchor` is the point of the drawing, in
+    fractions of it, that is put on the head's point.
     """
 
     place: str
@@ -117,7 +117,7 @@ class Spot:
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """The upright box around it: left, top, right, bottom."""
+        """The upright bounding box: left, top, right, bottom."""
         c, s = abs(math.cos(math.radians(self.turn))), abs(math.sin(math.radians(self.turn)))
         half_width = (self.width * c + self.height * s) / 2
         half_height = (self.width * s + self.height * c) / 2
@@ -129,7 +129,7 @@ class Spot:
         )
 
     def share_inside(self, width: float, height: float) -> float:
-        """The part of its box that lies in a picture of this size."""
+        """Return the part of its box inside a picture of this size."""
         left, top, right, bottom = self.box
         across = max(0.0, min(right, width) - max(left, 0))
         down = max(0.0, min(bottom, height) - max(top, 0))
@@ -137,20 +137,23 @@ class Spot:
 
 
 def spot(name: str, places: Annotations, width: int, height: int) -> Spot | None:
-    """Return where the drawing goes in a picture of this size; None if there is no room."""
+    """Return the spot of the drawing in a picture of this size, or None.
+
+    None means that there is no room.
+    """
     thing = THINGS[name]
-    found = (
+    place = (
         _worn(thing, aspect(name), places, width, height)
         if thing.place in FACE_PLACES
         else _placed(thing, aspect(name), getattr(places, thing.place), width, height)
     )
-    if found is None or found.width * found.height < SMALLEST_DRAWING * width * height:
+    if place is None or place.width * place.height < SMALLEST_DRAWING * width * height:
         return None
-    return found if found.share_inside(width, height) >= SHARE_INSIDE else None
+    return place if place.share_inside(width, height) >= SHARE_INSIDE else None
 
 
 def region(place: str, places: Annotations) -> Box | None:
-    """The largest box of a place, for what is painted over, not drawn."""
+    """Return the largest box of a place, for rules that paint over it."""
     if place == "face":
         return places.face
     if place == "hair":
@@ -168,7 +171,7 @@ def region(place: str, places: Annotations) -> Box | None:
 
 
 def lacks(place: str, thing: str, places: Annotations, width: int, height: int) -> str:
-    """Why nothing can be done at this place of a picture; empty when it can."""
+    """Return the reason why the place cannot be used; empty if it can."""
     if thing in THINGS and THINGS[thing].place == place:
         if spot(thing, places, width, height):
             return ""
@@ -186,7 +189,7 @@ def lacks(place: str, thing: str, places: Annotations, width: int, height: int) 
 
 @lru_cache(maxsize=128)
 def aspect(name: str) -> float:
-    """Width over height of a drawing."""
+    """Return width over height of a drawing."""
     svg = (DRAWINGS / f"{name}.svg").read_text(encoding="utf-8")
     _, _, width, height = svg.partition('viewBox="')[2].partition('"')[0].split()
     return float(width) / float(height)
@@ -236,7 +239,7 @@ def _placed(
         y = bottom * height - high / 2
         if thing.place not in STOOD_ON:
             y = (top + bottom) / 2 * height
-        # The first of equals: curators list the best place first.
+        # Of equal boxes the first, since curators list the best place first.
         if best is None or wide > best.width * 1.05:
             best = Spot(x, y, wide, high)
     return best

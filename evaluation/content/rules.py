@@ -1,11 +1,11 @@
-"""Rules by which a reference editor plays a pair without understanding it; all can be undone.
+"""Rules by which a reference editor plays a pair; all can be undone.
 
 turn      move every pixel by the pair's operator; exact
 draw      paste the drawing of the pair's object in its place; back: fill the place in
 tint      y = M x + b on sRGB in a region; back: the inverse, to a few levels
-swap      exchange two channels in a region, where they differ; its own inverse, exact
+swap      exchange two channels in a region where they differ; its own inverse, exact
 write     write words; back: fill their place in
-rewrite   fill the place of annotated words with its own ground, write others; back: the old
+rewrite   fill the place of annotated words with its background, write others; back: the old
 scale     shrink to the middle, the rim mirrored or white; back: cut the middle out again
 keep      nothing
 """
@@ -21,9 +21,9 @@ import numpy.typing as npt
 from evaluation.content.placement import PLACES
 
 RULES = ("turn", "draw", "tint", "swap", "write", "rewrite", "scale", "keep")
-#: Besides the places of placement.py: everything, or what is redder than it is blue.
+#: Besides the places of placement.py: everything, or all pixels with more red than blue.
 REGIONS = (*PLACES, "whole", "red")
-#: Where words are written, in fractions of the picture: centre and height of the letters.
+#: Places for words, in fractions of the picture: centre and height of the letters.
 LINES = {
     "top": (0.5, 0.12, 0.15),
     "bottom": (0.5, 0.88, 0.15),
@@ -37,7 +37,7 @@ Matrix = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Rule:
-    """One of RULES with what it needs; ValueError where something is missing or unknown."""
+    """One of RULES with its parameters. Raises ValueError if one is invalid."""
 
     do: str
     region: str = "whole"
@@ -68,31 +68,31 @@ class Rule:
 
     @property
     def undoes_itself(self) -> bool:
-        """True if the edit is its own inverse, in words and in pixels."""
+        """Return True if the edit is its own inverse, in words and in pixels."""
         if self.region != "whole":
             return False
         return self.do == "swap" or (self.do == "tint" and self.tint == "negative")
 
 
 def _towards(colour: tuple[float, float, float], keep: float) -> tuple[Matrix, Matrix]:
-    """A veil of one colour, through which the share `keep` of the contrast is seen."""
+    """Return a veil of one colour that leaves the share `keep` of the contrast."""
     return keep * np.eye(3), (1 - keep) * np.array(colour)
 
 
 def _squeezed(matrix: Matrix) -> tuple[Matrix, Matrix]:
-    """The matrix with less contrast and an offset, so that no colour leaves the range."""
+    """Return the matrix with less contrast and an offset that keep colours in range."""
     low, high = np.minimum(matrix, 0).sum(axis=1), np.maximum(matrix, 0).sum(axis=1)
     scale = min(1.0, 1 / float((high - low).max()))
     return scale * matrix, -scale * low + (1 - scale * (high - low)) / 2
 
 
 def _saturated(share: float) -> Matrix:
-    """1 leaves the colours alone, 0 makes them grey, more makes them vivid."""
+    """Return a saturation matrix: 1 changes nothing, 0 gives grey, more is vivid."""
     return np.asarray(share * np.eye(3) + (1 - share) * np.tile(WEIGHTS, (3, 1)))
 
 
 def _hue(degrees: float) -> Matrix:
-    """All hues turned about the grey axis."""
+    """Return the matrix that turns all hues about the grey axis."""
     c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     axis = np.full((3, 3), 1 / 3)
     across = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]]) / math.sqrt(3)
@@ -100,14 +100,14 @@ def _hue(degrees: float) -> Matrix:
 
 
 def _toned(keep: float, paper: tuple[float, float, float], ink: float) -> tuple[Matrix, Matrix]:
-    """Nearly one hue: the colours paled to `keep`, then printed on tinted paper."""
+    """Return a tint of nearly one hue: colours paled to `keep`, on tinted paper."""
     return ink * np.diag(paper) @ _saturated(keep), (1 - ink) * np.array(paper) * 0.6
 
 
 def _dimmed(
     tint: tuple[Matrix, Matrix], keep: float, light: tuple[float, float, float]
 ) -> tuple[Matrix, Matrix]:
-    """The tint with less contrast, and coloured light added."""
+    """Return the tint with less contrast, and coloured light added."""
     return keep * tint[0], keep * tint[1] + np.array(light)
 
 

@@ -1,8 +1,8 @@
-"""Chain shapes: what one trip asks for, step by step, when it is more than there and back.
+"""Chain shapes: trips of more than a forward and a backward edit.
 
 A shape is written as letters. A capital is an edit, its small letter takes that edit back,
-and `=` says that the picture should now be the source again: there a trip ends, and there
-alone is retention measured. `=` at the end need not be written.
+and `=` marks the points at which the image should be the source again: a trip ends there, and
+retention is measured only there. A final `=` may be omitted.
 
     A B b a         add two things, remove them in the other order
     A a = B b       the same edits, each taken back at once: two trips
@@ -28,11 +28,11 @@ _TOKEN = re.compile(r"[A-Za-z]|=")
 
 @dataclass(frozen=True)
 class Step:
-    """One edit of a shape under its letter: what is asked, and what it should have made."""
+    """One edit of a shape under its letter: its prompt and its expected change."""
 
     name: str
     prompt: str
-    change: str = "none"  # how "change seen" is judged; "none" of what only takes something back
+    change: str = "none"  # how "change seen" is judged; "none" for a step that only takes back
     operator: str = ""
     object: str = ""
     witness: str = ""
@@ -57,10 +57,10 @@ class Step:
 class Asked:
     """One edit of a trip as it is played.
 
-    `name` is what seeds, files and the ledger call it: unique in its trip. `back_to` is which
-    picture of the trip should be here again afterwards (0: the one it began with, k: the
-    answer to its k-th step); None where that picture has not been seen before. With an `operator`
-    no model is asked: we make the edit ourselves, by evaluation.content.operators.
+    `name` is used in seeds, files and the ledger, and is unique in its trip. `back_to` is the
+    image of the trip that this edit should restore (0: the first image, k: the answer to the
+    k-th step); None if the target is new. With an `operator` the benchmark makes the edit itself,
+    by evaluation.content.operators.
     """
 
     name: str
@@ -72,8 +72,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Move:
-    """An edit that can be judged: the pictures of its trip before and after it, and when it
-    was taken back (None: it was not, by itself)."""
+    """An edit that can be judged, by the images of its trip before and after it.
+
+    `returned` is the step that took it back; None if no single step did.
+    """
 
     letter: str
     before: int
@@ -83,7 +85,7 @@ class Move:
 
 @dataclass(frozen=True)
 class TripShape:
-    """The steps of one trip, and which of its edits can be judged."""
+    """The steps of one trip, and those of its edits that can be judged."""
 
     steps: tuple[Asked, ...]
     moves: tuple[Move, ...]
@@ -93,19 +95,22 @@ class TripShape:
 
     @property
     def edits(self) -> int:
-        """The number of steps that are asked of a model."""
+        """The number of steps that need a model."""
         return sum(not step.operator for step in self.steps)
 
 
 def round_trip(forward: str, backward: str, operator: str = "") -> TripShape:
-    """There and back: the shape of a pair that names none. With an `operator` we go there."""
+    """Return the shape of a pair without one: forward, backward.
+
+    With an `operator` the benchmark makes the forward edit.
+    """
     there = Asked(FORWARD, "", forward, operator=operator)
     steps = (there, Asked(BACKWARD, "", backward, back_to=0))
     return TripShape(steps, (Move("", 0, 1, 2),))
 
 
 def trip_shapes(shape: str, steps: tuple[Step, ...]) -> tuple[TripShape, ...]:
-    """The trips that a shape goes through before it begins again; ValueError says what is wrong."""
+    """Return the trips of one cycle of a shape. Raises ValueError if it is invalid."""
     by_name = {step.name: step for step in steps}
     if len(by_name) < len(steps):
         raise ValueError("steps: a letter stands for two prompts")
@@ -119,7 +124,7 @@ def trip_shapes(shape: str, steps: tuple[Step, ...]) -> tuple[TripShape, ...]:
 
 
 def _letters(shape: str) -> list[list[str]]:
-    """The letters of each trip."""
+    """Return the letters of each trip. Raises ValueError if they are invalid."""
     if left := _TOKEN.sub("", shape).strip():
         raise ValueError(f"shape: {left[:20]!r} is neither a letter nor =")
     trips = [_TOKEN.findall(part) for part in shape.split("=")]
@@ -162,8 +167,8 @@ def _trip(letters: list[str], by_name: dict[str, Step]) -> TripShape:
     for number, letter in enumerate(letters, start=1):
         step = by_name[letter]
         if letter.isupper() and step.change != "none":
-            # What was not taken back by name is gone with the rest when the picture is back; a
-            # turn among turns is not undone by itself.
+            # A local edit that is not taken back by name ends with the trip; a turn among turns
+            # is not undone by a single step.
             rest = last if step.change == "local" and number < last else None
             moves.append(Move(letter, number - 1, number, taken_back.get(number, rest)))
     return TripShape(tuple(steps), tuple(moves))

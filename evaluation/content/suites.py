@@ -1,7 +1,7 @@
-"""Cases and suites as plain data: what is played, frozen and hashed.
+"""Cases and suites as plain data: the content of a run, frozen and hashed.
 
-A suite file (JSON) is the one exchange format: the shell plays it, the site
-freezes its suites into it, a bundle carries it.
+A suite file (JSON) is the only exchange format: the shell plays it, the site
+freezes its suites into it, a bundle contains it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FORMAT = 1
 SLUG = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _SLUGS = frozenset({"slug", "picture", "pair"})
 LONGEST_TEXT = 10_000
-#: The largest that a number of a suite can be.
+#: The largest valid numbers of a suite.
 MOST = {"trips": 1_000, "repeats": 1_000, "size": 16_384, "width": 65_536, "height": 65_536}
-#: Fields that came later are written and hashed only where they say something, so that what
-#: was frozen before them keeps its hash.
+#: Fields added later are written and hashed only if they are not empty, so that older frozen
+#: suites keep their hash.
 LATER = (
     "annotations",
     "type",
@@ -57,7 +57,7 @@ class SourcePicture:
     width: int
     height: int
     kind: str  # face, object, scene
-    origin: str  # where the original comes from, see evaluation.content.sources
+    origin: str  # of the original file, see evaluation.content.sources
     title: str
     author: str
     licence: str
@@ -80,8 +80,8 @@ class EditPair:
     category: str
     forward: str
     backward: str
-    # How "change seen" is judged: exact, local, global, none; operator: we make the change
-    # ourselves, and the model restores the picture.
+    # How "change seen" is judged: exact, local, global, none; operator: the benchmark makes
+    # the change, and the model restores the image.
     change: str
     reversibility: str = "clean"  # exact, clean, partial, destroys, invents
     operator: str = (
@@ -92,31 +92,31 @@ class EditPair:
     source_text: str = ""  # for CLIP's direction score
     target_text: str = ""
     kinds: tuple[str, ...] = ()  # picture kinds it fits; empty = all
-    absent: tuple[str, ...] = ()  # what a picture must not contain
-    present: tuple[str, ...] = ()  # what a picture must contain, all of it
-    place: str = ""  # where it happens, see evaluation.content.placement; empty = anywhere
+    absent: tuple[str, ...] = ()  # labels that a picture must not contain
+    present: tuple[str, ...] = ()  # labels that a picture must contain, all of them
+    place: str = ""  # the place of the edit, see evaluation.content.placement; empty = anywhere
     type: str = ""  # family/name, see evaluation.content.edit_types
-    witness: str = ""  # which witness can see it, and what it should look for: "detector:chair"
+    witness: str = ""  # the witness of the edit and its target: "detector:chair"
     shape: str = ""  # "A B b a"; empty = forward, backward
-    steps: tuple[Step, ...] = ()  # what each letter of the shape asks for
-    against: str = ""  # the pair whose pictures its own are laid beside, after as many edits
+    steps: tuple[Step, ...] = ()  # the edit of each letter of the shape
+    against: str = ""  # the pair whose images are compared with its own after as many edits
 
     @cached_property
     def cycle(self) -> tuple[TripShape, ...]:
-        """The trips it goes through before it begins again; ValueError where its shape is wrong."""
+        """The trips of one cycle. Raises ValueError if the shape is invalid."""
         if not self.shape:
             if self.steps:
                 raise ValueError("steps are given, but no shape")
             return (round_trip(self.forward, self.backward, self.degradation),)
-        found = trip_shapes(self.shape, self.steps)
-        first, last = found[0].steps[0].prompt, found[-1].steps[-1].prompt
+        trips = trip_shapes(self.shape, self.steps)
+        first, last = trips[0].steps[0].prompt, trips[-1].steps[-1].prompt
         if (self.forward, self.backward) != (first, last):
             raise ValueError("forward and backward are not the first and the last prompt")
-        return found
+        return trips
 
     @property
     def degradation(self) -> str:
-        """The operator by which we make the forward edit ourselves; empty where the model does."""
+        """The operator of a forward edit by the benchmark; "" if by the model."""
         if self.change != "operator":
             return ""
         if self.operator not in DEGRADATIONS:
@@ -128,11 +128,11 @@ class EditPair:
         return self.cycle[(number - 1) % len(self.cycle)]
 
     def edits(self, trips: int) -> int:
-        """Count the edits that so many trips ask of a model."""
+        """Count the model's edits in `trips` trips."""
         return sum(self.trip(number).edits for number in range(1, trips + 1))
 
     def of_move(self, number: int, move: Move) -> EditPair:
-        """One edit of trip `number` as a pair of its own, to be judged like any other."""
+        """Return one edit of trip `number` as a pair, to be judged like any other."""
         if not self.shape:
             return self
         step = next(step for step in self.steps if step.name == move.letter)
@@ -140,12 +140,12 @@ class EditPair:
         return self._single(step, step.prompt, back)
 
     def of_return(self, number: int) -> EditPair:
-        """The last edit of trip `number` with what it takes back, as a pair: for its audit."""
+        """Return the last edit of trip `number` as a pair, for its audit."""
         if not self.shape:
             return self
         shape = self.trip(number)
         last = next(step for step in self.steps if step.name == shape.steps[-1].letter)
-        if last.change == "exact":  # what a turn brings back is what its inverse would make
+        if last.change == "exact":  # a turn restores the image that its inverse would make
             return self._single(
                 replace(last, operator=INVERSES[last.operator]), self.forward, last.prompt
             )
@@ -174,7 +174,7 @@ class Case:
 
     picture: str
     pair: str
-    repeats: int = 0  # how often it is played; 0 = as often as the suite says
+    repeats: int = 0  # 0 = the suite's number
 
     @property
     def slug(self) -> str:
@@ -182,7 +182,7 @@ class Case:
 
 
 def suite_key(slug: str, version: int) -> str:
-    """ "smoke-v2": a suite and its version in one word, for addresses, options and files."""
+    """Return a suite and its version in one word, such as "smoke-v2"."""
     return f"{slug}-v{version}"
 
 
@@ -198,20 +198,20 @@ class Versioned(Protocol):
 
 
 V = TypeVar("V", bound=Versioned)
-#: The trips people read; every trip is scored.
+#: The trips shown in tables; every trip is scored.
 TICKS = (1, 2, 3, 5, 10, 15, 20)
 
 
 def ticks(trips: int) -> list[int]:
-    """The trips to print for a suite of `trips`, its last one among them."""
+    """Return the trips to print for a suite of `trips`, including the last."""
     return sorted({number for number in TICKS if number < trips} | {trips})
 
 
 def find_suite(name: str, among: Iterable[V]) -> V | None:
-    """The suite with this key, or of "smoke" alone the newest version; None where there is none."""
-    known = list(among)
-    named = [suite for suite in known if suite.key == name]
-    newest = sorted((s for s in known if s.slug == name), key=lambda suite: -suite.version)
+    """Return the suite with this key, or the newest version of a slug, or None."""
+    suites = list(among)
+    named = [suite for suite in suites if suite.key == name]
+    newest = sorted((s for s in suites if s.slug == name), key=lambda suite: -suite.version)
     return next(iter(named + newest), None)
 
 
@@ -223,7 +223,7 @@ class Suite:
     version: int
     title: str
     trips: int
-    size: int  # a prepared picture has about size x size pixels, whatever its aspect
+    size: int  # a prepared picture has about size x size pixels in any aspect
     pictures: tuple[SourcePicture, ...]
     pairs: tuple[EditPair, ...]
     cases: tuple[Case, ...]
@@ -236,7 +236,7 @@ class Suite:
 
     @cached_property
     def content_hash(self) -> str:
-        """SHA-256 over everything that shapes a result; the description does not."""
+        """The SHA-256 of everything that affects a result, without the description."""
         content = self._content()
         del content["description"]
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
@@ -257,7 +257,7 @@ class Suite:
         return self.pair_by_slug[case.pair].edits(self.trips)
 
     def repeats_of(self, case: Case) -> int:
-        """Return how often a case is played."""
+        """Return the number of times a case is played."""
         return case.repeats or self.repeats
 
     @cached_property
@@ -277,7 +277,7 @@ class Suite:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The suite in `data`; SuiteError names what is missing, unknown or altered."""
+        """Return the suite in `data`. Raises SuiteError naming the invalid part."""
         values = dict(data) if isinstance(data, Mapping) else {}
         if values.pop("format", None) != FORMAT:
             raise SuiteError(f"this is not a suite file of format {FORMAT}")
@@ -338,31 +338,31 @@ def _build(kind: type[T], row: Any) -> T:
 
 
 def _check(item: Any) -> None:
-    """SuiteError where a suite, picture, pair or case has a value that none of ours has.
+    """Raise SuiteError if a suite, picture, pair or case has an invalid value.
 
-    Slugs become names of folders, and numbers are counted up to.
+    Slugs become names of folders, and numbers are limits of loops.
     """
     kind = type(item).__name__
-    for one in fields(item):
-        value = getattr(item, one.name)
-        where = f"{kind}, {one.name}"
-        if one.name in _SLUGS and not (isinstance(value, str) and SLUG.fullmatch(value)):
+    for item_field in fields(item):
+        value = getattr(item, item_field.name)
+        where = f"{kind}, {item_field.name}"
+        if item_field.name in _SLUGS and not (isinstance(value, str) and SLUG.fullmatch(value)):
             raise SuiteError(f"{where}: {value!r:.60} is not a word of letters, digits, - and _")
-        if one.type == "str" and not (isinstance(value, str) and len(value) <= LONGEST_TEXT):
+        if item_field.type == "str" and not (isinstance(value, str) and len(value) <= LONGEST_TEXT):
             raise SuiteError(f"{where}: not a text of at most {LONGEST_TEXT:,} letters")
-        if one.type == "tuple[str, ...]" and not (
+        if item_field.type == "tuple[str, ...]" and not (
             isinstance(value, tuple) and all(isinstance(word, str) for word in value)
         ):
             raise SuiteError(f"{where}: not a list of texts")
-        if one.type == "int":
-            least, most = 0 if kind == "Case" else 1, MOST.get(one.name, 10**6)
+        if item_field.type == "int":
+            least, most = 0 if kind == "Case" else 1, MOST.get(item_field.name, 10**6)
             if type(value) is not int or not least <= value <= most:
                 raise SuiteError(f"{where}: not a whole number from {least} to {most:,}")
 
 
 def _row(item: Any) -> dict[str, Any]:
-    """The fields of a picture, pair or case, without those of LATER that are empty."""
-    values = {one.name: getattr(item, one.name) for one in fields(item)}
+    """Return the fields of a picture, pair or case, without empty ones of LATER."""
+    values = {each.name: getattr(item, each.name) for each in fields(item)}
     if "annotations" in values:
         values["annotations"] = values["annotations"].to_dict()
     if "steps" in values:
