@@ -1,8 +1,8 @@
-"""RQ glue: claim, lease, pause, resume and recover what workers do.
+"""RQ glue: claim, lease, pause, resume and recover the work of workers.
 
-The database says what there is to do; Redis only wakes workers. A job takes the number
-of a row and does whatever the database says is left to do; it is safe to call twice, at
-once, or after a crash. RQ calls the jobs by the names they have here.
+The database is the record of all work; Redis only wakes workers. A job takes the number of a
+row and does the work that the database lists for it; it is safe to call twice, at once, or
+after a crash. RQ calls the jobs by the names they have here.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ __all__ = [
 
 
 def collect_garbage(_: int) -> None:
-    """Remove pictures without a reference and files without a row, once they are a day old."""
+    """Remove images without a reference and files without a row after a day."""
     storage.collect(timedelta(days=1))
     ballots.forget_images()
 
 
 def count_votes(_: int) -> None:
-    """Work out what people's votes say, and choose what to ask next."""
+    """Compute the results of people's votes, and choose the next questions."""
     counting.count()
 
 
 def export(suite_id: int) -> None:
-    """Write what is said of a suite's whole board, and its public scores as a file."""
+    """Write the reports of a suite's board, and its public scores as a file."""
     suite = Suite.objects.filter(pk=suite_id).first()
     if suite is not None:
         reports.write(suite)

@@ -1,4 +1,4 @@
-"""Start, pause, resume, cancel, play again, score again: what people do to a run."""
+"""Actions on a run: start, pause, resume, cancel, play again, score again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from leaderboard.models.runs import ChainState, Outcome, RunState, after
 
 log = structlog.get_logger(__name__)
 
-#: Reasons of a pause that are not an editor's fault, with what people read.
+#: Reasons of a pause that are not an editor's fault, with their texts.
 REASONS = {
     "person": "Paused by an administrator",
     "budget": "The budget is used up",
@@ -49,12 +49,12 @@ REASONS = {
     "metric_version": "The metrics changed during the run",
     "internal": "An error of ours",
 }
-#: Ends worth another try. A refusal or a blank picture is the model's answer: it stays.
+#: Outcomes worth another try. A refusal or a blank image is the model's answer and stays.
 PLAYABLE_AGAIN = (Outcome.FAILED, Outcome.LOST)
 
 
 class CannotMove(UserFacingError):
-    """The run is in a state from which this is not possible."""
+    """The run is in a state that does not allow this action."""
 
 
 @transaction.atomic
@@ -68,11 +68,11 @@ def start(
     budget_usd: Decimal | None = None,
     arm: Arm = DEFAULT,
 ) -> Run:
-    """A new run with all its chains, queued. It starts when a worker hears of it.
+    """Create a run with all its chains, and queue it.
 
-    Without `stop_after` chains are stopped as the suite says; yardsticks, which are the scale
-    of the curves and cost nothing, are played to the end. An `arm` of an experiment is settled
-    already; it is never ranked, so nobody audits it.
+    Without `stop_after` chains are stopped by the suite's rule; yardsticks, which are the scale
+    of the curves and cost nothing, are played to the end. An `arm` of an experiment must be
+    settled already; it is never ranked, so it has no audits.
     """
     if not suite.is_frozen:
         raise CannotMove(f"{suite} is a draft; freeze it first.")
@@ -82,7 +82,7 @@ def start(
     if stop_after is None:
         stop_after = 0 if editing_model.is_reference else suite.stop_after
     audits = _planned(secret, editing_model, suite, stop_after) if arm.is_default else []
-    asked = [
+    planned = [
         (case, repeat)
         for case in suite.cases.all()
         for repeat in range(arm.repeats_of(case.repeats))
@@ -96,11 +96,11 @@ def start(
         stop_after=stop_after,
         budget_calls=budget_calls,
         budget_usd=budget_usd,
-        chains_total=len(asked),
-        edits_total=sum(case.edits for case, _ in asked) + len(audits),
+        chains_total=len(planned),
+        edits_total=sum(case.edits for case, _ in planned) + len(audits),
     )
-    # They are played in the order of their keys, and that must not tell which case it is.
-    order = shuffled(secret, asked, lambda chain: f"{chain[0].slug}/{chain[1]}")
+    # Chains are played in the order of their keys, which must not reveal the case.
+    order = shuffled(secret, planned, lambda chain: f"{chain[0].slug}/{chain[1]}")
     chains = Chain.objects.bulk_create(
         [Chain(run=run, case=case, repeat=repeat) for case, repeat in order],
         batch_size=500,
@@ -117,14 +117,17 @@ def start(
 def _planned(
     secret: str, editing_model: EditingModel, suite: Suite, stop_after: int
 ) -> list[PlannedAudit]:
-    """The audits that the secret draws; yardsticks have none."""
+    """Return the audits that the secret draws; yardsticks have none."""
     if not settings.AUDITS or editing_model.is_reference:
         return []
     return plan(secret, suite.core, settings.AUDITS, stop_after)
 
 
 def pause(run: Run, reason: str, text: str = "", seconds: float | None = None) -> bool:
-    """Stop making calls; what is in flight is still kept. Without `seconds` a person resumes it."""
+    """Stop making calls; answers in flight are still saved.
+
+    Without `seconds` a person resumes it.
+    """
     text = (text or REASONS.get(reason, reason))[:500]
     resume_at = None if seconds is None else after(seconds)
     moved = run.move(RunState.PAUSED, reason=reason, reason_text=text, resume_at=resume_at)
@@ -136,10 +139,10 @@ def pause(run: Run, reason: str, text: str = "", seconds: float | None = None) -
 
 
 def resume(run: Run) -> None:
-    """Go on where the run stopped."""
+    """Continue a paused run."""
     if not run.move(RunState.QUEUED):
         raise CannotMove(f"A {run.get_state_display().lower()} run cannot be resumed.")
-    # Whoever resumes by hand knows that the endpoint is well, or wants to see.
+    # A person who resumes by hand expects the endpoint to work again.
     Pace.objects.filter(editing_model=run.editing_model.peers[0]).update(
         blocked_until=None, failures_in_a_row=0
     )
@@ -147,31 +150,32 @@ def resume(run: Run) -> None:
 
 
 def cancel(run: Run) -> None:
-    """End the run now, also in the middle of an edit. What was finished is kept."""
+    """End the run now, also during an edit. Finished chains are kept."""
     if not run.move(RunState.CANCELLED, reason="", reason_text=""):
         raise CannotMove(f"A {run.get_state_display().lower()} run cannot be cancelled.")
 
 
 @transaction.atomic
 def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
-    """Queue the chains that ended in these ways; they go on from their last good return.
+    """Queue the chains with these outcomes, from their last good return on.
 
-    So do chains that were stopped because their end was known, and by today's scores is not.
+    The same holds for chains that were stopped because their end was known, if the present
+    scores leave it unknown.
     """
-    # Of two who press at once one waits here, and then finds nothing left to do.
+    # Of two simultaneous requests one waits here, and then has nothing left to do.
     run.refresh_from_db(from_queryset=Run.objects.select_for_update(of=("self",)))
     too_early = Q(outcome=Outcome.KNOWN, known_at=None)
     again = run.chains.filter(Q(outcome__in=outcomes) | too_early, state=ChainState.PLAYED)
     keys = list(again.values_list("pk", flat=True))
     if not keys:
         return 0
-    is_told = run.finished_at is not None  # also while it is scored again
+    is_public = run.finished_at is not None  # also while it is scored again
     if run.is_ended and not run.move(RunState.QUEUED, finished_at=None):
         raise CannotMove(f"A {run.get_state_display().lower()} run cannot be played again.")
-    # A half trip may hold the very picture that ended the chain.
+    # An incomplete trip may hold the image that ended the chain.
     for rows in (Trip.objects, TripStep.objects):
         rows.filter(chain__in=keys, number__gt=F("chain__trips_played")).delete()
-    _plan_again(run, keys, is_told)
+    _plan_again(run, keys, is_public)
     again = Chain.objects.filter(pk__in=keys)
     again.update(state=ChainState.WAITING, outcome="", outcome_text="")
     recount(run)
@@ -182,7 +186,7 @@ def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
 
 
 def recover(run: Run) -> None:
-    """Have a worker look for pictures of the run that are gone from storage, and see to them."""
+    """Enqueue a search for images of the run that are missing from storage."""
     if not run.is_ended:
         raise CannotMove(f"A {run.get_state_display().lower()} run sees to its own pictures.")
     job_queue.enqueue(run.pk, job_queue.RECOVER, queue_of(run.editing_model))
@@ -190,7 +194,10 @@ def recover(run: Run) -> None:
 
 @transaction.atomic
 def play_from(run: Run, numbers: Mapping[int, int]) -> int:
-    """Play chains of an ended run again, each (by its key) from this trip on, as one that we lost."""
+    """Play chains of an ended run again, each (by its key) from this trip on.
+
+    They count as lost until then.
+    """
     for chain, number in numbers.items():
         for rows in (Trip.objects, TripStep.objects):
             rows.filter(chain=chain, number__gte=number).delete()
@@ -206,11 +213,11 @@ def play_from(run: Run, numbers: Mapping[int, int]) -> int:
 def _plan_again(run: Run, keys: Sequence[int], is_told: bool) -> None:
     """Plan the audits of trips that these chains still have to play.
 
-    Who knows the secret that the run was drawn by knows where its audits are and what they do.
+    If the secret is public already (`is_told`), it is drawn anew, since it reveals the audits.
     """
     unplayed = Audit.objects.filter(chain__in=keys, number__gt=F("chain__trips_played"))
     if not is_told:
-        # One that was answered was made on an answer that is gone.
+        # An answered audit was made on an answer that is deleted.
         unplayed.update(
             outcome=Audit.Outcome.PLANNED,
             words="",
@@ -237,10 +244,10 @@ def _plan_again(run: Run, keys: Sequence[int], is_told: bool) -> None:
 
 @transaction.atomic
 def score_again(run: Run) -> None:
-    """Score with the metrics as they are now. Scores of other versions stay beside the new ones."""
+    """Score with the present metrics. Scores of other versions are kept."""
     if run.state not in (RunState.FINISHED, RunState.PAUSED):
         raise CannotMove(f"A {run.get_state_display().lower()} run cannot be scored again.")
-    # Without their tokens, so that a job still at it cannot write scores of the old metrics.
+    # Without their tokens a running job cannot write scores of the old metrics.
     run.chains.update(trips_scored=0, known_at=None, score_token=None, score_lease_until=None)
     Audit.objects.filter(chain__run=run).update(finding={})
     run.metrics, run.progress.trips_scored = {}, 0
@@ -252,8 +259,8 @@ def score_again(run: Run) -> None:
 
 @transaction.atomic
 def recount(run: Run) -> None:
-    """Set the run's counters by counting, where they were kept up by adding."""
-    # Whoever adds to them meanwhile waits for this row, and adds to the new ones.
+    """Set the run's counters from its rows instead of by increments."""
+    # Concurrent increments wait for this row, and add to the new values.
     progress = RunProgress.objects.select_for_update().get(pk=run.pk)
     ledger = Call.objects.filter(run=run).aggregate(
         calls=Count("pk", filter=~Q(outcome=Call.OURS)),
@@ -282,7 +289,7 @@ def recount(run: Run) -> None:
 
 
 def enqueue(run: Run) -> None:
-    """Tell the workers what the run needs now, if anything."""
+    """Enqueue the jobs that the run needs now, if any."""
     enqueue_play(run)
     if run.state in (RunState.QUEUED, RunState.PLAYING, RunState.SCORING):
         unscored = run.chains.free_to_score().count()
@@ -296,7 +303,7 @@ def enqueue(run: Run) -> None:
 
 
 def enqueue_play(run: Run) -> None:
-    """Tell the workers of chains that can be played now, if there are any."""
+    """Enqueue jobs for chains that can be played now, if there are any."""
     if run.state not in (RunState.QUEUED, RunState.PLAYING):
         return
     queue_name = queue_of(run.editing_model)
@@ -308,19 +315,19 @@ def enqueue_play(run: Run) -> None:
 
 
 def queue_of(editing_model: EditingModel) -> str:
-    """The queue that plays this model; an unknown editor's pause is written by `edits`."""
+    """Return the queue that plays this model; `edits` for an unknown editor."""
     editor = editor_class(editing_model.editor)
     return editor.queue if editor else job_queue.EDITS
 
 
 def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = None) -> Editor:
-    """The run's editor, made with its model's options and key."""
+    """Return the run's editor, made with its model's options and key."""
     model = run.editing_model
     options: dict[str, Any] = dict(model.options)
     endpoints.check_key_goes_home(model.editor, options)
     ours = {
         "api_key": model.api_key.reveal() or None,
-        # Never from the row: a submission must not open our own network to itself.
+        # Never from the row: a submission must not get access to our network.
         **endpoints.rule_options(),
         "group": drawn(run.secret, "group", run.pk).hex(),
         "on_security_event": on_security_event,

@@ -48,7 +48,7 @@ from leaderboard.models import (
 from leaderboard.models.runs import ChainState, Outcome, after
 
 log = structlog.get_logger(__name__)
-#: Chains that are named beside a hint.
+#: Number of chains listed with a hint.
 EXAMPLES = 5
 
 
@@ -65,15 +65,15 @@ class ChainRows:
 
     @cached_property
     def between(self) -> dict[int, list[StoredImage | None]]:
-        """By trip, the answers between its first and its last; none of round trips."""
-        found: dict[int, list[StoredImage | None]] = defaultdict(list)
+        """The answers between the first and the last of a trip, by trip."""
+        by_trip: dict[int, list[StoredImage | None]] = defaultdict(list)
         steps: Iterable[TripStep] = self.chain.steps.select_related("picture")
         for step in sorted(steps, key=lambda step: (step.number, step.place)):
-            found[step.number].append(step.picture)
-        return found
+            by_trip[step.number].append(step.picture)
+        return by_trip
 
     def answer(self, pair_steps: int, number: int, place: int) -> StoredImage | None:
-        """The answer to a step, counted from 0, of a trip of so many steps."""
+        """Return the answer to a step, counted from 0, of a trip of `pair_steps`."""
         trip = self.trips[number]
         if place == 0:
             return trip.edited
@@ -83,7 +83,7 @@ class ChainRows:
 
 
 class DatabaseScores(ScoreStore):
-    """A run of the site that is scored; `goes_on` is asked before chains are claimed."""
+    """A run of the site that is scored; `goes_on` is checked before each claim."""
 
     draws_maps = True
 
@@ -95,7 +95,7 @@ class DatabaseScores(ScoreStore):
         self._calibrated: set[str] = set()
 
     def played(self, chain: Chain) -> PlayedTrips:
-        """Return a row as the scoring loop needs it."""
+        """Return a chain's row in the form of the scoring loop."""
         case = chain.case
         return PlayedTrips(
             ChainRows(chain),
@@ -120,12 +120,12 @@ class DatabaseScores(ScoreStore):
     def release(self) -> None:
         retry_database(lambda: Chain.objects.release_scores(self.token))
         if self.run.stop_after:
-            # Some wait to hear whether they go on.
+            # Some chains wait for scores before they continue.
             self.run.refresh_from_db(fields=["state"])
             control.enqueue_play(self.run)
 
     def renew(self) -> None:
-        """Hold on to the chains that are being scored, however long one batch takes."""
+        """Renew the leases of the chains that are being scored."""
         mine = Chain.objects.filter(score_token=self.token)
         mine.update(score_lease_until=after(settings.LEASE_SECONDS))
 
@@ -149,13 +149,13 @@ class DatabaseScores(ScoreStore):
         }
 
     def is_calibrated(self, chain: PlayedTrips) -> bool:
-        """Whether this job has seen to the calibrations of the chain's source."""
+        """Return True if this job has calibrated the chain's source."""
         return chain.key.chain.case.picture.pixels_sha256 in self._calibrated
 
     def calibrate(
         self, chain: PlayedTrips, source: Picture, subject: Subject, scorer: Scorer
     ) -> None:
-        """Have the calibrations of a source in the database: as shipped, else computed."""
+        """Store the calibrations of a source, shipped or else computed."""
         if self.is_calibrated(chain):
             return
         sha256 = chain.key.chain.case.picture.pixels_sha256
@@ -236,17 +236,17 @@ class DatabaseScores(ScoreStore):
         Score.objects.bulk_create(scores, ignore_conflicts=True)
         stops = self.run.stop_after and may_stop(chain.case.pair_slug, self.suite)
         if stops and (headline := next(iter(self.versions.values()), None)):
-            # With the count of scored trips, at once: whoever plays goes by both.
+            # In one transaction with the count of scored trips: play jobs read both.
             mine = Chain.objects.filter(pk=chain.pk)
             mine.update(known_at=standings.known_at(chain, headline))
         RunProgress.objects.filter(pk=self.run.pk).update(
             trips_scored=F("trips_scored") + len(trips), progress_at=now
         )
-        # The other chains of this claim are waited for, not dead.
+        # The other chains of this claim are still to be scored by this job.
         Chain.objects.filter(score_token=self.token).update(score_lease_until=until)
 
     def lose(self, chain: PlayedTrips, reason: str) -> None:
-        """End the chain where it was scored last: our fault, so censored."""
+        """End the chain after its last scored trip: our fault, so censored."""
         row: Chain = chain.key.chain
         log.error("chain lost", run=self.run.pk, chain=row.pk, why=reason)
         mine = Chain.objects.filter(pk=row.pk, score_token=self.token, state=ChainState.PLAYED)
@@ -294,8 +294,8 @@ class DatabaseScores(ScoreStore):
         answered = []
         for row in waiting.select_related("answer", "chain__case"):
             planned = row.planned
-            # Of a run that was played again in parts, the secret that drew this part.
-            drew = (one for one in self.run.secrets if planned.seed(one) == row.seed)
+            # A run that was played again in parts has a secret for each part.
+            drew = (secret for secret in self.run.secrets if planned.seed(secret) == row.seed)
             answered.append(AnsweredAudit(row, planned, next(drew, self.run.secret)))
         return answered
 
@@ -311,7 +311,7 @@ class DatabaseScores(ScoreStore):
         return from_dicts(list(made.values_list("finding", flat=True)))
 
     def save_review(self, review: Review) -> None:
-        """Save what a person should look at: audits that fail keep a run out of the ranks."""
+        """Save flags and hints; failed audits keep a run out of the ranks."""
         row, audited = self.run.review, review.audited
         row.flags = [{"kind": "review", "text": reason} for reason in audited.reasons]
         row.hints = [
@@ -341,7 +341,7 @@ def _hint(hint: Hint) -> dict[str, Any]:
 
 
 def _read(stored: StoredImage | None) -> Picture:
-    """Read an image. Raises ImageGone, or Paused while storage is away."""
+    """Read an image. Raises ImageGone, or Paused while storage is unavailable."""
     if stored is None:
         raise LookupError("a trip that counts as played lacks a picture")
     return stored_safely(stored.read)

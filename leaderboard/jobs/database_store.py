@@ -2,7 +2,7 @@
 
 One lock and one connection serve all threads of a job: every method here is one short
 transaction, and the threads spend their time waiting for editors. Each write is fenced by the
-job's token, so that a job whose lease has lapsed writes nothing more.
+job's token, so that a job whose lease has lapsed cannot write any more.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ from leaderboard.models.runs import ChainState, RunState, after
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 1.0
-#: How often a call that may not be made yet is asked for again.
+#: The interval at which a call that is not allowed yet is requested again.
 WAIT_SECONDS = 0.25
-#: Weights load slowly, so a run's turn on the gpu queue is so many times longer.
+#: The factor of a run's turn on the gpu queue, where weights load slowly.
 GPU_TURNS = 15
 #: A block longer than this frees the worker: the run pauses and resumes by itself.
 LONG_BLOCK = 60.0
-#: New trips are handed to a score job at most so often.
+#: The shortest interval between two score jobs for new trips.
 SCORE_SECONDS = 2.0
 
 P = ParamSpec("P")
@@ -78,7 +78,7 @@ T = TypeVar("T")
 
 @dataclass
 class OpenCall:
-    """The call that a chain has in flight, and what was set aside for it."""
+    """The call that a chain has in flight, and the amount reserved for it."""
 
     pk: int
     expected: Decimal
@@ -87,7 +87,7 @@ class OpenCall:
 def _locked(
     method: Callable[Concatenate[DatabaseStore, P], T],
 ) -> Callable[Concatenate[DatabaseStore, P], T]:
-    """Run a method alone, on the job's connection, tried again while the database is away."""
+    """Run a method alone, on the job's connection, with retries."""
 
     @wraps(method)
     def alone(store: DatabaseStore, *args: P.args, **options: P.kwargs) -> T:
@@ -139,8 +139,8 @@ class DatabaseStore(RunStore):
             return None
         if self.queue_name == job_queue.GPU:
             self.between_chains()
-        # A chain that was taken back from us while its thread waits for an answer carries our
-        # token again when we take it: two threads would play it, and neither be fenced off.
+        # A chain whose lease lapsed while its thread waits for an answer would carry our token
+        # again if we claimed it: two threads would play it, and neither would be fenced off.
         chains = Chain.objects.claim(self.run, self.token, 1, list(self._claimed))
         if not chains:
             return None
@@ -168,15 +168,18 @@ class DatabaseStore(RunStore):
     def position(self, chain: ClaimedChain) -> Position:
         stored, number, answers = self._stored(chain)
         *earlier, picture = [stored_safely(image.read) for image in stored]
-        said: tuple[Turn, ...] = ()
+        turns: tuple[Turn, ...] = ()
         if chain.plan.is_conversation:
             source, *rest = [stored_safely(image.read) for image in answers]
-            said = history(chain.plan, source, rest)
-        return Position(picture, number, tuple(earlier), said)
+            turns = history(chain.plan, source, rest)
+        return Position(picture, number, tuple(earlier), turns)
 
     @_locked
     def _stored(self, claimed: ClaimedChain) -> tuple[list[StoredImage], int, list[StoredImage]]:
-        """The images of the trip under way, its number, and all answers of a conversation."""
+        """Return the images of the current trip, its number, and the history.
+
+        The history holds all answers of a conversation, else it is empty.
+        """
         chain = self._claimed[claimed.key]
         played = chain.trips_played
         under_way = chain.trips.filter(number__in=(played, played + 1))
@@ -190,7 +193,7 @@ class DatabaseStore(RunStore):
         answers: list[StoredImage | None] = []
         if claimed.plan.is_conversation:
             answers = [source, *Trip.objects.answers([chain.pk]).get(chain.pk, [])]
-        return [_there(image) for image in images], played + 1, [_there(one) for one in answers]
+        return [_there(image) for image in images], played + 1, [_there(image) for image in answers]
 
     @_locked
     def stop_before(self, chain: ClaimedChain, trip: int) -> str:
@@ -238,7 +241,7 @@ class DatabaseStore(RunStore):
 
     @_locked
     def _open_call(self, chain: ClaimedChain, trip: int, name: str) -> float | None:
-        """Enter a call into the ledger; seconds until it may be made, None: not now."""
+        """Enter a call into the ledger; return the delay, None: not now."""
         if self.stopping:
             raise Stopped
         if self.pace.blocked > 0:
@@ -264,13 +267,16 @@ class DatabaseStore(RunStore):
         return delay
 
     def _affordable_price(self) -> Decimal:
-        """The price of the next call. Raises Paused where the budget has no room for it."""
+        """Return the price of the next call.
+
+        Raises Paused if it exceeds the budget.
+        """
         price = self._price
         if self.run.progress.budget_calls is None and self.run.progress.budget_usd is None:
             return price
-        # Read and added to under one lock, so that no two jobs spend the same call.
+        # Read and incremented under one lock, so that no two jobs spend the same call.
         progress = RunProgress.objects.select_for_update().get(pk=self.run.pk)
-        if progress.calls:  # the list may say nothing, or less than calls really cost
+        if progress.calls:  # the listed price may be missing, or below the real cost
             price = max(price, (progress.spent_usd / progress.calls).quantize(Decimal("0.00001")))
         if progress.budget_calls is not None and progress.calls >= progress.budget_calls:
             raise Paused(f"All {progress.budget_calls:,} calls of the budget are used.", "budget")
@@ -297,7 +303,7 @@ class DatabaseStore(RunStore):
     def _close(
         self, chain: ClaimedChain, attempt: Attempt, message: str = "", **counts: Any
     ) -> None:
-        """Complete the ledger's row of a call, and count what it cost."""
+        """Complete the ledger's row of a call, and count its cost."""
         call = self._calls[chain.key]
         cost = self.run.editing_model.price_per_edit if attempt.cost is None else attempt.cost
         cost = None if cost is None else round(Decimal(cost), 5)
@@ -345,7 +351,7 @@ class DatabaseStore(RunStore):
             self._fresh_trips = True
 
     def _note_synthetic(self, chain: ClaimedChain, answered: AnsweredStep) -> None:
-        """Enter an answer of ours into the ledger: no call, and free."""
+        """Enter a synthetic answer into the ledger: no call, and free."""
         step, answer = answered.step, answered.answer
         Call.objects.create(
             run=self.run,
@@ -411,7 +417,7 @@ class DatabaseStore(RunStore):
 
     @_locked
     def pause(self, pause: Paused) -> None:
-        fault = next((one for one in Fault if one.value == pause.reason), None)
+        fault = next((fault for fault in Fault if fault.value == pause.reason), None)
         seconds = pause.seconds
         if fault in pacing.HEALS:
             seconds = pacing.rest(self.pace)
@@ -420,7 +426,7 @@ class DatabaseStore(RunStore):
 
     @_locked
     def alarm(self, kind: str, detail: str) -> None:
-        """Record that a submitted address tried something that it must not."""
+        """Record a forbidden action of a submitted address."""
         SecurityEvent.record(kind, detail, editing_model=self.run.editing_model)
 
     @_locked
@@ -439,7 +445,7 @@ class DatabaseStore(RunStore):
         return not self.stopping
 
     def _look(self) -> None:
-        """See what others did to the run, and how its endpoint is."""
+        """Read the state of the run and of its endpoint."""
         pace = Pace.objects.filter(editing_model=self.pace.keeper)
         row = (
             Run.objects.filter(pk=self.run.pk)
@@ -483,14 +489,17 @@ class DatabaseStore(RunStore):
         return Chain.objects.held(self.token).filter(pk=chain.key)
 
     def _fence(self, chain: ClaimedChain, **fields: Any) -> None:
-        """Renew the chain's lease and set these fields. Raises ChainTaken if it is not ours."""
+        """Renew the chain's lease and set these fields.
+
+        Raises ChainTaken if the chain is not ours.
+        """
         if not self._held(chain).update(lease_until=after(settings.LEASE_SECONDS), **fields):
             self._claimed.pop(chain.key, None)
             self._calls.pop(chain.key, None)
             raise ChainTaken
 
     def _count(self, **changes: Any) -> None:
-        """Add numbers to the run's counters; other values replace what is there."""
+        """Add numbers to the run's counters; replace other values."""
         RunProgress.objects.filter(pk=self.run.pk).update(
             **{
                 name: F(name) + value if isinstance(value, int | float | Decimal) else value
@@ -507,19 +516,19 @@ class DatabaseStore(RunStore):
 
 
 def _there(stored: StoredImage | None) -> StoredImage:
-    """The image to go on from; published results have none, and are never played."""
+    """Return the image to continue from; published results have none."""
     if stored is None:
         raise RuntimeError("this chain has no image to go on from")
     return stored
 
 
 def _stored(picture: Picture) -> StoredImage:
-    """Write the bytes of an image. Raises Paused while storage is away."""
+    """Write the bytes of an image. Raises Paused while storage is unavailable."""
     return stored_safely(lambda: StoredImage.objects.write_bytes(picture))
 
 
 def _keep_image(stored: StoredImage) -> None:
-    """Insert the row of an image whose bytes are in storage, or make it young again."""
+    """Insert the row of a stored image, or renew its date."""
     StoredImage.objects.bulk_create(
         [stored], update_conflicts=True, unique_fields=["sha256"], update_fields=["created_at"]
     )

@@ -1,8 +1,8 @@
-"""How fast an endpoint is called: one row in the database, heeded by all workers.
+"""The pace of calls to an endpoint: one row in the database for all workers.
 
-Calls per minute are spaced by handing out start times. A rate limit, or
-several failures in a row, stops every worker's calls until a time that grows
-with each failure and is forgotten at the next answer.
+Calls per minute are spaced by assigning start times. A rate limit, or
+several failures in a row, blocks every worker's calls for a time that grows
+with each failure and is reset at the next answer.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from leaderboard.models import EditingModel, Pace
 
 #: Failures in a row that open the circuit.
 BREAKER = 5
-#: Faults of the endpoint as a whole, which time may heal.
+#: Temporary faults of the endpoint as a whole.
 HEALS = frozenset({Fault.UNREACHABLE, Fault.TIMEOUT, Fault.SERVER_ERROR, Fault.RATE_LIMITED})
 LONGEST_BLOCK = 6 * 3600.0
 LONGEST_REST = 3600.0
-#: Start times are given out this far ahead, in seconds.
+#: Start times are assigned this far ahead, in seconds.
 AHEAD = 1.0
 
 
 class Pacer:
     """One job's view of its endpoint's pace.
 
-    Times in the row are the database's: a worker whose clock is wrong holds up nobody.
+    Times in the row are the database's: a worker with a wrong clock delays no other.
     """
 
     def __init__(self, editing_model: EditingModel) -> None:
         self.editing_model = editing_model
-        #: Whose row keeps the pace of the endpoint, which several models may name.
+        #: The model whose row holds the pace of the endpoint, which several models may share.
         self.keeper = editing_model.peers[0]
         self.failures = 0
         self.fault: Fault | None = None
@@ -42,17 +42,17 @@ class Pacer:
 
     @property
     def blocked(self) -> float:
-        """Seconds until calls may be made again."""
+        """The seconds until calls are allowed again."""
         return max(0.0, self._blocked_until - time.monotonic())
 
     def update(self, blocked_until: datetime | None, failures: int, now: datetime) -> None:
-        """What the row says, read at `now` by the database's clock."""
+        """Set the values of the row, read at `now` by the database's clock."""
         self.failures = failures
         left = (blocked_until - now).total_seconds() if blocked_until else 0.0
         self._blocked_until = time.monotonic() + left
 
     def note(self, error: EditorError | None) -> None:
-        """Take in how a call ended; belongs into the transaction that records it.
+        """Record the end of a call, in the transaction that saves it.
 
         An error that is not of the endpoint as a whole changes nothing.
         """
@@ -66,7 +66,7 @@ class Pacer:
             return
         pace, now = self._row()
         if self.blocked <= 0:
-            # What was in flight when the block began says nothing new.
+            # Calls in flight when the block began do not count again.
             pace.failures_in_a_row += 1
             self.fault = error.fault
         pace.last_error = error.message[:500]
@@ -75,7 +75,7 @@ class Pacer:
         self._save(pace, now)
 
     def delay(self) -> float | None:
-        """Reserve the next start time; in how many seconds it is, None: not within `AHEAD`."""
+        """Reserve the next start time; return its delay, None: not within `AHEAD`."""
         if self.blocked > 0:
             return None
         limit = self.editing_model.calls_per_minute
@@ -95,24 +95,24 @@ class Pacer:
         self.update(pace.blocked_until, pace.failures_in_a_row, now)
 
     def _row(self) -> tuple[Pace, datetime]:
-        """The row, locked, and the time by the database's clock."""
+        """Return the locked row and the time by the database's clock."""
         rows = Pace.objects.select_for_update()
         pace = rows.get_or_create(editing_model_id=self.keeper)[0]
         return pace, Pace.objects.filter(pk=pace.pk).values_list(Now(), flat=True).get()
 
 
 def rest(pacer: Pacer) -> float:
-    """For how many seconds a run pauses whose endpoint is unwell: a minute, then ever longer."""
+    """Return the seconds to pause for a failing endpoint: a minute, then longer."""
     rounds = min(pacer.failures // BREAKER, 7)
     return max(pacer.blocked, min(60 * 2.0 ** max(0, rounds - 1), LONGEST_REST))
 
 
 def _block(error: EditorError, failures: int) -> float:
-    """For how many seconds no call may be made after this error."""
+    """Return the seconds without calls after this error."""
     is_limit = error.fault is Fault.RATE_LIMITED
     if is_limit and error.retry_after is None:
         return _growing(failures)
-    # An endpoint that says "again at once" time after time is not taken at its word.
+    # After repeated failures a Retry-After of 0 is not trusted.
     wait = _growing(failures - BREAKER + 2) if failures >= BREAKER else 0.0
     if is_limit and error.retry_after is not None:
         return min(max(wait, error.retry_after), LONGEST_BLOCK)
@@ -120,5 +120,5 @@ def _block(error: EditorError, failures: int) -> float:
 
 
 def _growing(round_: int) -> float:
-    """Twice as long each round, give or take, so that workers do not come back all at once."""
+    """Return a wait that doubles each round, with jitter."""
     return min(2.0 ** min(round_, 20), LONGEST_BLOCK) * random.uniform(0.8, 1.2)

@@ -1,4 +1,4 @@
-"""Play what a run still lacks: the RQ job around the one player."""
+"""The RQ job that plays the remaining chains of a run."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from leaderboard.models.runs import RunState
 
 log = structlog.get_logger(__name__)
 
-#: The worker gives an edit up by the count of attempts, however long they wait.
+#: The worker gives an edit up after a number of attempts, independent of their time.
 LIMITS = Limits(attempts=5, seconds=86_400)
-#: Packages that shape the answers.
+#: Packages that affect the answers.
 PACKAGES = ("numpy", "pillow", "opencv-python-headless", "scipy", "httpx2", "diffusers", "torch")
 
 
 def play(run_id: int) -> None:
-    """Play what a run still lacks."""
+    """Play the remaining chains of a run."""
     run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
     if run is None or run.state not in (RunState.QUEUED, RunState.PLAYING):
         return
@@ -50,7 +50,7 @@ def play(run_id: int) -> None:
     if editor is None:
         return
     began = run.state == RunState.QUEUED and run.move(RunState.PLAYING)
-    if began or not run.started_at:  # whoever began it may have been killed before it was written
+    if began or not run.started_at:  # the job that began it may have been killed before
         record_provenance(run, editor)
     log.info("play", run=run.pk)
     if queue_name == job_queue.GPU:
@@ -73,7 +73,7 @@ def play(run_id: int) -> None:
 
 
 def _ready_editor(run: Run, store: DatabaseStore) -> Editor | None:
-    """Return the run's editor; None, and the run paused, where it is not set up."""
+    """Return the run's editor; pause the run and return None if it is not set up."""
     try:
         editor = control.editor_of(run, store.alarm)
         problem = "; ".join([*editor.missing(), *run.core_arm.unable(editor)])
@@ -85,11 +85,11 @@ def _ready_editor(run: Run, store: DatabaseStore) -> Editor | None:
     return editor
 
 
-# Everything that the numbers of a run depend on, as it was when they were made.
+# The versions and settings that the numbers of a run depend on.
 
 
 def record_provenance(run: Run, editor: Editor) -> None:
-    """Write down what a run begins with; of one that goes on, what is another by now."""
+    """Save the provenance of a new run, or its changes on a continued one."""
     now = provenance_of(run, editor)
     if not run.started_at:
         Run.objects.filter(pk=run.pk).update(started_at=Now(), provenance=now)
@@ -97,15 +97,15 @@ def record_provenance(run: Run, editor: Editor) -> None:
     with transaction.atomic():
         row = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
         later = row.provenance.setdefault("later", [])
-        known = row.provenance | (later[-1] if later else {})
-        changed = {name: value for name, value in now.items() if known.get(name) != value}
+        recorded = row.provenance | (later[-1] if later else {})
+        changed = {name: value for name, value in now.items() if recorded.get(name) != value}
         if changed:
             later.append(changed)
             row.save(update_fields=["provenance"])
 
 
 def provenance_of(run: Run, editor: Editor) -> dict[str, Any]:
-    """What shapes the answers; never a secret."""
+    """Return the settings and versions that affect the answers, without secrets."""
     model, suite = run.editing_model, run.suite
     arm = {"arm": run.arm} if run.arm_digest else {}
     return arm | {
@@ -130,9 +130,9 @@ def provenance_of(run: Run, editor: Editor) -> dict[str, Any]:
 
 @cache
 def code_version() -> dict[str, str]:
-    """The package's version, and the commit where this is a checkout."""
+    """Return the package's version, and the commit of a checkout."""
     root = Path(__file__).resolve().parents[2]
-    found = {"version": __version__}
+    versions = {"version": __version__}
     if (root / ".git").exists():
         try:
             commit = subprocess.run(  # noqa: S603
@@ -142,7 +142,7 @@ def code_version() -> dict[str, str]:
                 timeout=5,
                 check=True,
             )
-            found["commit"] = commit.stdout.strip()
+            versions["commit"] = commit.stdout.strip()
         except (OSError, subprocess.SubprocessError):
             pass
-    return found
+    return versions

@@ -1,4 +1,4 @@
-"""Test a submitted endpoint, each step written down as it happens, so that a page shows it live."""
+"""Test a submitted endpoint; each step is saved at once, for a live page."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from leaderboard.models.runs import after
 from leaderboard.operation.notifications import notify_submitter
 
 log = structlog.get_logger(__name__)
-#: For one edit, and for all of a test.
+#: Limits of one edit and of a whole test, in seconds.
 TIMEOUT = 120.0
 DEADLINE = 300.0
-#: A test that ended its process so often is not made again by itself.
+#: A test that killed its process so often is not repeated automatically.
 MAX_ATTEMPTS = 3
 OURS = Step(
     "settings",
@@ -31,9 +31,9 @@ OURS = Step(
 
 
 def probe(submission_id: int) -> None:
-    """Send one small picture there and back; the submission moves on by what came of it.
+    """Send one small image there and back; move the submission on by the result.
 
-    Whatever happens, the test ends: an error of any kind is its result, and one that kills the
+    The test always ends: an error of any kind is its result, and an attempt that kills the
     process is counted.
     """
     submission = Submission.objects.filter(pk=submission_id).first()

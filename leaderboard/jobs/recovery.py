@@ -1,5 +1,4 @@
-"""Finds what no job waits for: work of dead workers, lost jobs, runs whose pause is over, and
-pictures that are gone from storage."""
+"""Recover lost work: dead workers, lost jobs, ended pauses, missing images."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 
 def _forget_uploads() -> None:
-    """Delete chains that were kept for their day: rows and pictures."""
+    """Delete the rows and images of expired uploads."""
     expired = list(UploadedChain.objects.expired().values_list("pk", flat=True)[:200])
     if expired:
         pictures = UploadedPicture.objects.filter(chain__in=expired)
@@ -52,9 +51,9 @@ def _forget_uploads() -> None:
 
 
 def recover_pictures(run_id: int) -> None:
-    """Bring pictures of an ended run back that are gone from storage.
+    """Restore images of an ended run that are missing from storage.
 
-    Where the provider no longer keeps one, its chain is played again from that trip on.
+    If the provider no longer has one, its chain is played again from that trip on.
     """
     run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
     if run is None or not run.is_ended or run.source != Run.Source.OURS:
@@ -63,12 +62,12 @@ def recover_pictures(run_id: int) -> None:
     fetched, gone = 0, dict[int, int]()
     trips = Trip.objects.filter(chain__run=run).select_related("edited", "restored")
     steps = TripStep.objects.filter(chain__run=run).select_related("picture")
-    kept = [
+    answers = [
         *((t.chain_id, t.number, t.edited, t.edited_notes) for t in trips),
         *((t.chain_id, t.number, t.restored, t.restored_notes) for t in trips),
         *((step.chain_id, step.number, step.picture, step.notes) for step in steps),
     ]
-    for chain, number, stored, notes in sorted(kept, key=lambda row: row[:2]):
+    for chain, number, stored, notes in sorted(answers, key=lambda row: row[:2]):
         if stored is None or default_storage.exists(stored.name):
             continue
         if _fetched(editor, stored, notes.get(KEPT_AT)):
@@ -81,7 +80,7 @@ def recover_pictures(run_id: int) -> None:
 
 
 def _fetched(editor: Editor, stored: StoredImage, url: str | None) -> bool:
-    """Whether the provider still had the very bytes, and they are in storage again."""
+    """Return True if the provider still has the same bytes, now in storage again."""
     if not url or not isinstance(editor, HostedEditor):
         return False
     try:
@@ -96,7 +95,7 @@ def _fetched(editor: Editor, stored: StoredImage, url: str | None) -> bool:
 
 
 def sweep() -> None:
-    """Take back lapsed leases, resume runs that are due, enqueue all unfinished work."""
+    """Release lapsed leases, resume runs that are due, enqueue all unfinished work."""
     if taken := Chain.objects.take_back():
         log.warning("chains taken back from workers that are gone", chains=taken)
     for run in Run.objects.due():
@@ -104,7 +103,7 @@ def sweep() -> None:
             log.info("run goes on", run=run.pk)
     for run in Run.objects.active().select_related("editing_model").order_by("created_at"):
         control.enqueue(run)
-    # A test that a dead worker left, or whose job was lost.
+    # Tests of dead workers, or whose job was lost.
     quiet = Now() - timedelta(seconds=settings.LEASE_SECONDS)
     waiting = Submission.objects.filter(state=Submission.State.PROBING)
     for pk in waiting.filter(updated_at__lt=quiet).values_list("pk", flat=True):

@@ -1,4 +1,4 @@
-"""Survive what goes wrong under a job: stops, lapsing leases, a database or storage that is away."""
+"""Handle stops, lapsing leases, and a database or storage that is unavailable."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 DATABASE_AWAY = (OperationalError, InterfaceError)
-#: How long a database may be away before the job gives up; its chains are then taken over.
+#: The time without a database after which the job gives up; others then claim its chains.
 PATIENCE_SECONDS = 60.0
-#: How long storage may be away before the run pauses: an answer that cannot be kept is paid twice.
+#: The time without storage after which the run pauses: a lost answer is paid twice.
 STORAGE_PATIENCE_SECONDS = 30.0
 #: Seconds until a run that storage paused tries again by itself.
 STORAGE_REST = 300.0
@@ -41,12 +41,12 @@ _stop = threading.Event()
 
 
 def asked_to_stop() -> bool:
-    """Whether this job should put its chains back and end."""
+    """Return True if this job should release its chains and end."""
     return _stop.is_set()
 
 
 def listen() -> None:
-    """From now on SIGTERM asks the job of this process to stop."""
+    """Make SIGTERM stop the job of this process."""
 
     def on_signal(signum: int, frame: FrameType | None) -> None:
         _stop.set()
@@ -55,11 +55,11 @@ def listen() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """From now on this process is killed when its parent ends."""
+    """Have this process killed when its parent ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        os._exit(1)  # it ended before it could be bound to
+        os._exit(1)  # the parent ended before the call above
 
 
 # Leases.
@@ -67,7 +67,7 @@ def die_with_parent(parent: int) -> None:
 
 @contextmanager
 def claimed(run: Run, token: UUID) -> Iterator[bool]:
-    """Whether the run is ours to finalise; if so it stays ours until the block ends."""
+    """Claim the finalising of the run for the block; yield True if it is ours."""
     if not run.claim_finalising(token):
         yield False
         return
@@ -80,14 +80,14 @@ def claimed(run: Run, token: UUID) -> Iterator[bool]:
 
 @contextmanager
 def renewed(renew: Callable[[], object]) -> Iterator[None]:
-    """Calls `renew` three times per lease, in a thread of its own, until the block ends."""
+    """Call `renew` three times per lease, in a thread, until the block ends."""
     done = threading.Event()
 
     def beat() -> None:
         while not done.wait(settings.LEASE_SECONDS / 3):
-            with suppress(DatabaseError):  # the next time may fare better
+            with suppress(DatabaseError):  # the next attempt may succeed
                 renew()
-            connection.close()  # a thread has one of its own
+            connection.close()  # each thread has its own connection
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
@@ -102,9 +102,9 @@ def renewed(renew: Callable[[], object]) -> Iterator[None]:
 
 
 def pause_for(run: Run, doing: str, error: Exception) -> None:
-    """Pause the run for an error: raised, it would come back for ever, unseen.
+    """Pause the run for an error, which would otherwise recur unseen.
 
-    A database that is away is no such error: the recovery sweep enqueues the job again.
+    An unavailable database is not such an error: the recovery sweep enqueues the job again.
     """
     if isinstance(error, Paused):
         control.pause(run, error.reason, str(error), error.seconds)
@@ -114,9 +114,9 @@ def pause_for(run: Run, doing: str, error: Exception) -> None:
 
 
 def stored_safely(access: Callable[[], T]) -> T:
-    """Read or write an image; storage that is only being started again is waited for.
+    """Read or write an image; wait while storage restarts.
 
-    Raises ImageGone, which costs the chain, or Paused.
+    Raises ImageGone, which ends the chain, or Paused.
     """
     patience = tenacity.stop_before_delay(STORAGE_PATIENCE_SECONDS)
     retrying = tenacity.Retrying(
@@ -136,7 +136,7 @@ def stored_safely(access: Callable[[], T]) -> T:
 
 
 def _may_heal(error: BaseException) -> bool:
-    """Whether the store is away, or unwell by its own words; a full disk or a wrong key stays so."""
+    """Return True for a temporary error of storage; not for a full disk or wrong key."""
     if isinstance(error, OSError):
         return isinstance(error, (ConnectionError, TimeoutError))
     answered: Any = getattr(error, "response", None)  # as the client of S3 raises it
@@ -147,7 +147,7 @@ def _may_heal(error: BaseException) -> bool:
 
 
 def retry_database(write: Callable[[], T]) -> T:
-    """What `write` returns, tried again while the database is locked or away."""
+    """Return the result of `write`; retry while the database is locked or away."""
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(_can_reconnect),
         stop=tenacity.stop_before_delay(PATIENCE_SECONDS),
@@ -158,7 +158,7 @@ def retry_database(write: Callable[[], T]) -> T:
 
 
 def _can_reconnect(error: BaseException) -> bool:
-    # Inside a transaction what was written before is lost: whoever began it must begin again.
+    # Inside a transaction earlier writes are lost: the caller must begin it again.
     return isinstance(error, DATABASE_AWAY) and not connection.in_atomic_block
 
 

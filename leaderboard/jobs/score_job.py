@@ -1,4 +1,4 @@
-"""Score what has been played, trip by trip, and finish the run when all is there."""
+"""Score played trips, and finish the run when all are scored."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from leaderboard.models.runs import ACTIVE_STATES, RunState
 
 log = structlog.get_logger(__name__)
 
-#: A job that has caught up with playing waits for more: weights load slowly.
+#: The time a job waits for more trips, since weights load slowly.
 LINGER_SECONDS = 120.0
-#: So many times longer than a play job's is its turn.
+#: The factor of its turn compared with that of a play job.
 TURNS = 5
 JUDGE_SETTINGS = (
     "JUDGE_MODEL",
@@ -47,7 +47,7 @@ JUDGE_SETTINGS = (
 
 
 def score(run_id: int, *, linger: bool = True) -> None:
-    """Score what a run has played, and finalise it when all is there.
+    """Score the played trips of a run, and finalise it when all are scored.
 
     Without `linger` it does not wait for more: a caller that plays and scores in turn would wait
     for itself.
@@ -66,7 +66,7 @@ class ScoreJob:
         self.began = time.monotonic()
 
     def run_to_end(self, linger_seconds: float) -> None:
-        """Score until nothing is left, wait for more while the run plays, then finalise it."""
+        """Score all trips, wait for more while the run plays, then finalise it."""
         idle_since = time.monotonic()
         while not asked_to_stop():
             if self.score_what_there_is():
@@ -88,7 +88,10 @@ class ScoreJob:
             time.sleep(1)
 
     def score_what_there_is(self) -> bool:
-        """Score the trips played so far; False if there were none, or the run had to pause."""
+        """Score the trips played so far.
+
+        Returns False if there were none, or the run had to pause.
+        """
         if not self._goes_on() or not self.run.chains.free_to_score().exists():
             return False
         try:
@@ -105,7 +108,7 @@ class ScoreJob:
         return self._state() in ACTIVE_STATES and not (asked_to_stop() or self._should_leave())
 
     def _should_leave(self) -> bool:
-        """Whether it is time to let another job come first."""
+        """Return True if another job should run first."""
         over = time.monotonic() - self.began > TURNS * settings.TURN_SECONDS
         return job_queue.should_leave(self.run.pk, job_queue.GPU, turn_is_over=over)
 
@@ -140,7 +143,7 @@ class ScoreJob:
     def _finalise(self) -> None:
         run, store, scorer = self.run, self.store, self.scorer
         run.refresh_from_db(fields=["metrics", "provenance"])
-        # Also where every chain broke at once: its zeros are results, by these metrics.
+        # Needed also if every chain broke at once: its zeros are results by these metrics.
         for chain in store.chains():
             if not store.is_calibrated(chain):
                 subject = chain_subject(chain.picture)
@@ -159,7 +162,7 @@ class ScoreJob:
         standings.rebuild(run)
         publish = run.published or run.editing_model.is_reference or settings.PUBLISH_AT_ONCE
         with transaction.atomic():
-            # A run scored again keeps its day: it must not pass for newer than it is.
+            # A run scored again keeps its date: it must not appear newer than it is.
             when = {"finished_at": run.finished_at} if run.finished_at else {}
             run.move(RunState.FINISHED, published=publish, **when)
             standings.refresh_ranks(run.suite)
@@ -171,9 +174,9 @@ class ScoreJob:
 
 
 def pinned_scorer(run: Run) -> Scorer:
-    """Return a scorer with the metrics of this run, which are pinned at its first score.
+    """Return a scorer with the metrics of this run, pinned at its first score.
 
-    Raises Paused if what is pinned cannot run here.
+    Raises Paused if a pinned metric or witness cannot run here.
     """
     run.refresh_from_db(fields=["metrics", "provenance"])
     metrics = _pinned(run) or settings.METRICS or None
@@ -196,7 +199,7 @@ def pinned_scorer(run: Run) -> Scorer:
         if here is None:
             why = made["not_run"].get(name, "it is not installed")
             raise _changed(f"This run is scored with {name}, which cannot run now: {why}")
-        # Of a version the end tells; of a hash the beginning is enough.
+        # Versions may differ at their end; the beginning of a hash is enough.
         for what, length in (("version", 64), ("weights_sha256", 12)):
             if (here[what] or "") != pinned[what]:
                 raise _changed(
@@ -218,21 +221,21 @@ def _changed(message: str) -> Paused:
 
 
 def _witnesses(run: Run) -> Sequence[str] | None:
-    """Those that are heard on a run that begins; None for all, as on one that goes on."""
+    """Return the witnesses of a new run; None for all, as on a continued run."""
     if run.metrics:
         return None
     return settings.WITNESSES or (OF_YARDSTICKS if run.editing_model.is_reference else None)
 
 
 def _note_device(run: Run, made: Mapping[str, Any]) -> None:
-    """Have the run tell of every device that scored it: their numbers differ a little."""
+    """Record every device that scored the run, since their numbers differ a little."""
     here = {f"{about['device']} {about['precision']}" for about in made["metrics"].values()}
     scoring = run.provenance.setdefault("scoring", {})
     scoring["devices"] = sorted({*scoring.get("devices", ()), *here})
 
 
 def _pinned(run: Run) -> list[str]:
-    """Return the metrics that the run was begun with, in order."""
+    """Return the metrics pinned by the run, in order."""
     return in_order(name for name, pin in run.metrics.items() if "missing" not in pin)
 
 
@@ -240,7 +243,7 @@ def _pinned(run: Run) -> list[str]:
 
 
 class StoredAnswers(InMemory):
-    """A judge's answers on one run, read once; each new one is written before the next is paid."""
+    """A judge's answers on one run, read once; each new one is saved at once."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Score a chain that a visitor brought."""
+"""Score an uploaded chain."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from evaluation.play.store import PlayedTrips
 from leaderboard.models import StoredImage, UploadedChain
 from leaderboard.models.uploads import MAX_PICTURE_PIXELS
 
-#: A chain that ended the process so often is not tried again.
+#: A chain that killed the process so often is not tried again.
 MAX_ATTEMPTS = 3
 
 log = structlog.get_logger(__name__)
@@ -31,9 +31,9 @@ CASE = Case("own", PAIR.slug, PAIR.category, "own")
 
 
 def score(chain_id: int) -> None:
-    """Write what the metrics say of the chain, or why they cannot."""
+    """Save the scores of the chain, or the reason why it cannot be scored."""
     waiting = UploadedChain.objects.filter(pk=chain_id, state=UploadedChain.State.WAITING)
-    # Counted before anything is decoded: a process that is killed by a picture says nothing.
+    # Counted before anything is decoded: a process that an image kills cannot count.
     if not waiting.update(attempts=F("attempts") + 1):
         return
     chain = UploadedChain.objects.get(pk=chain_id)
@@ -43,16 +43,20 @@ def score(chain_id: int) -> None:
         results = _results(chain)
     except Exception as error:
         log.exception("uploaded chain not scored", chain=chain.pk)
-        # Only what was written for people is shown to them.
-        known = isinstance(error, (ImageError, MetricError))
-        why = f"{error}." if known else "The fault is ours and has been noted; please try again."
+        # Only messages written for people are shown to them.
+        is_user_facing = isinstance(error, (ImageError, MetricError))
+        why = (
+            f"{error}."
+            if is_user_facing
+            else "The fault is ours and has been noted; please try again."
+        )
         waiting.update(state=UploadedChain.State.FAILED, error=why[:500])
         return
     waiting.update(state=UploadedChain.State.SCORED, results=results)
 
 
 def _decoded(answer: tuple[int, StoredImage]) -> Picture:
-    """Decode an image of a trip, for the first time; write its copies for the page too."""
+    """Decode an image of a trip for the first time; write its copies for the page."""
     number, stored = answer
     with default_storage.open(stored.name) as file:
         data = file.read()
@@ -60,7 +64,7 @@ def _decoded(answer: tuple[int, StoredImage]) -> Picture:
         picture = Picture.from_bytes(data, max_pixels=MAX_PICTURE_PIXELS)
     except ImageError as error:
         raise ImageError(f"{f'Return {number}' if number else 'The source'}: {error}") from None
-    # By its head alone a picture that lies on its side has its sides exchanged.
+    # The header of an image turned by EXIF has width and height exchanged.
     if picture.size != (stored.width, stored.height):
         StoredImage.objects.filter(pk=stored.pk).update(width=picture.width, height=picture.height)
     stored.write_thumbnail(picture)
@@ -69,7 +73,7 @@ def _decoded(answer: tuple[int, StoredImage]) -> Picture:
 
 
 class UploadedScores(OwnScores):
-    """The scores of an uploaded chain; nothing of it is cached."""
+    """The scores of an uploaded chain; its calibrations are not cached."""
 
     def calibrate(
         self, chain: PlayedTrips, source: Picture, subject: Subject, scorer: Scorer

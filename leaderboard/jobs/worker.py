@@ -1,8 +1,8 @@
-"""The worker process: rq's, made for runs that survive anything.
+"""The worker process: rq's, made robust for long runs.
 
-It serves exactly one queue, waits for Redis instead of dying without it, looks
-by itself for work whose job was lost, and its work horse (rq's word for the process
-of one job) dies with it.
+It serves exactly one queue, waits for Redis instead of ending without it, searches
+for work whose job was lost, and its work horse (rq's word for the process
+of one job) ends with it.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from leaderboard.jobs import resilience
 from leaderboard.models import Chain, Run
 
 log = structlog.get_logger(__name__)
-#: What every job needs that reads, audits and keeps pictures.
+#: Modules of every job that reads, audits and stores images.
 PICTURES = (
     *(f"PIL.{name}ImagePlugin" for name in ("Bmp", "Gif", "Jpeg", "Png", "Ppm", "WebP")),
     *("convergebench_site.storage", "cv2", "encodings.idna", "numpy.ma"),
 )
-#: What a score job needs beside the metrics; to import it takes two seconds.
+#: Modules of a score job beside the metrics; their import takes two seconds.
 STATISTICS = ("scipy.stats", "scipy.optimize", "skimage.color")
 
 
 class KnownJob(Job):
-    """A job that names one of our functions; any other is refused, loudly, and thrown away.
+    """A job that calls one of our functions; any other is refused and deleted.
 
-    rq imports whatever dotted name stands in Redis. Here what is not ours does not even become
-    a job, so that no code of rq's sees its function, callbacks or arguments.
+    rq imports any dotted name in Redis. Here a foreign entry does not even become a job, so that
+    no code of rq sees its function, callbacks or arguments.
     """
 
     def restore(self, raw_data: Any) -> None:
         try:
             super().restore(raw_data)
             refused = self._stranger()
-        except Exception as error:  # what stands there was not written by us
+        except Exception as error:  # the entry was not written by us
             refused = f"unreadable ({type(error).__name__})"
         if refused:
             log.critical("a job that is not ours was in the queue", job=self.id, calls=refused)
@@ -62,7 +62,7 @@ class KnownJob(Job):
             raise NoSuchJobError(f"job {self.id} is not ours")
 
     def _stranger(self) -> str:
-        """What there is in it that no job of ours has; empty when it is ours."""
+        """Return the part that no job of ours has; empty if the job is ours."""
         if self.func_name not in job_queue.FUNCTIONS or self.instance is not None:
             return f"{self.func_name}"[:200]
         calls = (
@@ -77,13 +77,13 @@ class KnownJob(Job):
 
 
 class RunWorker(Worker):
-    """Serves the queue `edits`, `probes` or `gpu`."""
+    """A worker of the queue `edits`, `probes` or `gpu`."""
 
-    # Logs of rq itself are warnings and errors only; what a job does, the job says.
+    # rq itself logs only warnings and errors; jobs log their own work.
     log_result_lifespan = False
 
     def __init__(self, queue_name: str) -> None:
-        # One queue, or rq's crash-safe pop is off. The serializer must be the queue's own.
+        # One queue, or rq's crash-safe pop is off. The serializer must be that of the queue.
         super().__init__(
             [django_rq.get_queue(queue_name, connection=job_queue.connect(queue_name))],
             worker_ttl=30,
@@ -99,22 +99,22 @@ class RunWorker(Worker):
     # Without Redis.
 
     def _set_ip_address(self, connection: Redis) -> None:
-        """rq asks Redis for it, and nobody asks for it later."""
+        """Set a placeholder: rq would query Redis, and nothing uses it."""
         self.ip_address = "unknown"
 
     def work(self, *args: Any, **options: Any) -> bool:
-        """Serve until told to stop; a Redis that goes away is waited for."""
+        """Serve until requested to stop; wait while Redis is away."""
         with suppress(StopRequested):  # rq itself expects it only while it waits for a job
             while self._has_redis():
                 try:
                     super().work(*args, **options)
                 except RedisError as error:
                     log.warning("redis is away", error=type(error).__name__)
-                self.name = uuid4().hex  # the old name may still be known as alive
+                self.name = uuid4().hex  # the old name may still be registered as alive
         return True
 
     def _has_redis(self) -> bool:
-        """Waits for Redis; False when told to stop meanwhile, or before."""
+        """Wait for Redis; return False on a request to stop."""
         self._install_signal_handlers()
         waiting = False
         while not self._shutdown_requested_date:
@@ -129,17 +129,19 @@ class RunWorker(Worker):
         return False
 
     def _shutdown(self) -> None:
-        self._stop_requested = True  # what it interrupts may take the exception for its own
+        self._stop_requested = True  # the interrupted code may swallow the exception
         with suppress(RedisError):
             super()._shutdown()
 
     def subscribe(self) -> None:
-        """No command channel: its thread would live through every fork. Runs are stopped by
-        their state in the database."""
+        """Open no command channel: its thread would survive every fork.
+
+        Runs are stopped by their state in the database.
+        """
 
     @property
     def dequeue_timeout(self) -> int:
-        """Seconds an idle worker waits for a job before it looks for work itself."""
+        """The seconds an idle worker waits for a job before a sweep."""
         return max(1, min(self.worker_ttl // 2, int(settings.SWEEP_SECONDS)))
 
     def run_maintenance_tasks(self) -> None:
@@ -162,13 +164,13 @@ class RunWorker(Worker):
             super().set_current_job_working_time(*args, **options)
 
     def maintain_heartbeats(self, job: Job) -> None:
-        """Every few seconds while a job runs: rq's own idle loop does not turn then."""
+        """Sweep also while a job runs, when rq's idle loop is blocked."""
         with suppress(RedisError):
             super().maintain_heartbeats(job)
         self.sweep_if_due()
 
     def handle_work_horse_killed(self, job: Job, retpid: int, ret_val: int, rusage: Any) -> None:
-        """Put back what the dead process had claimed, at once and without waiting for its lease."""
+        """Release the claims of the dead process at once."""
         super().handle_work_horse_killed(job, retpid, ret_val, rusage)
         token = job_queue.token_of(job.id)
         try:
@@ -181,7 +183,7 @@ class RunWorker(Worker):
             log.exception("chains not put back", job=job.id)
 
     def handle_warm_shutdown_request(self) -> None:
-        """Ask the running job to end between two edits."""
+        """Request the running job to end between two edits."""
         super().handle_warm_shutdown_request()
         if self.horse_pid:
             with suppress(ProcessLookupError):
@@ -193,7 +195,7 @@ class RunWorker(Worker):
     # The work horse.
 
     def fork_work_horse(self, job: Job, queue: Queue) -> None:
-        connections.close_all()  # a connection that two processes share is broken in both
+        connections.close_all()  # two processes must not share a connection
         self._parent_pid = os.getpid()
         super().fork_work_horse(job, queue)
 
@@ -220,13 +222,13 @@ class RunWorker(Worker):
             raise
         except RedisError:
             pass
-        except Exception:  # the next sweep may fare better; the worker must live
+        except Exception:  # the next sweep may succeed; the worker must live
             log.exception("sweep failed")
         finally:
             connections.close_all()
 
     def _register_again(self) -> None:
-        """Be known as alive, also after somebody emptied Redis."""
+        """Register as alive again, also after Redis was emptied."""
         if self.birth_date and not self.connection.sismember(self.redis_workers_keys, self.key):
             with self.connection.pipeline() as pipeline:
                 pipeline.hset(self.key, mapping=self.serialize())
@@ -236,11 +238,11 @@ class RunWorker(Worker):
 
 
 def preload(queue_name: str) -> None:
-    """Import what jobs need before the first fork, so that each starts at once.
+    """Import the modules of jobs before the first fork, so that each starts at once.
 
-    Only imports: a CUDA context or running threads would not survive the fork. None of it is ever
-    garbage: the collector of every fork would walk over it again and again, while all threads
-    wait, and copy the pages that forks share.
+    Only imports: a CUDA context or running threads would not survive the fork. The modules are
+    exempt from garbage collection: in every fork the collector would scan them again and again,
+    block all threads, and copy the pages that forks share.
     """
     try:
         for module in PICTURES:
@@ -250,12 +252,12 @@ def preload(queue_name: str) -> None:
                 importlib.import_module(module)
             for name in settings.METRICS or METRICS:
                 metric = load_metric(name)
-                # What nothing can use would only lie in the memory of every job.
+                # Modules of a metric that cannot run would only use memory in every job.
                 for module in () if metric.missing() else metric.modules:
                     if module == "open_clip":
                         ready_torchvision()
                     importlib.import_module(module)
-    except Exception as error:  # jobs say it themselves: a metric that cannot run is not run
+    except Exception as error:  # jobs report it: a metric that cannot run is not run
         log.warning("not everything is installed", error=f"{type(error).__name__}: {error}")
     gc.collect()
     gc.freeze()
