@@ -1,4 +1,4 @@
-"""Standings of the site's runs, and what is said of a suite's whole board."""
+"""Standings of the site's runs, and reports on a suite's whole board."""
 
 from leaderboard.standings.experiments import refresh_experiments
 from leaderboard.standings.stored import (

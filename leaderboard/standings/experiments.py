@@ -1,4 +1,4 @@
-"""What experiments say: computed by the core when one of their runs ends, stored for the pages."""
+"""Results of experiments, computed when one of their runs ends, stored for the pages."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from leaderboard.standings.stored import core_case
 
 
 def refresh_experiments(run: Run) -> None:
-    """Compute the experiments that this run is part of anew."""
+    """Compute the experiments of this run anew."""
     for experiment in Experiment.objects.filter(arms__runs=run).distinct():
         refresh(experiment, run.editing_model)
 
 
 @transaction.atomic
 def refresh(experiment: Experiment, model: EditingModel) -> None:
-    """Write what the experiment says of this model; nothing before every arm has been played."""
-    # Of two arms that end at once the second waits here, and then sees the first.
+    """Save the experiment's results for this model once every arm has been played."""
+    # If two arms end at once the second waits here, and then sees the first.
     Experiment.objects.select_for_update().only("pk").get(pk=experiment.pk)
     runs = arm_runs(experiment, model)
     finished = [run for run in runs.values() if run and run.state == RunState.FINISHED]
@@ -35,35 +35,37 @@ def refresh(experiment: Experiment, model: EditingModel) -> None:
         named = {name: run for name, run in runs.items() if run}
         chains = _chains(named, experiment.suite.trips, _shared_metrics(list(named.values())))
         for metric, arms in chains.items():
-            # Chains that were stopped before this metric fell tell nothing by it.
-            known = all(c.tells(experiment.suite.trips) for own in arms.values() for c in own)
-            if known and all(arms.values()):
+            # A chain that was stopped before this metric fell has no result by it.
+            conclusive = all(
+                c.tells(experiment.suite.trips) for rows in arms.values() for c in rows
+            )
+            if conclusive and all(arms.values()):
                 numbers = experiment_numbers(arms, experiment.suite.trips)
                 results[metric] = numbers.to_dict()
     old = ExperimentResult.objects.filter(experiment=experiment, editing_model=model)
     old.exclude(metric__in=results).delete()
-    for metric, found in results.items():
+    for metric, values in results.items():
         ExperimentResult.objects.update_or_create(
             experiment=experiment,
             editing_model=model,
             metric=metric,
-            defaults={"numbers": found, "method_version": METHOD_VERSION},
+            defaults={"numbers": values, "method_version": METHOD_VERSION},
         )
-    # Kept pages are told apart by this.
+    # The page cache is keyed by this date.
     Experiment.objects.filter(pk=experiment.pk).update(updated_at=timezone.now())
 
 
 def arm_runs(experiment: Experiment, model: EditingModel) -> dict[str, Run | None]:
-    """The run of each arm by this model, the baseline's first; None where there is none."""
-    found: dict[str, Run | None] = {}
+    """Return the run of each arm by this model or None, the baseline's first."""
+    by_arm: dict[str, Run | None] = {}
     for arm in experiment.arms.prefetch_related("runs"):
-        own = [run for run in arm.runs.all() if run.editing_model_id == model.pk]
-        found[arm.name] = max(own, key=lambda run: run.pk, default=None)
-    return found
+        candidates = [run for run in arm.runs.all() if run.editing_model_id == model.pk]
+        by_arm[arm.name] = max(candidates, key=lambda run: run.pk, default=None)
+    return by_arm
 
 
 def _shared_metrics(runs: Sequence[Run]) -> list[str]:
-    """What all of these were scored by, in the same version; the headline first."""
+    """Return the metrics of all runs in the same version; the headline first."""
     first, *others = runs
     return in_order(
         name
@@ -75,8 +77,8 @@ def _shared_metrics(runs: Sequence[Run]) -> list[str]:
 def _chains(
     runs: Mapping[str, Run], trips: int, metrics: Sequence[str]
 ) -> dict[str, dict[str, list[ChainResult]]]:
-    """The chains of each arm, by metric."""
-    found: dict[str, dict[str, list[ChainResult]]] = {
+    """Return the chains of each arm, by metric."""
+    by_metric: dict[str, dict[str, list[ChainResult]]] = {
         metric: {name: [] for name in runs} for metric in metrics
     }
     names = {run.pk: name for name, run in runs.items()}
@@ -84,9 +86,9 @@ def _chains(
     for chain in chains.iterator(chunk_size=500):
         for metric in metrics:
             if numbers := chain.numbers(metric):
-                found[metric][names[chain.run_id]].append(
+                by_metric[metric][names[chain.run_id]].append(
                     chain_of_numbers(
                         metric, core_case(chain), chain.repeat, chain.outcome, numbers, trips
                     )
                 )
-    return found
+    return by_metric

@@ -1,4 +1,4 @@
-"""Keeps the board's past: a record for every model that stands elsewhere than before."""
+"""The history of the board: a record for every change of a model's standing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Kind = BoardRecord.Kind
 
 
 def record(suite: Suite, at: datetime) -> list[BoardRecord]:
-    """Write down what has changed on the suite's board; what was written.
+    """Save the changes of the suite's board, and return them.
 
-    Nothing of sealed suites and of results of others, which have no ranks; no yardsticks.
+    Sealed suites and results of others, which have no ranks, are left out, as are yardsticks.
     """
     if suite.sealed or suite.published_elsewhere:
         return []
@@ -27,12 +27,12 @@ def record(suite: Suite, at: datetime) -> list[BoardRecord]:
         scope="all",
     ).select_related("run__editing_model", "run__suite")
     now = {standing.run.editing_model_id: standing for standing in standings.defer("details")}
-    found = []
+    changes = []
     for model, standing in now.items():
         before = last.get(model)
         kind = _kind(before, standing)
         if kind:
-            found.append(
+            changes.append(
                 BoardRecord(
                     run=standing.run,
                     at=at,
@@ -45,7 +45,7 @@ def record(suite: Suite, at: datetime) -> list[BoardRecord]:
             )
     for model, before in last.items():
         if model not in now and before.kind != Kind.LEFT:
-            found.append(
+            changes.append(
                 BoardRecord(
                     run=before.run,
                     at=at,
@@ -55,18 +55,18 @@ def record(suite: Suite, at: datetime) -> list[BoardRecord]:
                     usable_trips=before.usable_trips,
                 )
             )
-    return BoardRecord.objects.bulk_create(found)
+    return BoardRecord.objects.bulk_create(changes)
 
 
 def latest(suite: Suite) -> dict[int, BoardRecord]:
-    """The last record of each model on this suite's board."""
+    """Return the last record of each model on this suite's board."""
     rows = BoardRecord.objects.filter(run__suite=suite).order_by("at", "pk")
     rows = rows.select_related("run__editing_model", "run__suite")
     return {row.run.editing_model_id: row for row in rows.defer("run__provenance")}
 
 
 def _kind(before: BoardRecord | None, now: Standing) -> str:
-    """What is new about a standing; empty for nothing."""
+    """Return the kind of change of a standing; empty if there is none."""
     if before is None or before.kind == Kind.LEFT:
         return Kind.ADDED
     if before.run_id != now.run_id:

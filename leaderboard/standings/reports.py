@@ -1,6 +1,6 @@
-"""What is said of a suite as a whole: what it can tell apart, and how robust its order is.
+"""Reports on a suite as a whole: its power, and the robustness of its order.
 
-Written by a worker when ranks have changed; pages only read it.
+Written by a worker when ranks have changed; pages only read them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from leaderboard.standings.stored import core_case, suite_cases
 
 
 def stale() -> list[Suite]:
-    """Frozen suites of ours whose report is not there, or older than their standings."""
+    """Return our frozen suites whose report is missing or older than their standings."""
     suites = Suite.objects.playable().defer("definition").select_related("report")
     written = Standing.objects.values_list("run__suite").annotate(Max("computed_at"))
     newest = dict(written.order_by())
@@ -42,19 +42,19 @@ def stale() -> list[Suite]:
 
 
 def write(suite: Suite) -> None:
-    """Write the suite's report anew; its power is worked out once, since suites are frozen."""
+    """Write the suite's report anew; the power of a frozen suite is computed once."""
     began = timezone.now()
-    known = SuiteReport.objects.filter(suite=suite, method_version=METHOD_VERSION).first()
+    report = SuiteReport.objects.filter(suite=suite, method_version=METHOD_VERSION).first()
     SuiteReport.objects.update_or_create(
         suite=suite,
         defaults={
-            "power": known.power if known else _power(suite),
+            "power": report.power if report else _power(suite),
             "robustness": _robustness(suite),
             "method_version": METHOD_VERSION,
             "computed_at": began,
         },
     )
-    # Kept pages are told apart by this.
+    # The page cache is keyed by this date.
     Suite.objects.filter(pk=suite.pk).update(updated_at=timezone.now())
 
 
@@ -65,7 +65,10 @@ def _power(suite: Suite) -> dict[str, float | None]:
 
 
 def _robustness(suite: Suite) -> dict[str, Any]:
-    """Kendall's tau of the board's order with every other; of yardsticks while nobody is ranked."""
+    """Return Kendall's tau of the board's order with every other order.
+
+    With fewer than two ranked models it is that of the yardsticks.
+    """
     runs = list(Run.objects.on_the_board().filter(suite=suite, complete=True, current=True))
     entrants = [run for run in runs if not run.editing_model.is_reference]
     compared = entrants if len(entrants) > 1 else runs
@@ -84,18 +87,18 @@ def _robustness(suite: Suite) -> dict[str, Any]:
         "level": headline[1],
         "yardsticks": compared is not entrants,
         "runs": len(boards[headline]),
-        "agreements": [asdict(found) for found in robustness(boards, headline, usable)],
+        "agreements": [asdict(row) for row in robustness(boards, headline, usable)],
         "retest": asdict(again) if again else None,
     }
 
 
 def _boards(suite: Suite, runs: list[Run]) -> dict[Choice, dict[str, CoreValues]]:
-    """Usable trips by case of each run, by metric and level."""
+    """Return the usable trips by case of each run, by metric and level."""
     cases = suite_cases(suite)
 
     @cache
     def design(*there: int) -> Design:
-        """Made once for all runs that have the same cases, as most do."""
+        """Return the design, made once for all runs with the same cases."""
         return Design([cases[row] for row in there])
 
     boards: dict[Choice, dict[str, CoreValues]] = defaultdict(dict)
@@ -105,7 +108,7 @@ def _boards(suite: Suite, runs: list[Run]) -> dict[Choice, dict[str, CoreValues]
     for metric, level, run, data in rows:
         usable = np.frombuffer(bytes(data), dtype=np.float64)
         if len(usable) != len(cases):
-            continue  # of a suite that was changed by hand
+            continue  # the suite was changed by hand
         there = np.flatnonzero(~np.isnan(usable))
         if not len(there):
             continue
@@ -121,15 +124,15 @@ def _boards(suite: Suite, runs: list[Run]) -> dict[Choice, dict[str, CoreValues]
 
 
 def _chains(suite: Suite, runs: list[Run], metric: str) -> dict[str, list[ChainResult]]:
-    """The chains of cases that were played repeatedly, by run."""
+    """Return the chains of cases that were played repeatedly, by run."""
     again = Chain.objects.filter(run__in=runs, repeat__gt=0).values("case")
     chains = Chain.objects.filter(run__in=runs, case__in=again).select_related("case__picture")
-    found: dict[str, list[ChainResult]] = defaultdict(list)
+    by_run: dict[str, list[ChainResult]] = defaultdict(list)
     for chain in chains:
         if numbers := chain.numbers(metric):
-            found[str(chain.run_id)].append(
+            by_run[str(chain.run_id)].append(
                 chain_of_numbers(
                     metric, core_case(chain), chain.repeat, chain.outcome, numbers, suite.trips
                 )
             )
-    return found
+    return by_run

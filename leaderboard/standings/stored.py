@@ -1,7 +1,7 @@
 """Standings of the site's runs: computed by the core, stored and ranked here.
 
 `rebuild(run)` writes a run's numbers with their intervals, `refresh_ranks(suite)`
-ranks all runs of a suite from the values of their cases that `rebuild` kept. Both can
+ranks all runs of a suite from the values of their cases that `rebuild` stored. Both can
 be repeated at any time and give the same rows.
 """
 
@@ -54,16 +54,16 @@ from leaderboard.models import (
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.standings.records import record
 
-#: What ranking writes.
+#: The fields that ranking writes.
 RANK = ("rank", "rank_low", "rank_high", "p_first")
 EXTREMES = 6
-#: Cases kept per cause of an end.
+#: Cases stored per cause of an end.
 ENDINGS = 8
 
 
 @transaction.atomic
 def rebuild(run: Run) -> None:
-    """Write the run's chain results and standings anew, replacing what was there."""
+    """Write the run's chain results and standings anew."""
     chains = _chains(run)
     trips, cases = run.suite.trips, suite_cases(run.suite)
     results: dict[int, dict[str, Any]] = {chain.pk: {} for chain in chains}
@@ -81,10 +81,10 @@ def rebuild(run: Run) -> None:
         measured = _measure(run, chains, metric)
         if not measured:
             continue
-        for chain, one in measured:
-            results[chain.pk][metric.name] = chain_numbers(one, trips)
+        for chain, row in measured:
+            results[chain.pk][metric.name] = chain_numbers(row, trips)
         if not _is_selective(metric.name):
-            complete = complete or is_complete([one for _, one in measured], wanted, trips)
+            complete = complete or is_complete([row for _, row in measured], wanted, trips)
         _write_standings(run, metric, cases, measured)
     for chain in chains:
         chain.results = results[chain.pk]
@@ -102,13 +102,13 @@ def rebuild(run: Run) -> None:
 def latency(
     trips: Iterable[Trip], between: Iterable[float | None] = ()
 ) -> tuple[float | None, float | None]:
-    """The median and the 95th percentile of what the edits of these trips took, in seconds.
+    """Return median and 95th percentile of the seconds of the edits of these trips.
 
-    `between` is what those took that are neither the first nor the last of their trip.
+    `between` are the seconds of edits that are neither the first nor the last of their trip.
     """
     both = ((trip.edited_seconds, trip.restored_seconds) for trip in trips)
-    told = (*between, *(seconds for pair in both for seconds in pair))
-    taken = [seconds for seconds in told if seconds is not None]
+    seconds_or_none = (*between, *(seconds for pair in both for seconds in pair))
+    taken = [seconds for seconds in seconds_or_none if seconds is not None]
     if not taken:
         return None, None
     median, p95 = np.percentile(taken, (50, 95))
@@ -116,10 +116,10 @@ def latency(
 
 
 def refresh_ranks(suite: Suite) -> None:
-    """Decide which run stands for each model of the suite, and rank them all in one pass.
+    """Choose the current run of each model of the suite, and rank them all.
 
-    Called whenever a run ends, is published, withdrawn or cleared, so this is also where the
-    suite's file of scores is asked for anew.
+    Called when a run ends, is published, withdrawn or cleared, so it also enqueues the export of
+    the suite's scores.
     """
     with transaction.atomic():
         _choose_current(suite)
@@ -130,7 +130,7 @@ def refresh_ranks(suite: Suite) -> None:
         ]
         now = timezone.now()
         _touch(suite, now)
-        # Rows whose rank stays are left alone: there are hundreds of each run, and they are large.
+        # Rows with an unchanged rank are not written: there are hundreds per run, and they are large.
         unranked = Standing.objects.filter(run__suite=suite, rank__isnull=False)
         unranked.exclude(run__in=runs).update(**dict.fromkeys(RANK), computed_at=now)
         groups: dict[tuple[int, float], dict[str, list[Standing]]] = defaultdict(dict)
@@ -146,7 +146,7 @@ def refresh_ranks(suite: Suite) -> None:
 
 
 def _touch(suite: Suite, now: datetime) -> None:
-    """Say that something of the suite was counted anew, by one row: pages and reports ask for it."""
+    """Update the date of one standing, by which pages and reports detect changes."""
     newest = Standing.objects.filter(run__suite=suite).order_by("-pk").values_list("pk", flat=True)
     Standing.objects.filter(pk__in=list(newest[:1])).update(computed_at=now)
 
@@ -157,7 +157,7 @@ def _chains(run: Run) -> list[Chain]:
 
 
 def suite_cases(suite: Suite) -> list[CoreCase]:
-    """The suite's cases in their order: the order in which values of cases are kept."""
+    """Return the suite's cases in the order in which values of cases are stored."""
     rows = Case.objects.filter(suite=suite).order_by("position")
     return [
         CoreCase(*row) for row in rows.values_list("picture__slug", "pair_slug", "category", "kind")
@@ -165,19 +165,19 @@ def suite_cases(suite: Suite) -> list[CoreCase]:
 
 
 def core_case(chain: Chain) -> CoreCase:
-    """The chain's case as the statistics know it."""
+    """Return the chain's case as a case of the statistics."""
     case = chain.case
     return CoreCase(case.picture.slug, case.pair_slug, case.category, case.kind)
 
 
 def _is_selective(metric: str) -> bool:
-    """Whether a metric speaks of some pictures only, such as those with a face."""
+    """Return True if a metric applies to some images only, such as faces."""
     return metric in METRICS and metric_class(metric).selective
 
 
 def pinned_metrics(run: Run) -> list[MetricVersion]:
-    """The metric versions this run is scored with; those that were not run are not among them."""
-    found = []
+    """Return the metric versions of this run, without those that were not run."""
+    rows = []
     for name in run.scored_metrics:
         pinned = run.metrics[name]
         metric = MetricVersion.objects.filter(
@@ -186,14 +186,14 @@ def pinned_metrics(run: Run) -> list[MetricVersion]:
             weights_sha256=pinned.get("weights_sha256") or "",
         ).first()
         if metric:
-            found.append(metric)
-    return found
+            rows.append(metric)
+    return rows
 
 
 def _measure(
     run: Run, chains: Sequence[Chain], metric: MetricVersion
 ) -> list[tuple[Chain, MeasuredChain]] | None:
-    """The chains that this metric speaks of; None where it does not cover the suite's pictures."""
+    """Return the chains that this metric measures; None if it lacks calibrations."""
     pixels = {chain.case.picture.pixels_sha256 for chain in chains}
     calibrations = {
         row.pixels_sha256: row
@@ -206,13 +206,13 @@ def _measure(
         calibration = calibrations.get(chain.case.picture.pixels_sha256)
         if calibration is None and _is_selective(metric.name):
             continue
-        # A chain still in play is censored where it stands.
+        # An unfinished chain is censored at its present trip.
         outcome = (chain.outcome if chain.state == ChainState.PLAYED else "") or Outcome.LOST
         trips = chain.trips.all()
-        one = _measured(chain, outcome, trips, distances, metric, calibration, run.suite.trips)
-        if one is None:
+        row = _measured(chain, outcome, trips, distances, metric, calibration, run.suite.trips)
+        if row is None:
             return None
-        measured.append((chain, one))
+        measured.append((chain, row))
     return measured
 
 
@@ -225,7 +225,7 @@ def _measured(
     calibration: Calibration | None,
     until: int,
 ) -> MeasuredChain | None:
-    """A chain by one metric, from the distances of its trips."""
+    """Return a chain by one metric, from the distances of its trips."""
     return measured_chain(
         metric.name,
         core_case(chain),
@@ -247,13 +247,13 @@ def _measured(
 
 
 def known_at(chain: Chain, metric: MetricVersion) -> int | None:
-    """Return the trip by which a chain's end is known by this metric; None if it is not yet."""
+    """Return the trip by which this metric knows a chain's end; None: not yet."""
     picture = chain.case.picture.pixels_sha256
     calibration = Calibration.objects.filter(metric=metric, pixels_sha256=picture).first()
     scores = Score.objects.filter(trip__chain=chain, metric=metric)
     distances = dict(scores.values_list("trip_id", "distance"))
     trips = chain.trips.filter(scored_at__isnull=False).order_by("number")
-    # Where it stands is not where it ends.
+    # The present outcome must not count as the end.
     measured = _measured(chain, Outcome.LOST, trips, distances, metric, calibration, 0)
     return stopping.known_at(measured.result) if measured else None
 
@@ -266,25 +266,27 @@ def _write_standings(
 ) -> None:
     trips = run.suite.trips
     standings, values = [], []
-    every = list(computed(metric.name, [one for _, one in measured], trips))
-    extremes = _extremes(measured, trips, [one.level for one in every if one.scope == "all"])
-    for found in every:
+    every = list(computed(metric.name, [row for _, row in measured], trips))
+    extremes = _extremes(measured, trips, [row.level for row in every if row.scope == "all"])
+    for numbers in every:
         standing = Standing(
             run=run,
             metric=metric,
-            level=found.level,
-            scope=found.scope,
+            level=numbers.level,
+            scope=numbers.scope,
             method_version=METHOD_VERSION,
-            **found.numbers,
+            **numbers.numbers,
         )
-        if found.scope == "all":
-            standing.details |= extremes[found.level]
-            standing.details["endings"] = _endings(measured, trips, found.level)
+        if numbers.scope == "all":
+            standing.details |= extremes[numbers.level]
+            standing.details["endings"] = _endings(measured, trips, numbers.level)
         standings.append(standing)
-        if found.values:
-            usable = found.values.aligned(cases)
+        if numbers.values:
+            usable = numbers.values.aligned(cases)
             values.append(
-                CaseValues(run=run, metric=metric, level=found.level, usable_trips=usable.tobytes())
+                CaseValues(
+                    run=run, metric=metric, level=numbers.level, usable_trips=usable.tobytes()
+                )
             )
     Standing.objects.bulk_create(standings)
     CaseValues.objects.bulk_create(values)
@@ -293,9 +295,9 @@ def _write_standings(
 def _extremes(
     measured: Sequence[tuple[Chain, MeasuredChain]], trips: int, levels: Sequence[float]
 ) -> dict[float, dict[str, Any]]:
-    """The worst and the best cases at each level, by the keys they have here."""
-    by_level = case_summaries_by_level([one.result for _, one in measured], trips, levels)
-    pk = {(one.result.picture, one.result.pair): chain.case_id for chain, one in measured}
+    """Return the worst and the best cases at each level, by their keys."""
+    by_level = case_summaries_by_level([row.result for _, row in measured], trips, levels)
+    pk = {(row.result.picture, row.result.pair): chain.case_id for chain, row in measured}
 
     def numbers(some: Sequence[CaseSummary]) -> list[dict[str, Any]]:
         return [
@@ -316,24 +318,24 @@ def _extremes(
 def _endings(
     measured: Sequence[tuple[Chain, MeasuredChain]], trips: int, level: float
 ) -> dict[str, list[dict[str, int]]]:
-    """By cause, the first few cases that it ended, each with the trip on which it did."""
-    found: dict[str, list[tuple[float, int]]] = defaultdict(list)
-    for chain, one in measured:
-        ended = event(one.result, trips, level)
+    """Return, by cause, the first few cases that it ended, with their last trip."""
+    by_cause: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for chain, row in measured:
+        ended = event(row.result, trips, level)
         if ended.cause and chain.repeat == 0:
-            found[ended.cause].append((ended.time, chain.case_id))
+            by_cause[ended.cause].append((ended.time, chain.case_id))
     return {
         cause: [
-            # A crossing falls within its trip, all else ends a chain before it.
+            # A crossing lies within its trip, any other cause before the next trip.
             {"case": case, "trip": max(1, math.ceil(time) if cause in CROSSINGS else int(time) + 1)}
             for time, case in sorted(rows)[:ENDINGS]
         ]
-        for cause, rows in found.items()
+        for cause, rows in by_cause.items()
     }
 
 
 def kept_values(metric: int, level: float, runs: Sequence[Run]) -> dict[int, Any]:
-    """Usable trips by case of each run, in the suite's order."""
+    """Return the usable trips by case of each run, in the suite's order."""
     rows = CaseValues.objects.filter(metric=metric, level=level, run__in=runs)
     return {
         run: np.frombuffer(bytes(data), dtype=np.float64)
@@ -342,9 +344,10 @@ def kept_values(metric: int, level: float, runs: Sequence[Run]) -> dict[int, Any
 
 
 def _choose_current(suite: Suite) -> None:
-    """The newest finished public run of each model stands for it; nothing else does.
+    """Make the newest finished public run of each model its current run.
 
-    One that was played elsewhere only where there is none of ours, an experiment's arm never.
+    A run that was played elsewhere counts only if there is none of ours, an experiment's arm
+    never.
     """
     newest: dict[int, int] = {}
     finished = suite.runs.counted().as_the_suite_says().filter(state=RunState.FINISHED)
@@ -366,18 +369,18 @@ def _rank(
     changed = []
     for scope, standings in by_scope.items():
         standings.sort(key=lambda s: (-s.usable_trips, s.run_id))
-        found: list[tuple[Any, ...]] = [(None,) * len(RANK)] * len(standings)
-        # Of a suite that was changed by hand they are shown in order, without ranks.
+        rows: list[tuple[Any, ...]] = [(None,) * len(RANK)] * len(standings)
+        # A suite that was changed by hand is shown in order, without ranks.
         if all(len(values.get(s.run_id, ())) == len(cases) for s in standings):
             table = np.column_stack([values[s.run_id] for s in standings])
             ranks = rank_scope(cases, table, scope, [s.usable_trips for s in standings])
-            found = [
+            rows = [
                 (shared, *between, None if first is None else round(first, 4))
                 for shared, between, first in zip(
                     ranks.shared, ranks.sets, ranks.p_first, strict=True
                 )
             ]
-        for standing, rank in zip(standings, found, strict=True):
+        for standing, rank in zip(standings, rows, strict=True):
             if tuple(getattr(standing, name) for name in RANK) != rank:
                 for name, value in zip(RANK, rank, strict=True):
                     setattr(standing, name, value)
@@ -390,19 +393,22 @@ def _rank(
 
 
 def quality_metrics(run: Run) -> dict[str, Mapping[str, Any]]:
-    """The no-reference metrics of a run, those that were imported too, as each was run."""
-    # A run that was played in a shell has its judge in the provenance of its scores.
+    """Return the no-reference metrics of a run with their pins, also imported ones."""
+    # A run of the shell has its judge in the provenance of its scores.
     judge = run.provenance.get("scoring", {}).get("judge")
     return no_reference_pins(run.metrics, {"judge": judge, **run.provenance})
 
 
 def write_no_reference(run: Run, chains: Iterable[Chain]) -> None:
-    """Write what the metrics say of these chains, whose results are known; in a transaction."""
-    known = [
+    """Save the numbers of the no-reference metrics on these chains.
+
+    The chains have results already. Call it in a transaction.
+    """
+    quality_chains = [
         QualityChain(chain.case_id, chain.quality, chain.retention(chain.headline))
         for chain in chains
     ]
-    numbers = no_reference_numbers(known, run.suite.trips, quality_metrics(run))
+    numbers = no_reference_numbers(quality_chains, run.suite.trips, quality_metrics(run))
     if numbers:
         NoReferenceResult.objects.update_or_create(run=run, defaults={"numbers": numbers})
     else:
