@@ -1,4 +1,4 @@
-"""A run's summary in parts: by category, kind, pair, and case by case."""
+"""Summaries of a run by category, kind and pair, and by case."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evaluation.analysis.survival import Survival
 
 @dataclass(frozen=True)
 class CaseSummary:
-    """One case: its place in the suite, and its numbers over the repeats."""
+    """One case: its position in the suite, and its numbers over the repeats."""
 
     picture: str
     pair: str
@@ -26,7 +26,7 @@ class CaseSummary:
 
 
 def scopes(chains: Sequence[ChainResult]) -> dict[str, list[ChainResult]]:
-    """Chains by scope: "all", "category:x", "kind:x", "pair:x"."""
+    """Group chains by scope: "all", "category:x", "kind:x", "pair:x"."""
     parts: dict[str, list[ChainResult]] = defaultdict(list)
     for chain in chains:
         for scope in chain.case.scopes:
@@ -37,14 +37,14 @@ def scopes(chains: Sequence[ChainResult]) -> dict[str, list[ChainResult]]:
 def breakdown(
     chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
 ) -> dict[str, Summary]:
-    """A summary per scope."""
+    """Summarise the chains of each scope."""
     return {scope: summarise(part, trips, level) for scope, part in scopes(chains).items()}
 
 
 def case_summaries(
     chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
 ) -> list[CaseSummary]:
-    """Every case, the worst first: by usable trips, then AUC, then name."""
+    """Summarise every case, the worst first: by usable trips, then AUC, then name."""
     return case_summaries_by_level(chains, trips, [level])[level]
 
 

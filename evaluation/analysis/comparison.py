@@ -1,4 +1,4 @@
-"""Two runs side by side, on the cases both have."""
+"""Paired comparison of two runs, on the cases both have."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from evaluation.analysis.events import TOLERANCE
 from evaluation.analysis.half_life import half_life
 from evaluation.analysis.power import POWER
 
-# Beyond this many times the suite, "equal for all we can tell" is the honest answer.
+# Beyond this many times the suite, the runs are reported as indistinguishable.
 MOST_TIMES = 100
 
 
 @dataclass(frozen=True)
 class Difference:
-    """First minus second, with its paired 95 % interval; None where cases are too few.
+    """First minus second, with its paired 95 % interval; None if cases are too few.
 
-    `more_cases` = how many more cases of the same mix, with pictures and pairs of their
-    own, would show a difference of this size in four tries of five; 0 where it already
-    shows, None where no number of cases in reach would do.
+    `more_cases` = the number of further cases of the same mix, with new pictures and pairs,
+    that would show a difference of this size with 80 %; 0 if it already shows, None if no
+    feasible number would.
     """
 
     estimate: float
@@ -34,7 +34,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two, on the shared cases; a half-life of None is longer than the suite."""
+    """One of the two, on the shared cases; a half-life of None is beyond the suite."""
 
     usable_trips: float
     half_life: float | None
@@ -45,10 +45,10 @@ class Side:
 class Comparison:
     """Two runs on their shared cases.
 
-    In the difference of half-lives one that is longer than the suite counts as N, so the
-    true difference is at least as large; its interval is that of the usable trips,
-    transformed around the mean of the two. `p_ahead` = how likely the first is usable for
-    longer, None where cases are too few. `auc` is None where too much was lost to tell.
+    In the difference of half-lives one that is longer than the suite counts as N, so the true
+    difference is at least as large; its interval is that of the usable trips, transformed
+    around the mean of the two. `p_ahead` = the probability that the first is usable for longer,
+    None if cases are too few. `auc` is None if too many chains were lost.
     """
 
     cases: int
@@ -64,7 +64,7 @@ class Comparison:
 
 
 def compare(first: CaseValues, second: CaseValues) -> Comparison:
-    """Paired differences of two runs; ValueError where they share no case."""
+    """Return paired differences of two runs. Raises ValueError without a shared case."""
     shared = sorted(set(first.cases) & set(second.cases))
     if not shared:
         raise ValueError("the two runs have no case in common")
@@ -72,18 +72,20 @@ def compare(first: CaseValues, second: CaseValues) -> Comparison:
         raise ValueError(f"one run has {first.trips} trips, the other {second.trips}")
     first, second = first.only(shared), second.only(shared)
     design, trips = first.design, first.trips
-    one, two = _side(first), _side(second)
-    apart = np.column_stack([first.usable - second.usable, first.auc - second.auc])
-    by_usable, by_auc = design.mean(apart).tolist()
-    errors = design.standard_errors(apart).tolist() if design.enough else [None, None]
+    first_side, second_side = _side(first), _side(second)
+    gaps = np.column_stack([first.usable - second.usable, first.auc - second.auc])
+    by_usable, by_auc = design.mean(gaps).tolist()
+    errors = design.standard_errors(gaps).tolist() if design.enough else [None, None]
     usable = _difference(by_usable, errors[0], design.freedom, len(shared))
     return Comparison(
         cases=len(shared),
         pictures=design.pictures,
         pairs=design.pairs,
-        first=one,
-        second=two,
-        half_life=_of_half_life(usable, (one.usable_trips + two.usable_trips) / 2, trips),
+        first=first_side,
+        second=second_side,
+        half_life=_of_half_life(
+            usable, (first_side.usable_trips + second_side.usable_trips) / 2, trips
+        ),
         usable_trips=usable,
         auc=None
         if math.isnan(by_auc)
@@ -94,7 +96,7 @@ def compare(first: CaseValues, second: CaseValues) -> Comparison:
 
 
 def _side(values: CaseValues) -> Side:
-    usable, auc = (float(values.design.mean(own)) for own in (values.usable, values.auc))
+    usable, auc = (float(values.design.mean(column)) for column in (values.usable, values.auc))
     return Side(usable, half_life(usable, values.trips), None if math.isnan(auc) else auc)
 
 
@@ -107,7 +109,10 @@ def _difference(estimate: float, error: float | None, freedom: int, cases: int) 
 
 
 def _more_cases(estimate: float, error: float, reach: float, cases: int) -> int | None:
-    """By the square-root law: n cases give a standard error of s, n' give s * sqrt(n / n')."""
+    """Return the further cases needed, by the square-root law.
+
+    n cases give a standard error of s, n' give s * sqrt(n / n').
+    """
     if abs(estimate) <= TOLERANCE:
         return None
     if abs(estimate) > reach:
@@ -122,11 +127,11 @@ def _more_cases(estimate: float, error: float, reach: float, cases: int) -> int 
 
 def _of_half_life(usable: Difference, middle: float, trips: int) -> Difference:
     def transformed(apart: float) -> float:
-        one, two = (
+        longer, shorter = (
             half_life(min(max(middle + side, 0.0), float(trips)), trips)
             for side in (apart / 2, -apart / 2)
         )
-        return (trips if one is None else one) - (trips if two is None else two)
+        return (trips if longer is None else longer) - (trips if shorter is None else shorter)
 
     bounds = usable.interval
     return Difference(

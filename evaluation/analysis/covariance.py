@@ -1,8 +1,8 @@
-"""Errors of means over cases, for other pictures and for other edits.
+"""Standard errors of means over cases, for other pictures and other edits.
 
-Cases share pictures and pairs, so they are no sample of their own. The covariance is the
-sum of two cluster-robust ones, by picture and by pair (Cameron, Gelbach & Miller 2011,
-without what they subtract: on the few pictures and pairs of a suite that keeps it safe).
+Cases share pictures and pairs, so they are not independent. The covariance is the sum of two
+cluster-robust ones, by picture and by pair (Cameron, Gelbach & Miller 2011, without the term
+they subtract: on the few pictures and pairs of a suite that is conservative).
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from evaluation.analysis.survival import Floats, case_weights
 
 CONFIDENCE = 0.95
 SEED = 2026
-# With fewer, simulations of equal models told them apart too often.
+# With fewer, simulated boards of equal models separate them too often.
 MIN_PICTURES, MIN_PAIRS, MIN_FREEDOM = 10, 12, 5
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A 95 % interval. A bound of a half-life is None where it lies beyond N ("> N")."""
+    """A 95 % interval. A bound of a half-life is None if it lies beyond N ("> N")."""
 
     low: float | None
     high: float | None
 
 
 class _Groups:
-    """Rows grouped by label, the labels in the order of their names."""
+    """Rows grouped by label, the labels in alphabetical order."""
 
     def __init__(self, labels: Sequence[str]) -> None:
-        # Not by np.unique: of the few cases that most scopes have it takes many times as long.
+        # Not by np.unique, which is many times slower for the few cases of most scopes.
         code = {label: place for place, label in enumerate(sorted(set(labels)))}
         self.codes = np.array([code[label] for label in labels], dtype=np.intp)
         self.sizes = np.bincount(self.codes)
@@ -44,12 +44,12 @@ class _Groups:
         self._starts = np.cumsum(self.sizes) - self.sizes
 
     def sums(self, values: Floats) -> Floats:
-        """The sum of each group's rows."""
+        """Return the sum of each group's rows."""
         return np.asarray(np.add.reduceat(values[self._order], self._starts, axis=0))
 
 
 class Design:
-    """The cases of a suite, or of a part of it: their weights, and what they share."""
+    """The cases of a suite, or of a part of it, with their weights and groups."""
 
     def __init__(self, cases: Sequence[Case]) -> None:
         self.cases = tuple(cases)
@@ -64,7 +64,7 @@ class Design:
 
     @property
     def category(self) -> NDArray[np.intp]:
-        """The number of each case's category."""
+        """Return the number of each case's category."""
         return self._category.codes
 
     @property
@@ -77,12 +77,12 @@ class Design:
 
     @property
     def freedom(self) -> int:
-        """The degrees of freedom of every interval."""
+        """Return the degrees of freedom of every interval."""
         return min(self.pictures, self.pairs) - self.categories
 
     @property
     def enough(self) -> bool:
-        """Are there pictures and pairs enough for an interval, and to tell models apart?"""
+        """Return True if there are enough pictures and pairs for intervals and ranks."""
         return (
             self.pictures >= MIN_PICTURES
             and self.pairs >= MIN_PAIRS
@@ -90,31 +90,31 @@ class Design:
         )
 
     def mean(self, values: Floats) -> Floats:
-        """The mean over cases, then categories, of each column (a row per case)."""
+        """Return the mean over cases, then categories, of each column (a row per case)."""
         return np.asarray(self.weights @ values)
 
     def shares(self, values: Floats) -> Floats:
-        """Return the share of each picture and pair in the error of the means, a row for each.
+        """Return a row of error shares of the means for each picture and pair.
 
-        These rows S carry the whole covariance: it is S'S. So S'g, with g standard
-        normal, is a draw of the means' error, without a factorisation.
+        These rows S carry the whole covariance: it is S'S. So S'g, with g standard normal, is a
+        draw of the means' error, without a factorisation.
         """
         means = self._category.sums(values) / self._category.sizes[:, None]
-        apart = self.weights[:, None] * (values - means[self._category.codes])
+        deviations = self.weights[:, None] * (values - means[self._category.codes])
         pictures, pairs, categories = self.pictures, self.pairs, self.categories
         return np.concatenate(
             [
-                self._picture.sums(apart) * math.sqrt(pictures / (pictures - 1)),
-                self._pair.sums(apart) * math.sqrt(pairs / (pairs - categories)),
+                self._picture.sums(deviations) * math.sqrt(pictures / (pictures - 1)),
+                self._pair.sums(deviations) * math.sqrt(pairs / (pairs - categories)),
             ]
         )
 
     def standard_errors(self, values: Floats) -> Floats:
-        """The standard error of each column's mean."""
+        """Return the standard error of each column's mean."""
         return np.asarray(np.sqrt(np.square(self.shares(values)).sum(axis=0)))
 
     def draws(self, values: Floats, number: int, seed: int = SEED) -> Floats:
-        """So many errors of the columns' means, a row for each: a multivariate t."""
+        """Draw errors of the columns' means, a row for each: a multivariate t."""
         random = np.random.default_rng(seed)
         shares = self.shares(values)
         normal = random.standard_normal((number, len(shares)))
@@ -127,9 +127,10 @@ def t_scale(random: np.random.Generator, freedom: int, number: int) -> Floats:
 
 
 def t_probability(t: float, freedom: int) -> float:
-    """Return the probability that Student's t is below `t` (Abramowitz & Stegun 26.7.3 and 26.7.4).
+    """Return the probability that Student's t is below `t`.
 
-    Closed for whole degrees of freedom, so that web processes need no scipy for it.
+    It is a closed form for whole degrees of freedom (Abramowitz & Stegun 26.7.3 and 26.7.4), so
+    that web processes need no scipy for it.
     """
     angle = math.atan(t / math.sqrt(freedom))
     cosine = math.cos(angle)
@@ -146,7 +147,7 @@ def t_probability(t: float, freedom: int) -> float:
 
 @cache
 def t_quantile(probability: float, freedom: int) -> float:
-    """The t below which Student's t lies with this probability, from 1/2 on."""
+    """Return the quantile of Student's t at this probability, from 1/2 on."""
     low, high = 0.0, 1.0
     while t_probability(high, freedom) < probability:
         high *= 2

@@ -1,8 +1,7 @@
-"""Dynamics of chains (settling, wandering, drifting) and the shape of retention curves.
+"""Dynamics of chains (settling, wandering, drifting) and shapes of curves.
 
-One orbit can refute a contraction, never prove it. The retention of the limit
-stands beside the contraction factor, since a posteriser settles perfectly on
-a wrong picture.
+One orbit can refute a contraction, never prove it. The retention of the limit is given beside
+the contraction factor, since a posteriser settles perfectly on a wrong picture.
 """
 
 from __future__ import annotations
@@ -24,31 +23,31 @@ IDEMPOTENT, CONTRACTING, WANDERING, DRIFTING, UNDETERMINED = REGIMES = (
     "drifting",
     "undetermined",
 )
-MIN_TRIPS = 5  # fewer steps say nothing of a trend
+MIN_TRIPS = 5  # fewer steps show no trend
 AT_ONCE = 0.3  # a contraction factor below this: the first trip does it all
 STEADY = (0.95, 1.05)  # a contraction factor in between: steps neither shrink nor grow
-SURELY = (0.9, 1.1)  # where its interval must lie to call that a finding
+SURELY = (0.9, 1.1)  # the range that must contain its interval for a finding
 STRAIGHT = 2 / 3  # path efficiency of a drift; a pure one has 1
 CROOKED = 1.5  # times 1 / sqrt(N), the path efficiency of a random walk
 
 LINEAR, EXPONENTIAL, PLATEAU = SHAPES = "linear", "exponential", "plateau"
 SURE = 0.9
 MIN_CURVE_TRIPS = 6  # the corrected criterion needs more points than a plateau has parameters
-# Retention is not exact to more than this, so no fit is better than it.
+# The precision of retention, and so the least error of a fit.
 NOISE = 1e-3
 ALIKE = 1e-6
 RATES = np.geomspace(1e-5, 10, 48)
-# A floor worth the name. It also keeps the shapes apart: with a floor of 0 a plateau
-# is an exponential, and no criterion could ever prefer the simpler one for sure.
+# The least floor of a plateau. It separates the shapes: with a floor of 0 a plateau is an
+# exponential, and no criterion could prefer the simpler one for sure.
 LEAST_FLOOR = 0.1
 
 
 @dataclass(frozen=True)
 class Dynamics:
-    """One chain's way: contraction factor with its 95 % interval, path efficiency, regime.
+    """One chain: contraction factor with its 95 % interval, path efficiency, regime.
 
-    `contraction` None = fewer than two steps; 0 = it stood still after one.
-    `path_efficiency` None = it never moved.
+    `contraction` is None with fewer than two steps, 0 if it stood still after one.
+    `path_efficiency` is None if it never moved.
     """
 
     contraction: float | None
@@ -61,7 +60,7 @@ class Dynamics:
 
 @dataclass(frozen=True)
 class DynamicsSummary:
-    """A run's chains: medians, and how many chains are in each regime."""
+    """A run's chains: medians, and the number of chains in each regime."""
 
     chains: int
     contraction: float | None
@@ -73,10 +72,10 @@ class DynamicsSummary:
 def dynamics(
     steps: Sequence[float], distance: float, limit_retention: float | None = None
 ) -> Dynamics:
-    """The dynamics of one chain.
+    """Return the dynamics of one chain.
 
     `steps` = s(1..N) with s(n) = RMSE(X(n-1), Xn), `distance` = RMSE(X0, XN) and
-    `limit_retention` = Q(N).
+    `limit_retention` = Q(N). Raises ValueError if a number is negative or not finite.
     """
     if not all(math.isfinite(s) and s >= 0 for s in (*steps, distance)):
         raise ValueError("steps and distance must be finite and not negative")
@@ -94,7 +93,7 @@ def dynamics(
 
 
 def summarise_dynamics(chains: Sequence[Dynamics]) -> DynamicsSummary:
-    """Medians over chains and counts by regime."""
+    """Return medians over chains and counts by regime."""
     counts = Counter(d.regime for d in chains)
     return DynamicsSummary(
         chains=len(chains),
@@ -105,17 +104,17 @@ def summarise_dynamics(chains: Sequence[Dynamics]) -> DynamicsSummary:
     )
 
 
-# Every metric and level asks it of the same chains.
+# Cached, because every metric and level needs it for the same chains.
 @lru_cache(maxsize=4096)
 def _contraction(steps: tuple[float, ...]) -> tuple[float | None, float | None, float | None]:
-    """exp of the Theil-Sen slope of ln s(n), over the steps that moved at all."""
+    """Return exp of the Theil-Sen slope of ln s(n), over the nonzero steps."""
     from scipy.stats import theilslopes
 
     if len(steps) < 2:
         return None, None, None
     numbers = np.flatnonzero(steps) + 1.0
     if numbers.size < 2:
-        # It moved once or never: standing still is the strongest contraction there is.
+        # It moved once or never: standing still is the strongest contraction.
         return (0.0, None, None) if not any(steps[1:]) else (None, None, None)
     slope, _, low, high = theilslopes(np.log([s for s in steps if s]), numbers, alpha=0.95)
     if numbers.size < MIN_TRIPS:
@@ -132,8 +131,8 @@ def _regime(
 ) -> str:
     if len(steps) < MIN_TRIPS or factor is None:
         return UNDETERMINED
-    # All that a contraction of 0.3 would still move after its first step. A slope alone
-    # would call one jump followed by a faint, steady flicker a drift.
+    # The remaining path of a contraction of 0.3 after its first step. By the slope alone one
+    # jump followed by a faint, steady flicker would be a drift.
     if sum(steps[1:]) <= steps[0] * AT_ONCE / (1 - AT_ONCE):
         return IDEMPOTENT
     if low is None or high is None or efficiency is None:
@@ -155,12 +154,12 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 @dataclass(frozen=True)
 class CurveShape:
-    """The shape that explains a curve best, and how sure that is.
+    """The shape that explains a curve best, and its certainty.
 
-    `weights` = the share of the drawn curves that each shape explains best; a curve that
-    two of them explain alike counts for none. `shape` is "undetermined" below 90 %.
-    `rate` = loss per trip (linear: of the whole; else of what is left to lose) and
-    `floor` = where a plateau ends.
+    `weights` = the share of the drawn curves that each shape explains best; a curve that two
+    shapes explain equally counts for none. `shape` is "undetermined" below 90 %. `rate` = loss
+    per trip (linear: of the whole; else of the part above the floor) and `floor` = the end of a
+    plateau.
     """
 
     shape: str
@@ -177,7 +176,7 @@ class _Fit:
     floor: float | None = None
 
     def criterion(self, points: int) -> float:
-        """AICc; the noise's own variance is one more parameter."""
+        """Return AICc; the noise's variance is one more parameter."""
         count = self.parameters + 1
         spread = max(self.error / points, NOISE**2)
         return points * math.log(spread) + 2 * count * points / (points - count - 1)
@@ -188,8 +187,8 @@ def curve_shape(
 ) -> CurveShape:
     """Return the shape of Q(0..N), by the corrected Akaike criterion.
 
-    How sure it is, `draws` of the curve within its error say: neighbouring points share
-    their cases, so Akaike's own weights would be too sure of themselves.
+    Its certainty comes from `draws` of the curve within its error: neighbouring points share
+    their cases, so Akaike's own weights would be overconfident.
     """
     weights = dict.fromkeys(SHAPES, 0.0)
     if len(curve) <= MIN_CURVE_TRIPS or any(q is None for q in curve):
@@ -208,7 +207,7 @@ def curve_shape(
 def _best(fits: dict[str, _Fit], points: int) -> str:
     criteria = {shape: fit.criterion(points) for shape, fit in fits.items()}
     best, second = sorted(SHAPES, key=lambda shape: criteria[shape])[:2]
-    # What hardly falls at all is a line as well as an exponential.
+    # A curve that hardly falls fits a line as well as an exponential.
     return best if criteria[second] - criteria[best] > ALIKE else UNDETERMINED
 
 

@@ -13,16 +13,16 @@ from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.metrics.picture import LOST as LOST_BY_PART
 
 COMPLETED, LOST = "completed", "lost"
-# Not played to the end, because what is asked is known (evaluation.analysis.stopping).
+# Not played to the end, because the result is known (evaluation.analysis.stopping).
 KNOWN, CONVERGED = "known", "converged"
 STOPPED = (KNOWN, CONVERGED)
-# The model's own doing: the chain ends, and so does the picture's use.
+# Caused by the model: the chain ends, and the picture is no longer usable.
 BROKEN = ("refused", "blank", "failed")
 OUTCOMES = (COMPLETED, *STOPPED, *BROKEN, LOST)
 
-#: What fell below the level, by the metric that says so; any other metric judges the whole.
+#: Causes of crossings of the level, by part of the headline; other metrics judge the whole.
 CROSSINGS = tuple(words.cause for words in LOST_BY_PART.values())
-#: Every cause that ends a chain, as people read it.
+#: Every cause that ends a chain, with its text.
 CAUSES: Mapping[str, str] = {
     **{words.cause: words.ended for words in LOST_BY_PART.values()},
     "not_made": "the edit was not made",
@@ -32,18 +32,18 @@ CAUSES: Mapping[str, str] = {
     "blank": "the picture was blank",
     "failed": "the model failed",
 }
-# Retention is a quotient of floats: 1 may come out a little above.
+# Retention is a quotient of floats, so it may slightly exceed 1.
 TOLERANCE = 1e-9
 
 
 def crossing_cause(metric: str) -> str:
-    """The cause of an end by this metric: itself for place, colour, identity; else the whole."""
+    """Return the cause of an end by this metric: its own, or "whole"."""
     words = LOST_BY_PART.get(metric)
     return words.cause if words else "whole"
 
 
 class Case(NamedTuple):
-    """A case of a suite, with what its results are broken down by."""
+    """A case of a suite, with the attributes that results are broken down by."""
 
     picture: str
     pair: str
@@ -55,22 +55,21 @@ class Case(NamedTuple):
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The names of the parts of a suite that this case is in."""
+        """Return the names of the parts of a suite that contain this case."""
         return ("all", f"category:{self.category}", f"kind:{self.kind}", f"pair:{self.pair}")
 
 
 @dataclass(frozen=True)
 class ChainResult:
-    """One chain scored by one metric: Q(1..n) of the trips there are, and how it ended.
+    """One chain scored by one metric: Q(1..n) of its trips, and its outcome.
 
-    `outcome` other than "completed" means that trip len(retention) + 1 did not
-    come back: "refused", "blank" and "failed" are the model's doing, "lost" is
-    ours, "known" was not asked for. Of a "converged" chain the trips that were not played
-    repeat the last one. By trip: `change_seen` (by pixels), `made` and `undone` (by witnesses that
-    may gate), `edits_made` and `edits_undone` (by all witnesses, which end nothing), None
-    where it was not judged; `reframed`. The forward half of a trip
-    that never came back may still be judged. `because` = by trip, which part of a
-    composite metric was smallest; where it is empty, a crossing means `cause`.
+    An `outcome` other than "completed" means that trip len(retention) + 1 did not return:
+    "refused", "blank" and "failed" are caused by the model, "lost" by the benchmark, "known"
+    was not requested. The unplayed trips of a "converged" chain repeat the last one. By trip:
+    `change_seen` (by pixels), `made` and `undone` (by witnesses that may gate), `edits_made`
+    and `edits_undone` (by all witnesses, which end nothing), None if not judged; `reframed`.
+    The forward edit of a trip that never returned may still be judged. `because` = by trip, the
+    smallest part of a composite metric; if it is empty, a crossing means `cause`.
     """
 
     picture: str
@@ -115,20 +114,20 @@ class ChainResult:
 
     @property
     def played(self) -> bool:
-        """False for a chain that we lost before its first trip: it says nothing."""
+        """Return False for a chain lost before its first trip."""
         return self.outcome != LOST or bool(self.retention)
 
     def tells(self, trips: int, level: float = DEFAULT_LEVEL) -> bool:
-        """False where it was stopped before this metric fell to the level: its end is not known."""
+        """Return False if it was stopped before this metric fell to the level."""
         if self.outcome != KNOWN:
             return True
-        found = event(self, trips, level)
-        return found.cause is not None or found.time >= trips
+        end = event(self, trips, level)
+        return end.cause is not None or end.time >= trips
 
     @property
     def gate(self) -> tuple[int, str] | None:
-        """The first trip whose edit was not made, or not undone, and which of these."""
-        found = [
+        """Return the first trip whose edit was not made or not undone, with the cause."""
+        gates = [
             (flags.index(False) + 1, place, cause)
             for place, (flags, cause) in enumerate(
                 (
@@ -139,15 +138,15 @@ class ChainResult:
             )
             if False in flags
         ]
-        if not found:
+        if not gates:
             return None
-        number, _, cause = min(found)
+        number, _, cause = min(gates)
         return number, cause
 
 
 @dataclass(frozen=True)
 class Event:
-    """When a chain stopped being usable, and by what; censored where `cause` is None."""
+    """The time and cause of a chain's end; censored if `cause` is None."""
 
     time: float
     cause: str | None
@@ -155,7 +154,7 @@ class Event:
 
 
 def event(chain: ChainResult, trips: int, level: float = DEFAULT_LEVEL) -> Event:
-    """The first passage of one chain, looking at its first `trips` trips only."""
+    """Return the first passage of one chain within its first `trips` trips."""
     gate = chain.gate
     last = min(trips, len(chain.retention), gate[0] - 1 if gate else trips)
     before = 1.0
@@ -175,15 +174,16 @@ def event(chain: ChainResult, trips: int, level: float = DEFAULT_LEVEL) -> Event
 
 
 class NotKnown(ValueError):
-    """Chains that were stopped before the event that is asked for."""
+    """Chains that were stopped before the requested event."""
 
 
 def events_of(
     chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
 ) -> list[Event]:
-    """The first passage of each; NotKnown where one was stopped before it.
+    """Return the first passage of each chain.
 
-    To censor such a chain would be wrong: it was stopped because of what it had shown.
+    Raises NotKnown if one was stopped before it. To censor such a chain would be wrong: it was
+    stopped because of its results.
     """
     silent = [chain for chain in chains if not chain.tells(trips, level)]
     if silent:
@@ -195,7 +195,7 @@ def events_of(
 
 
 def check(chains: Sequence[ChainResult], trips: int) -> None:
-    """Raise ValueError for chains no number should be made of."""
+    """Raise ValueError for an invalid set of chains."""
     if not chains:
         raise ValueError("no chains")
     if trips < 1:

@@ -1,6 +1,6 @@
-"""Numbers of an experiment in words: the same on its page and in its report.
+"""Numbers of an experiment in words, for its page and its report.
 
-They take `to_dict`'s numbers, so that pages need nothing but what is stored.
+The functions take the numbers of `to_dict`, so that pages need only stored data.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: Below it, a rank test says that arms differ.
+#: The significance level of rank tests.
 SIGNIFICANT = 0.05
-#: Pairs of arms that a sentence names.
+#: The largest number of pairs of arms in a sentence.
 MOST_NAMED = 3
 
 
@@ -29,14 +29,14 @@ def finding(numbers: Mapping[str, Any]) -> str:
             f"No arm can be told from {base}: any effect is smaller than what {numbers['cases']} "
             f"cases show (± {widest:.1f} usable trips)."
         )
-    said = [f"{e['arm']} ({difference(e)})" for e in sure]
+    differing = [f"{e['arm']} ({difference(e)})" for e in sure]
     others = len(numbers["effects"]) - 1 - len(sure)
     rest = f"; the other{'' if others == 1 else 's'} cannot be told from it" if others else ""
-    return f"Beside {base}, usable trips differ with {_listed(said)}{rest}."
+    return f"Beside {base}, usable trips differ with {_listed(differing)}{rest}."
 
 
 def difference(effect: Mapping[str, Any]) -> str:
-    """ "-2.1 trips, 95 % -3.0 to -1.2"; without an interval the number alone."""
+    """Return "-2.1 trips, 95 % -3.0 to -1.2", or the number without an interval."""
     text = f"{signed(effect['difference'])} trips"
     if effect["low"] is None or effect["high"] is None:
         return text
@@ -44,7 +44,7 @@ def difference(effect: Mapping[str, Any]) -> str:
 
 
 def signed(value: float, digits: int = 1) -> str:
-    """With its sign, a true minus, and no sign for zero."""
+    """Return the number with a sign, a true minus, and no sign for zero."""
     rounded = round(value, digits) + 0.0
     if not rounded:
         return f"{0:.{digits}f}"
@@ -67,7 +67,7 @@ def rank_words(ranks: Mapping[str, Any]) -> str:
 
 
 def pair_words(ranks: Mapping[str, Any]) -> str:
-    """Name the pairs that the post-hoc tells apart; empty if there is no post-hoc."""
+    """Name the pairs that the post-hoc test separates; empty without a post-hoc test."""
     if ranks["test"] != "friedman" or ranks["p"] is None:
         return ""
     if ranks["p"] >= SIGNIFICANT:
@@ -77,9 +77,9 @@ def pair_words(ranks: Mapping[str, Any]) -> str:
         return "Yet no two of them are told apart by signed ranks after Holm's correction."
     count = f"{len(apart)} of {len(ranks['pairs'])} pairs"
     apart.sort(key=lambda pair: pair["p"])
-    said = [f"{p['first']} and {p['second']} ({p_value(p['p'])})" for p in apart[:MOST_NAMED]]
+    pairs = [f"{p['first']} and {p['second']} ({p_value(p['p'])})" for p in apart[:MOST_NAMED]]
     named = "" if len(apart) <= MOST_NAMED else "the surest "
-    return f"Signed ranks tell {count} apart after Holm's correction: {named}{_listed(said)}."
+    return f"Signed ranks tell {count} apart after Holm's correction: {named}{_listed(pairs)}."
 
 
 def p_value(p: float) -> str:

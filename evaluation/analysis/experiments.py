@@ -1,9 +1,9 @@
-"""Effects of arms: the same cases played in several ways, compared with the first of them.
+"""Effects of arms: the same cases played in several ways.
 
-The effect of an arm is its usable trips minus the baseline's, case by case. Its interval speaks
-of other pictures and other edits, as every interval here does (method §6), and of all arms at
-once: with 95 % none of them misses. Only an interval that leaves out 0 says that an arm matters.
-Friedman's test and its post-hoc rank the arms within each case. They take cases for independent,
+The effect of an arm is its usable trips minus those of the first, case by case. Its interval covers
+other pictures and other edits, as every interval here does (method §6), and all arms at once:
+with 95 % none of them misses. An effect is sure only if its interval excludes 0. Friedman's
+test and its post-hoc test rank the arms within each case. They treat cases as independent,
 which cases with a common picture or pair are not, so they are shown beside the intervals.
 """
 
@@ -29,7 +29,7 @@ from evaluation.analysis.robustness import RepeatSpread, repeat_spread
 from evaluation.analysis.survival import Floats
 
 DRAWS = 10_000
-#: Of so many differences with ties all signs are tried, as scipy does; of more it approximates.
+#: The largest number of tied differences tested exactly, as in scipy; more are approximated.
 ALL_SIGNS = 13
 
 
@@ -37,8 +37,8 @@ ALL_SIGNS = 13
 class Effect:
     """One arm beside the baseline, on the cases that all arms have.
 
-    `difference` in usable trips, with an interval that holds for all arms at once; None where
-    the pictures or pairs are too few. `sure`: does it leave out 0? The baseline's own is 0.
+    `difference` in usable trips, with an interval that holds for all arms at once; None if the
+    pictures or pairs are too few. `sure` is True if it excludes 0. The baseline's own is 0.
     """
 
     arm: str
@@ -65,10 +65,10 @@ class Pairwise:
 
 @dataclass(frozen=True)
 class RankTest:
-    """Friedman's test over cases; of two arms the signed-rank test, which has no post-hoc.
+    """Friedman's test over cases; for two arms the signed-rank test alone.
 
     `mean_ranks`: 1 is the arm that lasts longest in every case. `statistic` and `p` are None
-    where there are fewer than two cases.
+    with fewer than two cases.
     """
 
     test: str
@@ -87,8 +87,8 @@ class RankTest:
 class Sensitivity:
     """Differences between arms within one category.
 
-    `spread` = standard deviation of their usable trips, `by_rerun` = what it would be if nothing
-    but luck told them apart, by the reruns of all arms; None where none were played.
+    `spread` = standard deviation of their usable trips, `by_rerun` = its expected value if arms
+    differed by chance alone, by the reruns of all arms; None without reruns.
     """
 
     category: str
@@ -103,7 +103,7 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class ExperimentNumbers:
-    """All that is said of an experiment by one metric at one level."""
+    """All numbers of an experiment by one metric at one level."""
 
     baseline: str
     trips: int
@@ -118,14 +118,14 @@ class ExperimentNumbers:
     curves: dict[str, dict[str, list[float | None]]]
 
     def to_dict(self) -> dict[str, Any]:
-        """As it is kept and shown: plain data."""
-        reruns = {arm: asdict(own) | {"icc": own.icc} for arm, own in self.reruns.items()}
-        found: dict[str, Any] = json.loads(json.dumps(asdict(self) | {"reruns": reruns}))
-        return found
+        """Return plain data, as stored and shown."""
+        reruns = {arm: asdict(spread) | {"icc": spread.icc} for arm, spread in self.reruns.items()}
+        data: dict[str, Any] = json.loads(json.dumps(asdict(self) | {"reruns": reruns}))
+        return data
 
     @property
     def found(self) -> list[Effect]:
-        """The arms that surely differ from the baseline."""
+        """Return the arms that surely differ from the baseline."""
         return [effect for effect in self.effects if effect.sure]
 
 
@@ -168,9 +168,9 @@ def _effects(values: Mapping[str, CaseValues], seed: int) -> tuple[Effect, ...]:
     first = values[names[0]]
     design = first.design
     usable = np.column_stack([values[name].usable for name in names])
-    apart = usable[:, 1:] - usable[:, :1]
-    differences = [0.0, *design.mean(apart).tolist()]
-    reach = [0.0, *reach_of_all(design, apart, seed).tolist()] if design.enough else None
+    gaps = usable[:, 1:] - usable[:, :1]
+    differences = [0.0, *design.mean(gaps).tolist()]
+    reach = [0.0, *reach_of_all(design, gaps, seed).tolist()] if design.enough else None
     effects = []
     for place, name in enumerate(names):
         of_arm, difference = values[name], differences[place]
@@ -195,7 +195,7 @@ def _effects(values: Mapping[str, CaseValues], seed: int) -> tuple[Effect, ...]:
 
 
 def reach_of_all(design: Design, apart: Floats, seed: int = SEED) -> Floats:
-    """Return the half-width of each column's interval, with 95 % for all columns at once."""
+    """Return the half-width of each column's interval, with 95 % for all at once."""
     errors = design.standard_errors(apart)
     if apart.shape[1] == 1:
         return np.asarray(t_quantile((1 + CONFIDENCE) / 2, design.freedom) * errors)
@@ -205,7 +205,7 @@ def reach_of_all(design: Design, apart: Floats, seed: int = SEED) -> Floats:
 
 
 def rank_test(names: Sequence[str], usable: Floats) -> RankTest:
-    """Friedman's test of arms (columns) within cases (rows), with its post-hoc."""
+    """Run Friedman's test of arms (columns) within cases (rows), with its post-hoc."""
     from scipy.stats import friedmanchisquare, rankdata
 
     # Rounded, so that arms that are equal but for the order of a sum are tied.
@@ -228,26 +228,28 @@ def rank_test(names: Sequence[str], usable: Floats) -> RankTest:
 
 def _post_hoc(names: Sequence[str], usable: Floats) -> tuple[Pairwise, ...]:
     both = list(itertools.combinations(range(len(names)), 2))
-    raw = [signed_rank(usable[:, two] - usable[:, one]) for one, two in both]
+    raw = [signed_rank(usable[:, second] - usable[:, first]) for first, second in both]
     return tuple(
-        Pairwise(names[one], names[two], float(np.mean(usable[:, two] - usable[:, one])), p)
-        for (one, two), p in zip(both, holm(raw), strict=True)
+        Pairwise(
+            names[first], names[second], float(np.mean(usable[:, second] - usable[:, first])), p
+        )
+        for (first, second), p in zip(both, holm(raw), strict=True)
     )
 
 
 def signed_rank(differences: Floats) -> float:
-    """The p-value of Wilcoxon's signed-rank test; zeros count half for either side.
+    """Return the p-value of Wilcoxon's signed-rank test; zeros are split.
 
-    That of scipy. Of few differences with ties it tries all signs one after another, which
-    takes half a second where it takes a millisecond here.
+    It equals scipy's. For few differences with ties scipy tries all signs one after another,
+    which takes half a second instead of a millisecond.
     """
     from scipy.stats import rankdata, wilcoxon
 
     sizes = np.abs(differences)
     if not sizes.any():
         return 1.0
-    apart = sizes.all() and len(np.unique(sizes)) == len(sizes)
-    if apart or len(sizes) > ALL_SIGNS:
+    untied = sizes.all() and len(np.unique(sizes)) == len(sizes)
+    if untied or len(sizes) > ALL_SIGNS:
         return float(wilcoxon(differences, zero_method="zsplit").pvalue)
     ranks, greater = rankdata(sizes)[sizes > 0], differences[sizes > 0] > 0
     signs = np.arange(2 ** len(ranks))[:, None] >> np.arange(len(ranks)) & 1
@@ -256,7 +258,7 @@ def signed_rank(differences: Floats) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values of one family, each corrected for all of them (Holm 1979)."""
+    """Return the p-values of one family, each corrected for all of them (Holm 1979)."""
     count, corrected, largest = len(p_values), [0.0] * len(p_values), 0.0
     for place, index in enumerate(sorted(range(count), key=lambda i: p_values[i])):
         largest = max(largest, min(1.0, (count - place) * p_values[index]))

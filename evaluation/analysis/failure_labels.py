@@ -1,7 +1,7 @@
 """Labels of a chain's failure, by rule.
 
-A level, as Banana100 has them (a part of an object, an object, the whole image), and the
-kinds of damage that the picture shows where the chain ended, or at its last trip.
+A level, as in Banana100 (a part of an object, an object, the whole image), and the kinds of
+damage in the picture at the trip that ended the chain, or at its last trip.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from evaluation.analysis.events import BROKEN, Event
 from evaluation.metrics.picture import LOST
 from evaluation.records import TripMeasures
 
-#: Every label, as people read it; levels first, each chain has at most one of them.
+#: Every label with its text; levels first, each chain has at most one of them.
 LABELS: Mapping[str, str] = {
     "sub-object": "a part of an object",
     "object": "an object",
@@ -32,21 +32,21 @@ LEVELS = ("sub-object", "object", "whole-image")
 
 # Median shift of the hues in CIELAB.
 CAST = 5.0
-# Fine detail beside the source's.
+# Log ratio of fine detail to the source's.
 GRAINY, SMOOTH = math.log(1.35), math.log(0.75)
 ZOOMED, SHIFTED = 0.015, 0.015
-# Shares of the places that show something else.
+# Shares of places with other content.
 SOMEWHERE, AN_OBJECT, EVERYWHERE = 0.004, 0.025, 0.4
-# Of all that changed, to be told: at the border of something new a little is always lost.
+# Share of all changes, since a little is always lost at the border of something new.
 MUCH = 0.5
 
 
 def _crossings(level: str) -> set[str]:
-    """The causes of ends by the parts of the headline whose loss is of this level."""
+    """Return the causes of ends by headline parts whose loss is of this level."""
     return {words.cause for words in LOST.values() if words.level == level}
 
 
-#: Causes that are about a thing as a whole.
+#: Causes by the level of their loss.
 OF_OBJECTS = frozenset({"not_made", "not_the_edit", "not_undone", *_crossings("object")})
 OF_IMAGES = frozenset(_crossings("whole-image"))
 OF_PLACES = frozenset(_crossings("sub-object"))
@@ -55,7 +55,7 @@ OF_PLACES = frozenset(_crossings("sub-object"))
 def failure_labels(
     trips: Sequence[TripMeasures], ended: Event, steps: Sequence[float] = (), end: float = 0.0
 ) -> tuple[str, ...]:
-    """The labels of one chain; none of one that is well, or that broke before it came back.
+    """Return the labels of one chain; none if it is intact or broke before a return.
 
     `steps` and `end` as for dynamics.
     """
@@ -79,41 +79,41 @@ def label_counts(labels: Iterable[Sequence[str]]) -> dict[str, int]:
 
 
 def _looked_at(ended: Event, trips: int) -> int:
-    """The trip on which the chain ended, as far as there is one; else its last."""
+    """Return the trip that ended the chain, if it was played; else its last."""
     if ended.cause is None or ended.cause in BROKEN:
         return trips
     return min(trips, math.floor(ended.time) + 1)
 
 
 def _kinds(trip: TripMeasures, ended: Event) -> set[str]:
-    found: set[str] = set()
+    kinds: set[str] = set()
     damage = trip.damage
     if damage:
         if damage["cast"] >= CAST:
-            found.add("colour-cast")
+            kinds.add("colour-cast")
         if damage["detail"] >= GRAINY:
-            found.add("grain")
+            kinds.add("grain")
         if damage["detail"] <= SMOOTH:
-            found.add("smoothing")
+            kinds.add("smoothing")
         if abs(damage["zoom"] - 1) >= ZOOMED or damage["shift"] >= SHIFTED:
-            found.add("reframing")
+            kinds.add("reframing")
         for name, label in (("lost", "content-loss"), ("invented", "content-invented")):
             if damage[name] >= max(SOMEWHERE, MUCH * damage["changed"]):
-                found.add(label)
+                kinds.add(label)
     if trip.reframed:
-        found.add("reframing")
+        kinds.add("reframing")
     if ended.cause == "colour":
-        found.add("colour-cast")
+        kinds.add("colour-cast")
     if _gone(trip):
-        found.add("content-loss")
-    if ended.cause == "not_undone" or any(one.get("undone") is False for one in trip.evidence):
-        found.add("content-invented")
-    return found
+        kinds.add("content-loss")
+    if ended.cause == "not_undone" or any(item.get("undone") is False for item in trip.evidence):
+        kinds.add("content-invented")
+    return kinds
 
 
 def _gone(trip: TripMeasures) -> bool:
-    """Tell if a witness misses something that no prompt asked to change."""
-    return any(one.get("kept") is False and one["witness"] != "judge" for one in trip.evidence)
+    """Return True if a witness misses something that no prompt asked to change."""
+    return any(item.get("kept") is False and item["witness"] != "judge" for item in trip.evidence)
 
 
 def _level(trip: TripMeasures, ended: Event, kinds: set[str]) -> str | None:
@@ -125,5 +125,5 @@ def _level(trip: TripMeasures, ended: Event, kinds: set[str]) -> str | None:
         return "object"
     if ended.cause in OF_PLACES or changed >= SOMEWHERE:
         return "sub-object"
-    # What is left is drift, or a thing that stayed.
+    # The rest is drift, or a thing that was not removed.
     return ("object" if "content-invented" in kinds else "whole-image") if kinds else None

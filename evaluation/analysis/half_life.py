@@ -1,4 +1,7 @@
-"""Retention curves in; usable trips, half-life, AUC, mean curve and causes of the end out."""
+"""Summaries of retention curves.
+
+Usable trips, half-life, AUC, mean curve and causes of the end.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.survival import Floats, Survival
 
 METHOD_VERSION = "2"
-# Usable trips of N where the half-life is N itself, with room for a rounding.
+# The share of usable trips at a half-life of N, with a margin for rounding.
 LONGEST = 0.5 / math.log(2) + 1e-12
 
 
@@ -32,16 +35,15 @@ LONGEST = 0.5 / math.log(2) + 1e-12
 class Summary:
     """Summary of a set of chains at one level; ready for JSON: no NaN, no infinity.
 
-    `usable_trips` None = nothing was measured. `auc` None, and `curve` from some trip on:
-    chains were stopped there, because their end was known. `half_life` None = longer than `trips`
-    ("> N"), `median` None = fewer than half of the cases ended. At n = 0..N: `curve` =
-    mean retention, `survival` = share of cases still usable, `incidence` = share ended by
-    each cause (they sum to 1 with survival), `usable_by_trip` = usable trips of the first
-    n. `causes` counts the chains that each cause ended, `outcomes` how chains ended within
-    `trips`; `reframed`, `recovered` and `change_not_seen` count the chains where it happened
-    at any trip. `change_seen` is the share of judged trips on which the change was seen,
-    `edits_made` and `edits_undone` those in which witnesses saw the thing asked for come
-    and go.
+    `usable_trips` is None if nothing was measured. `auc` is None, and `curve` from some trip
+    on, if chains were stopped there because their end was known. `half_life` is None if longer
+    than `trips` ("> N"), `median` if fewer than half of the cases ended. At n = 0..N: `curve` =
+    mean retention, `survival` = share of cases still usable, `incidence` = share ended by each
+    cause (they sum to 1 with survival), `usable_by_trip` = usable trips of the first n.
+    `causes` counts the chains ended by each cause, `outcomes` the chains by outcome within
+    `trips`; `reframed`, `recovered` and `change_not_seen` count the chains with such a trip.
+    `change_seen` is the share of judged trips on which the change was seen, `edits_made` and
+    `edits_undone` those on which witnesses saw the requested thing appear and disappear.
     """
 
     trips: int
@@ -68,9 +70,9 @@ class Summary:
 
 
 def half_life(usable: float, trips: int) -> float | None:
-    """The half-life of the exponential decay that is usable for as long within `trips`.
+    """Return the half-life of the exponential decay with these usable trips.
 
-    Solves U = (h / ln 2)(1 - 2^(-N/h)); None where h > N: more than the suite can tell.
+    Solves U = (h / ln 2)(1 - 2^(-N/h)); None if h > N, beyond the range of the suite.
     """
     share = usable / trips
     if share > LONGEST:
@@ -89,69 +91,69 @@ def half_life(usable: float, trips: int) -> float | None:
 
 
 def shown_half_life(half_life: float | None, trips: int) -> str:
-    """As people read it: "7.3", or "> 20" where it is longer than the suite."""
+    """Return the displayed half-life: "7.3", or "> 20" beyond the suite."""
     return f"> {trips}" if half_life is None else f"{half_life:.1f}"
 
 
 def summarise(chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL) -> Summary:
-    """Usable trips, half-life, AUC, mean curve, causes and counts of these chains."""
+    """Return usable trips, half-life, AUC, mean curve, causes and counts of chains."""
     return summary_and_values(chains, trips, level)[0]
 
 
 def summary_and_values(
     chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
 ) -> tuple[Summary, CaseValues]:
-    """The summary with the values of the cases it is the mean of."""
+    """Return the summary with the values of its cases."""
     return summaries_and_values(chains, trips, [level])[0]
 
 
 def summaries_and_values(
     chains: Sequence[ChainResult], trips: int, levels: Sequence[float]
 ) -> list[tuple[Summary, CaseValues]]:
-    """Summarise at each of these levels; what does not depend on the level is computed once."""
+    """Summarise at each level; values independent of it are computed once."""
     check(chains, trips)
     events = [events_of(chains, trips, level) for level in levels]
-    there = [place for place, chain in enumerate(chains) if chain.played]
-    played = [chains[place] for place in there]
-    of_played = [[found[place] for place in there] for found in events]
+    places = [place for place, chain in enumerate(chains) if chain.played]
+    played = [chains[place] for place in places]
+    of_played = [[ends[place] for place in places] for ends in events]
     values = values_by_level(played, of_played, trips)
     survivals = Survival.by_level(played, of_played, trips)
     about = _about(chains, trips)
     numbers = np.arange(trips + 1.0)
 
-    def known(values: Floats) -> tuple[float | None, ...]:
+    def finite(values: Floats) -> tuple[float | None, ...]:
         if not played:
             return (None,) * len(values)
         return tuple(value if math.isfinite(value) else None for value in values.tolist())
 
-    none_ended = known(np.zeros(trips + 1))
-    found = []
-    for level, ends, own, survival in zip(levels, events, values, survivals, strict=True):
+    none_ended = finite(np.zeros(trips + 1))
+    results = []
+    for level, ends, level_values, survival in zip(levels, events, values, survivals, strict=True):
         causes = Counter(end.cause for end in ends)
-        usable = known(survival.usable_trips(numbers))
+        usable = finite(survival.usable_trips(numbers))
         summary = Summary(
             trips=trips,
             level=level,
             usable_trips=usable[-1],
             half_life=None if usable[-1] is None else half_life(usable[-1], trips),
             median=survival.median if played else None,
-            auc=known(np.atleast_1d(own.design.mean(own.auc)))[0],
-            curve=known(own.design.mean(own.curve)),
-            survival=known(survival.at(numbers)),
+            auc=finite(np.atleast_1d(level_values.design.mean(level_values.auc)))[0],
+            curve=finite(level_values.design.mean(level_values.curve)),
+            survival=finite(survival.at(numbers)),
             usable_by_trip=usable,
             incidence=dict.fromkeys(CAUSES, none_ended)
-            | {cause: known(by) for cause, by in survival.incidence(numbers).items()},
+            | {cause: finite(by) for cause, by in survival.incidence(numbers).items()},
             causes={cause: causes[cause] for cause in CAUSES},
             censored=causes[None],
             recovered=sum(end.recovered for end in ends),
             **about,
         )
-        found.append((summary, own))
-    return found
+        results.append((summary, level_values))
+    return results
 
 
 def _about(chains: Sequence[ChainResult], trips: int) -> dict[str, Any]:
-    """Those fields of a summary that count chains and trips, whatever the level."""
+    """Return the fields of a summary that do not depend on the level."""
     ends = Counter(
         c.outcome if len(c.retention) < trips or c.outcome == CONVERGED else COMPLETED
         for c in chains

@@ -1,4 +1,4 @@
-"""Diagnoses of cases from runs: hard, telling models apart, ill-posed."""
+"""Diagnostics of cases across runs: hard, discriminating, ill-posed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.survival import Floats
 
 ILL_POSED, MISLEADING, TOO_EASY, TOO_HARD = "ill_posed", "misleading", "too_easy", "too_hard"
-MIN_RUNS = 3  # "shared by all" means little of two
+MIN_RUNS = 3  # agreement of two runs means little
 MIN_RUNS_CORRELATED = 5
 JUMP = 0.1  # retention lost at trip 1
 UNUSUAL = 2.0  # times the run's own median jump: a poor model jumps on every case
-FLAT = 0.25  # of the jump: what may still move afterwards
+FLAT = 0.25  # of the jump: the largest change afterwards
 DOUBT = 0.01  # 300 cases give three false alarms
 
 
@@ -26,11 +26,11 @@ DOUBT = 0.01  # 300 cases give three false alarms
 class CaseDiagnosis:
     """One case across runs.
 
-    `difficulty` = 1 - the mean share of usable trips. `discrimination` = correlation,
-    across runs, of this case with the run's mean over the other cases; None with
-    fewer than five runs or without spread. `jump` = the smallest loss at trip 1 of any
-    run. A flag proposes a look: "ill_posed" (an unusual jump at trip 1 with every run,
-    then flat), "misleading" (better models do worse here), "too_easy", "too_hard".
+    `difficulty` = 1 - the mean share of usable trips. `discrimination` = correlation, across
+    runs, of this case with the run's mean over the other cases; None with fewer than five runs
+    or without spread. `jump` = the smallest loss at trip 1 of any run. A flag proposes a
+    review: "ill_posed" (an unusual jump at trip 1 with every run, then flat), "misleading"
+    (better models do worse here), "too_easy", "too_hard".
     """
 
     picture: str
@@ -43,14 +43,14 @@ class CaseDiagnosis:
 
     @property
     def quarantine(self) -> bool:
-        """Should the next version of the suite do without it?"""
+        """Return True if the next version of the suite should drop it."""
         return ILL_POSED in self.flags or MISLEADING in self.flags
 
 
 def diagnose(
     runs: Mapping[str, Sequence[ChainResult]], trips: int, level: float = DEFAULT_LEVEL
 ) -> list[CaseDiagnosis]:
-    """Every case that was played to an end, the most doubtful first, then the hardest."""
+    """Diagnose every case played to an end: the most doubtful, then the hardest."""
     played = [run for chains in runs.values() if (run := _by_case(chains))]
     cases = sorted({case for run in played for case in run})
     share = np.full((len(played), len(cases)), np.nan)
@@ -62,15 +62,15 @@ def diagnose(
                 times = [event(chain, trips, level).time for chain in chains]
                 share[row, column] = np.mean(times) / trips
                 jump[row, column] = 1 - curve[1]
-                # The zeros carried after a break are flat too, but say nothing of the pair.
+                # The zeros carried after a break are flat too, but are no evidence on the pair.
                 whole = all(chain.outcome == COMPLETED for chain in chains)
                 after[row, column] = np.abs(curve[1:] - curve[1]).max() if whole else np.inf
     ill_posed = _ill_posed(jump, after) if trips > 2 else np.zeros(len(cases), dtype=bool)
     diagnoses = []
     for column, (picture, pair) in enumerate(cases):
-        there = ~np.isnan(share[:, column])
-        shares = share[there, column]
-        rest = np.delete(share[there], column, axis=1)
+        measured = ~np.isnan(share[:, column])
+        shares = share[measured, column]
+        rest = np.delete(share[measured], column, axis=1)
         correlation, misleading = _discrimination(shares, rest)
         flags = {
             ILL_POSED: bool(ill_posed[column]),
@@ -102,9 +102,9 @@ def _by_case(chains: Sequence[ChainResult]) -> dict[tuple[str, str], list[ChainR
 
 def _ill_posed(jump: Floats, after: Floats) -> Floats:
     usual = np.nanmedian(jump, axis=1, keepdims=True)
-    there = ~np.isnan(jump)
+    measured = ~np.isnan(jump)
     sign = (jump >= JUMP) & (jump >= UNUSUAL * usual) & (after <= FLAT * jump)
-    return (sign | ~there).all(axis=0) & (there.sum(axis=0) >= MIN_RUNS)
+    return (sign | ~measured).all(axis=0) & (measured.sum(axis=0) >= MIN_RUNS)
 
 
 def _discrimination(shares: Floats, rest: Floats) -> tuple[float | None, bool]:

@@ -1,4 +1,4 @@
-"""The levels: how much of a picture is left when the clock stops, and how to say so."""
+"""The levels: shares of a picture that are left when the clock stops, in words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def lost(level: float = DEFAULT_LEVEL) -> str:
 
 
 def is_lost(level: float = DEFAULT_LEVEL) -> str:
-    """ "half is lost", "three quarters are lost"."""
+    """Return the loss as a clause: "half is lost", "three quarters are lost"."""
     words = lost(level)
     return f"{words} {'are' if words.endswith('s') else 'is'} lost"
 
@@ -27,7 +27,7 @@ def left(level: float = DEFAULT_LEVEL) -> str:
 
 
 def fraction(level: float = DEFAULT_LEVEL) -> str:
-    """The level as formulas write it: "½"."""
+    """Return the level as in formulas: "½"."""
     return {0.25: "¼", 0.5: "½", 0.75: "¾"}.get(level) or f"{level:g}"
 
 
@@ -38,7 +38,7 @@ def other_losses() -> str:
 
 
 def life(level: float = DEFAULT_LEVEL) -> str:
-    """The name of the time to a level: "Half-life", "Trips to 10 % lost"."""
+    """Return the name of the time to a level: "Half-life", "Trips to 10 % lost"."""
     return "Half-life" if level == 0.5 else f"Trips to {_percent(1 - level)} lost"
 
 

@@ -1,8 +1,8 @@
-"""Do no-reference metrics notice that pictures wear out? Banana100's question, of one run.
+"""Sensitivity of no-reference metrics to wear in one run (Banana100's question).
 
-By each metric: how many returns of trip 5, 10 and 20 it calls worse than the source, and than the
-first return (as the paper asks, so that cropping at the first step does not count); and what it
-gains while the picture is lost, trip by trip.
+By each metric: the number of returns of trip 5, 10 and 20 that it rates below the source, and
+below the first return (as in the paper, so that cropping at the first step does not count); and
+its gain while the picture is lost, trip by trip.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from evaluation.metrics.no_reference import (
 )
 
 DELTAS = (5, 10, 20)
-#: Cases kept for each answer, to look at.
+#: The number of example cases stored for each answer.
 EXAMPLES = 8
 SOURCE, FIRST = "source", "first"
 
 
 @dataclass(frozen=True)
 class QualityChain:
-    """One chain: its case as pages call it, values from the source on, and what was kept."""
+    """One chain: its case for pages, its values from the source on, its retention."""
 
     case: Any
-    #: By metric: of the source, then of each return; None where it says nothing.
+    #: By metric: the value of the source, then of each return; None without a value.
     quality: Mapping[str, Sequence[float | None]]
-    #: Of each return, by the headline metric.
+    #: By return, of the headline metric.
     retention: Sequence[float]
 
     def pair(self, metric: str, begin: int, number: int) -> tuple[float, float] | None:
-        """The values of two pictures; None where one is not there."""
+        """Return the values of two pictures; None if one is missing."""
         values = self.quality.get(metric, ())
         if len(values) <= number:
             return None
@@ -46,26 +46,26 @@ class QualityChain:
 
 
 def asked_trips(trips: int) -> list[int]:
-    """The trips of Banana100 that a suite has, and its last."""
+    """Return the trips of Banana100 that a suite has, and its last."""
     return sorted({*(n for n in DELTAS if n <= trips), trips})
 
 
 def no_reference_numbers(
     chains: Sequence[QualityChain], trips: int, pinned: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """By metric that was run: what it says of this run's returns. `pinned` says how each was run."""
-    found = {}
+    """Return the numbers on this run's returns, by pinned metric that was run."""
+    numbers = {}
     for name in no_reference_in_order(pinned):
-        told = pinned[name]
-        about = value_scale(name, told)
+        pin = pinned[name]
+        about = value_scale(name, pin)
         if about is None or all(c.pair(name, 0, 0) is None for c in chains):
             continue
-        found[name] = {
+        numbers[name] = {
             "label": about.label,
             "higher_is_better": about.higher_is_better,
-            "version": told.get("version", ""),
-            "imported": "file" in told,
-            # A hundred points are the usual range; without one, the metric's own unit.
+            "version": pin.get("version", ""),
+            "imported": "file" in pin,
+            # In percent of the usual range; without one, in the metric's own unit.
             "in_points": about.points(0, 0) is not None,
             **_curves(name, about, chains, trips),
             "trips": {
@@ -77,12 +77,12 @@ def no_reference_numbers(
                 for n in asked_trips(trips)
             },
         } | ({"by_kept": _by_kept(chains)} if name == WORN else {})
-    return found
+    return numbers
 
 
 def _by_kept(chains: Sequence[QualityChain]) -> list[dict[str, Any]]:
-    """Of returns that kept so much: how many a model was asked about, and called worn."""
-    said = [
+    """Count returns judged and called worn, by range of retention."""
+    judged = [
         (chain.retention[n - 1], value)
         for chain in chains
         for n, value in enumerate(chain.quality.get(WORN, ()))
@@ -90,7 +90,7 @@ def _by_kept(chains: Sequence[QualityChain]) -> list[dict[str, Any]]:
     ]
     rows = []
     for low, high in zip((0.75, 0.5, 0.25, -math.inf), (math.inf, 0.75, 0.5, 0.25), strict=True):
-        worn = [value for kept, value in said if low <= kept < high]
+        worn = [value for q, value in judged if low <= q < high]
         least, most = max(low, 0.0), min(high, 1.0)
         rows.append({"least": least, "most": most, "asked": len(worn), "worn": int(sum(worn))})
     return rows
@@ -104,7 +104,7 @@ def _gain(about: ValueScale, pair: tuple[float, float]) -> float:
 def _curves(
     name: str, about: ValueScale, chains: Sequence[QualityChain], trips: int
 ) -> dict[str, list[float | None]]:
-    """For n = 0..N the mean value, what it gained since the source, and what of the picture is lost."""
+    """Return mean value, gain since the source and share lost, for n = 0..N."""
     value: list[float | None] = []
     gained: list[float | None] = []
     lost: list[float | None] = []
@@ -112,15 +112,17 @@ def _curves(
         pairs = [(chain, pair) for chain in chains if (pair := chain.pair(name, 0, n))]
         value.append(_mean(pair[1] for _, pair in pairs))
         gained.append(_mean(_gain(about, pair) for _, pair in pairs))
-        kept = [1.0 if n == 0 else c.retention[n - 1] for c, _ in pairs if n <= len(c.retention)]
-        lost.append(_mean(1 - min(1.0, max(0.0, q)) for q in kept))
+        retentions = [
+            1.0 if n == 0 else c.retention[n - 1] for c, _ in pairs if n <= len(c.retention)
+        ]
+        lost.append(_mean(1 - min(1.0, max(0.0, q)) for q in retentions))
     return {"value": value, "gained": gained, "lost": lost}
 
 
 def _counted(
     name: str, about: ValueScale, chains: Sequence[QualityChain], begin: int, number: int
 ) -> dict[str, Any]:
-    """Of how many returns it says what, and the mean gap (above 0: it calls them better)."""
+    """Count returns rated worse and better; return the mean gap (above 0: better)."""
     pairs = [pair for chain in chains if (pair := chain.pair(name, begin, number))]
     gains = [about.gained(*pair) for pair in pairs]
     return {
@@ -134,7 +136,7 @@ def _counted(
 def _examples(
     name: str, about: ValueScale, chains: Sequence[QualityChain], number: int
 ) -> dict[str, list[Any]]:
-    """The cases that it is most wrong about, and those it is most right about."""
+    """Return the cases with the largest wrong and the largest right difference."""
     gains: dict[Any, float] = {}
     for chain in chains:
         if pair := chain.pair(name, 0, number):
@@ -145,10 +147,10 @@ def _examples(
 
 
 def _mean(values: Iterable[float]) -> float | None:
-    kept = list(values)
-    return round(statistics.fmean(kept), 4) if kept else None
+    present = list(values)
+    return round(statistics.fmean(present), 4) if present else None
 
 
 def share(counted: Mapping[str, Any], what: str = "worse") -> float | None:
-    """The share of the returns that it calls worse; None without any."""
+    """Return the share of the returns that it rates worse; None without any."""
     return counted[what] / counted["returns"] if counted["returns"] else None

@@ -1,10 +1,9 @@
-"""Power of a suite before it is played: the difference that it finds in 80 %.
+"""Power of a suite before it is played: the difference found with 80 %.
 
-The model it is worked out under: the lifetime of a chain, in trips, is its model's times
-log-normal factors of the picture and of the pair that all models share (hard for one, hard
-for all), of the picture and of the pair for this model alone, and of the chain. What a
-model finds hard for itself decides how much a suite can tell; a spread of .2 to .3 on the
-log of the lifetime is usual, so both ends are given.
+The model: the lifetime of a chain, in trips, is its model's times log-normal factors of the
+picture and of the pair that all models share, of the picture and of the pair for this model
+alone, and of the chain. The factors of one model alone limit the power of a suite; a spread of
+.2 to .3 on the log of the lifetime is usual, so both ends are given.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from evaluation.analysis.survival import Floats
 from evaluation.content.suites import Suite
 
 POWER = 0.8
-#: As many models as boards of these simulations have, all compared with one another.
+#: The number of models on a simulated board, all compared with one another.
 MODELS = 10
 BOARDS = 400
 DRAWS = 20_000
-#: Beyond this ratio of lifetimes no suite is worth playing.
+#: The largest ratio of lifetimes to try.
 MOST = 100.0
 
 
@@ -34,8 +33,8 @@ MOST = 100.0
 class Lifetimes:
     """Standard deviations on the log of a chain's lifetime, and its median in trips.
 
-    `picture` and `pair` are shared by all models, `own_picture` and `own_pair` are each
-    model's own, `chain` is luck.
+    `picture` and `pair` are shared by all models, `own_picture` and `own_pair` are each model's
+    own, `chain` is chance.
     """
 
     median: float
@@ -48,7 +47,7 @@ class Lifetimes:
     def drawn(
         self, design: Design, random: np.random.Generator, models: int, boards: int = 1
     ) -> Floats:
-        """Lifetimes by case, board and model."""
+        """Draw lifetimes by case, board and model."""
 
         def factor(spread: float, groups: Sequence[str], *shape: int) -> Floats:
             names, codes = np.unique(groups, return_inverse=True)
@@ -66,7 +65,7 @@ class Lifetimes:
         return np.asarray(self.median * np.exp(logs))
 
     def usable_trips(self, trips: int) -> float:
-        """The true usable trips of a model with such lifetimes, over all pictures and pairs."""
+        """Return the true usable trips of a model with such lifetimes."""
         parts = (self.picture, self.pair, self.own_picture, self.own_pair, self.chain)
         spread, normal = math.hypot(*parts), NormalDist()
         end = math.log(trips / self.median) / spread
@@ -76,9 +75,9 @@ class Lifetimes:
 
 @dataclass(frozen=True)
 class Power:
-    """The difference in usable trips that 80 % of boards show, at both ends of the usual.
+    """The difference in usable trips that 80 % of boards show, at both usual spreads.
 
-    None where a suite has too few pictures or pairs, or where no difference would do.
+    None if a suite has too few pictures or pairs, or if no difference suffices.
     """
 
     models_alike: float | None
@@ -86,7 +85,7 @@ class Power:
 
 
 def suite_design(suite: Suite) -> Design:
-    """The cases of a suite as its results will be weighed."""
+    """Return the cases of a suite, weighted as its results."""
     return Design(
         [
             Case(
@@ -106,10 +105,10 @@ def power(design: Design, trips: int) -> Power:
 
 
 def detectable(design: Design, trips: int, own: float, models: int = MODELS) -> float | None:
-    """The difference in usable trips of two models of a board that is found in 80 %.
+    """Return the difference in usable trips of two models that 80 % of boards show.
 
-    Around 0.4 N, where lifetimes in trips spread most; `own` = what a model finds hard for
-    itself, the spread by picture and that by pair. Seeded: the same at any time.
+    It is taken around 0.4 N, at the widest spread of lifetimes; `own` is the spread by picture
+    and by pair of one model alone. The seed is fixed, so the result is always the same.
     """
     if not design.enough:
         return None
@@ -118,37 +117,37 @@ def detectable(design: Design, trips: int, own: float, models: int = MODELS) -> 
     lifetimes = middle.drawn(design, random, 2, BOARDS)
     reach = _reach(design.freedom, models, random)
 
-    def found(ratio: float) -> bool:
+    def is_found(ratio: float) -> bool:
         better, worse = (
             np.minimum(lifetimes[:, :, side] * factor, trips)
             for side, factor in enumerate((math.sqrt(ratio), 1 / math.sqrt(ratio)))
         )
-        apart = better - worse
-        sure = design.mean(apart) > reach * design.standard_errors(apart)
+        gaps = better - worse
+        sure = design.mean(gaps) > reach * design.standard_errors(gaps)
         return bool(sure.mean() >= POWER)
 
     low, high = 1.0, 1.1
-    while not found(high):
+    while not is_found(high):
         high *= 1.1
         if high > MOST:
             return None
     for _ in range(20):
         ratio = math.sqrt(low * high)
-        low, high = (low, ratio) if found(ratio) else (ratio, high)
+        low, high = (low, ratio) if is_found(ratio) else (ratio, high)
     return difference(middle, high, trips)
 
 
 def difference(middle: Lifetimes, ratio: float, trips: int) -> float:
     """Return the difference in usable trips of two models around `middle`, of this ratio."""
-    one, two = (
+    better, worse = (
         replace(middle, median=middle.median * factor).usable_trips(trips)
         for factor in (math.sqrt(ratio), 1 / math.sqrt(ratio))
     )
-    return one - two
+    return better - worse
 
 
 def _reach(freedom: int, models: int, random: np.random.Generator) -> float:
-    """Return the standard errors that a sure difference takes on a board of equal models."""
+    """Return the standard errors of a sure difference on a board of equal models."""
     drawn = random.standard_normal((DRAWS, models))
     largest = np.ptp(drawn, axis=1) / math.sqrt(2) / t_scale(random, freedom, DRAWS)
     return float(np.quantile(largest, CONFIDENCE))

@@ -1,4 +1,4 @@
-"""The board: intervals, shared ranks, rank sets, and how sure the first place is."""
+"""The board: intervals, shared ranks, rank sets, probability of first place."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.survival import Floats
 
 DRAWS = 10_000
-#: So many draws of a hundred runs fit into a processor's cache.
+#: A chunk of draws of a hundred runs that fits into a processor's cache.
 DRAWS_AT_ONCE = 250
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Intervals of a run's numbers, pointwise for the curve; None where cases are too few."""
+    """Intervals of a run's numbers, pointwise for the curve; None with too few cases."""
 
     half_life: Interval | None = None
     usable_trips: Interval | None = None
@@ -52,12 +52,14 @@ class Bounds:
             half_life=of_half_life(of_usable, trips),
             usable_trips=of_usable,
             auc=_within(auc, by_auc, 0.0),
-            curve=tuple(_within(q, own, -math.inf) for q, own in zip(curve, by, strict=True)),
+            curve=tuple(
+                _within(q, half_width, -math.inf) for q, half_width in zip(curve, by, strict=True)
+            ),
         )
 
 
 def of_half_life(usable: Interval, trips: int) -> Interval:
-    """The half-life's interval: that of the usable trips, transformed."""
+    """Return the half-life's interval: that of the usable trips, transformed."""
     low, high = (bound if bound is not None else trips for bound in (usable.low, usable.high))
     return Interval(half_life(low, trips), half_life(high, trips))
 
@@ -70,14 +72,13 @@ def _within(value: float, reach: float, least: float) -> Interval | None:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Ranks of the runs of a board, in the order the runs were given.
+    """Ranks of the runs of a board, in the order of the runs.
 
-    `sets` = the ranks that a run may have: 1 + how many are surely better ... M - how many
-    are surely worse, with 95 % for all runs at once. `shared` = the rank that is shown:
+    `sets` = the ranks that a run may have: from 1 + the number of surely better runs to M - the
+    number of surely worse ones, with 95 % for all runs at once. `shared` = the displayed rank:
     the lower end, but never a better one than that of a run before it on the board (whose
-    difference to the best may be the smaller one and yet the surer). `p_first` is None
-    where the cases are too few to tell anybody apart. `better[i, j]`: is i surely better
-    than j?
+    difference to the best may be smaller and yet surer). `p_first` is None if the cases are too
+    few to separate runs. `better[i, j]` is True if i is surely better than j.
     """
 
     shared: tuple[int, ...]
@@ -96,8 +97,9 @@ def rank_board(
 ) -> Ranks:
     """Rank the runs whose usable trips by case are the columns of `usable`.
 
-    `means` = the runs' usable trips where they are not just the means of their columns:
-    in a part of a suite where chains were lost. Of equals the first is before the others.
+    `means` = the runs' usable trips if they are not just the means of their columns: in a part
+    of a suite with lost chains. Equal runs keep their order. Raises ValueError if a run lacks a
+    case.
     """
     if np.isnan(usable).any():
         raise ValueError("a run lacks a case: only runs with the same cases can be ranked")
@@ -124,11 +126,11 @@ def rank_board(
 def rank_scope(
     cases: Sequence[Case], stored: Floats, scope: str, means: Sequence[float] | None = None
 ) -> Ranks:
-    """Rank runs in one part of a suite from what was kept of them.
+    """Rank runs in one part of a suite from their stored values.
 
     `cases` = those of the suite, in its order, `stored` = `CaseValues.aligned(cases)` of each
-    run as a column, `means` = the usable trips that the runs' standings in this scope show.
-    Cases that no run has (the metric does not apply to them) are left out.
+    run as a column, `means` = the usable trips of the runs' standings in this scope. Cases that
+    no run has (the metric does not apply to them) are left out.
     """
     missing = np.asarray(np.isnan(stored).all(axis=1))
     rows = [n for n, case in enumerate(cases) if scope in case.scopes and not missing[n]]
@@ -138,10 +140,12 @@ def rank_scope(
 def _compared(
     design: Design, usable: Floats, levels: Floats, draws: int, seed: int
 ) -> tuple[Floats, float, list[float | None]]:
-    """Errors of all differences, how many of them a sure difference takes, and P(first)."""
+    """Return the errors of all differences, the reach of a sure one, and P(first)."""
     shares = design.shares(usable)
-    # Not from variances and covariance: of runs that are all but equal a rounding would be left.
-    errors = np.array([np.sqrt(np.square(shares.T - own).sum(axis=1)) for own in shares.T])
+    # Not from variances and covariance, which leave a rounding error for nearly equal runs.
+    errors = np.array(
+        [np.sqrt(np.square(shares.T - run_shares).sum(axis=1)) for run_shares in shares.T]
+    )
     drawn = design.draws(usable, draws, seed)
     values = levels + drawn
     first = values >= values.max(axis=1, keepdims=True) - TOLERANCE
@@ -150,9 +154,9 @@ def _compared(
 
 
 def simultaneous_reach(drawn: Floats, errors: Floats, confidence: float) -> float:
-    """Return how many of its errors a difference takes to be sure, of all pairs at once.
+    """Return the number of errors of a sure difference, for all pairs at once.
 
-    That is the quantile at `confidence`, over the rows of `drawn`, of the largest difference
+    It is the quantile at `confidence`, over the rows of `drawn`, of the largest difference
     between two columns, in their `errors`. Columns that never differ count as equal.
     """
     scale = np.divide(1, errors, out=np.zeros_like(errors), where=errors > TOLERANCE)
@@ -161,14 +165,14 @@ def simultaneous_reach(drawn: Floats, errors: Floats, confidence: float) -> floa
         by_run = np.ascontiguousarray(drawn[start : start + DRAWS_AT_ONCE].T)
         most = largest[start : start + DRAWS_AT_ONCE]
         for place, run in enumerate(by_run[:-1], start=1):
-            apart = np.abs(by_run[place:] - run) * scale[place - 1, place:, None]
-            np.maximum(most, apart.max(axis=0), out=most)
+            gaps = np.abs(by_run[place:] - run) * scale[place - 1, place:, None]
+            np.maximum(most, gaps.max(axis=0), out=most)
     return float(np.quantile(largest, confidence))
 
 
 @dataclass(frozen=True)
 class Placing:
-    """One run on the board; `rank` and what follows are None for an unfinished run."""
+    """One run on the board; `rank` and later fields are None for an unfinished run."""
 
     run: str
     complete: bool
@@ -186,25 +190,25 @@ def board(
     *,
     keys: Collection[tuple[str, str, int]] | None = None,
 ) -> list[Placing]:
-    """All runs of a suite in the board's order: ranked ones first, then the unfinished.
+    """Return all runs of a suite in the board's order: ranked, then unfinished ones.
 
-    `keys` = every (picture, pair, repeat) that the suite asks for and the metric applies
-    to; by default, what any of the runs has. A run that lacks one is not ranked.
+    `keys` = every (picture, pair, repeat) of the suite that the metric applies to; by default,
+    those of any of the runs. A run that lacks one is not ranked.
     """
     if keys is not None:
-        asked = set(keys)
-        runs = {name: [c for c in chains if c.key in asked] for name, chains in runs.items()}
+        requested = set(keys)
+        runs = {name: [c for c in chains if c.key in requested] for name, chains in runs.items()}
         runs = {name: chains for name, chains in runs.items() if chains}
     played = {name: {c.key for c in chains if c.played} for name, chains in runs.items()}
     wanted = set(keys) if keys is not None else set().union(*played.values())
     complete = {name for name in runs if wanted and wanted <= played[name]}
-    found = {name: summary_and_values(chains, trips, level) for name, chains in runs.items()}
-    order = sorted(runs, key=lambda name: (name not in complete, board_key(found[name][0]), name))
+    results = {name: summary_and_values(chains, trips, level) for name, chains in runs.items()}
+    order = sorted(runs, key=lambda name: (name not in complete, board_key(results[name][0]), name))
     ranked = [name for name in order if name in complete]
     ranks = {}
     if ranked:
-        design = found[ranked[0]][1].design
-        table = np.column_stack([found[name][1].usable for name in ranked])
+        design = results[ranked[0]][1].design
+        table = np.column_stack([results[name][1].usable for name in ranked])
         on_board = rank_board(design, table)
         ranks = dict(
             zip(
@@ -217,8 +221,8 @@ def board(
         Placing(
             name,
             name in complete,
-            found[name][0],
-            Bounds.of(found[name][1]),
+            results[name][0],
+            Bounds.of(results[name][1]),
             *ranks.get(name, (None, None, None)),
         )
         for name in order
@@ -226,7 +230,7 @@ def board(
 
 
 def board_key(summary: Any) -> float:
-    """Sorts a board: most usable trips first, unmeasured runs last.
+    """Return the sort key of a board: most usable trips first, unmeasured runs last.
 
     Takes a Summary, or anything stored with its `usable_trips`.
     """

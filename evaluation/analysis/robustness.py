@@ -1,7 +1,7 @@
-"""Robustness of a board's order to other choices and to playing again, by Kendall's tau.
+"""Robustness of a board's order to other choices and to reruns, by Kendall's tau.
 
-Metrics, levels and numbers of trips are choices of ours, categories, kinds and pairs are
-choices of the suite; and playing again is a matter of luck.
+Metrics, levels and numbers of trips are choices of the benchmark, categories, kinds and pairs
+are choices of the suite; reruns differ by chance.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from evaluation.analysis.events import LOST, Case, ChainResult, event
 from evaluation.analysis.half_life import summarise
 from evaluation.analysis.levels import DEFAULT_LEVEL
 
-#: What a board is made by: a metric and a level.
+#: The metric and the level of a board.
 Choice = tuple[str, float]
 
 
@@ -28,9 +28,9 @@ Choice = tuple[str, float]
 class Agreement:
     """The board's order beside the order by one other choice.
 
-    `about` = "metric", "level", "trips", or what was left out: "category", "kind", "pair";
-    `choice` = which. `tau` is 1 for the same order and -1 for the reverse; None where
-    fewer than two runs have both, or an order has no first.
+    `about` = "metric", "level", "trips", or the part left out: "category", "kind", "pair";
+    `choice` is its name. `tau` is 1 for the same order and -1 for the reverse; None if fewer
+    than two runs have both, or if all runs of an order are tied.
     """
 
     about: str
@@ -41,10 +41,10 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Retest:
-    """The board by the first playing of its repeated cases, by the second, and so on.
+    """The boards by the first playing of repeated cases, by the second, and so on.
 
-    `tau` = agreement of their orders, `difference` = by how many usable trips a run's two
-    playings differ; means over all pairs of playings.
+    `tau` = agreement of their orders, `difference` = the difference in usable trips between two
+    playings of a run; means over all pairs of playings.
     """
 
     repeats: int
@@ -59,9 +59,10 @@ def robustness(
     headline: Choice,
     usable_by_trip: Mapping[str, Sequence[float | None]],
 ) -> list[Agreement]:
-    """The headline's order beside every other: boards = the runs' values by metric and level.
+    """Compare the headline's order with every other.
 
-    `usable_by_trip` = of the headline, by run, at n = 0..N (`Summary.usable_by_trip`).
+    `boards` = the runs' values by metric and level. `usable_by_trip` = the headline's by run,
+    at n = 0..N (`Summary.usable_by_trip`).
     """
     board = boards[headline]
     order = _means(board)
@@ -74,7 +75,7 @@ def robustness(
 
 
 def kendall_tau(one: Mapping[str, float], two: Mapping[str, float]) -> float | None:
-    """Kendall's tau-b of two orders, on the runs that both have."""
+    """Return Kendall's tau-b of two orders, on the runs that both have."""
     from scipy.stats import kendalltau
 
     runs = sorted(one.keys() & two.keys())
@@ -105,14 +106,14 @@ def retest(
         }
         boards.append({name: summary.usable_trips or 0.0 for name, summary in summaries.items()})
     both = list(itertools.combinations(boards, 2))
-    taus = [tau for one, two in both if (tau := kendall_tau(one, two)) is not None]
+    taus = [tau for first, second in both if (tau := kendall_tau(first, second)) is not None]
     return Retest(
         repeats=len(repeats),
         cases=len(cases),
         runs=len(runs),
         tau=statistics.fmean(taus) if taus else None,
         difference=statistics.fmean(
-            abs(one[name] - two[name]) for one, two in both for name in runs
+            abs(first[name] - second[name]) for first, second in both for name in runs
         ),
     )
 
@@ -129,7 +130,7 @@ def _by_repeat(chains: Sequence[ChainResult]) -> Mapping[int, Mapping[Case, Chai
 def _other_boards(
     boards: Mapping[Choice, Mapping[str, CaseValues]], headline: Choice
 ) -> Iterator[tuple[str, str, dict[str, float]]]:
-    """Other metrics at the headline's level, other levels of the headline's metric."""
+    """Yield other metrics at the headline's level, and other levels of its metric."""
     for (metric, level), board in boards.items():
         if metric != headline[0] and level == headline[1]:
             yield "metric", metric, _means(board)
@@ -175,10 +176,10 @@ def _means(board: Mapping[str, CaseValues], selected: set[Case] | None = None) -
 class RepeatSpread:
     """Spread of the usable trips of a chain, as standard deviations.
 
-    `rerun` = between reruns of one case, `case` = between cases once the reruns'
-    share is taken out. `friedman_p` asks whether the repeats differ as a whole (the
-    model behind a name was changed, say): a small value says yes. None where
-    it cannot be asked: fewer than two repeats, for Friedman fewer than three.
+    `rerun` = between reruns of one case, `case` = between cases without the reruns' share.
+    `friedman_p` tests whether the repeats differ as a whole, such as by a changed model behind
+    a name: a small value means that they do. None with fewer than two repeats, for Friedman
+    fewer than three.
     """
 
     repeats: int
@@ -190,9 +191,9 @@ class RepeatSpread:
 
     @property
     def icc(self) -> float | None:
-        """Intraclass correlation: the share of a chain's variance that its case explains.
+        """Return the intraclass correlation: the variance share explained by the case.
 
-        1: a rerun gives the same; 0: cases are told apart by nothing but luck.
+        1: a rerun gives the same; 0: cases differ only by chance.
         """
         if self.rerun is None or self.case is None:
             return None
@@ -215,7 +216,7 @@ def repeat_spread(
 
 
 def _components(groups: Sequence[Sequence[float]]) -> tuple[float | None, float | None]:
-    """Standard deviations within and between groups, by analysis of variance."""
+    """Return standard deviations within and between groups, by analysis of variance."""
     sizes = np.array([len(group) for group in groups])
     freedom = int((sizes - 1).sum())
     if freedom < 1 or len(groups) < 2:
@@ -235,6 +236,6 @@ def _friedman(blocks: Sequence[dict[int, float]]) -> tuple[float | None, float |
         return None, None
     columns = np.array([[block[repeat] for repeat in sorted(block)] for block in blocks])
     if (columns == columns[:, :1]).all():
-        return 0.0, 1.0  # all reruns alike: scipy would divide by zero
+        return 0.0, 1.0  # all reruns equal: scipy would divide by zero
     result = friedmanchisquare(*columns.T)
     return float(result.statistic), float(result.pvalue)

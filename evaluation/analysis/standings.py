@@ -1,7 +1,7 @@
-"""From the scores of a run to its standings: curves, half-lives, intervals and what they show.
+"""Standings of a run from its scores: curves, half-lives, intervals and details.
 
-The one place where these are computed. The site stores what comes out for its own runs, and a
-bundle is verified by computing it again.
+They are computed here alone. The site stores the results for its own runs, and a bundle is
+verified by computing them again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from evaluation.metrics.picture import WholePicture
 from evaluation.records import TripMeasures
 from evaluation.witnesses.base import Verdict, heard_by_category
 
-# The trips people read, and curves enough to say how sure a shape is: each takes a few fits.
+# The displayed trips, and the number of curves behind a shape: each takes a few fits.
 TICKS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 100)
 SHAPE_DRAWS = 100
 _NOTHING = Interval(None, None)
@@ -45,7 +45,7 @@ _NOTHING = Interval(None, None)
 
 @dataclass(frozen=True)
 class ScoredTrip:
-    """One trip by one metric; a distance of None where it was `scored`: not by this metric."""
+    """One trip by one metric; a `scored` trip may lack a distance by this metric."""
 
     number: int
     distance: float | None
@@ -55,20 +55,20 @@ class ScoredTrip:
 
 @dataclass(frozen=True)
 class MeasuredChain:
-    """One chain by one metric: its distances, and what the statistics need of it."""
+    """One chain by one metric: its distances and the inputs of the statistics."""
 
     result: ChainResult
     distances: tuple[float, ...]
     blank: float
     ladder: Mapping[int, float]
-    #: s(n) as far as they go without a gap, and how far from the source the last one ends.
+    #: s(n) up to the first gap, and the distance of the last one from the source.
     steps: tuple[float, ...]
     end: float
-    #: What the trips that came back did to the picture.
+    #: The measures of the returned trips.
     trips: tuple[TripMeasures, ...] = ()
 
     def labels(self, trips: int) -> tuple[str, ...]:
-        """What went wrong with it."""
+        """Return the labels of its failure."""
         return failure_labels(self.trips, event(self.result, trips), self.steps, self.end)
 
 
@@ -82,33 +82,33 @@ def measured_chain(
     ladder: Mapping[str, float] | Mapping[int, float],
     until: int,
 ) -> MeasuredChain | None:
-    """A chain by one metric; None where the metric could not score what was scored.
+    """Return a chain by one metric; None if the metric lacks a scored trip.
 
-    `trips` come in order; those that a converged chain did not play, up to `until`, repeat
-    its last one. A `blank` of None: the metric has no calibration for this picture.
-    Of a chain that the metric does not apply to (identity where there is no face) nobody
-    asks: it is no part of the metric's standings, nor of what makes a run complete.
+    `trips` come in order; trips that a converged chain did not play, up to `until`, repeat its
+    last one. A `blank` of None means that the metric has no calibration for this picture. A
+    chain that the metric does not apply to (identity without a face) is not passed here: it is
+    no part of the metric's standings, nor of a complete run.
     """
     if outcome == CONVERGED and trips:
         rest = range(trips[-1].number + 1, until + 1)
         trips = [*trips, *(replace(trips[-1], number=number) for number in rest)]
     distances: list[float] = []
-    kept: list[float] = []
+    retentions: list[float] = []
     for trip in trips:
         q = retention(trip.distance, blank)
-        if trip.number != len(kept) + 1 or trip.distance is None or q is None:
+        if trip.number != len(retentions) + 1 or trip.distance is None or q is None:
             break
         distances.append(trip.distance)
-        kept.append(q)
-    if len(kept) < sum(trip.scored for trip in trips):
+        retentions.append(q)
+    if len(retentions) < sum(trip.scored for trip in trips):
         return None
-    returned, judged = trips[: len(kept)], trips[: len(kept) + 1]
+    returned, judged = trips[: len(retentions)], trips[: len(retentions) + 1]
     steps, end = _steps(trips)
     return MeasuredChain(
         ChainResult(
             *case,
             repeat,
-            retention=tuple(kept),
+            retention=tuple(retentions),
             outcome=outcome,
             change_seen=tuple(trip.measures.change_seen for trip in judged),
             reframed=tuple(trip.measures.reframed for trip in judged),
@@ -146,7 +146,7 @@ def _steps(trips: Sequence[ScoredTrip]) -> tuple[tuple[float, ...], float]:
 
 
 def chain_numbers(chain: MeasuredChain, trips: int) -> dict[str, Any]:
-    """Retention, AUC and events of one chain, rounded as they are kept."""
+    """Return retention, AUC and events of one chain, rounded as they are stored."""
     result = chain.result
     events = {level: event(result, trips, level) for level in LEVELS}
     auc = chain_auc(result, trips)
@@ -171,9 +171,10 @@ def chain_numbers(chain: MeasuredChain, trips: int) -> dict[str, Any]:
 def chain_of_numbers(
     metric: str, case: Case, repeat: int, outcome: str, numbers: Mapping[str, Any], trips: int
 ) -> ChainResult:
-    """The chain of which `chain_numbers` were kept; an `outcome` of "": it is still in play.
+    """Restore a chain from stored `chain_numbers`.
 
-    Of what gates a chain only the first is kept, and no other matters.
+    An empty `outcome` means that it is still in play. Of its gates only the first is stored,
+    and no other matters.
     """
     retention = tuple(min(1.0, q) for q in numbers["retention"])
     if not outcome or (outcome == COMPLETED and len(retention) < trips):
@@ -196,14 +197,14 @@ def chain_of_numbers(
 def is_complete(
     chains: Iterable[MeasuredChain], wanted: Collection[tuple[str, str, int]], trips: int
 ) -> bool:
-    """Is the end of every (picture, pair, repeat) that the metric applies to known?"""
+    """Return True if the end of every applicable (picture, pair, repeat) is known."""
     results = (chain.result for chain in chains)
     return bool(wanted) and set(wanted) <= {r.key for r in results if r.played and r.tells(trips)}
 
 
 @dataclass(frozen=True)
 class ComputedStanding:
-    """A run by one metric at one level in one scope; `numbers` by the names they are kept under.
+    """A run by one metric at one level in one scope; `numbers` by stored name.
 
     `values` by case come with the scope "all": those of any other are a selection of them.
     """
@@ -217,20 +218,20 @@ class ComputedStanding:
 def standings(
     metric: str, chains: Sequence[MeasuredChain], trips: int
 ) -> Iterator[ComputedStanding]:
-    """Every standing of a run by this metric; none where nothing was played.
+    """Yield every standing of a run by this metric; none if nothing was played.
 
-    Nor at a level that some chain was stopped before: there the metric is not known.
+    A level is left out if a chain was stopped before it: its end is unknown there.
     """
     results = [chain.result for chain in chains]
     if not any(result.played for result in results):
         return
-    told = [n for n in LEVELS if all(result.tells(trips, n) for result in results)]
+    decided = [n for n in LEVELS if all(result.tells(trips, n) for result in results)]
     shown = _own_scale(metric, chains, trips)
     repeated = len({result.repeat for result in results}) > 1
     for scope, part in scopes(results).items():
         about: dict[str, Any] = {}
         stopped = last_shown(part, trips) < trips
-        for summary, values in summaries_and_values(part, trips, told):
+        for summary, values in summaries_and_values(part, trips, decided):
             level = summary.level
             if summary.usable_trips is None or (summary.auc is None and not stopped):
                 continue
@@ -287,9 +288,9 @@ def _numbers(summary: Summary, bounds: Bounds) -> dict[str, Any]:
 
 
 def _own_scale(metric: str, chains: Sequence[MeasuredChain], trips: int) -> list[float | None]:
-    """The metric's own scale after each trip: the mean distance over cases, then shown.
+    """Return the metric's own values after each trip, from mean distances over cases.
 
-    A broken chain carries its blank card on, as its retention carries 0.
+    A broken chain counts as its blank card from its end on, as its retention counts as 0.
     """
     if metric not in METRICS:
         return []
@@ -306,12 +307,12 @@ def _own_scale(metric: str, chains: Sequence[MeasuredChain], trips: int) -> list
 
 
 def _about(chains: Sequence[MeasuredChain], summary: Summary, values: CaseValues) -> dict[str, Any]:
-    """Where the chains end up, what shape the curve has, and the JPEG of equal loss."""
+    """Return the dynamics, the curve's shape, JPEG qualities, labels and witnesses."""
     moved = [
         dynamics(
             list(chain.steps),
             chain.end,
-            # Where a chain that was stopped would end, nobody has seen.
+            # The limit of a chain that was stopped is unknown.
             chain.result.retention[-1]
             if chain.result.retention and chain.result.outcome != KNOWN
             else None,
@@ -335,9 +336,9 @@ def _about(chains: Sequence[MeasuredChain], summary: Summary, values: CaseValues
 
 
 def _jpeg(chains: Sequence[MeasuredChain], number: int) -> float | None:
-    """The JPEG quality of equal loss after n trips, median over cases; None = worse than 1.
+    """Return the JPEG quality of equal loss after n trips, median over cases.
 
-    A broken chain is worse than any JPEG; of a lost one nothing is known.
+    None is worse than quality 1. A broken chain is worse than any JPEG; a lost one is left out.
     """
     qualities = []
     for chain in chains:

@@ -1,12 +1,11 @@
 """Share of cases that is still usable, and the causes that ended the others.
 
-How cases are weighed. A suite's number of cases per category is an accident of
-curation, so every category weighs the same, every case of a category the same, and
-a case's repeats share its weight. Survival follows: one Kaplan-Meier curve per
-category, then the mean of the curves. (One weighted curve over all cases would give
-the same as long as nothing is lost. With lost chains it would let a loss in one
-category shift weight to the others, so that adding a censored case could lower
-survival.) The share ended by a cause is Aalen-Johansen's, category by category.
+Weights of cases: a suite's number of cases per category is an accident of curation, so every
+category weighs the same, every case of a category the same, and a case's repeats share its
+weight. Survival follows: one Kaplan-Meier curve per category, then the mean of the curves. (One
+weighted curve over all cases would be the same as long as no chain is lost. With lost chains a
+loss in one category would shift weight to the others, so that adding a censored case could
+lower survival.) The share ended by a cause is Aalen-Johansen's, category by category.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ Floats = NDArray[np.float64]
 
 
 def case_weights(cases: Sequence[Case]) -> Floats:
-    """A weight for each of these cases; they sum to 1, and so many for every category."""
+    """Return a weight for each case; they sum to 1, equally over categories."""
     sizes = Counter(case.category for case in cases)
     return np.array([1 / len(sizes) / sizes[case.category] for case in cases])
 
 
 def chain_weights(chains: Sequence[ChainResult]) -> Floats:
-    """A weight for each of these chains; they sum to 1, repeats share that of their case."""
+    """Return a weight for each chain; they sum to 1, repeats share their case's."""
     cases = [chain.case for chain in chains]
     repeats = Counter(cases)
     weight = dict(zip(repeats, case_weights(list(repeats)), strict=True))
@@ -39,7 +38,7 @@ def chain_weights(chains: Sequence[ChainResult]) -> Floats:
 
 
 def by_category(chains: Sequence[ChainResult]) -> Mapping[str, NDArray[np.intp]]:
-    """The places of each category's chains in `chains`."""
+    """Return the indices of each category's chains in `chains`."""
     rows: dict[str, list[int]] = defaultdict(list)
     for row, chain in enumerate(chains):
         rows[chain.category].append(row)
@@ -47,15 +46,15 @@ def by_category(chains: Sequence[ChainResult]) -> Mapping[str, NDArray[np.intp]]
 
 
 def in_order(times: Floats, ended: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Chains in order of time; who ends and who is censored at the same time, in this order."""
+    """Return the chains' order by time; at equal times ended before censored ones."""
     return np.lexsort((~ended, times))
 
 
 def drops(weights: Floats, ended: NDArray[np.bool_]) -> Floats:
-    """Return the falls of Kaplan-Meier's curve at each chain, for every row of weights.
+    """Return the falls of Kaplan-Meier's curve at each chain, by row of weights.
 
-    The chains lie `in_order`. Leaving out one case after another takes whole tables of
-    weights, libraries take one; and scipy's weighs 60 MB in every web process.
+    The chains are `in_order`. Leaving out one case after another takes whole tables of weights;
+    libraries take one, and scipy's takes 60 MB in every web process.
     """
     at_risk = np.cumsum(weights[..., ::-1], axis=-1)[..., ::-1]
     hazard = np.where(ended, weights, 0.0)
@@ -68,10 +67,10 @@ def drops(weights: Floats, ended: NDArray[np.bool_]) -> Floats:
 
 @dataclass(frozen=True)
 class Survival:
-    """The mean survival curve of some chains, as the drops that it is made of.
+    """The mean survival curve of some chains, stored as its drops.
 
-    In order of time: when a chain ended, by which of the `CAUSES` (its number), and
-    how far the curve falls there. What has not fallen by then is usable at `trips`.
+    In order of time: the end of a chain, its cause (the index in `CAUSES`), and the drop of the
+    curve. The rest is usable at `trips`.
     """
 
     trips: int
@@ -88,55 +87,55 @@ class Survival:
     def by_level(
         cls, chains: Sequence[ChainResult], events: Iterable[Sequence[Event]], trips: int
     ) -> list[Self]:
-        """Make the survival of played chains at each level; `events` holds theirs by level."""
+        """Make the survival of played chains at each level; `events` are by level."""
         weights = chain_weights(chains)
         categories = by_category(chains).values()
         number = {cause: place for place, cause in enumerate(CAUSES)}
         curves = []
-        for own in events:
-            times = np.array([found.time for found in own])
-            ended = np.array([found.cause is not None for found in own])
+        for level_events in events:
+            times = np.array([end.time for end in level_events])
+            ended = np.array([end.cause is not None for end in level_events])
             falls = np.zeros(len(chains))
             for rows in categories:
                 rows = rows[in_order(times[rows], ended[rows])]
                 falls[rows] = drops(weights[rows], ended[rows]) * weights[rows].sum()
-            causes = np.array([number[found.cause] if found.cause else -1 for found in own])
+            causes = np.array([number[end.cause] if end.cause else -1 for end in level_events])
             order = np.flatnonzero(ended)
             order = order[np.argsort(times[order], kind="stable")]
             curves.append(cls(trips, times[order], causes[order], falls[order]))
         return curves
 
     def at(self, when: Floats) -> Floats:
-        """The share that is still usable after each of these times."""
+        """Return the share that is still usable after each of these times."""
         fallen = np.append(0.0, np.cumsum(self.drops))
         return np.clip(1 - fallen[np.searchsorted(self.times, when, side="right")], 0, 1)
 
     def usable_trips(self, until: float | Floats) -> Floats:
-        """The area under the curve from 0 to each of these times: the restricted mean."""
+        """Return the area under the curve up to each time: the restricted mean."""
         lasting = 1 - self.drops.sum()
         fallen = np.vecdot(np.minimum.outer(until, self.times), self.drops)
         return np.asarray(fallen + lasting * until)
 
     @property
     def median(self) -> float | None:
-        """When half of the cases have ended; None where they never do."""
+        """Return the time at which half of the cases have ended; None if never."""
         # Kaplan-Meier multiplies fractions: 3/4 x 2/3 must still count as one half.
         reached = np.flatnonzero(np.cumsum(self.drops) >= 0.5 - TOLERANCE)
         return float(self.times[reached[0]]) if reached.size else None
 
     def incidence(self, when: Floats) -> dict[str, Floats]:
-        """The share that each cause has ended by each of these times; only of those that ended any."""
-        there = set(self.causes.tolist())
-        found = {}
+        """Return the share ended by each time, by cause that ended any chain."""
+        present = set(self.causes.tolist())
+        shares = {}
         for place, cause in enumerate(CAUSES):
-            if place in there:
-                own = self.causes == place
-                fallen = np.append(0.0, np.cumsum(self.drops[own]))
-                found[cause] = fallen[np.searchsorted(self.times[own], when, side="right")]
-        return found
+            if place in present:
+                by_cause = self.causes == place
+                fallen = np.append(0.0, np.cumsum(self.drops[by_cause]))
+                shares[cause] = fallen[np.searchsorted(self.times[by_cause], when, side="right")]
+        return shares
 
     def steps(self) -> tuple[list[float], list[float]]:
-        """The whole curve for drawing: its times, and the share that is usable from each on."""
+        """Return the curve for drawing: its times, and the usable share from each on."""
         grid = np.unique(np.append(0.0, self.times))
         shares = self.at(grid)
         return [*grid.tolist(), float(self.trips)], [*shares.tolist(), float(shares[-1])]
