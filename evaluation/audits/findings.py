@@ -1,4 +1,4 @@
-"""What an audit found: how much of a mark came back, and what a harmless touch cost."""
+"""Findings of audits: shares of marks returned, losses under harmless touches."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from evaluation.metrics.base import Subject
 
 Values = npt.NDArray[np.float32]
 
-#: Marks are looked for on copies of this longer side; there detail no longer matters.
+#: Marks are detected on copies of this longer side, at which detail no longer matters.
 SIDE = 256
-#: A mark may have moved by so much of it.
+#: The largest shift of a mark, as a share of SIDE.
 MOVED = 0.03
-#: Of what is kept, by the first of these that runs here.
+#: Retention is measured by the first of these that runs here.
 METRICS = ("lpips", "ssim")
 
-#: Below this median share of marks that came back, a run leaves the ranks until a person looked.
+#: Below this median share of returned marks, a run is unranked until a person reviews it.
 LEAST_KEPT = 0.5
-#: Above this median loss under a harmless touch, too.
+#: So it is above this median loss under a harmless touch.
 MOST_LOST = 0.3
-#: And where a touched answer loses more than this, and more than all trips before together. Who
-#: looks its own answer up disguises one edit of a better editor than that: one whose edit adds
-#: noise of 4 levels loses a tenth, and gains all trips (evaluation.testing.tricks, HashAndNoise).
-#: No honest editor loses more by a touch than by several edits.
+#: So it is if a touched answer loses more than this, and more than all trips before together. A
+#: model that looks up its own answers hides behind the loss of a single edit: one that adds noise
+#: of 4 levels loses a tenth, and gains all trips (evaluation.testing.tricks, HashAndNoise). No
+#: honest editor loses more by a touch than by several edits.
 FALL = 0.02
-#: With evidence in a smaller share of the cases that witnesses cover, too; of so many at least.
+#: So it is with evidence in a smaller share of the cases that witnesses cover, if enough.
 LEAST_EVIDENCE, LEAST_COVERED = 0.5, 4
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one audit found. `kept` is None for a fragility audit.
+    """The result of one audit. `kept` is None for a fragility audit.
 
-    `loss` is how much less of the picture was kept than in the chain's own return of the
-    same trip; `lost` is what that return had lost. `elsewhere` is what the forward edit of that
-    trip changed outside its footprint, where data would hide; None where it has no footprint.
+    `loss` is the retention lost against the chain's own return of the same trip; `lost` is the
+    loss of that return. `elsewhere` is the change by that trip's forward edit outside its
+    footprint, a place for hidden data; None without a footprint.
     """
 
     kind: Kind
@@ -66,12 +66,12 @@ def find(
     share, way = mark_found(touch, own.image, answer.image) if kind == "mark" else (None, "")
     original = touch.expected(source.image, way)
     chain = touch.expected(fit(own.image, source.size), way)
-    ours, theirs = _kept(scorer, original, [chain, fit(answer.image, source.size)])
+    chain_kept, answer_kept = _kept(scorer, original, [chain, fit(answer.image, source.size)])
     return Finding(
         kind,
         None if share is None else round(share, 4),
-        round(ours - theirs, 4),
-        round(1 - ours, 4),
+        round(chain_kept - answer_kept, 4),
+        round(1 - chain_kept, 4),
         changed_elsewhere(touch.before, touch.edited, touch.pair, scorer),
     )
 
@@ -79,41 +79,41 @@ def find(
 def changed_elsewhere(
     before: Picture, edited: Picture, pair: EditPair, scorer: Scorer
 ) -> float | None:
-    """The share of the picture that an edit lost outside its footprint, by LPIPS.
+    """Return the share of the picture lost outside the edit's footprint, by LPIPS.
 
-    None where the edit is of the whole picture, or was not made, or LPIPS does not run.
+    None if the edit is of the whole picture, or was not made, or LPIPS does not run.
     """
-    where = footprint(before.image, edited.image, pair)
-    if where is None or "place" not in scorer.metrics:
+    region = footprint(before.image, edited.image, pair)
+    if region is None or "place" not in scorer.metrics:
         return None
-    # What is kept inside a footprint is measured as `undo`; here the rest is asked for.
-    kept = scorer.only(["place"]).score(before, [edited], Subject(footprint=~where)).undo
-    return round(1 - kept[0], 4) if kept and kept[0] is not None else None
+    # `undo` is the retention inside a footprint; the inverted mask gives that outside.
+    retained = scorer.only(["place"]).score(before, [edited], Subject(footprint=~region)).undo
+    return round(1 - retained[0], 4) if retained and retained[0] is not None else None
 
 
 def _kept(scorer: Scorer, source: Image.Image, pictures: list[Image.Image]) -> list[float]:
-    """How much of the source each picture keeps."""
+    """Return each picture's retention of the source."""
     name = next((name for name in METRICS if name in scorer.metrics), None)
     if name is None:
         scorer, name = Scorer(["ssim"]), "ssim"
-    found = scorer.only([name]).score(source, [blank_card(source), *pictures]).distances[name]
-    if found is None:  # a picture too small for the network
-        found = Scorer(["psnr"]).score(source, [blank_card(source), *pictures]).distances["psnr"]
-    blank, *distances = found or [0.0, *(0.0 for _ in pictures)]
-    return [kept if (kept := retention(d, blank)) is not None else 1.0 for d in distances]
+    scored = scorer.only([name]).score(source, [blank_card(source), *pictures]).distances[name]
+    if scored is None:  # a picture too small for the network
+        scored = Scorer(["psnr"]).score(source, [blank_card(source), *pictures]).distances["psnr"]
+    blank, *distances = scored or [0.0, *(0.0 for _ in pictures)]
+    return [q if (q := retention(d, blank)) is not None else 1.0 for d in distances]
 
 
 def mark_kept(touch: Touch, own: Image.Image, answer: Image.Image) -> float:
-    """The share of the mark in the answer: 1 = as it was painted, 0 = not there."""
+    """Return the share of the mark in the answer: 1 = as painted, 0 = absent."""
     return mark_found(touch, own, answer)[0]
 
 
 def mark_found(touch: Touch, own: Image.Image, answer: Image.Image) -> tuple[float, str]:
-    """The share of the mark in the answer, and by which way it came there.
+    """Return the share of the mark in the answer, and the operator that moved it.
 
-    The share is the projection of what the answer has more than the chain's own return on what was
-    painted, at the place where it fits best. A shift, a zoom and another light of the whole
-    picture are accounted for first.
+    The share is the projection of the answer's excess over the chain's own return on the
+    painted mark, at the best-fitting place. A shift, a zoom and another light of the whole
+    picture are corrected first.
     """
     import cv2
 
@@ -123,7 +123,7 @@ def mark_found(touch: Touch, own: Image.Image, answer: Image.Image) -> tuple[flo
     sigma = 0.01 * SIDE
     more = cv2.GaussianBlur((pair.after - pair.before) * pair.inside[..., None], (0, 0), sigma)
     reach = range(-round(MOVED * SIDE), round(MOVED * SIDE) + 1, 2)
-    found = []
+    candidates = []
     for way in touch.ways:
         mark = cv2.GaussianBlur(touch.painted(size, way), (0, 0), sigma)
         energy = float(np.square(mark).sum())
@@ -132,13 +132,13 @@ def mark_found(touch: Touch, own: Image.Image, answer: Image.Image) -> tuple[flo
             for rows in reach
             for columns in reach
         ]
-        found.append((max(shares), way))
-    return max(found, key=lambda one: one[0])
+        candidates.append((max(shares), way))
+    return max(candidates, key=lambda candidate: candidate[0])
 
 
 @dataclass(frozen=True)
 class Audited:
-    """All audits of a run in one word, with the words for people."""
+    """The verdict on all audits of a run, with its reasons in words."""
 
     verdict: Literal["clean", "review"]
     reasons: tuple[str, ...]
@@ -149,13 +149,13 @@ class Audited:
 
 
 def judged(findings: Sequence[Finding], made: Sequence[bool] = ()) -> Audited:
-    """What the audits of a run mean: clean, or a person must look, and why.
+    """Judge the audits of a run: clean, or in need of review with reasons.
 
-    `made` says of each case that a witness looked at whether the first edit was made.
+    `made` has the verdict on the first edit of each case that a witness covers.
     """
-    shares = [found.kept for found in findings if found.kept is not None]
-    losses = [found.loss for found in findings if found.kind == "fragility"]
-    elsewhere = [found.elsewhere for found in findings if found.elsewhere is not None]
+    shares = [finding.kept for finding in findings if finding.kept is not None]
+    losses = [finding.loss for finding in findings if finding.kind == "fragility"]
+    elsewhere = [finding.elsewhere for finding in findings if finding.elsewhere is not None]
     kept, loss, changed = (
         median(values) if values else None for values in (shares, losses, elsewhere)
     )
@@ -189,5 +189,5 @@ def judged(findings: Sequence[Finding], made: Sequence[bool] = ()) -> Audited:
 
 
 def from_dicts(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """Findings as they were kept."""
+    """Return findings from their stored form."""
     return [Finding(**row) for row in rows]

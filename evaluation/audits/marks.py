@@ -1,7 +1,7 @@
-"""Marks that look as if they belonged: a leaf, a stain, a sticker, a patch of another hue.
+"""Marks that look natural: a leaf, a stain, a sticker, a patch of another hue.
 
-Shape, colour, size and place are drawn anew each time, so that nobody can learn to
-recognise them.
+Shape, colour, size and place are drawn anew each time, so that no model can learn to recognise
+them.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from PIL import Image, ImageDraw
 Values = npt.NDArray[np.float32]
 Random = np.random.Generator
 
-#: The mark's diameter, of the shorter side: about a twentieth of the picture.
+#: The mark's diameter, as a share of the shorter side: about a twentieth of the picture.
 SIZES = (0.2, 0.27)
-#: It keeps away from the border, which an editor may cut.
+#: The least distance from the border, which an editor may cut.
 MARGIN = 0.06
-#: A mark must change its place by so much on average, of the full range, or another is drawn.
+#: The least mean change by a mark, of the full range; otherwise another is drawn.
 SEEN = 0.08
-#: Of the places where it could be, the share that the edit changed least.
+#: The share of possible places, those least changed by the edit, that a mark is drawn from.
 CALM = 0.25
 _DRAWN_AT = 4
 
 
 def painted(image: Image.Image, changed: Values | None, random: Random) -> Image.Image:
-    """The image with a mark where `changed` (of any size) is least; None: wherever it fits."""
+    """Paint a mark at a place where `changed` (of any size) is low; None: anywhere."""
     width, height = image.size
     diameter = max(8, round(random.uniform(*SIZES) * min(width, height)))
     left, top = _place(image.size, diameter, changed, random)
@@ -45,7 +45,7 @@ def painted(image: Image.Image, changed: Values | None, random: Random) -> Image
 def _place(
     size: tuple[int, int], diameter: int, changed: Values | None, random: Random
 ) -> tuple[int, int]:
-    """The upper left corner of the mark's square."""
+    """Return the upper left corner of the mark's square."""
     width, height = size
     edge = round(MARGIN * min(size))
     columns = np.unique(np.linspace(edge, max(edge, width - edge - diameter), 12).astype(int))
@@ -62,7 +62,7 @@ def _place(
 
 
 def _outline(side: int, points: list[tuple[float, float]]) -> Values:
-    """How much of each pixel lies inside the polygon, of points in a square of side 1."""
+    """Return the coverage of each pixel by a polygon in the unit square."""
     large = Image.new("L", (side * _DRAWN_AT, side * _DRAWN_AT))
     ImageDraw.Draw(large).polygon(
         [(x * side * _DRAWN_AT, y * side * _DRAWN_AT) for x, y in points], fill=255
@@ -72,7 +72,7 @@ def _outline(side: int, points: list[tuple[float, float]]) -> Values:
 
 
 def _blob(side: int, random: Random, roundness: float) -> Values:
-    """A round shape with an edge as uneven as drawn."""
+    """Return a round shape with a random uneven edge."""
     angles = np.linspace(0, 2 * np.pi, 90, endpoint=False)
     radius = np.full(90, 0.44)
     for wave in range(2, 7):
@@ -102,7 +102,7 @@ def _colour(random: Random, hues: tuple[float, float], value: tuple[float, float
 
 
 def _away(patch: Values, colour: Values) -> Values:
-    """The colour, brightened or darkened until it stands out from the patch."""
+    """Brighten or darken the colour until it stands out from the patch."""
     grey = float(patch.mean())
     if abs(float(colour.mean()) - grey) > 0.15:
         return colour
@@ -129,7 +129,7 @@ def _stain(patch: Values, random: Random) -> Values:
     shape = _soft(_blob(len(patch), random, 0.2), random.uniform(0.02, 0.06))
     tone = _colour(random, (15, 45), (0.35, 0.55))
     darker = patch * tone
-    if float((patch - darker).mean()) < SEEN:  # on a dark ground dust is what is seen
+    if float((patch - darker).mean()) < SEEN:  # on a dark ground only dust is visible
         darker = 0.5 * patch + 0.5 * np.clip(tone + 0.4, 0, 1)
     return _blend(patch, darker, shape, random.uniform(0.7, 0.95))
 

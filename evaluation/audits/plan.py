@@ -1,8 +1,7 @@
-"""Which chains of a run are audited, at which trip, and how: drawn by the run's secret.
+"""Plan of a run's audits: chains, trips and kinds, drawn by the run's secret.
 
-An audit is one extra backward call on a forward answer that was touched on the way (method
-§9). It comes before the chain's own backward call, so that nothing but the touch tells them
-apart, and enters no chain.
+An audit is one extra backward call on a touched forward answer (method §9). It comes before the
+chain's own backward call, so that the touch is the only difference, and enters no chain.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from evaluation.run_secret import drawn, generator, shuffled
 Kind = Literal["mark", "fragility"]
 LEAST = 12
 SHARE = 0.1
-#: From this trip on, where the suite has so many: a first answer is a good answer's copy.
+#: The first audited trip, if the suite has as many: a first answer may honestly be a good copy.
 FIRST_TRIP = 2
 
 
@@ -34,25 +33,26 @@ class Audit:
     kind: Kind
 
     def seed(self, secret: str) -> int:
-        """The seed that is sent with it, 31 bits."""
+        """Return the seed sent with it, of 31 bits."""
         name = drawn(secret, self.case, self.repeat, self.number, "audit")
         return int.from_bytes(name[:4]) >> 1
 
     def random(self, secret: str) -> np.random.Generator:
-        """What its touch is drawn with."""
+        """Return the generator that draws its touch."""
         return generator(secret, "touch", self.case, self.repeat, self.number)
 
 
 def audit_count(cases: int, least: int = LEAST) -> int:
-    """How many cases of a suite are audited: each is one more edit to pay."""
+    """Return the number of audited cases of a suite: each costs one more edit."""
     return min(cases, max(least, math.ceil(SHARE * cases))) if least else 0
 
 
 def plan(secret: str, suite: Suite, least: int = LEAST, stop_after: int = 0) -> list[Audit]:
-    """The audits of a run: so many cases at least, or one in ten; half of them marks.
+    """Return the audits of a run: a tenth of its cases, at least `least`.
 
-    A change of style takes a mark along, so those cases are never marked; flips and turns only
-    where there is not enough else, since anybody undoes those without a kept source.
+    Half of them are marks. A change of style also changes a mark, so those cases are never marked. Flips and turns are
+    marked only if there are too few others, since any model undoes them without a stored
+    source.
     """
     cases = {case.slug: case for case in suite.cases}
     changes = {slug: suite.pair_by_slug[case.pair].change for slug, case in cases.items()}
@@ -74,11 +74,11 @@ def plan(secret: str, suite: Suite, least: int = LEAST, stop_after: int = 0) -> 
 
 
 def where_drawn(secret: str, case: Case, suite: Suite, stop_after: int = 0) -> tuple[int, int]:
-    """Of a case, which repeat and which trip.
+    """Return the audited repeat and trip of a case.
 
-    Where chains are stopped so many trips after their end is known, every other audit falls
-    on a trip that each of them plays; the others still fall anywhere, so that nobody can be
-    honest in the first few trips alone.
+    If chains are stopped a number of trips after their end is known, every other audit falls on
+    a trip that each of them plays; the others still fall on any trip, so that a model must be
+    honest beyond the first few trips.
     """
     random = generator(secret, "audited", case.slug)
     first = min(FIRST_TRIP, suite.trips)
@@ -90,5 +90,5 @@ def where_drawn(secret: str, case: Case, suite: Suite, stop_after: int = 0) -> t
 
 
 def of_chain(audits: Iterable[Audit], case: str, repeat: int) -> dict[int, Audit]:
-    """The audits of one chain, by trip."""
+    """Return the audits of one chain, by trip."""
     return {a.number: a for a in audits if (a.case, a.repeat) == (case, repeat)}

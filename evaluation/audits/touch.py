@@ -1,4 +1,4 @@
-"""What an audit does to a forward answer on its way, and to everything it is compared with."""
+"""Touches of audits: changes of a forward answer and of its references."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from evaluation.images import Picture, clean_wire, encode_jpeg, fit
 
 Values = npt.NDArray[np.float32]
 
-#: What is harmless: a JPEG save, a little cut off all around, another brightness. How much
-#: is drawn too, so that nobody can keep all that may come.
+#: Harmless changes: a JPEG save, a narrow crop, another brightness. Their strength is drawn too, so
+#: that a model cannot store all possible inputs.
 JPEG_QUALITIES = (82, 89)
 CROPS = (0.015, 0.025)  # of each side's length
 GAINS = (0.02, 0.04)
 
 
 class Touch:
-    """The touch that the secret draws for one audit, and what it makes of pictures.
+    """The touch that the secret draws for one audit, applied to pictures.
 
-    `edited` is the forward answer of the audited trip, `before` the picture that trip began
-    with. The same two give the same touch, after any crash.
+    `edited` is the forward answer of the audited trip, `before` the starting picture of that
+    trip. The same two give the same touch, after any crash.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class Touch:
             self._crop = float(random.uniform(*CROPS))
             self._gain = 1 + float(random.choice([-1, 1]) * random.uniform(*GAINS))
             touched = self._harmed(self._edited.image)
-        #: What is sent instead of the forward answer.
+        #: The picture sent instead of the forward answer.
         self.sent = clean_wire(Picture.from_image(touched))
 
     @property
     def words(self) -> str:
-        """What was done, for people."""
+        """Return the change in words."""
         if not self._operation:
             return "a mark was painted on it"
         return {
@@ -60,10 +60,10 @@ class Touch:
 
     @property
     def ways(self) -> list[str]:
-        """How a return may lie to the answer it is made of: "" = as it is, or by an operator.
+        """Return the operators that may relate a return to its answer: "" is none.
 
-        Of a flip or a turn any will do: whether it was undone is not asked here, and a model
-        that cannot turn pictures is no cheat.
+        For a flip or a turn any will do: its undoing is not tested here, and a model that
+        cannot turn pictures is no cheat.
         """
         if self.pair.change != "exact":
             return [""]
@@ -74,17 +74,17 @@ class Touch:
         return [operators.INVERSES[self.pair.operator], "", *turns]
 
     def painted(self, size: tuple[int, int], way: str = "") -> Values:
-        """What the mark changes in a return of this size, in levels of the full range."""
+        """Return the mark's change in a return of this size, of the full range."""
         with_mark, without = (
             np.asarray(fit(_turned(image, way), size), dtype=np.float32) / np.float32(255)
             for image in (self.sent.image, self._edited.image)
         )
-        # Nothing else differs: the wire leaves alone what went over it before.
+        # Nothing else differs: a second pass through `clean_wire` changes nothing.
         difference: Values = with_mark - without
         return difference
 
     def expected(self, image: Image.Image, way: str = "") -> Image.Image:
-        """A return, or the source, as it would be had it been touched like this itself."""
+        """Apply the same touch to a return or to the source."""
         if self._operation:
             return self._harmed(image)
         values = np.asarray(image, dtype=np.float32) / 255 + self.painted(image.size, way)
@@ -107,7 +107,7 @@ def _turned(image: Image.Image, way: str) -> Image.Image:
 
 
 def _changed(before: Picture, edited: Picture) -> Values:
-    """How much the forward edit changed each place, on a small copy."""
+    """Return the change by the forward edit at each place, on a small copy."""
     size = (64, 64)
     x, y = (np.asarray(fit(p.image, size), dtype=np.float32) / 255 for p in (before, edited))
     difference: Values = np.abs(x - y).mean(axis=2)
