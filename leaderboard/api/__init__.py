@@ -1,1 +1,1 @@
-"""The API: everything the pages show, as JSON, for everybody; and submissions by machine."""
+"""The API: all results of the pages as JSON, public; and submissions by machine."""

@@ -1,4 +1,4 @@
-"""People's votes: every public one, and what came of them."""
+"""People's votes: every public vote, and their results."""
 
 from datetime import datetime
 from typing import Any
@@ -17,7 +17,7 @@ router = Router(tags=["people"])
 
 
 class ReturnOut(Schema):
-    """One of the returns that were shown."""
+    """One of the images that were shown."""
 
     model: str = Field(alias="chain.run.editing_model.slug")
     run: int = Field(alias="chain.run_id")
@@ -38,7 +38,7 @@ class ReturnOut(Schema):
 
 
 class VoteOut(Schema):
-    """One answer of one person who did not know which models they were shown."""
+    """One answer of one person who did not know the models."""
 
     id: int
     kind: str = Field(description="pair or usable.")
@@ -78,7 +78,7 @@ def votes(
     kind: str = Query("", max_length=8, description="pair or usable."),
     suite: str = Query("", max_length=80),
 ) -> Any:
-    """Every vote on what is public, oldest first: preference pairs with what metrics said."""
+    """List every vote on public runs, oldest first, with retention and evidence."""
     rows = Vote.objects.public().select_related(
         *("voter", "question__case__suite", "question__case__picture"),
         *("question__first__chain__run__editing_model",),
@@ -87,8 +87,8 @@ def votes(
     if kind:
         rows = rows.filter(kind=kind)
     if suite:
-        found = find_suite(suite, suites())
-        rows = rows.filter(question__case__suite=found) if found else rows.none()
+        match = find_suite(suite, suites())
+        rows = rows.filter(question__case__suite=match) if match else rows.none()
     deferred = ("loss_map", "damage", "change_measure")
     unread = [f"question__{side}__{name}" for side in ("first", "second") for name in deferred]
     return rows.defer("question__case__suite__definition", *unread).order_by("pk")
@@ -98,6 +98,6 @@ def votes(
     "/agreement", response={200: dict[str, Any], **PROBLEMS}, summary="Who agrees with people"
 )
 def agreement(request: HttpRequest) -> Any:
-    """The numbers of the page: agreement by metric and witness, the ceiling, levels, differences."""
+    """Return agreement by metric and witness, the ceiling, levels and differences."""
     report = PeopleReport.objects.order_by("pk").first()
     return report.numbers | {"computed_at": report.computed_at.isoformat()} if report else {}

@@ -1,4 +1,4 @@
-"""Results: everything the pages show. Reading needs no account."""
+"""Results: all that the pages show. Reading needs no account."""
 
 from typing import Annotated, Any
 
@@ -42,21 +42,21 @@ from leaderboard.models import (
     Trip,
 )
 
-#: An id in an address; larger numbers than a database can hold are simply not found.
+#: An id in an address, within the range of the database.
 Id = Annotated[int, Path(ge=1, le=2**31 - 1)]
 Slug = Annotated[str, Path(max_length=80, pattern=r"^[-a-zA-Z0-9_]+$")]
 
-#: How every request may fail: not found, not understood, too many.
+#: The errors of every request: not found, invalid, too many.
 PROBLEMS = {404: Problem, 422: Problem, 429: Problem}
 
-#: The levels, as the documentation names them.
+#: The levels, for the documentation.
 ONE_OF = f"One of {', '.join(f'{n:g}' for n in LEVELS)}."
 
 router = Router(tags=["results"])
 
 
 class Page(LimitOffsetPagination):
-    """`limit` (at most 200) and `offset`; the answer says how many there are."""
+    """`limit` (at most 200) and `offset`; the answer has the total count."""
 
     class Input(LimitOffsetPagination.Input):
         limit: int = Query(50, ge=1, le=200)
@@ -78,13 +78,13 @@ def leaderboard(
     since: str = Query("", max_length=10, description="On the board since, as 2026-11-17."),
     sort: str = Query("", max_length=20),
 ) -> Any:
-    """The same rows, filters and numbers as the page."""
-    asked = BoardQuery.parse(request.GET.dict())
-    if asked is None:
+    """Return the same rows, filters and numbers as the page."""
+    query = BoardQuery.parse(request.GET.dict())
+    if query is None:
         raise HttpError(404, "There is no suite yet: run `manage.py load_benchmark`.")
-    if asked.no_such_suite:
+    if query.no_such_suite:
         raise HttpError(404, "There is no such suite; /api/v1/suites lists them.")
-    return asked
+    return query
 
 
 @router.get("/models", response={200: list[ModelOut], **PROBLEMS}, summary="Editing models")
@@ -95,7 +95,7 @@ def models(request: HttpRequest) -> Any:
 
 @router.get("/models/{slug}", response={200: ModelOut, **PROBLEMS})
 def model(request: HttpRequest, slug: Slug) -> Any:
-    return _found(_models().filter(slug=slug), "model")
+    return _first_or_404(_models().filter(slug=slug), "model")
 
 
 @router.get("/suites", response={200: list[SuiteOut], **PROBLEMS}, summary="Frozen suites")
@@ -106,25 +106,25 @@ def suite_list(request: HttpRequest) -> Any:
 
 @router.get("/suites/{key}", response={200: dict[str, Any], **PROBLEMS}, summary="A suite's file")
 def suite(request: HttpRequest, key: Slug) -> Any:
-    """The frozen suite as the shell plays it: `convergebench run --suite FILE`."""
-    found = find_suite(key, suites())
-    if found is None:
+    """Return the frozen suite as a file for `convergebench run --suite FILE`."""
+    match = find_suite(key, suites())
+    if match is None:
         raise HttpError(404, "There is no such suite; /api/v1/suites lists them.")
-    return Suite.objects.get(pk=found.pk).definition or {}
+    return Suite.objects.get(pk=match.pk).definition or {}
 
 
 @router.get("/cases", response={200: list[CaseOut], **PROBLEMS}, summary="Cases of a suite")
 @paginate(Page)
 def cases(request: HttpRequest, suite: str = Query(..., max_length=80)) -> Any:
-    found = find_suite(suite, suites())
-    if found is None:
+    match = find_suite(suite, suites())
+    if match is None:
         raise HttpError(404, "There is no such suite; /api/v1/suites lists them.")
-    return _cases().filter(suite=found).order_by("position", "pk")
+    return _cases().filter(suite=match).order_by("position", "pk")
 
 
 @router.get("/cases/{case_id}", response={200: CaseOut, **PROBLEMS})
 def case(request: HttpRequest, case_id: Id) -> Any:
-    return _found(_cases().filter(pk=case_id, suite__status=Suite.Status.FROZEN), "case")
+    return _first_or_404(_cases().filter(pk=case_id, suite__status=Suite.Status.FROZEN), "case")
 
 
 @router.get("/runs", response={200: list[RunOut], **PROBLEMS}, summary="Public runs")
@@ -138,8 +138,8 @@ def runs(
     if model:
         rows = rows.filter(editing_model__slug=model)
     if suite:
-        found = find_suite(suite, suites())
-        rows = rows.filter(suite=found) if found else rows.none()
+        match = find_suite(suite, suites())
+        rows = rows.filter(suite=match) if match else rows.none()
     return rows
 
 
@@ -150,9 +150,9 @@ def run(request: HttpRequest, run_id: Id) -> Any:
 
 @router.get("/runs/{run_id}/status", response={200: RunStatusOut, **PROBLEMS})
 def run_status(request: HttpRequest, run_id: Id) -> Any:
-    """How far a run is: edits, trips scored, place in the queue, time left, what comes next."""
+    """Return the progress of a run: edits, trips scored, queue, time left, next step."""
     runs = Run.objects.visible_to(AnonymousUser()).select_related("editing_model", "suite")
-    return run_progress(_found(runs.defer("suite__definition").filter(pk=run_id), "run"))
+    return run_progress(_first_or_404(runs.defer("suite__definition").filter(pk=run_id), "run"))
 
 
 @router.get("/runs/{run_id}/standings", response={200: list[StandingOut], **PROBLEMS})
@@ -163,7 +163,7 @@ def standings(
     metric: str = Query("", max_length=20),
     level: float = Query(DEFAULT_LEVEL, description=ONE_OF),
 ) -> Any:
-    """Half-life, usable trips and curve by scope: all cases, each category, kind and pair."""
+    """List half-life, usable trips and curve by scope: all, category, kind, pair."""
     rows = Standing.objects.filter(run=_run(run_id), level=level).select_related("metric")
     if metric:
         rows = rows.filter(metric__name=metric)
@@ -173,7 +173,7 @@ def standings(
 @router.get("/runs/{run_id}/chains", response={200: list[ChainOut], **PROBLEMS})
 @paginate(Page)
 def chains(request: HttpRequest, run_id: Id) -> Any:
-    """Every case of the run with its retention by trip."""
+    """List every case of the run with its retention by trip."""
     rows = Chain.objects.filter(run=_run(run_id)).select_related("case")
     return rows.order_by("case__position", "repeat", "pk")
 
@@ -181,7 +181,7 @@ def chains(request: HttpRequest, run_id: Id) -> Any:
 @router.get("/runs/{run_id}/cases/{case_id}/trips", response={200: list[TripOut], **PROBLEMS})
 @paginate(Page)
 def trips(request: HttpRequest, run_id: Id, case_id: Id) -> Any:
-    """The pictures of a case, trip by trip, with every score."""
+    """List the images of a case, trip by trip, with every score."""
     rows = (
         Trip.objects.filter(chain__run=_run(run_id), chain__case_id=case_id)
         .select_related("chain", "edited", "restored")
@@ -197,7 +197,7 @@ def trips(request: HttpRequest, run_id: Id, case_id: Id) -> Any:
 )
 @paginate(Page)
 def published_figures(request: HttpRequest, metric: str = Query("", max_length=20)) -> Any:
-    """Numbers that others published, each with its source: the context lines of the charts."""
+    """List published numbers of others with their sources, shown in charts."""
     rows = PublishedFigure.objects.order_by("model_name", "metric", "trip", "pk")
     return rows.filter(metric=metric) if metric else rows
 
@@ -205,7 +205,7 @@ def published_figures(request: HttpRequest, metric: str = Query("", max_length=2
 @router.get("/experiments", response={200: list[ExperimentOut], **PROBLEMS})
 @paginate(Page)
 def experiments(request: HttpRequest) -> Any:
-    """The same suite played in several ways, and what that changes."""
+    """List experiments: one suite played in several ways, with the effects."""
     return [_experiment(view) for view in experiment_views(AnonymousUser())]
 
 
@@ -221,24 +221,24 @@ def experiment(request: HttpRequest, slug: Slug) -> Any:
 
 
 def _experiment(view: ExperimentView) -> dict[str, Any]:
-    experiment, told = view.experiment, view.words_of_arms
+    experiment, in_words = view.experiment, view.words_of_arms
     names = ("slug", "title", "question", "repeats", "started_at")
     return {name: getattr(experiment, name) for name in names} | {
         "suite": experiment.suite.key,
         "url": experiment.get_absolute_url(),
         "arms": [
-            {"name": arm.name, "in_words": told[arm.name], "settings": arm_settings(arm.core)}
+            {"name": arm.name, "in_words": in_words[arm.name], "settings": arm_settings(arm.core)}
             for arm in view.arms
         ],
         "results": [
             {
-                "model": one.model.slug,
-                "finding": one.finding,
-                "runs": {name: run.pk for name, run in one.runs.items()},
-                "metrics": one.results,
+                "model": answer.model.slug,
+                "finding": answer.finding,
+                "runs": {name: run.pk for name, run in answer.runs.items()},
+                "metrics": answer.results,
             }
-            for one in view.models
-            if one.results
+            for answer in view.models
+            if answer.results
         ],
     }
 
@@ -257,10 +257,10 @@ def _runs() -> QuerySet[Run]:
 
 
 def _run(run_id: int) -> Run:
-    return _found(_runs().filter(pk=run_id), "run")
+    return _first_or_404(_runs().filter(pk=run_id), "run")
 
 
-def _found(rows: QuerySet[Any], what: str) -> Any:
+def _first_or_404(rows: QuerySet[Any], what: str) -> Any:
     row = rows.first()
     if row is None:
         raise HttpError(404, f"There is no such {what}.")

@@ -1,4 +1,4 @@
-"""The API as a whole: what it says of itself, its limits and its parts."""
+"""The API as a whole: its description, limits and parts."""
 
 import math
 import threading
@@ -49,10 +49,11 @@ submission, and the answer is that of the first.
 
 
 class Throttle(BaseThrottle):
-    """The limit of all of the API, counted where the site counts: by token, or by network.
+    """The rate limit of the whole API, by token or network, in the site's counters.
 
-    Ninja's own counts in attributes of one object that all threads share, so that visitors count
-    for each other, by the single address of IPv6, and in the cache that pages are pushed out of.
+    Ninja's throttle stores its counts in attributes of one object that all threads share, so that
+    visitors count for each other; it counts single IPv6 addresses, and uses the page cache, which
+    evicts entries.
     """
 
     def __init__(self) -> None:
@@ -84,7 +85,7 @@ api.add_router("/submissions", submissions.router)
 
 @api.exception_handler(Throttled)
 def too_many(request: HttpRequest, error: Throttled) -> HttpResponse:
-    """A 429 that says when to come back."""
+    """Return a 429 with Retry-After."""
     answer = api.create_response(request, {"detail": str(error)}, status=429)
     if error.wait:
         answer["Retry-After"] = str(math.ceil(error.wait))

@@ -1,7 +1,7 @@
-"""What the API answers, each read off a row of the database. The descriptions are its documentation.
+"""The answers of the API, read from database rows. The descriptions are published.
 
-A field has the name of the attribute it shows; `alias` names another attribute, or one of
-what belongs to the row ("metric.name"), and `resolve_*` works out what no attribute holds.
+A field has the name of the attribute it shows; `alias` names another attribute, or one of a
+related row ("metric.name"), and `resolve_*` computes a value that no attribute holds.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class Done(Schema):
 
 
 class RunStatusOut(Schema):
-    """How far a run is: what its page polls."""
+    """The progress of a run, as polled by its page."""
 
     id: int
     state: str = Field(
@@ -276,14 +276,14 @@ class RunStatusOut(Schema):
 
 
 def run_progress(run: Run) -> dict[str, Any]:
-    """What RunStatusOut shows: the numbers that the run's page polls, and some words."""
-    known = progress(run)
-    return known | {
+    """Return the fields of RunStatusOut: the numbers of the run's page, and texts."""
+    numbers = progress(run)
+    return numbers | {
         "id": run.pk,
         "public": run.published,
         "now": run_page.NOW[RunState(run.state)],
         "next": run_page.what_next(run),
-        "trips_scored": {"done": known["trips"]["scored"], "total": known["trips"]["total"]},
+        "trips_scored": {"done": numbers["trips"]["scored"], "total": numbers["trips"]["total"]},
     }
 
 
@@ -332,7 +332,7 @@ class TripOut(TripMeasures, Schema):
     @staticmethod
     def resolve_distances(trip: Trip) -> dict[str, float]:
         scores = trip.scores.all()
-        return {f"{one.metric.name}@{one.metric.version}": one.distance for one in scores}
+        return {f"{row.metric.name}@{row.metric.version}": row.distance for row in scores}
 
 
 class ArmOut(Schema):
@@ -342,7 +342,7 @@ class ArmOut(Schema):
 
 
 class ExperimentResultOut(Schema):
-    """What an experiment says of one model."""
+    """The result of an experiment for one model."""
 
     model: str = Field(description="Slug of the editing model.")
     finding: str
@@ -353,7 +353,7 @@ class ExperimentResultOut(Schema):
 
 
 class ExperimentOut(Schema):
-    """The same suite played in several ways; the first arm is what the others are compared with."""
+    """One suite played in several ways; the first arm is the baseline."""
 
     slug: str
     title: str
@@ -367,7 +367,7 @@ class ExperimentOut(Schema):
 
 
 class PublishedFigureOut(Schema):
-    """A number somebody else published: context, not a measurement of ours."""
+    """A number published by others: context, not a measurement of ours."""
 
     model: str = Field(alias="model_name")
     metric: str

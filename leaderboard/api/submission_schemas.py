@@ -1,6 +1,6 @@
-"""What a submission by machine is made of, and what is answered of it.
+"""The fields of a submission by machine, and the answers to it.
 
-The fields are read off the form of the page, so that there is one list of them, one set of
+The fields are read from the form of the page, so that there is one list of them, one set of
 limits and one set of words.
 """
 
@@ -22,9 +22,9 @@ from leaderboard.models import ApiToken, Submission
 from leaderboard.submissions import status, workflow
 from leaderboard.submissions.forms import SubmissionForm
 
-#: Not for machines: the trap for those that fill in every field they find.
+#: The trap of the form for robots that fill in every field.
 LEFT_OUT = ("website",)
-#: Where JSON has a better type than a form, or the sender's token says it already.
+#: Fields for which JSON has a better type than a form, or the sender's token has the value.
 OTHERWISE: dict[str, tuple[Any, Any]] = {
     "contract": (
         Literal[tuple(CONTRACTS)],
@@ -47,7 +47,7 @@ OTHERWISE: dict[str, tuple[Any, Any]] = {
         Field(None, description="The same key again gives the same submission again."),
     ),
 }
-#: The first that fits; DecimalField is an IntegerField to Django.
+#: The first match counts: in Django a DecimalField is an IntegerField.
 TYPES = (
     (forms.BooleanField, bool),
     (forms.DecimalField, float),
@@ -56,7 +56,7 @@ TYPES = (
 
 
 def _field(name: str, field: forms.Field) -> tuple[Any, Any]:
-    """The type and limits of one field of the form, for JSON."""
+    """Return the type and limits of one field of the form, for JSON."""
     if name in OTHERWISE:
         return OTHERWISE[name]
     kind = next((kind for cls, kind in TYPES if isinstance(field, cls)), str)
@@ -83,7 +83,7 @@ SubmissionIn: Any = create_model("SubmissionIn", __base__=Schema, **_fields)
 
 
 def form_data(sent: Any, sender: ApiToken, suite_id: int | None) -> dict[str, Any]:
-    """What was sent, as the form takes it."""
+    """Return the request as data of the form."""
     values = {name: value for name, value in sent.dict().items() if value is not None}
     return values | {
         "email": sent.email or sender.email,
@@ -102,7 +102,7 @@ class ProbeStep(Schema):
 
 
 class Probe(Schema):
-    """The test of the endpoint: one small picture there and back."""
+    """The test of the endpoint: one small image there and back."""
 
     done: bool
     passed: bool | None = Field(description="None: not done yet.")
@@ -110,7 +110,7 @@ class Probe(Schema):
 
 
 class EstimateOut(Schema):
-    """What a run of the suite takes, before it is played."""
+    """The estimated cost and time of a run of the suite."""
 
     edits: int
     usd: float | None = Field(description="None: no price was given.")

@@ -1,4 +1,4 @@
-"""Submissions by machine: what the page /submit/ does, called the same way."""
+"""Submissions by machine, with the same steps as the page /submit/."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from leaderboard.submissions.workflow import NotPossible
 from leaderboard.visitors import client_address, wait
 
 Token = Annotated[str, Path(max_length=43, description="The submission's own token.")]
-#: Of an act that the submission's state does not allow.
+#: The errors of an action, also if the submission's state does not allow it.
 REFUSED = {**PROBLEMS, 409: Problem}
 
 
@@ -38,11 +38,11 @@ class ApiTokenAuth(HttpBearer):
     """An API token, as `Authorization: Bearer cbt_…`."""
 
     def authenticate(self, request: HttpRequest, token: str) -> ApiToken | None:
-        found = ApiToken.objects.holding(token)
-        # Tokens cannot be guessed; this keeps those who try from costing us anything.
-        if found is None and (seconds := wait(request, "api-token")):
+        holder = ApiToken.objects.holding(token)
+        # Tokens cannot be guessed; this limits the cost of attempts.
+        if holder is None and (seconds := wait(request, "api-token")):
             raise Throttled(seconds)
-        return found
+        return holder
 
 
 router = Router(tags=["submissions"])
@@ -56,7 +56,7 @@ signed = ApiTokenAuth()
     summary="Submit a model",
 )
 def submit(request: Any, response: HttpResponse, submission: SubmissionIn) -> Any:
-    """Checked like the form at /submit/; a valid one is saved and its endpoint tested at once."""
+    """Check a submission like the form at /submit/, save it and test its endpoint."""
     sender: ApiToken = request.auth
     suite = find_suite(submission.suite, list(Suite.objects.playable().defer("definition")))
     form = SubmissionForm(
@@ -82,7 +82,7 @@ def submit(request: Any, response: HttpResponse, submission: SubmissionIn) -> An
 )
 @paginate(Page)
 def submitted(request: Any) -> Any:
-    """What was submitted with this API token, newest first."""
+    """List the submissions of this API token, newest first."""
     cases = Prefetch("suite__cases", Case.objects.only("suite"))
     rows = _submissions().filter(api_token=request.auth).prefetch_related(cases)
     return rows.order_by("-created_at", "-pk")
@@ -90,7 +90,7 @@ def submitted(request: Any) -> Any:
 
 @router.get("/{token}", response={200: SubmissionOut, **PROBLEMS}, summary="Where it stands")
 def status(request: HttpRequest, response: HttpResponse, token: Token) -> Any:
-    """State, test, place in the queue, progress, estimate, and what happens next."""
+    """Return state, test, place in the queue, progress, estimate and next step."""
     _keep_private(response)
     return _submission(token)
 
@@ -102,7 +102,7 @@ def test(request: HttpRequest, token: Token) -> Any:
 
 @router.post("/{token}/key", response={200: Act, **REFUSED}, summary="Set a new key")
 def key(request: HttpRequest, token: Token, key: KeyIn) -> Any:
-    """A run that waits for the key goes on; a test that failed is made again."""
+    """Set the key; a run that waits for it continues, a failed test is repeated."""
     return _act(request, token, lambda submission: workflow.set_key(submission, key.api_key))
 
 
@@ -113,7 +113,7 @@ def reply(request: HttpRequest, token: Token, reply: ReplyIn) -> Any:
 
 @router.post("/{token}/withdraw", response={200: Act, **REFUSED}, summary="Withdraw")
 def withdraw(request: HttpRequest, token: Token) -> Any:
-    """Ends the evaluation, deletes the key and takes the model off the board."""
+    """End the evaluation, delete the key and remove the model from the board."""
     return _act(request, token, workflow.withdraw)
 
 
@@ -138,20 +138,20 @@ def _submissions() -> QuerySet[Submission]:
 
 
 def _submission(token: str) -> Submission:
-    found = _submissions().filter(token=token).first()
-    if found is None:
+    submission = _submissions().filter(token=token).first()
+    if submission is None:
         raise HttpError(404, "There is no such submission.")
-    return found
+    return submission
 
 
 def _not_too_often(request: HttpRequest, what: str) -> None:
-    """The limits of the page, counted together with it."""
+    """Raise Throttled beyond the limits of the page, which count both."""
     if seconds := wait(request, what):
         raise Throttled(seconds)
 
 
 def _problem(form: SubmissionForm) -> Exception:
-    """What is wrong with the form, as the API says such things."""
+    """Return the errors of the form as an error of the API."""
     errors = form.errors.get_json_data()
     for error in errors.get("__all__", ()):
         if error["code"] == "quota":
@@ -163,12 +163,12 @@ def _problem(form: SubmissionForm) -> Exception:
                 "loc": ["body", "submission", *([] if name == "__all__" else [name])],
                 "msg": error["message"],
             }
-            for name, found in errors.items()
-            for error in found
+            for name, rows in errors.items()
+            for error in rows
         ]
     )
 
 
 def _keep_private(response: HttpResponse) -> None:
-    """Answers with a submission's token are nobody else's to keep."""
+    """Keep shared caches from storing answers with a submission's token."""
     response["Cache-Control"] = "private, no-cache"
