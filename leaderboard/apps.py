@@ -52,10 +52,10 @@ class LeaderboardConfig(AppConfig):
 
 
 def sync_groups(sender: AppConfig, **_: Any) -> None:
-    """Make the groups and give them exactly these permissions; runs after every migration."""
+    """Create the groups with exactly these permissions; runs after every migration."""
     from django.contrib.auth.management import create_permissions
 
-    # Django makes permissions in a receiver of the same signal, perhaps after this one.
+    # Django creates permissions in a receiver of the same signal, perhaps after this one.
     create_permissions(sender, verbosity=0)
     group_model = django_apps.get_model("auth", "Group")
     permission_model = django_apps.get_model("auth", "Permission")

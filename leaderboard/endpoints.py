@@ -1,4 +1,4 @@
-"""Submitted endpoints: what their addresses may be, in the form, the test and every run."""
+"""Submitted endpoints: rules for their addresses in the form, the test and runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evaluation.net.addresses import Rules, for_strangers
 from evaluation.net.client import HttpClient
 from leaderboard.models import SecurityEvent, Submission
 
-#: For a look at an address; one that cannot be told about always takes as long.
+#: Time limit of a lookup; a lookup with a hidden result always takes this long.
 LOOKUP_SECONDS = 3.0
 
 
@@ -24,13 +24,13 @@ def rules() -> Rules:
     """Return the rules for submitted addresses: public, and not ours."""
     local, ours = settings.ALLOW_LOCAL_ENDPOINTS, list(settings.OWN_ADDRESSES)
     if not local:
-        # The site's own address too: ALLOWED_HOSTS may say "*".
+        # The site's own address too: ALLOWED_HOSTS may be "*".
         ours += [*settings.ALLOWED_HOSTS, urlsplit(settings.SITE_URL).hostname or ""]
     return Rules(allow_local=local, deny=tuple(ours))
 
 
 def host_of(url: str) -> str:
-    """The host of an address that may be called, as the harness reads it; "" for any other."""
+    """Return the host of an address that may be called; "" for any other."""
     try:
         return rules().parse(url).host
     except EditorError:
@@ -38,7 +38,10 @@ def host_of(url: str) -> str:
 
 
 def check_address(url: str, **about: Any) -> str | None:
-    """Why this address cannot be called, or None; blocked ones become security events."""
+    """Return why this address cannot be called, or None.
+
+    Blocked addresses are stored as security events.
+    """
 
     def record(kind: str, detail: str) -> None:
         SecurityEvent.record(kind, detail, **about)
@@ -48,27 +51,26 @@ def check_address(url: str, **about: Any) -> str | None:
     try:
         client.check(url, timeout=LOOKUP_SECONDS)
     except EditorError as error:
-        told = for_strangers(error)
-        if told is not error:
-            # Nor does the time tell what our name server knows.
+        shown = for_strangers(error)
+        if shown is not error:
+            # The time must not reveal the name server's answer either.
             time.sleep(max(0.0, start + LOOKUP_SECONDS - time.monotonic()))
-        return told.message
+        return shown.message
     finally:
         client.close()
     return None
 
 
 def rule_options() -> dict[str, Any]:
-    """The rules, as an editor takes them."""
-    found = rules()
-    return {"allow_local": found.allow_local, "deny": found.deny, "ports": tuple(found.ports)}
+    """Return the rules as options of an editor."""
+    current = rules()
+    return {"allow_local": current.allow_local, "deny": current.deny, "ports": tuple(current.ports)}
 
 
 def check_key_goes_home(editor: str, options: Mapping[str, Any]) -> None:
-    """Raise EditorError where a row would have the environment's key sent to another host.
+    """Raise EditorError if a row would send the environment's key to another host.
 
-    Rows are edited by people who may not read the key; PROVIDER_HOSTS are named by those who
-    set it.
+    Editors of rows may not read the key; those who set the key also set PROVIDER_HOSTS.
     """
     url = options.get("base_url")
     kind = editor_class(editor)

@@ -1,7 +1,7 @@
-"""Numbers in words: the one place that decides how a value reads on a page.
+"""Numbers in words: the one place that formats values for pages.
 
-A space before a unit or a sign never breaks (U+00A0). What was not measured says
-so; it is never shown as 0.
+A space before a unit or a sign never breaks (U+00A0). A value that was not measured is shown as
+such, never as 0.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def own_value(value: float, metric: str) -> str:
 
 
 def half_life(value: float | None, trips: int) -> str:
-    """ "7.3", or "> 20" where it was not reached."""
+    """ "7.3", or "> 20" if it was not reached."""
     return f">\u00a0{trips}" if value is None else f"{value:.1f}"
 
 
 def half_life_interval(low: float | None, high: float | None, trips: int) -> str:
-    """ "6.1–8.8", "17.2 to > 20"; a bound of None was not reached, and two say nothing new."""
+    """ "6.1–8.8", "17.2 to > 20"; empty if neither bound was reached."""
     if low is None:
         return ""
     if high is None:
@@ -76,7 +76,7 @@ def percent(share: float | None, digits: int = 0) -> str:
 
 
 def interval(low: float | None, high: float | None, scale: float = 1, digits: int = 1) -> str:
-    """ "55–69"; empty where no interval is known."""
+    """ "55–69"; empty if no interval is known."""
     if low is None or high is None:
         return ""
     ends = [f"{scale * end:.{digits}f}" for end in (low, high)]
@@ -98,7 +98,7 @@ def kept(share: float, low: float | None = None, high: float | None = None) -> s
 
 
 def kept_in_place(share: float) -> str:
-    """ "its worst place keeps 62 %", where that is what is lost most."""
+    """ "its worst place keeps 62 %", for the place with the largest loss."""
     if share <= 0:
         return "its worst place keeps nothing: no better than a blank card there"
     return f"its worst place keeps {percent(share)}"
@@ -115,7 +115,7 @@ def after(number: int) -> str:
 
 
 def after_trips(number: int) -> str:
-    """ "after 5 trips", where room is scarce."""
+    """ "after 5 trips", for narrow places."""
     return f"after {count(number, 'trip')}"
 
 
@@ -144,7 +144,7 @@ def seconds(value: float | None) -> str:
 
 
 def ranks(low: int | None, high: int | None) -> str:
-    """The rank's interval: "1–3"; empty where it is a single rank or unknown."""
+    """The rank's interval: "1–3"; empty if it is a single rank or unknown."""
     return f"{low}–{high}" if low is not None and high is not None and low != high else ""
 
 
@@ -157,7 +157,7 @@ def metric_label(name: str) -> str:
 
 
 def looks_at(name: str) -> str:
-    """ "perceived quality"; empty for a metric we no longer know."""
+    """ "perceived quality"; empty for a metric that no longer exists."""
     try:
         return metric_class(name).looks_at
     except MetricError:
@@ -176,7 +176,7 @@ def edits(category: str) -> str:
 
 
 def listed(names: Sequence[str], most: int = 3, of: int = 0) -> str:
-    """ "A, B and C", "A, B, C and 4 more"; `of` so many, where not all are named."""
+    """ "A, B and C", "A, B, C and 4 more"; `of` is the total if not all are given."""
     shown, count = list(names[:most]), max(of, len(names))
     if count > most:
         return f"{', '.join(shown)} and {count - most} more"

@@ -1,4 +1,4 @@
-"""Wakes workers through Redis. What there is to do stands in the database.
+"""Wake workers through Redis; the database has the work to do.
 
 A job that is lost costs a few seconds, never a trip: the recovery sweep enqueues it again.
 """
@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 from rq import Queue, Worker
 
-#: Tests of submitted endpoints have a queue of their own: a slow endpoint holds up no run.
+#: Tests of submitted endpoints have a separate queue, so that a slow endpoint delays no run.
 EDITS, GPU, PROBES = "edits", "gpu", "probes"
 PLAY = "play"
 SCORE = "score"
@@ -30,14 +30,14 @@ COLLECT_GARBAGE = "collect_garbage"
 RECOVER = "recover_pictures"
 CHECK_CONTRIBUTED = "check_contributed_run"
 COUNT_VOTES = "count_votes"
-#: Somebody looks at a page and waits for these: they go first.
+#: A visitor waits for these: they go first.
 URGENT = frozenset({SCORE_UPLOADED})
-#: What is played is scored before more is played: rows come onto the board one by one.
+#: Scoring goes before further playing, so that runs join the board early.
 FIRST = URGENT | {SCORE}
-#: Seconds after which a job is ended from outside; others end by themselves. A test has a
-#: deadline of its own, long before.
+#: Seconds after which the worker kills a job; others end by themselves. A test has an earlier
+#: deadline of its own.
 JOB_SECONDS = {PROBE: 600}
-#: All that a worker calls: whoever can write to Redis can ask for these, and for nothing else.
+#: The only functions that a worker calls: a writer to Redis cannot request others.
 FUNCTIONS = frozenset(
     f"leaderboard.jobs.{kind}"
     for kind in (
@@ -52,7 +52,7 @@ FUNCTIONS = frozenset(
         COUNT_VOTES,
     )
 )
-#: After Redis did not answer, a process leaves it alone for this long.
+#: After a failure of Redis, a process does not retry for this long.
 SILENT_SECONDS = 5.0
 
 log = structlog.get_logger(__name__)
@@ -60,7 +60,7 @@ _silent_until = 0.0
 
 
 def enqueue(run_id: int, kind: str, queue_name: str, copies: int = 1) -> None:
-    """Have up to `copies` jobs of this kind wait for workers, once the transaction is through."""
+    """Enqueue up to `copies` jobs of this kind once the transaction is committed."""
     transaction.on_commit(lambda: _enqueue(run_id, kind, queue_name, copies))
 
 
@@ -78,8 +78,8 @@ def _enqueue(run_id: int, kind: str, queue_name: str, copies: int) -> None:
                 queue.enqueue_call(
                     f"leaderboard.jobs.{kind}",
                     args=(run_id,),
-                    # One of a name waits at a time, but every job has an id of its own: the
-                    # end of a running job would take the next one of the same id with it.
+                    # One job of a name waits at a time, but every job has a unique id: the end
+                    # of a running job would remove the next one of the same id.
                     job_id=f"{name}-{uuid4().hex}",
                     at_front=kind in FIRST,
                     timeout=JOB_SECONDS.get(kind, -1),
@@ -88,14 +88,14 @@ def _enqueue(run_id: int, kind: str, queue_name: str, copies: int) -> None:
                 )
     except RedisError as error:
         log.warning("not enqueued", run=run_id, kind=kind, error=type(error).__name__)
-        # A job that waits for a dead Redis keeps no leases meanwhile.
+        # A job that waits for a dead Redis does not renew its leases.
         _silent_until = time.monotonic() + SILENT_SECONDS
 
 
 def should_leave(run_id: int, queue_name: str, *, turn_is_over: bool) -> bool:
-    """Tell if a run's job should make room: at once for a visitor, else after its turn.
+    """Return True if a run's job should make room.
 
-    False when Redis does not answer.
+    At once for a visitor, else after its turn. False if Redis does not answer.
     """
     try:
         ids = _queue(queue_name).get_job_ids()
@@ -116,23 +116,23 @@ def workers(queue_name: str) -> int | None:
 
 
 def token_of(job_id: str) -> UUID:
-    """The fencing token of a job: known from outside, so that its parent can undo its claims."""
+    """Return the fencing token of a job; its parent uses it to undo the job's claims."""
     return UUID(job_id.rpartition("-")[2])
 
 
 def own_token() -> UUID:
-    """The token of the job that runs in this process."""
+    """Return the token of the job that runs in this process."""
     job_id = os.environ.get("RQ_JOB_ID")
     return token_of(job_id) if job_id else uuid4()
 
 
 def in_worker() -> bool:
-    """Tell if this process was made by a worker for one job."""
+    """Return True if a worker made this process for one job."""
     return "RQ_JOB_ID" in os.environ
 
 
 def connect(queue_name: str) -> Redis:
-    """A connection that says at once when Redis is away, instead of trying for seconds."""
+    """Return a connection that fails at once if Redis is down, without retries."""
     redis = django_rq.get_connection(queue_name)
     redis.set_retry(Retry(NoBackoff(), 0))
     redis.connection_pool.connection_kwargs |= {"socket_connect_timeout": 2, "socket_timeout": 5}

@@ -1,13 +1,12 @@
-"""Whole pages, kept until something they show changes.
+"""A cache of whole pages, each valid until its content changes.
 
-A view marked with `keep_page` is the same for everybody and changes only with its
-stamp. `KeptPages` stands before sessions, logs and the rest, and answers such
-pages with one query (is what was kept still true?) and no rendering, compressed
-where the visitor takes it. A visitor to whom a message is due gets a page of
-their own.
+A view marked with `keep_page` is the same for all visitors and changes only with its stamp.
+`KeptPages` runs before sessions, logs and the rest, and answers such pages with one query (is
+the stamp the same?) and no rendering, compressed if the visitor accepts it. A visitor with a
+pending message gets an uncached page.
 
-How many pages are made anew for one network is limited: of addresses with mistakes, of
-searches and of cookies there is no end, and each would cost a whole page.
+The number of pages rendered for one network is limited: invalid addresses, searches and cookies
+are unbounded, and each would cost a whole page.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ Kept: TypeAlias = tuple[bytes, dict[str, str]]
 
 @dataclass(frozen=True)
 class Keep:
-    """While `stamp()` stays the same, so does the page, for each value of its parameters."""
+    """Options of a cached page: it changes only with `stamp()` and its parameters."""
 
     stamp: Callable[[], str]
     parameters: Sequence[str]
 
 
 def keep_page(stamp: Callable[[], str], parameters: Sequence[str] = ()) -> Callable[[View], View]:
-    """Mark a view whose page may be kept; one that says `no-store` is not."""
+    """Mark a view whose page may be cached, unless the response is `no-store`."""
 
     def mark(view: View) -> View:
         @wraps(view)
@@ -58,13 +57,13 @@ def keep_page(stamp: Callable[[], str], parameters: Sequence[str] = ()) -> Calla
 
 
 def not_kept(response: HttpResponse) -> HttpResponse:
-    """For addresses with mistakes, of which there is no end: the page is made, but not kept."""
+    """Exclude a page from the cache: invalid addresses are unbounded."""
     response["Cache-Control"] = "no-store"
     return response
 
 
 class KeptPages:
-    """Middleware: answers from kept pages, and keeps new ones."""
+    """Middleware that answers from cached pages, and caches new ones."""
 
     def __init__(self, get_response: View) -> None:
         self.get_response = get_response
@@ -73,23 +72,23 @@ class KeptPages:
         keep = None if settings.DEBUG or _is_personal(request) else _keep(request.path_info)
         if keep is None:
             return self.get_response(request)
-        request.get_host()  # raises for a host that is not ours, also where the page is kept
+        request.get_host()  # raises for a foreign host, also if the page is cached
         key = _key(request, keep)
         small = "gzip" in request.headers.get("Accept-Encoding", "")
-        kept: Kept | None = cache.get(f"{key}:{small}")
-        if kept is None:
+        entry: Kept | None = cache.get(f"{key}:{small}")
+        if entry is None:
             response = self.get_response(request)
             if response.status_code != 200 or "no-store" in response.get("Cache-Control", ""):
                 return response
             both = {way: _packed(response, way) for way in (True, False)}
             cache.set_many({f"{key}:{way}": page for way, page in both.items()}, KEPT_FOR)
-            kept = both[small]
-        content, headers = kept
+            entry = both[small]
+        content, headers = entry
         return HttpResponse(content, headers=headers)
 
 
 def _is_personal(request: HttpRequest) -> bool:
-    """Tell if this is more than reading, or a message may wait for this visitor."""
+    """Return True if the request is not a plain read, or a message may be pending."""
     cookies = request.COOKIES
     return (
         request.method not in ("GET", "HEAD")
@@ -108,10 +107,10 @@ def _keep(path: str) -> Keep | None:
 
 
 def _key(request: HttpRequest, keep: Keep) -> str:
-    # The last value of each, as views read it: repeating a parameter makes no new page.
+    # The last value of each, as in views: repeating a parameter makes no new page.
     values = [request.GET.get(name) for name in keep.parameters] if request.GET else []
-    # An address with other parameters shows the same page, but search engines shall skip it.
-    # Not the host: pages link to the site by its own name, and anybody can make up new ones.
+    # With unknown parameters the page is the same, but not for search engines. Without the host:
+    # pages link to the site by its own name, and visitors can invent host names.
     parts = (__version__, keep.stamp(), request.path, bool(request.GET), values)
     return f"page:{sha256(repr(parts).encode('utf-8', 'replace')).hexdigest()}"
 
@@ -121,7 +120,7 @@ def _packed(response: HttpResponse, small: bool) -> Kept:
     content, headers = response.content, dict(response.items())
     # Weak: the same page in either encoding.
     headers["ETag"] = f'W/"{sha256(content).hexdigest()[:32]}"'
-    # Browsers ask each time, and mostly hear that nothing changed.
+    # Browsers revalidate each time, and mostly get 304.
     headers["Cache-Control"] = "public, no-cache"
     if small and headers["Content-Type"].startswith(("text/", "application/json")):
         content, headers["Content-Encoding"] = gzip.compress(content, mtime=0), "gzip"

@@ -1,9 +1,8 @@
-"""Numbers that others published: single figures for charts, and the table of edit-converge-bench.
+"""Published numbers: figures for charts, and the table of edit-converge-bench.
 
 A figure is a context line in charts. The rows of github.com/Qianli-ion/edit-converge-bench,
-published without the images, become a suite of their own that is shown, sourced and never
-ranked. What is wrong with the table is counted and reported, in the output and in the suite's
-description.
+published without the images, become a separate suite that is shown, sourced and never ranked.
+Faults of the table are counted and reported, in the output and in the suite's description.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from leaderboard.models import (
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.models.suites import Category, Kind
 
-#: Columns of a table of figures, and the fields that they fill.
+#: Columns of a table of figures, and their fields.
 COLUMNS = {
     "model": "model_name",
     "metric": "metric",
@@ -54,12 +53,12 @@ COLUMNS = {
     "notes": "notes",
 }
 OPTIONAL = ("date", "notes")
-#: What makes two figures the same one; the later import replaces the earlier.
+#: Key of a figure; the later import replaces the earlier.
 KEY = ("model_name", "metric", "trip", "source")
 
 
 class FiguresError(ValueError):
-    """A table that is not imported: the lines and fields that do not fit."""
+    """A table that is not imported, with the lines and fields that do not fit."""
 
 
 class FigureForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -84,7 +83,7 @@ class FigureForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def import_figures(path: Path) -> tuple[int, int]:
-    """Import all figures of a table or none; return how many are new and how many replaced."""
+    """Import all figures of a table or none; return the numbers of new and replaced."""
     seen: dict[tuple[Any, ...], int] = {}
     wrong: list[str] = []
     checked: list[FigureForm] = []
@@ -122,7 +121,7 @@ def _stored_figure(values: dict[str, str]) -> PublishedFigure | None:
 
 
 def _csv_rows(path: Path, columns: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
-    """Return the rows with their line numbers. Raises FiguresError if a column is missing."""
+    """Return the rows with line numbers. Raises FiguresError if a column is missing."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file)
@@ -139,8 +138,8 @@ def _csv_rows(path: Path, columns: Sequence[str]) -> list[tuple[int, dict[str, s
 SLUG = "edit-converge-bench"
 SOURCE = "https://github.com/Qianli-ion/edit-converge-bench"
 PUBLISHED_ON = datetime.date(2026, 2, 1)
-#: Method §3: what a card of the mean colour scores on average. The pictures are not
-#: published, so there is no blank card of each.
+#: Method §3: the mean score of a card of the mean colour. The images are not published, so there
+#: is no blank card of each.
 BLANK_SSIM = 0.59
 NOT_GIVEN = "The published rows do not give the wording."
 NAMES = ("model", "image", "edit_pair", "image_type", "edit_category", "round")
@@ -191,7 +190,7 @@ class PublishedTable:
 
 
 def read_table(path: Path) -> PublishedTable:
-    """Read the table of edit-converge-bench. Raises FiguresError naming a line and field."""
+    """Read the table of edit-converge-bench. Raises FiguresError naming the fault."""
     rows = [_row(row, line) for line, row in _csv_rows(path, [*NAMES, *SCORES])]
     if not rows:
         raise FiguresError(f"{path.name} has no rows")
@@ -249,7 +248,7 @@ def _note_duplicates(published: PublishedTable, count: int, total: int) -> None:
 
 
 def _note_unrun(published: PublishedTable) -> None:
-    """Note scores that are the same in every row: they were never computed."""
+    """Note scores that are equal in every row: they were never computed."""
     for name in SCORES:
         values = {row.scores[name] for row in published.rows}
         if len(values) == 1 and len(published.rows) > 1:
@@ -262,7 +261,7 @@ def _note_unrun(published: PublishedTable) -> None:
 
 
 def _gather(published: PublishedTable) -> None:
-    """Make chains of rows: a second row with other numbers is of a repeat."""
+    """Make chains of rows: a second row with other numbers is a repeat."""
     chains: dict[Place, list[dict[int, float]]] = defaultdict(list)
     for row in published.rows:
         played = chains[row.model, row.image, row.pair]
@@ -271,7 +270,7 @@ def _gather(published: PublishedTable) -> None:
             again = {}
             played.append(again)
         again[row.round] = row.scores["ssim"]
-    # A chain is as long as it goes without a gap.
+    # A chain ends at the first gap.
     gaps = 0
     for place, played in chains.items():
         whole = []
@@ -308,7 +307,7 @@ def _note_cases(published: PublishedTable) -> None:
 
 
 def _described(published: PublishedTable) -> str:
-    """Describe the suite: the source of its numbers, and what is wrong with them."""
+    """Return the suite's description: the source of its numbers, and their faults."""
     return "\n\n".join(
         [
             "Scores that the authors of edit-converge-bench published, ranked nowhere and not "
@@ -323,7 +322,7 @@ def _described(published: PublishedTable) -> str:
 
 @transaction.atomic
 def store_table(published: PublishedTable) -> tuple[Suite, bool]:
-    """Store the table as a suite with its runs; return it and if it is new."""
+    """Store the table as a suite with its runs; return it and True if it is new."""
     versions = Suite.objects.filter(slug=SLUG).order_by("-version")
     same = versions.filter(content_hash=published.content_hash).first()
     if same:
@@ -360,7 +359,7 @@ def _cases(
     cases: dict[tuple[str, str], Case] = {}
     for row in sorted(published.rows, key=lambda row: (row.image, row.category, row.pair)):
         if row.image not in pictures:
-            # There are no pixels to hash: the name stands for them.
+            # There are no pixels to hash: the name is hashed instead.
             key = hashlib.sha256(f"{SLUG}/{row.image}".encode()).hexdigest()
             pictures[row.image] = SuitePicture.objects.create(
                 suite=suite,

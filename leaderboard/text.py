@@ -1,4 +1,4 @@
-"""Text of strangers, cleaned and compared by its looks; addresses and cells for other programs."""
+"""Untrusted text, cleaned and compared by its looks; safe addresses and cells."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from django import forms
 from django.conf import settings
 
-#: Cyrillic and Greek letters that pass for Latin ones.
+#: Cyrillic and Greek letters that look like Latin ones.
 LOOKALIKES = str.maketrans(
     "аеорсухіјѕԁһӏАВЕКМНОРСТХΑΒΕΖΗΙΚΜΝΟΡΤΥΧοαν", "aeopcyxijsdhlABEKMHOPCTXABEZHIKMNOPTYXoav"
 )
 
 
 def plain_text(text: str) -> str:
-    """The text without control and bidirectional characters, spaces folded."""
-    kept = "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))
-    return " ".join(kept.split())
+    """Return the text without control and bidirectional characters, spaces folded."""
+    printable = "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))
+    return " ".join(printable.split())
 
 
 class PlainCharField(forms.CharField):
@@ -29,12 +29,12 @@ class PlainCharField(forms.CharField):
 
 
 def skeleton(name: str) -> str:
-    """Fold a name to its looks: compatible letters, no accents, no punctuation, no case."""
+    """Fold a name to its looks: no lookalikes, accents, punctuation or case."""
     folded = unicodedata.normalize("NFKD", name).translate(LOOKALIKES)
     return re.sub(r"[^a-z0-9]", "", folded.casefold())
 
 
-#: What people call a secret.
+#: Usual names of secrets.
 SECRET_NAME = re.compile(
     r"key|token|secret|password|passwd|authori[sz]ation|bearer|cookie|credential", re.IGNORECASE
 )
@@ -43,12 +43,12 @@ MAX_DEPTH = 20
 
 
 def secret_names(value: Any, depth: int = 0) -> list[str]:
-    """The names in a structure, however deep, that tell of a secret."""
+    """Return the names in a structure, at any depth, that suggest a secret."""
     if depth > MAX_DEPTH:
         return ["something nested too deeply"]
     if isinstance(value, dict):
-        own = [name for name in value if SECRET_NAME.search(name)]
-        return own + [n for inner in value.values() for n in secret_names(inner, depth + 1)]
+        names = [name for name in value if SECRET_NAME.search(name)]
+        return names + [n for inner in value.values() for n in secret_names(inner, depth + 1)]
     if isinstance(value, list):
         return [name for inner in value for name in secret_names(inner, depth + 1)]
     return []
@@ -59,12 +59,12 @@ _FORMULA = re.compile(r"\s*[=+\-@|%]|[\t\r\n]")
 
 
 def safe_cell(value: Any) -> Any:
-    """The value; a text that could be read as a formula begins with an apostrophe."""
+    """Return the value, with an apostrophe before a text like a formula."""
     if not isinstance(value, str) or _NUMBER.fullmatch(value):
         return value
     return f"'{value}" if _FORMULA.match(value) else value
 
 
 def absolute(path: str) -> str:
-    """Return the whole address of a page of this site."""
+    """Return the absolute URL of a page of this site."""
     return settings.SITE_URL.rstrip("/") + path

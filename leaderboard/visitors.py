@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django_ratelimit.core import get_usage
 
-#: How often one network may ask for what costs more than a page, by the address's name.
-#: What is not here is kept (leaderboard.page_cache) or costs a few queries.
+#: Rate limits per network of views that cost more than a page, by name.
+#: Other views are cached (leaderboard.page_cache) or cost a few queries.
 LIMITS = {
     "submit": "20/h",
     "submission_act": "20/h",
@@ -28,15 +28,15 @@ LIMITS = {
     "jpeg": "1200/h",
     "board_then": "600/h",
     "api-token": "60/h",
-    # Any request to the API; of one with a token for each token.
+    # Any request to the API; counted per token if there is one.
     "api": "300/m",
-    # A page that is kept (leaderboard.page_cache) but has to be made first.
+    # A page that is not in the cache (leaderboard.page_cache) yet.
     "page": "1200/h",
 }
 
 
 def client_address(request: HttpRequest) -> str | None:
-    """The visitor's address: behind N trusted proxies the N-th from the right, else the peer's."""
+    """Return the visitor's address: behind N trusted proxies, N-th from the right."""
     hops = [hop.strip() for hop in request.headers.get("X-Forwarded-For", "").split(",")]
     behind = settings.TRUSTED_PROXIES
     forwarded = hops[-behind] if behind and len(hops) >= behind else ""
@@ -44,18 +44,18 @@ def client_address(request: HttpRequest) -> str | None:
         try:
             return str(ipaddress.ip_address(address))
         except ValueError:
-            continue  # nothing, a unix socket, or a proxy that writes something else
+            continue  # empty, a unix socket, or another format of a proxy
     return None
 
 
 def network_of(address: str) -> str:
     """Return the rate-limit key of an address: the IPv4 host or the IPv6 /64."""
-    found = ipaddress.ip_address(address)
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    if found.ipv4_mapped:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((found, 64), strict=False).network_address)
+    parsed = ipaddress.ip_address(address)
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, 64), strict=False).network_address)
 
 
 def client_network(request: HttpRequest) -> str | None:
@@ -64,10 +64,9 @@ def client_network(request: HttpRequest) -> str | None:
 
 
 def wait(request: HttpRequest, what: str, who: str = "") -> int:
-    """Return the seconds that this address has to wait; 0 if it may ask now.
+    """Return the seconds that this address has to wait; 0 if it need not.
 
-    `who` is counted instead of the address, where somebody is known. The true limits are the
-    daily quotas.
+    `who`, if given, is counted instead of the address. The true limits are the daily quotas.
     """
     usage = get_usage(
         request,
@@ -80,7 +79,7 @@ def wait(request: HttpRequest, what: str, who: str = "") -> int:
 
 
 def limited(request: HttpRequest, what: str) -> HttpResponse | None:
-    """A 429 page when this address asks too often."""
+    """Return a 429 page if this address exceeds the rate limit, else None."""
     seconds = wait(request, what)
     if not seconds:
         return None
