@@ -1,4 +1,4 @@
-"""Caches that have a limit in bytes, and one that no stranger can put code into."""
+"""Caches limited in bytes, and a serializer that cannot carry code."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from django.core.cache.backends.locmem import LocMemCache
 
-#: Of all kept pages in one web process.
+#: Limit of all cached pages in one web process.
 MAX_BYTES = 24 * 2**20
 
 
 class SizedCache(LocMemCache):
-    """Django's cache in memory, which counts entries, with a limit on their bytes as well."""
+    """Django's cache in memory with a limit on bytes as well as on entries."""
 
     _cache: OrderedDict[str, bytes]
     _expire_info: dict[str, float | None]
@@ -33,10 +33,10 @@ class SizedCache(LocMemCache):
 
 
 class PlainSerializer:
-    """JSON in a shared cache: who can write to Redis must not run code here."""
+    """JSON in a shared cache: a writer to Redis must not run code here."""
 
     def dumps(self, value: Any) -> bytes | int:
-        # Numbers as they are: Redis counts with them itself.
+        # Numbers are not encoded: Redis increments them itself.
         if type(value) is int:
             return value
         return json.dumps(value, default=_packed).encode()

@@ -13,15 +13,15 @@ SECRET_NAMES = re.compile(
     r"key|token|secret|password|authorization|cookie|credential", re.IGNORECASE
 )
 HIDDEN = "[hidden]"
-#: Addresses that are secrets themselves: whoever has one can act for its owner.
+#: Addresses that are secrets themselves: they allow acting for the owner.
 SECRET_ADDRESS = re.compile(
     r"(/(?:submissions|try|contribute|embargo|vote/(?:pictures|done))/)[\w-]{20,}"
 )
-#: Secrets that somebody wrote where they do not belong: an API token, or a key in an address.
+#: Secrets in the wrong place: an API token, or a key in an address.
 STRAY_SECRET = re.compile(
     r"cbt_[\w-]+|(?<=[?&;])([\w-]*(?:key|token|secret|password)[\w-]*=)[^&\s'\"]+", re.I
 )
-#: Of these only warnings: one line per job is ours to write, and rq's own would repeat it.
+#: Loggers limited to warnings: the site logs one line per job, and rq would repeat it.
 QUIET = (
     *("rq.worker", "PIL", "matplotlib", "google_genai", "httpx", "httpx2", "httpcore2"),
     *("axes", "django_structlog"),
@@ -29,7 +29,7 @@ QUIET = (
 
 
 def scrub(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The event with the values of secret-looking names hidden, however deep."""
+    """Hide the values of secret-looking names in the event, at any depth."""
     for name in event:
         event[name] = HIDDEN if SECRET_NAMES.search(name) else _scrubbed(event[name])
     return event
@@ -46,7 +46,7 @@ def _scrubbed(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     value = SECRET_ADDRESS.sub(rf"\1{HIDDEN}", value)
-    return STRAY_SECRET.sub(lambda found: f"{found[1] or ''}{HIDDEN}", value)
+    return STRAY_SECRET.sub(lambda match: f"{match[1] or ''}{HIDDEN}", value)
 
 
 def configure(options: dict[str, Any]) -> None:

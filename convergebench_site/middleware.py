@@ -10,8 +10,8 @@ from urllib.parse import unquote_to_bytes
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 
-#: Pages of django-rq. Its templates carry inline styles, and a script for an admin that Django no
-#: longer has: the policy blocks them, and without them nothing is missing.
+#: Pages of django-rq. Its templates have inline styles, and a script for an old admin: the content
+#: policy blocks them, and the pages work without them.
 QUEUE_PAGES = ("/admin/queues/", "/admin/django_rq/")
 INLINE = re.compile(
     rb"<style>.*?</style>|<script type=\"text/javascript\">.*?</script>| style=\"[^\"]*\"",
@@ -23,15 +23,15 @@ View = Callable[[HttpRequest], HttpResponseBase]
 
 
 class RequestLimits:
-    """Refuses bodies that are too long or of no stated length, and zero bytes.
+    """Middleware that rejects too long bodies, unstated lengths and zero bytes.
 
-    A zero byte is in no address, cookie or field of ours, and PostgreSQL takes none: every
-    query that meets one would fail in its own way.
+    No address, cookie or field of the site has a zero byte, and PostgreSQL rejects it: every such
+    query would fail in its own way.
     """
 
     def __init__(self, get_response: View) -> None:
         self.get_response = get_response
-        # A long body takes a thread for as long as it arrives: some are left for everybody else.
+        # A long body occupies a thread while it arrives: some threads are reserved for other requests.
         self._long = threading.BoundedSemaphore(settings.LONG_BODIES_AT_ONCE)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
@@ -57,7 +57,7 @@ class RequestLimits:
 
 
 class WithoutInlineBlocks:
-    """Takes inline styles and scripts out of the queue pages."""
+    """Middleware that removes inline styles and scripts from the queue pages."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

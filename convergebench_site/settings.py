@@ -1,8 +1,8 @@
-"""All settings; nothing else of the site reads the environment. Unset, it runs embedded.
+"""All settings of the site; no other module of it reads the environment.
 
-Embedded means one machine and one folder (DATA_DIR): SQLite, a Valkey on a unix
-socket, files, and secrets that were made here and stay here. docs/deploy.md
-lists every variable.
+Without any variable it runs embedded: one machine and one folder (DATA_DIR) with SQLite, a
+Valkey on a unix socket, files, and secrets that are created there. docs/deploy.md lists every
+variable.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from whitenoise.compress import Compressor
 from evaluation import __version__
 
 _HERE = Path(__file__).resolve().parent
-# Installed from a wheel, what a checkout has at its top lies beside this file.
+# In a wheel the top-level files of a checkout are beside this file.
 INSTALLED = not (_HERE.parent / "manage.py").is_file()
 BASE_DIR = _HERE / "installed" if INSTALLED else _HERE.parent
 env = environ.Env()
@@ -39,28 +39,28 @@ DATA_DIR = (
 )
 
 
-# What is made here is for its owner alone: the database has sessions and tokens in it.
+# New files are readable by their owner alone: the database has sessions and tokens.
 os.umask(0o077)
 
 
 def _private(folder: Path) -> Path:
-    """The folder, made for its owner alone; never one that somebody else put there first."""
+    """Create the folder for its owner alone. Raises if another user created it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise ImproperlyConfigured(f"{folder} is not a folder of yours alone; remove it")
     return folder
 
 
-def _kept(name: str, make: Callable[[], str]) -> str:
-    """A secret made on first use and kept in DATA_DIR, readable by its owner alone."""
+def _stored_secret(name: str, make: Callable[[], str]) -> str:
+    """Return a secret made on first use and stored in DATA_DIR for its owner alone."""
     path = DATA_DIR / name
     try:
         if path.exists():
             return path.read_text().strip()
         DATA_DIR.mkdir(parents=True, exist_ok=True)
-        # Written whole and then linked: of two processes that start at once, one wins
-        # and both read the same secret.
+        # Written completely and then linked: if two processes start at once, both read the same
+        # secret.
         with tempfile.NamedTemporaryFile("w", dir=DATA_DIR, delete=False) as file:
             file.write(make())
         try:
@@ -78,10 +78,10 @@ def _kept(name: str, make: Callable[[], str]) -> str:
 
 
 DEBUG = env.bool("DEBUG", default=False)
-SECRET_KEY = env("SECRET_KEY", default="") or _kept("secret_key", get_random_secret_key)
-# Keys for secrets at rest, newest first; older ones stay until `manage.py rotate_keys` ran.
+SECRET_KEY = env("SECRET_KEY", default="") or _stored_secret("secret_key", get_random_secret_key)
+# Keys for secrets at rest, newest first; older ones are needed until `manage.py rotate_keys`.
 FIELD_KEYS = env.list("FIELD_KEYS", default=[]) or [
-    _kept("field_key", lambda: Fernet.generate_key().decode())
+    _stored_secret("field_key", lambda: Fernet.generate_key().decode())
 ]
 HOST = env("HOST", default="127.0.0.1")
 PORT = env.int("PORT", default=8000)
@@ -90,17 +90,17 @@ if HOST not in ("0.0.0.0", "::") and HOST not in ALLOWED_HOSTS:  # noqa: S104
     ALLOWED_HOSTS.append(HOST)
 SITE_URL = env("SITE_URL", default=f"http://{'localhost' if HOST == '0.0.0.0' else HOST}:{PORT}")  # noqa: S104
 HTTPS = SITE_URL.startswith("https://")
-# A proxy may end TLS: the origin of a form is then not the scheme that the web server sees.
+# If a proxy ends TLS, the origin of a form has another scheme than the web server sees.
 CSRF_TRUSTED_ORIGINS = [f"https://{urlsplit(SITE_URL).netloc}"] if HTTPS else []
 WEB_WORKERS = env.int("WEB_WORKERS", default=2)
-#: Processes that score pictures: one keeps no more than one processor busy.
+#: Processes that score images: each uses at most one processor.
 SCORE_WORKERS = env.int("SCORE_WORKERS", default=min(2, os.cpu_count() or 1))
-#: How many proxies stand before the web server; decides which address a visitor has.
+#: Number of proxies before the web server; determines the address of a visitor.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
 
 INSTALLED_APPS = [
     "leaderboard",
-    # Its pages are found by urls.py: workers and commands need none of them.
+    # urls.py includes its pages: workers and commands need none of them.
     "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -126,7 +126,7 @@ MIDDLEWARE = [
     "corsheaders.middleware.CorsMiddleware",
     "django.middleware.gzip.GZipMiddleware",
     "django.middleware.http.ConditionalGetMiddleware",
-    # Keeps pages with the headers that all below add to them, the content policy among them.
+    # Caches pages with the headers added below, such as the content policy.
     "leaderboard.page_cache.KeptPages",
     "csp.middleware.CSPMiddleware",
     "convergebench_site.middleware.WithoutInlineBlocks",
@@ -172,7 +172,7 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["TEST"] = {"NAME": str(DATA_DIR / "test.sqlite3")}
 else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
-# To open the database takes longer than most pages ask of it.
+# Opening the database takes longer than the queries of most pages.
 DATABASES["default"]["CONN_MAX_AGE"] = 60
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
@@ -187,7 +187,7 @@ if len(REDIS_SOCKET.encode()) > 100:
 _queue = {
     **({"URL": REDIS_URL} if REDIS_URL else {"UNIX_SOCKET_PATH": REDIS_SOCKET, "DB": 0}),
     # JSON, not pickle. A worker is started with the same serializer, and calls only the
-    # functions of `leaderboard.job_queue.FUNCTIONS`, whatever somebody writes into Redis.
+    # functions of `leaderboard.job_queue.FUNCTIONS`, whatever Redis contains.
     "SERIALIZER": "rq.serializers.JSONSerializer",
     "DEFAULT_TIMEOUT": -1,
 }
@@ -207,7 +207,7 @@ if S3_BUCKET:
     _media = {
         "BACKEND": "storages.backends.s3.S3Storage",
         "OPTIONS": {
-            # Endpoint, region and credentials come by AWS's own variables.
+            # Endpoint, region and credentials come from AWS's own variables.
             "bucket_name": S3_BUCKET,
             "file_overwrite": True,
             "default_acl": None,
@@ -219,9 +219,9 @@ if DEBUG or TESTING:
 STORAGES = {"default": _media, "staticfiles": {"BACKEND": _static}}
 WHITENOISE_USE_FINDERS = DEBUG or TESTING
 WHITENOISE_KEEP_ONLY_HASHED_FILES = True
-# Maps of vendored scripts: no page asks for them, and they are most of what there is to compress.
+# Source maps of vendored scripts: unused, and the largest part to compress.
 WHITENOISE_SKIP_COMPRESS_EXTENSIONS = [*Compressor.SKIP_COMPRESS_EXTENSIONS, "map"]
-# What a request's body may have, before anything reads it; longer where files are sent.
+# Limit of a request's body before it is read; larger for uploads of files.
 BODY_LIMIT = DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
 #: The largest bundle that the form takes, in bytes; operators import larger ones from a file.
 CONTRIBUTED_BYTES = 256 * 2**20
@@ -231,19 +231,19 @@ LONG_BODY_LIMITS = {
     "/admin/": 80 * 2**20,
 }
 LONG_BODIES_AT_ONCE = 2
-# More than an uploaded chain may have, so that its page says what is wrong.
+# More than an uploaded chain may have, so that its page can report the fault.
 DATA_UPLOAD_MAX_NUMBER_FILES = 250
 FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
 
 _shared_cache = env.cache_url("CACHE_URL", default="locmemcache://")
 if "Redis" in _shared_cache["BACKEND"]:
-    # Whoever can write to Redis must not run code here: no pickle.
+    # No pickle: a writer to Redis must not run code here.
     _shared_cache.setdefault("OPTIONS", {})["serializer"] = (
         "convergebench_site.caches.PlainSerializer"
     )
 CACHES = {
     "default": _shared_cache,
-    # Counters of visits have a cache of their own: pages do not push them out.
+    # Counters of visits have a separate cache, so that pages do not evict them.
     "counters": _shared_cache | {"KEY_PREFIX": "counters"},
 }
 if "locmem" in _shared_cache["BACKEND"]:
@@ -251,10 +251,10 @@ if "locmem" in _shared_cache["BACKEND"]:
     CACHES["counters"] |= {"LOCATION": "counters", "OPTIONS": {"MAX_ENTRIES": 20_000}}
 RATELIMIT_USE_CACHE = "counters"
 # Without a shared cache (CACHE_URL) each web process counts for itself; the true limits
-# are the quotas kept in the database.
+# are the quotas in the database.
 SILENCED_SYSTEM_CHECKS = [
     *("django_ratelimit.E003", "django_ratelimit.W001"),
-    "models.W040",  # SQLite leaves out what an index only carries along
+    "models.W040",  # SQLite ignores included columns of an index
 ]
 
 # --- Sign-in --------------------------------------------------------------------------
@@ -275,7 +275,7 @@ AXES_RESET_ON_SUCCESS = True
 AXES_CLIENT_IP_CALLABLE = "leaderboard.visitors.client_network"
 AXES_ENABLED = not TESTING
 if TESTING:
-    # The real one takes a third of a second for each password, on purpose; tests sign in often.
+    # The default hasher is slow by design (0.3 s for each password); tests sign in often.
     PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 LOGIN_URL = "admin:login"
 
@@ -311,48 +311,48 @@ CORS_URLS_REGEX = r"^/(api/v1|badges)/.*$"
 CORS_ALLOW_METHODS = ["GET", "HEAD", "OPTIONS"]
 
 # --- The benchmark --------------------------------------------------------------------
-#: Development only: lets submitted endpoints be http and on this machine.
+#: Development only: allows submitted endpoints with http and on this machine.
 ALLOW_LOCAL_ENDPOINTS = env.bool("ALLOW_LOCAL_ENDPOINTS", default=False)
-#: More names, addresses and networks of ours that no submitted endpoint may lead to.
+#: Further names, addresses and networks of ours that submitted endpoints may not name.
 OWN_ADDRESSES = env.list("OWN_ADDRESSES", default=[])
-#: Hosts to which a model's row may have a provider's key sent, beside the provider's own.
+#: Hosts that may receive a provider's key by a model's row, beside the provider's own.
 PROVIDER_HOSTS = env.list("PROVIDER_HOSTS", default=[])
-#: Finished runs of submitted models appear at once instead of after an admin's look.
+#: Publish finished runs of submitted models at once instead of after a review.
 PUBLISH_AT_ONCE = env.bool("PUBLISH_AT_ONCE", default=False)
 #: The metrics that workers run, by name; empty: all that can run there.
 METRICS = env.list("METRICS", default=[])
-#: The witnesses that look at the trips of new runs, by name; empty: all that can look there.
+#: The witnesses of new runs, by name; empty: all that can run there.
 WITNESSES = env.list("WITNESSES", default=[])
-#: A vision-language model that is asked about the trips of finished runs; unset: nobody is.
+#: A vision-language model that judges the trips of finished runs; unset: none.
 JUDGE_MODEL = env("JUDGE_MODEL", default="")
 JUDGE_KIND = env("JUDGE_KIND", default="chat")
 JUDGE_URL = env("JUDGE_URL", default="")
 JUDGE_KEY = env("JUDGE_KEY", default="")
-#: What it takes, in USD per million tokens, and what one run may spend on it.
+#: Its price in USD per million tokens, and the limit for one run.
 JUDGE_PRICE_IN = env.float("JUDGE_PRICE_IN", default=0)
 JUDGE_PRICE_OUT = env.float("JUDGE_PRICE_OUT", default=0)
 JUDGE_USD = env("JUDGE_USD", default="")
 # Cases of a run that are audited, at least (or one in ten); 0 audits none.
 AUDITS = env.int("AUDITS", default=12)
 SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
-#: Tests of one endpoint, however often it is submitted.
+#: Tests of one endpoint, counted over all its submissions.
 PROBES_PER_DAY = 20
-#: Chains of their own that one address can have scored.
+#: Uploaded chains of one address that are scored.
 UPLOADED_CHAINS_PER_DAY = 60
-#: Runs played elsewhere that one address can contribute, and how many may wait to be checked at once.
+#: Runs that one address can contribute, and the number that may wait for a check at once.
 CONTRIBUTED_RUNS_PER_DAY = 5
 CONTRIBUTED_RUNS_WAITING = 10
 #: Sessions of ten blind votes that one network or one voter can have.
 VOTE_SESSIONS_PER_DAY = 200
-#: Calls that one `edits` worker has in flight at most; a model's own limit holds over all workers.
+#: Calls in flight of one `edits` worker; a model's own limit holds over all workers.
 MAX_CALLS_IN_FLIGHT = env.int("MAX_CALLS_IN_FLIGHT", default=64)
-#: A worker that gave no sign of life for so long has lost its chains.
+#: A worker that does not renew its leases for so long loses its chains.
 LEASE_SECONDS = 30.0
-#: After so long a job makes room for other runs that wait in its queue.
+#: After so long a job makes room for other runs in its queue.
 TURN_SECONDS = 60.0
-#: How often each worker looks for work that no job waits for.
+#: Interval at which each worker looks for work without a job.
 SWEEP_SECONDS = 30.0
-# A file that `manage.py up` names to what it starts: how far scoring is made ready.
+# A file with the stage of preparing scoring; `manage.py up` names it to its processes.
 SCORING_STATE = env("SCORING_STATE", default="")
 
 # --- Mail, logs, errors ---------------------------------------------------------------
@@ -361,11 +361,11 @@ if EMAIL_URL:
     vars().update(env.email_url("EMAIL_URL"))
 else:
     EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
-# A mail server that does not answer holds up no page for long.
+# A mail server that does not answer must not block pages.
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env("DEFAULT_FROM_EMAIL", default="convergebench@localhost")
 ADMINS = [("admin", address) for address in env.list("ADMINS", default=[])]
-#: Public, on the page "About": for faults of the site and of its guards.
+#: Public, on the page "About": for reports of faults and security problems.
 CONTACT_EMAIL = env("CONTACT_EMAIL", default="")
 
 LOG_LEVEL = env("LOG_LEVEL", default="INFO").upper()

@@ -1,4 +1,4 @@
-"""Storage of images and static files, both under names that their content decides."""
+"""Storage of images and static files, both under names derived from content."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 class WholeFileStorage(FileSystemStorage):
     """Files on disk that no crash leaves half written.
 
-    A name that exists is kept: only touched, so that garbage collection sees it in use.
+    An existing file is not rewritten, only touched, so that garbage collection spares it.
     """
 
     def get_available_name(self, name: str, max_length: int | None = None) -> str:
@@ -27,7 +27,7 @@ class WholeFileStorage(FileSystemStorage):
             if path.stat().st_size == content.size:
                 os.utime(path)
                 return name
-        # A name of its own for every attempt, in the same folder so that it can be renamed.
+        # A unique name for every attempt, in the same folder so that it can be renamed.
         attempt = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         try:
             try:
@@ -38,7 +38,7 @@ class WholeFileStorage(FileSystemStorage):
             with file:
                 for chunk in content.chunks():
                     file.write(chunk)
-                # The row that names this file is committed after it: so must its bytes be.
+                # The row is committed later: by then the bytes must be on disk.
                 os.fsync(file.fileno())
             attempt.replace(path)
         except BaseException:

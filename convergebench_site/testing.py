@@ -1,4 +1,4 @@
-"""Sets the environment of every test run; pytest loads it before Django reads its settings."""
+"""Set the environment of tests; pytest loads it before Django reads its settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 # Tests never touch the site's own folder. Kept alive until the process ends.
 _DATA_DIR = tempfile.TemporaryDirectory(prefix="convergebench-test-")
 os.environ["DATA_DIR"] = _DATA_DIR.name
-# Tests count calls; those that are about audits ask for them.
+# Tests count calls; tests of audits enable them.
 os.environ["AUDITS"] = "0"
 # Side by side, each test process takes one core; more threads would only wait for each other.
 if "PYTEST_XDIST_WORKER" in os.environ:

@@ -1,12 +1,12 @@
 """gunicorn's configuration: `--config python:convergebench_site.web_server`.
 
-A thread reads a request from its first byte to its last; a few dozen that were sent by half
-would keep all threads for ever, so requests have a deadline. A proxy that buffers is the better
-answer (docs/deploy.md); this is for a site without one.
+A thread reads a request from its first byte to its last; a few dozen half-sent requests would
+occupy all threads for ever, so requests have a deadline. A buffering proxy is the better
+solution (docs/deploy.md); this is for a site without one.
 
-Web processes count requests into files that each of them can sum up (PROMETHEUS=1): any of them
-can answer Prometheus. The folder is made here, before anything counts, and anew with every
-start: what an earlier one left would be counted twice.
+Web processes count requests into files that each of them can sum up (PROMETHEUS=1), so any of
+them can answer Prometheus. The folder is created here before anything counts, and anew at every
+start: files of an earlier start would be counted twice.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from gunicorn.workers.gthread import ThreadWorker
 
 from convergebench_site import settings
 
-#: From the first byte to the end of the head; a body has this and its share on top.
+#: From the first byte to the end of the head; a body gets time in proportion to its length.
 HEAD_SECONDS = 10.0
 BODY_BYTES_PER_SECOND = 256 * 2**10
-#: A visitor who takes in nothing of the answer for so long is gone.
+#: The connection ends if the visitor reads nothing of the answer for so long.
 SEND_SECONDS = 30
 
 
 class DeadlineWorker(ThreadWorker):
-    """Shuts the incoming half of connections whose request is overdue.
+    """A worker that shuts the incoming half of connections with overdue requests.
 
-    What arrived by then is still read, and answers are still sent: a request that waited its
-    turn, or takes long to answer, comes to no harm.
+    Bytes that have arrived are still read, and answers are still sent: a request that waits its
+    turn, or takes long to answer, is not harmed.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -82,7 +82,7 @@ if settings.PROMETHEUS:
 
 
 def child_exit(server: Any, worker: Any) -> None:
-    """Drop the gauges of a web process that ended; its counters stay, or they would fall."""
+    """Drop the gauges of an ended web process; its counters stay, or sums would fall."""
     if FOLDER in os.environ:
         from prometheus_client import multiprocess
 
@@ -90,6 +90,6 @@ def child_exit(server: Any, worker: Any) -> None:
 
 
 def on_exit(server: Any) -> None:
-    """Remove the folder when all web processes ended."""
+    """Remove the folder when all web processes have ended."""
     if folder := os.environ.get(FOLDER):
         shutil.rmtree(folder, ignore_errors=True)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-# Nothing of it outlives a loss of power, and nothing has to: it is thrown away.
+# No durability: the server is thrown away.
 FORGETFUL = """
 ALTER SYSTEM SET fsync = off;
 ALTER SYSTEM SET synchronous_commit = off;
