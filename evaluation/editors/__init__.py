@@ -1,4 +1,4 @@
-"""Registry of the editors, and the editor of a row of fixtures/editing_models.json."""
+"""Registry of editors, and editors of rows of fixtures/editing_models.json."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EDITORS: Registry[Editor] = Registry(
     "editor",
     configuration,
     {
-        # Reference editors, the yardsticks.
+        # Reference editors.
         "oracle": "evaluation.editors.reference:Oracle",
         "noop": "evaluation.editors.reference:NoOp",
         "blank-card": "evaluation.editors.reference:BlankCard",
@@ -58,7 +58,7 @@ load_editor = EDITORS.load
 
 
 def editor_class(name: str) -> type[Editor] | None:
-    """Return the class of this name; None if it is unknown or cannot be imported here."""
+    """Return the class of this name; None if unknown or not importable here."""
     try:
         return EDITORS.find(name)
     except (EditorError, ImportError, AttributeError):
@@ -78,7 +78,7 @@ def load_row(row: Mapping[str, Any]) -> Editor:
 
 
 def find_row(rows: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
-    """Return the row of this slug, or of the model's own id ("gemini-3.1-flash-image")."""
+    """Return the row of this slug, or of the model's id ("gemini-3.1-flash-image")."""
     for row in rows:
         if row["slug"] == name:
             return row
@@ -86,7 +86,7 @@ def find_row(rows: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
     for row in rows:
         options = row.get("options") or {}
         ids = (row["slug"], row["name"], options.get("model"), options.get("checkpoint"))
-        if wanted in {_plain(one) for one in ids if one}:
+        if wanted in {_plain(name_or_id) for name_or_id in ids if name_or_id}:
             return row
     slugs = ", ".join(str(row["slug"]) for row in rows)
     raise configuration(f"there is no editing model {name!r}; there are {slugs}")

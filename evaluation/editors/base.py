@@ -1,8 +1,8 @@
 """The interface of every editor, and the three ways an edit can end.
 
-An edit ends with an `Answer` (a picture), with `Refused` (a result: the model
-declined), or with `evaluation.errors.EditorError` (something went wrong; it says
-whether asking again can help and whom the fault concerns).
+An edit ends with an `Answer` (an image), with `Refused` (a result: the model declined), or with
+`evaluation.errors.EditorError` (a fault; it states whether a retry can help and whom the fault
+concerns).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evaluation.untrusted_json import storable, storable_value
 
 
 class Refused(Exception):
-    """The model declined (policy, safety, text instead of a picture): an outcome, not a fault."""
+    """A model's refusal (policy, safety, text instead of an image): no fault."""
 
     def __init__(
         self, reason: str, *, cost: float | None = None, notes: Mapping[str, Any] | None = None
@@ -33,9 +33,9 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """One edited picture with what it took. `cost` is in USD, None when unknown.
+    """One edited image with its cost and time. `cost` is in USD, None when unknown.
 
-    Of what a provider says beside a picture only that is noted which files and databases take.
+    Notes have only those remarks of a provider that files and databases can store.
     """
 
     picture: Picture
@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Turn:
-    """An earlier edit of a conversation; `sent` is None where the model had the picture already."""
+    """An earlier edit of a conversation; `sent` is None if the model had the image."""
 
     prompt: str
     answer: Picture
@@ -60,9 +60,9 @@ class Turn:
 class EditSettings:
     """Settings of an edit that differ from the editor's own.
 
-    `size` is one of TIERS, empty for a size like the picture's. A `history` of None: the edit
-    stands alone; else it goes on with a conversation, whose pictures are clean already. `floor`:
-    no edit at all, one pass through the model's autoencoder.
+    `size` is one of TIERS, empty for a size like the image's. With a `history` of None the edit
+    stands alone; else it continues a conversation, whose images are clean already. `floor`: no
+    edit, only one pass through the model's autoencoder.
     """
 
     temperature: float | None = None
@@ -76,11 +76,11 @@ AS_USUAL = EditSettings()
 
 @dataclass(frozen=True)
 class Beside:
-    """Context of an edit besides picture, prompt and seed.
+    """Context of an edit besides image, prompt and seed.
 
-    `settings` say how it is asked for. The rest is for yardsticks and never goes over a wire:
-    `before` is the picture before the forward edit that is to be taken back, `annotations` what
-    is marked in the source picture.
+    `settings` shape the request. The rest is for reference editors and is never sent: `before` is
+    the image before the forward edit that is to be undone, `annotations` the annotations of the
+    source image.
     """
 
     before: Picture | None = None
@@ -89,17 +89,17 @@ class Beside:
 
 
 class Editor(ABC):
-    """Edits a picture by a prompt. Threads may share one editor."""
+    """An editor of images by prompts. Threads may share one editor."""
 
-    #: Which RQ queue plays it: "edits" (calls others, or computes little) or "gpu" (a network).
+    #: The RQ queue that plays it: "edits" (remote, or little computation) or "gpu" (a network).
     queue: ClassVar[str] = "edits"
 
     def send(
         self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
     ) -> Answer:
-        """An edit over the clean wire: whatever plays, probes or audits an editor asks here.
+        """Send a clean image to the editor: the entry point of plays, probes and audits.
 
-        Only yardsticks look at the rest of `beside`.
+        Only reference editors use the rest of `beside`.
         """
         settings = beside.settings if beside else AS_USUAL
         if settings == AS_USUAL:
@@ -110,29 +110,29 @@ class Editor(ABC):
 
     @abstractmethod
     def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
-        """The edited picture; raises Refused or EditorError."""
+        """Return the edited image. Raises Refused or EditorError."""
 
     def edit_so(
         self, picture: Picture, prompt: str, seed: int | None, settings: EditSettings
     ) -> Answer:
-        """The edited picture, asked for in this way; for editors that take any of it."""
+        """Return the edited image by these settings; for editors that take any of them."""
         raise NotImplementedError
 
-    #: What an editor takes of EditSettings.
+    #: The EditSettings that an editor supports.
     takes_temperature: ClassVar[bool] = False
     takes_history: ClassVar[bool] = False
-    #: Whether its autoencoder can be played alone.
+    #: True if its autoencoder can be played alone.
     has_floor: ClassVar[bool] = False
     #: The change of the pairs that it is made for; None: every pair.
     made_for: ClassVar[str | None] = None
 
     @property
     def tiers(self) -> Collection[str]:
-        """Those of TIERS that a picture can be asked for at."""
+        """Those of TIERS that a request can name."""
         return ()
 
     def unable(self, settings: EditSettings) -> list[str]:
-        """Return the settings that the editor cannot follow, in words; empty if it can all."""
+        """Return reasons why the editor cannot follow the settings; empty if it can."""
         who, problems = type(self).__name__, []
         if settings.temperature is not None and not self.takes_temperature:
             problems.append(f"{who} takes no temperature")
@@ -148,12 +148,12 @@ class Editor(ABC):
         return problems
 
     def missing(self) -> list[str]:
-        """Return what must be supplied before this editor can run, in words; empty when ready."""
+        """Name what must be supplied before this editor can run; empty when ready."""
         return []
 
     def describe(self) -> dict[str, Any]:
-        """Everything that shapes an answer, for a run's provenance; never a secret."""
+        """Return everything that shapes an answer, for provenance; never a secret."""
         return {}
 
     def close(self) -> None:
-        """Let go of connections, so that calls in flight end at once."""
+        """Close connections, so that calls in flight end at once."""

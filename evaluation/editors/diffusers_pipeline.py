@@ -1,4 +1,4 @@
-"""Models on this machine, by diffusers: the row names the pipeline's class and its weights."""
+"""Models on this machine, by diffusers: the row has the pipeline and its weights."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from evaluation.torch_compat import ready_torchvision
 
 Placement = Literal["cpu", "cuda", "model offload", "sequential offload"]
 PACKAGES = ("torch", "diffusers", "transformers", "accelerate")
-# What activations of a 1 MP edit take beside the weights, roughly, in bytes.
+# Rough size of the activations of a 1 MP edit beside the weights, in bytes.
 WORKING_MEMORY = 3 * 2**30
 
 
@@ -38,12 +38,12 @@ class _Loaded:
     pipe: Any
     dtype: str
     placement: Placement
-    # A pipeline keeps the state of its scheduler: one edit at a time.
+    # A pipeline has the state of its scheduler: one edit at a time.
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class _Shelf:
-    """The one pipeline this process holds; the weights of two rarely fit."""
+    """The one pipeline of this process; the weights of two rarely fit."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -105,7 +105,7 @@ class DiffusersPipeline(Editor):
     def edit_so(
         self, picture: Picture, prompt: str, seed: int | None, settings: EditSettings
     ) -> Answer:
-        """One pass through its autoencoder: of all settings, the floor is what it takes."""
+        """Pass the image through the autoencoder: `floor` is the only supported setting."""
         if missing := self.missing():
             raise configuration(f"{self.checkpoint}: " + "; ".join(missing))
         with self._floor_lock:
@@ -116,7 +116,7 @@ class DiffusersPipeline(Editor):
 
     @cached_property
     def _autoencoder(self) -> Any:
-        """The pipeline's own, alone: the rest of it need not fit into memory."""
+        """Load the pipeline's autoencoder alone: the rest need not fit into memory."""
         folder = self._folder()
         if folder is None or not (folder / "vae").is_dir():
             raise configuration(f"{self.checkpoint} has no folder vae with its autoencoder")
@@ -146,7 +146,7 @@ class DiffusersPipeline(Editor):
         return {
             "pipeline": self.pipeline,
             "checkpoint": self.checkpoint,
-            # In the hub's cache a snapshot's folder is called by its commit.
+            # In the hub's cache a snapshot's folder has the name of its commit.
             "revision": folder.name if folder and folder.parent.name == "snapshots" else None,
             "params": dict(self.params),
             "size": dict(self.size) if self.size else None,
@@ -164,7 +164,7 @@ class DiffusersPipeline(Editor):
         return self.pipeline, self.checkpoint, self.revision or "", loading
 
     def _folder(self) -> Path | None:
-        """Return the folder of the weights on this machine; None when they are not here."""
+        """Return the folder of the weights on this machine; None if they are missing."""
         local = Path(self.checkpoint)
         if (local / "model_index.json").is_file():
             return local
@@ -186,7 +186,7 @@ class DiffusersPipeline(Editor):
             return _shelf.loaded
 
     def _from_disk(self, too_much: set[Placement]) -> _Loaded:
-        # Imported here: pages must not pay for torch, and a CUDA context opened
+        # Imported here: pages must not load torch, and a CUDA context opened
         # before the worker forks would be unusable in the child.
         ready_torchvision()
         import diffusers
@@ -207,7 +207,7 @@ class DiffusersPipeline(Editor):
         options = {"use_safetensors": True, **self.loading}
         try:
             pipe = kind.from_pretrained(folder, dtype=dtype, local_files_only=True, **options)
-        # Whatever is wrong with the files: absent, of another class, of another version.
+        # Any fault of the files: missing, of another class, of another version.
         except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
             raise configuration(
                 f"{self.checkpoint} cannot be loaded as {self.pipeline}: {shorten(str(error))}"
@@ -219,14 +219,14 @@ class DiffusersPipeline(Editor):
     def _arguments(
         self, pipe: Any, picture: Picture, prompt: str, seed: int, started: float
     ) -> dict[str, Any]:
-        """Return the arguments that this pipeline takes of picture, prompt, seed, size and callback."""
+        """Return image, prompt, seed, size and callback as this pipeline's arguments."""
         import torch
 
         accepted = inspect.signature(pipe.__call__).parameters
         arguments: dict[str, Any] = {
             "prompt": self.prompt_template.replace("{prompt}", prompt),
             self.image_argument: [picture.image] if self.image_list else picture.image,
-            # On the CPU: the same noise whatever the GPU.
+            # On the CPU: the same noise for every GPU.
             "generator": torch.Generator("cpu").manual_seed(seed),
         }
         if "height" in accepted and "width" in accepted:
@@ -249,7 +249,7 @@ class DiffusersPipeline(Editor):
 
     @contextmanager
     def _told(self, loaded: _Loaded, picture: Picture) -> Iterator[None]:
-        """Turn what a pipeline raises into words; the GPU's lack of memory into a second try."""
+        """Translate the errors of a pipeline; after a lack of GPU memory allow a retry."""
         import torch
 
         try:
@@ -277,7 +277,7 @@ class DiffusersPipeline(Editor):
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Seeds torch's own generator too: some pipelines draw from it beside the one they are given."""
+    """Seed torch's global generator: some pipelines draw from it too."""
     import torch
 
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
@@ -287,7 +287,10 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 def placement(total: int, largest: int, free: int, too_much: set[Placement]) -> Placement:
-    """Choose how a model of `total` bytes, its largest part `largest`, uses `free` bytes of a GPU."""
+    """Choose the placement of a model on a GPU with `free` bytes.
+
+    The model has `total` bytes, its largest part `largest`.
+    """
     choices: list[tuple[Placement, int]] = [
         ("cuda", total),
         ("model offload", largest),
@@ -323,7 +326,7 @@ def _dtype(torch: Any) -> Any:
 
 
 def _check_memory(folder: Path, bytes_per_weight: int) -> None:
-    """Refuse what cannot fit before the kernel ends the worker half-way through."""
+    """Raise if the model cannot fit, before the kernel kills the worker."""
     import psutil
 
     stored = sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
@@ -338,7 +341,7 @@ def _check_memory(folder: Path, bytes_per_weight: int) -> None:
 
 
 def _components(folder: Path) -> list[str]:
-    """The parts that model_index.json says the pipeline has."""
+    """Return the parts of the pipeline from model_index.json."""
     try:
         index = json.loads((folder / "model_index.json").read_text(encoding="utf-8"))
         return [

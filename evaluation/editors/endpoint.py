@@ -1,4 +1,4 @@
-"""The editor behind a URL that somebody submitted."""
+"""The editor of a submitted URL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from evaluation.net.addresses import Rules
 from evaluation.net.client import MAX_BODY_BYTES, HttpClient, SecurityEvent
 from evaluation.net.large_answers import LARGE, LARGE_PIXELS
 
-#: 4096 x 4096 and a little: the largest that editing models answer with today.
+#: 4096 x 4096 with a margin: the largest answers of editing models today.
 MAX_ANSWER_PIXELS = 17_000_000
 
 
@@ -63,7 +63,7 @@ class Endpoint(Settings, Editor):
         return find_contract(self.contract)
 
     def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
-        """Return the edited picture. The whole edit, with its polls and fetches, has one deadline."""
+        """Return the edited image; the edit, its polls and fetches share one deadline."""
         return self.edit_so(picture, prompt, seed, AS_USUAL)
 
     def edit_so(
@@ -93,7 +93,7 @@ class Endpoint(Settings, Editor):
                 answered = Picture.from_bytes(data, **limits)
             else:
                 LARGE.wait(self.timeout)
-                # A copy that is not decoded: many edits that end at once keep their answers.
+                # An undecoded copy: many edits that end at once hold their answers in memory.
                 answered = replace(Picture.from_bytes(data, **limits))
         except ImageError as error:
             raise bad_answer(str(error)) from error
@@ -111,15 +111,15 @@ class Endpoint(Settings, Editor):
         return called
 
     def _idempotency_key(self, picture: Picture, prompt: str, seed: int | None) -> str:
-        """The same for every attempt at the same edit of the same run."""
+        """Return a key that is the same for every attempt at this edit of the run."""
         text = "\0".join((self.group, self.url, self.model, picture.sha256, prompt, str(seed)))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def describe(self) -> dict[str, Any]:
         """Describe the calls of the endpoint, for a public record.
 
-        Neither the key nor the address nor the extra parameters: they are the submitter's own,
-        and any of them may hold a token.
+        Without key, address and extra parameters: they are the submitter's own, and each may
+        contain a token.
         """
         return {
             "contract": self.contract,

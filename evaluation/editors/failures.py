@@ -19,7 +19,7 @@ MESSAGE_LENGTH = 500
 
 @dataclass(frozen=True)
 class ErrorBody:
-    """The code and message of an error answer, whichever of the usual shapes it has."""
+    """The code and message of an error answer in any of the usual shapes."""
 
     code: str
     message: str
@@ -52,7 +52,7 @@ def _is_word(value: Any) -> bool:
 def failure(
     name: str, status: int, text: str, wait: float | None = None, *, billed: bool = False
 ) -> EditorError:
-    """The EditorError that an HTTP status stands for."""
+    """Return the EditorError of an HTTP status."""
     fault, permanent = Fault.BAD_REQUEST, True
     if status in (401, 403, 407):
         fault = Fault.KEY_REJECTED
@@ -75,17 +75,17 @@ def configuration(message: str) -> EditorError:
 
 
 def server_error(message: str) -> EditorError:
-    """For an answer that is not the API's: the service as a whole is unwell."""
+    """Return the error for an answer that is not the API's: the service is down."""
     return EditorError(message, fault=Fault.SERVER_ERROR, billed=True)
 
 
 def bad_answer(message: str, *, permanent: bool = False) -> EditorError:
-    """For a picture that was made (and is paid for) but cannot be used."""
+    """Return the error for a paid image that cannot be used."""
     return EditorError(message, fault=Fault.BAD_ANSWER, permanent=permanent, billed=True)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait by `retry-after-ms` or `Retry-After` (seconds or a date); None if absent."""
+    """Return the seconds of `retry-after-ms` or `Retry-After`; None if absent."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         if not value:
@@ -104,14 +104,14 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def shorten(text: str) -> str:
-    """The text on one line, printable, cut to what is worth storing."""
+    """Return the text on one printable line, cut to a length worth storing."""
     text = re.sub(r"\s+", " ", text).strip()
     text = "".join(c for c in text if c.isprintable())
     return text if len(text) <= MESSAGE_LENGTH else text[: MESSAGE_LENGTH - 1] + "…"
 
 
 def hide(key: str, error: EditorError | Refused) -> None:
-    """Take the key out of what a provider echoed."""
+    """Remove the key from a text that a provider echoed."""
     if key not in str(error):
         return
     text = str(error).replace(key, "***")

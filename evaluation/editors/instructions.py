@@ -1,8 +1,8 @@
-"""Instructions of the reference editors: read out of a prompt, and carried out on pixels.
+"""Instructions of the reference editors: parsed from prompts, applied to pixels.
 
-Both go by the rules of evaluation.content.rules. Where the picture is annotated, things go
-where its annotations say they belong. A drawing is located again by the same rule, so that
-taking it away needs no look at it.
+Both follow the rules of evaluation.content.rules. In an annotated image things go where its
+annotations place them. A drawing is located again by the same rule, so that removing it needs
+no detection.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from evaluation.editors.drawings import DRAWINGS
 from evaluation.errors import EditorError, Fault
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
-#: Gives the image with the masked pixels filled in, all others as they were.
+#: Returns the image with the masked pixels filled in, all others unchanged.
 FillIn: TypeAlias = Callable[[Image.Image, Mask], Image.Image]
 
 INPAINT_RADIUS = 5
 BAND_PIXELS = 2_000_000
-# Redder than bluer by this much, of 255: a thing that people call red.
+# Red exceeds blue by this much, of 255, in things that people call red.
 CLEARLY_RED = 40
 # Words fill this share of their box.
 FILLED = 0.9
@@ -74,7 +74,7 @@ _KEEPS = Rule("keep")
 class Instruction:
     """An action and its subject: an operator, a drawing, a tint or words.
 
-    `rule` says the rest: the region, the line, the factor.
+    `rule` has the rest: the region, the line, the factor.
     """
 
     action: Action
@@ -83,7 +83,7 @@ class Instruction:
 
     @property
     def back(self) -> bool:
-        """True if this takes an edit back."""
+        """Return True if this undoes an edit."""
         return self.action in _BACK.values()
 
     @property
@@ -115,7 +115,7 @@ _ANGLES = (
     (re.compile(r"\b90\b|\bquarter (?:of a )?turn\b|\ba quarter\b"), 90),
 )
 _LEFTWARDS = re.compile(r"\b(?:counter|anti)[- ]?clockwise\b|\bto the left\b|(?<!\w)-\s?90\b")
-# The way back is named by what it leads to, so it is looked for first.
+# The way back is named by its result, so it is matched first.
 _TINTS: tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...] = (
     (
         "black-and-white",
@@ -156,13 +156,13 @@ _OBJECT = re.compile(r"\b(" + "|".join(re.escape(word) for word, _ in _OBJECTS) 
 
 
 def parse(prompt: str) -> Instruction:
-    """The instruction in a prompt; a permanent EditorError where there is none.
+    """Return the instruction in a prompt. Raises a permanent EditorError without one.
 
-    The catalogue's wordings are known by heart. In others the first sentence says what to do;
-    those after it ("Keep everything else exactly as it is.") would only mislead.
+    The catalogue's wordings are matched exactly. In others only the first sentence counts; those
+    after it ("Keep everything else exactly as it is.") would mislead.
     """
     sentences = [s for s in re.split(r"(?<=[.!?])\s+", _plain(prompt)) if s]
-    for count in range(len(sentences), 0, -1):  # whatever else may be said after them
+    for count in range(len(sentences), 0, -1):  # any text may follow them
         if instruction := _catalogued().get(" ".join(sentences[:count])):
             return instruction
     for sentence in sentences:
@@ -213,7 +213,7 @@ def _plain(prompt: str) -> str:
 
 @cache
 def _catalogued() -> dict[str, Instruction]:
-    """Every wording of every pair that has a rule, with what it asks for."""
+    """Return every wording of every pair with a rule, with its instruction."""
     instructions: dict[str, Instruction] = {}
     for pair in catalog.edit_pairs():
         for step in pair.steps:
@@ -270,13 +270,12 @@ def fill_in(image: Image.Image, mask: Mask) -> Image.Image:
 
 
 def rim(image: Image.Image) -> int:
-    """So many pixels more than the drawing are filled in: an editor's own damage has smeared
-    its edge."""
+    """Return the width of a rim that is filled in too: earlier damage smears edges."""
     return max(2, min(image.size) // 128)
 
 
 def widened(mask: Mask, pixels: int) -> Mask:
-    """Widen the mask by a rim of so many pixels."""
+    """Widen the mask by so many pixels."""
     import cv2
 
     side = 2 * pixels + 1
@@ -289,7 +288,7 @@ def follow(
     places: Annotations = UNANNOTATED,
     fill: FillIn = fill_in,
 ) -> Image.Image:
-    """Edit the image by rule, touching nothing else of it; `fill` closes the holes."""
+    """Edit the image by rule and change nothing else; `fill` closes the holes."""
     rule, back = instruction.rule, instruction.back
     match instruction.action:
         case Action.TURN:
@@ -317,7 +316,7 @@ def follow(
 
 
 def region(name: str, image: Image.Image, places: Annotations) -> Mask:
-    """Return the pixels of a region of the picture; all of them if it is not annotated."""
+    """Return the pixels of a region of the image; all of them if it is not annotated."""
     shape = (image.height, image.width)
     if name == "whole":
         return np.ones(shape, bool)
@@ -336,7 +335,7 @@ def region(name: str, image: Image.Image, places: Annotations) -> Mask:
 
 
 def _corners(box: Box, image: Image.Image) -> tuple[int, int, int, int]:
-    """The first and the last pixel of a box."""
+    """Return the first and the last pixel of a box."""
     left, top, right, bottom = (
         round(v * side) for v, side in zip(box, image.size * 2, strict=True)
     )
@@ -347,7 +346,7 @@ def _tinted(image: Image.Image, tint: str, where: Mask, back: bool) -> Image.Ima
     matrix, offset = TINTS[tint]
     inverse = np.linalg.inv(matrix)
     result = np.array(image)
-    # The values in between of a large picture are too much to hold.
+    # The intermediate values of a large image would not fit into memory.
     rows = max(1, BAND_PIXELS // image.width)
     for top in range(0, image.height, rows):
         band, here = result[top : top + rows], where[top : top + rows]
@@ -359,9 +358,9 @@ def _tinted(image: Image.Image, tint: str, where: Mask, back: bool) -> Image.Ima
 
 def _swapped(image: Image.Image, rule: Rule, back: bool) -> Image.Image:
     pixels = np.asarray(image)
-    one, two = ("rgb".index(channel) for channel in rule.channels)
+    first, second = ("rgb".index(channel) for channel in rule.channels)
     result = pixels.copy()
-    result[..., [one, two]] = result[..., [two, one]]
+    result[..., [first, second]] = result[..., [second, first]]
     if rule.region != "red":
         return Image.fromarray(result)
     red, blue = pixels[..., 0].astype(int), pixels[..., 2].astype(int)
@@ -405,7 +404,7 @@ def _rewritten(image: Image.Image, rule: Rule, places: Annotations, back: bool) 
 def _ground_and_ink(
     part: npt.NDArray[np.float64],
 ) -> tuple[npt.NDArray[np.float64], tuple[int, int, int]]:
-    """Return the ground of written words, as a plane of colour, and the colour of their letters."""
+    """Return the ground of written words, a plane of colour, and the letters' colour."""
     high, wide = part.shape[:2]
     y, x = np.mgrid[0:high, 0:wide]
     terms = np.stack([np.ones_like(x), x / wide, y / high], axis=-1).reshape(-1, 3).astype(float)
@@ -421,7 +420,7 @@ def _ground_and_ink(
 
 
 def _lettering(size: tuple[int, int], box: Box, words: str) -> npt.NDArray[np.uint8]:
-    """Words as large as they fit their box, in one line or several; 0..255 per pixel."""
+    """Draw words as large as their box allows, in one or more lines (0..255)."""
     mask = Image.new("L", size)
     pen = ImageDraw.Draw(mask)
     wide, high = (box[2] - box[0]) * size[0] * FILLED, (box[3] - box[1]) * size[1] * FILLED
@@ -432,7 +431,7 @@ def _lettering(size: tuple[int, int], box: Box, words: str) -> npt.NDArray[np.ui
             best, lines = scale, text
     centre = ((box[0] + box[2]) / 2 * size[0], (box[1] + box[3]) / 2 * size[1])
     size_of_letters = max(4.0, 100 * best)
-    # Bold, so that it is seen: the font that comes with Pillow is thin.
+    # Bold for visibility: the font that comes with Pillow is thin.
     stroke = size_of_letters * BOLD
     font = _font(size_of_letters)
     pen.multiline_text(centre, lines, 255, font, anchor="mm", align="center", stroke_width=stroke)
@@ -444,7 +443,7 @@ def _font(size: float) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 
 def _broken(words: str) -> list[str]:
-    """The words in one line, and in two broken at each space."""
+    """Return the words in one line, and in two lines for a break at each space."""
     spaces = [at for at, letter in enumerate(words) if letter == " "]
     return [words, *(f"{words[:at]}\n{words[at + 1 :]}" for at in spaces)]
 

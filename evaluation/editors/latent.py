@@ -1,8 +1,8 @@
 """The latent editor: edits by rule, then one pass through an autoencoder.
 
-Latent diffusion models encode the picture, work on the code, and decode it. This editor does
-only that: the wear that all of them share, and the floor under each. Our own tiny autoencoder
-ships with it; any other that diffusers reads can take its place.
+Latent diffusion models encode the image, work on the code, and decode it. This editor only
+encodes and decodes: the damage that all of them share, and the floor under each. Our own tiny
+autoencoder ships with it; any other that diffusers reads can replace it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from evaluation.images import Picture
 from evaluation.torch_compat import ready_torchvision
 
 OWN = Path(__file__).resolve().parent / "autoencoder" / "model"
-# Every known autoencoder halves the picture at most five times.
+# Every known autoencoder halves the image at most five times.
 STEP = 32
-#: A larger picture goes through by tiles of this side, where that changes nothing: 10 megapixels
-#: at once took 4.5 GB.
+#: A larger image is processed in tiles of this side if that changes nothing: 10 megapixels at once
+#: take 4.5 GB.
 LARGE_PIXELS = 576 * 576
 TILE = 576
-#: What looks at each value alone.
+#: Modules that process each value alone.
 LOCAL = ("ReLU", "SiLU", "GELU", "Identity", "Dropout")
 
 
@@ -78,14 +78,14 @@ class Latent(RuleEditor):
 
     def describe(self) -> dict[str, Any]:
         description = super().describe() | {"checkpoint": self.checkpoint or "own"}
-        # Of a hub id the name must do; the file may not even be here yet.
+        # For a hub id only the name is used; the file may not be downloaded yet.
         stated = weights_sha256(Path(self.checkpoint or OWN) / self.subfolder)
         return description | ({"weights_sha256": stated} if stated else {})
 
 
 def load_autoencoder(checkpoint: str, **options: Any) -> Any:
-    """Load the autoencoder in this folder or under this id of the hub, on the best device."""
-    # Imported here: pages must not pay for torch, and a CUDA context opened before RQ
+    """Load the autoencoder of this folder or hub id on the best device."""
+    # Imported here: pages must not load torch, and a CUDA context opened before RQ
     # forks would be unusable in the child.
     import torch
 
@@ -119,10 +119,9 @@ def passed(autoencoder: Any, image: Image.Image) -> Image.Image:
 
 
 def sight(autoencoder: Any) -> int | None:
-    """Return how far a pixel's answer depends on others, in whole steps; None if on all of them.
+    """Return how far a pixel depends on others, in whole steps; None if on all.
 
-    Convolutions see their neighbours, at the scale that they work at; whatever norms or attends
-    sees everything.
+    Convolutions see their neighbours at their own scale; norms and attention see everything.
     """
     import torch
 
@@ -163,7 +162,7 @@ def _encoded(autoencoder: Any, values: Any) -> Any:
 
 
 def _is_of_films(autoencoder: Any) -> bool:
-    """Return True if it takes pictures as films of one frame, as that of Qwen-Image does."""
+    """Return True if it takes images as films of one frame, as Qwen-Image's does."""
     return any(weight.ndim == 5 for weight in autoencoder.parameters())
 
 

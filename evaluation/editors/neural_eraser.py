@@ -1,6 +1,6 @@
-"""The neural eraser: edits by rule, but what it takes away a network paints over.
+"""The neural eraser: edits by rule, and removes things by an inpainting network.
 
-MI-GAN (Sargsyan et al., ICCV 2023; code and weights MIT) invents what was behind the thing.
+MI-GAN (Sargsyan et al., ICCV 2023; code and weights MIT) invents the background of the thing.
 It is an honest editor with a real network's faults that every machine can run.
 """
 
@@ -20,12 +20,12 @@ from evaluation.editors.instructions import Instruction, Mask, follow, rim, wide
 from evaluation.editors.reference import RuleEditor
 from evaluation.images import Picture
 
-#: Of a larger picture the network is shown the part around the hole: it looks at no more of it
-#: than that, but holds all it is given several times.
+#: Of a larger image the network gets the part around the hole: it uses no more than that, but
+#: holds several copies of its input.
 LARGE_PIXELS = 2_000_000
-#: Of a part larger than the first it is shown a copy of the second: it paints 512 x 512 pixels in
-#: any case, but a hole across ten megapixels took 3.2 GB of a worker. What it invents for the
-#: copy is another guess than for the whole, as for any other part of it.
+#: A part larger than the first is reduced to the second: the network paints 512 x 512 pixels in
+#: any case, but a hole across ten megapixels takes 3.2 GB. The result for the copy differs from
+#: that for the whole, as for any other part of it.
 MOST_PIXELS, COPY_PIXELS = 1_500_000, 600_000
 
 
@@ -33,10 +33,10 @@ class NeuralEraser(RuleEditor):
     """Draws, tints and turns like every yardstick; erases with MI-GAN. It needs no torch."""
 
     weights = "neural-eraser"
-    queue = "gpu"  # a second of a processor for each edit: calls in flight would wait for it
+    queue = "gpu"  # a second of processor time for each edit: calls in flight would wait for it
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # a network of OpenCV's holds one picture at a time
+        self._lock = threading.Lock()  # OpenCV's network holds one image at a time
 
     def answer(
         self, picture: Picture, instruction: Instruction, seed: int, beside: Beside
@@ -58,7 +58,7 @@ class NeuralEraser(RuleEditor):
         return result
 
     def _painted_small(self, image: Image.Image, hole: Mask) -> Image.Image:
-        """Paint a smaller copy, and return it at the picture's size; only the hole is of use."""
+        """Paint a reduced copy and return it at full size; only the hole is used."""
         share = math.sqrt(COPY_PIXELS / hole.size)
         size = max(1, int(image.width * share)), max(1, int(image.height * share))
         covers = Image.fromarray(hole).convert("L").resize(size, Image.Resampling.BOX)
@@ -68,12 +68,12 @@ class NeuralEraser(RuleEditor):
         return painted.resize(image.size, Image.Resampling.BICUBIC)
 
     def _painted(self, image: Image.Image, hole: Mask) -> Image.Image:
-        # The network takes 0 for a hole and leaves every other pixel as it is.
-        kept = np.where(hole, 0, 255).astype(np.uint8)
+        # The network fills pixels with mask 0 and leaves all others unchanged.
+        outside = np.where(hole, 0, 255).astype(np.uint8)
         pixels = np.asarray(image).transpose(2, 0, 1)
         with self._lock:
             self._network.setInput(np.ascontiguousarray(pixels[None]), "image")
-            self._network.setInput(kept[None, None], "mask")
+            self._network.setInput(outside[None, None], "mask")
             painted = self._network.forward()[0]
         return Image.fromarray(np.ascontiguousarray(painted.transpose(1, 2, 0)))
 
@@ -86,7 +86,7 @@ class NeuralEraser(RuleEditor):
 
 
 def _around(mask: Mask) -> tuple[int, int, int, int]:
-    """The hole's box, as much again on every side, within the picture."""
+    """Return the hole's box, extended by its size on every side, within the image."""
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     left, right = int(columns[0]), int(columns[-1]) + 1
     top, bottom = int(rows[0]), int(rows[-1]) + 1

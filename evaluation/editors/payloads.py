@@ -1,4 +1,4 @@
-"""Pictures as hosted models send and take them: base64, data URIs, bytes."""
+"""Images as hosted models send and take them: base64, data URIs, bytes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from evaluation.editors.failures import bad_answer
 from evaluation.images import MAX_BYTES, ImageError, Picture
 
-#: The note of an answer whose type is not what it says; such a picture is taken all the same.
+#: Note of an answer whose stated type is wrong; its image is accepted nevertheless.
 WRONG_TYPE = "wrong_type"
-#: The note of where a provider keeps the picture; for us alone, its address may be signed.
+#: Note of the provider's address of the image; never public, since it may be signed.
 KEPT_AT = "kept_at"
 
 
 def type_note(stated: str, picture: Picture) -> dict[str, str]:
-    """A note where the stated MIME type is not that of the picture's first bytes."""
+    """Return a note if the stated MIME type is not that of the image's first bytes."""
     stated = stated.partition(";")[0].strip().lower()
     stated = {"image/jpg": "image/jpeg"}.get(stated, stated)
     if not stated.startswith("image/") or stated == picture.mime:
@@ -35,7 +35,7 @@ def decoded(data: bytes) -> Picture:
 
 
 def from_base64(text: Any) -> bytes:
-    """The bytes of a base64 text; a data URI's prefix is dropped."""
+    """Return the bytes of a base64 text, without a data URI's prefix."""
     if not isinstance(text, str) or not text:
         raise bad_answer("the answer holds no picture")
     if text.startswith("data:"):

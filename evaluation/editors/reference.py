@@ -1,8 +1,8 @@
-"""The reference editors: yardsticks that follow prompts by rule, then do one known damage.
+"""The reference editors: they follow prompts by rule, then do one known damage.
 
-They are real entries through the same worker as every model, and the
-benchmark's self-test: the oracle keeps everything, the no-op and the blank card
-are caught, the others lose the picture in a known order.
+They are real entries through the same worker as every model, and the benchmark's self-test: the
+oracle keeps everything, the no-op and the blank card are caught, the others lose the image in a
+known order.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from evaluation.editors.sizes import TIERS, at_tier
 from evaluation.images import Picture, blank_card, clean_wire, encode_jpeg, fit
 from evaluation.weights import Requirements
 
-# Goes up whenever an answer can change, so that curves never mix versions.
+# Incremented whenever an answer can change, so that curves never mix versions.
 VERSION = 2
 BAND = 256  # rows
 
 
 class RuleEditor(Requirements, Editor):
-    """Follows the prompt by rule; a subclass says what it then does to the picture."""
+    """An editor that follows the prompt by rule; subclasses define the damage."""
 
     modules: ClassVar[dict[str, str]] = {
         "cv2": "opencv-python-headless",
@@ -64,7 +64,7 @@ class RuleEditor(Requirements, Editor):
         )
 
     def understood(self, prompt: str, seed: int) -> Instruction:
-        """Return the instruction that the editor reads out of a prompt."""
+        """Return the instruction that the editor reads in a prompt."""
         return parse(prompt)
 
     def answer(
@@ -74,7 +74,7 @@ class RuleEditor(Requirements, Editor):
         return self.damage(edited, np.random.default_rng(seed))
 
     def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
-        """The edited image as it is answered, worse in the editor's one way."""
+        """Return the edited image after the editor's damage."""
         return Picture.from_image(image)
 
     def describe(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Noise(RuleEditor):
 
     def noisy(self, image: Image.Image, random: np.random.Generator) -> Image.Image:
         values = np.array(image)
-        # A band at a time: of a large picture the noise alone would be hundreds of megabytes.
+        # A band at a time: the noise of a whole large image would take hundreds of megabytes.
         for top in range(0, image.height, BAND):
             band = values[top : top + BAND]
             noisy = np.rint(band + random.normal(0, self.sigma, band.shape))
@@ -163,7 +163,7 @@ class Misreader(Noise):
     share: Annotated[float, Interval(ge=0, le=1)] = 1.0
 
     def understood(self, prompt: str, seed: int) -> Instruction:
-        # Another stream than the noise's, which begins with the seed itself.
+        # Not the noise's stream, which begins with the seed itself.
         drawn = np.random.default_rng([seed, self.words]).random()
         misread = len(prompt.split()) > self.words and drawn < self.share
         return Instruction(Action.KEEP) if misread else super().understood(prompt, seed)

@@ -1,10 +1,9 @@
-"""Baselines for restoration that a CPU can run: classical filters by rule, and a small network.
+"""Baselines for restoration on a CPU: classical filters, and a small network.
 
-Asked for anything else, they do what every yardstick does. The network is ESRGAN-slim, 24 layers
-that draw detail into a picture of half size; the weights are UpscalerJS's (MIT), a Keras model of
-TensorFlow.js, of whose kinds of layers a few occur. Its larger siblings for denoising and
-deblurring, MAXIM, are graphs of 45,000 nodes in 83 MB each: too much for a baseline that every
-machine should play.
+For any other prompt they act like every reference editor. The network is ESRGAN-slim, 24 layers
+that add detail to an image of half size; the weights are UpscalerJS's (MIT), a Keras model of
+TensorFlow.js with few kinds of layers. Its larger siblings for denoising and deblurring, MAXIM,
+are graphs of 45,000 nodes in 83 MB each: too much for a baseline that every machine should play.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from evaluation.editors.reference import RuleEditor
 from evaluation.images import Picture
 
 Pixels = npt.NDArray[np.uint8]
-#: Below this the grain is the picture's own; `sigma` of 255.
+#: Below this the grain belongs to the image; `sigma` of 255.
 CLEAN = 2.5
-#: A scratch stands out so far from its surroundings, in grey levels and in grains.
+#: Minimum contrast of a scratch to its surroundings, in grey levels and in grains.
 SCRATCH_LEVELS, SCRATCH_GRAINS = 32.0, 5.0
-#: More than this share is no scratch but texture.
+#: Above this share of the image it is texture, not scratches.
 MOST_SCRATCHED = 0.04
-#: Light that fills less than this share of the scale is stretched; its ends are these percentiles.
+#: Light over less than this share of the scale is stretched; its ends are these percentiles.
 FULL, ENDS = 0.8, (0.5, 99.5)
-#: A cast is taken away by gains no stronger than this.
+#: Limit of the gains that remove a cast.
 STRONGEST_GAIN = 1.35
-#: How much of what a blur takes away is added again, and the blur's sigma in parts of the side.
+#: Amount of unsharp masking, and its sigma in parts of the side.
 SHARPEN, SHARPEN_SIGMA = 0.9, 1 / 400
 
-#: Prompts that ask for a better picture of the same thing.
+#: Prompts for a better image of the same thing.
 _RESTORE = re.compile(
     r"\b(restor\w*|enhanc\w*|denois\w*|deblur\w*)\b|\bimprove\b.*\b(clarity|quality)\b"
     r"|\bbring it back to how it should look\b",
@@ -51,7 +50,7 @@ _RESTORE = re.compile(
 
 
 class RestoringEditor(RuleEditor):
-    """Restores the picture where that is asked for; a subclass says how."""
+    """An editor that restores the image on request; subclasses define the way."""
 
     made_for: ClassVar[str | None] = "operator"
 
@@ -66,7 +65,7 @@ class RestoringEditor(RuleEditor):
 
     @abstractmethod
     def restored(self, image: Image.Image) -> Image.Image:
-        """The image as it may have been."""
+        """Return the restored image."""
 
 
 class Restorer(RestoringEditor):
@@ -82,13 +81,16 @@ class Restorer(RestoringEditor):
 
 
 def grain(pixels: Pixels) -> float:
-    """The sigma of the noise, of 255, by Immerkær's mask: it sees neither planes nor edges."""
+    """Return the sigma of the noise, of 255, by Immerkær's mask.
+
+    The mask ignores planes and edges.
+    """
     import cv2
 
     mask = np.array([[1, -2, 1], [-2, 4, -2], [1, -2, 1]], dtype=np.float64)
     light = _light(pixels).astype(np.float64)
     edges = np.abs(cv2.filter2D(light, -1, mask))
-    # The quieter half of the picture tells of grain, the other of texture.
+    # The quieter half of the image shows grain, the other half texture.
     return float(math.sqrt(math.pi / 2) / 6 * edges[edges <= np.median(edges)].mean() * 2.5)
 
 
@@ -116,14 +118,14 @@ def _without_grain(pixels: Pixels) -> Pixels:
     sigma = grain(pixels)
     if sigma < CLEAN:
         return pixels
-    # OpenCV's colours are the other way round, and the filter weighs light and colour apart.
+    # OpenCV's colours are BGR, and the filter weighs light and colour separately.
     swapped = np.ascontiguousarray(pixels[:, :, ::-1])
     smooth: Any = cv2.fastNlMeansDenoisingColored(swapped, None, 0.9 * sigma, 0.9 * sigma, 5, 15)
     return np.ascontiguousarray(smooth[:, :, ::-1])
 
 
 def _stretched(pixels: Pixels) -> Pixels:
-    """Light over the whole scale where it fills too little of it, and colours without a cast."""
+    """Stretch light that fills too little of the scale, and remove a colour cast."""
     values = pixels.astype(np.float64)
     low, high = np.percentile(_light(pixels), ENDS)
     if (high - low) / 255 < FULL and high > low:
@@ -145,7 +147,7 @@ def _sharpened(pixels: Pixels) -> Pixels:
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer: what it does, of which others, and its numbers."""
+    """One layer: its kind, its inputs and its numbers."""
 
     name: str
     kind: str
@@ -200,7 +202,7 @@ class SuperResolver(RestoringEditor):
 
     @cached_property
     def _layers(self) -> list[Layer]:
-        """The layers in order, their numbers turned from TensorFlow's way to torch's."""
+        """Return the layers in order, their numbers converted from TensorFlow to torch."""
         import torch
 
         data = weights.locate(self.weights)[0].read_bytes()
@@ -220,7 +222,7 @@ class SuperResolver(RestoringEditor):
             Layer(
                 row["name"],
                 row["class_name"],
-                tuple(one[0] for one in row["inbound_nodes"][0]) if row["inbound_nodes"] else (),
+                tuple(node[0] for node in row["inbound_nodes"][0]) if row["inbound_nodes"] else (),
                 numbers.get(f"{row['name']}/kernel"),
                 numbers.get(f"{row['name']}/bias"),
                 (row["config"].get("size") or [1])[0],

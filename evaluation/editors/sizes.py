@@ -1,4 +1,4 @@
-"""Sizes to request of a model: the legal one nearest to the picture it is given."""
+"""Sizes to request of a model: the legal one nearest to the image it is given."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 Size = tuple[int, int]
 
-#: The sizes that providers have names for: the side of a square with as many pixels.
+#: Named sizes of providers: the side of a square with as many pixels.
 TIERS = {"512": 512, "1K": 1024, "2K": 2048, "4K": 4096}
 
-# A wrong shape costs every later trip (the picture is reframed); a wrong area costs only detail.
+# A wrong shape costs every later trip (the image is reframed); a wrong area costs only detail.
 SHAPE_WEIGHT = 50
 
 
@@ -39,7 +39,7 @@ class SizeRule:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any] | None) -> SizeRule | None:
-        """The rule of a row's `size`; None for a model that takes no size."""
+        """Return the rule of a row's `size`; None for a model that takes no size."""
         if not row:
             return None
         try:
@@ -51,20 +51,20 @@ class SizeRule:
 
     @property
     def tiers(self) -> tuple[str, ...]:
-        """Those of TIERS that can be asked for: none where the sizes are listed or fixed."""
+        """Those of TIERS that can be requested: none if the sizes are listed or fixed."""
         if self.ratios or self.sizes or self.word or self.area:
             return ()
         return tuple(name for name, side in TIERS.items() if self._allows(side, side))
 
     @cached_property
     def legal(self) -> list[tuple[str, Size]]:
-        """The listed ratios or sizes with what they mean; empty when the size is free."""
+        """Return the listed ratios or sizes with their meaning; empty if sizes are free."""
         return [(name, _numbers(name, ":")) for name in self.ratios] + [
             (name, _numbers(name, "x")) for name in self.sizes
         ]
 
     def nearest(self, size: Size) -> Size:
-        """The legal width and height nearest to `size`; its own size where that is legal."""
+        """Return the legal width and height nearest to `size`; `size` itself if legal."""
         if self.sizes:
             return min((legal for _, legal in self.legal), key=lambda legal: _distance(legal, size))
         if self.area:
@@ -83,7 +83,7 @@ class SizeRule:
         return min(candidates, key=lambda legal: _distance(legal, size))
 
     def nearest_ratio(self, size: Size) -> str:
-        """The listed ratio nearest to the shape of `size`."""
+        """Return the listed ratio nearest to the shape of `size`."""
         return min(self.legal, key=lambda entry: abs(_shape(entry[1]) - _shape(size)))[0]
 
     def _heights(self, width: int, size: Size) -> tuple[int, int]:
@@ -100,7 +100,7 @@ class SizeRule:
 
 
 def at_tier(size: Size, tier: str) -> Size:
-    """A size of this shape with as many pixels as the tier has."""
+    """Return a size of this shape with as many pixels as the tier has."""
     scale = TIERS[tier] / math.sqrt(size[0] * size[1])
     return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 

@@ -29,6 +29,6 @@ def as_curl(
     size: tuple[int, int] = (1024, 1024),
     with_key: bool = True,
 ) -> str:
-    """The exact request for an edit as a shell line; the key is $API_KEY, never itself."""
+    """Return the exact request for an edit as a shell line; the key is $API_KEY."""
     request = find_contract(settings.contract).request(settings, prompt, seed, size)
     return request.as_curl(with_key=with_key)

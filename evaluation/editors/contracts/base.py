@@ -1,8 +1,7 @@
 """Base of the contracts of submitted endpoints: settings, requests, the call.
 
-A contract says how one edit is asked for and where in the answer the picture
-is. It builds a `Request` without a picture in it, which is sent with one, or
-shown as a curl line.
+A contract defines the request for an edit and the place of the image in the answer. It builds a
+`Request` without an image, which is sent with one, or shown as a curl line.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from urllib.parse import urlsplit
 from evaluation.errors import EditorError, Fault
 from evaluation.net.client import HttpClient, Reply, multipart
 
-# Stands where the picture's base64 goes; unguessable, so that no prompt can hold it.
+# Placeholder of the image's base64; unguessable, so that no prompt can contain it.
 PICTURE = f"picture-{secrets.token_hex(16)}"
 MAX_EXTRA_LENGTH = 4_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
@@ -52,7 +51,7 @@ class Settings:
     timeout: float = 300.0
 
     def dimensions(self, size: tuple[int, int]) -> tuple[int, int] | None:
-        """The width and height to ask for, given the input's; None to leave them out."""
+        """Return the width and height to request for the input's; None to omit them."""
         if self.size == "omit":
             return None
         if self.size == "input":
@@ -63,9 +62,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Request:
-    """One edit to ask for, with PICTURE where the picture goes.
+    """One edit to request, with PICTURE as a placeholder of the image.
 
-    Either `json` or, for multipart, `form` with the picture as the file `image_field`.
+    Either `json` or, for multipart, `form` with the image as the file `image_field`.
     """
 
     url: str
@@ -75,16 +74,16 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self, png: bytes) -> tuple[str, bytes]:
-        """The content type and the body, with the picture in it."""
+        """Return the content type and the body with the image in it."""
         if self.json is None:
             file = (f"{self.image_field}.png", png, "image/png")
             return multipart(self.url, {self.image_field: file}, self.form)
-        # Two megabytes of base64 need no JSON escaping: they are put between the halves.
+        # Two megabytes of base64 need no JSON escaping: they are inserted afterwards.
         before, after = json.dumps(self.json).encode().split(PICTURE.encode())
         return "application/json", b"".join((before, base64.b64encode(png), after))
 
     def as_curl(self, *, with_key: bool) -> str:
-        """The same request as a shell line; the key is $API_KEY, the picture picture.png."""
+        """Return the request as a shell line; the key is $API_KEY, the image picture.png."""
         quote = shlex.quote
         headers = [f"-H {quote(f'{name}: {value}')}" for name, value in self.headers.items()]
         if with_key:
@@ -92,7 +91,7 @@ class Request:
         parts = [f"curl {quote(self.url)}", *headers]
         if self.json is None:
             parts.append(f"-F {quote(f'{self.image_field}=@picture.png;type=image/png')}")
-            # --form-string: a prompt that begins with @ or < is not a file name.
+            # --form-string: a prompt that begins with @ or < must not be read as a file name.
             parts += [f"--form-string {quote(f'{k}={v}')}" for k, v in (self.form or {}).items()]
             return " \\\n  ".join(parts)
         before, after = json.dumps(self.json, ensure_ascii=False).split(PICTURE)
@@ -102,14 +101,14 @@ class Request:
 
 
 class Call:
-    """One edit in progress: sends requests, all within one deadline."""
+    """One edit in progress: sends requests within one deadline."""
 
     def __init__(self, client: HttpClient, settings: Settings) -> None:
         self._client = client
         self.settings = settings
         self._deadline = time.monotonic() + settings.timeout
         self.notes: dict[str, Any] = {}
-        #: What the answer says its picture is; its bytes may say otherwise.
+        #: The stated type of the image; its bytes may differ.
         self.stated_type = ""
 
     def left(self) -> float:
@@ -126,13 +125,13 @@ class Call:
         return self._send("POST", request.url, headers, content)
 
     def poll(self, url: str) -> Reply:
-        """Ask again for an answer that was not ready; the key goes to its own origin only."""
+        """Poll for an answer that was not ready; the key is sent to its own origin only."""
         same = _origin(url) == _origin(self.settings.url)
         headers = self._authorization() if same else {}
         return self._send("GET", url, headers, kind="answer_url")
 
     def fetch(self, url: str) -> Reply:
-        """Fetch an address in the answer, through the same guard, without the key."""
+        """Fetch an address in the answer through the same guard, without the key."""
         self.notes["fetched_from_url"] = True
         return self._send("GET", url, {}, kind="answer_url")
 
@@ -158,23 +157,23 @@ class Contract(ABC):
 
     name: ClassVar[str]
     label: ClassVar[str]
-    #: What the path of the address ends with; it is added where it lacks.
+    #: End of the address's path; added if missing.
     path: ClassVar[str] = ""
     image_field: ClassVar[str] = "image"
     prompt_field: ClassVar[str] = "prompt"
-    #: What `extra` may not set, because the harness does.
+    #: Parameters that the harness sets and `extra` may not.
     reserved: ClassVar[frozenset[str]] = frozenset()
     can_send_response_format: ClassVar[bool] = False
 
     def address(self, settings: Settings) -> str:
-        """The full address; people give the base ("https://host/v1") or the whole."""
+        """Return the full address from the base ("https://host/v1") or the full one."""
         base, mark, query = settings.url.partition("?")
         if not base.rstrip("/").endswith(self.path):
             base = base.rstrip("/") + self.path
         return base + mark + query
 
     def check(self, settings: Settings) -> None:
-        """Raise EditorError where the settings cannot make a request; never names the key."""
+        """Raise EditorError if the settings allow no request; never names the key."""
         if settings.size not in ("input", "omit") and not _SIZE.fullmatch(settings.size):
             raise _misconfigured('size is "input", "omit" or like "1024x1024"')
         for name in (settings.image_field, settings.prompt_field):
@@ -190,7 +189,7 @@ class Contract(ABC):
         extra = settings.extra
         try:
             text = json.dumps(extra, allow_nan=False, ensure_ascii=False)
-            text.encode()  # halves of characters can neither be sent nor shown
+            text.encode()  # lone surrogates can neither be sent nor shown
         except (TypeError, ValueError, RecursionError):
             raise _misconfigured("the extra parameters are not plain JSON") from None
         if not isinstance(extra, Mapping) or len(text) > MAX_EXTRA_LENGTH:
@@ -205,7 +204,7 @@ class Contract(ABC):
                 raise _misconfigured(f"the extra parameter {name!r} is set by the benchmark")
 
     def field(self, settings: Settings, what: Literal["image", "prompt"]) -> tuple[str, bool]:
-        """The name of the image's or prompt's field, and whether it holds a list."""
+        """Return the name of the image's or prompt's field, and True if it takes a list."""
         given = settings.image_field if what == "image" else settings.prompt_field
         name = given or (self.image_field if what == "image" else self.prompt_field)
         return name.removesuffix("[]"), name.endswith("[]")
@@ -214,11 +213,11 @@ class Contract(ABC):
     def request(
         self, settings: Settings, prompt: str, seed: int | None, size: tuple[int, int]
     ) -> Request:
-        """The request for one edit of a picture of this size."""
+        """Return the request for one edit of an image of this size."""
 
     @abstractmethod
     def picture(self, call: Call, reply: Reply) -> bytes:
-        """The encoded picture in the reply; raises Refused or EditorError."""
+        """Return the encoded image in the reply. Raises Refused or EditorError."""
 
 
 def _misconfigured(message: str) -> EditorError:

@@ -24,10 +24,10 @@ _WAITING = ("starting", "processing", "queued")
 
 
 class CogPredictions(Contract):
-    """JSON `input` with prompt and picture; `output` is a data: URI, a URL or a list of one.
+    """JSON `input` with prompt and image; `output` is a data: URI, a URL or a list.
 
-    Models name their inputs freely: `image_field` and `prompt_field` say how,
-    `size` is sent as `width` and `height`.
+    Models name their inputs freely, in `image_field` and `prompt_field`; `size` is sent as `width`
+    and `height`.
     """
 
     name = "cog"
@@ -45,7 +45,7 @@ class CogPredictions(Contract):
             inputs["seed"] = seed
         if wanted := settings.dimensions(size):
             inputs["width"], inputs["height"] = wanted
-        # An extra parameter of null takes width or height out.
+        # An extra parameter of null removes width or height.
         inputs.update(settings.extra)
         inputs = {key: value for key, value in inputs.items() if value is not None}
         body: dict[str, Any] = {"input": {**inputs, name: [uri] if is_list else uri}}

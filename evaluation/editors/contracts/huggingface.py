@@ -1,4 +1,4 @@
-"""Hugging Face image-to-image, as `InferenceClient(model=url).image_to_image` sends it."""
+"""Hugging Face image-to-image, as `InferenceClient.image_to_image` sends it."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ class HuggingFaceImageToImage(Contract):
     def picture(self, call: Call, reply: Reply) -> bytes:
         check_status(call, reply)
         if reply.media_type.endswith("json"):
-            read_json(call, reply)  # an error, most likely: its message is better than ours
+            read_json(call, reply)  # most likely an error: its message is better than ours
         return read_picture(call, reply)

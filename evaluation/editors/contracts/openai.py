@@ -1,8 +1,8 @@
 """The OpenAI contracts: images/edits as multipart, images/generations as JSON.
 
-Served by vLLM-Omni, SGLang, Xinference, LiteLLM, stable-diffusion.cpp (edits),
-Ark and LocalAI (generations). They differ in what they reject: OpenAI itself
-knows neither `seed` nor `response_format`, so both are switches.
+Served by vLLM-Omni, SGLang, Xinference, LiteLLM, stable-diffusion.cpp (edits), Ark and LocalAI
+(generations). They reject different parameters: OpenAI itself accepts neither `seed` nor
+`response_format`, so both are switches.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _OpenAI(Contract):
     def parameters(
         self, settings: Settings, prompt: str, seed: int | None, size: tuple[int, int]
     ) -> dict[str, Any]:
-        """Everything but the picture."""
+        """Return all parameters but the image."""
         fields: dict[str, Any] = {self.field(settings, "prompt")[0]: prompt}
         if settings.model:
             fields["model"] = settings.model
@@ -40,19 +40,19 @@ class _OpenAI(Contract):
             fields["response_format"] = "b64_json"
         if settings.send_seed and seed is not None:
             fields["seed"] = seed
-        # An extra parameter of null takes one of ours out, where a server dislikes it.
+        # An extra parameter of null removes one of ours that a server rejects.
         fields.update(settings.extra)
         return {name: value for name, value in fields.items() if value is not None}
 
     def picture(self, call: Call, reply: Reply) -> bytes:
-        """The first picture of `data`, as base64 or by its URL."""
+        """Return the first image of `data`, as base64 or by its URL."""
         check_status(call, reply)
         payload = read_json(call, reply)
         data = payload.get("data")
         item = data[0] if isinstance(data, list) and data else None
         if not isinstance(item, dict):
             raise bad_answer("the answer has no data[0] with a picture")
-        raise_if_error(call, item)  # Ark reports a failed picture in its place
+        raise_if_error(call, item)  # Ark reports a failed image in its place
         return picture_in(call, item.get("b64_json") or item.get("url"))
 
 

@@ -1,7 +1,7 @@
-"""Meaning of an endpoint's reply: a picture, a refusal, or a fault.
+"""Meaning of an endpoint's reply: an image, a refusal, or a fault.
 
-Of a reply's body nothing is ever quoted but a JSON error message: its first
-500 characters, on one line, without the key.
+Of a reply's body only a JSON error message is ever quoted: its first 500 characters, on one
+line, without the key.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _KEY = re.compile(
 
 
 class ReplyError(EditorError):
-    """A fault the endpoint told of itself. `summary` is the message without its words."""
+    """A fault that the endpoint reports; `summary` is the message without its words."""
 
     def __init__(self, summary: str, message: str, **about: Any) -> None:
         super().__init__(f"{summary}: {message}" if message else summary, **about)
@@ -57,7 +57,7 @@ class ReplyError(EditorError):
 
 
 def check_status(call: Call, reply: Reply) -> None:
-    """Return for a 2xx reply; else raise Refused or EditorError by what the status means."""
+    """Return for a 2xx reply; else raise Refused or EditorError by the status."""
     status = reply.status
     if 200 <= status < 300:
         return
@@ -76,7 +76,7 @@ def check_status(call: Call, reply: Reply) -> None:
 
 
 def _meaning(status: int, text: str) -> tuple[Fault, bool]:
-    """The fault a status stands for, and whether it is permanent."""
+    """Return the fault of a status, and True if it is permanent."""
     if status == 402 or (status in (400, 403, 422, 429) and _CREDIT.search(text)):
         return Fault.OUT_OF_CREDIT, True
     if status in (401, 403, 407) or (status in (400, 422) and _KEY.search(text)):
@@ -93,7 +93,7 @@ def _meaning(status: int, text: str) -> tuple[Fault, bool]:
 
 
 def read_json(call: Call, reply: Reply) -> Mapping[str, Any]:
-    """Return the JSON object in a 2xx reply. Raises EditorError if it reports an error."""
+    """Return the JSON object of a 2xx reply. Raises EditorError if it has an error."""
     payload = _json(reply)
     if not isinstance(payload, Mapping):
         raise _wrong_type(reply, "a JSON object with the picture")
@@ -123,7 +123,7 @@ def raise_if_error(call: Call, payload: Mapping[str, Any]) -> None:
 
 
 def read_picture(call: Call, reply: Reply) -> bytes:
-    """Return the bytes of a reply that is the picture itself; they are checked later."""
+    """Return the bytes of a reply that is the image itself; they are checked later."""
     media_type = reply.media_type
     if not reply.body and not media_type.startswith("text/"):
         raise bad_answer("the answer is empty (0 bytes)")
@@ -135,7 +135,7 @@ def read_picture(call: Call, reply: Reply) -> bytes:
 
 
 def picture_in(call: Call, value: Any) -> bytes:
-    """Return the picture that a string holds or points to: base64, data: URI or URL."""
+    """Return the image that a string holds or names: base64, data: URI or URL."""
     if not isinstance(value, str) or not value:
         raise bad_answer("there is no picture where the contract says it is")
     head = value[:16].lower()
@@ -156,7 +156,7 @@ def picture_in(call: Call, value: Any) -> bytes:
 
 
 def retry_after(reply: Reply) -> float | None:
-    """Seconds the endpoint asks to wait, at most 24 h; None when it does not say."""
+    """Return the seconds that the endpoint wants us to wait, at most 24 h, or None."""
     seconds = failures.retry_after(reply.headers)
     if seconds is None and reply.status == HTTPStatus.SERVICE_UNAVAILABLE:
         seconds = _estimated_time(reply)
@@ -164,17 +164,17 @@ def retry_after(reply: Reply) -> float | None:
 
 
 def _estimated_time(reply: Reply) -> float | None:
-    """Hugging Face says in the body how long a model takes to load."""
+    """Return the loading time of a model from Hugging Face's body, if stated."""
     payload = _json(reply, default=None)
     seconds = payload.get("estimated_time") if isinstance(payload, Mapping) else None
     return bounded(seconds, MAX_RETRY_AFTER)
 
 
 def quote(call: Call, text: str) -> str:
-    """Somebody else's words on one line: no control characters, no key, 500 characters."""
+    """Return untrusted text on one line, without the key, at most 500 characters."""
     key = call.settings.api_key
-    text = text[:4000]  # what is quoted is far shorter; a hostile message is not
-    # Endpoints echo keys, often cut short: any beginning or end of 8 and more goes.
+    text = text[:4000]  # cut first: a hostile message may be long
+    # Endpoints echo keys, often cut: any prefix or suffix of 8 and more is removed.
     for length in range(len(key), min(7, max(0, len(key) - 1)), -1):
         text = text.replace(key[:length], "$API_KEY").replace(key[-length:], "$API_KEY")
     return shorten(text)
@@ -188,13 +188,13 @@ def _raise_if_refused(message: str, code: str) -> None:
 
 
 def _message(call: Call, reply: Reply) -> tuple[str, str]:
-    """The message and code of an error reply, where its body is JSON."""
+    """Return the message and code of an error reply, if its body is JSON."""
     payload = _json(reply, default=None)
     return _error_of(call, payload) if isinstance(payload, Mapping) else ("", "")
 
 
 def _error_of(call: Call, payload: Mapping[str, Any]) -> tuple[str, str]:
-    """The message and the code(s) in the error shapes that are about.
+    """Return the message and the code(s) in the usual error shapes.
 
     {"error": {message, type, code}}, {"error": "text"}, {"detail": "text"},
     {"detail": [{msg, type}]}, {"errors": [...]}, {"code", "message"}.
@@ -218,7 +218,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_code(value: Any) -> bool:
-    """Return True for a short text or number; Python does not write out very long numbers."""
+    """Return True for a short text or number; Python cannot print very long numbers."""
     return bool(value) and (
         isinstance(value, str) or (isinstance(value, int | float) and abs(value) < 1e6)
     )
@@ -241,7 +241,7 @@ def _json(reply: Reply, default: Any = _NO_DEFAULT) -> Any:
 
 
 def _wrong_type(reply: Reply, expected: str) -> EditorError:
-    """A log-in or error page: the endpoint as a whole is unwell, not this one picture."""
+    """Return the error for a log-in or error page: the whole endpoint is down."""
     got = reply.media_type if re.fullmatch(r"[\w.+-]+/[\w.+-]+", reply.media_type) else "no type"
     if got.startswith("text/"):
         expected = "image"

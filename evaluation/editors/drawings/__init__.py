@@ -1,7 +1,7 @@
-"""Little drawings that the reference editors add to pictures, each in its own place.
+"""Small drawings that the reference editors add to images, each in its place.
 
-A drawing is an SVG file in this folder. Where it goes is a rule of the object and of the
-picture's annotations alone, so that "remove the hat" finds the place without seeing the hat.
+A drawing is an SVG file in this folder. Its place follows from the object and the image's
+annotations alone, so that "remove the hat" locates the hat without detecting it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ LIGHTER, DARKER = 255, 0
 
 @dataclass(frozen=True)
 class Place:
-    """Place of a drawing in a picture without annotations.
+    """Place of a drawing in an image without annotations.
 
-    Its centre is a share of the picture's width and height, its width a share of the shorter
-    side; `words` are what people call it.
+    Its centre is a share of the image's width and height, its width a share of the shorter side;
+    `words` are its usual names.
     """
 
     x: float
@@ -97,7 +97,7 @@ DRAWINGS = {
 
 
 def draw(name: str, image: Image.Image, places: Annotations = UNANNOTATED) -> Image.Image:
-    """The image with the drawing in its place, light or dark enough to be seen there."""
+    """Return the image with the drawing in its place, in a visible brightness."""
     drawing, box = _placed(name, image.size, places)
     alpha = drawing[..., 3:].astype(np.float64) / 255
     ink = drawing[..., :3].astype(np.float64)
@@ -118,7 +118,7 @@ def draw(name: str, image: Image.Image, places: Annotations = UNANNOTATED) -> Im
 def mask(
     name: str, size: tuple[int, int], places: Annotations = UNANNOTATED
 ) -> npt.NDArray[np.bool_]:
-    """The pixels the drawing covers in a picture of that size."""
+    """Return the pixels that the drawing covers in an image of that size."""
     drawing, (left, upper, right, lower) = _placed(name, size, places)
     covered = np.zeros((size[1], size[0]), bool)
     covered[upper:lower, left:right] = drawing[..., 3] > 0
@@ -138,7 +138,7 @@ def _placed(name: str, size: tuple[int, int], places: Annotations) -> tuple[Pixe
 
 def _without_annotations(name: str, size: tuple[int, int]) -> placement.Spot:
     place, shape = DRAWINGS[name], placement.aspect(name)
-    # An extreme format gives a smaller drawing rather than one that leaves the picture.
+    # In an extreme format the drawing is smaller, so that it stays inside the image.
     wide = min(place.width * min(size), 0.9 * size[0], 0.9 * size[1] * shape)
     high = wide / shape
     x = min(max(place.x * size[0], wide / 2), size[0] - wide / 2)

@@ -1,6 +1,6 @@
-"""Contact sheets: a suite's cases with their annotations, as the reference editors play them.
+"""Contact sheets: a suite's cases with annotations, played by reference editors.
 
-One picture to look at before freezing: no drawing may cover what it should not.
+One image to review before freezing: no drawing may cover the wrong thing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ POINTS = {"mouth": "#ff0000", "head_top": "#ffff00", "neck": "#00ffff"}
 
 
 def annotated(image: Image.Image, places: Annotations) -> Image.Image:
-    """The image with its annotations outlined."""
+    """Return the image with its annotations outlined."""
     result = image.copy()
     draw = ImageDraw.Draw(result)
     thick = max(1, min(image.size) // 150)
@@ -60,10 +60,10 @@ def annotated(image: Image.Image, places: Annotations) -> Image.Image:
 
 
 def case_picture(image: Image.Image, picture: SourcePicture, pair: EditPair) -> Image.Image:
-    """A case as the reference editors play it: the picture, annotated, after the first edit.
+    """Return a case's annotated image after the first edit by a reference editor.
 
-    The annotations are drawn after what covers all, before what must not cover them, and
-    before what moves them.
+    The annotations are drawn after edits that cover all, before edits that must not cover them, and
+    before edits that move them.
     """
     places = picture.annotations
     try:
@@ -76,12 +76,12 @@ def case_picture(image: Image.Image, picture: SourcePicture, pair: EditPair) -> 
 
 
 def suite_sheet(suite: Suite) -> Image.Image:
-    """A sheet of a suite that ships, its pictures made from their originals."""
+    """Return the sheet of a shipped suite, its images made from their originals."""
     return sheet(suite, lambda picture: sources.prepared(picture, suite.size))
 
 
 def sheet(suite: Suite, prepared: Callable[[SourcePicture], Image.Image]) -> Image.Image:
-    """One cell for every case of the suite, in its order; `prepared` gives its pictures."""
+    """Return a sheet with a cell for every case; `prepared` returns its images."""
     images = lru_cache(maxsize=4)(prepared)  # cases of a picture follow each other
     cells = (
         (case_picture(images(picture), picture, pair), f"{case.picture}\n{case.pair}")
@@ -93,7 +93,7 @@ def sheet(suite: Suite, prepared: Callable[[SourcePicture], Image.Image]) -> Ima
 
 
 def _sheet(cells: Iterable[tuple[Image.Image, str]], count: int) -> Image.Image:
-    """The cells in rows of COLUMNS, each with its caption."""
+    """Return the cells in rows of COLUMNS, each with its caption."""
     columns = min(COLUMNS, count)
     rows = math.ceil(count / columns)
     page = Image.new("RGB", (columns * CELL, rows * (CELL + CAPTION)), "white")

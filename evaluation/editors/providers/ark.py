@@ -34,7 +34,7 @@ class Ark(HostedEditor):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if is_host(self.url, "volces.com"):  # its keys are others than BytePlus's
+        if is_host(self.url, "volces.com"):  # its keys differ from BytePlus's
             self.provider = "Volcano Engine"  # type: ignore[misc]
 
     def _ask(self, request: Request) -> Edited:

@@ -1,6 +1,6 @@
 """Base of the editors of hosted models: key, deadline, size, price and failures.
 
-An adapter writes `_ask`: one request, and where the picture is in the answer.
+An adapter implements `_ask`: one request, and the place of the image in the answer.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from evaluation.net.client import HttpClient, Reply
 from evaluation.packages import package_version
 from evaluation.untrusted_json import parse_json
 
-#: A base64 picture of the largest size we accept, with room for its envelope.
+#: A base64 image of the largest accepted size, with room for its envelope.
 MAX_BODY = 96 * 2**20
 
-# GETs cost nothing: a paid picture is not given up for one bad poll.
+# GETs cost nothing: a paid image is not abandoned after one failed poll.
 PATIENCE = 4
 
-# An error inside a 200 that is about the service, not about this picture.
+# An error inside a 200 that concerns the service, not this image.
 UNWELL = re.compile(r"(?i)\binternal|server.?error|unavailable|overload|timed? ?out")
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ Meanings = tuple[tuple[re.Pattern[str], Fault | None], ...]
 
 @dataclass(frozen=True)
 class Request:
-    """One edit to ask for."""
+    """One edit to request."""
 
     picture: Picture
     prompt: str
@@ -64,19 +64,19 @@ class Request:
 
     @property
     def wanted(self) -> Size:
-        """The size to ask for: the picture's own, or one of its shape."""
+        """The size to request: the image's own, or one of its shape."""
         tier = self.settings.size
         return at_tier(self.picture.size, tier) if tier else self.picture.size
 
 
 @dataclass(frozen=True)
 class Edited:
-    """The bytes of the answered picture, and what is worth keeping of the answer."""
+    """The bytes of the answered image, and the notes of the answer."""
 
     data: bytes = field(repr=False)
     notes: Mapping[str, Any] = field(default_factory=dict)
     cost: float | None = None
-    #: What the answer says its picture is; its bytes may say otherwise.
+    #: The stated type of the image; its bytes may differ.
     stated_type: str = ""
 
 
@@ -100,22 +100,22 @@ class HostedEditor(Editor):
     url_variable: ClassVar[str] = ""
     package: ClassVar[str] = ""  # the SDK's distribution; "" = raw HTTP
     domain: ClassVar[str] = ""  # the key may also go to https hosts below it
-    #: Other places where the provider has the same API.
+    #: Other addresses of the same API.
     other_hosts: ClassVar[tuple[str, ...]] = ()
-    #: What an error's code and text mean to this provider, first match; None = a refusal.
+    #: Meaning of an error's code and text for this provider, first match; None = a refusal.
     meanings: ClassVar[Meanings] = ()
 
     def __post_init__(self) -> None:
         self.size_rule = SizeRule.from_row(self.size)
         self.http = HttpClient(None, name=self.provider, max_bytes=MAX_BODY)
 
-    # What an adapter writes.
+    # Implemented by an adapter.
 
     @abstractmethod
     def _ask(self, request: Request) -> Edited:
-        """Return the answered picture. Raises Refused or EditorError."""
+        """Return the answered image. Raises Refused or EditorError."""
 
-    # What it gets.
+    # Provided to an adapter.
 
     @property
     def tiers(self) -> Collection[str]:
@@ -145,7 +145,7 @@ class HostedEditor(Editor):
         return Answer(answered, time.monotonic() - started, cost, notes)
 
     def _acceptable(self, picture: Picture) -> tuple[Picture, dict[str, Any]]:
-        """Return the picture to send, enlarged if it is too small for the model, and a note of it."""
+        """Return the image to send, enlarged if too small for the model, and a note."""
         scale = self.min_input_side / min(picture.size)
         if scale <= 1:
             return picture, {}
@@ -186,7 +186,7 @@ class HostedEditor(Editor):
 
     @cached_property
     def url(self) -> str:
-        """The API's address: the row's, else the provider's variable, else the usual one."""
+        """The API's address: the row's, else the provider's variable, else the default."""
         stated = self.base_url or os.environ.get(self.url_variable, "") or self.default_url
         return stated.rstrip("/")
 
@@ -210,12 +210,12 @@ class HostedEditor(Editor):
         headers |= self._authorisation(request.key)
         reply = self.http.send("POST", f"{self.url}/{path}", headers=headers, json=payload)
         answer = self._checked(reply)
-        if named := reply.headers.get("x-request-id"):  # where the body does not name it
+        if named := reply.headers.get("x-request-id"):  # if the body does not name it
             answer.setdefault("request_id", named)
         return answer
 
     def poll(self, url: Any, request: Request) -> dict[str, Any]:
-        """Return the JSON at an address that the provider gave us to wait on; retries brief faults."""
+        """Return the JSON at the provider's polling address; retry brief faults."""
         if not isinstance(url, str) or not self._trusts(url):
             raise EditorError(
                 f"{self.provider} wants us to wait at an address that is not its own "
@@ -238,7 +238,7 @@ class HostedEditor(Editor):
             raise
 
     def fetched(self, url: Any, notes: Mapping[str, Any]) -> Edited:
-        """Return the answer whose picture is at this address or in this data URI."""
+        """Return the answer whose image is at this address or in this data URI."""
         if isinstance(url, str) and url.startswith("data:"):
             return Edited(from_base64(url), notes, stated_type=url[5:].partition(";")[0])
         reply = self._fetch(url)
@@ -246,7 +246,7 @@ class HostedEditor(Editor):
         return Edited(reply.body, {**notes, KEPT_AT: url}, stated_type=stated)
 
     def fetch_again(self, url: str) -> bytes:
-        """Fetch a picture again that the provider still keeps. Raises EditorError."""
+        """Fetch an image again that the provider still stores. Raises EditorError."""
         with self.http.call(self.timeout):
             return self._fetch(url).body
 
@@ -254,7 +254,7 @@ class HostedEditor(Editor):
         """Fetch an answered address, without credentials."""
         if not isinstance(url, str) or not url:
             raise bad_answer("the answer holds no picture")
-        # Some providers run models of strangers, whose answers name any address.
+        # Some providers run untrusted models, whose answers may name any address.
         elsewhere = origin(url) != origin(self.url)
         if elsewhere and (not is_https(url) or is_private(url)):
             raise bad_answer(f"the picture is at an address we do not fetch from: {origin(url)}")
@@ -287,7 +287,7 @@ class HostedEditor(Editor):
         return {"Authorization": f"Bearer {key}"}
 
     def _trusts(self, url: str) -> bool:
-        """Return True if the key may go there: the API's own origin or the provider's domain."""
+        """Return True if the key may be sent there: the API or the provider's domain."""
         return origin(url) == origin(self.url) or bool(self.domain and is_host(url, self.domain))
 
     def _checked(self, reply: Reply) -> dict[str, Any]:
@@ -310,13 +310,13 @@ class HostedEditor(Editor):
         return ErrorBody.read(body, text)
 
     def _wait(self, reply: Reply, body: Any) -> float | None:
-        """Return the seconds that the provider wants us to wait, if it says."""
+        """Return the seconds that the provider wants us to wait, if stated."""
         return retry_after(reply.headers)
 
     def sdk_client(self) -> httpx2.Client:
-        """The HTTP client for an SDK, with answers checked here before the SDK sees them.
+        """An HTTP client for an SDK, with answers checked here before the SDK sees them.
 
-        The SDKs' own errors lose what we need (an error inside a 200, the body of a 502).
+        The SDKs' own errors lose needed details (an error inside a 200, the body of a 502).
         """
 
         def check(response: httpx2.Response) -> None:
@@ -340,7 +340,7 @@ class HostedEditor(Editor):
         return reply
 
     def _patiently(self, get: Callable[[], T]) -> T:
-        """Call `get`, again after faults that pass."""
+        """Call `get`, and retry after transient faults."""
 
         def passes(error: BaseException) -> bool:
             return isinstance(error, EditorError) and not error.permanent
@@ -361,7 +361,7 @@ class HostedEditor(Editor):
 
 @dataclass(kw_only=True, eq=False)
 class MarketplaceEditor(HostedEditor):
-    """A model on a marketplace: input names differ per model, and the row says them."""
+    """A model on a marketplace: input names differ per model, and the row has them."""
 
     image_field: str = "image"
     image_list: bool = True
@@ -370,10 +370,10 @@ class MarketplaceEditor(HostedEditor):
 
     @abstractmethod
     def _size(self, rule: SizeRule, request: Request) -> dict[str, Any]:
-        """Return the inputs that ask for a size by a word or in pixels."""
+        """Return the inputs that request a size by a word or in pixels."""
 
     def inputs(self, request: Request, image: str) -> dict[str, Any]:
-        """Return the model's inputs; `image` is the address or data URI of the picture."""
+        """Return the model's inputs; `image` is the address or data URI of the image."""
         inputs: dict[str, Any] = {
             "prompt": request.prompt,
             self.image_field: [image] if self.image_list else image,
@@ -391,7 +391,7 @@ class MarketplaceEditor(HostedEditor):
 def meanings(
     *, refused: str = "", key: str = "", credit: str = "", busy: str = "", setup: str = ""
 ) -> Meanings:
-    """The table that `raise_error` goes through, of regular expressions on "code: message"."""
+    """Return the table of `raise_error`: regular expressions on "code: message"."""
     table = (
         (refused, None),
         (key, Fault.KEY_REJECTED),
@@ -403,7 +403,10 @@ def meanings(
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port. By the parser that also connects, so that no trick splits the two."""
+    """Return scheme, host and port.
+
+    Parsed by the parser that also connects, so that no trick makes the two differ.
+    """
     try:
         parts = httpx2.URL(url)
     except (httpx2.InvalidURL, TypeError):
@@ -419,7 +422,7 @@ def is_https(url: str) -> bool:
 
 
 def is_host(url: str, domain: str) -> bool:
-    """True for https addresses of `domain` and what is below it, on the usual port."""
+    """Return True for https addresses of `domain` and below, on the default port."""
     scheme, _, rest = origin(url).partition("://")
     host, _, port = rest.rpartition(":")
     return scheme == "https" and port == "443" and (host == domain or host.endswith("." + domain))

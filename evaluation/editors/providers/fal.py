@@ -1,4 +1,7 @@
-"""Models on fal, by its queue. Raw HTTP: fal's client retries ten times and sends JPEG."""
+"""Models on fal, by its queue.
+
+Raw HTTP: fal's client retries ten times and sends JPEG.
+"""
 
 from __future__ import annotations
 

@@ -24,9 +24,10 @@ from evaluation.images import Picture
 from evaluation.net.backend import trusted_authorities
 from evaluation.net.client import Reply
 
-#: An inline request holds 20 MB, of which base64 leaves three quarters; the oldest turns go first.
+#: An inline request may have 20 MB, three quarters of it after base64; the oldest turns are dropped
+#: first.
 MAX_HISTORY_BYTES = 12 * 2**20
-#: What Google takes for a picture of a model's turn that is not, byte for byte, the model's own.
+#: Signature that Google accepts for a re-encoded image in a model's turn.
 NO_SIGNATURE = b"skip_thought_signature_validator"
 REFUSALS = {
     f"{prefix}{reason}"
@@ -40,7 +41,7 @@ class Gemini(HostedEditor):
     """Asks for a ratio and a tier of size; PNG cannot be asked for, so the MIME is noted."""
 
     image_sizes: Sequence[str] = ()  # the tiers to choose from; empty = the model has but one
-    thoughts: bool = False  # whether the model can be asked for its reasoning summary
+    thoughts: bool = False  # True if the model can return a summary of its reasoning
 
     provider: ClassVar[str] = "Google"
     key_variables: ClassVar[tuple[str, ...]] = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
@@ -66,12 +67,12 @@ class Gemini(HostedEditor):
 
         return genai.Client(
             api_key=self._key(),
-            vertexai=False,  # whatever GOOGLE_GENAI_USE_VERTEXAI says
+            vertexai=False,  # regardless of GOOGLE_GENAI_USE_VERTEXAI
             http_options=types.HttpOptions(
                 base_url=self.url,
                 timeout=math.ceil(self.timeout * 1000),
                 httpx_client=self.sdk_client(),
-                # Clients we do not use; they would read the authorities twice more.
+                # Unused clients; they would load the certificate authorities twice more.
                 client_args={"verify": trusted_authorities()},
                 async_client_args={"ssl": trusted_authorities()},
             ),
@@ -85,7 +86,7 @@ class Gemini(HostedEditor):
             response = self._sdk.models.generate_content(
                 model=self.model, contents=contents, config=config
             )
-        # The SDK's words for an answer that is not of the shape it knows.
+        # The SDK's message for an answer of an unknown shape.
         except (errors.UnknownApiResponseError, ValueError, TypeError, AttributeError) as error:
             raise server_error(f"Google's answer cannot be read: {shorten(str(error))}") from error
         return self._read(response)
@@ -160,10 +161,10 @@ class Gemini(HostedEditor):
 
 
 def _contents(request: Request) -> list[Any]:
-    """The picture with its prompt, or the conversation with the prompt as its next turn.
+    """Return the image with its prompt, or the conversation with the prompt added.
 
-    A chat has every picture once: the user's where it is new, else the model's last answer. They
-    are sent as clean as any picture of ours, so without the signatures of the model's own bytes.
+    A chat has every image once: the user's if it is new, else the model's last answer. They are
+    sent re-encoded, like any image, so without the signatures of the model's own bytes.
     """
     from google.genai import types
 
@@ -174,19 +175,19 @@ def _contents(request: Request) -> list[Any]:
     history = request.settings.history
     if history is None:
         return [png(request.picture), request.prompt]
-    kept, size = [], 0
+    recent, size = [], 0
     for turn in reversed(history):
         size += sum(len(p.png()) for p in (turn.sent, turn.answer) if p)
         if size > MAX_HISTORY_BYTES:
             break
-        kept.append(turn)
+        recent.append(turn)
     contents = []
-    for turn in reversed(kept):
+    for turn in reversed(recent):
         shown = [png(turn.sent)] if turn.sent else []
         contents.append(types.UserContent([*shown, turn.prompt]))
         contents.append(types.ModelContent([png(turn.answer, thought_signature=NO_SIGNATURE)]))
-    # What the model answered last, it has; any other picture is sent.
-    last = kept[0].answer.png() if kept else b""
+    # The model has its last answer; any other image is sent.
+    last = recent[0].answer.png() if recent else b""
     shown = [] if request.picture.png() == last else [png(request.picture)]
     return [*contents, types.UserContent([*shown, request.prompt])]
 
@@ -213,7 +214,7 @@ def _no_picture(candidate: Any, text: str, notes: Mapping[str, Any]) -> Refused 
 
 
 def _details(body: Any) -> list[dict[str, Any]]:
-    """google.rpc.ErrorInfo, RetryInfo and the like."""
+    """Return the details of the error: google.rpc.ErrorInfo, RetryInfo and the like."""
     try:
         return [detail for detail in body["error"]["details"] if isinstance(detail, dict)]
     except (KeyError, TypeError):
@@ -221,7 +222,7 @@ def _details(body: Any) -> list[dict[str, Any]]:
 
 
 def _name(reason: Any) -> str:
-    """The enum's value; unknown ones arrive as they are."""
+    """Return the enum's value; unknown values are returned unchanged."""
     return str(getattr(reason, "value", reason) or "")
 
 

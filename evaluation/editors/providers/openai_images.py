@@ -59,7 +59,7 @@ class OpenAIImages(HostedEditor):
                 **options,
             )
         except openai.APIConnectionError as error:
-            # The SDK wraps the errors of our client and of our check.
+            # The SDK wraps the errors of our client and of our checks.
             wrapped = error.__cause__ or error
         except TypeError as error:
             raise configuration(f"the row's params do not fit: {error}") from error
@@ -81,7 +81,7 @@ class OpenAIImages(HostedEditor):
         return Edited(from_base64(getattr(item, "b64_json", None)), notes, self._cost(usage))
 
     def _cost(self, usage: Mapping[str, Any] | None) -> float | None:
-        """Return the cost of the tokens; None, so that the row's estimate stands, if unknown."""
+        """Return the cost of the tokens; if unknown None, and the row's estimate holds."""
         if not usage or not self.token_prices:
             return None
         details = usage.get("input_tokens_details") or {}

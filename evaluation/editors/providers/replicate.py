@@ -1,4 +1,4 @@
-"""Models on Replicate: a prediction, waited for and then polled."""
+"""Models on Replicate: a prediction that is awaited and then polled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evaluation.editors.providers.base import (
 from evaluation.editors.sizes import SizeRule
 from evaluation.net.client import Reply, multipart
 
-# Replicate asks for an upload above this size.
+# Replicate requires an upload above this size.
 INLINE_BYTES = 256 * 1024
 
 
@@ -74,7 +74,7 @@ class Replicate(MarketplaceEditor):
         return super()._wait(reply, body) or retry_after({"retry-after": str(stated or "")})
 
     def _address(self, request: Request) -> str:
-        """Return the picture's address: a data URI, or that of an upload."""
+        """Return the image's address: a data URI, or that of an upload."""
         png = request.picture.png()
         if len(png) <= INLINE_BYTES:
             return data_uri(request.picture)
