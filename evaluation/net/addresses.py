@@ -1,13 +1,12 @@
 """Addresses that an untrusted URL may name.
 
-`Rules.parse` reads a URL strictly and without the network; `Rules.resolve`
-looks its host up once and returns the addresses to dial, after every one of
-them was found public. Nothing else in the project resolves a submitted name.
+`Rules.parse` reads a URL strictly and without the network; `Rules.resolve` looks its host up
+once and returns the addresses to dial, after checking that every one is public. Nothing else
+in the project resolves a submitted name.
 
-ssrfguard brings the table of special networks (IANA's registries and what they
-lack) and judges IPv6 wrappers by the IPv4 address they carry. On top of it
-nothing special is reachable at all: no anycast helper, no deprecated tunnel,
-no unallocated IPv6.
+ssrfguard brings the table of special networks (IANA's registries with additions) and judges
+IPv6 wrappers by the IPv4 address they carry. Beyond that no special address is reachable: no
+anycast helper, no deprecated tunnel, no unallocated IPv6.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ from evaluation.errors import EditorError, Fault
 MAX_URL_LENGTH = 2048
 HTTPS_PORT = 443
 
-# IPv4-mapped and NAT64 addresses are how some networks spell an ordinary IPv4
-# host, so they are judged by the address inside. Everything else that the
+# Some networks write an ordinary IPv4 host as an IPv4-mapped or NAT64 address,
+# so these are judged by the address inside. Everything else that the
 # registries list is refused whole, also what they call reachable: 192.0.0.9
 # is the local router's port control, 2002::/16 and 2001::/32 are dead tunnels.
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -48,7 +47,7 @@ _JUDGED_BY_CONTENT = frozenset({IPv6Network("::ffff:0:0/96"), _NAT64})
 _OWN_TABLE = (
     Block(ip_network("::/0"), "Not global unicast", "RFC4291", Reach.DENIED),
     Block(ip_network("2000::/3"), "Global unicast", "RFC4291", Reach.PERMITTED),
-    # A public address that inside Azure is the host's own control service.
+    # A public address that is the host's control service inside Azure.
     Block(ip_network("168.63.129.16/32"), "Cloud metadata (Azure)", "-", Reach.DENIED),
 )
 PUBLIC_ONLY = AddressTable(
@@ -58,7 +57,7 @@ PUBLIC_ONLY = AddressTable(
     )
     + _OWN_TABLE
 )
-# What the development switch opens: this machine and the local network. Link-local
+# Opened by the development switch: this machine and the local network. Link-local
 # addresses, where clouds keep their metadata, stay closed.
 LOCAL_NETWORKS = tuple(
     ip_network(text)
@@ -73,9 +72,9 @@ LOCAL_NETWORKS = tuple(
 )
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-# What URL parsers and inet_aton read as a number, so as an IPv4 address.
+# Texts that URL parsers and inet_aton read as a number, so as an IPv4 address.
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
-# Printable ASCII without the space and what parsers disagree about.
+# Printable ASCII without the space and characters that parsers disagree about.
 _ALLOWED = re.compile(r"[!-~]+")
 _ENCODED_CONTROL = re.compile(r"%(0[0-9a-f]|1[0-9a-f]|7f)", re.IGNORECASE)
 NO_PUBLIC_ADDRESS = "the host name leads to no public address"
@@ -83,11 +82,10 @@ _PRIVATE_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "
 
 
 class AddressRefused(EditorError):
-    """A URL that is not called; `kind` says by which rule, the message is for people.
+    """A URL that is not called; `kind` names the rule, the message is for people.
 
-    Where a name points is never in the message: it would tell strangers about
-    the network this server lives in. `detail` has it, for the log of security
-    events.
+    The message never has the address of a name: it would reveal the network of this server.
+    `detail` has it, for the log of security events.
     """
 
     def __init__(
@@ -96,19 +94,19 @@ class AddressRefused(EditorError):
         super().__init__(message, fault=fault, permanent=True)
         self.kind = kind
         self.detail = detail or message
-        #: Whether a name server was asked; else the text of the address says it all.
+        #: True if a name server was queried; else the text of the address decides.
         self.looked_up = False
 
 
 class Unresolved(EditorError):
-    """A host name that leads nowhere."""
+    """A host name that does not resolve."""
 
 
 def for_strangers(error: EditorError) -> EditorError:
     """Return the error as it may be shown to strangers.
 
-    An unknown name and one that leads into our own network look alike: else a stranger could
-    query our name server, one submission at a time, for the hosts we have.
+    An unknown name and one that resolves into our own network look alike: else a stranger could
+    query our name server for our hosts, one submission at a time.
     """
     if isinstance(error, Unresolved) or (
         isinstance(error, AddressRefused) and error.fault is Fault.BLOCKED and error.looked_up
@@ -124,7 +122,7 @@ def _not_public(detail: str, hint: str = "") -> AddressRefused:
 
 @dataclass(frozen=True)
 class Url:
-    """A URL in the parts that are dialled and sent; nothing parses it a second time."""
+    """A URL in the parts that are dialled and sent; it is never parsed a second time."""
 
     scheme: str
     host: str  # lower case, without brackets
@@ -133,7 +131,7 @@ class Url:
 
     @property
     def literal(self) -> IPv4Address | IPv6Address | None:
-        """The address itself, where the host is one and not a name."""
+        """The address itself, if the host is an address and not a name."""
         try:
             return ip_address(self.host)
         except ValueError:
@@ -184,12 +182,12 @@ class Rules:
 
     @cached_property
     def _denied_names(self) -> tuple[str, ...]:
-        # "*" is Django's "any host": it says nothing about which host is ours.
+        # "*" is Django's "any host": it does not name our host.
         names = (e.strip().lower().rstrip(".") for e in self.deny if not _as_network(e))
         return tuple(name for name in names if name and name != "*")
 
     def parse(self, text: str) -> Url:
-        """Parse a URL. Raises AddressRefused when parsers could read it in two ways."""
+        """Parse a URL. Raises AddressRefused if parsers could read it in two ways."""
         if len(text) > MAX_URL_LENGTH:
             raise AddressRefused(
                 "too_long",
@@ -265,7 +263,7 @@ class Rules:
             raise AddressRefused("port", f"port {port} is not allowed, only {allowed}")
 
     def _second_opinion(self, text: str, host: str) -> None:
-        """Let ssrfguard read the URL too: two parsers that differ are a disguise."""
+        """Parse the URL by ssrfguard too: a difference between parsers is a disguise."""
         try:
             target = self.policy.check_url(text)
         except SSRFGuardError as error:
@@ -289,7 +287,7 @@ class Rules:
                 raise self._own_server(f"{address} is an address of this server")
 
     def resolve(self, url: Url) -> tuple[Address, ...]:
-        """Look the URL's host up once. Raises AddressRefused unless every address is public."""
+        """Resolve the host once. Raises AddressRefused unless all addresses are public."""
         try:
             return self._resolve(url)
         except AddressRefused as refused:
@@ -312,7 +310,7 @@ class Rules:
 
 
 def _names(entry: str, host: str) -> bool:
-    """True when a deny entry means this host; ".example.org" also means all below it."""
+    """Return True if a deny entry matches this host; ".example.org" covers all below."""
     bare = entry.removeprefix(".")
     return host == bare or (entry.startswith(".") and host.endswith(entry))
 
@@ -325,7 +323,7 @@ def _as_network(entry: str) -> IPv4Network | IPv6Network | None:
 
 
 def _spellings(address: IPv4Address | IPv6Address) -> tuple[IPv4Address | IPv6Address, ...]:
-    """The address, and the IPv4 address it wraps where it wraps one."""
+    """Return the address, and the IPv4 address that it wraps, if any."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped:
             return address, address.ipv4_mapped
@@ -335,7 +333,7 @@ def _spellings(address: IPv4Address | IPv6Address) -> tuple[IPv4Address | IPv6Ad
 
 
 def is_private(url: str) -> bool:
-    """Return True if the URL itself names no public host; no name is looked up."""
+    """Return True if the URL itself names no public host, without a lookup."""
     try:
         Rules().parse(url)
     except AddressRefused as error:

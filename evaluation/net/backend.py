@@ -29,7 +29,7 @@ from evaluation.net.addresses import AddressRefused, Rules, Unresolved, Url
 CONNECT_SECONDS = 10.0
 CONNECT_ATTEMPTS = 4
 
-#: What a socket is dialled by: its family and its address.
+#: Family and address of a socket.
 Dialled = tuple[socket.AddressFamily, Any]
 
 
@@ -39,7 +39,7 @@ class TooLarge(Exception):
 
 @dataclass
 class Budget:
-    """Time and bytes left for one call, and whether anything was sent."""
+    """Time and bytes left for one call, and a flag if anything was sent."""
 
     timeout: float
     deadline: float  # on the monotonic clock
@@ -59,7 +59,7 @@ current_budget: ContextVar[Budget] = ContextVar("current_budget")
 
 
 class Backend(httpcore2.NetworkBackend):
-    """Opens sockets to checked addresses, and can shut all of them at once.
+    """A backend that connects to checked addresses, and can shut all sockets at once.
 
     Without rules every address may be dialled: the operator configured it.
     """
@@ -91,7 +91,7 @@ class Backend(httpcore2.NetworkBackend):
 
     def _resolve(self, url: Url) -> list[Dialled]:
         if self.rules:
-            return [(one.family, one.sockaddr) for one in self.rules.resolve(url)]
+            return [(resolved.family, resolved.sockaddr) for resolved in self.rules.resolve(url)]
         try:
             rows = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
@@ -122,7 +122,7 @@ class Backend(httpcore2.NetworkBackend):
             sock.settimeout(min(CONNECT_SECONDS, current_budget.get().seconds_left()))
             sock.connect(address)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # A public address that is our own is reached from itself.
+            # A connection to this machine's own public address has it at both ends.
             guarded = self.rules and not self.rules.allow_local
             if guarded and sock.getsockname()[0] == sock.getpeername()[0]:
                 raise AddressRefused(
@@ -208,7 +208,7 @@ class Stream(httpcore2.NetworkStream):
         self._backend.add(sock)
         try:
             sock.settimeout(current_budget.get().seconds_left())
-            sock.do_handshake()  # its time-out counts for all of its reads and writes
+            sock.do_handshake()  # its timeout covers all of its reads and writes
         except BaseException:
             self._backend.drop(sock)
             raise
@@ -225,7 +225,7 @@ class Stream(httpcore2.NetworkStream):
         return None
 
     def _is_readable(self) -> bool:
-        """Return True if the server hung up or speaks without a request."""
+        """Return True if the server hung up or sends without a request."""
         if self._sock.fileno() < 0:
             return True
         poll = select.poll()  # select() fails for descriptors above 1023

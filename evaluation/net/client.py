@@ -2,7 +2,7 @@
 
 One client serves one editor and is shared by threads. A call ends with a `Reply` of any
 status, or with an EditorError that says whom the fault concerns and whether another
-attempt can help. What the client promises:
+attempt can help. The client's promises:
 
 - With `rules`, the name is resolved once per connection, every address must be allowed,
   and the socket is opened to an address that was checked; a redirect is checked, refused
@@ -51,7 +51,7 @@ MAX_BODY_BYTES = 64 * 2**20
 MAX_FRAMING_BYTES = 2 * 2**20
 #: Each piece of a body costs some microseconds: bytes sent one by one would cost minutes.
 MAX_PIECES = 100_000
-#: Of an error only its words are read, and they are few.
+#: Of an error only its message is read.
 MAX_ERROR_BYTES = 64 * 2**10
 #: Shorter than the 5 s after which common servers (uvicorn, Node) hang up, so that
 #: an edit is not sent into a connection that is just being closed.
@@ -63,7 +63,7 @@ SecurityEvent = Callable[[str, str], None]
 
 
 class BrokenAnswer(Exception):
-    """An answer that is valid HTTP, but not one to be read."""
+    """An answer that is valid HTTP, but must not be read."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Reply:
 
     @property
     def media_type(self) -> str:
-        """The stated type without parameters, such as "image/png"; "" when there is none."""
+        """The stated type without parameters, such as "image/png"; "" if there is none."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()[:100]
 
     @property
@@ -85,12 +85,11 @@ class Reply:
 
 
 class HttpClient:
-    """Calls URLs; see the module's docstring for its promises.
+    """A client for URLs; the module's docstring lists its promises.
 
-    `rules` guard addresses that strangers wrote; None is for those that the operator
-    configured. `name` stands before the messages of failures. `on_security_event(kind,
-    detail)` is called for every blocked attempt; kinds are "address" (the endpoint's own),
-    "redirect" and "answer_url".
+    `rules` guard untrusted addresses; None is for those that the operator configured. `name` is a
+    prefix of the messages of failures. `on_security_event(kind, detail)` is called for every
+    blocked attempt; kinds are "address" (the endpoint's own), "redirect" and "answer_url".
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class HttpClient:
         self.name = name
         self.max_bytes = max_bytes
         self._on_security_event = on_security_event
-        # The same few URLs, thousands of times.
+        # Few URLs, each parsed thousands of times.
         self._parse = lru_cache(maxsize=64)(rules.parse if rules else _parse_trusted)
         self._backend = Backend(rules)
         self._ssl_context = ssl_context
@@ -168,11 +167,11 @@ class HttpClient:
 
     @cached_property
     def sdk_client(self) -> httpx2.Client:
-        """This client for an SDK that takes one of httpx2's; to be used within a `call`."""
+        """An httpx2 client for an SDK that sends through this one, within a `call`."""
         return httpx2.Client(transport=_Transport(self), timeout=None, trust_env=False)
 
     def sleep(self, seconds: float) -> None:
-        """Wait, but no longer than the call may last, nor past `close`."""
+        """Sleep, but no longer than the call may last, nor past `close`."""
         budget = current_budget.get()
         left = budget.deadline - time.monotonic()
         if self._backend.closed.wait(max(0.0, min(seconds, left))) or left <= seconds:
@@ -214,7 +213,7 @@ class HttpClient:
             finally:
                 response.close()
         except (UnicodeEncodeError, httpcore2.LocalProtocolError):
-            # Without its cause, which quotes a header that may hold a key.
+            # Without its cause, which quotes a header that may contain a key.
             raise EditorError(
                 "the request cannot be sent as HTTP", fault=Fault.CONFIGURATION, permanent=True
             ) from None
@@ -290,14 +289,14 @@ class HttpClient:
                 try:
                     self._on_security_event(kind, refused.detail)
                 except Exception:
-                    # The call stays blocked, and its caller must hear why.
+                    # The call stays blocked, and its caller must get the reason.
                     logger.exception("a security event was not recorded")
             raise
 
     def _failure(self, error: Exception, budget: Budget) -> Exception:
-        """Translate an error of the network; any other is returned as it is.
+        """Translate a network error; return any other unchanged.
 
-        The exception's own text may quote the peer: it stays out.
+        The exception's text is left out: it may quote the peer.
         """
         prefix = f"{self.name}: " if self.name else ""
 
@@ -346,7 +345,7 @@ class HttpClient:
 
 
 class _Transport(httpx2.BaseTransport):
-    """Sends the requests of an SDK through our client."""
+    """A transport that sends the requests of an SDK through our client."""
 
     def __init__(self, client: HttpClient) -> None:
         self._client = client
@@ -362,7 +361,7 @@ class _Transport(httpx2.BaseTransport):
         return httpx2.Response(reply.status, headers=headers, content=reply.body)
 
 
-#: Headers about the wire, which the client itself reads and writes.
+#: Headers of the transport, which the client itself reads and writes.
 _OURS = frozenset(
     (
         "host",
@@ -384,7 +383,7 @@ def multipart(
 
 
 def _parse_trusted(text: str) -> Url:
-    """Parse a URL that the operator, or a trusted answer, names."""
+    """Parse a URL of the operator or of a trusted answer."""
     try:
         url = httpx2.URL(text)
     except (httpx2.InvalidURL, TypeError):
@@ -400,7 +399,7 @@ def _parse_trusted(text: str) -> Url:
 
 
 def _environment_proxy(target: Url) -> str:
-    """Return the proxy that HTTPS_PROXY and its like name for this URL, or ""."""
+    """Return the proxy for this URL from HTTPS_PROXY and similar variables, or ""."""
     proxies = urllib.request.getproxies()
     proxy = proxies.get(target.scheme) or proxies.get("all") or ""
     if not proxy or urllib.request.proxy_bypass(target.netloc):
@@ -414,9 +413,9 @@ def _proxy(address: str) -> httpcore2.Proxy:
 
 
 def _refuse_surplus(response: httpcore2.Response) -> None:
-    """Raise if bytes follow the end of the answer: they would be read as the next one.
+    """Raise if bytes follow the end of the answer: they would begin the next one.
 
-    httpcore2 keeps them silently, and h11, its parser, is within reach only here.
+    httpcore2 keeps them silently, and only here its parser, h11, is accessible.
     """
     stream: Any = response.stream
     if stream._stream._connection._h11_state.trailing_data[0]:
@@ -425,7 +424,7 @@ def _refuse_surplus(response: httpcore2.Response) -> None:
 
 
 def _decoder(encoding: str) -> Callable[[bytes, int], bytes] | None:
-    """Return what undoes a Content-Encoding, never giving more bytes than its limit."""
+    """Return a decoder of the Content-Encoding that never exceeds its limit of bytes."""
     name = encoding.strip().lower()
     if name in ("", "identity"):
         return None

@@ -1,4 +1,4 @@
-"""One large answer at a time: a process with many calls in flight has room for few of them."""
+"""One large answer at a time: a process has memory for few of them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-#: A picture of a suite takes about 2 MB as PNG, and 3 MB within JSON.
+#: An image of a suite takes about 2 MB as PNG, and 3 MB within JSON.
 LARGE_BYTES = 8 * 2**20
 LARGE_PIXELS = 4_500_000
 
 
 class LargeAnswers:
-    """Edits share it; one that turns out large waits until no other large one is in memory."""
+    """A lock that edits share: a large answer waits until no other is in memory."""
 
     def __init__(self) -> None:
         self._slot = threading.Lock()
@@ -21,7 +21,7 @@ class LargeAnswers:
 
     @contextmanager
     def edit(self) -> Iterator[None]:
-        """One edit in this thread, from its request to its decoded picture."""
+        """Frame one edit in this thread, from its request to its decoded image."""
         self._edit.holds = False
         try:
             yield
@@ -31,21 +31,21 @@ class LargeAnswers:
             del self._edit.holds
 
     def wait(self, seconds: float) -> None:
-        """Take the place of the large one; TimeoutError when it does not become free."""
-        if getattr(self._edit, "holds", True):  # already, or what is sent is no edit
+        """Take the lock for a large answer. Raises TimeoutError if it stays taken."""
+        if getattr(self._edit, "holds", True):  # locked already, or the request is no edit
             return
         if not self._slot.acquire(timeout=max(0.0, seconds)):
             raise TimeoutError("other large answers are being read")
         self._edit.holds = True
 
 
-#: Of this process.
+#: The lock of this process.
 LARGE = LargeAnswers()
 M_ARENA_MAX = -8
 
 
 def give_memory_back() -> None:
-    """Have threads share what they free: each would keep a large picture's memory for itself.
+    """Limit malloc arenas, so that threads share freed memory of large images.
 
     Eight threads that decode one after the other take 440 MB then, and 930 MB without (glibc).
     """
