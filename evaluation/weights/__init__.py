@@ -1,7 +1,6 @@
 """Weights of the networks: fetched once, verified always, never random.
 
-They lie in $CONVERGEBENCH_WEIGHTS, or ~/.cache/convergebench/weights. Nothing
-is downloaded unless `fetch` is called.
+They are in $CONVERGEBENCH_WEIGHTS, or ~/.cache/convergebench/weights. Only `fetch` downloads.
 """
 
 from __future__ import annotations
@@ -53,21 +52,21 @@ def status() -> list[Status]:
 
 
 def problem(name: str) -> str:
-    """Return what is wrong with these weights and what to do; "" when they are ready."""
+    """Return the problem with these weights and the remedy; "" when they are ready."""
     return WEIGHTS.load(name).status().problem
 
 
 def locate(name: str) -> tuple[Path, str]:
-    """Return the verified file and its SHA-256. Raises WeightsError, which names the ways to it."""
+    """Return the verified file and its SHA-256. Raises WeightsError."""
     return WEIGHTS.load(name).locate()
 
 
 def fetch(name: str, *, file: Path | None = None, progress: Progress | None = None) -> Path:
-    """Return the verified file of these weights, fetched if it is not here yet.
+    """Return the verified file of these weights, fetched if it is missing.
 
     `file` is a local copy, or any file they can be made of. `progress(stage, done, total)`
     is called as the bytes arrive; total is None if unknown. Safe to call from several
-    processes at once. Raises WeightsError with the ways that are left.
+    processes at once. Raises WeightsError with the remaining ways.
     """
     return WEIGHTS.load(name).fetch(file, progress or (lambda stage, done, total: None))
 
@@ -75,7 +74,7 @@ def fetch(name: str, *, file: Path | None = None, progress: Progress | None = No
 class Requirements:
     """Python packages and weights that must be installed before something can run."""
 
-    #: Importable modules, with the package that brings each.
+    #: Importable modules, each with its package.
     modules: ClassVar[dict[str, str]] = {}
     #: A name of evaluation.weights; empty without any.
     weights: ClassVar[str] = ""
@@ -86,7 +85,7 @@ class Requirements:
         return WEIGHTS.load(self.weights).status().sha256 if self.weights else None
 
     def missing(self) -> list[str]:
-        """Return what must be installed first, in words; empty when ready."""
+        """Name the packages and weights to install first; empty when ready."""
         problems = [
             f"the Python package {package} is not installed: {INSTALL}"
             for module, package in self.modules.items()

@@ -16,11 +16,11 @@ from typing import ClassVar
 
 from evaluation.errors import UserFacingError
 
-#: (where from, bytes so far, bytes in all where known)
+#: (source, bytes so far, bytes in all or None)
 Progress = Callable[[str, int, int | None], None]
 
-# What reading a file of something else raises. Not Exception: that would also swallow
-# the time-out of a job.
+# Errors of reading a file with other content. Not Exception: that would also catch the
+# timeout of a job.
 UNREADABLE = (
     ArithmeticError,
     AttributeError,
@@ -35,11 +35,11 @@ UNREADABLE = (
 
 
 class WeightsError(UserFacingError):
-    """Weights that are missing or not what they should be; says which file and what to do."""
+    """Missing or wrong weights; the message names the file and the remedy."""
 
 
 class Unusable(Exception):
-    """A source that did not give the weights; the message says why."""
+    """A source that did not deliver the weights; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ class Status:
     needed_by: str
     ready: bool
     file: Path
-    #: Known once they are ready; the size in bytes.
+    #: Set once they are ready; the size in bytes.
     sha256: str | None
     size: int | None
-    #: What is wrong and what to do; empty when ready.
+    #: The problem and the remedy; empty when ready.
     problem: str
 
 
@@ -72,7 +72,7 @@ class Weights(ABC):
     label: ClassVar[str]
     #: The metric, witness or editor that needs them.
     needed_by: ClassVar[str]
-    #: None for weights in several file formats: the hash of the file in use goes with scores.
+    #: None for weights in several file formats: scores carry the hash of the file in use.
     sha256: ClassVar[str | None]
 
     @property
@@ -82,7 +82,7 @@ class Weights(ABC):
 
     @property
     def file(self) -> Path:
-        """The place of the file, whether it is there or not."""
+        """The path of the file, present or not."""
         return folder() / f"{self.name}.weights"
 
     def _write(self, target: Path, file: Path | None, progress: Progress) -> None:
@@ -105,13 +105,13 @@ class Weights(ABC):
         return self.file, actual
 
     def fetch(self, file: Path | None, progress: Progress) -> Path:
-        """Bring the file to its place, unless it is there, and return it. Raises WeightsError."""
+        """Download the file unless it is present, and return it. Raises WeightsError."""
         if not self.status().ready:
             if file and not file.is_file():
                 raise WeightsError(f"{file} cannot be used for {self.label}: No such file")
             try:
                 with only_one(self.name):
-                    if not self.status().ready:  # another process was not quicker
+                    if not self.status().ready:  # no other process was quicker
                         with written(self.file) as unfinished:
                             self._write(unfinished, file, progress)
             except Unusable as error:
@@ -134,7 +134,7 @@ class Weights(ABC):
 
 
 def digest(file: Path) -> str:
-    """The file's SHA-256, computed again only when the file has changed."""
+    """Return the file's SHA-256, computed again only if the file has changed."""
     stat = file.stat()
     return _digest(file, stat.st_size, stat.st_mtime_ns, stat.st_ino)
 
@@ -147,7 +147,7 @@ def _digest(file: Path, size: int, changed: int, inode: int) -> str:
 
 @contextmanager
 def only_one(name: str) -> Iterator[None]:
-    """Only one process at a time fetches these weights; the next finds them there."""
+    """Hold a lock, so that only one process at a time fetches these weights."""
     from filelock import FileLock
 
     folder().mkdir(parents=True, exist_ok=True)
@@ -157,7 +157,7 @@ def only_one(name: str) -> Iterator[None]:
 
 @contextmanager
 def written(file: Path) -> Iterator[Path]:
-    """A name to write under; it becomes `file` at the end, whole or not at all."""
+    """Yield a path to write to; it is renamed to `file` at the end."""
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     os.close(handle)
     unfinished = Path(name)
@@ -170,7 +170,7 @@ def written(file: Path) -> Iterator[Path]:
 
 
 def download(url: str, target: Path, *, stage: str, limit: int, progress: Progress) -> None:
-    """Write the file at `url`, a host that we name ourselves. Raises Unusable."""
+    """Write the file at `url`, on a host that we choose. Raises Unusable."""
     import httpx2
 
     done, total = 0, None

