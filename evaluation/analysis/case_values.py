@@ -1,4 +1,4 @@
-"""Values of a run by case, whose mean over cases is the run's number.
+"""Values of a run by case; their mean over cases is the run's number.
 
 Usable trips, AUC and curve of a run are means over its cases, so intervals, ranks and
 comparisons need these values alone, never the chains again. The case of a lost chain has a
@@ -128,7 +128,7 @@ def chain_auc(chain: ChainResult, trips: int) -> float | None:
 
 
 def case_auc(chains: Sequence[ChainResult], trips: int) -> float | None:
-    """Return the AUC of one case from all its chains; None if any was stopped."""
+    """Return the AUC of one case from all its chains; None if unknown."""
     if last_shown(chains, trips) < trips:
         return None
     curves = np.array([carried(chain, trips) for chain in chains])

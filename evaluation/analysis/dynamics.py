@@ -242,7 +242,7 @@ def _fits(curve: Sequence[float | None]) -> dict[str, _Fit]:
 
 
 def _least(error: Callable[[Floats], Floats]) -> tuple[float, float]:
-    """Return the rate of least error and that error: the best of a grid, then refined."""
+    """Return the rate of least error and that error: the best of a grid, refined."""
     from scipy.optimize import minimize_scalar
 
     best = int(np.argmin(error(RATES)))

@@ -55,7 +55,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Pairwise:
-    """Two arms by the signed-rank test; `p` is corrected for all pairs by Holm's method."""
+    """Two arms by the signed-rank test; `p` is corrected by Holm's method."""
 
     first: str
     second: str

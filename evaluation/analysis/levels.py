@@ -11,7 +11,7 @@ _LOST = {0.25: "three quarters", 0.5: "half", 0.75: "a quarter", 0.9: "a tenth"}
 
 
 def lost(level: float = DEFAULT_LEVEL) -> str:
-    """Name the share that is gone when the clock stops: "half", "a quarter", "a tenth"."""
+    """Name the share lost when the clock stops: "half", "a quarter", "a tenth"."""
     return _LOST.get(level) or _percent(1 - level)
 
 

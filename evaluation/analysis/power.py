@@ -101,7 +101,7 @@ def suite_design(suite: Suite) -> Design:
 
 def power(design: Design, trips: int) -> Power:
     """Return the differences that a suite with these cases and trips can find."""
-    return Power(*(detectable(design, trips, own) for own in (0.2, 0.3)))
+    return Power(*(detectable(design, trips, spread) for spread in (0.2, 0.3)))
 
 
 def detectable(design: Design, trips: int, own: float, models: int = MODELS) -> float | None:
@@ -138,7 +138,7 @@ def detectable(design: Design, trips: int, own: float, models: int = MODELS) -> 
 
 
 def difference(middle: Lifetimes, ratio: float, trips: int) -> float:
-    """Return the difference in usable trips of two models around `middle`, of this ratio."""
+    """Return the difference in usable trips of two models of this lifetime ratio."""
     better, worse = (
         replace(middle, median=middle.median * factor).usable_trips(trips)
         for factor in (math.sqrt(ratio), 1 / math.sqrt(ratio))

@@ -204,7 +204,7 @@ class RepeatSpread:
 def repeat_spread(
     chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
 ) -> RepeatSpread:
-    """Return rerun and case spread (one-way variance components), and Friedman's test."""
+    """Return rerun and case spread (variance components), and Friedman's test."""
     times: dict[Case, dict[int, float]] = defaultdict(dict)
     for chain in chains:
         if chain.outcome != LOST:

@@ -78,5 +78,5 @@ def may_stop(pair: str, suite: Suite) -> bool:
 
 
 def edits_saved(trips: int, played: Iterable[int]) -> int:
-    """Return the number of edits saved in chains stopped after so many trips."""
+    """Return the number of edits saved in chains stopped after these trips."""
     return sum(2 * (trips - number) for number in played)

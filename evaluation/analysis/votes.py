@@ -472,7 +472,7 @@ class HumanLife:
 def human_life(
     asked: Sequence[Asked], weights: Mapping[int, float], trips: int, draws: int = 100
 ) -> HumanLife | None:
-    """Return usable trips of one model's chains by votes; None without weighted votes.
+    """Return usable trips of a model's chains by votes; None without weighted votes.
 
     The interval covers other pictures, other edits and other voters: its variance is that of
     usable trips by any metric, plus the variance over drawn voters.

@@ -156,17 +156,17 @@ def judged(findings: Sequence[Finding], made: Sequence[bool] = ()) -> Audited:
     shares = [finding.kept for finding in findings if finding.kept is not None]
     losses = [finding.loss for finding in findings if finding.kind == "fragility"]
     elsewhere = [finding.elsewhere for finding in findings if finding.elsewhere is not None]
-    kept, loss, changed = (
+    share, loss, changed = (
         median(values) if values else None for values in (shares, losses, elsewhere)
     )
     reasons, hints = [], []
-    if kept is not None and kept < LEAST_KEPT:
+    if share is not None and share < LEAST_KEPT:
         reasons.append(
-            f"of marks that were painted on its own answers {kept:.0%} came back: "
+            f"of marks that were painted on its own answers {share:.0%} came back: "
             "it may return a picture that it kept"
         )
-    elif kept is not None and kept < 0.8:
-        hints.append(f"of marks that were painted on its own answers only {kept:.0%} came back")
+    elif share is not None and share < 0.8:
+        hints.append(f"of marks that were painted on its own answers only {share:.0%} came back")
     if loss is not None and loss > MOST_LOST:
         reasons.append(
             f"it loses {loss:.0%} of the picture when its own answer is touched harmlessly: "
@@ -185,7 +185,7 @@ def judged(findings: Sequence[Finding], made: Sequence[bool] = ()) -> Audited:
             "the edit does not show what was asked for"
         )
     verdict: Literal["clean", "review"] = "review" if reasons else "clean"
-    return Audited(verdict, tuple(reasons), tuple(hints), kept, loss, changed)
+    return Audited(verdict, tuple(reasons), tuple(hints), share, loss, changed)
 
 
 def from_dicts(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:

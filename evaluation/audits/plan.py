@@ -50,9 +50,9 @@ def audit_count(cases: int, least: int = LEAST) -> int:
 def plan(secret: str, suite: Suite, least: int = LEAST, stop_after: int = 0) -> list[Audit]:
     """Return the audits of a run: a tenth of its cases, at least `least`.
 
-    Half of them are marks. A change of style also changes a mark, so those cases are never marked. Flips and turns are
-    marked only if there are too few others, since any model undoes them without a stored
-    source.
+    Half of them are marks. A change of style also changes a mark, so those cases are never
+    marked. Flips and turns are marked only if there are too few others, since any model undoes
+    them without a stored source.
     """
     cases = {case.slug: case for case in suite.cases}
     changes = {slug: suite.pair_by_slug[case.pair].change for slug, case in cases.items()}

@@ -58,7 +58,7 @@ FLOW_LEAST = 64
 
 @dataclass(frozen=True)
 class Aligned:
-    """Two pictures of one size, before and after an edit, with changes corrected."""
+    """Two pictures of one size, before and after an edit; they differ by the edit."""
 
     before: Values
     after: Values
@@ -249,7 +249,7 @@ def unwobbled(pictures: Aligned) -> Aligned | None:
 
 
 def foreign(pictures: Aligned) -> Aligned:
-    """Clip the second picture's colours to those around each pixel of the first.
+    """Replace the first picture by the second, clipped to the first's nearby colours.
 
     A warp only moves colours, so the remaining difference is no warp: a flow may shrink a drawn
     object to nothing, but cannot explain the origin of its colours.

@@ -187,7 +187,7 @@ class Scorer:
         ]
 
     def at_once(self, size: tuple[int, int], pixels: int) -> int:
-        """Return the best batch of pictures of this size, within so many pixels."""
+        """Return the best batch of pictures of this size, of at most `pixels` in all."""
         several = batch_size(self.metrics.values(), size)
         return max(1, min(several, pixels // math.prod(size)))
 
@@ -260,7 +260,7 @@ class Scorer:
         }
 
     def versions(self) -> dict[str, tuple[str, str]]:
-        """Return the version and the hash of the weights of each full-reference metric here."""
+        """Return version and weights hash of each full-reference metric here."""
         metrics = {n: self.metrics[n] for n in self.full_reference if n in self.metrics}
         return {name: (m.version, m.weights_sha256 or "") for name, m in metrics.items()}
 

@@ -113,8 +113,8 @@ def found_by_scoring(scores: Scores, index: int) -> dict[str, Any]:
 def _from_input(before: Picture, answer: Picture) -> float:
     """Return the error of an answer against its input.
 
-    The input is taken as sent here and without its low bits, as another harness may send it;
-    the smaller error counts.
+    The input is taken without its low bits, as it is sent here, and with all bits, as another
+    harness may send it; the smaller error counts.
     """
     error = mean_square(before, answer)
     if error == 0:

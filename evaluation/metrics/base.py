@@ -88,7 +88,7 @@ class LossWords:
 
 
 class Metric(Requirements):
-    """A distance between a source and its restored pictures, d(x, x) = 0, always finite."""
+    """A distance between a source and restored pictures: d(x, x) = 0, always finite."""
 
     name: ClassVar[str]
     label: ClassVar[str]

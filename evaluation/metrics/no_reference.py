@@ -104,7 +104,7 @@ def no_reference_pins(
 
 
 def no_reference_in_order(names: Iterable[str]) -> list[str]:
-    """Sort names: metrics that run here, then published ones, then the others by name."""
+    """Sort names: metrics that run here, then published ones, then others by name."""
     given = set(names)
     order = [*METRICS, *(name for name in PUBLISHED if name != WORN)]
     return [name for name in order if name in given] + sorted(given - set(order))

@@ -191,9 +191,9 @@ def in_spans(sources: Sequence[Features]) -> Iterator[tuple[slice, Features]]:
     """Yield each run of equal sources as a slice of the batch, with the source."""
     end = 0
     for _, same in groupby(sources, key=id):
-        run = list(same)
-        begin, end = end, end + len(run)
-        yield slice(begin, end), run[0]
+        group = list(same)
+        begin, end = end, end + len(group)
+        yield slice(begin, end), group[0]
 
 
 def as_tensor(images: Sequence[Image.Image], device: str) -> torch.Tensor:

@@ -289,7 +289,7 @@ class Judge(Witness):
     def closer(
         self, source: Picture, one: Picture, other: Picture, about: str = ""
     ) -> Preference | None:
-        """Return the return closer to the source, judged in both orders."""
+        """Compare two returns with the source in both orders; None if undecided."""
         answers = []
         for shown in ((source, one, other), (source, other, one)):
             answer = self.ask(questions.CLOSER, shown, None, about)

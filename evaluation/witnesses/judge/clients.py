@@ -100,7 +100,7 @@ class Client(ABC):
 
 @dataclass(kw_only=True, eq=False)
 class ChatClient(Client):
-    """POST /chat/completions: vLLM, Ollama, OpenAI, DashScope, OpenRouter and their like."""
+    """POST /chat/completions: vLLM, Ollama, OpenAI, DashScope, OpenRouter and others."""
 
     default_url: ClassVar[str] = "https://api.openai.com/v1"
     #: True until the server rejects a schema for its answers.
