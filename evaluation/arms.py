@@ -108,7 +108,7 @@ class Arm(BaseModel):
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """Read an arm that `to_dict` or a person wrote. Raises ArmError naming the setting."""
+        """Read an arm from `to_dict` or a person. Raises ArmError naming the setting."""
         try:
             return cls.model_validate(data)
         except ValidationError as error:
@@ -124,7 +124,7 @@ class Arm(BaseModel):
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of the settings, which tells arms apart; empty for the default arm."""
+        """The SHA-256 of the settings, which identifies the arm; empty by default."""
         if self.is_default:
             return ""
         settings = self.to_dict()
@@ -189,7 +189,7 @@ class Arm(BaseModel):
         return f"{chosen.forward} {after}".strip(), f"{chosen.backward} {after}".strip()
 
     def unable(self, editor: Editor) -> list[str]:
-        """Describe the settings that the editor cannot follow; empty if it can play the arm."""
+        """Return the settings that the editor cannot follow; empty if it can."""
         needed = [self.settings(number) for number in range(1, max(1, len(self.sizes)) + 1)]
         if self.session == CONVERSATION:
             needed.append(EditSettings(history=()))
@@ -243,7 +243,7 @@ FLOOR = Arm(floor=True)
 
 
 def cleanup_version() -> str:
-    """Return the filter's parameters with the version of the package that computes it."""
+    """Return the filter's parameters and the version of its package."""
     try:
         import cv2
     except ImportError:

@@ -1,11 +1,11 @@
-"""An experiment as a file: which suite is played in which ways, by which models.
+"""An experiment as a file: a suite, the arms it is played in, and the models.
 
 title: Does the wording matter?
 question: Do longer prompts keep more of the picture?
 suite: lite
 models: [gemini-3.1-flash-image]
 repeats: 2
-arms:                          # the first is what the others are compared with
+arms:                          # the first is the baseline
   plain: {}
   short-fidelity: {wording: SF}
   long: {wording: long}
@@ -48,7 +48,7 @@ class ExperimentError(UserFacingError):
 
 
 class ExperimentFile(BaseModel):
-    """A question, and the ways a suite is played to answer it; the first arm is the baseline.
+    """A question, and the arms that answer it; the first arm is the baseline.
 
     `trips`, `cases` and `limit` take a part of the suite, as `convergebench run` does.
     """
@@ -142,7 +142,7 @@ def check_apart(arms: Mapping[str, Arm]) -> None:
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain YAML: no key twice, no references, which can expand to gigabytes, and no tags."""
+    """YAML without repeated keys, tags and references, which can expand to gigabytes."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):

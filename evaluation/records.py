@@ -30,7 +30,7 @@ Link = Annotated[str, StringConstraints(max_length=500, pattern=r"^(https?://[!-
 
 
 def _is_evidence(row: dict[str, Any]) -> dict[str, Any]:
-    """Check the fields of a witness's verdict that pages and ranks read. Raises ValueError."""
+    """Check the fields of a witness's verdict. Raises ValueError."""
     for name in ("witness", "thing"):
         if not isinstance(row.get(name), str):
             raise ValueError(f"{name} is not a text")

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Registry(dict[str, str], Generic[T]):
-    """Dotted paths ("package.module:Class") by name, in the order in which they are listed.
+    """Dotted paths ("package.module:Class") by name, in the order of listings.
 
     `kind` is the word for an entry; `error` makes the exception for an unknown name.
     """

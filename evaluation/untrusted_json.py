@@ -28,7 +28,7 @@ MAX_DIGITS = 20
 
 
 def parse_json(body: bytes) -> Any:
-    """Parse untrusted JSON that is not larger in memory than it looks. Raises ValueError."""
+    """Parse untrusted JSON with a bound on its size in memory. Raises ValueError."""
     if len(body) > MAX_WIDE and not body.isascii():
         raise ValueError("long JSON with letters that base64 does not have")
     if sum(body.count(mark) for mark in (b"{", b"[", b",")) > MAX_ITEMS:
@@ -40,9 +40,9 @@ def parse_json(body: bytes) -> Any:
 
 
 def parse_strictly(text: str) -> Any:
-    """Parse untrusted JSON strictly: reject NUL bytes, lone surrogates, NaN and infinities.
+    """Parse untrusted JSON strictly. Raises ValueError.
 
-    Raises ValueError.
+    NUL bytes, lone surrogates, NaN and infinities are rejected.
     """
     if sum(map(text.count, "{[,")) > MAX_ITEMS + len(text) // BYTES_PER_ITEM:
         raise ValueError("JSON of more items than its length explains")

@@ -68,7 +68,7 @@ class SuiteRecord(Record):
 
 
 class Document(Record):
-    """The content of bundle.json, where each record and trip also has its `digest`."""
+    """The content of bundle.json; there each record and trip also has a `digest`."""
 
     format: Literal[2]
     pictures: bool
@@ -138,7 +138,7 @@ def picture_name(sha256: str, mime: str) -> str:
 def pack(
     file: Path | IO[bytes], document: Mapping[str, Any], pictures: Iterable[tuple[str, bytes]] = ()
 ) -> None:
-    """Write the zip of a sealed document and its images by name; same input, same bytes."""
+    """Write the zip of a sealed document and its images; same input, same bytes."""
     text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
     with zipfile.ZipFile(file, "w") as archive:
         _add(archive, DOCUMENT, text.encode(), zipfile.ZIP_DEFLATED)
@@ -290,7 +290,7 @@ def _without_digests(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parse_object(data: bytes, max_items: int, number: Callable[[str], Any]) -> dict[str, Any]:
-    """Parse untrusted JSON that must be an object. Raises ValueError naming the problem."""
+    """Parse an untrusted JSON object. Raises ValueError naming the problem."""
     if (items := sum(data.count(mark) for mark in (b"{", b"[", b","))) > max_items:
         raise ValueError(f"it has {items:,} items; the limit is {max_items:,}")
 

@@ -59,8 +59,8 @@ def write_bundle(
 ) -> dict[str, Any]:
     """Write the bundle of a complete, scored run; return its document.
 
-    `findings` are those of its audits, by chain and trip. Raises BundleError naming what is
-    missing.
+    `findings` are those of its audits, by chain and trip. Raises BundleError naming the missing
+    part.
     """
     return write(FolderSource(folder, scores, findings or {}), out, pictures=pictures)
 

@@ -448,7 +448,7 @@ class Verification:
         stated = {name: getattr(row, name) for name in found}
         return compared(line, "numbers", stated, found)
 
-    # What can be checked here.
+    # The metrics and witnesses that can run here.
 
     def _unable(self, name: str) -> str:
         """Return why this metric's scores cannot be computed here; "" if they can."""

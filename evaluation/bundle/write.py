@@ -33,7 +33,7 @@ from evaluation.records import (
 STANDING = tuple(name for name in StandingRecord.model_fields if name not in ("metric", "details"))
 #: The details of a standing that need no other rows to be understood.
 DETAILS = ("jpeg", "dynamics", "shape", "labels", "witnesses", "repeats")
-#: Private options of an editor: where an endpoint is, and what it is sent.
+#: Private options of an editor: the address of an endpoint, and the data sent to it.
 PRIVATE = frozenset({"url", "headers", "api_key", "extra"})
 #: Private facts that an editor states of itself.
 PRIVATE_FACTS = frozenset({"host", "url_sha256", "extra"})
@@ -119,7 +119,7 @@ def trip_fields(
     scores: Mapping[str, float],
     between: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return the fields of TripRecord; `between` are its edits but the first and the last."""
+    """Return the fields of TripRecord; `between` are the edits in the middle."""
     edits = {"forward": forward, "backward": backward, "between": list(between)}
     return {"number": number, **edits, **measures.model_dump(), "scores": dict(scores)}
 

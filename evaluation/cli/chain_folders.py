@@ -144,26 +144,28 @@ def score_chains(args: argparse.Namespace) -> int:
     if is_chain(args.folder):
         chain = find_chain(args.folder, in_turn=args.in_turn)
         chain = replace(chain, pair=changed(chain.pair), name=args.name or chain.name)
-        own = chain.alone(read_picture(chain.source))
+        own_runs = chain.alone(read_picture(chain.source))
         name = chain.name
     else:
         name = args.name or ""
-        own = find_runs(args.folder, in_turn=args.in_turn, name=name, changed=changed)
+        own_runs = find_runs(args.folder, in_turn=args.in_turn, name=name, changed=changed)
         name = name or args.folder.resolve().name
     scorer = new_scorer(args.metrics)
-    with progress(own.trips, f"scoring {name}", "trip") as bar:
-        scores = score_runs(own, scorer, judge, on_trips=bar.update)
+    with progress(own_runs.trips, f"scoring {name}", "trip") as bar:
+        scores = score_runs(own_runs, scorer, judge, on_trips=bar.update)
     if judge:
         report_judge(judge)
-    results = {model: run_results(own.suite, values) for model, values in scores.items()}
+    results = {model: run_results(own_runs.suite, values) for model, values in scores.items()}
     page = None
     if all(results.values()) and not args.no_report:
         out = args.out or args.folder / f"{name}-report".replace("/", "-")
-        page = Report(own.suite, [_reported(own, *item) for item in scores.items()]).write(out)
+        page = Report(
+            own_runs.suite, [_reported(own_runs, *item) for item in scores.items()]
+        ).write(out)
     if chain:
-        _say_chain(args, chain, own.suite, scores[name], page)
+        _say_chain(args, chain, own_runs.suite, scores[name], page)
     else:
-        _say_runs(args, own, scores, results, page)
+        _say_runs(args, own_runs, scores, results, page)
     if page and not args.json:
         say(f"\nThe report is {page}")
     return 0

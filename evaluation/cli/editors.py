@@ -1,4 +1,4 @@
-"""Choose the editor that plays: by name, by its place in your code, or by address.
+"""Choose the editor that plays: by name, by place in your code, or by address.
 
     jpeg                      a row of editing_models.json, or a registered editor
     my.module:MyEditor        importable, also from the working directory
@@ -262,7 +262,7 @@ def own_editor(code: Any, options: Mapping[str, Any], place: str = "") -> Chosen
 
 @dataclass(eq=False)
 class OwnEditor(Editor):
-    """Another editor, whose unforeseen exceptions pause the run instead of breaking it."""
+    """Another editor; its unexpected exceptions pause the run."""
 
     inner: Editor
 

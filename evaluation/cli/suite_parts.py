@@ -1,4 +1,4 @@
-"""Find a suite or a part of it: fewer trips, some of its cases, one machine's share."""
+"""Find a suite or a part of it: fewer trips, some cases, one machine's share."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Annotations:
     face: Box | None = None  # hairline to chin, cheek to cheek
     # Both pupils, the one on the picture's left first.
     eyes: Annotated[tuple[Point, Point], AfterValidator(_left_first)] | None = None
-    mouth: Point | None = None  # where the lips meet
+    mouth: Point | None = None  # the middle of the lips
     head_top: Point | None = None  # of the hair or hat as it is
     neck: Point | None = None  # the hollow of the throat; None if it is covered
     floor: tuple[Box, ...] = ()  # free floor or ground

@@ -1,4 +1,4 @@
-"""The benchmark's content as files: source images, edit pairs, editing models, suites.
+"""The benchmark's content as files: images, edit pairs, editing models, suites.
 
 The same JSON files are Django fixtures and are read here without Django. In a
 checkout they lie in `fixtures/`, in an installed package in `evaluation/fixtures/`.
@@ -64,7 +64,7 @@ class CatalogError(UserFacingError):
 
 @dataclass(frozen=True)
 class SourceImage:
-    """A picture of the benchmark before cropping. `sha256` is of the original's bytes."""
+    """An image of the benchmark before cropping; `sha256` is of its file."""
 
     slug: str
     origin: str

@@ -1,4 +1,4 @@
-"""Names of the pictures of a chain: I0_source.png, I1_forward.png, I1_backward.png, I2_..."""
+"""Names of the images of a chain: I0_source.png, I1_forward.png, I1_backward.png..."""
 
 from __future__ import annotations
 

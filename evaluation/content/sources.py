@@ -175,7 +175,10 @@ def pixel_sha256(image: Image.Image) -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder of fetched packages: CONVERGEBENCH_PICTURES or the user's cache."""
+    """Return the folder of fetched packages.
+
+    It is $CONVERGEBENCH_PICTURES, else a folder in the user's cache.
+    """
     stated = os.environ.get("CONVERGEBENCH_PICTURES")
     return Path(stated) if stated else Path.home() / ".cache" / "convergebench" / "pictures"
 

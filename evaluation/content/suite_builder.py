@@ -95,7 +95,7 @@ class Draft:
 
 
 def candidate(source: catalog.SourceImage, size: int) -> Candidate:
-    """Prepare a catalogued picture at a working size. Raises OriginError or ImageError."""
+    """Prepare a catalogued image at a working size. Raises OriginError, ImageError."""
     image = Picture.from_bytes(sources.original(source.origin, source.sha256)).image
     places = sources.prepare_annotations(source.annotations, image.size, size)
     return from_facts(source, facts(sources.prepare(image, size)), places)

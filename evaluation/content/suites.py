@@ -71,9 +71,9 @@ class SourcePicture:
 
 @dataclass(frozen=True)
 class EditPair:
-    """A forward prompt and its inverse, or a shape of more steps (evaluation.content.shapes).
+    """A forward prompt and its inverse, or a shape of more steps.
 
-    Of a shape `forward` is the first prompt and `backward` the last.
+    For a shape (evaluation.content.shapes) `forward` is the first prompt and `backward` the last.
     """
 
     slug: str

@@ -1,1 +1,1 @@
-"""Play chains: plan the steps, ask the editor, save every answer."""
+"""Play chains: plan the steps, call the editor, save every answer."""

@@ -31,7 +31,7 @@ _FILE = TypeAdapter(dict[str, tuple[FiniteFloat, dict[int, FiniteFloat]] | None]
 def calibrated(
     scorer: Scorer, source: Picture, subject: Subject
 ) -> Mapping[str, Calibration | None]:
-    """Return the scorer's calibrations of a source: as cached, else computed and cached."""
+    """Return the scorer's calibrations of a source, cached or else computed."""
     file = folder() / f"{_key(scorer, source, subject)}.json"
     if cached := _read(file, scorer):
         return cached

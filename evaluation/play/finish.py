@@ -42,7 +42,7 @@ SCORED_ANYWAY = frozenset({"returned its input"})
 def finish(
     store: ScoreStore, judge: Judge | None = None, stop: Callable[[], bool] = lambda: False
 ) -> None:
-    """Judge global edits, ask the judge if there is one, and compare chain shapes.
+    """Judge global edits, query the judge if there is one, and compare chain shapes.
 
     If `stop` interrupts the judge, the remaining questions are left for another call.
     """

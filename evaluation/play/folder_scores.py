@@ -1,4 +1,4 @@
-"""Score the chains of a run folder into its scores.json, or keep scores in memory."""
+"""Score the chains of a run folder, or keep scores of chains in memory."""
 
 from __future__ import annotations
 

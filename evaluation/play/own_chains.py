@@ -1,4 +1,4 @@
-"""Chains that were played elsewhere: folders of images, scored as runs of one suite.
+"""Chains that were played elsewhere, as folders of images: runs of one suite.
 
     FOLDER/...                 one chain
     FOLDER/CHAIN/...           one run, named by the folder

@@ -1,4 +1,4 @@
-"""The loop at the heart of the benchmark: the steps of a chain, one after the other.
+"""The loop at the heart of the benchmark: the steps of a chain in order.
 
 It does not depend on files, databases, retries, scores or the kind of suite.
 """

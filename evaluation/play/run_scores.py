@@ -1,4 +1,4 @@
-"""The scores of a run as plain data, from which curves, tables and reports are made."""
+"""The scores of a run as plain data, for curves, tables and reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Score a run: the trips of a few chains at a time, those of one size in shared batches."""
+"""Score a run: a few chains at a time, with shared batches for each size."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def score_chains(store: ScoreStore, scorer: Scorer, chains: Sequence[PlayedTrips
 
 @dataclass(frozen=True)
 class _Part:
-    """Consecutive trips of one chain with their images; every list has an entry per trip."""
+    """Consecutive trips of one chain with their images; lists have an entry per trip."""
 
     reader: _Reader
     first: int
@@ -121,7 +121,7 @@ class _Reader:
     def _image_before(self, first: int) -> Picture:
         """Return the image that trip `first` began with.
 
-        The scored trips of the first cycle also show where the edits were made.
+        The scored trips of the first cycle also show the places of the edits.
         """
         before, scored = self.source, first - 1
         for number in range(1, first):

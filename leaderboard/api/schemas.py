@@ -1,4 +1,4 @@
-"""The answers of the API, read from database rows. The descriptions are published.
+"""The answers of the API, read from database rows; descriptions are published.
 
 A field has the name of the attribute it shows; `alias` names another attribute, or one of a
 related row ("metric.name"), and `resolve_*` computes a value that no attribute holds.

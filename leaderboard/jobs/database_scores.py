@@ -1,6 +1,7 @@
-"""Score and finish a run of the site: claims, images, scores and findings in the database.
+"""Score and finish a run of the site, with its claims and scores in the database.
 
-Each write is fenced by the job's token, so that a job whose lease has lapsed writes nothing more.
+Each write is fenced by the job's token, so that a job whose lease has lapsed cannot write any
+more.
 """
 
 from __future__ import annotations

@@ -258,7 +258,7 @@ class StoredAnswers(InMemory):
 
 
 def judge_of(run: Run) -> Judge | None:
-    """Return the judge that the settings name; None without one, or if it is not set up."""
+    """Return the judge of the settings; None if there is none or it is invalid."""
     try:
         options = JudgeOptions.from_settings(
             {name: getattr(settings, name) for name in JUDGE_SETTINGS}

@@ -89,11 +89,11 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
     trips = tuple((rows.get((n, True)), rows[n, False]) for n in range(1, count + 1))
     first = rows[0, False]
     source = _decoded(first)
-    own = OwnChain("own", first, trips).alone(source)
-    (placed,) = own.runs.values()
+    own_runs = OwnChain("own", first, trips).alone(source)
+    (placed,) = own_runs.runs.values()
     scorer = Scorer(full_reference_metrics())
     store = UploadedScores(
-        own.suite, scorer, placed, lambda file: source if file is first else _decoded(file)
+        own_runs.suite, scorer, placed, lambda file: source if file is first else _decoded(file)
     )
     score_trips(store, scorer)
     (scored,) = store.scores.values()

@@ -1,4 +1,4 @@
-"""Results of experiments, computed when one of their runs ends, stored for the pages."""
+"""Results of experiments, computed when a run ends, stored for the pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`convergebench check-endpoint URL`: the probe of the submission page, from the shell."""
+"""`convergebench check-endpoint URL`: the probe of the submission page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`convergebench list`: the editors and suites that can be played, and an editor's options."""
+"""`convergebench list`: list editors, suites, and the options of an editor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`convergebench verify`: recompute a run from its bundle or folder, line by line."""
+"""`convergebench verify`: recompute a run from its bundle or folder."""
 
 from __future__ import annotations
 

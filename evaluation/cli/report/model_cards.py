@@ -1,4 +1,4 @@
-"""Results for a model's page: a Markdown table, and YAML for the Hugging Face Hub.
+"""Results for a model's page: a Markdown table, and YAML for Hugging Face.
 
 The Hub has two conventions: `model-index` in the metadata of a README, which names any data
 set, and `.eval_results/NAME.yaml`, which names a benchmark that is a data set of the Hub.
