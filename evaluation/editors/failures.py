@@ -75,7 +75,7 @@ def configuration(message: str) -> EditorError:
 
 
 def server_error(message: str) -> EditorError:
-    """Return the error for an answer that is not the API's: the service is down."""
+    """Return the error for an answer that is not the API's: the service itself fails."""
     return EditorError(message, fault=Fault.SERVER_ERROR, billed=True)
 
 

@@ -105,7 +105,7 @@ class Weights(ABC):
         return self.file, actual
 
     def fetch(self, file: Path | None, progress: Progress) -> Path:
-        """Download the file unless it is present, and return it. Raises WeightsError."""
+        """Write the file to its place unless it is ready; return it. Raises WeightsError."""
         if not self.status().ready:
             if file and not file.is_file():
                 raise WeightsError(f"{file} cannot be used for {self.label}: No such file")

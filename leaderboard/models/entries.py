@@ -99,7 +99,7 @@ class EditingModel(models.Model):
         return reverse("model", args=[self.slug])
 
     def is_yardstick_of(self, suite: str) -> bool:
-        """Return True if the suite names this reference editor in its scale."""
+        """Return True if this is a reference editor for the suite with this slug."""
         return self.is_reference and (self.yardstick_of is None or suite in self.yardstick_of)
 
     def estimate(self, edits: int, chains: int, stop_after: int = 0) -> Estimate:

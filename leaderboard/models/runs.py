@@ -139,7 +139,7 @@ class RunQuerySet(models.QuerySet["Run"]):
         return shown.filter(suite__sealed=False)
 
     def withdrawn(self) -> RunQuerySet:
-        """Return runs that were public; their pages state the date of withdrawal."""
+        """Return runs that are no longer public; their pages state the date."""
         gone = Q(published=False) | Q(editing_model__status=EditingModel.Status.HIDDEN)
         return self.filter(gone, withdrawn_at__isnull=False, suite__sealed=False)
 

@@ -241,7 +241,7 @@ SELF_TEST = "smoke"
 
 class SuiteQuerySet(models.QuerySet["Suite"]):
     def frozen(self) -> SuiteQuerySet:
-        """Return frozen suites that may be shown; sealed ones only on request."""
+        """Return frozen suites that may be shown; `sealed` returns the others."""
         return self.filter(status=Suite.Status.FROZEN, sealed=False)
 
     def sealed(self) -> SuiteQuerySet:
@@ -368,7 +368,7 @@ class Suite(models.Model):
 
     @property
     def is_self_test(self) -> bool:
-        """Return True if it is small, quick and free: it tests the setup, not models."""
+        """Return True for the self-test: small, quick and free, no ranking of models."""
         return self.slug == SELF_TEST
 
     @property

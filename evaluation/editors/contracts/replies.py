@@ -241,7 +241,7 @@ def _json(reply: Reply, default: Any = _NO_DEFAULT) -> Any:
 
 
 def _wrong_type(reply: Reply, expected: str) -> EditorError:
-    """Return the error for a log-in or error page: the whole endpoint is down."""
+    """Return the error for a log-in or error page: the endpoint as a whole fails."""
     got = reply.media_type if re.fullmatch(r"[\w.+-]+/[\w.+-]+", reply.media_type) else "no type"
     if got.startswith("text/"):
         expected = "image"

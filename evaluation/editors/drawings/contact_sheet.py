@@ -60,7 +60,7 @@ def annotated(image: Image.Image, places: Annotations) -> Image.Image:
 
 
 def case_picture(image: Image.Image, picture: SourcePicture, pair: EditPair) -> Image.Image:
-    """Return a case's annotated image after the first edit by a reference editor.
+    """Return a case's image with annotations after the first edit by rule.
 
     The annotations are drawn after edits that cover all, before edits that must not cover them, and
     before edits that move them.
