@@ -268,12 +268,12 @@ def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> byt
 
 def _parsed(data: bytes, max_document: int, number: Callable[[str], Any]) -> dict[str, Any]:
     try:
-        data_object = _parse_object(data, max_document // BYTES_PER_ITEM, number)
+        parsed = _parse_object(data, max_document // BYTES_PER_ITEM, number)
     except ValueError as error:
         raise BundleError(f"{DOCUMENT} is not readable JSON: {error}") from None
-    if data_object.get("format") != FORMAT:
+    if parsed.get("format") != FORMAT:
         raise BundleError(f"this is not a run bundle of format {FORMAT}")
-    return data_object
+    return parsed
 
 
 def _without_digests(document: dict[str, Any]) -> dict[str, Any]:

@@ -107,10 +107,10 @@ def find_chain(folder: Path, *, in_turn: bool = False) -> OwnChain[Path]:
             f"{folder} holds no picture ({', '.join(SUFFIXES)}) and no manifest.json"
         )
     try:
-        files_in_order = arranged(files, lambda file: file.name, in_turn=in_turn)
+        chain_files = arranged(files, lambda file: file.name, in_turn=in_turn)
     except ChainFilesError as error:
         raise ChainFolderError(f"{folder}: {error}") from None
-    return OwnChain(folder.resolve().name, files_in_order.source, files_in_order.trips)
+    return OwnChain(folder.resolve().name, chain_files.source, chain_files.trips)
 
 
 def _from_manifest(folder: Path) -> OwnChain[Path]:

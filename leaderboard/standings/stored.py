@@ -268,25 +268,23 @@ def _write_standings(
     standings, values = [], []
     every = list(computed(metric.name, [row for _, row in measured], trips))
     extremes = _extremes(measured, trips, [row.level for row in every if row.scope == "all"])
-    for numbers in every:
+    for row in every:
         standing = Standing(
             run=run,
             metric=metric,
-            level=numbers.level,
-            scope=numbers.scope,
+            level=row.level,
+            scope=row.scope,
             method_version=METHOD_VERSION,
-            **numbers.numbers,
+            **row.numbers,
         )
-        if numbers.scope == "all":
-            standing.details |= extremes[numbers.level]
-            standing.details["endings"] = _endings(measured, trips, numbers.level)
+        if row.scope == "all":
+            standing.details |= extremes[row.level]
+            standing.details["endings"] = _endings(measured, trips, row.level)
         standings.append(standing)
-        if numbers.values:
-            usable = numbers.values.aligned(cases)
+        if row.values:
+            usable = row.values.aligned(cases)
             values.append(
-                CaseValues(
-                    run=run, metric=metric, level=numbers.level, usable_trips=usable.tobytes()
-                )
+                CaseValues(run=run, metric=metric, level=row.level, usable_trips=usable.tobytes())
             )
     Standing.objects.bulk_create(standings)
     CaseValues.objects.bulk_create(values)
