@@ -55,7 +55,7 @@ MEANT = (
         "curves",
         "value",
         "first",
-        "yardsticks",
+        "references",
     ),
 )
 ODD_TEXTS = ("\0", "\ud800", "9" * 30, "-1", "1e999", "NaN", "%00", "٣", "²", "=1+1", "a" * 3000)

@@ -361,7 +361,7 @@ def _shares(**categories: Mapping[str, int]) -> dict[Stratum, int]:
     return {(kind, cat): n for cat, shares in categories.items() for kind, n in shares.items()}
 
 
-#: Cases in which the yardsticks' drawing is too faint for "change seen".
+#: Cases in which the reference editors' drawing is too faint for "change seen".
 TOO_FAINT = (
     "bearded-man-before-leaves--clothes-red",
     "camera--bicycle",

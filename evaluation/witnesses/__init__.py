@@ -12,7 +12,7 @@ from evaluation.witnesses.base import Evidence, TripToJudge, Witness, WitnessErr
 
 __all__ = [
     "LOOKING",
-    "OF_YARDSTICKS",
+    "OF_REFERENCE_EDITORS",
     "WITNESSES",
     "Evidence",
     "Panel",
@@ -49,7 +49,7 @@ load_witness = WITNESSES.load
 LOOKING = tuple(name for name in WITNESSES if name != "judge")
 #: Witnesses that run on reference editors. These edit by rule, so the result is known in advance:
 #: only witnesses that can end a chain, or that cost little time beside the metrics, are run.
-OF_YARDSTICKS = ("parsing", "geometry", "hue", "identity")
+OF_REFERENCE_EDITORS = ("parsing", "geometry", "hue", "identity")
 
 
 def witness_label(name: str) -> str:

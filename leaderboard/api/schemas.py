@@ -103,7 +103,7 @@ class ModelOut(Schema):
     homepage: str
     price_per_edit: float | None = Field(description="USD, as listed by the provider.")
     price_date: date | None
-    is_reference: bool = Field(description="A yardstick: never ranked.")
+    is_reference: bool = Field(description="A reference editor: never ranked.")
     verified: bool
     url: Url = Field(alias="get_absolute_url")
 

@@ -1,6 +1,6 @@
 """How fast the board answers: python -m leaderboard.benchmarks.pages
 
-Two boards in one database, of 10 and of 100 invented models with as many yardsticks.
+Two boards in one database, of 10 and of 100 invented models with as many reference editors.
 In this process, each is asked for in turns, and the processor time of the larger is
 divided by that of the smaller: the first view after a change, and a view that is kept.
 Then on one gunicorn, 16 clients ask for the larger board and for a static file of the
@@ -34,7 +34,7 @@ GROWTH = {"first view after a change": 2.0, "kept view": 1.2}
 FILE = "benchmark.html"
 #: In the order of the suites, so that "/" opens the larger one.
 BOARDS = {"hundred": 100, "ten": 10}
-YARDSTICKS = 4
+REFERENCE_EDITORS = 4
 
 
 def main() -> int:
@@ -75,7 +75,7 @@ def invent(data: Path) -> None:
 
     call_command("migrate", verbosity=0)
     for slug, models in BOARDS.items():
-        invent_board(slug, models=models, references=YARDSTICKS, with_trips=False)
+        invent_board(slug, models=models, references=REFERENCE_EDITORS, with_trips=False)
     call_command("collectstatic", interactive=False, verbosity=0)
 
 

@@ -140,7 +140,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         name="group",
         value=lambda row: row.group,
-        help="ranked, unranked or yardstick",
+        help="ranked, unranked or reference",
         type=str,
     ),
     Column(

@@ -19,7 +19,7 @@ from leaderboard.board.row import BoardFilters, BoardRow, price_of, provider_of
 from leaderboard.models import Run, Standing, Suite
 from leaderboard.models.runs import ACTIVE_STATES, RunState
 
-RANKED, UNRANKED, YARDSTICK = "ranked", "unranked", "yardstick"
+RANKED, UNRANKED, REFERENCE = "ranked", "unranked", "reference"
 #: Fields that no board shows; the API key is secret.
 DEFERRED = ("provenance", "editing_model__options", "editing_model__api_key")
 
@@ -75,7 +75,7 @@ def board_rows(
 
 def grouped(rows: Iterable[BoardRow]) -> dict[str, list[BoardRow]]:
     """Return the rows of each group; a group may be empty."""
-    groups: dict[str, list[BoardRow]] = {RANKED: [], UNRANKED: [], YARDSTICK: []}
+    groups: dict[str, list[BoardRow]] = {RANKED: [], UNRANKED: [], REFERENCE: []}
     for row in rows:
         groups[row.group].append(row)
     return groups
@@ -177,7 +177,7 @@ def _row(
     measured: bool,
 ) -> BoardRow:
     group = _group(run, standing)
-    placed = group == RANKED or (group == YARDSTICK and standing)
+    placed = group == RANKED or (group == REFERENCE and standing)
     reason = "" if placed else _unranked(run, filters, measured)
     return BoardRow(group, run, run.editing_model, standing, semantic, filters, reason)
 
@@ -185,7 +185,7 @@ def _row(
 def _group(run: Run, standing: Standing | None) -> str:
     """Return the group of the board that the run belongs to."""
     if run.editing_model.is_reference:
-        return YARDSTICK
+        return REFERENCE
     return RANKED if run.current and run.is_ranked and standing else UNRANKED
 
 

@@ -70,7 +70,7 @@ def start(
 ) -> Run:
     """Create a run with all its chains, and queue it.
 
-    Without `stop_after` chains are stopped by the suite's rule; yardsticks, which are the scale
+    Without `stop_after` chains are stopped by the suite's rule; reference editors, which are the scale
     of the curves and cost nothing, are played to the end. An `arm` of an experiment must be
     settled already; it is never ranked, so it has no audits.
     """
@@ -117,7 +117,7 @@ def start(
 def _planned(
     secret: str, editing_model: EditingModel, suite: Suite, stop_after: int
 ) -> list[PlannedAudit]:
-    """Return the audits that the secret draws; yardsticks have none."""
+    """Return the audits that the secret draws; reference editors have none."""
     if not settings.AUDITS or editing_model.is_reference:
         return []
     return plan(secret, suite.core, settings.AUDITS, stop_after)

@@ -20,7 +20,7 @@ from evaluation.metrics import in_order
 from evaluation.play.finish import finish, review
 from evaluation.play.score import score as score_trips
 from evaluation.play.store import Paused
-from evaluation.witnesses import OF_YARDSTICKS
+from evaluation.witnesses import OF_REFERENCE_EDITORS
 from evaluation.witnesses.judge import InMemory, Judge, JudgeOptions, Kept
 from leaderboard import job_queue, standings
 from leaderboard.jobs import control, resilience
@@ -224,7 +224,7 @@ def _witnesses(run: Run) -> Sequence[str] | None:
     """Return the witnesses of a new run; None for all, as on a continued run."""
     if run.metrics:
         return None
-    return settings.WITNESSES or (OF_YARDSTICKS if run.editing_model.is_reference else None)
+    return settings.WITNESSES or (OF_REFERENCE_EDITORS if run.editing_model.is_reference else None)
 
 
 def _note_device(run: Run, made: Mapping[str, Any]) -> None:

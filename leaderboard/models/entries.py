@@ -72,7 +72,7 @@ class EditingModel(models.Model):
     )
     calls_per_minute = models.PositiveIntegerField(null=True, blank=True)
     is_reference = models.BooleanField(default=False)
-    yardstick_of = models.JSONField(
+    reference_suites = models.JSONField(
         null=True,
         blank=True,
         validators=[validate_slugs],
@@ -98,9 +98,11 @@ class EditingModel(models.Model):
     def get_absolute_url(self) -> str:
         return reverse("model", args=[self.slug])
 
-    def is_yardstick_of(self, suite: str) -> bool:
+    def is_reference_on(self, suite: str) -> bool:
         """Return True if this is a reference editor for the suite with this slug."""
-        return self.is_reference and (self.yardstick_of is None or suite in self.yardstick_of)
+        return self.is_reference and (
+            self.reference_suites is None or suite in self.reference_suites
+        )
 
     def estimate(self, edits: int, chains: int, stop_after: int = 0) -> Estimate:
         """Estimate a run of so many edits from the edits of this model so far."""

@@ -339,7 +339,7 @@ class Run(models.Model):
         if self.arm_digest:
             return "Published as an arm of an experiment, which is never ranked"
         if self.editing_model.is_reference:
-            return "Published as a yardstick, which is never ranked"
+            return "Published as a reference editor, which is never ranked"
         if self.source != self.Source.OURS and not self.is_ranked:
             return "Published, not ranked: it was played elsewhere"
         if reason := self.unranked_reason:

@@ -25,7 +25,7 @@ Figure = dict[str, Any]
 
 COLOURS = 8
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
-YARDSTICK_DASHES = ("dot", "longdash", "dashdot", "dash")
+REFERENCE_DASHES = ("dot", "longdash", "dashdot", "dash")
 #: Name of annotations that chart.js moves into the plot in narrow charts.
 END_NAME = "end name"
 NAME_HEIGHT = 0.05
@@ -73,7 +73,7 @@ class Curve:
     mean: Sequence[float | None]
     low: Sequence[float | None] = ()
     high: Sequence[float | None] = ()
-    yardstick: bool = False
+    reference: bool = False
     hidden: bool = False
 
     @classmethod
@@ -88,13 +88,13 @@ class Curve:
 def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
     """Return retention by trip: a line and band per model, reference editors grey."""
     traces: list[Figure] = []
-    series = yardsticks = 0
+    series = references = 0
     for curve in curves:
-        if curve.yardstick:
+        if curve.reference:
             # All are grey, so the dashes distinguish them.
-            dash = YARDSTICK_DASHES[yardsticks % len(YARDSTICK_DASHES)]
+            dash = REFERENCE_DASHES[references % len(REFERENCE_DASHES)]
             traces.append(_line(curve, "var(--ink-3)", dash, MARKERS[0], 1.6))
-            yardsticks += 1
+            references += 1
             continue
         colour = f"--series-{series % COLOURS + 1}"
         # Hue repeats after 8, dash after 5, marker after 7: no two of 280 look alike.
@@ -111,7 +111,7 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
                 "title": {"text": "round trips"},
                 "tickvals": axis_numbers(trips),
                 # Space at the right for the names of the reference editors.
-                "range": [0, trips * (1.16 if any(c.yardstick for c in curves) else 1.01)],
+                "range": [0, trips * (1.16 if any(c.reference for c in curves) else 1.01)],
             },
             yaxis={
                 "title": {"text": "picture kept (higher is better)"},
@@ -124,7 +124,7 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
             annotations=[
                 _remark(0, "blank card"),
                 _remark(DEFAULT_LEVEL, is_lost()),
-                *_names([curve for curve in curves if curve.yardstick], trips),
+                *_names([curve for curve in curves if curve.reference], trips),
             ],
         ),
     }
@@ -242,7 +242,7 @@ def _line(curve: Curve, colour: str, dash: str, marker: str, width: float) -> Fi
     name = plain(curve.name)
     trace: Figure = {
         "type": "scatter",
-        "mode": "lines" if curve.yardstick else "lines+markers",
+        "mode": "lines" if curve.reference else "lines+markers",
         "name": name,
         "legendgroup": name,
         "y": rounded(curve.mean),
@@ -250,7 +250,7 @@ def _line(curve: Curve, colour: str, dash: str, marker: str, width: float) -> Fi
         "hovertemplate": "<b>%{fullData.name}</b><br>%{text}<extra></extra>",
         "line": {"color": colour, "dash": dash, "width": width},
     }
-    if not curve.yardstick:
+    if not curve.reference:
         trace["marker"] = {"color": colour, "symbol": marker, "size": 6}
     if curve.hidden:
         trace["visible"] = "legendonly"
@@ -321,9 +321,9 @@ def _remark(y: float, text: str) -> Figure:
     }
 
 
-def _names(yardsticks: Sequence[Curve], trips: int) -> list[Figure]:
+def _names(references: Sequence[Curve], trips: int) -> list[Figure]:
     """Return the name of each reference editor at its line's end, not overlapping."""
-    ends = sorted((_at(curve.mean, trips) or 0, curve.name) for curve in yardsticks)
+    ends = sorted((_at(curve.mean, trips) or 0, curve.name) for curve in references)
     names, free = [], -1.0
     for y, name in ends:
         y = max(y, free)

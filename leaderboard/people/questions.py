@@ -33,7 +33,7 @@ CASES = 60
 ENOUGH = 5
 #: Worth of two trips of one model against two models after one trip, and of a reference editor
 #: against a model.
-OWN_TRIPS, YARDSTICK = 0.5, 0.5
+OWN_TRIPS, REFERENCE = 0.5, 0.5
 #: Growth of people's certainty with the difference in headline retention.
 STEEPNESS = 6.0
 #: Retentions at which every person calls an image clean, or lost.
@@ -51,7 +51,7 @@ class Candidate:
     case: int
     picture: str
     kept: Mapping[str, float]
-    yardstick: bool = False
+    reference: bool = False
 
     @property
     def headline(self) -> float:
@@ -176,8 +176,8 @@ def _pair(one: Candidate, other: Candidate, known: Known, worth: float = 1.0) ->
     closeness = 1 / math.cosh(min(30.0, abs(certain)) / 2) ** 2  # 4 p (1 - p)
     if max(one.headline, other.headline) < LOST:
         worth *= 0.2  # if both are lost, neither is closer
-    if one.yardstick or other.yardstick:
-        worth *= YARDSTICK
+    if one.reference or other.reference:
+        worth *= REFERENCE
     runs = (min(one.run, other.run), max(one.run, other.run))
     first, second = sorted((one.trip, other.trip))
     answered = known.pair[first, second]

@@ -15,7 +15,7 @@ Kind = BoardRecord.Kind
 def record(suite: Suite, at: datetime) -> list[BoardRecord]:
     """Save the changes of the suite's board, and return them.
 
-    Sealed suites and results of others, which have no ranks, are left out, as are yardsticks.
+    Sealed suites and results of others, which have no ranks, are left out, as are reference editors.
     """
     if suite.sealed or suite.published_elsewhere:
         return []

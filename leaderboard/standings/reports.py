@@ -67,7 +67,7 @@ def _power(suite: Suite) -> dict[str, float | None]:
 def _robustness(suite: Suite) -> dict[str, Any]:
     """Return Kendall's tau of the board's order with every other order.
 
-    With fewer than two ranked models it is that of the yardsticks.
+    With fewer than two ranked models it is that of the reference editors.
     """
     runs = list(Run.objects.on_the_board().filter(suite=suite, complete=True, current=True))
     entrants = [run for run in runs if not run.editing_model.is_reference]
@@ -85,7 +85,7 @@ def _robustness(suite: Suite) -> dict[str, Any]:
     return {
         "metric": headline[0],
         "level": headline[1],
-        "yardsticks": compared is not entrants,
+        "references": compared is not entrants,
         "runs": len(boards[headline]),
         "agreements": [asdict(row) for row in robustness(boards, headline, usable)],
         "retest": asdict(again) if again else None,

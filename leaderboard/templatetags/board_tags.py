@@ -87,7 +87,7 @@ def _under_name(row: BoardRow) -> SafeString:
             ' <small class="tag"><a href="{}">Played elsewhere, ranked by an admin’s word</a></small>',
             row.run.get_absolute_url(),
         )
-    if row.group == "yardstick":
+    if row.group == "reference":
         return NOTHING
     weights = {True: "open", False: "closed", None: "weights unknown"}[row.model.open_weights]
     words = " · ".join(filter(None, (row.provider, weights)))

@@ -53,7 +53,7 @@ def _pair(number: int) -> CorePair:
 
 
 def experiment(suite: Suite | None = None, **fields: Any) -> Experiment:
-    """ "wording": plain, short and long, by a yardstick that misreads what is long."""
+    """ "wording": plain, short and long, by a reference editor that misreads what is long."""
     models = fields.pop("models", None) or [misreader()]
     arms = fields.pop("arms", None) or {
         "plain": {},

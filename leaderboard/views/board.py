@@ -21,7 +21,7 @@ from leaderboard.board.columns import heads
 from leaderboard.board.example import example
 from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.row import NO_CHOICE, BoardFilters, BoardRow, board_order, semantic_of
-from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, grouped, stamp
+from leaderboard.board.rows import RANKED, REFERENCE, UNRANKED, grouped, stamp
 from leaderboard.models import Run, Standing
 from leaderboard.operation import scoring_packages
 from leaderboard.page_cache import keep_page, not_kept
@@ -43,7 +43,7 @@ FIRST_ROWS = 20
 #: Number of rows from which the example is taken.
 EXAMPLES = 5
 #: Curves shown at first, curves that the legend can add, curves of reference editors.
-CURVES, MORE_CURVES, YARDSTICK_CURVES = 5, 3, 3
+CURVES, MORE_CURVES, REFERENCE_CURVES = 5, 3, 3
 
 
 def page_stamp() -> str:
@@ -97,7 +97,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "shown": shown,
         "more": len(ranked) - len(shown),
         "unranked": groups[UNRANKED],
-        "yardsticks": groups[YARDSTICK],
+        "references": groups[REFERENCE],
         "ranked_count": len(ranked),
         "cases": same_cases(ranked or rows),
         # A worker writes the file whenever a run enters the board.
@@ -106,7 +106,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "semantic": semantic_of(rows),
         "answer": answer(ranked, filters),
         "under_way": under_way(filters),
-        "example": example(example_rows(ranked, groups[YARDSTICK]), filters),
+        "example": example(example_rows(ranked, groups[REFERENCE]), filters),
         "chart": curves_chart(groups, filters),
         "axis": axis_ticks(filters.suite.trips),
         "heads": heads(filters, semantic_of(rows), rows),
@@ -164,11 +164,11 @@ def _says_nothing(standing: Standing, trips: int) -> bool:
     return low < 0.05 * trips and high > 0.95 * trips
 
 
-def example_rows(ranked: Sequence[BoardRow], yardsticks: Sequence[BoardRow]) -> list[BoardRow]:
+def example_rows(ranked: Sequence[BoardRow], references: Sequence[BoardRow]) -> list[BoardRow]:
     """Return the rows for the example: the leaders, else reference editors."""
     if ranked:
         return sorted(ranked, key=board_order)[:EXAMPLES]
-    editors = sorted(filter(_made_edits, yardsticks), key=board_order)
+    editors = sorted(filter(_made_edits, references), key=board_order)
     return (editors[len(editors) // 2 :] + editors)[:EXAMPLES]
 
 
@@ -178,7 +178,7 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
     # Results published elsewhere are never ranked, but their curves are shown.
     models = groups[UNRANKED if filters.suite.published_elsewhere else RANKED]
     drawn = [row for row in models if _made_edits(row)]
-    references = [row for row in groups[YARDSTICK] if _made_edits(row)]
+    references = [row for row in groups[REFERENCE] if _made_edits(row)]
     curves = [
         Curve.of(row.model.name, row.standing.curve, hidden=place >= CURVES)
         for place, row in enumerate(drawn[: CURVES + MORE_CURVES])
@@ -189,9 +189,9 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
     scale = (
         [row for row in references if 0 < (row.usable_trips or 0) < trips] if curves else references
     )
-    step = max(1, len(scale) // YARDSTICK_CURVES) if curves else 1
+    step = max(1, len(scale) // REFERENCE_CURVES) if curves else 1
     curves += [
-        Curve.of(row.model.name, row.standing.curve, yardstick=bool(drawn))
+        Curve.of(row.model.name, row.standing.curve, reference=bool(drawn))
         for row in scale[::step]
         if row.standing
     ]
@@ -201,12 +201,12 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
     return Chart(
         id="curves",
         # The title names only curves that are visible at first.
-        title=retention_finding([c for c in curves if not (c.yardstick or c.hidden)], trips),
+        title=retention_finding([c for c in curves if not (c.reference or c.hidden)], trips),
         subtitle=f"Picture kept after each round trip by {label}, mean over cases with 95\u00a0% band. "
         "0\u00a0% is a blank card of the picture’s mean colour. Click a name to show or hide its curve.",
         figure=retention_curves(curves, trips),
         table=retention_table(curves, trips),
-        about=about(filters, [*models, *groups[YARDSTICK]]),
+        about=about(filters, [*models, *groups[REFERENCE]]),
         file_name=f"{filters.suite.key}-{filters.metric}-curves",
     )
 

@@ -12,7 +12,7 @@ from evaluation.analysis import levels
 from leaderboard import formatting
 from leaderboard.board import breakdowns
 from leaderboard.board.query import PAIRS, PARAMETERS, BoardQuery
-from leaderboard.board.rows import RANKED, YARDSTICK, stamp
+from leaderboard.board.rows import RANKED, REFERENCE, stamp
 from leaderboard.models import Case, Suite
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.views.site import noindex_variants
@@ -35,8 +35,8 @@ def page(asked: BoardQuery) -> dict[str, Any]:
     filters, trips = asked.filters, asked.filters.suite.trips
     rows = [row for row in asked.rows() if row.standing]
     ranked = [row for row in rows if row.group == RANKED]
-    yardsticks = [row for row in rows if row.group == YARDSTICK]
-    shown = (ranked if filters.every else ranked[:FIRST_ROWS]) or yardsticks
+    references = [row for row in rows if row.group == REFERENCE]
+    shown = (ranked if filters.every else ranked[:FIRST_ROWS]) or references
     by_scope = breakdowns.standings_by_scope(shown)
     parts = breakdowns.parts(by_scope, _pair_titles(filters.suite))
     columns = [part for part in parts if part.group != PAIRS]
@@ -51,7 +51,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "finding": finding(*gap) if gap else "",
         "columns": columns,
         "lines": zip(shown, zip(*cells, strict=True), strict=True) if cells else [],
-        "yardsticks_only": bool(shown) and not ranked,
+        "references_only": bool(shown) and not ranked,
         "more": len(ranked) - len(shown) if ranked else 0,
         "every": filters.query(every=True),
         "pair_columns": shown[:PAIR_COLUMNS],

@@ -26,7 +26,7 @@ from leaderboard import formatting
 from leaderboard.board import breakdowns
 from leaderboard.board.query import BoardQuery
 from leaderboard.board.row import BoardFilters, BoardRow, board_order, semantic_of
-from leaderboard.board.rows import RANKED, YARDSTICK, stamp
+from leaderboard.board.rows import RANKED, REFERENCE, stamp
 from leaderboard.models import Case, Chain
 from leaderboard.models.runs import ChainState
 from leaderboard.pages import strips
@@ -218,7 +218,7 @@ def suggestions(asked: BoardQuery, rows: Sequence[BoardRow]) -> list[tuple[str, 
     """Return suggested comparisons as (label, address)."""
     ranked = [row for row in rows if row.group == RANKED]
     ranked.sort(key=board_order)
-    yardsticks = [row for row in rows if row.group == YARDSTICK]
+    references = [row for row in rows if row.group == REFERENCE]
     suggested = []
     if len(ranked) > 1:
         suggested.append(("The first three", ranked[:3]))
@@ -228,8 +228,8 @@ def suggestions(asked: BoardQuery, rows: Sequence[BoardRow]) -> list[tuple[str, 
     ]
     if all(weights):
         suggested.append(("Best open against best closed", [row for row in weights if row]))
-    if len(yardsticks) > 1:
-        suggested.append(("The yardsticks", yardsticks[:MOST]))
+    if len(references) > 1:
+        suggested.append(("The reference editors", references[:MOST]))
     return [(label, address(asked, [row.model.slug for row in some])) for label, some in suggested]
 
 

@@ -29,7 +29,7 @@ SHOWN = 24
 CHOICES = ("model", "category", "cause", "label")
 PARAMETERS = ("suite", *CHOICES, "order", "page")
 #: Value of `model` for all reference editors.
-YARDSTICKS = "yardsticks"
+REFERENCE_EDITORS = "references"
 LAST_PAGE = 500
 
 
@@ -66,7 +66,7 @@ class GalleryForm(forms.Form):
             [
                 ("", "Every model"),
                 *((m.slug, m.name) for m in models if not m.is_reference),
-                *([(YARDSTICKS, "The yardsticks")] if references else []),
+                *([(REFERENCE_EDITORS, "The reference editors")] if references else []),
                 *references,
             ],
         )
@@ -103,7 +103,9 @@ def index(request: HttpRequest) -> HttpResponse:
     chains, more = _page(
         _runs(suite, models, choice["model"]), _chains(choice), len(models), best, number
     )
-    names = {model.slug: model.name for model in models} | {YARDSTICKS: "the yardsticks"}
+    names = {model.slug: model.name for model in models} | {
+        REFERENCE_EDITORS: "the reference editors"
+    }
     context: dict[str, Any] = {
         "form": form,
         "suite": suite,
@@ -133,7 +135,7 @@ def _query(suite: str, choice: Mapping[str, str], best: bool, number: int) -> st
 def _runs(suite: Suite, models: Sequence[EditingModel], model: str) -> QuerySet[Run]:
     """Return the runs to show; reference editors only if chosen or alone."""
     runs = Run.objects.on_the_board().filter(suite=suite)
-    if model == YARDSTICKS:
+    if model == REFERENCE_EDITORS:
         return runs.filter(editing_model__is_reference=True)
     if model:
         return runs.filter(editing_model__slug=model)

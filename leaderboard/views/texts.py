@@ -22,7 +22,7 @@ from evaluation.witnesses import WITNESSES, witness_class, witness_label
 from leaderboard import formatting
 from leaderboard.board.example import Example, example
 from leaderboard.board.query import BoardQuery
-from leaderboard.board.rows import RANKED, YARDSTICK, grouped, stamp
+from leaderboard.board.rows import RANKED, REFERENCE, grouped, stamp
 from leaderboard.models import MetricVersion, StoredImage, Suite
 from leaderboard.page_cache import keep_page
 from leaderboard.views.board import example_rows
@@ -224,7 +224,7 @@ def tour(request: HttpRequest) -> HttpResponse:
     shown = None
     if query:
         groups = grouped(query.rows())
-        shown = example(example_rows(groups[RANKED], groups[YARDSTICK]), query.filters)
+        shown = example(example_rows(groups[RANKED], groups[REFERENCE]), query.filters)
     context = {"stops": stops(shown) if shown else [], "example": shown}
     return render(request, "leaderboard/tour.html", context)
 

@@ -14,7 +14,7 @@ from tools.papers.source import Json
 
 GREY = "#8a9396"
 #: Curves in one drawing: more cannot be told apart.
-MOST_CURVES, MOST_YARDSTICKS, MOST_BARS = 8, 4, 30
+MOST_CURVES, MOST_REFERENCES, MOST_BARS = 8, 4, 30
 WIDTH = 6.4  # inches
 #: Letters of a name that fit beside a drawing.
 LONGEST_NAME = 36
@@ -24,8 +24,8 @@ class DrawingError(UserFacingError):
     """Drawings that cannot be made on this machine."""
 
 
-def curves(rows: Sequence[Json], yardsticks: Sequence[Json], trips: int) -> Any:
-    """Draw the retention by round trip, with bands; yardsticks thin and grey."""
+def curves(rows: Sequence[Json], references: Sequence[Json], trips: int) -> Any:
+    """Draw the retention by round trip, with bands; reference editors thin and grey."""
     figure, axes = _axes(3.8)
     handles, names = [], []
     for place, row in enumerate(rows[:MOST_CURVES]):
@@ -47,12 +47,12 @@ def curves(rows: Sequence[Json], yardsticks: Sequence[Json], trips: int) -> Any:
             axes.fill_between(numbers, low[1], high[1], color=colour, alpha=0.14, linewidth=0)
         handles.append(line)
         names.append(row["model"]["name"])
-    for place, row in enumerate(yardsticks[:MOST_YARDSTICKS]):
+    for place, row in enumerate(references[:MOST_REFERENCES]):
         numbers, mean = _points(row["standing"]["curve"].get("mean"))
         dash = DASHES[place % len(DASHES)]
         (line,) = axes.plot(numbers, mean, color=GREY, linestyle=dash, linewidth=1)
         handles.append(line)
-        names.append(f"{row['model']['name']} (yardstick)")
+        names.append(f"{row['model']['name']} (reference editor)")
     axes.axhline(DEFAULT_LEVEL, color=INK, linewidth=0.7, linestyle=":")
     axes.set(xlim=(0, trips), ylim=(-0.1, 1.03), xlabel="round trips", ylabel="picture kept")
     axes.grid(visible=True)

@@ -64,10 +64,10 @@ class Board:
         rows.sort(
             key=lambda row: (-row["standing"]["usable_trips"], -(row["standing"]["auc"] or 0))
         )
-        self.models = [row for row in rows if row["group"] != "yardstick"]
-        self.yardsticks = [row for row in rows if row["group"] == "yardstick"]
+        self.models = [row for row in rows if row["group"] != "reference"]
+        self.references = [row for row in rows if row["group"] == "reference"]
         self.ranked = [row for row in rows if row["group"] == "ranked"]
-        self.rows = [*self.models, *self.yardsticks]
+        self.rows = [*self.models, *self.references]
 
     @property
     def title(self) -> str:
@@ -75,8 +75,8 @@ class Board:
 
     @property
     def shown(self) -> list[Json]:
-        """Return the rows that the results are about: the yardsticks if there is no model."""
-        return self.models or self.yardsticks
+        """Return the rows that the results are about: the reference editors if there is no model."""
+        return self.models or self.references
 
     @cached_property
     def runs(self) -> dict[int, Json]:
@@ -118,9 +118,9 @@ def write(source: Source, suite: str, folder: Path) -> str:
     board = Board(source, suite)
     document = paper(board)
     drawings = folder / "figures"
-    yardsticks = board.yardsticks if board.models else ()
+    references = board.references if board.models else ()
     figures.save(figures.lasting(board.rows, board.trips), drawings, "lasting")
-    figures.save(figures.curves(board.shown, yardsticks, board.trips), drawings, "curves")
+    figures.save(figures.curves(board.shown, references, board.trips), drawings, "curves")
     figures.save(figures.causes(board.shown), drawings, "causes")
     document.write(folder, TEX)
     return f"{folder}: {TEX}, index.html, {len(document.tables)} tables; {compile_pdf(folder)}."
@@ -150,7 +150,7 @@ def _abstract(board: Board) -> str:
         f"On {board.title}, {cases} of {board.trips} round trips "
         "each, we measure after how many of them a picture can no longer be used. "
         f"{formatting.count(len(board.ranked), 'ranked model')} "
-        f"and {formatting.count(len(board.yardsticks), 'reference editor')} were measured."
+        f"and {formatting.count(len(board.references), 'reference editor')} were measured."
     )
     if not board.ranked:
         return text
@@ -240,9 +240,11 @@ def _results(board: Board) -> list[Block]:
             tables.besides_table(board.models),
         ]
     else:
-        blocks.append(Paragraph("No model is on this board yet; its yardsticks are."))
+        blocks.append(Paragraph("No model is on this board yet; its reference editors are."))
     blocks += [
-        Figure("lasting", f"Usable trips of {trips} with 95 % intervals; yardsticks in grey."),
+        Figure(
+            "lasting", f"Usable trips of {trips} with 95 % intervals; reference editors in grey."
+        ),
         Figure(
             "curves",
             "Picture kept after each round trip, mean over cases with 95 % bands. 0 is a blank "
@@ -254,8 +256,8 @@ def _results(board: Board) -> list[Block]:
         Figure("causes", "Share of the chains that each cause ended."),
         tables.metrics_table(shown, board.standings),
     ]
-    if board.yardsticks:
-        blocks.append(tables.yardsticks_table(board.yardsticks, trips))
+    if board.references:
+        blocks.append(tables.reference_editors_table(board.references, trips))
     audits = tables.audits_table(board.rows, board.runs)
     blocks.append(audits or Paragraph("No audit was played in these runs."))
     return blocks
@@ -270,7 +272,7 @@ def _robustness(board: Board) -> list[Block]:
             lines.append((choice, tau))
     if not lines:
         return [Paragraph("Too few results to say how robust the order is.")]
-    compared = "models" if board.models else "yardsticks"
+    compared = "models" if board.models else "reference editors"
     return [
         Paragraph(
             f"The order of {len(order)} {compared} by usable trips, beside the orders that other "

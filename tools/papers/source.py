@@ -177,7 +177,7 @@ def _bundle(path: Path) -> Mapping[str, str]:
             {
                 "model": model,
                 "standing": headline,
-                "group": "yardstick" if model["is_reference"] else "unranked",
+                "group": "reference" if model["is_reference"] else "unranked",
                 "change_seen": headline and headline["counts"].get("change_seen"),
                 "refusals": None,
                 "usd_per_edit": model["price_per_edit"] and float(model["price_per_edit"]),

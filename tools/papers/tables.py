@@ -92,9 +92,9 @@ def besides_table(rows: Sequence[Json]) -> Table:
     )
 
 
-def yardsticks_table(rows: Sequence[Json], trips: int) -> Table:
+def reference_editors_table(rows: Sequence[Json], trips: int) -> Table:
     return Table(
-        "yardsticks",
+        "references",
         "Reference editors, which follow prompts by rule and do a known damage",
         ["Editor", "Usable trips", "95 %", "Half-life", "95 %", "Change seen"],
         [

@@ -1,4 +1,4 @@
-"""How long pictures last under the yardsticks of noise: the scale of the board.
+"""How long pictures last under the reference editors of noise: the scale of the board.
 
 Noise is the same whatever is asked for, so pictures are worn without the edits, through the
 wire as in a chain, and the trip on which half of one is lost is found by halving: a fraction
@@ -61,7 +61,7 @@ def lasts(source: Image.Image, editor: Noise, suite: Suite, edits: int, scorer: 
 
 
 def strengths() -> list[float]:
-    """Of every yardstick of noise, the strongest first."""
+    """Of every reference editor of noise, the strongest first."""
     rows = catalog.editing_models()
     return sorted(row["options"]["sigma"] for row in rows if row["editor"] == "noise")[::-1]
 

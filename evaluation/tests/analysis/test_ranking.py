@@ -110,7 +110,7 @@ def test_a_case_lost_before_its_first_trip_is_lacking_a_later_loss_is_censored(t
     assert [placings[n].complete for n in ("run", "unplayed", "begun")] == [True, False, True]
 
 
-def test_the_yardsticks_have_the_ends_of_the_scale():
+def test_the_reference_editors_have_the_ends_of_the_scale():
     oracle = constant([1.0] * 20, change_seen=(True,) * 20)
     no_op = constant([1.0] * 20, change_seen=(False,) * 20)
     card = constant([0.0] * 20, outcome="completed", change_seen=(False,) * 20)

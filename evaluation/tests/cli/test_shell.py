@@ -66,11 +66,11 @@ def copied(played, name="run"):
     return Path(name)
 
 
-# The yardsticks (method §9).
+# The reference editors (method §9).
 
 
 @pytest.fixture(scope="module")
-def yardsticks(tmp_path_factory):
+def references(tmp_path_factory):
     """Every reference editor on six cases, one per picture: scores by editor."""
     wanted = ("glasses", "red-ball", "flip-vertical", "clock", "bird", "flip-horizontal")
     cases = tuple(case for case in SMOKE.cases if case.pair in wanted)
@@ -91,8 +91,8 @@ def yardsticks(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_oracle_keeps_everything(yardsticks):
-    for result in yardsticks["oracle"].values():
+def test_the_oracle_keeps_everything(references):
+    for result in references["oracle"].values():
         assert result.summary.half_life is None
         assert result.summary.usable_trips == pytest.approx(4)
         assert result.summary.curve == pytest.approx([1] * 5, abs=1e-6)
@@ -100,25 +100,25 @@ def test_the_oracle_keeps_everything(yardsticks):
 
 
 @pytest.mark.parametrize("name", ["noop", "blank-card"])
-def test_the_no_op_and_the_blank_card_are_caught(name, yardsticks):
-    for result in yardsticks[name].values():
+def test_the_no_op_and_the_blank_card_are_caught(name, references):
+    for result in references[name].values():
         assert result.summary.half_life == 0
         assert result.summary.usable_trips == 0
-    outcomes = next(iter(yardsticks["blank-card"].values())).summary.outcomes
+    outcomes = next(iter(references["blank-card"].values())).summary.outcomes
     assert outcomes["blank"] == 6
 
 
 @pytest.mark.parametrize("name", ["noise", "resample"])
-def test_noise_and_resampling_lose_the_picture_step_by_step(name, yardsticks):
-    for metric, result in yardsticks[name].items():
+def test_noise_and_resampling_lose_the_picture_step_by_step(name, references):
+    for metric, result in references[name].items():
         curve = result.summary.curve
         assert all(after < before for before, after in pairwise(curve)), metric
         assert result.summary.change_seen == 1
 
 
-def test_the_yardsticks_come_in_their_known_order(yardsticks):
+def test_the_reference_editors_come_in_their_known_order(references):
     def area(name):
-        return next(iter(yardsticks[name].values())).summary.auc
+        return next(iter(references[name].values())).summary.auc
 
     assert area("oracle") > area("jpeg") > area("thumbnail") > area("blank-card")
     assert area("oracle") > area("noise") > area("thumbnail")

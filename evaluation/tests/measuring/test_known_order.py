@@ -1,4 +1,4 @@
-"""The yardsticks come in their known order on every suite that ships."""
+"""The reference editors come in their known order on every suite that ships."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def few_cases(suite):
     return sorted(by_category.values(), key=lambda case: case.slug)[:2]
 
 
-def yardsticks(suite):
+def references(suite):
     """All of them, or a few where a picture takes long."""
     return ORDER if suite.size <= 1024 else (ORDER[0], *ORDER[2:])
 
@@ -45,7 +45,7 @@ def prepared(picture, size):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suite", catalog.suites(), ids=lambda suite: suite.slug)
-def test_the_yardsticks_keep_as_much_as_is_known_of_them(suite):
+def test_the_reference_editors_keep_as_much_as_is_known_of_them(suite):
     if reasons := load_metric("picture").missing():
         pytest.skip("; ".join(reasons))
     scorer, rows = Scorer(METRICS), catalog.editing_models()
@@ -53,7 +53,7 @@ def test_the_yardsticks_keep_as_much_as_is_known_of_them(suite):
         picture, pair = suite.picture_by_slug[case.picture], suite.pair_by_slug[case.pair]
         source, places = prepared(picture, suite.size), picture.annotations
         returns, edits = {}, {}
-        for name in (*yardsticks(suite), "blank-card", "do-nothing"):
+        for name in (*references(suite), "blank-card", "do-nothing"):
             editor = load_row(find_row(rows, name))
             edits[name] = editor.send(source, pair.forward, 1, Beside(None, places)).picture
             beside = Beside(source, places)
@@ -62,7 +62,7 @@ def test_the_yardsticks_keep_as_much_as_is_known_of_them(suite):
         distances = scorer.score(source, returns.values(), subject).distances["picture"]
         lost = dict(zip(returns, distances, strict=True))
         assert lost["oracle"] == pytest.approx(0, abs=1e-6)
-        steps = pairwise(yardsticks(suite))
+        steps = pairwise(references(suite))
         assert all(lost[better] < lost[worse] for better, worse in steps), (case, lost)
         # Grain in a smooth place may lose more than a blank card would: 0 is not the least.
         assert lost["blank-card"] > 0.95

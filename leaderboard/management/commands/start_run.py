@@ -26,7 +26,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--references",
             action="store_true",
-            help="All reference editors that are yardsticks of the suite.",
+            help="All reference editors of the suite.",
         )
         parser.add_argument("--suite", required=True, help="smoke, or smoke-v2 for one version.")
         parser.add_argument("--budget-calls", type=int, help="Pause before more calls than this.")
@@ -37,7 +37,7 @@ class Command(BaseCommand):
             choices=range(MOST + 1),
             metavar="K",
             help="End chains so many trips after their end is known; 0 plays all of them, "
-            "without it runs begin as the suite says and yardsticks are played to the end.",
+            "without it runs begin as the suite says and reference editors are played to the end.",
         )
         parser.add_argument(
             "--floor",
@@ -62,7 +62,7 @@ class Command(BaseCommand):
             raise CommandError(f"No editing model called {', '.join(sorted(unknown))}.")
         if options["references"]:
             references = EditingModel.objects.filter(is_reference=True)
-            keys = [model.pk for model in references if model.is_yardstick_of(suite.slug)]
+            keys = [model.pk for model in references if model.is_reference_on(suite.slug)]
             chosen |= EditingModel.objects.filter(pk__in=keys)
         elif not options["models"]:
             raise CommandError("Name one or more models, or --references.")

@@ -54,9 +54,7 @@ SUITE_AT_ONCE = "smoke"
 
 
 class Command(BaseCommand):
-    help = (
-        "Start database, Valkey, web server and workers; load the benchmark; play the yardsticks."
-    )
+    help = "Start database, Valkey, web server and workers; load the benchmark; play the reference editors."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:

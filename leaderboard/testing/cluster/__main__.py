@@ -53,7 +53,7 @@ def attack(cluster: Cluster, kills: int, seed: int) -> int:
 
 
 def live(cluster: Cluster) -> int:
-    """Load the self-test, play the yardsticks, and go on until Ctrl-C."""
+    """Load the self-test, play the reference editors, and go on until Ctrl-C."""
     cluster.manage("load_benchmark", "--suites", "smoke", "--verbosity", "0")
     cluster.manage("start_run", "--references", "--suite", "smoke", "--missing")
     say(f"\n  ConvergeBench is at {cluster.address}/\n  ({', '.join(PARTS)})\n  Ctrl-C ends it.")

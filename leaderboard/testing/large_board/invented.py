@@ -71,8 +71,8 @@ def invent_board(
     count = models + references
     for number in range(count):
         strength = 1.5 + 22 * (number + 1) / count
-        yardstick = number >= models
-        run = _run(suite, number, strength, metrics, random, yardstick=yardstick)
+        reference = number >= models
+        run = _run(suite, number, strength, metrics, random, reference=reference)
         if with_trips:
             _chains(run, stored_cases, strength, metrics, pictures, random)
     rank(suite)
@@ -113,7 +113,7 @@ def _run(
     metrics: list[MetricVersion],
     random: np.random.Generator,
     *,
-    yardstick: bool,
+    reference: bool,
 ) -> Run:
     model = EditingModel.objects.create(
         slug=f"{suite.slug}-{number}",
@@ -122,7 +122,7 @@ def _run(
         organisation=f"Provider {number % 9}",
         editor="noop",
         open_weights=bool(number % 2),
-        is_reference=yardstick,
+        is_reference=reference,
         price_per_edit=f"{0.01 + 0.002 * (number * 7 % 50):.5f}",
     )
     _, chains, edits = suite.counts

@@ -56,7 +56,7 @@ def addresses() -> dict[str, str]:
     """A page of each kind, of the first run that there is; the last one is played from now on."""
     run, *_, playing = Run.objects.order_by("pk")
     Run.objects.filter(pk=playing.pk).update(state=RunState.PLAYING, current=False)
-    # Runs of submitted models are followed by their owners alone; a yardstick's by everybody.
+    # Runs of submitted models are followed by their owners alone; a reference editor's by everybody.
     EditingModel.objects.filter(pk=playing.editing_model_id).update(is_reference=True)
     case = Case.objects.filter(suite=run.suite).order_by("pk").first()
     assert case

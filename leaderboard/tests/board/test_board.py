@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.row import BoardFilters, semantic_of
-from leaderboard.board.rows import RANKED, UNRANKED, YARDSTICK, board_rows, stamp
+from leaderboard.board.rows import RANKED, REFERENCE, UNRANKED, board_rows, stamp
 from leaderboard.models import (
     EditingModel,
     MetricVersion,
@@ -72,8 +72,8 @@ def test_reference_editors_stand_apart_and_have_no_rank(client, suite):
     make_run("Model", suite, 3, rank=1)
     make_run(make_model("Oracle", is_reference=True), suite, 1e6)
     groups = [row.group for row in board_rows(BoardFilters(suite))]
-    assert groups == [RANKED, YARDSTICK]
-    assert "Yardsticks" in page(client)
+    assert groups == [RANKED, REFERENCE]
+    assert "Reference editors" in page(client)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_suites_are_chosen_by_key_or_by_name_alone(suite):
     assert BoardQuery.parse({"suite": "demo"}).filters.suite == newer
 
 
-def test_weights_filter_keeps_the_yardsticks(suite):
+def test_weights_filter_keeps_the_reference_editors(suite):
     make_run(make_model("Open", open_weights=True), suite)
     make_run(make_model("Closed", open_weights=False), suite)
     make_run(make_model("Unknown", open_weights=None), suite)
@@ -266,7 +266,7 @@ def test_the_number_of_queries_does_not_grow_with_models(
 def test_what_is_under_way_has_a_bar_and_what_nobody_may_see_has_none(client, suite):
     fields = {"state": RunState.PLAYING, "current": False, "edits_done": 3, "edits_total": 12}
     fields |= {"chains_total": 2}
-    make_run(make_model("Yardstick", is_reference=True), suite, published=False, **fields)
+    make_run(make_model("Reference editor", is_reference=True), suite, published=False, **fields)
     make_run("Secret", suite, published=False, **fields)
     html = page(client)
     assert "3 of 12 edits" in html

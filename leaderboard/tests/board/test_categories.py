@@ -58,7 +58,7 @@ def test_a_part_that_was_not_measured_says_so(client, suite):
     assert "not run" in row[: row.index("</tr>")]
 
 
-def test_with_yardsticks_alone_the_page_still_shows_them(client, suite):
+def test_with_reference_editors_alone_the_page_still_shows_them(client, suite):
     make_run(make_model("Oracle", is_reference=True), suite, 1e6, scopes=SCOPES)
     assert "Oracle" in page(client)
 

@@ -34,7 +34,7 @@ def suite():
 def shown(**asked):
     found = BoardQuery.parse(asked)
     return {
-        row.model.name for row in board_rows(found.filters, found.runs) if row.group != "yardstick"
+        row.model.name for row in board_rows(found.filters, found.runs) if row.group != "reference"
     }
 
 

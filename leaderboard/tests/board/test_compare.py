@@ -154,7 +154,7 @@ def test_unknown_and_too_many_models_are_named(client, suite, runs):
     assert "<b>”" not in html
 
 
-def test_yardsticks_can_be_compared_too(client, suite, runs):
+def test_reference_editors_can_be_compared_too(client, suite, runs):
     make_run(make_model("Oracle", is_reference=True), suite, 1e6, chains=True)
     assert "Oracle stays usable" in page(client, "?models=long,oracle")
 

@@ -39,7 +39,7 @@ def suite() -> Suite:
     EditingModel.objects.filter(slug="hidden").update(status="hidden")
     make_run("Secret", suite, 19, published=False)
     playing = {"state": RunState.PLAYING, "current": False, "edits_total": 12}
-    new = make_model("A new yardstick", is_reference=True)
+    new = make_model("A new reference editor", is_reference=True)
     make_run(new, suite, published=False, edits_done=3, **playing)
     make_run("Playing", suite, published=True, edits_done=9, **playing)
     return suite
@@ -56,7 +56,7 @@ def test_only_complete_public_runs_without_flags_are_ranked(suite, metric, ranke
 
 def test_runs_under_way_are_listed_the_furthest_first(suite):
     names = [run.editing_model.name for run in under_way(BoardFilters(suite))]
-    assert names == ["Playing", "A new yardstick"]
+    assert names == ["Playing", "A new reference editor"]
 
 
 def test_the_number_of_queries_does_not_grow_with_the_models(suite, django_assert_max_num_queries):

@@ -74,15 +74,15 @@ def test_rebuilding_changes_nothing(suite):
     assert before == after
 
 
-def test_models_that_cannot_be_told_apart_share_a_rank_and_yardsticks_have_none(suite):
+def test_models_that_cannot_be_told_apart_share_a_rank_and_reference_editors_have_none(suite):
     good = losing_run(suite, "good", 0.05, spread=0.05)
     twin = losing_run(suite, "twin!", 0.05, spread=0.05)
     bad = losing_run(suite, "bad", 0.3, spread=0.05)
-    yardstick = losing_run(suite, "oracle", 0.0, is_reference=True)
+    reference = losing_run(suite, "oracle", 0.0, is_reference=True)
     refresh_ranks(suite)
     assert headline(good).rank == headline(twin).rank == 1
     assert headline(bad).rank == 3
-    assert headline(yardstick).rank is None
+    assert headline(reference).rank is None
     assert headline(good).p_first + headline(twin).p_first == pytest.approx(1, abs=0.01)
     assert headline(bad).rank_low == headline(bad).rank_high == 3
 

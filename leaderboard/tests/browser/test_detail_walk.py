@@ -219,7 +219,7 @@ def test_the_page_of_a_run_follows_it_to_its_end(run, visit):
         timeout=15_000,
     )
     Run.objects.filter(pk=run.pk).update(state=RunState.FINISHED)
-    page.wait_for_selector("text=Published as a yardstick", timeout=15_000)
+    page.wait_for_selector("text=Published as a reference editor", timeout=15_000)
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.wait_for_timeout(4000)

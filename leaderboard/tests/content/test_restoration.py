@@ -24,7 +24,7 @@ from leaderboard.testing.bundle_runs import bundle_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics", "local")]
 
-#: As the catalogue has it, so that yardsticks know it.
+#: As the catalogue has it, so that reference editors know it.
 PROMPT = next(p for p in catalog.edit_pairs() if p.category == "restoration").backward
 
 

@@ -74,7 +74,7 @@ def test_every_case_of_a_small_suite_is_audited_half_by_marks(server: EditingSer
     assert run.progress.edits_total == EDITS + CHAINS
 
 
-def test_a_yardstick_is_not_audited(server: EditingServer) -> None:
+def test_a_reference_editor_is_not_audited(server: EditingServer) -> None:
     assert of(start(server, is_reference=True)) == []
 
 

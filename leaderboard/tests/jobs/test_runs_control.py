@@ -286,19 +286,19 @@ def test_commands_say_what_they_did_and_what_they_cannot(server: EditingServer) 
         call_command("runs", "rescore", run.pk, stdout=out)
 
 
-def test_the_yardsticks_of_a_suite_are_those_that_belong_to_its_scale() -> None:
+def test_the_reference_editors_of_a_suite_are_those_that_belong_to_its_scale() -> None:
     suite = factories.tiny_suite()
     for slug, suites in (("everywhere", None), ("here", ["tiny"]), ("there", ["lite"])):
-        factories.editing_model(slug, is_reference=True, yardstick_of=suites)
-    factories.editing_model("by-name", is_reference=True, yardstick_of=[])
-    factories.editing_model("none", yardstick_of=["tiny"])  # not a reference editor
+        factories.editing_model(slug, is_reference=True, reference_suites=suites)
+    factories.editing_model("by-name", is_reference=True, reference_suites=[])
+    factories.editing_model("none", reference_suites=["tiny"])  # not a reference editor
     call_command("start_run", references=True, suite="tiny", verbosity=0)
     started_on = Run.objects.filter(suite=suite)
     assert set(started_on.values_list("editing_model__slug", flat=True)) == {"everywhere", "here"}
     call_command("start_run", "by-name", suite="tiny", verbosity=0)
     assert started_on.filter(editing_model__slug="by-name").exists()
     with pytest.raises(ValidationError, match="Write a list of slugs"):
-        EditingModel(slug="x", name="x", editor="jpeg", yardstick_of="lite").full_clean()
+        EditingModel(slug="x", name="x", editor="jpeg", reference_suites="lite").full_clean()
 
 
 def test_start_run_starts_what_is_missing_and_nothing_twice(server: EditingServer) -> None:

@@ -17,7 +17,7 @@ from evaluation.metrics.psnr import Psnr
 from evaluation.play import score as score_loop
 from evaluation.play.score import score_chains
 from evaluation.testing.editing_server import EditingServer
-from evaluation.witnesses import LOOKING, OF_YARDSTICKS, witness_class
+from evaluation.witnesses import LOOKING, OF_REFERENCE_EDITORS, witness_class
 from leaderboard import jobs
 from leaderboard.jobs import database_scores, score_job
 from leaderboard.jobs.database_scores import DatabaseScores
@@ -78,18 +78,20 @@ def test_a_run_is_judged_by_the_witnesses_that_its_worker_is_told_of(
     assert heard == {"geometry"}
 
 
-def test_yardsticks_are_judged_only_by_witnesses_whose_word_counts(server: EditingServer) -> None:
+def test_reference_editors_are_judged_only_by_witnesses_whose_word_counts(
+    server: EditingServer,
+) -> None:
     suite = factories.tiny_suite(pictures=1, trips=1)
     heard = {}
-    for name in ("yardstick", "model"):
-        model = factories.editing_model(name, editor="jpeg", is_reference=name == "yardstick")
+    for name in ("reference", "model"):
+        model = factories.editing_model(name, editor="jpeg", is_reference=name == "reference")
         run = played(jobs.start(model, suite))
         heard[name] = ScoreJob(run, uuid4()).scorer.panel.witnesses.keys()
-    assert heard["yardstick"] == heard["model"] & set(OF_YARDSTICKS)
-    assert {"geometry", "hue"} <= heard["yardstick"]
-    assert heard["model"] - heard["yardstick"]
+    assert heard["reference"] == heard["model"] & set(OF_REFERENCE_EDITORS)
+    assert {"geometry", "hue"} <= heard["reference"]
+    assert heard["model"] - heard["reference"]
     gating = {name for name in LOOKING if witness_class(name).gates}
-    assert gating <= set(OF_YARDSTICKS)
+    assert gating <= set(OF_REFERENCE_EDITORS)
 
 
 def test_runs_of_strangers_wait_for_a_look_and_references_do_not(

@@ -171,7 +171,7 @@ def test_scored_again_a_run_stays_and_one_whose_end_is_no_longer_known_is_played
     assert (chain.outcome, chain.trips_played) == (Outcome.KNOWN, chain.known_at + K)
 
 
-def test_yardsticks_are_played_to_the_end_and_others_as_the_suite_says():
+def test_reference_editors_are_played_to_the_end_and_others_as_the_suite_says():
     suite = factories.tiny_suite(1, slug="sayings")
     Suite.objects.filter(pk=suite.pk).update(stop_after=3)
     suite.refresh_from_db()

@@ -26,12 +26,12 @@ def validated(figure):
 
 
 def test_curves_are_a_valid_figure_with_a_band_per_model():
-    curves = [Curve.of("A", CURVE), Curve.of("Y", CURVE, yardstick=True)]
+    curves = [Curve.of("A", CURVE), Curve.of("Y", CURVE, reference=True)]
     figure = validated(retention_curves(curves, 3))
-    band, line, yardstick = figure.data
+    band, line, reference = figure.data
     assert band.fill == "toself"
-    assert (line.name, yardstick.name) == ("A", "Y")
-    assert yardstick.mode == "lines"
+    assert (line.name, reference.name) == ("A", "Y")
+    assert reference.mode == "lines"
     assert figure.layout.xaxis.tickvals == (0, 1, 2, 3)
     assert {shape.y0 for shape in figure.layout.shapes} == {0, 0.5}
 

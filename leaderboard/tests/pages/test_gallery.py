@@ -47,9 +47,9 @@ def test_every_models_worst_comes_before_anybodys_second_worst(client, suite):
     assert best[:4] == ["good", "bad"] * 2
 
 
-def test_yardsticks_are_shown_where_they_are_asked_for_or_alone(client, suite):
+def test_reference_editors_are_shown_where_they_are_asked_for_or_alone(client, suite):
     assert "oracle" not in models(get(client))
-    assert set(models(get(client, model="yardsticks"))) == {"oracle"}
+    assert set(models(get(client, model="references"))) == {"oracle"}
     EditingModel.objects.filter(is_reference=False).update(status=EditingModel.Status.HIDDEN)
     assert set(models(get(client))) == {"oracle"}
 

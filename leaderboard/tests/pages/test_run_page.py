@@ -36,7 +36,7 @@ def played(django_db_setup, django_db_blocker):
 
 @pytest.fixture
 def half_way(db, played):
-    """A yardstick whose run was played and scored, a moment before it is finalised."""
+    """A reference editor whose run was played and scored, a moment before it is finalised."""
     run = Run.objects.select_related("editing_model", "suite").get(pk=played)
     run.standings.all().delete()
     Run.objects.filter(pk=run.pk).update(state=RunState.SCORING, published=False, current=False)

@@ -147,7 +147,7 @@ def test_the_picture_shows_bars_and_survives_long_and_foreign_names(client):
     assert len(full) < 60_000
 
 
-def test_with_yardsticks_alone_the_picture_shows_them(client):
+def test_with_reference_editors_alone_the_picture_shows_them(client):
     suite = make_suite(pictures=2)
     before = board_picture(client)
     make_run(make_model("Oracle", is_reference=True), suite)

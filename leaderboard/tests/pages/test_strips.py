@@ -99,7 +99,7 @@ def test_a_private_run_is_not_there_for_strangers(client, admin_client, run):
     assert run.editing_model.name not in case
 
 
-def test_a_yardstick_under_way_can_be_watched_by_anybody(client, run):
+def test_a_reference_editor_under_way_can_be_watched_by_anybody(client, run):
     Run.objects.filter(pk=run.pk).update(published=False)
     run.editing_model.is_reference = True
     run.editing_model.save()

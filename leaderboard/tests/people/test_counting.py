@@ -217,7 +217,7 @@ def test_close_pairs_of_little_known_cases_come_first_and_the_obvious_last(board
     assert len(covered) >= 8
     both = [(q.first.chain.run, q.second.chain.run) for q in rows[:24]]
     names = {run.editing_model.name for pair in both for run in pair}
-    assert names >= {"Alder", "Beech", "Cedar"}  # models before yardsticks
+    assert names >= {"Alder", "Beech", "Cedar"}  # models before reference editors
 
 
 def test_a_question_that_enough_people_answered_is_not_asked_again(board):

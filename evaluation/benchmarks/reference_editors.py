@@ -1,6 +1,6 @@
-"""How long pictures of the suites last under the yardsticks of noise: the scale of the board.
+"""How long pictures of the suites last under the reference editors of noise: the scale of the board.
 
-    python -m evaluation.benchmarks.yardsticks --suites portraits --pictures 5
+    python -m evaluation.benchmarks.reference_editors --suites portraits --pictures 5
 
 On every suite four of them are to have half-lives of about N/10, N/4, N/2 and N. Fails where no
 four are within a factor of two.
