@@ -346,8 +346,8 @@ def revealed(votes: QuerySet[Vote]) -> list[Row]:
     return list(by_question.values())
 
 
-def _agrees(metric: str, told: list[Any], vote: Vote) -> bool | None:
-    says = metric_says(metric, told[0], told[1])
+def _agrees(metric: str, values: list[Any], vote: Vote) -> bool | None:
+    says = metric_says(metric, values[0], values[1])
     chosen = vote.left
     return None if not chosen or says != says or says == 0 else says == chosen
 

@@ -209,13 +209,13 @@ def _seconds(value: Any) -> float | None:
     return None if number is None else round(number, 3)
 
 
-def _looked(told: Mapping[str, Any]) -> dict[str, Any]:
+def _looked(reported: Mapping[str, Any]) -> dict[str, Any]:
     """Return the use of zoom and flicker, and the window's width to the nearest 100."""
-    width = told.get("width")
+    width = reported.get("width")
     valid = isinstance(width, int) and not isinstance(width, bool) and 0 < width < 20_000
     return {
-        "zoom": told.get("zoom") is True,
-        "flicker": told.get("flicker") is True,
+        "zoom": reported.get("zoom") is True,
+        "flicker": reported.get("flicker") is True,
         **({"width": round(width / 100) * 100} if valid else {}),  # type: ignore[operator]
     }
 

@@ -84,13 +84,13 @@ class Known:
 
 @dataclass(frozen=True)
 class Asking:
-    """A possible question; `told` is the information of a vote on it, 0 to about 1."""
+    """A possible question; `information` is that of a vote on it, 0 to about 1."""
 
     kind: str
     case: int
     first: int
     second: int | None
-    told: float
+    information: float
     ease: float = 0.0
     gold: str = ""
 
@@ -242,9 +242,11 @@ def _gold(candidates: Sequence[Candidate]) -> list[Asking]:
 def _best(found: Iterable[Asking], most: int) -> list[Asking]:
     """Return the most informative questions, each once."""
     by_trips = {
-        (question.first, question.second): question for question in found if question.told > 0
+        (question.first, question.second): question
+        for question in found
+        if question.information > 0
     }
-    return sorted(by_trips.values(), key=lambda question: -question.told)[:most]
+    return sorted(by_trips.values(), key=lambda question: -question.information)[:most]
 
 
 def _votes_so_far(suite: Suite) -> Known:
@@ -294,7 +296,7 @@ def _store(chosen: Sequence[Asking]) -> None:
             second_id=question.second,
             gold=question.gold,
             ease=question.ease,
-            due=-question.told,
+            due=-question.information,
         )
         (old if pk else new).append(row)
     Question.objects.open().update(due=None)

@@ -368,9 +368,9 @@ def lines_with(metric: str, lines: Sequence[Line]) -> list[Line]:
     return [line for line in lines if metric in line.numbers]
 
 
-def _asked_finding(told: Sequence[Mapping[str, Any]]) -> str:
+def _asked_finding(results: Sequence[Mapping[str, Any]]) -> str:
     """Return a sentence on the share of worn returns that the judge notices."""
-    worst = [band for each in told for band in each["by_kept"] if band["most"] <= 0.5]
+    worst = [band for result in results for band in result["by_kept"] if band["most"] <= 0.5]
     judged_count, worn = (sum(band[name] for band in worst) for name in ("asked", "worn"))
     if not judged_count:
         return "Asked outright, a model says yes or no; no return has lost half of its picture yet"
@@ -380,10 +380,10 @@ def _asked_finding(told: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _where(name: str, told: Mapping[str, Any]) -> str:
+def _where(name: str, result: Mapping[str, Any]) -> str:
     if name == WORN:
         return "here; a model was asked"
-    return "elsewhere; imported as a score file" if told["imported"] else "here"
+    return "elsewhere; imported as a score file" if result["imported"] else "here"
 
 
 COLUMNS = (
