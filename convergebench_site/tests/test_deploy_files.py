@@ -17,7 +17,13 @@ ROOT = Path(settings.BASE_DIR)
 DEPLOY = ROOT / "deploy"
 QUEUES = set(settings.RQ_QUEUES)
 #: Settings that other programs read, not ours.
-OTHERS = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "SUITES"}
+OTHERS = {
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_DEFAULT_REGION",
+    "SUITES",
+}
 
 
 def manifests() -> list[dict[str, Any]]:

@@ -396,12 +396,12 @@ class _Chain:
             {name: distances.get(name) for name in names if metric_class(name).reference},
             {name: why for name, why in self.not_applicable.items() if name in names},
             quality={
-                name: [self._source_value(name), *values] for name, values in self.values.items()
+                name: [self.source_value(name), *values] for name, values in self.values.items()
             },
             **findings,
         )
 
-    def _source_value(self, name: str) -> float | None:
+    def source_value(self, name: str) -> float | None:
         """Return the source's no-reference value, shared by chains of one source."""
         metric = self.metrics[name]
         if name not in self.features and isinstance(metric, NoReferenceMetric):
@@ -427,11 +427,15 @@ _Batch: TypeAlias = Sequence[tuple[_Chain, Image.Image]]
 def _measure(metrics: Mapping[str, Metric], batch: _Batch, pool: ThreadPoolExecutor) -> None:
     """Measure a batch and add the results to its chains."""
     chains = list(dict.fromkeys(chain for chain, _ in batch))
+    # Before features of large sources fill the memory.
     for name, metric in metrics.items():
         if isinstance(metric, NoReferenceMetric):
+            for chain in chains:
+                chain.source_value(name)
             values = pool.map(metric.value, [image for _, image in batch])
             for (chain, _), value in zip(batch, values, strict=True):
                 chain.values[name].append(value)
+    for name, metric in metrics.items():
         if not isinstance(metric, DirectMetric):
             continue
         _prepare(name, metric, [chain for chain in chains if name in chain.direct], pool)

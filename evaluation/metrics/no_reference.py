@@ -125,8 +125,8 @@ class Brisque(NoReferenceMetric):
     modules = {"cv2": "opencv-python-headless", "scipy": "scipy"}
 
     def luma_value(self, luma: Luma) -> float | None:
-        full = luma.astype(np.float64)
-        large, small = _brisque_features(full), _brisque_features(_half(full))
+        small = _brisque_features(_half(luma.astype(np.float64)))
+        large = _brisque_features(luma.astype(np.float64))
         if large is None or small is None:
             return None  # an image without contrast
         model = self.model
@@ -159,10 +159,12 @@ def _brisque_features(luma: Values) -> Values | None:
         return None
     inverse_ratio = np.array([spread / size**2])
     features = [_nearest_shape(-1 / shape_ratios(), -inverse_ratio)[0], spread]
-    for products in neighbour_products(field):
-        if not products.any():
+    for shift in NEIGHBOURS:
+        (shape,), (left,), (right,) = asymmetric_fit(
+            neighbour_products(field, shift), zeros_right=False
+        )
+        if left == right == 0:
             return None
-        (shape,), (left,), (right,) = asymmetric_fit(products, zeros_right=False)
         log = gammaln(2 / shape) - (gammaln(1 / shape) + gammaln(3 / shape)) / 2
         mean = (right - left) * float(np.exp(log))
         features += [shape, mean, left**2, right**2]
@@ -222,12 +224,18 @@ def _niqe_features(image: Image.Image, side: int) -> Values:
     """Return the 18 statistics of each patch."""
     field = normalised(np.asarray(image, dtype=np.float64), replicate=False)
     rows, columns = field.shape[0] // side, field.shape[1] // side
-    patches = field.reshape(rows, side, columns, side).swapaxes(1, 2).reshape(-1, side, side)
+    by_row = field.reshape(rows, side, columns, side).swapaxes(1, 2)
+    # Row by row: what is made of all patches of a large image is six times the image.
+    return np.vstack([_patch_features(patches) for patches in by_row])
+
+
+def _patch_features(patches: Values) -> Values:
+    """Return the 18 statistics of each of these patches."""
     shape, left, right = asymmetric_fit(patches.reshape(len(patches), -1), zeros_right=True)
     scale, _ = _scales(shape)
     features = [shape, scale * (left + right) / 2]
-    for place, products in enumerate(neighbour_products(patches)):
-        shape, left, right = asymmetric_fit(products, zeros_right=True)
+    for place, shift in enumerate(NEIGHBOURS):
+        shape, left, right = asymmetric_fit(neighbour_products(patches, shift), zeros_right=True)
         scale, factor = _scales(shape)
         last = left if place > 1 else right
         features += [shape, scale * (right - left) * factor, scale * left, scale * last]
@@ -323,8 +331,16 @@ def normalised(luma: Values, *, replicate: bool, least: float = 0.0) -> Values:
         return smooth
 
     mu = mean(luma)
-    spread = np.sqrt(np.abs(mean(luma * luma) - mu * mu) + least)
-    return (luma - mu) / (spread + 1)
+    # In place: of a large image each of these is 30 MB.
+    spread = mean(luma * luma)
+    spread -= mu * mu
+    np.abs(spread, out=spread)
+    spread += least
+    np.sqrt(spread, out=spread)
+    spread += 1
+    field = np.subtract(luma, mu, out=mu)
+    field /= spread
+    return field
 
 
 @cache
@@ -353,25 +369,30 @@ def asymmetric_fit(patches: Values, *, zeros_right: bool) -> tuple[Values, Value
     Returns shape, left spread and right spread. Zeros count as neither side, or with
     `zeros_right` as the right one.
     """
-    below, above = np.minimum(patches, 0), np.maximum(patches, 0)
-    lower, upper = np.einsum("ij,ij->i", below, below), np.einsum("ij,ij->i", above, above)
-    left = np.count_nonzero(below, axis=1)
-    right = patches.shape[1] - left if zeros_right else np.count_nonzero(above, axis=1)
+    lower, left, sum_below = _side(np.minimum(patches, 0))
+    upper, right, sum_above = _side(np.maximum(patches, 0))
+    if zeros_right:
+        right = patches.shape[1] - left
     to_left, to_right = np.sqrt(lower / np.maximum(left, 1)), np.sqrt(upper / np.maximum(right, 1))
     both = to_left * to_left + to_right * to_right
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = (above.sum(1) - below.sum(1)) ** 2 / (lower + upper) / patches.shape[1]
+        ratio = (sum_above - sum_below) ** 2 / (lower + upper) / patches.shape[1]
         ratio *= (to_left**3 + to_right**3) * (to_left + to_right) / (both * both)
     ratio = np.nan_to_num(ratio, nan=np.inf, posinf=np.inf)
     return _nearest_shape(shape_ratios(), ratio), to_left, to_right
 
 
-def neighbour_products(patches: Values) -> list[Values]:
-    """Multiply each pixel by its neighbour, per direction.
+def _side(values: Values) -> tuple[Values, NDArray[np.intp], Values]:
+    """Return the sum of squares, the number and the sum of each row's values that are not 0."""
+    squares: Values = np.einsum("ij,ij->i", values, values)
+    return squares, np.count_nonzero(values, axis=1), values.sum(1)
 
-    `patches` has the axes patch, row, column.
+
+def neighbour_products(patches: Values, shift: tuple[int, int]) -> Values:
+    """Multiply each pixel by its neighbour in one direction.
+
+    `patches` has the axes patch, row, column; the result has a row per patch.
     """
-    return [
-        (patches * np.roll(patches, shift, axis=(1, 2))).reshape(len(patches), -1)
-        for shift in NEIGHBOURS
-    ]
+    products = np.roll(patches, shift, axis=(1, 2))
+    products *= patches
+    return products.reshape(len(patches), -1)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluation.editors.base import Refused
-from evaluation.editors.contracts import CONTRACTS, Call, Settings, cog
+from evaluation.editors.contracts import CONTRACTS, Call, Settings, cog, find_contract
 from evaluation.errors import EditorError
 from evaluation.net.addresses import Rules
 from evaluation.net.client import HttpClient, Reply
@@ -63,7 +63,7 @@ def test_no_reply_is_misunderstood_as_a_crash(
         patch.setattr(cog, "FIRST_WAIT", 0.0)
         patch.setattr(cog, "LONGEST_WAIT", 0.0)
         try:
-            data = CONTRACTS[contract].picture(call, Reply(status, headers, body))
+            data = find_contract(contract).picture(call, Reply(status, headers, body))
         except (EditorError, Refused) as error:
             text = str(error)
             assert KEY not in text

@@ -15,8 +15,8 @@ from evaluation.content.suites import EditPair
 from evaluation.images import Picture, blank_card
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import MetricError, load_metric
+from evaluation.metrics import base as metrics_base
 from evaluation.metrics.lpips import Span
-from evaluation.metrics.networks import memory
 from evaluation.metrics.networks.base import HALF_TOLERANCE, NetworkMetric, as_tensor, quicken
 from evaluation.metrics.semantic import Clip
 from evaluation.testing.reference_pictures import small, worn
@@ -326,7 +326,7 @@ def test_by_tiles_lpips_is_the_same_everywhere(size, monkeypatch):
     metric = lpips_or_skip()
     image, noisy = pair_of_pictures(size)
     (whole,) = metric.losses([metric.prepare(image)], [noisy])
-    monkeypatch.setattr(memory, "LARGE_PIXELS", 1_000)
+    monkeypatch.setattr(metrics_base, "LARGE_PIXELS", 1_000)
     monkeypatch.setattr(Span.of.__func__, "__defaults__", (128,))
     assert all(len(list(Span.of(side))) >= 2 for side in size)
     same, tiles = metric.losses([metric.prepare(image)] * 2, [image, noisy])
@@ -340,7 +340,7 @@ def test_a_large_picture_has_the_same_numbers_with_less_held(name, monkeypatch):
     metric = load_metric(name)
     image, noisy = pair_of_pictures((420, 300))
     wanted = metric.distances(metric.prepare(image), [noisy])
-    monkeypatch.setattr(memory, "LARGE_PIXELS", 1_000)
+    monkeypatch.setattr(metrics_base, "LARGE_PIXELS", 1_000)
     assert metric.distances(metric.prepare(image), [noisy]) == pytest.approx(wanted, rel=1e-5)
 
 
@@ -349,7 +349,7 @@ def test_scoring_large_pictures_gives_the_same_and_keeps_little(monkeypatch):
     names += [] if load_metric("lpips").missing() else ["lpips", "place", "picture"]
     image, noisy = pair_of_pictures((420, 300))
     wanted = Scorer(names).score(image, [noisy] * 6)
-    monkeypatch.setattr(memory, "LARGE_PIXELS", 1_000)
+    monkeypatch.setattr(metrics_base, "LARGE_PIXELS", 1_000)
     scorer = Scorer(names)
     found = scorer.score(image, [noisy] * 6)
     for name in names:
