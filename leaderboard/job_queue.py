@@ -126,11 +126,6 @@ def own_token() -> UUID:
     return token_of(job_id) if job_id else uuid4()
 
 
-def in_worker() -> bool:
-    """Return True if a worker made this process for one job."""
-    return "RQ_JOB_ID" in os.environ
-
-
 def connect(queue_name: str) -> Redis:
     """Return a connection that fails at once if Redis is down, without retries."""
     redis = django_rq.get_connection(queue_name)
