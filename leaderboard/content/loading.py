@@ -25,9 +25,6 @@ from leaderboard.models import (
     SuitePicture,
 )
 
-IMPORTANCE = {draft.slug: draft.importance for draft in suite_builder.SHIPPED}
-STOP_AFTER = {draft.slug: draft.stop_after for draft in suite_builder.SHIPPED}
-
 
 @dataclass
 class Loaded:
@@ -141,8 +138,10 @@ def store_suite(
     row = row or Suite(slug=suite.slug, version=suite.version)
     row.title, row.description = suite.title, suite.description
     row.trips, row.size, row.repeats = suite.trips, suite.size, suite.repeats
-    row.importance = row.importance or IMPORTANCE.get(suite.slug, 0)
-    row.stop_after = row.stop_after or STOP_AFTER.get(suite.slug, 0)
+    for draft in suite_builder.shipped_drafts():
+        if draft.slug == suite.slug:
+            row.importance = row.importance or draft.importance
+            row.stop_after = row.stop_after or draft.stop_after
     row.status, row.frozen_at = Suite.Status.FROZEN, timezone.now()
     row.definition, row.content_hash = suite.to_dict(), suite.content_hash
     row.save()
