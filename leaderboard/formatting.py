@@ -27,8 +27,10 @@ EDITS = {
 }
 
 
-def own_value(value: float, metric: str) -> str:
+def own_value(value: float | None, metric: str) -> str:
     """A value on the metric's own scale, with its unit: "31.2 dB"."""
+    if value is None:
+        return "–"
     try:
         scale = metric_class(metric)
         digits, unit = scale.digits, scale.unit

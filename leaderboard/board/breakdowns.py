@@ -13,6 +13,8 @@ from leaderboard.models.suites import Category, Kind
 
 #: Shades of a heat table, lightest first; the stylesheet has one class for each.
 SHADES = 7
+#: Group of the parts that are edit pairs.
+PAIRS = "Edit pair"
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def parts(scopes: Iterable[str], pair_titles: dict[str, str]) -> list[Part]:
     offered = [
         *(Part(f"category:{value}", label, "Category") for value, label in Category.choices),
         *(Part(f"kind:{value}", label, "Kind of picture") for value, label in Kind.choices),
-        *(Part(f"pair:{slug}", title, "Edit pair") for slug, title in pair_titles.items()),
+        *(Part(f"pair:{slug}", title, PAIRS) for slug, title in pair_titles.items()),
     ]
     return [part for part in offered if part.scope in present]
 

@@ -14,13 +14,13 @@ from evaluation.analysis import levels
 from evaluation.content.suites import find_suite
 from evaluation.metrics import HEADLINE, full_reference_metrics
 from leaderboard import formatting
+from leaderboard.board.breakdowns import PAIRS
 from leaderboard.board.columns import sort_columns
 from leaderboard.board.row import NO_CHOICE, BoardFilters, BoardRow, provider_of
 from leaderboard.board.rows import board_rows, metrics_of, runs_of, suites
 from leaderboard.models import Case, EditingModel, Run, Suite
 from leaderboard.models.suites import Category, Kind
 
-PAIRS = "Edit pair"
 #: Parameters of an address; any other is ignored.
 PARAMETERS = (
     "suite",

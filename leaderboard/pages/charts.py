@@ -82,7 +82,7 @@ class Curve:
         return cls(name, curve.get("mean", ()), curve.get("low", ()), curve.get("high", ()), **how)
 
     def bounds(self, number: int) -> tuple[float | None, float | None]:
-        return _at(self.low, number), _at(self.high, number)
+        return at(self.low, number), at(self.high, number)
 
 
 def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
@@ -137,7 +137,7 @@ def retention_finding(curves: Sequence[Curve], trips: int) -> str:
         return "How much of the picture is kept, trip by trip"
 
     def kept(curve: Curve, number: int) -> float:
-        return max(0, _at(curve.mean, number) or 0)
+        return max(0, at(curve.mean, number) or 0)
 
     numbers = ticks(trips)
     drawn.sort(key=lambda curve: -sum(kept(curve, number) for number in range(trips + 1)))
@@ -292,14 +292,15 @@ def _words(curve: Curve, number: int) -> str:
 
 
 def _cell(curve: Curve, number: int) -> str:
-    value = _at(curve.mean, number)
+    value = at(curve.mean, number)
     if value is None:
         return formatting.NOT_RUN
     around = formatting.interval(*curve.bounds(number), 100, 0)
     return f"{formatting.percent(value)} ({around})" if around else formatting.percent(value)
 
 
-def _at(values: Sequence[float | None], number: int) -> float | None:
+def at(values: Sequence[float | None], number: int) -> float | None:
+    """Return the value after this trip; None if the list ends before it."""
     return values[number] if number < len(values) else None
 
 
@@ -323,7 +324,7 @@ def _remark(y: float, text: str) -> Figure:
 
 def _names(references: Sequence[Curve], trips: int) -> list[Figure]:
     """Return the name of each reference editor at its line's end, not overlapping."""
-    ends = sorted((_at(curve.mean, trips) or 0, curve.name) for curve in references)
+    ends = sorted((at(curve.mean, trips) or 0, curve.name) for curve in references)
     names, free = [], -1.0
     for y, name in ends:
         y = max(y, free)

@@ -392,7 +392,7 @@ def _published_lines(values: Sequence[PublishedFigure], model: str) -> list[Publ
 
 def _our_trace(name: str, values: Sequence[float | None], metric: str) -> Figure:
     colour = "var(--series-1)"
-    texts = [_value(value, metric) for value in values]
+    texts = [formatting.own_value(value, metric) for value in values]
     return _trace(name, range(len(values)), values, texts) | {
         "line": {"color": colour, "dash": DASHES[0], "width": 2.2},
         "marker": {"color": colour, "symbol": MARKERS[0], "size": 6},
@@ -402,7 +402,7 @@ def _our_trace(name: str, values: Sequence[float | None], metric: str) -> Figure
 def _their_trace(line: PublishedLine, place: int, metric: str) -> Figure:
     numbers = sorted(line.values)
     values = [line.values[number] for number in numbers]
-    texts = [f"{_value(value, metric)}<br>{plain(line.citation)}" for value in values]
+    texts = [f"{formatting.own_value(value, metric)}<br>{plain(line.citation)}" for value in values]
     colour = "var(--ink-3)"
     trace = _trace(line.name, numbers, values, texts) | {
         "line": {"color": colour, "dash": "dot", "width": 1.4},
@@ -463,11 +463,7 @@ def _published_table(
     return Table(
         ["Model", *(formatting.after(number) for number in numbers), "Source"],
         [
-            [model, *(_value(by_trip.get(n), metric) for n in numbers), source]
+            [model, *(formatting.own_value(by_trip.get(n), metric) for n in numbers), source]
             for model, by_trip, source in lines
         ],
     )
-
-
-def _value(value: float | None, metric: str) -> str:
-    return "–" if value is None else formatting.own_value(value, metric)

@@ -21,17 +21,16 @@ from leaderboard import formatting
 from leaderboard.board import breakdowns
 from leaderboard.endpoints import host_of
 from leaderboard.models import (
-    Case,
     Chain,
     EditingModel,
     Run,
     Standing,
-    StoredImage,
     Submission,
     Suite,
     Trip,
 )
 from leaderboard.models.suites import Category
+from leaderboard.pages.charts import at
 from leaderboard.pages.strips import like_jpeg
 
 #: Plain descriptions of the regimes of a chain.
@@ -85,6 +84,17 @@ class RunResults:
         return [name for name in METRICS if name in self.standings]
 
     @property
+    def measured(self) -> dict[str, Standing]:
+        """The standings by metric, in display order."""
+        return {name: self.standings[name] for name in in_order(self.standings)}
+
+    @property
+    def by_metric(self) -> dict[str, Standing | None]:
+        """The same with metrics that were not run."""
+        names = in_order({*full_reference_metrics(), *self.standings})
+        return {name: self.standings.get(name) for name in names}
+
+    @property
     def standing(self) -> Standing:
         return self.standings[self.metric]
 
@@ -117,9 +127,10 @@ def telling(standing: Standing) -> str:
     return f"{CAUSES[most]} in {ends[most]} of {formatting.count(chains, 'chain')}"
 
 
-def answer(standing: Standing, trips: int) -> str:
+def answer(results: RunResults) -> str:
     """Return a sentence on how long an image lasts."""
-    usable, cause = standing.usable_trips, telling(standing)
+    trips, usable = results.trips, results.standing.usable_trips
+    cause = telling(results.standing)
     broken = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
     if usable >= trips - 0.05:
         return f"Every picture is still usable after {formatting.count(trips, 'round trip')}."
@@ -131,72 +142,31 @@ def answer(standing: Standing, trips: int) -> str:
     )
 
 
-@dataclass(frozen=True)
-class MetricLine:
-    """A metric on the page; `standing` is None if it was not run."""
-
-    name: str
-    label: str
-    looks_at: str
-    standing: Standing | None
-    #: Values on the metric's own scale, at the usual trips.
-    values: Sequence[str]
-
-
-def metric_lines(standings: Mapping[str, Standing], trips: int) -> list[MetricLine]:
-    """Return a line for every known metric, run or not, then for unknown ones."""
-    names = in_order({*full_reference_metrics(), *standings})
-    return [
-        MetricLine(
-            name,
-            formatting.metric_label(name),
-            formatting.looks_at(name),
-            standings.get(name),
-            own_values(standings[name], trips) if name in standings else (),
-        )
-        for name in names
-    ]
-
-
-def own_values(standing: Standing, trips: int) -> list[str]:
-    """Return the metric's own value with its unit, at the usual trips."""
-    shown, name = standing.curve.get("shown") or [], standing.metric.name
-    values = [shown[n] if n < len(shown) else None for n in ticks(trips)]
-    return ["–" if value is None else formatting.own_value(value, name) for value in values]
-
-
-@dataclass(frozen=True)
-class Damage:
-    """A line of the table "damage over trips"."""
-
-    number: int
-    kept: float | None
-    around: str
-    jpeg: str
-    own: Sequence[str]
-
-
-def damage(standing: Standing, lines: Sequence[MetricLine], trips: int) -> list[Damage]:
+def damage(results: RunResults) -> list[dict[str, Any]]:
     """Return retention, equivalent JPEG and every metric's value at the usual trips."""
-    curve, jpeg = standing.curve, standing.details.get("jpeg", {})
+    curve, jpeg = results.standing.curve, results.standing.details.get("jpeg", {})
     rows = []
-    for place, number in enumerate(ticks(trips)):
-        mean, low, high = (
-            values[number] if number < len(values := curve.get(name) or ()) else None
-            for name in ("mean", "low", "high")
-        )
-        words = like_jpeg(jpeg[str(number)]) if str(number) in jpeg else "–"
-        values_here = [line.values[place] for line in lines if line.standing]
+    for number in ticks(results.trips):
+        mean, low, high = (at(curve.get(name) or (), number) for name in ("mean", "low", "high"))
         rows.append(
-            Damage(number, mean, formatting.interval(low, high, 100, 0), words, values_here)
+            {
+                "number": number,
+                "kept": mean,
+                "around": formatting.interval(low, high, 100, 0),
+                "jpeg": like_jpeg(jpeg[str(number)]) if str(number) in jpeg else "–",
+                "own": [
+                    formatting.own_value(at(standing.curve.get("shown") or (), number), name)
+                    for name, standing in results.measured.items()
+                ],
+            }
         )
     return rows
 
 
-def jpeg_sentence(standing: Standing, trips: int) -> str:
+def jpeg_sentence(results: RunResults) -> str:
     """Return "After 5 round trips: like one JPEG save at quality 8."; may be empty."""
-    jpeg = standing.details.get("jpeg", {})
-    numbers = [n for n in ticks(trips) if str(n) in jpeg]
+    jpeg = results.standing.details.get("jpeg", {})
+    numbers = [n for n in ticks(results.trips) if str(n) in jpeg]
     if not numbers:
         return ""
     number = 5 if 5 in numbers else numbers[-1]
@@ -208,47 +178,6 @@ def jpeg_sentence(standing: Standing, trips: int) -> str:
 # How chains end and fail
 
 
-@dataclass(frozen=True)
-class Ending:
-    """A chain at its last trip; `trip` is None if it has no image."""
-
-    case: Case
-    number: int
-    trip: Trip | None
-
-    @property
-    def picture(self) -> StoredImage | None:
-        """Last image of that trip."""
-        return (self.trip.restored or self.trip.edited) if self.trip else None
-
-    @property
-    def words(self) -> str:
-        return f"{self.case.pair_title}, trip {self.number}"
-
-    @property
-    def place(self) -> Sequence[float]:
-        """x, y, width and height of the worst region as shares; empty without one."""
-        box = self.trip.worst_place if self.trip else None
-        if not box:
-            return ()
-        left, top, right, bottom = box[:4]
-        return left, top, right - left, bottom - top
-
-
-@dataclass(frozen=True)
-class Cause:
-    """A cause that ended some of the chains, with a few of its endings."""
-
-    name: str
-    count: int
-    share: float
-    endings: Sequence[Ending]
-
-    @property
-    def words(self) -> str:
-        return CAUSES[self.name]
-
-
 def shown_endings(standing: Standing) -> Mapping[str, Sequence[Mapping[str, int]]]:
     """Return the case and trip of the endings that the page shows, by cause."""
     endings: Mapping[str, Sequence[Mapping[str, int]]] = standing.details.get("endings") or {}
@@ -257,79 +186,69 @@ def shown_endings(standing: Standing) -> Mapping[str, Sequence[Mapping[str, int]
 
 def causes(
     standing: Standing, chains: Mapping[int, Chain], trips: Mapping[int, Mapping[int, Trip]]
-) -> list[Cause]:
+) -> list[dict[str, Any]]:
     """Return the causes that ended the run's chains, the most frequent first.
 
     `chains` are by case, `trips` by chain and number.
     """
     counts, endings = standing.counts.get("causes") or {}, shown_endings(standing)
     rows = [
-        Cause(
-            name,
-            counts[name],
-            counts[name] / standing.counts["chains"],
-            [
-                Ending(chain.case, row["trip"], trips[chain.pk].get(row["trip"]))
+        {
+            "name": name,
+            "words": CAUSES[name],
+            "count": counts[name],
+            "share": counts[name] / standing.counts["chains"],
+            "endings": [
+                _ending(chain, row["trip"], trips[chain.pk].get(row["trip"]))
                 for row in endings.get(name, ())
                 if (chain := chains.get(row["case"]))
             ],
-        )
+        }
         for name in CAUSES
         if counts.get(name)
     ]
-    return sorted(rows, key=lambda cause: -cause.count)
+    return sorted(rows, key=lambda cause: -cause["count"])
 
 
-@dataclass(frozen=True)
-class Label:
-    """A failure label and its number of chains."""
-
-    name: str
-    count: int
-    share: float
-
-    @property
-    def words(self) -> str:
-        return LABELS[self.name]
-
-
-def labels(standing: Standing) -> dict[str, list[Label]]:
-    """Return the failure labels of the chains, under the heads of the page's cards."""
-    counts, chains = standing.details.get("labels") or {}, standing.counts["chains"]
-    rows = [Label(name, counts[name], counts[name] / chains) for name in LABELS if name in counts]
-    cards = {
-        "What is hit": [label for label in rows if label.name in LEVELS],
-        "What is seen": [label for label in rows if label.name not in LEVELS],
+def _ending(chain: Chain, number: int, trip: Trip | None) -> dict[str, Any]:
+    """Return the last image of a chain's last trip, and the box of its worst region."""
+    left, top, right, bottom = ((trip and trip.worst_place) or [0] * 5)[:4]
+    return {
+        "case": chain.case,
+        "picture": (trip.restored or trip.edited) if trip else None,
+        "words": f"{chain.case.pair_title}, trip {number}",
+        "place": {"x": left, "y": top, "width": right - left, "height": bottom - top},
     }
+
+
+def labels(standing: Standing) -> dict[str, list[tuple[str, str, int, float]]]:
+    """Return the failure labels under the heads of the page's cards.
+
+    Each is a name, its words, and the number and share of its chains.
+    """
+    counts, chains = standing.details.get("labels") or {}, standing.counts["chains"]
+    cards: dict[str, list[tuple[str, str, int, float]]] = {"What is hit": [], "What is seen": []}
+    for name, words in LABELS.items():
+        if name in counts:
+            card = cards["What is hit" if name in LEVELS else "What is seen"]
+            card.append((name, words, counts[name], counts[name] / chains))
     return {title: card for title, card in cards.items() if card}
 
 
-@dataclass(frozen=True)
-class Witnessed:
-    """Counts of a witness on a category: "98 % of 42", or a dash without any."""
-
-    category: str
-    witness: str
-    made: str
-    undone: str
-    kept: str
-
-
-def witnessed(standing: Standing) -> list[Witnessed]:
-    """Return by category and witness the shares made, undone and kept."""
+def witnessed(standing: Standing) -> list[tuple[str, str, list[str]]]:
+    """Return by category and witness the shares made, undone and kept: "98 % of 42"."""
     by_category: Mapping[str, Mapping[str, Mapping[str, list[int]]]]
     by_category = standing.details.get("witnesses") or {}
-    order = list(WITNESSES)
+    order = {name: place for place, name in enumerate(WITNESSES)}
     return [
-        Witnessed(
+        (
             dict(Category.choices).get(category, category),
             witness_label(name),
-            *(_of_judged(counts.get(what)) for what in ("made", "undone", "kept")),
+            [_of_judged(counts.get(what)) for what in ("made", "undone", "kept")],
         )
         for category, by_witness in by_category.items()
         for name, counts in sorted(
-            by_witness.items(),
-            key=lambda item: order.index(item[0]) if item[0] in order else len(order),
+            by_witness.items(), key=lambda item: order.get(item[0], len(order))
         )
     ]
 
@@ -344,54 +263,29 @@ def _of_judged(counts: list[int] | None) -> str:
 # By part of the suite
 
 
-@dataclass(frozen=True)
-class PartLine:
-    """A part of the suite: its standing by the chosen metric, and its heat cells."""
-
-    part: breakdowns.Part
-    standing: Standing | None
-    cells: Sequence[breakdowns.Cell]
-
-
 def part_lines(
-    standings: Sequence[Standing],
-    chosen: str,
-    names: Sequence[str],
-    titles: dict[str, str],
-    trips: int,
-) -> list[PartLine]:
-    """Return categories, kinds and pairs; pairs only by the chosen metric."""
+    standings: Sequence[Standing], titles: dict[str, str], results: RunResults
+) -> list[dict[str, Any]]:
+    """Return categories, kinds and pairs with heat cells; pairs only by the chosen metric."""
     by_part = {(s.scope, s.metric.name): s for s in standings}
     by_scope: dict[str, dict[int, Standing]] = {}
     for standing in standings:
         by_scope.setdefault(standing.scope, {})[standing.metric_id] = standing
-    longest = breakdowns.longest(by_scope, trips)
+    longest = breakdowns.longest(by_scope, results.trips)
     lines = []
     for part in breakdowns.parts(by_scope, titles):
-        shown = [chosen] if part.group == "Edit pair" else names
+        shown = [results.metric] if part.group == breakdowns.PAIRS else results.names
         # Each metric is its own line: metrics measure different things, so none is the best.
         cells = [
-            breakdowns.heat_line([by_part.get((part.scope, name))], longest, trips)[0]
+            breakdowns.heat_line([by_part.get((part.scope, name))], longest, results.trips)[0]
             for name in shown
         ]
-        lines.append(PartLine(part, by_part.get((part.scope, chosen)), cells))
+        standing_here = by_part.get((part.scope, results.metric))
+        lines.append({"part": part, "standing": standing_here, "cells": cells})
     return lines
 
 
-@dataclass(frozen=True)
-class Motion:
-    """Content of the dynamics card."""
-
-    contraction: float | None
-    path_efficiency: float | None
-    limit_retention: float | None
-    chains: int
-    #: Name, number of chains and description.
-    regimes: Sequence[tuple[str, int, str]]
-    sentence: str
-
-
-def motion(details: Mapping[str, Any]) -> Motion | None:
+def motion(details: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the dynamics of the chains; None if they were not measured."""
     dynamics = details.get("dynamics") or {}
     counts = dynamics.get("regimes") or {}
@@ -404,14 +298,8 @@ def motion(details: Mapping[str, Any]) -> Motion | None:
         if counts.get(name)
     ]
     regimes.sort(key=lambda regime: (regime[0] == "undetermined", -regime[1]))
-    return Motion(
-        dynamics.get("contraction"),
-        dynamics.get("path_efficiency"),
-        dynamics.get("limit_retention"),
-        chains,
-        regimes,
-        _motion_sentence(dynamics, regimes, chains),
-    )
+    sentence = _motion_sentence(dynamics, regimes, chains)
+    return {**dynamics, "regimes": regimes, "sentence": sentence}
 
 
 def _motion_sentence(
@@ -495,35 +383,12 @@ def _shipped() -> frozenset[str]:
 # Number of attempts, and results on sealed suites
 
 
-@dataclass(frozen=True)
-class Tried:
-    """Counts for this model, for its address and for its organisation."""
+def tries(model: EditingModel, suite: Suite) -> dict[str, dict[str, int]]:
+    """Count all runs on the suite and all submissions for it.
 
-    model: int
-    address: int
-    organisation: int
-
-    @classmethod
-    def count(cls, rows: Iterable[tuple[bool, str, str]], host: str, organisation: str) -> Self:
-        """Count rows of (is this model, host, organisation)."""
-        rows = list(rows)
-        return cls(
-            model=sum(is_model for is_model, _, _ in rows),
-            address=sum(bool(host) and other == host for _, other, _ in rows),
-            organisation=sum(bool(organisation) and who == organisation for *_, who in rows),
-        )
-
-
-@dataclass(frozen=True)
-class Tries:
-    """Attempts of a model on a suite: the best of many looks better than it is."""
-
-    runs: Tried
-    submissions: Tried
-
-
-def tries(model: EditingModel, suite: Suite) -> Tries:
-    """Count all runs on the suite and all submissions for it."""
+    Each is counted for this model, for its address and for its organisation: the best of many
+    attempts looks better than it is.
+    """
     ours = Run.objects.as_the_suite_says().filter(suite=suite, source=Run.Source.OURS)
     names = ("editing_model", "editing_model__options__url", "editing_model__organisation")
     runs = [
@@ -541,56 +406,45 @@ def tries(model: EditingModel, suite: Suite) -> Tries:
             "editing_model", "name", "endpoint_url", "organisation"
         )
     ]
-    return Tries(Tried.count(runs, host, who), Tried.count(submissions, host, who))
-
-
-@dataclass(frozen=True)
-class OpenAgainstSealed:
-    """Difference between an open and a sealed suite, in shares of N."""
-
-    open: Suite
-    sealed: Suite
-    difference: float
-    low: float
-    high: float
-
-    @property
-    def known(self) -> bool:
-        """Return True if the open suite is surely easier for the model.
-
-        The model may then have been trained on its images.
-        """
-        return self.low > 0
+    return {
+        name: {
+            "model": sum(is_model for is_model, _, _ in rows),
+            "address": sum(bool(host) and other == host for _, other, _ in rows),
+            "organisation": sum(bool(who) and other == who for *_, other in rows),
+        }
+        for name, rows in (("runs", runs), ("submissions", submissions))
+    }
 
 
 def open_against_sealed(
     runs: Iterable[Run], standings: Mapping[int, Mapping[str, Standing]]
-) -> OpenAgainstSealed | None:
-    """Return the difference on the most important open and sealed suite.
+) -> dict[str, Any] | None:
+    """Return the difference on the most important open and sealed suite, in shares of N.
 
     Returns None if one of them has no standing. The two suites share no image, so the widths of
-    their intervals add as squares.
+    their intervals add as squares. If the open suite is surely easier (`known`), the model may
+    have been trained on its images.
     """
-    by_sealed: dict[bool, tuple[Suite, Standing]] = {}
+    by_sealed: dict[bool, tuple[Suite, float, float]] = {}
     for run in runs:
         standing = standings.get(run.pk, {}).get(HEADLINE)
         if run.current and standing and standing.usable_trips_low is not None:
-            by_sealed.setdefault(run.suite.sealed, (run.suite, standing))
+            trips = run.suite.trips
+            width = ((standing.usable_trips_high or 0.0) - standing.usable_trips_low) / 2
+            shares = (run.suite, standing.usable_trips / trips, width / trips)
+            by_sealed.setdefault(run.suite.sealed, shares)
     if len(by_sealed) < 2:
         return None
-    (open_suite, open_standing), (sealed_suite, sealed_standing) = by_sealed[False], by_sealed[True]
-    difference = (
-        open_standing.usable_trips / open_suite.trips
-        - sealed_standing.usable_trips / sealed_suite.trips
+    (open_suite, on_open, open_width), (sealed_suite, on_sealed, sealed_width) = (
+        by_sealed[False],
+        by_sealed[True],
     )
-    width = math.hypot(
-        _half_width(open_standing, open_suite), _half_width(sealed_standing, sealed_suite)
-    )
-    return OpenAgainstSealed(
-        open_suite, sealed_suite, difference, difference - width, difference + width
-    )
-
-
-def _half_width(standing: Standing, suite: Suite) -> float:
-    low, high = standing.usable_trips_low or 0.0, standing.usable_trips_high or 0.0
-    return (high - low) / 2 / suite.trips
+    difference, width = on_open - on_sealed, math.hypot(open_width, sealed_width)
+    return {
+        "open": open_suite,
+        "sealed": sealed_suite,
+        "difference": difference,
+        "low": difference - width,
+        "high": difference + width,
+        "known": difference > width,
+    }

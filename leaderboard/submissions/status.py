@@ -237,11 +237,9 @@ def result(run: Run | None) -> dict[str, Any] | None:
     chains = run.chains.filter(case__in=keys, repeat=0).select_related("case__picture__stored")
     by_case = {chain.case_id: chain for chain in chains}
     shown = [by_case[case] for case in dict.fromkeys(keys) if case in by_case]
-    lines = model_page.metric_lines(results.standings, trips)
     return {
         "results": results,
-        "answer": model_page.answer(results.standing, trips),
-        "lines": [line for line in lines if line.standing],
+        "answer": model_page.answer(results),
         "strips": strips.short_strips(shown, trips, results.metric),
     }
 

@@ -232,7 +232,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
         trips = run.suite.trips
         life = formatting.half_life(standing.half_life, trips)
         rank = f"Rank {standing.rank}, half-life {life}. " if standing.rank else ""
-        finding = f"{rank}{answer(standing, trips)}"
+        finding = f"{rank}{answer(results)}"
         about = f"{run.suite}, {formatting.metric_label(standing.metric.name)}"
         curve = standing.curve.get("mean", ())
     response = _png(card(editing_model.name, finding, about, [curve]))

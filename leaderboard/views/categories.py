@@ -11,7 +11,8 @@ from django.views.decorators.http import require_safe
 from evaluation.analysis import levels
 from leaderboard import formatting
 from leaderboard.board import breakdowns
-from leaderboard.board.query import PAIRS, PARAMETERS, BoardQuery
+from leaderboard.board.breakdowns import PAIRS
+from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.rows import RANKED, REFERENCE, stamp
 from leaderboard.models import Case, Suite
 from leaderboard.page_cache import keep_page, not_kept

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.metrics import METRICS, semantic_metrics
-from leaderboard.board.query import PAIRS
+from leaderboard.board.breakdowns import PAIRS
 from leaderboard.board.rows import stamp
 from leaderboard.models import Case, EditingModel, Run, Standing
 from leaderboard.page_cache import keep_page, not_kept
@@ -87,9 +87,8 @@ def _standings(runs: Sequence[Run]) -> dict[int, dict[str, Standing]]:
 def results_context(results: RunResults) -> dict[str, Any]:
     """Return the context of a run's results."""
     run, standing, trips = results.run, results.standing, results.trips
-    lines = model_page.metric_lines(results.standings, trips)
     parts = _parts(results)
-    pairs = [line for line in parts if line.part.group == PAIRS]
+    pairs = [line for line in parts if line["part"].group == PAIRS]
     worst, best = (
         [row["case"] for row in standing.details.get(end, [])[:EXTREMES]]
         for end in ("worst", "best")
@@ -119,12 +118,11 @@ def results_context(results: RunResults) -> dict[str, Any]:
         ),
         "ranked": _ranked(run, standing) if standing.rank else 0,
         "refused": _share(standing.counts, "refused"),
-        "answer": model_page.answer(standing, trips),
-        "lines": lines,
-        "damage": model_page.damage(standing, lines, trips),
-        "jpeg": model_page.jpeg_sentence(standing, trips),
-        "parts": [line for line in parts if line.part.group != PAIRS],
-        "pairs": sorted(pairs, key=lambda line: _life(line.standing)),
+        "answer": model_page.answer(results),
+        "damage": model_page.damage(results),
+        "jpeg": model_page.jpeg_sentence(results),
+        "parts": [line for line in parts if line["part"].group != PAIRS],
+        "pairs": sorted(pairs, key=lambda line: _life(line["standing"])),
         "open_pairs": len(pairs) <= OPEN_PAIRS,
         "worst": short_strips(worst),
         "best": short_strips(best),
@@ -171,16 +169,14 @@ def most_telling(runs: dict[str, Run]) -> Run | None:
     return next(iter(done or runs.values()), None)
 
 
-def _parts(results: RunResults) -> list[model_page.PartLine]:
+def _parts(results: RunResults) -> list[dict[str, Any]]:
     run, metric = results.run, results.standing.metric
     of_all = Q(scope__startswith="category:") | Q(scope__startswith="kind:")
     of_chosen = Q(scope__startswith="pair:", metric=metric)
     rows = run.standings.filter(of_all | of_chosen, level=DEFAULT_LEVEL).select_related("metric")
     cases = Case.objects.filter(suite=run.suite_id).order_by("pair_title")
     titles = dict(cases.values_list("pair_slug", "pair_title").distinct())
-    return model_page.part_lines(
-        list(rows.defer("curve", "details")), metric.name, results.names, titles, results.trips
-    )
+    return model_page.part_lines(list(rows.defer("curve", "details")), titles, results)
 
 
 def _ranked(run: Run, standing: Standing) -> int:
