@@ -34,7 +34,6 @@ from evaluation.metrics.batches import (
     AnyPicture,
     batch_size,
     batches,
-    measured,
     return_freed_memory,
     rgb,
     threads,
@@ -426,29 +425,44 @@ _Batch: TypeAlias = Sequence[tuple[_Chain, Image.Image]]
 
 def _measure(metrics: Mapping[str, Metric], batch: _Batch, pool: ThreadPoolExecutor) -> None:
     """Measure a batch and add the results to its chains."""
-    chains = list(dict.fromkeys(chain for chain, _ in batch))
-    # Before features of large sources fill the memory.
+    # No-reference metrics first, before features of large sources fill the memory.
     for name, metric in metrics.items():
         if isinstance(metric, NoReferenceMetric):
-            for chain in chains:
+            for chain in dict.fromkeys(chain for chain, _ in batch):
                 chain.source_value(name)
             values = pool.map(metric.value, [image for _, image in batch])
             for (chain, _), value in zip(batch, values, strict=True):
                 chain.values[name].append(value)
     for name, metric in metrics.items():
-        if not isinstance(metric, DirectMetric):
-            continue
-        _prepare(name, metric, [chain for chain in chains if name in chain.direct], pool)
-        applicable = [(chain, image) for chain, image in batch if name in chain.direct]
-        if not applicable:
-            continue
-        for (chain, _), loss in zip(
-            applicable, _losses(name, metric, applicable, pool), strict=True
-        ):
-            chain.losses[name].append(loss)
-        for chain in chains:
-            if metric.holds_much and chain.is_large:
-                chain.features.pop(name, None)
+        if isinstance(metric, DirectMetric):
+            _add_losses(name, metric, [own for own in batch if name in own[0].direct], pool)
+
+
+def _add_losses(name: str, metric: DirectMetric, batch: _Batch, pool: ThreadPoolExecutor) -> None:
+    """Add the losses of the pictures, in a thread each, or all at once on a GPU."""
+    chains = list(dict.fromkeys(chain for chain, _ in batch))
+    _prepare(name, metric, chains, pool)
+    images = [(chain, image) for chain, image in batch if name in chain.direct]
+    if not images:
+        return
+    drawn = _undrawn_references(name, images)
+    pictures = [*((chain, image) for chain, _, image in drawn), *images]
+    sources = [chain.features[name] for chain, _ in pictures]
+    views = [metric.view(image, chain.subject) for chain, image in pictures]
+    on_gpu = isinstance(metric, NetworkMetric) and metric.device != "cpu"
+    # A large source goes by tiles, each for all pictures at once: it passes the network once.
+    if on_gpu or len(views) == 1 or (metric.by_tiles and is_large(views[0].size)):
+        losses = [*metric.losses(sources, views)]
+    else:
+        each = pool.map(lambda source, view: metric.losses([source], [view]), sources, views)
+        losses = [loss for losses in each for loss in losses]
+    for (chain, reference, _), loss in zip(drawn, losses, strict=False):
+        chain.references(name)[reference] = loss
+    for (chain, _), loss in zip(images, losses[len(drawn) :], strict=True):
+        chain.losses[name].append(loss)
+    for chain in chains:
+        if metric.holds_much and chain.is_large:
+            chain.features.pop(name, None)
 
 
 def _prepare(
@@ -467,29 +481,14 @@ def _prepare(
             del chain.direct[name], chain.losses[name]
 
 
-def _losses(name: str, metric: DirectMetric, batch: _Batch, pool: ThreadPoolExecutor) -> list[Loss]:
-    """Return the pictures' losses; with the first of a source, add its references'."""
-
-    def measure(batch: _Batch) -> list[Loss]:
-        sources = [chain.features[name] for chain, _ in batch]
-        return [*metric.losses(sources, [image for _, image in batch])]
-
-    # Once per source, because chains may share one.
-    unreferenced = {
-        id(chain.features): chain for chain, _ in batch if chain.lacks_references(name)
-    }.values()
-    drawn = [
-        (chain, REFERENCES[reference](chain.source))
-        for chain in unreferenced
+def _undrawn_references(name: str, batch: _Batch) -> list[tuple[_Chain, str, Image.Image]]:
+    """Draw the references that a metric still lacks, once per source: chains may share one."""
+    lacking = {id(chain.features): chain for chain, _ in batch if chain.lacks_references(name)}
+    return [
+        (chain, reference, REFERENCES[reference](chain.source))
+        for chain in lacking.values()
         for reference in chain.needed[name]
     ]
-    pictures = [(chain, metric.view(image, chain.subject)) for chain, image in (*drawn, *batch)]
-    # A large source goes by tiles, each for all pictures at once: it passes the network once.
-    together = metric.by_tiles and batch[0][0].is_large
-    losses = iter(measure(pictures) if together else measured(metric, measure, pictures, pool))
-    for chain in unreferenced:
-        chain.references(name).update((each, next(losses)) for each in chain.needed[name])
-    return list(losses)
 
 
 def _with_parts(names: Iterable[str]) -> list[str]:

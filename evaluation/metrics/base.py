@@ -1,7 +1,7 @@
 """Metrics: a distance that is 0 for equal pictures, and its display.
 
 Labels, versions and directions are class attributes, so tables and charts read them without
-loading torch; heavy modules load inside `prepare` and `distances`. Most metrics measure
+loading torch; heavy modules load inside `prepare` and `losses`. Most metrics measure
 pictures (`DirectMetric`). Some combine the measurements of others in `combine`
 (`CombinedMetric`). Some take one picture alone (`NoReferenceMetric`) and are no distance.
 """
@@ -162,18 +162,14 @@ class DirectMetric(Metric, ABC):
         """Return the features of a source, computed once; None if it does not apply."""
 
     @abstractmethod
-    def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
-        """Return the distance of each restored picture, at the source's size."""
-
     def losses(
         self, sources: Sequence[Features], restored: Sequence[Image.Image]
     ) -> Sequence[Loss]:
-        """Return the loss of each picture to its own source."""
-        return [
-            Loss(distance)
-            for source, image in zip(sources, restored, strict=True)
-            for distance in self.distances(source, [image])
-        ]
+        """Return the loss of each restored picture to its own source, at the source's size."""
+
+    def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
+        """Return the distance of each restored picture to one source."""
+        return [loss.distance for loss in self.losses([source] * len(restored), restored)]
 
     def only_face(self, image: Image.Image) -> Box | None:
         """Return the single face of an unannotated picture, or None."""
@@ -271,9 +267,9 @@ def is_large(size: tuple[int, int]) -> bool:
     return math.prod(size) > LARGE_PIXELS
 
 
-def finite(metric: Metric, values: Sequence[float]) -> list[float]:
-    """Return the distances as floats >= 0. Raises MetricError for NaN or infinity."""
-    if not all(map(math.isfinite, values)):
+def finite(metric: Metric, distances: Sequence[float]) -> list[Loss]:
+    """Return the distances as losses >= 0. Raises MetricError for NaN or infinity."""
+    if not all(map(math.isfinite, distances)):
         raise MetricError(f"{metric.label} gave a value that is not a number")
     # Rounding can give -1e-8 for two equal pictures.
-    return [max(0.0, float(value)) for value in values]
+    return [Loss(max(0.0, float(distance))) for distance in distances]

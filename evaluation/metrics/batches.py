@@ -6,7 +6,7 @@ import ctypes
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -15,13 +15,12 @@ from typing import TypeAlias, TypeVar
 from PIL import Image
 
 from evaluation.images import Picture, fit
-from evaluation.metrics.base import DirectMetric, Metric, MetricError, is_large
+from evaluation.metrics.base import Metric, MetricError, is_large
 from evaluation.metrics.networks.base import NetworkMetric
 
 AnyPicture: TypeAlias = Image.Image | Picture
 #: The owner of a picture.
 Owner = TypeVar("Owner")
-T = TypeVar("T")
 
 # Pictures held decoded at a time, of one chain or of several; the next ones are decoded meanwhile,
 # unless they are large. A GPU gets larger batches, which pass a network at once.
@@ -61,18 +60,6 @@ def threads(metrics: Iterable[Metric], size: tuple[int, int]) -> Iterator[Thread
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(before)  # new threads elsewhere inherit the last setting
-
-
-def measured(
-    metric: DirectMetric,
-    measure: Callable[[Sequence[Owner]], list[T]],
-    batch: Sequence[Owner],
-    pool: ThreadPoolExecutor,
-) -> list[T]:
-    """Measure each picture: in a thread each, or all at once on a GPU."""
-    if isinstance(metric, NetworkMetric) and (metric.device != "cpu" or len(batch) == 1):
-        return measure(batch)
-    return [result for few in pool.map(lambda own: measure([own]), batch) for result in few]
 
 
 def batches(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from evaluation.metrics.base import DirectMetric, Features, LossWords, finite
+from evaluation.metrics.base import DirectMetric, Features, Loss, LossWords, finite
 
 SIDE = 128
 
@@ -37,10 +37,13 @@ class Colour(DirectMetric):
     def prepare(self, source: Image.Image) -> Features:
         return _lab(source)
 
-    def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
+    def losses(
+        self, sources: Sequence[Features], restored: Sequence[Image.Image]
+    ) -> Sequence[Loss]:
         from skimage.color import deltaE_ciede2000
 
-        found = [deltaE_ciede2000(source, _lab(image)).mean() for image in restored]
+        pairs = zip(sources, restored, strict=True)
+        found = [deltaE_ciede2000(source, _lab(image)).mean() for source, image in pairs]
         return finite(self, [float(value) for value in found])
 
     def shown(self, distance: float | None) -> float | None:

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from evaluation import weights
-from evaluation.metrics.base import Box, DirectMetric, Features, LossWords, Subject, finite
+from evaluation.metrics.base import Box, DirectMetric, Features, Loss, LossWords, Subject, finite
 from evaluation.metrics.networks import dlib_resnet
 from evaluation.remembered import Remembered
 from evaluation.weights.packages import DlibFaces
@@ -89,13 +89,15 @@ class Identity(DirectMetric):
     def prepare(self, source: Image.Image) -> Features:
         return self._embedding(source)
 
-    def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
-        found = [self._embedding(image) for image in restored]
+    def losses(
+        self, sources: Sequence[Features], restored: Sequence[Image.Image]
+    ) -> Sequence[Loss]:
+        others = (self._embedding(image) for image in restored)
         return finite(
             self,
             [
                 self.blank if other is None else float(np.linalg.norm(source - other))
-                for other in found
+                for source, other in zip(sources, others, strict=True)
             ],
         )
 

@@ -107,11 +107,6 @@ class Lpips(NetworkMetric):
         """Return the unit-length activations of the five layers."""
         return [layer.div_(_length(layer)) for layer in self._layers(images)]
 
-    def distances_each(
-        self, sources: Sequence[Features], restored: Sequence[Image.Image]
-    ) -> list[float]:
-        return [loss.distance for loss in self.losses(sources, restored)]
-
     def losses(
         self, sources: Sequence[Features], restored: Sequence[Image.Image]
     ) -> list[LocatedLoss]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from evaluation.metrics.base import DirectMetric, Features, finite
+from evaluation.metrics.base import DirectMetric, Features, Loss, finite
 
 # Equal pictures have an infinite PSNR, and beyond 60 dB the 8-bit rounding dominates.
 CAP = 60.0
@@ -27,8 +27,11 @@ class Psnr(DirectMetric):
     def prepare(self, source: Image.Image) -> Features:
         return np.asarray(source)
 
-    def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
-        return finite(self, [mse(source, np.asarray(image)) for image in restored])
+    def losses(
+        self, sources: Sequence[Features], restored: Sequence[Image.Image]
+    ) -> Sequence[Loss]:
+        pairs = zip(sources, restored, strict=True)
+        return finite(self, [mse(source, np.asarray(image)) for source, image in pairs])
 
     def shown(self, distance: float | None) -> float | None:
         """Return the decibels of a (mean) MSE, at most 60."""

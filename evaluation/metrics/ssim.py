@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from evaluation.metrics.base import DirectMetric, Features, finite, is_large
+from evaluation.metrics.base import DirectMetric, Features, Loss, finite, is_large
 
 Plane: TypeAlias = NDArray[np.float32]
 
@@ -39,8 +39,11 @@ class Ssim(DirectMetric):
     def prepare(self, source: Image.Image) -> Features:
         return Moments.held(plane(source))
 
-    def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
-        similar = [source.compare(plane(image))[0].mean() for image in restored]
+    def losses(
+        self, sources: Sequence[Features], restored: Sequence[Image.Image]
+    ) -> Sequence[Loss]:
+        pairs = zip(sources, restored, strict=True)
+        similar = (source.compare(plane(image))[0].mean() for source, image in pairs)
         return finite(self, [1 - float(value) for value in similar])
 
 
@@ -156,8 +159,11 @@ class MsSsim(DirectMetric):
     def prepare(self, source: Image.Image) -> Features:
         return [Moments.held(scale) for scale in _scales(plane(source))]
 
-    def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
-        return finite(self, [1 - _similarity(source, plane(image)) for image in restored])
+    def losses(
+        self, sources: Sequence[Features], restored: Sequence[Image.Image]
+    ) -> Sequence[Loss]:
+        pairs = zip(sources, restored, strict=True)
+        return finite(self, [1 - _similarity(source, plane(image)) for source, image in pairs])
 
 
 def _similarity(source: Sequence[Moments], values: Plane) -> float:

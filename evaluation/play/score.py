@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluation.images import Picture
-from evaluation.measuring.scoring import Returns, Scorer, Scores
+from evaluation.measuring.scoring import Returns, Scorer
 from evaluation.measuring.subject import ChainSubject
 from evaluation.measuring.trip_measures import found_by_scoring, measure_trip
 from evaluation.metrics.base import Subject
 from evaluation.play.store import ChainTaken, ImageGone, PlayedTrips, ScoredTrips, ScoreStore
+from evaluation.records import TripMeasures
 
 #: Bounds of one batch: the images of all its trips are decoded at once, and the features of
 #: its sources are held in memory.
@@ -39,9 +40,20 @@ def score_chains(store: ScoreStore, scorer: Scorer, chains: Sequence[PlayedTrips
         by_size[reader.source.size].append(reader)
     for size, readers in by_size.items():
         while parts := _next_parts(store, scorer, size, readers):
-            for part, scores in zip(parts, _scores(store, scorer, parts), strict=True):
+            trips = [(part.chain, number) for part in parts for number in part.numbers]
+            lacking = scorer.only(store.lacking(trips, scorer))
+            together = lacking.score_together(
+                [part.returns for part in parts], maps=store.draws_maps
+            )
+            for part, scores in zip(parts, together, strict=True):
+                measures = [
+                    measured.model_copy(update=found_by_scoring(scores, index))
+                    for index, measured in enumerate(_measures(part, scorer))
+                ]
                 try:
-                    store.save_scores(part.chain, _measured(part, scores, scorer))
+                    store.save_scores(
+                        part.chain, ScoredTrips(part.first, part.answers, measures, scores)
+                    )
                 except ChainTaken:
                     part.reader.give_up()
 
@@ -61,6 +73,10 @@ class _Part:
     @property
     def chain(self) -> PlayedTrips:
         return self.reader.chain
+
+    @property
+    def numbers(self) -> range:
+        return range(self.first, self.first + len(self.answers))
 
     @property
     def returns(self) -> Returns:
@@ -167,24 +183,11 @@ def _next_parts(
     return parts
 
 
-def _scores(store: ScoreStore, scorer: Scorer, parts: Sequence[_Part]) -> list[Scores]:
-    """Run each metric that has not scored these trips yet."""
-    trips = [
-        (part.chain, number)
-        for part in parts
-        for number in range(part.first, part.first + len(part.answers))
-    ]
-    return scorer.only(store.lacking(trips, scorer)).score_together(
-        [part.returns for part in parts], maps=store.draws_maps
-    )
-
-
-def _measured(part: _Part, scores: Scores, scorer: Scorer) -> ScoredTrips:
-    """Measure the trips of a part, and join the measures with the scores."""
-    measures = []
+def _measures(part: _Part, scorer: Scorer) -> Iterator[TripMeasures]:
+    """Yield the measures of each trip of a part."""
     for index, answers in enumerate(part.answers):
         edited, *between, _ = answers
-        measure = measure_trip(
+        yield measure_trip(
             part.reader.source,
             part.starts[index],
             edited,
@@ -195,8 +198,6 @@ def _measured(part: _Part, scores: Scores, scorer: Scorer) -> ScoredTrips:
             number=part.first + index,
             between=[picture for picture in between if picture],
         )
-        measures.append(measure.model_copy(update=found_by_scoring(scores, index)))
-    return ScoredTrips(part.first, part.answers, measures, scores)
 
 
 def joined_quality(

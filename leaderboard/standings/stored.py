@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from django.db import transaction
-from django.db.models import BooleanField, ExpressionWrapper, Prefetch, Q
+from django.db.models import BooleanField, ExpressionWrapper, Prefetch, Q, QuerySet
 from django.utils import timezone
 
 from evaluation.analysis import stopping
@@ -64,7 +64,7 @@ ENDINGS = 8
 @transaction.atomic
 def rebuild(run: Run) -> None:
     """Write the run's chain results and standings anew."""
-    chains = _chains(run)
+    chains = _with_trips(run.chains)
     trips, cases = run.suite.trips, suite_cases(run.suite)
     results: dict[int, dict[str, Any]] = {chain.pk: {} for chain in chains}
     Standing.every.filter(run=run).delete()
@@ -151,9 +151,9 @@ def _touch(suite: Suite, now: datetime) -> None:
     Standing.objects.filter(pk__in=list(newest[:1])).update(computed_at=now)
 
 
-def _chains(run: Run) -> list[Chain]:
+def _with_trips(chains: QuerySet[Chain]) -> list[Chain]:
     trips = Prefetch("trips", Trip.objects.order_by("number"))
-    return list(run.chains.select_related("case__picture").prefetch_related(trips))
+    return list(chains.select_related("case__picture").prefetch_related(trips))
 
 
 def suite_cases(suite: Suite) -> list[CoreCase]:
@@ -191,15 +191,18 @@ def pinned_metrics(run: Run) -> list[MetricVersion]:
 
 
 def _measure(
-    run: Run, chains: Sequence[Chain], metric: MetricVersion
+    run: Run, chains: Sequence[Chain], metric: MetricVersion, outcome: str = ""
 ) -> list[tuple[Chain, MeasuredChain]] | None:
-    """Return the chains that this metric measures; None if it lacks calibrations."""
+    """Return the chains that this metric measures; None if it lacks calibrations.
+
+    `outcome` counts in place of each chain's own.
+    """
     pixels = {chain.case.picture.pixels_sha256 for chain in chains}
     calibrations = {
         row.pixels_sha256: row
         for row in Calibration.objects.filter(metric=metric, pixels_sha256__in=pixels)
     }
-    scores = Score.objects.filter(trip__chain__run=run, metric=metric)
+    scores = Score.objects.filter(trip__chain__in=chains, metric=metric)
     distances = dict(scores.values_list("trip_id", "distance"))
     measured = []
     for chain in chains:
@@ -207,55 +210,38 @@ def _measure(
         if calibration is None and _is_selective(metric.name):
             continue
         # An unfinished chain is censored at its present trip.
-        outcome = (chain.outcome if chain.state == ChainState.PLAYED else "") or Outcome.LOST
-        trips = chain.trips.all()
-        row = _measured(chain, outcome, trips, distances, metric, calibration, run.suite.trips)
-        if row is None:
-            return None
-        measured.append((chain, row))
-    return measured
-
-
-def _measured(
-    chain: Chain,
-    outcome: str,
-    trips: Iterable[Trip],
-    distances: Mapping[int, float],
-    metric: MetricVersion,
-    calibration: Calibration | None,
-    until: int,
-) -> MeasuredChain | None:
-    """Return a chain by one metric, from the distances of its trips."""
-    return measured_chain(
-        metric.name,
-        core_case(chain),
-        chain.repeat,
-        outcome,
-        [
+        ended = chain.outcome if chain.state == ChainState.PLAYED else ""
+        trips = [
             ScoredTrip(
                 trip.number,
                 distances.get(trip.pk),
                 trip.measures,
                 scored=trip.scored_at is not None,
             )
-            for trip in trips
-        ],
-        calibration.blank if calibration else None,
-        calibration.ladder if calibration else {},
-        until,
-    )
+            for trip in chain.trips.all()
+        ]
+        row = measured_chain(
+            metric.name,
+            core_case(chain),
+            chain.repeat,
+            outcome or ended or Outcome.LOST,
+            trips,
+            calibration.blank if calibration else None,
+            calibration.ladder if calibration else {},
+            run.suite.trips,
+        )
+        if row is None:
+            return None
+        measured.append((chain, row))
+    return measured
 
 
 def known_at(chain: Chain, metric: MetricVersion) -> int | None:
     """Return the trip by which this metric knows a chain's end; None: not yet."""
-    picture = chain.case.picture.pixels_sha256
-    calibration = Calibration.objects.filter(metric=metric, pixels_sha256=picture).first()
-    scores = Score.objects.filter(trip__chain=chain, metric=metric)
-    distances = dict(scores.values_list("trip_id", "distance"))
-    trips = chain.trips.filter(scored_at__isnull=False).order_by("number")
     # The present outcome must not count as the end.
-    measured = _measured(chain, Outcome.LOST, trips, distances, metric, calibration, 0)
-    return stopping.known_at(measured.result) if measured else None
+    chains = _with_trips(Chain.objects.filter(pk=chain.pk))
+    measured = _measure(chain.run, chains, metric, Outcome.LOST)
+    return stopping.known_at(measured[0][1].result) if measured else None
 
 
 def _write_standings(

@@ -94,18 +94,10 @@ class NetworkMetric(DirectMetric):
         features: Features = self.in_batches([source], lambda part: [self.features([source])])[0]
         return features
 
-    def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
-        return self.distances_each([source] * len(restored), restored)
-
     def losses(
         self, sources: Sequence[Features], restored: Sequence[Image.Image]
     ) -> Sequence[Loss]:
-        return [Loss(distance) for distance in self.distances_each(sources, restored)]
-
-    def distances_each(
-        self, sources: Sequence[Features], restored: Sequence[Image.Image]
-    ) -> list[float]:
-        """Return the distance of each picture to its own source; all have one size."""
+        """Return the loss of each picture to its own source; all have one size."""
 
         def compare(part: slice) -> list[float]:
             return self.compare(moved(sources[part], self.device), restored[part])

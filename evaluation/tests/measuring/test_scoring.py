@@ -106,13 +106,13 @@ def test_a_long_chain_is_read_a_few_pictures_at_a_time():
     scorer, source = Scorer(["psnr"]), small(16, 16)
     read, ahead = 0, []
     scorer.metrics["psnr"] = metric = Psnr()
-    measure = metric.distances
+    measure = metric.losses
 
-    def distances(features, images):
+    def losses(sources, images):
         ahead.append(read)
-        return measure(features, images)
+        return measure(sources, images)
 
-    metric.distances = distances
+    metric.losses = losses
 
     def chain():
         nonlocal read
@@ -138,9 +138,9 @@ def test_a_picture_that_comes_back_again_is_measured_once_and_told_each_time():
     masks = [None, where, None, None, None]
     scorer = Scorer(names)
     measured: list[int] = []
-    distances = scorer.metrics["psnr"].distances
-    scorer.metrics["psnr"].distances = lambda features, images: (
-        measured.append(len(images)) or distances(features, images)
+    losses = scorer.metrics["psnr"].losses
+    scorer.metrics["psnr"].losses = lambda sources, images: (
+        measured.append(len(images)) or losses(sources, images)
     )
     found = scorer.score(source, chain, maps=True, footprints=masks)
     assert sum(measured) == 2

@@ -22,7 +22,7 @@ from evaluation.metrics import (
     scored_metrics,
     semantic_metrics,
 )
-from evaluation.metrics.base import DirectMetric, finite
+from evaluation.metrics.base import DirectMetric, Loss, finite
 from evaluation.metrics.psnr import mse
 from evaluation.testing.reference_pictures import ASTRONAUT, CHANGED, as_image, small, worn
 
@@ -206,7 +206,7 @@ def test_a_value_that_is_no_number_is_an_error_and_rounding_below_zero_is_zero()
     for value in (float("nan"), float("inf"), -float("inf")):
         with pytest.raises(MetricError, match="not a number"):
             finite(metric, [0.1, value])
-    assert finite(metric, [-1e-9, np.float32(0.5)]) == [0.0, 0.5]
+    assert finite(metric, [-1e-9, np.float32(0.5)]) == [Loss(0.0), Loss(0.5)]
 
 
 def test_an_unknown_metric_names_the_known_ones():
