@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
+
+from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from evaluation.content.annotations import UNANNOTATED, Annotations
 from evaluation.content.edit_types import TYPES
 from evaluation.content.operators import DEGRADATIONS, OPERATORS
 from evaluation.content.placement import PLACES
 from evaluation.content.rules import Rule
-from evaluation.content.shapes import Step
-from evaluation.content.suites import EditPair, Suite, SuiteError, find_suite
-from evaluation.errors import UserFacingError
+from evaluation.content.suites import ONLY_FIELDS, EditPair, Slug, Suite, SuiteError, find_suite
+from evaluation.errors import UserFacingError, first_error
 
 KINDS = ("face", "object", "scene")
 MADE = ("real", "rendered", "generated")
@@ -55,7 +56,26 @@ PORTRAIT_GROUPS = {
 UNSAID = "not said"
 
 Row = TypeVar("Row")
-T = TypeVar("T")
+
+
+def _one_of(names: Collection[str]) -> AfterValidator:
+    def check(value: str) -> str:
+        if value not in names:
+            raise ValueError(f"{value!r} is not one of {', '.join(name for name in names if name)}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _filled(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty")
+    return value
+
+
+Filled = Annotated[str, AfterValidator(_filled)]
+Kind = Annotated[str, _one_of(KINDS)]
+Status = Annotated[str, _one_of(STATUSES)]
 
 
 class CatalogError(UserFacingError):
@@ -66,27 +86,22 @@ class CatalogError(UserFacingError):
 class SourceImage:
     """An image of the benchmark before cropping; `sha256` is of its file."""
 
-    slug: str
-    origin: str
-    sha256: str
-    kind: str
-    made: str
-    title: str
+    slug: Slug
+    origin: Filled
+    sha256: Filled
+    kind: Kind
+    made: Annotated[str, _one_of(MADE)]
+    title: Filled
     author: str
-    licence: str
-    attribution: str
+    licence: Filled
+    attribution: Filled
     subkind: str = ""
     source_url: str = ""
     contains: tuple[str, ...] = ()
     annotations: Annotations = UNANNOTATED  # in fractions of the original
-    status: str = "active"
+    status: Status = "active"
 
-    def __post_init__(self) -> None:
-        _one_of("kind", self.kind, KINDS)
-        _one_of("made", self.made, MADE)
-        _one_of("status", self.status, STATUSES)
-        for name in ("slug", "origin", "sha256", "title", "licence", "attribution"):
-            _filled(name, getattr(self, name))
+    __pydantic_config__ = ONLY_FIELDS
 
 
 @dataclass(frozen=True)
@@ -94,8 +109,10 @@ class Variant:
     """Another wording of a pair, for measuring how much the wording matters."""
 
     name: str
-    forward: str
-    backward: str
+    forward: Filled
+    backward: Filled
+
+    __pydantic_config__ = ONLY_FIELDS
 
     def with_fidelity(self) -> Variant:
         """Return the same wording with the sentence FIDELITY."""
@@ -110,35 +127,28 @@ class Variant:
 class CatalogPair(EditPair):
     """An edit pair with the fields of its curators."""
 
-    title: str = ""
+    category: Annotated[str, _one_of(CATEGORIES)]
+    forward: Filled
+    backward: Filled
+    change: Annotated[str, _one_of(CHANGES)]
+    reversibility: Annotated[str, _one_of(REVERSIBILITIES)] = "clean"
+    kinds: tuple[Kind, ...] = ()
+    place: Annotated[str, _one_of(("", *PLACES))] = ""
+    type: Annotated[str, _one_of(("", *TYPES))] = ""
+    title: Filled = ""
     notes: str = ""
-    status: str = "active"
+    status: Status = "active"
     variants: tuple[Variant, ...] = field(default=())
     rule: Rule | None = None  # how reference editors play it; None if they cannot
     #: Rules of a shape whose prompts no other pair has, by capital; small letters undo them.
     rules: Mapping[str, Rule] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _one_of("category", self.category, tuple(CATEGORIES))
-        _one_of("change", self.change, CHANGES)
-        _one_of("reversibility", self.reversibility, REVERSIBILITIES)
-        _one_of("status", self.status, STATUSES)
-        for kind in self.kinds:
-            _one_of("kinds", kind, KINDS)
-        for name in ("slug", "forward", "backward", "title"):
-            _filled(name, getattr(self, name))
-        if self.type:
-            _one_of("type", self.type, tuple(TYPES))
-        if self.change == "exact":
-            _one_of("operator", self.operator, tuple(OPERATORS))
-        elif self.change == "operator":
-            _one_of("operator", self.operator, tuple(DEGRADATIONS))
-        elif self.operator:
-            raise ValueError(f"operator is {self.operator!r}, but change is not 'exact'")
-        if self.change == "local":
-            _filled("object", self.object)
-        if self.place:
-            _one_of("place", self.place, PLACES)
+        operators = {"exact": OPERATORS, "operator": DEGRADATIONS}.get(self.change, ("",))
+        if self.operator not in operators:
+            raise ValueError(f"operator is {self.operator!r}, which does not fit {self.change}")
+        if self.change == "local" and not self.object.strip():
+            raise ValueError("object is empty")
         self.cycle  # noqa: B018, whether its shape holds
         if unknown := sorted(self.rules.keys() - {step.name for step in self.steps}):
             raise ValueError(f"rules: {', '.join(unknown)} is no step of the shape")
@@ -239,40 +249,16 @@ def suite(name: str) -> Suite:
 
 def _read(filename: str, kind: type[Row]) -> Iterator[Row]:
     seen: set[str] = set()
+    adapter = TypeAdapter(kind)
     for where, row in _rows(filename):
-        values = {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
         try:
-            if "variants" in values:
-                values["variants"] = tuple(Variant(**v) for v in values["variants"])
-            if "annotations" in values:
-                values["annotations"] = _named("annotations", Annotations.from_dict, values)
-            if "steps" in values:
-                values["steps"] = _named(
-                    "steps", lambda rows: tuple(Step(**row) for row in rows), values
-                )
-            if "rules" in values:
-                values["rules"] = _named(
-                    "rules", lambda rows: {name: Rule(**row) for name, row in rows.items()}, values
-                )
-            if "rule" in values:
-                values["rule"] = _named("rule", lambda row: Rule(**row) if row else None, values)
-            item = kind(**values)
-        except (TypeError, ValueError) as error:
-            # Python's own message names the field that is missing or unknown.
-            message = str(error).replace(f"{kind.__name__}.__init__() ", "")
-            raise CatalogError(f"{where}: {message}") from None
+            item = adapter.validate_python(row)
+        except ValidationError as error:
+            raise CatalogError(f"{where}: {first_error(error)}") from None
         if row["slug"] in seen:
             raise CatalogError(f"{where}: slug {row['slug']!r} occurs twice")
         seen.add(row["slug"])
         yield item
-
-
-def _named(name: str, build: Callable[[Any], T], values: Mapping[str, Any]) -> T:
-    """Build the value of a field. Raises ValueError naming it."""
-    try:
-        return build(values[name])
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: {error}") from None
 
 
 def _rows(filename: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -289,13 +275,3 @@ def _rows(filename: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             raise CatalogError(f"{path}: row {number} has no 'fields'")
         slug = row["fields"].get("slug")
         yield f"{path}: row {number} ({slug or 'without slug'})", row["fields"]
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} is {value!r}, not one of {', '.join(allowed)}")
-
-
-def _filled(name: str, value: str) -> None:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{name} is empty")

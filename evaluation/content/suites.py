@@ -8,27 +8,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Annotated, Any, Protocol, Self, TypeAlias, TypeVar
+
+from pydantic import AfterValidator, ConfigDict, Field, Strict, TypeAdapter, ValidationError
 
 from evaluation.content.annotations import UNANNOTATED, Annotations
 from evaluation.content.operators import DEGRADATIONS, INVERSES
 from evaluation.content.shapes import Move, Step, TripShape, round_trip, trip_shapes
-from evaluation.errors import UserFacingError
+from evaluation.errors import UserFacingError, first_error
 from evaluation.untrusted_json import read_json_file
 
-T = TypeVar("T")
 FORMAT = 1
-#: A picture and a pair make the name of a folder.
-SLUG = re.compile(r"[A-Za-z0-9_-]{1,80}")
-_SLUGS = frozenset({"slug", "picture", "pair"})
-LONGEST_TEXT = 10_000
-#: The largest valid numbers of a suite.
-MOST = {"trips": 1_000, "repeats": 1_000, "size": 16_384, "width": 65_536, "height": 65_536}
+#: Slugs become names of folders.
+Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,80}$")]
+Text = Annotated[str, Field(max_length=10_000)]
+#: Numbers are limits of loops.
+Count = Annotated[int, Strict(), Field(ge=1, le=1_000)]
+Side = Annotated[int, Strict(), Field(ge=1, le=65_536)]
+ONLY_FIELDS = ConfigDict(extra="forbid")
 #: Fields added later are written and hashed only if they are not empty, so that older frozen
 #: suites keep their hash.
 LATER = (
@@ -52,21 +53,23 @@ class SuiteError(UserFacingError):
 class SourcePicture:
     """A prepared source: cropped, at the working size. `sha256` is of its RGB pixels."""
 
-    slug: str
-    sha256: str
-    width: int
-    height: int
-    kind: str  # face, object, scene
-    origin: str  # of the original file, see evaluation.content.sources
-    title: str
-    author: str
-    licence: str
-    attribution: str
-    subkind: str = ""
-    source_url: str = ""
-    made: str = "real"  # real, rendered, generated
-    contains: tuple[str, ...] = ()
+    slug: Slug
+    sha256: Text
+    width: Side
+    height: Side
+    kind: Text  # face, object, scene
+    origin: Text  # of the original file, see evaluation.content.sources
+    title: Text
+    author: Text
+    licence: Text
+    attribution: Text
+    subkind: Text = ""
+    source_url: Text = ""
+    made: Text = "real"  # real, rendered, generated
+    contains: tuple[Text, ...] = ()
     annotations: Annotations = UNANNOTATED  # of the prepared picture, not of the original
+
+    __pydantic_config__ = ONLY_FIELDS
 
 
 @dataclass(frozen=True)
@@ -76,30 +79,31 @@ class EditPair:
     For a shape (evaluation.content.shapes) `forward` is the first prompt and `backward` the last.
     """
 
-    slug: str
-    category: str
-    forward: str
-    backward: str
+    slug: Slug
+    category: Text
+    forward: Text
+    backward: Text
     # How "change seen" is judged: exact, local, global, none; operator: the benchmark makes
     # the change, and the model restores the image.
-    change: str
-    reversibility: str = "clean"  # exact, clean, partial, destroys, invents
-    operator: str = (
-        ""  # exact pairs: flip_horizontal, flip_vertical, rotate_90, rotate_270, rotate_180;
-        # restoration: one of evaluation.content.operators
-    )
-    object: str = ""
-    source_text: str = ""  # for CLIP's direction score
-    target_text: str = ""
-    kinds: tuple[str, ...] = ()  # picture kinds it fits; empty = all
-    absent: tuple[str, ...] = ()  # labels that a picture must not contain
-    present: tuple[str, ...] = ()  # labels that a picture must contain, all of them
-    place: str = ""  # the place of the edit, see evaluation.content.placement; empty = anywhere
-    type: str = ""  # family/name, see evaluation.content.edit_types
-    witness: str = ""  # the witness of the edit and its target: "detector:chair"
-    shape: str = ""  # "A B b a"; empty = forward, backward
+    change: Text
+    reversibility: Text = "clean"  # exact, clean, partial, destroys, invents
+    # Exact pairs: flip_horizontal, flip_vertical, rotate_90, rotate_270, rotate_180;
+    # restoration: one of evaluation.content.operators.
+    operator: Text = ""
+    object: Text = ""
+    source_text: Text = ""  # for CLIP's direction score
+    target_text: Text = ""
+    kinds: tuple[Text, ...] = ()  # picture kinds it fits; empty = all
+    absent: tuple[Text, ...] = ()  # labels that a picture must not contain
+    present: tuple[Text, ...] = ()  # labels that a picture must contain, all of them
+    place: Text = ""  # the place of the edit, see evaluation.content.placement; empty = anywhere
+    type: Text = ""  # family/name, see evaluation.content.edit_types
+    witness: Text = ""  # the witness of the edit and its target: "detector:chair"
+    shape: Text = ""  # "A B b a"; empty = forward, backward
     steps: tuple[Step, ...] = ()  # the edit of each letter of the shape
-    against: str = ""  # the pair whose images are compared with its own after as many edits
+    against: Text = ""  # the pair whose images are compared with its own after as many edits
+
+    __pydantic_config__ = ONLY_FIELDS
 
     @cached_property
     def cycle(self) -> tuple[TripShape, ...]:
@@ -172,9 +176,11 @@ class EditPair:
 class Case:
     """A source picture with an edit pair, by their slugs."""
 
-    picture: str
-    pair: str
-    repeats: int = 0  # 0 = the suite's number
+    picture: Slug
+    pair: Slug
+    repeats: Annotated[int, Strict(), Field(ge=0, le=1_000)] = 0  # 0 = the suite's number
+
+    __pydantic_config__ = ONLY_FIELDS
 
     @property
     def slug(self) -> str:
@@ -215,20 +221,32 @@ def find_suite(name: str, among: Iterable[V]) -> V | None:
     return next(iter(named + newest), None)
 
 
+def _playable(pair: EditPair) -> EditPair:
+    pair.cycle  # noqa: B018, whether its shape holds
+    return pair
+
+
+#: A pair of a file, whose shape is checked.
+Playable: TypeAlias = Annotated[EditPair, AfterValidator(_playable)]
+
+
 @dataclass(frozen=True)
 class Suite:
     """A frozen list of cases with the number of trips and the working size."""
 
-    slug: str
-    version: int
-    title: str
-    trips: int
-    size: int  # a prepared picture has about size x size pixels in any aspect
+    slug: Slug
+    version: Annotated[int, Strict(), Field(ge=1, le=1_000_000)]
+    title: Text
+    trips: Count
+    # A prepared picture has about size x size pixels in any aspect.
+    size: Annotated[int, Strict(), Field(ge=1, le=16_384)]
     pictures: tuple[SourcePicture, ...]
-    pairs: tuple[EditPair, ...]
+    pairs: tuple[Playable, ...]
     cases: tuple[Case, ...]
-    repeats: int = 1
-    description: str = field(default="", compare=False)
+    repeats: Count = 1
+    description: Text = field(default="", compare=False)
+
+    __pydantic_config__ = ONLY_FIELDS
 
     @property
     def key(self) -> str:
@@ -272,8 +290,10 @@ class Suite:
         return {"format": FORMAT, "content_hash": self.content_hash, **self._content()}
 
     def _content(self) -> dict[str, Any]:
-        rows = {name: [_row(item) for item in getattr(self, name)] for name in _ROWS}
-        return {item.name: rows.get(item.name, getattr(self, item.name)) for item in fields(self)}
+        content = {item.name: getattr(self, item.name) for item in fields(self)}
+        for name in ("pictures", "pairs", "cases"):
+            content[name] = [_row(item) for item in content[name]]
+        return content
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -283,20 +303,9 @@ class Suite:
             raise SuiteError(f"this is not a suite file of format {FORMAT}")
         stated = str(values.pop("content_hash", None) or "")
         try:
-            for name, kind in _ROWS.items():
-                values[name] = tuple(_build(kind, row) for row in values[name])
-            suite = cls(**values)
-        except KeyError as error:
-            raise SuiteError(f"the suite file lacks the field {error}") from None
-        except TypeError as error:
-            raise SuiteError(f"the suite file does not fit: {error}") from None
-        for item in (suite, *suite.pictures, *suite.pairs, *suite.cases):
-            _check(item)
-        for pair in suite.pairs:
-            try:
-                pair.cycle  # noqa: B018, whether its shape holds
-            except ValueError as error:
-                raise SuiteError(f"pair {pair.slug}: {error}") from None
+            suite: Self = _adapter(cls).validate_python(values)
+        except ValidationError as error:
+            raise SuiteError(f"the suite file does not fit: {first_error(error)}") from None
         for case in suite.cases:
             if case.picture not in suite.picture_by_slug or case.pair not in suite.pair_by_slug:
                 raise SuiteError(
@@ -317,47 +326,9 @@ class Suite:
             raise SuiteError(f"{path}: {error}") from error
 
 
-_ROWS: Mapping[str, type[Any]] = {"pictures": SourcePicture, "pairs": EditPair, "cases": Case}
-
-
-def _build(kind: type[T], row: Any) -> T:
-    if not isinstance(row, Mapping):
-        raise SuiteError(f"{kind.__name__}: {row!r:.60} is not an object")
-    values = {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
-    if "annotations" in values:
-        try:
-            values["annotations"] = Annotations.from_dict(values["annotations"])
-        except ValueError as error:
-            raise SuiteError(f"annotations of {row.get('slug')}: {error}") from None
-    if "steps" in values:
-        try:
-            values["steps"] = tuple(Step(**step) for step in values["steps"])
-        except ValueError as error:
-            raise SuiteError(f"pair {row.get('slug')}: {error}") from None
-    return kind(**values)
-
-
-def _check(item: Any) -> None:
-    """Raise SuiteError if a suite, picture, pair or case has an invalid value.
-
-    Slugs become names of folders, and numbers are limits of loops.
-    """
-    kind = type(item).__name__
-    for item_field in fields(item):
-        value = getattr(item, item_field.name)
-        where = f"{kind}, {item_field.name}"
-        if item_field.name in _SLUGS and not (isinstance(value, str) and SLUG.fullmatch(value)):
-            raise SuiteError(f"{where}: {value!r:.60} is not a word of letters, digits, - and _")
-        if item_field.type == "str" and not (isinstance(value, str) and len(value) <= LONGEST_TEXT):
-            raise SuiteError(f"{where}: not a text of at most {LONGEST_TEXT:,} letters")
-        if item_field.type == "tuple[str, ...]" and not (
-            isinstance(value, tuple) and all(isinstance(word, str) for word in value)
-        ):
-            raise SuiteError(f"{where}: not a list of texts")
-        if item_field.type == "int":
-            least, most = 0 if kind == "Case" else 1, MOST.get(item_field.name, 10**6)
-            if type(value) is not int or not least <= value <= most:
-                raise SuiteError(f"{where}: not a whole number from {least} to {most:,}")
+@cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def _row(item: Any) -> dict[str, Any]:
