@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from evaluation.content.annotations import AREAS, Annotations, Box, Point
 
-#: The drawings are files of the reference editors.
-DRAWINGS = Path(__file__).resolve().parents[1] / "editors" / "drawings"
+#: A drawing is an SVG file here with its row in things.json.
+DRAWINGS = Path(__file__).resolve().parent / "drawings"
 
 #: The point of a head that each place is measured from.
 FACE_PLACES = {
@@ -39,70 +41,22 @@ SHARE_INSIDE = 0.93
 
 @dataclass(frozen=True)
 class Thing:
-    """The place and size of a drawing.
+    """A drawing's place and size, and its usual names.
 
     `width` is in widths of the face for worn things (in distances of the eyes for glasses), else
     the largest share of the picture's shorter side. `anchor` is the point of the drawing, in
-    fractions of it, that is put on the head's point.
+    fractions of it, that is put on the head's point. `alone` is its spot in an image without
+    annotations: its centre as a share of the image's sides, its width as one of the shorter side.
     """
 
     place: str
     width: float
-    anchor: Point = (0.5, 0.5)
+    alone: tuple[float, float, float]
+    words: tuple[str, ...]
+    anchor: tuple[float, float] = (0.5, 0.5)
 
 
-THINGS = {
-    "glasses": Thing("eyes", 2.25, (0.5, 0.46)),
-    "sunglasses": Thing("eyes", 2.3, (0.5, 0.42)),
-    "hat": Thing("head", 2.0, (0.5, 0.56)),
-    "cap": Thing("head", 1.3, (0.5, 0.40)),
-    "crown": Thing("head", 1.1, (0.5, 0.78)),
-    "beanie": Thing("head", 1.28, (0.5, 0.40)),
-    "party-hat": Thing("head", 0.75, (0.5, 0.86)),
-    "headphones": Thing("ears", 1.62, (0.5, 0.60)),
-    "earrings": Thing("ears", 1.32, (0.5, -0.6)),
-    "moustache": Thing("mouth", 0.72, (0.5, 0.98)),
-    "beard": Thing("mouth", 0.98, (0.5, 0.20)),
-    "mask": Thing("mouth", 1.0, (0.5, 0.42)),
-    "necklace": Thing("neck", 0.95, (0.5, 0.42)),
-    "scarf": Thing("neck", 1.3, (0.5, 0.20)),
-    "bow-tie": Thing("neck", 0.66, (0.5, 0.25)),
-    "tie": Thing("neck", 0.36, (0.5, 0.04)),
-    "flower": Thing("hair", 0.46, (-0.12, 0.25)),
-    "chair": Thing("floor", 0.30),
-    "ball": Thing("floor", 0.24),
-    "potted-plant": Thing("floor", 0.30),
-    "cat": Thing("floor", 0.28),
-    "dog": Thing("floor", 0.30),
-    "umbrella": Thing("floor", 0.36),
-    "bicycle": Thing("floor", 0.50),
-    "teddy-bear": Thing("floor", 0.30),
-    "suitcase": Thing("floor", 0.30),
-    "guitar": Thing("floor", 0.18),
-    "pumpkin": Thing("floor", 0.28),
-    "gift": Thing("floor", 0.26),
-    "book": Thing("surface", 0.40),
-    "cup": Thing("surface", 0.26),
-    "candle": Thing("surface", 0.16),
-    "apple": Thing("surface", 0.20),
-    "lamp": Thing("surface", 0.26),
-    "vase": Thing("surface", 0.20),
-    "bottle": Thing("surface", 0.12),
-    "clock": Thing("wall", 0.26),
-    "picture-frame": Thing("wall", 0.34),
-    "sign": Thing("wall", 0.36),
-    "butterfly": Thing("wall", 0.30),
-    "balloon": Thing("sky", 0.18),
-    "bird": Thing("sky", 0.5),
-    "hot-air-balloon": Thing("sky", 0.24),
-    "kite": Thing("sky", 0.26),
-    "airplane": Thing("sky", 0.40),
-    "cloud": Thing("sky", 0.44),
-    "moon": Thing("sky", 0.20),
-    "rainbow": Thing("sky", 0.70),
-    "sailing-boat": Thing("water", 0.26),
-    "duck": Thing("water", 0.24),
-}
+THINGS = TypeAdapter(dict[str, Thing]).validate_json((DRAWINGS / "things.json").read_bytes())
 
 
 @dataclass(frozen=True)
@@ -150,6 +104,17 @@ def spot(name: str, places: Annotations, width: int, height: int) -> Spot | None
     if place is None or place.width * place.height < SMALLEST_DRAWING * width * height:
         return None
     return place if place.share_inside(width, height) >= SHARE_INSIDE else None
+
+
+def usual_spot(name: str, width: int, height: int) -> Spot:
+    """Return the spot of the drawing in a picture of this size without annotations."""
+    (x, y, share), shape = THINGS[name].alone, aspect(name)
+    # In an extreme format the drawing is smaller, so that it stays inside the image.
+    wide = min(share * min(width, height), 0.9 * width, 0.9 * height * shape)
+    high = wide / shape
+    x = min(max(x * width, wide / 2), width - wide / 2)
+    y = min(max(y * height, high / 2), height - high / 2)
+    return Spot(x, y, wide, high)
 
 
 def region(place: str, places: Annotations) -> Box | None:

@@ -21,9 +21,9 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 from evaluation.content import catalog, operators, placement
 from evaluation.content.annotations import UNANNOTATED, Annotations, Box
 from evaluation.content.operators import INVERSES
+from evaluation.content.placement import THINGS
 from evaluation.content.rules import LINES, TINTS, Rule
 from evaluation.editors import drawings
-from evaluation.editors.drawings import DRAWINGS
 from evaluation.errors import EditorError, Fault
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -149,7 +149,7 @@ _TINTS: tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...] = (
     ),
 )
 _OBJECTS = sorted(
-    ((word, name) for name, place in DRAWINGS.items() for word in place.words),
+    ((word, name) for name, thing in THINGS.items() for word in thing.words),
     key=lambda item: -len(item[0]),
 )
 _OBJECT = re.compile(r"\b(" + "|".join(re.escape(word) for word, _ in _OBJECTS) + r")\b")
@@ -170,7 +170,7 @@ def parse(prompt: str) -> Instruction:
             return instruction
     raise EditorError(
         f"the reference editors do not understand {prompt[:120]!r}: they flip, rotate, add and "
-        f"remove {', '.join(DRAWINGS)}, and change season, light or style",
+        f"remove {', '.join(THINGS)}, and change season, light or style",
         fault=Fault.BAD_REQUEST,
         permanent=True,
     )

@@ -11,6 +11,7 @@ from PIL import Image, ImageChops
 
 from evaluation.content import catalog, operators
 from evaluation.content.annotations import Annotations, Words
+from evaluation.content.placement import THINGS
 from evaluation.editors import EDITORS, EditorError, Fault, drawings, load_editor
 from evaluation.editors.base import Beside
 from evaluation.editors.instructions import Action, Instruction, parse
@@ -165,7 +166,7 @@ def test_options_change_the_damage_and_are_described(picture):
 
 @pytest.mark.parametrize("size", [(256, 256), (288, 192), (64, 900), (900, 64), (16, 16)])
 def test_a_drawing_touches_nothing_but_what_its_mask_covers(size):
-    for name in drawings.DRAWINGS:
+    for name in THINGS:
         image = Image.new("RGB", size, (90, 120, 150))
         covered = drawings.mask(name, size)
         changed = (np.asarray(drawings.draw(name, image)) != np.asarray(image)).any(axis=2)
@@ -173,7 +174,7 @@ def test_a_drawing_touches_nothing_but_what_its_mask_covers(size):
         assert not (changed & ~covered).any(), name
 
 
-@pytest.mark.parametrize("name", sorted(drawings.DRAWINGS))
+@pytest.mark.parametrize("name", sorted(THINGS))
 def test_removing_fills_the_place_with_what_is_around(name):
     image = Image.new("RGB", (256, 256), (90, 120, 150))
     editor = load_editor("oracle")
@@ -183,7 +184,7 @@ def test_removing_fills_the_place_with_what_is_around(name):
 
 
 @pytest.mark.parametrize("grey", [0, 128, 255])
-@pytest.mark.parametrize("name", sorted(drawings.DRAWINGS))
+@pytest.mark.parametrize("name", sorted(THINGS))
 def test_a_drawing_stands_out_on_any_ground(name, grey):
     image = Image.new("RGB", (256, 256), (grey, grey, grey))
     difference = np.abs(np.asarray(drawings.draw(name, image), int) - np.asarray(image, int))

@@ -11,7 +11,7 @@ from django.db import connection
 
 from evaluation.content import catalog
 from evaluation.content.suites import SuiteError, find_suite
-from evaluation.editors.drawings.contact_sheet import sheet, suite_sheet
+from evaluation.editors.contact_sheet import sheet, suite_sheet
 from leaderboard.models import Suite
 
 

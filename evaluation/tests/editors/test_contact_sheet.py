@@ -3,8 +3,7 @@ from PIL import Image, ImageChops
 
 from evaluation.content import catalog, sources
 from evaluation.content.annotations import Annotations
-from evaluation.editors import drawings
-from evaluation.editors.drawings import contact_sheet
+from evaluation.editors import contact_sheet, drawings
 
 PORTRAIT = Annotations(
     face=(0.35, 0.3, 0.65, 0.7),
