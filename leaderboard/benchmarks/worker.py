@@ -1,9 +1,9 @@
 """What the worker costs: `python -m leaderboard.benchmarks.worker`
 
-64 chains against a local endpoint that takes 200 ms for an edit, played by real worker
-processes on a database and a Valkey of their own; then 256 chains by two workers on PostgreSQL.
-As runs are: over the clean wire and with their audits. Where two processors are not quiet the
-ratios say little; what an edit costs the processor then still tells whether it grew.
+64 chains against a local endpoint that takes 2 s for an edit, then 200 ms, played by real
+worker processes on a database and a Valkey of their own; then 256 chains by two workers on
+PostgreSQL. As runs are: over the clean wire and with their audits. Where two processors are not
+quiet the ratios say little; the processor time of an edit then still shows whether it grew.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ from evaluation.editors.base import Answer, Editor
 from evaluation.images import Picture, encode_png
 from evaluation.testing.editing_server import EditingServer, noisy_turn
 
-CHAINS, TRIPS, LATENCY, SIZE = 64, 20, 0.2, 64  # trips as in the suite `standard`
+CHAINS, TRIPS, SIZE = 64, 20, 64  # trips as in the suite `standard`
+#: Seconds of an edit (a fast hosted model; the fastest), and the most allowed over the ideal.
+REAL, FAST = 2.0, 0.2
+MOST = {REAL: 1.05, FAST: 1.3}
 MANY_CHAINS = 256
 IN_FLIGHT = 64  # what two processors can attend to, endpoint and database included
 END = 12  # bytes of a PNG's last chunk
@@ -109,8 +112,9 @@ def measure_in(work: Callable[[], None], **environment: str | None) -> None:
 
 def measure() -> None:
     print(f"a trip's bookkeeping: {bookkeeping()}")
-    run = play(workers=1, each=IN_FLIGHT)
+    run = play(workers=1, each=IN_FLIGHT, latency=REAL)
     print(f"{run}, one worker; {run.megabytes:.0f} MB (under 400)")
+    print(f"{play(workers=1, each=IN_FLIGHT)}, one worker")
     print(f"every answer a file of its own: {play(workers=1, each=IN_FLIGHT, unique=True)}")
     one = play(workers=1, each=CHAINS // 4).seconds
     two = play(workers=2, each=CHAINS // 4).seconds
@@ -129,6 +133,7 @@ def many_on_postgres() -> None:
 class Played:
     """A run that was played, from its start to its last answer."""
 
+    latency: float
     chains: int
     edits: int
     #: Of the chain that has the most audits: they are made one after another.
@@ -141,12 +146,12 @@ class Played:
     megabytes: float
 
     def __str__(self) -> str:
-        ideal = LATENCY * max(self.edits / self.in_flight, self.longest)
+        ideal = self.latency * max(self.edits / self.in_flight, self.longest)
         return (
             f"{self.chains} chains of {TRIPS} trips, {self.edits:,} edits of "
-            f"{1000 * LATENCY:.0f} ms with their audits, {self.in_flight} in flight: "
+            f"{1000 * self.latency:.0f} ms with their audits, {self.in_flight} in flight: "
             f"{self.seconds:.2f} s, {self.seconds / ideal:.2f} x the ideal {ideal:.2f} s "
-            f"(at most 1.15), {1000 * self.processor / self.edits:.2f} ms of processor an edit"
+            f"(at most {MOST[self.latency]}), {1000 * self.processor / self.edits:.2f} ms of processor an edit"
         )
 
 
@@ -174,7 +179,14 @@ def bookkeeping() -> str:
     )
 
 
-def play(workers: int, each: int, chains: int = CHAINS, *, unique: bool = False) -> Played:
+def play(
+    workers: int,
+    each: int,
+    chains: int = CHAINS,
+    *,
+    latency: float = FAST,
+    unique: bool = False,
+) -> Played:
     """A run on real workers, each with so many calls in flight.
 
     `unique`: every answer is a file of its own, which the disk must keep; else the same 200 come
@@ -187,7 +199,7 @@ def play(workers: int, each: int, chains: int = CHAINS, *, unique: bool = False)
 
     settings.MAX_CALLS_IN_FLIGHT = each  # decides how many copies of the job are enqueued
     with ExitStack() as stack:
-        server = stack.enter_context(EditingServer(latency=LATENCY))
+        server = stack.enter_context(EditingServer(latency=latency))
         made: Iterator[bytes] = cycle(answers(200))
         if unique:
             made = map(numbered, made, numbers)
@@ -224,7 +236,8 @@ def play(workers: int, each: int, chains: int = CHAINS, *, unique: bool = False)
     processor = sum(getattr(spent, part) - getattr(before, part) for part in CPU)
     in_flight = min(workers * each, chains)
     longest = max(Counter(run.ledger.values_list("chain", flat=True)).values())
-    return Played(chains, run.progress.edits_total, longest, in_flight, seconds, processor, memory)
+    edits = run.progress.edits_total
+    return Played(latency, chains, edits, longest, in_flight, seconds, processor, memory)
 
 
 def start(editor: str, options: dict[str, Any], in_flight: int, chains: int = CHAINS) -> Any:
