@@ -1,10 +1,9 @@
-"""A backup: a dump of the database by its own tools, and a manifest of images.
+"""A backup: a dump of the database by its own tools, and the images that it names.
 
-    OUT/backup.json         date, version, migrations, and the hash of each file
+    OUT/backup.json         date, version, migrations, and the hash of the dump
     OUT/database.sqlite3    SQLite's copy of itself, or
     OUT/database.dump       pg_dump's custom format
-    OUT/pictures.jsonl.gz   every stored image: its path, hash and size
-    PICTURES/originals/…    the bytes themselves, if a folder for them is named
+    PICTURES/originals/…    the images as they arrived, if a folder for them is named
 
 Images are named by their content and never change, so one folder of them serves every backup,
 and a second backup copies only new ones. Keys (SECRET_KEY, FIELD_KEYS) are in no backup.
@@ -12,23 +11,19 @@ and a second backup copies only new ones. Keys (SECRET_KEY, FIELD_KEYS) are in n
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
-import itertools
 import json
 import os
 import re
 import shutil
 import sqlite3
 import subprocess
-import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any
 
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
@@ -38,13 +33,9 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from evaluation import __version__
 from evaluation.errors import UserFacingError
-from evaluation.images import EXTENSIONS
 from leaderboard.models import StoredImage
 
-FORMAT = 1
-ABOUT, PICTURES = "backup.json", "pictures.jsonl.gz"
-SHA256 = re.compile(r"[0-9a-f]{64}")
-LONGEST_LINE = 10_000
+ABOUT = "backup.json"
 DUMPS = {"sqlite": "database.sqlite3", "postgresql": "database.dump"}
 
 
@@ -54,7 +45,7 @@ class BackupError(UserFacingError):
 
 @dataclass
 class Counted:
-    """Numbers of images in the manifest, copied, and missing or changed."""
+    """Numbers of images that the database names, copied, and missing or changed."""
 
     pictures: int = 0
     copied: int = 0
@@ -69,15 +60,14 @@ def backup(out: Path, pictures: Path | None = None) -> Counted:
     database = out / DUMPS[connection.vendor]
     # The database first: images that it names are stored already, and stay at least for a day.
     _dump(database)
-    counted = _write_manifest(out / PICTURES, pictures)
+    counted = _copy_pictures(pictures) if pictures else Counted(StoredImage.objects.count())
     about = {
-        "format": FORMAT,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "version": __version__,
         "database": connection.vendor,
         "migrations": sorted(map(list, MigrationRecorder(connection).applied_migrations())),
         "pictures": counted.pictures,
-        "files": {path.name: _hash(path) for path in (database, out / PICTURES)},
+        "sha256": _hash(database),
     }
     # Written last: a backup without it is unfinished.
     (out / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
@@ -89,24 +79,18 @@ def restore(folder: Path, pictures: Path | None = None, *, force: bool = False) 
 
     Raises BackupError if it is incomplete, or the database is not empty and `force` is not given.
     """
-    about = read_about(folder)
-    if about["database"] != connection.vendor:
-        raise BackupError(
-            f"this is a backup of {about['database']}, the site runs on {connection.vendor}: "
-            "set DATABASE_URL to a database of the same kind"
-        )
+    dump = _checked_dump(folder)
     if not force and _has_rows():
         raise BackupError("the site's database is not empty; --force replaces all of it")
-    _load(folder / DUMPS[connection.vendor])
+    _load(dump)
     connection.close()
     call_command("migrate", interactive=False, verbosity=0)
     counted = Counted()
-    for line in manifest(folder):
+    for row in StoredImage.objects.order_by("pk").iterator():
         counted.pictures += 1
-        row = _row(line)
         if default_storage.exists(row.name):
             continue
-        data = _read_picture(pictures, line) if pictures else None
+        data = _read_picture(pictures / row.name, row.pk) if pictures else None
         if data is None:
             counted.missing += 1
             continue
@@ -115,91 +99,52 @@ def restore(folder: Path, pictures: Path | None = None, *, force: bool = False) 
     return counted
 
 
-def read_about(folder: Path) -> dict[str, Any]:
-    """Read a backup's manifest and check its files against their hashes."""
+def _checked_dump(folder: Path) -> Path:
+    """Return the dump of a whole backup of this kind of database. Raises BackupError."""
     try:
-        about: dict[str, Any] = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        files = about["files"]
-        if about["format"] != FORMAT:
-            raise BackupError(f"{folder} is a backup of format {about['format']}, not {FORMAT}")
-        if (
-            PICTURES not in files
-            or len(files) != 2
-            or not set(files) <= {*DUMPS.values(), PICTURES}
-        ):
-            raise BackupError(f"{folder / ABOUT} does not name the files that a backup has")
-        for name, stated in files.items():
-            if _hash(folder / name) != stated:
-                raise BackupError(f"{folder / name} is not as it was written: its hash differs")
-        for _ in manifest(folder):  # checks every line before anything is replaced
-            pass
-    except (
-        *(OSError, ValueError, KeyError, AttributeError, TypeError),
-        *(EOFError, RecursionError, zlib.error),
-    ) as error:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        vendor, stated = about["database"], about["sha256"]
+        if vendor != connection.vendor:
+            raise BackupError(
+                f"this is a backup of {vendor}, the site runs on {connection.vendor}: "
+                "set DATABASE_URL to a database of the same kind"
+            )
+        dump = folder / DUMPS[connection.vendor]
+        if _hash(dump) != stated:
+            raise BackupError(f"{dump} is not as it was written: its hash differs")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise BackupError(f"{folder} is not a whole backup: {error!r}") from None
-    return about
+    return dump
 
 
-def manifest(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield every image of a backup. Raises BackupError naming an invalid line."""
-    with gzip.open(folder / PICTURES, "rb") as file:
-        for number in itertools.count(1):
-            text = file.readline(LONGEST_LINE + 1)
-            if not text:
-                return
-            try:
-                line = json.loads(text) if len(text) <= LONGEST_LINE else None
-            except (ValueError, RecursionError):
-                line = None
-            if not isinstance(line, dict) or not _is_picture(line):
-                raise BackupError(f"{folder / PICTURES}, line {number} is no picture")
-            yield line
-
-
-def _is_picture(line: dict[str, Any]) -> bool:
-    """Return True if a line has a valid hash and type: the hash becomes a file name."""
-    return (
-        isinstance(line.get("sha256"), str)
-        and SHA256.fullmatch(line["sha256"]) is not None
-        and isinstance(line.get("mime"), str)
-        and line["mime"] in EXTENSIONS
-    )
-
-
-def _write_manifest(file: Path, pictures: Path | None) -> Counted:
+def _copy_pictures(pictures: Path) -> Counted:
+    """Copy every stored image that is not in the folder yet."""
     counted = Counted()
-    with gzip.open(file, "wt", encoding="utf-8") as out:
-        for row in StoredImage.objects.order_by("pk").iterator():
-            counted.pictures += 1
-            line = {"sha256": row.pk, "name": row.name, "mime": row.mime, "bytes": row.bytes}
-            out.write(json.dumps(line) + "\n")
-            if pictures and not (place := pictures / row.name).is_file():
-                try:
-                    data = row.data()
-                except FileNotFoundError:
-                    counted.missing += 1
-                    continue
-                place.parent.mkdir(parents=True, exist_ok=True)
-                aside = place.with_name(f".{place.name}.{os.getpid()}")
-                aside.write_bytes(data)
-                aside.replace(place)
-                counted.copied += 1
+    for row in StoredImage.objects.order_by("pk").iterator():
+        counted.pictures += 1
+        place = pictures / row.name
+        if place.is_file():
+            continue
+        try:
+            data = row.data()
+        except FileNotFoundError:
+            counted.missing += 1
+            continue
+        place.parent.mkdir(parents=True, exist_ok=True)
+        aside = place.with_name(f".{place.name}.{os.getpid()}")
+        aside.write_bytes(data)
+        aside.replace(place)
+        counted.copied += 1
     return counted
 
 
-def _row(line: dict[str, Any]) -> StoredImage:
-    return StoredImage(sha256=line["sha256"], mime=line["mime"])
-
-
-def _read_picture(pictures: Path, line: dict[str, Any]) -> bytes | None:
-    """Return the bytes from the folder of images; None if missing or changed."""
-    name = _row(line).name  # never a path from the manifest
+def _read_picture(file: Path, stated: str) -> bytes | None:
+    """Return the bytes of an image; None if they are missing or changed."""
     try:
-        data = (pictures / name).read_bytes()
+        data = file.read_bytes()
     except OSError:
         return None
-    return data if sha256(data).hexdigest() == line["sha256"] else None
+    return data if sha256(data).hexdigest() == stated else None
 
 
 def _has_rows() -> bool:

@@ -12,7 +12,7 @@ from leaderboard.operation.backup import BackupError, backup
 
 
 class Command(BaseCommand):
-    help = "Write the database and a manifest of all pictures into an empty folder."
+    help = "Write the database into an empty folder and, on request, copy the images beside it."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("folder", type=Path, help="Where to; it is made.")
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         except BackupError as error:
             raise CommandError(str(error)) from None
         self.stdout.write(
-            f"{options['folder']}: the database, and the hashes of {counted.pictures:,} pictures"
+            f"{options['folder']}: the database, which names {counted.pictures:,} pictures"
             + (f"; {counted.copied:,} copied." if options["pictures"] else ".")
         )
         if counted.missing:
