@@ -260,28 +260,44 @@ class RunRecord(Record):
         return [sha256 for sha256 in published if sha256]
 
 
-class StandingRecord(Record):
-    """One standing of the run without its rank, which depends on the other runs."""
+class StandingNumbers(Record):
+    """The numbers of one run by one metric at one threshold in one scope.
+
+    A half-life of None, or a bound of one, is longer than the suite's trips. Scopes with too few
+    images have no 95 % intervals: `has_interval` distinguishes the two.
+    """
 
     metric: Slug
     level: Number
     scope: Annotated[str, StringConstraints(max_length=100)]
-    half_life: Number | None
+    half_life: Number | None = Field(
+        description="Round trips, of the decay with as many usable trips; None: above the suite's."
+    )
     half_life_low: Number | None
     half_life_high: Number | None
     has_interval: bool
-    median: Number | None
+    median: Number | None = Field(description="Kaplan-Meier's median; None: not reached.")
     usable_trips: Number
     usable_trips_low: Number | None
     usable_trips_high: Number | None
-    auc: Number | None
+    auc: Number | None = Field(description="None: chains were stopped, their end known.")
     auc_low: Number | None
     auc_high: Number | None
-    usable_by_trip: Many[Number | None]
-    curve: dict[str, Many[Number | None]]
-    survival: Many[Number | None]
-    incidence: dict[Slug, Many[Number | None]]
+    usable_by_trip: Many[Number | None] = Field(description="Usable trips of the first n = 0..N.")
+    curve: dict[str, Many[Number | None]] = Field(
+        description='Mean retention at n = 0..N: "mean", "low", "high"; "shown" on the '
+        "metric's own scale, for all cases only."
+    )
+    survival: Many[Number | None] = Field(description="Share of cases still usable at n = 0..N.")
+    incidence: dict[Slug, Many[Number | None]] = Field(
+        description="By cause: the share of cases that it has ended by trip n = 0..N."
+    )
     counts: dict[str, Any]
+
+
+class StandingRecord(StandingNumbers):
+    """One standing of the run without its rank, which depends on the other runs."""
+
     details: dict[str, Any]
 
 

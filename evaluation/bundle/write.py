@@ -24,13 +24,14 @@ from evaluation.records import (
     Record,
     RunRecord,
     SourceRecord,
+    StandingNumbers,
     StandingRecord,
     TripMeasures,
     VoteRecord,
 )
 
 #: The fields of a standing that carry the same name in every store.
-STANDING = tuple(name for name in StandingRecord.model_fields if name not in ("metric", "details"))
+STANDING = tuple(name for name in StandingNumbers.model_fields if name != "metric")
 #: The details of a standing that need no other rows to be understood.
 DETAILS = ("jpeg", "dynamics", "shape", "labels", "witnesses", "repeats")
 #: Private options of an editor: the address of an endpoint, and the data sent to it.

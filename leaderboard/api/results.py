@@ -24,22 +24,23 @@ from leaderboard.api.schemas import (
     StandingOut,
     SuiteOut,
     TripOut,
+    VoteOut,
     run_progress,
 )
 from leaderboard.board.query import BoardQuery
 from leaderboard.board.rows import suites
-from leaderboard.experiments.pages import ExperimentView
-from leaderboard.experiments.pages import settings as arm_settings
-from leaderboard.experiments.pages import views as experiment_views
+from leaderboard.experiments.pages import views
 from leaderboard.models import (
     Case,
     Chain,
     EditingModel,
+    PeopleReport,
     PublishedFigure,
     Run,
     Standing,
     Suite,
     Trip,
+    Vote,
 )
 
 #: An id in an address, within the range of the database.
@@ -206,7 +207,7 @@ def published_figures(request: HttpRequest, metric: str = Query("", max_length=2
 @paginate(Page)
 def experiments(request: HttpRequest) -> Any:
     """List experiments: one suite played in several ways, with the effects."""
-    return [_experiment(view) for view in experiment_views(AnonymousUser())]
+    return list(views(AnonymousUser()))
 
 
 @router.get(
@@ -215,32 +216,50 @@ def experiments(request: HttpRequest) -> Any:
     url_name="experiment",
 )
 def experiment(request: HttpRequest, slug: Slug) -> Any:
-    for view in experiment_views(AnonymousUser(), slug):
-        return _experiment(view)
+    for view in views(AnonymousUser(), slug):
+        return view
     raise HttpError(404, "There is no such experiment.")
 
 
-def _experiment(view: ExperimentView) -> dict[str, Any]:
-    experiment, in_words = view.experiment, view.words_of_arms
-    names = ("slug", "title", "question", "repeats", "started_at")
-    return {name: getattr(experiment, name) for name in names} | {
-        "suite": experiment.suite.key,
-        "url": experiment.get_absolute_url(),
-        "arms": [
-            {"name": arm.name, "in_words": in_words[arm.name], "settings": arm_settings(arm.core)}
-            for arm in view.arms
-        ],
-        "results": [
-            {
-                "model": answer.model.slug,
-                "finding": answer.finding,
-                "runs": {name: run.pk for name, run in answer.runs.items()},
-                "metrics": answer.results,
-            }
-            for answer in view.models
-            if answer.results
-        ],
-    }
+@router.get(
+    "/votes",
+    response={200: list[VoteOut], **PROBLEMS},
+    summary="People's votes",
+    url_name="votes",
+    tags=["people"],
+)
+@paginate(Page)
+def votes(
+    request: HttpRequest,
+    kind: str = Query("", max_length=8, description="pair or usable."),
+    suite: str = Query("", max_length=80),
+) -> Any:
+    """List every vote on public runs, oldest first, with retention and evidence."""
+    rows = Vote.objects.public().select_related(
+        *("voter", "question__case__suite", "question__case__picture"),
+        *("question__first__chain__run__editing_model",),
+        *("question__second__chain__run__editing_model",),
+    )
+    if kind:
+        rows = rows.filter(kind=kind)
+    if suite:
+        match = find_suite(suite, suites())
+        rows = rows.filter(question__case__suite=match) if match else rows.none()
+    deferred = ("loss_map", "damage", "change_measure")
+    unread = [f"question__{side}__{name}" for side in ("first", "second") for name in deferred]
+    return rows.defer("question__case__suite__definition", *unread).order_by("pk")
+
+
+@router.get(
+    "/agreement",
+    response={200: dict[str, Any], **PROBLEMS},
+    summary="Who agrees with people",
+    tags=["people"],
+)
+def agreement(request: HttpRequest) -> Any:
+    """Return agreement by metric and witness, the ceiling, levels and differences."""
+    report = PeopleReport.objects.order_by("pk").first()
+    return report.numbers | {"computed_at": report.computed_at.isoformat()} if report else {}
 
 
 def _models() -> QuerySet[EditingModel]:

@@ -10,7 +10,7 @@ from ninja.errors import Throttled
 from ninja.throttling import BaseThrottle
 
 from evaluation import __version__
-from leaderboard.api import people, results, submissions
+from leaderboard.api import results, submissions
 from leaderboard.models import ApiToken
 from leaderboard.visitors import wait
 
@@ -79,7 +79,6 @@ api = NinjaAPI(
     throttle=[Throttle()],
 )
 api.add_router("", results.router)
-api.add_router("", people.router)
 api.add_router("/submissions", submissions.router)
 
 

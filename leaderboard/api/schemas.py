@@ -12,84 +12,41 @@ from typing import Annotated, Any
 from ninja import Field, Schema
 from pydantic import AfterValidator, ConfigDict, create_model
 
-from evaluation.records import TripMeasures
+from evaluation.records import StandingNumbers, TripMeasures
 from leaderboard.board.columns import api_columns
 from leaderboard.board.query import BoardQuery
 from leaderboard.board.rows import board_rows
-from leaderboard.models import Run, Standing, Trip, TripStep
+from leaderboard.experiments.pages import ExperimentView, ModelView, settings
+from leaderboard.models import ExperimentArm, Run, Trip, TripStep, Vote
 from leaderboard.models.runs import RunState
 from leaderboard.pages import run_page
 from leaderboard.pages.run_page import progress
+from leaderboard.people.vote_rows import pseudonym, said, verdicts
 from leaderboard.text import absolute
 
 #: A path of this site, shown with its host.
 Url = Annotated[str, AfterValidator(absolute)]
 
 
+#: Records are read by the attributes of rows, which hold more than is shown.
+FROM_ROWS = ConfigDict(extra="ignore", from_attributes=True, strict=False)
+
+
 class Problem(Schema):
     detail: str | list[dict[str, Any]] = Field(description="What is wrong, and what to do.")
 
 
-class Interval(Schema):
-    low: float | None = Field(description="None: beyond the suite's trips.")
-    high: float | None = Field(description="None: beyond the suite's trips.")
+class StandingOut(StandingNumbers, Schema):
+    model_config = FROM_ROWS
 
-
-class CurveOut(Schema):
-    mean: list[float | None] = Field(description="Mean retention at n = 0..N.")
-    low: list[float | None]
-    high: list[float | None]
-    shown: list[float | None] = Field(description="On the metric's own scale; scope all only.")
-
-
-class StandingOut(Schema):
     metric: str = Field(alias="metric.name")
     metric_version: str = Field(alias="metric.version")
     weights_sha256: str = Field(alias="metric.weights_sha256")
-    level: float
-    scope: str
-    half_life: float | None = Field(
-        description="Round trips, of the decay with as many usable trips; None: above the suite's."
-    )
-    half_life_interval: Interval | None = Field(description="95 %; None: too few pictures.")
-    usable_trips: float
-    usable_trips_interval: Interval | None
-    auc: float | None = Field(description="None: chains were stopped, their end known.")
-    auc_interval: Interval | None
     rank: int | None = Field(description="Models that cannot be told apart share a rank.")
     rank_low: int | None
     rank_high: int | None
     p_first: float | None
-    median: float | None = Field(description="Kaplan-Meier's median; None: not reached.")
-    counts: dict[str, float | dict[str, int] | None]
-    curve: CurveOut
-    survival: list[float | None] = Field(description="Share of cases still usable at n = 0..N.")
-    incidence: dict[str, list[float | None]] = Field(
-        description="By cause: the share of cases that it has ended by trip n = 0..N."
-    )
     method_version: str
-
-    @staticmethod
-    def resolve_half_life_interval(standing: Standing) -> dict[str, float | None] | None:
-        return _interval(standing, "half_life")
-
-    @staticmethod
-    def resolve_usable_trips_interval(standing: Standing) -> dict[str, float | None] | None:
-        return _interval(standing, "usable_trips")
-
-    @staticmethod
-    def resolve_auc_interval(standing: Standing) -> dict[str, float | None] | None:
-        return _interval(standing, "auc")
-
-    @staticmethod
-    def resolve_curve(standing: Standing) -> dict[str, list[float | None]]:
-        return {name: standing.curve.get(name, []) for name in CurveOut.model_fields}
-
-
-def _interval(standing: Standing, name: str) -> dict[str, float | None] | None:
-    if not standing.has_interval:
-        return None
-    return {end: getattr(standing, f"{name}_{end}") for end in ("low", "high")}
 
 
 class ModelOut(Schema):
@@ -311,8 +268,7 @@ class StepOut(Schema):
 
 
 class TripOut(TripMeasures, Schema):
-    # Rows are read by their attributes.
-    model_config = ConfigDict(extra="ignore", from_attributes=True, strict=False)
+    model_config = FROM_ROWS
 
     repeat: int = Field(alias="chain.repeat")
     number: int
@@ -340,30 +296,50 @@ class ArmOut(Schema):
     in_words: str = Field(description="How the suite is played in it.")
     settings: dict[str, Any] = Field(description="What it sets, as a file for the shell has it.")
 
+    @staticmethod
+    def resolve_in_words(arm: ExperimentArm) -> str:
+        return str(arm.core)
+
+    @staticmethod
+    def resolve_settings(arm: ExperimentArm) -> dict[str, Any]:
+        return settings(arm.core)
+
 
 class ExperimentResultOut(Schema):
     """The result of an experiment for one model."""
 
-    model: str = Field(description="Slug of the editing model.")
+    model: str = Field(alias="model.slug", description="Slug of the editing model.")
     finding: str
     runs: dict[str, int] = Field(description="The run of each arm.")
     metrics: dict[str, Any] = Field(
-        description="By metric: effects with intervals, rank test, sensitivity by category, reruns."
+        alias="results",
+        description="By metric: effects with intervals, rank test, sensitivity by category, reruns.",
     )
+
+    @staticmethod
+    def resolve_runs(answer: ModelView) -> dict[str, int]:
+        return {name: run.pk for name, run in answer.runs.items()}
 
 
 class ExperimentOut(Schema):
     """One suite played in several ways; the first arm is the baseline."""
 
-    slug: str
-    title: str
-    question: str
-    suite: str
-    repeats: int = Field(description="How often each case is played; 0: as the suite says.")
-    started_at: datetime | None
+    slug: str = Field(alias="experiment.slug")
+    title: str = Field(alias="experiment.title")
+    question: str = Field(alias="experiment.question")
+    suite: str = Field(alias="experiment.suite.key")
+    repeats: int = Field(
+        alias="experiment.repeats",
+        description="How often each case is played; 0: as the suite says.",
+    )
+    started_at: datetime | None = Field(alias="experiment.started_at")
     arms: list[ArmOut]
     results: list[ExperimentResultOut]
-    url: Url
+    url: Url = Field(alias="experiment.get_absolute_url")
+
+    @staticmethod
+    def resolve_results(view: ExperimentView) -> list[ModelView]:
+        return [answer for answer in view.models if answer.results]
 
 
 class PublishedFigureOut(Schema):
@@ -377,3 +353,53 @@ class PublishedFigureOut(Schema):
     source_url: str
     published_on: date | None
     notes: str
+
+
+class ReturnOut(Schema):
+    """One of the images that were shown."""
+
+    model: str = Field(alias="chain.run.editing_model.slug")
+    run: int = Field(alias="chain.run_id")
+    trip: int = Field(alias="number")
+    sha256: str | None = Field(alias="restored_id", description="The picture as answered.")
+    retention: dict[str, float] = Field(description="What each metric keeps of the picture.")
+    evidence: dict[str, dict[str, bool]] = Field(
+        description="What each witness and judge says: undone, kept."
+    )
+
+    @staticmethod
+    def resolve_retention(trip: Trip) -> dict[str, float]:
+        return trip.chain.retentions_after(trip.number)
+
+    @staticmethod
+    def resolve_evidence(trip: Trip) -> dict[str, dict[str, bool]]:
+        return verdicts(trip.evidence)
+
+
+class VoteOut(Schema):
+    """One answer of one person who did not know the models."""
+
+    id: int
+    kind: str = Field(description="pair or usable.")
+    suite: str = Field(alias="question.case.suite.key")
+    case: str = Field(alias="question.case.slug")
+    source: str | None = Field(alias="question.case.picture.stored_id")
+    first: ReturnOut = Field(alias="question.first")
+    second: ReturnOut | None = Field(alias="question.second")
+    answer: str | None = Field(
+        description="first, second or cannot say; yes or no. Whichever side it stood on."
+    )
+    first_left: bool
+    role: str = Field(description="Empty, gold (known answer) or repeat (own pair again).")
+    voter: str = Field(description="The same for all votes of one person; a hash.")
+    weight: float = Field(alias="voter.weight", description="How far the voter is believed.")
+    seconds: float | None
+    answered_at: datetime
+
+    @staticmethod
+    def resolve_voter(vote: Vote) -> str:
+        return pseudonym(vote.voter)
+
+    @staticmethod
+    def resolve_answer(vote: Vote) -> str | None:
+        return said(vote)

@@ -67,8 +67,8 @@ def lasting(rows: Sequence[Json], trips: int) -> Any:
     for place, row in enumerate(shown):
         standing = row["standing"]
         colour = GREY if row["model"]["is_reference"] else COLOURS[0]
-        if bounds := standing["usable_trips_interval"]:
-            ends = [bounds["low"], bounds["high"]]
+        if standing["has_interval"]:
+            ends = [standing["usable_trips_low"], standing["usable_trips_high"]]
             axes.plot(ends, [place, place], color=colour, linewidth=1.6)
         axes.plot([standing["usable_trips"]], [place], marker="o", color=colour, markersize=5)
     axes.set(xlim=(0, trips), ylim=(len(shown) - 0.4, -0.6), xlabel=f"usable trips of {trips}")

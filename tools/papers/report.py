@@ -155,8 +155,7 @@ def _abstract(board: Board) -> str:
     if not board.ranked:
         return text
     best = board.ranked[0]
-    bounds = best["standing"]["usable_trips_interval"]
-    around = formatting.interval(bounds["low"], bounds["high"]) if bounds else ""
+    around = tables.interval(best["standing"])
     text += (
         f" The longest-lasting, {best['model']['name']}, keeps a picture usable for "
         f"{best['standing']['usable_trips']:.1f} trips"

@@ -213,14 +213,8 @@ def _page(items: list[Json]) -> Json:
 
 
 def _standing(row: Json, run: Json) -> Json:
-    intervals = {
-        f"{name}_interval": {"low": row[f"{name}_low"], "high": row[f"{name}_high"]}
-        if row["has_interval"]
-        else None
-        for name in ("half_life", "usable_trips", "auc")
-    }
     unranked = dict.fromkeys(("rank", "rank_low", "rank_high", "p_first"))
-    return row | intervals | unranked | {"method_version": run["method_version"]}
+    return row | unranked | {"method_version": run["method_version"]}
 
 
 def _scores(chains: list[Json]) -> str:

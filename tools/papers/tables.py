@@ -304,28 +304,30 @@ def _rank(standing: Json) -> list[str]:
 
 
 def _lasts(standing: Json, trips: int) -> list[str]:
-    half = standing["half_life_interval"]
     around = ""
-    if half:
-        around = formatting.half_life_interval(half["low"], half["high"], trips)
+    if standing["has_interval"]:
+        low, high = standing["half_life_low"], standing["half_life_high"]
+        around = formatting.half_life_interval(low, high, trips)
         around = around or formatting.half_life(None, trips)
     return [
         f"{standing['usable_trips']:.1f}",
-        _interval(standing) or NOTHING,
+        interval(standing) or NOTHING,
         formatting.half_life(standing["half_life"], trips),
         around or NOTHING,
     ]
 
 
-def _interval(standing: Json) -> str:
-    bounds = standing["usable_trips_interval"]
-    return formatting.interval(bounds["low"], bounds["high"]) if bounds else ""
+def interval(standing: Json) -> str:
+    """Return the interval of the usable trips; empty if there is none."""
+    if not standing["has_interval"]:
+        return ""
+    return formatting.interval(standing["usable_trips_low"], standing["usable_trips_high"])
 
 
 def _usable(standing: Json | None) -> str:
     if standing is None:
         return formatting.NOT_RUN
-    around = _interval(standing)
+    around = interval(standing)
     return f"{standing['usable_trips']:.1f}{f' ({around})' if around else ''}"
 
 

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from convergebench_site.logs import scrub
 from leaderboard import jobs
-from leaderboard.api.submission_schemas import LEFT_OUT, SubmissionIn
+from leaderboard.api.submissions import LEFT_OUT, SubmissionIn
 from leaderboard.models import ApiToken, EditingModel, Run, SecurityEvent, Submission
 from leaderboard.models.runs import RunState
 from leaderboard.submissions import workflow
