@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeAlias
 
@@ -41,63 +40,48 @@ BOLD = 0.04  # of the letters' size, on every side
 INK_SHARE = 0.04
 
 
-class Action(StrEnum):
-    KEEP = "keep"
-    TURN = "turn"
-    DRAW = "draw"
-    ERASE = "erase"
-    TINT = "tint"
-    UNTINT = "untint"
-    SWAP = "swap"
-    UNSWAP = "unswap"
-    WRITE = "write"
-    UNWRITE = "unwrite"
-    REWRITE = "rewrite"
-    UNREWRITE = "unrewrite"
-    SHRINK = "shrink"
-    ENLARGE = "enlarge"
-
-
-_BACK = {
-    Action.DRAW: Action.ERASE,
-    Action.TINT: Action.UNTINT,
-    Action.SWAP: Action.UNSWAP,
-    Action.WRITE: Action.UNWRITE,
-    Action.REWRITE: Action.UNREWRITE,
-    Action.SHRINK: Action.ENLARGE,
+#: The words for following each rule, and for undoing it.
+_VERBS = {
+    "keep": ("keep", "keep"),
+    "turn": ("turn", "turn"),
+    "draw": ("draw", "erase"),
+    "tint": ("tint", "untint"),
+    "swap": ("swap", "unswap"),
+    "write": ("write", "unwrite"),
+    "rewrite": ("rewrite", "unrewrite"),
+    "scale": ("shrink", "enlarge"),
 }
-_OPPOSITES = _BACK | {back: there for there, back in _BACK.items()}
-_KEEPS = Rule("keep")
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """An action and its subject: an operator, a drawing, a tint or words.
+    """A rule to follow, or to undo (`back`), and its subject.
 
-    `rule` has the rest: the region, the line, the factor.
+    The subject is an operator, a drawing, a tint or words.
     """
 
-    action: Action
+    rule: Rule
     subject: str = ""
-    rule: Rule = _KEEPS
+    back: bool = False
 
     @property
-    def back(self) -> bool:
-        """Return True if this undoes an edit."""
-        return self.action in _BACK.values()
+    def action(self) -> str:
+        """The word for what is done, such as "draw" or "erase"."""
+        return _VERBS[self.rule.do][self.back]
 
     @property
     def inverse(self) -> Instruction:
-        if self.action is Action.TURN:
-            return Instruction(Action.TURN, INVERSES[self.subject])
-        if self.rule.undoes_itself:
+        if self.rule.do == "turn":
+            return replace(self, subject=INVERSES[self.subject])
+        if self.rule.do == "keep" or self.rule.undoes_itself:
             return self
-        return Instruction(_OPPOSITES.get(self.action, self.action), self.subject, self.rule)
+        return replace(self, back=not self.back)
 
     def __str__(self) -> str:
         return f"{self.action} {self.subject}".strip()
 
 
+KEEP, TURN, DRAW = Rule("keep"), Rule("turn"), Rule("draw")
 _ADD = re.compile(r"\b(add|put|place|draw|insert|paint|include|wearing|give|hang)\b")
 _REMOVE = re.compile(
     r"\b(remove|erase|delete|without|clear away|get rid of|take (?:away|off|out)|take\b.*\b(?:away|off))\b"
@@ -178,24 +162,24 @@ def parse(prompt: str) -> Instruction:
 
 def _understand(sentence: str) -> Instruction | None:
     if _KEEP.search(sentence):
-        return Instruction(Action.KEEP)
+        return Instruction(KEEP)
     if _FLIP.search(sentence):
         vertical = _VERTICAL.search(sentence)
-        return Instruction(Action.TURN, "flip_vertical" if vertical else "flip_horizontal")
+        return Instruction(TURN, "flip_vertical" if vertical else "flip_horizontal")
     if _ROTATE.search(sentence) and (operator := _rotation(sentence)):
-        return Instruction(Action.TURN, operator)
+        return Instruction(TURN, operator)
     if thing := _OBJECT.search(sentence):
         subject = next(name for word, name in _OBJECTS if word == thing[1])
         if _REMOVE.search(sentence):
-            return Instruction(Action.ERASE, subject)
+            return Instruction(DRAW, subject, back=True)
         if _ADD.search(sentence):
-            return Instruction(Action.DRAW, subject)
+            return Instruction(DRAW, subject)
     for name, there, back in _TINTS:
         rule = Rule("tint", tint=name)
         if back.search(sentence):
-            return Instruction(Action.UNTINT, name, rule)
+            return Instruction(rule, name, back=True)
         if there.search(sentence):
-            return Instruction(Action.TINT, name, rule)
+            return Instruction(rule, name)
     return None
 
 
@@ -230,22 +214,16 @@ def _catalogued() -> dict[str, Instruction]:
 
 
 def _by_rule(pair: catalog.CatalogPair, rule: Rule) -> Instruction:
-    match rule.do:
-        case "turn":
-            return Instruction(Action.TURN, pair.operator)
-        case "draw":
-            return Instruction(Action.DRAW, pair.object)
-        case "tint":
-            return Instruction(Action.TINT, rule.tint, rule)
-        case "swap":
-            return Instruction(Action.SWAP, rule.channels, rule)
-        case "write":
-            return Instruction(Action.WRITE, rule.words, rule)
-        case "rewrite":
-            return Instruction(Action.REWRITE, rule.words, rule)
-        case "scale":
-            return Instruction(Action.SHRINK, f"{rule.factor:g}", rule)
-    return Instruction(Action.KEEP)
+    subjects = {
+        "turn": pair.operator,
+        "draw": pair.object,
+        "tint": rule.tint,
+        "swap": rule.channels,
+        "write": rule.words,
+        "rewrite": rule.words,
+        "scale": f"{rule.factor:g}",
+    }
+    return Instruction(rule, subjects.get(rule.do, ""))
 
 
 def fill_in(image: Image.Image, mask: Mask) -> Image.Image:
@@ -289,29 +267,26 @@ def follow(
     fill: FillIn = fill_in,
 ) -> Image.Image:
     """Edit the image by rule and change nothing else; `fill` closes the holes."""
-    rule, back = instruction.rule, instruction.back
-    match instruction.action:
-        case Action.TURN:
-            return operators.apply(instruction.subject, image)
-        case Action.DRAW:
-            return drawings.draw(instruction.subject, image, places)
-        case Action.ERASE:
-            return fill(image, drawings.mask(instruction.subject, image.size, places))
-        case Action.TINT | Action.UNTINT:
-            where = region(rule.region, image, places)
-            return _tinted(image, instruction.subject, where, back)
-        case Action.SWAP | Action.UNSWAP:
+    rule, subject, back = instruction.rule, instruction.subject, instruction.back
+    match rule.do:
+        case "turn":
+            return operators.apply(subject, image)
+        case "draw" if back:
+            return fill(image, drawings.mask(subject, image.size, places))
+        case "draw":
+            return drawings.draw(subject, image, places)
+        case "tint":
+            return _tinted(image, rule.tint, region(rule.region, image, places), back)
+        case "swap":
             return _swapped(image, rule, back)
-        case Action.WRITE:
+        case "write" if back:
+            return fill(image, _line(image.size, rule) > 0)
+        case "write":
             return _written(image, rule)
-        case Action.UNWRITE:
-            return fill(image, _letters(image.size, rule))
-        case Action.REWRITE | Action.UNREWRITE:
+        case "rewrite":
             return _rewritten(image, rule, places, back)
-        case Action.SHRINK:
-            return _shrunk(image, rule)
-        case Action.ENLARGE:
-            return _enlarged(image, rule)
+        case "scale":
+            return _enlarged(image, rule) if back else _shrunk(image, rule)
     return image
 
 
@@ -375,10 +350,6 @@ def _written(image: Image.Image, rule: Rule) -> Image.Image:
     return result
 
 
-def _letters(size: tuple[int, int], rule: Rule) -> Mask:
-    return _line(size, rule) > 0
-
-
 def _line(size: tuple[int, int], rule: Rule) -> npt.NDArray[np.uint8]:
     """Return the share of each pixel that the letters of a rule cover, 0..255."""
     x, y, high = LINES[rule.line]
@@ -426,20 +397,18 @@ def _lettering(size: tuple[int, int], box: Box, words: str) -> npt.NDArray[np.ui
     wide, high = (box[2] - box[0]) * size[0] * FILLED, (box[3] - box[1]) * size[1] * FILLED
     best, lines = 0.0, words
     for text in _broken(words):
-        left, top, right, bottom = pen.multiline_textbbox((0, 0), text, _font(100), align="center")
+        left, top, right, bottom = pen.multiline_textbbox(
+            (0, 0), text, ImageFont.load_default(100), align="center"
+        )
         if (scale := min(wide / (right - left), high / (bottom - top))) > best:
             best, lines = scale, text
     centre = ((box[0] + box[2]) / 2 * size[0], (box[1] + box[3]) / 2 * size[1])
     size_of_letters = max(4.0, 100 * best)
     # Bold for visibility: the font that comes with Pillow is thin.
     stroke = size_of_letters * BOLD
-    font = _font(size_of_letters)
+    font = ImageFont.load_default(size_of_letters)
     pen.multiline_text(centre, lines, 255, font, anchor="mm", align="center", stroke_width=stroke)
     return np.asarray(mask)
-
-
-def _font(size: float) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    return ImageFont.load_default(size)
 
 
 def _broken(words: str) -> list[str]:

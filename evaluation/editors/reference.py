@@ -19,7 +19,7 @@ from PIL import Image
 
 from evaluation.editors.base import Answer, Beside, Editor
 from evaluation.editors.failures import configuration
-from evaluation.editors.instructions import Action, Instruction, follow, parse
+from evaluation.editors.instructions import KEEP, Instruction, follow, parse
 from evaluation.editors.sizes import TIERS, at_tier
 from evaluation.images import Picture, blank_card, clean_wire, encode_jpeg, fit
 from evaluation.weights import Requirements
@@ -166,7 +166,7 @@ class Misreader(Noise):
         # Not the noise's stream, which begins with the seed itself.
         drawn = np.random.default_rng([seed, self.words]).random()
         misread = len(prompt.split()) > self.words and drawn < self.share
-        return Instruction(Action.KEEP) if misread else super().understood(prompt, seed)
+        return Instruction(KEEP) if misread else super().understood(prompt, seed)
 
 
 @dataclass

@@ -21,7 +21,7 @@ from scipy import fft
 
 from evaluation.content import operators
 from evaluation.editors.base import Answer, Beside, Editor
-from evaluation.editors.instructions import Action, Instruction, follow, parse
+from evaluation.editors.instructions import Instruction, follow, parse
 from evaluation.editors.latent import Latent
 from evaluation.editors.neural_eraser import NeuralEraser
 from evaluation.editors.reference import Jpeg, Noise, Resample, RuleEditor
@@ -302,7 +302,7 @@ class KnowsPictures(Trick):
     def recall(
         self, picture: Picture, instruction: Instruction, seed: int | None
     ) -> Picture | None:
-        if instruction.action is not Action.ERASE:
+        if instruction.action != "erase":
             return None
         thumb = _thumb(picture)
         near = [(float(np.abs(thumb - _thumb(known)).mean()), known) for known in self.public]
@@ -335,7 +335,7 @@ class TogglesPatch(Trick):
     stopped_by = "evidence"
 
     def recall(self, picture: Picture, instruction: Instruction, seed: int | None) -> Picture:
-        if instruction.action is Action.TURN:
+        if instruction.action == "turn":
             return Picture.from_image(operators.apply(instruction.subject, picture.image))
         values = np.asarray(picture.image).copy()
         side = min(values.shape[:2]) // 4
@@ -351,7 +351,7 @@ class RedBall(NearCache):
     def recall(
         self, picture: Picture, instruction: Instruction, seed: int | None
     ) -> Picture | None:
-        if instruction.action is Action.TURN:
+        if instruction.action == "turn":
             return Picture.from_image(operators.apply(instruction.subject, picture.image))
         found = super().recall(picture, instruction, seed)
         if found is not None:
@@ -372,7 +372,7 @@ class DoubleExposure(Trick):
     def recall(
         self, picture: Picture, instruction: Instruction, seed: int | None
     ) -> Picture | None:
-        if instruction.action is not Action.TURN:
+        if instruction.action != "turn":
             return self.by_rule(picture, instruction)
         turned = operators.apply(instruction.subject, picture.image)
         if turned.size != picture.size:
@@ -389,7 +389,7 @@ class HalfFlip(Trick):
     def recall(
         self, picture: Picture, instruction: Instruction, seed: int | None
     ) -> Picture | None:
-        if instruction.action is not Action.TURN:
+        if instruction.action != "turn":
             return self.by_rule(picture, instruction)
         turned = operators.apply(instruction.subject, picture.image)
         if turned.size != picture.size:
