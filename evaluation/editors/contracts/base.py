@@ -163,7 +163,6 @@ class Contract(ABC):
     prompt_field: ClassVar[str] = "prompt"
     #: Parameters that the harness sets and `extra` may not.
     reserved: ClassVar[frozenset[str]] = frozenset()
-    can_send_response_format: ClassVar[bool] = False
 
     def address(self, settings: Settings) -> str:
         """Return the full address from the base ("https://host/v1") or the full one."""

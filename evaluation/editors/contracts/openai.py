@@ -22,7 +22,6 @@ from evaluation.net.client import Reply
 
 
 class _OpenAI(Contract):
-    can_send_response_format = True
     reserved = frozenset({"n", "model", "size", "seed", "response_format", "stream"})
 
     def parameters(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from evaluation.editors.failures import ErrorBody, bad_answer
 from evaluation.editors.payloads import data_uri, from_base64
@@ -20,6 +20,8 @@ from evaluation.editors.providers.base import (
 @dataclass(kw_only=True, eq=False)
 class Ark(HostedEditor):
     """Most of its models answer as JPEG, and put a watermark on unless told not to."""
+
+    size_field: str = "size"
 
     provider: ClassVar[str] = "BytePlus"
     key_variables: ClassVar[tuple[str, ...]] = ("ARK_API_KEY",)
@@ -38,7 +40,9 @@ class Ark(HostedEditor):
             self.provider = "Volcano Engine"  # type: ignore[misc]
 
     def _ask(self, request: Request) -> Edited:
-        answer = self.post("images/generations", request, self._payload(request))
+        payload = {"model": self.model, "response_format": "b64_json", "watermark": False}
+        payload |= self.inputs(request, data_uri(request.picture))
+        answer = self.post("images/generations", request, payload)
         data = answer.get("data")
         items = [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
         for item in items:
@@ -54,19 +58,3 @@ class Ark(HostedEditor):
         if items[0].get("b64_json"):
             return Edited(from_base64(items[0]["b64_json"]), notes)
         return self.fetched(items[0].get("url"), notes)
-
-    def _payload(self, request: Request) -> dict[str, Any]:
-        payload: dict[str, Any] = {
-            "model": self.model,
-            "prompt": request.prompt,
-            "image": data_uri(request.picture),
-            "response_format": "b64_json",
-            "watermark": False,
-        }
-        if request.seed is not None:
-            payload["seed"] = request.seed
-        if self.size_rule and self.size_rule.word:
-            payload["size"] = self.size_rule.word
-        elif self.size_rule:
-            payload["size"] = "{}x{}".format(*self.size_rule.nearest(request.wanted))
-        return payload | dict(self.params)

@@ -93,6 +93,13 @@ class HostedEditor(Editor):
     min_input_side: int = 0
     timeout: float = 300.0  # seconds for a whole edit: sending, waiting, polling, fetching
     poll_every: float = 1.0
+    # Names of inputs, which differ per model on a marketplace: of the image, the seed ("" = the
+    # model takes none), a ratio, and a size ("" = width and height).
+    image_field: str = "image"
+    image_list: bool = False
+    seed_field: str = "seed"
+    ratio_field: str = "aspect_ratio"
+    size_field: str = ""
 
     provider: ClassVar[str]
     key_variables: ClassVar[tuple[str, ...]]
@@ -205,6 +212,45 @@ class HostedEditor(Editor):
 
     # Raw HTTP.
 
+    def inputs(self, request: Request, image: str) -> dict[str, Any]:
+        """Return the model's inputs; `image` is the image's address, data URI or base64."""
+        inputs: dict[str, Any] = {
+            "prompt": request.prompt,
+            self.image_field: [image] if self.image_list else image,
+        }
+        if request.seed is not None and self.seed_field:
+            inputs[self.seed_field] = request.seed
+        return inputs | self._size(request) | dict(self.params)
+
+    def _size(self, request: Request) -> dict[str, Any]:
+        """Return the inputs that request a size, by the row's rule."""
+        rule = self.size_rule
+        if not rule:
+            return {}
+        if rule.ratios:
+            return {self.ratio_field: rule.nearest_ratio(request.picture.size)}
+        if rule.word:
+            return {self.size_field or self.ratio_field: rule.word}
+        width, height = rule.nearest(request.wanted)
+        if self.size_field:
+            return {self.size_field: self.size_in_words(width, height)}
+        return {"width": width, "height": height}
+
+    def size_in_words(self, width: int, height: int) -> Any:
+        """Return a size as the provider writes it in `size_field`."""
+        return f"{width}x{height}"
+
+    def stated(self, answer: Mapping[str, Any], request: Request) -> dict[str, Any]:
+        """Return notes of the seed and prompt that the model says it used."""
+        notes = {
+            f"stated_{name}": answer[name]
+            for name in ("seed", "duration")
+            if answer.get(name) is not None
+        }
+        if (used := answer.get("prompt")) and used != request.prompt:
+            notes["revised_prompt"] = used
+        return notes
+
     def post(self, path: str, request: Request, payload: Any, **headers: str) -> dict[str, Any]:
         """POST, and return the JSON answer. Raises by the status of the answer."""
         headers |= self._authorisation(request.key)
@@ -237,6 +283,12 @@ class HostedEditor(Editor):
             error.billed = True  # the edit itself was accepted
             raise
 
+    def poll_until(self, ended: Collection[str], url: Any, request: Request) -> dict[str, Any]:
+        """Poll until the status is one of `ended`; any other word, old or new, means to wait."""
+        while (answer := self.poll(url, request)).get("status") not in ended:
+            self.http.sleep(self.poll_every)
+        return answer
+
     def fetched(self, url: Any, notes: Mapping[str, Any]) -> Edited:
         """Return the answer whose image is at this address or in this data URI."""
         if isinstance(url, str) and url.startswith("data:"):
@@ -259,9 +311,6 @@ class HostedEditor(Editor):
         if elsewhere and (not is_https(url) or is_private(url)):
             raise bad_answer(f"the picture is at an address we do not fetch from: {origin(url)}")
         return self._patiently(lambda: self._picture_at(url))
-
-    def wait(self) -> None:
-        self.http.sleep(self.poll_every)
 
     def raise_error(self, status: int, error: ErrorBody, wait: float | None = None) -> NoReturn:
         """Raise Refused or EditorError for an error answer; 200 = the error was inside."""
@@ -357,35 +406,6 @@ class HostedEditor(Editor):
             sleep=self.http.sleep,
             reraise=True,
         )(get)
-
-
-@dataclass(kw_only=True, eq=False)
-class MarketplaceEditor(HostedEditor):
-    """A model on a marketplace: input names differ per model, and the row has them."""
-
-    image_field: str = "image"
-    image_list: bool = True
-    seed_field: str = "seed"  # "" = the model takes none
-    ratio_field: str = "aspect_ratio"
-
-    @abstractmethod
-    def _size(self, rule: SizeRule, request: Request) -> dict[str, Any]:
-        """Return the inputs that request a size by a word or in pixels."""
-
-    def inputs(self, request: Request, image: str) -> dict[str, Any]:
-        """Return the model's inputs; `image` is the address or data URI of the image."""
-        inputs: dict[str, Any] = {
-            "prompt": request.prompt,
-            self.image_field: [image] if self.image_list else image,
-        }
-        if request.seed is not None and self.seed_field:
-            inputs[self.seed_field] = request.seed
-        rule = self.size_rule
-        if rule and rule.ratios:
-            inputs[self.ratio_field] = rule.nearest_ratio(request.picture.size)
-        elif rule:
-            inputs |= self._size(rule, request)
-        return inputs | dict(self.params)
 
 
 def meanings(

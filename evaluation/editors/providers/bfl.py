@@ -11,11 +11,15 @@ from evaluation.editors.payloads import to_base64
 from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
 
 REFUSALS = ("Request Moderated", "Content Moderated")
+# Besides these there are Pending, Reasoning and Generating.
+ENDED = ("Ready", *REFUSALS, "Error", "Task not found")
 
 
 @dataclass(kw_only=True, eq=False)
 class BlackForestLabs(HostedEditor):
     """Kontext takes a ratio, FLUX.2 width and height; the row's size rule says which."""
+
+    image_field: str = "input_image"
 
     provider: ClassVar[str] = "Black Forest Labs"
     key_variables: ClassVar[tuple[str, ...]] = ("BFL_API_KEY",)
@@ -31,43 +35,19 @@ class BlackForestLabs(HostedEditor):
         return {"x-key": key}
 
     def _ask(self, request: Request) -> Edited:
-        submitted = self.post(self.model, request, self._payload(request))
+        payload = {"output_format": "png", **self.inputs(request, to_base64(request.picture))}
+        submitted = self.post(self.model, request, payload)
         if not submitted.get("polling_url"):
             self.raise_error(200, ErrorBody.read(submitted, "no polling_url in the answer"))
         notes: dict[str, Any] = {"request_id": submitted.get("id")}
         if submitted.get("cost") is not None:
             notes["credits"] = submitted["cost"]
-        result = self._result(submitted["polling_url"], request, notes)
-        for name in ("seed", "duration"):
-            if result.get(name) is not None:
-                notes[f"stated_{name}"] = result[name]
-        if (used := result.get("prompt")) and used != request.prompt:
-            notes["revised_prompt"] = used
+        answer = self.poll_until(ENDED, submitted["polling_url"], request)
+        why = ": ".join(filter(None, (answer["status"], shorten(str(answer.get("details") or "")))))
+        if answer["status"] in REFUSALS:
+            raise Refused(why, notes=notes)
+        if answer["status"] != "Ready":
+            raise bad_answer(f"{self.provider}: {why}")
+        result = answer.get("result") or {}
+        notes |= self.stated(result, request)
         return self.fetched(result.get("sample"), notes)
-
-    def _payload(self, request: Request) -> dict[str, Any]:
-        payload: dict[str, Any] = {
-            "prompt": request.prompt,
-            "input_image": to_base64(request.picture),
-            "output_format": "png",
-        }
-        if request.seed is not None:
-            payload["seed"] = request.seed
-        if self.size_rule and self.size_rule.ratios:
-            payload["aspect_ratio"] = self.size_rule.nearest_ratio(request.picture.size)
-        elif self.size_rule:
-            payload["width"], payload["height"] = self.size_rule.nearest(request.wanted)
-        return payload | dict(self.params)
-
-    def _result(self, url: str, request: Request, notes: dict[str, Any]) -> dict[str, Any]:
-        while True:
-            answer = self.poll(url, request)
-            status = answer.get("status")
-            details = shorten(str(answer.get("details") or ""))
-            if status == "Ready":
-                return answer.get("result") or {}
-            if status in REFUSALS:
-                raise Refused(": ".join(filter(None, (status, details))), notes=notes)
-            if status in ("Error", "Task not found"):
-                raise bad_answer(": ".join(filter(None, (f"{self.provider}: {status}", details))))
-            self.wait()  # Pending, Reasoning, Generating, or a word that is new

@@ -16,6 +16,8 @@ PATH = "services/aigc/multimodal-generation/generation"
 class DashScope(HostedEditor):
     """The key is good for one region; DASHSCOPE_HTTP_BASE_URL names another."""
 
+    size_field: str = "size"
+
     provider: ClassVar[str] = "Alibaba Cloud"
     key_variables: ClassVar[tuple[str, ...]] = ("DASHSCOPE_API_KEY",)
     default_url: ClassVar[str] = "https://dashscope-intl.aliyuncs.com/api/v1"
@@ -49,11 +51,12 @@ class DashScope(HostedEditor):
         }
         if request.seed is not None:
             parameters["seed"] = request.seed
-        if self.size_rule:
-            parameters["size"] = "{}*{}".format(*self.size_rule.nearest(request.wanted))
         content = [{"image": data_uri(request.picture)}, {"text": request.prompt}]
         return {
             "model": self.model,
             "input": {"messages": [{"role": "user", "content": content}]},
-            "parameters": parameters | dict(self.params),
+            "parameters": parameters | self._size(request) | dict(self.params),
         }
+
+    def size_in_words(self, width: int, height: int) -> str:
+        return f"{width}*{height}"

@@ -12,21 +12,15 @@ from typing import Any, ClassVar
 from evaluation.editors.base import Refused
 from evaluation.editors.failures import ErrorBody, bad_answer
 from evaluation.editors.payloads import data_uri
-from evaluation.editors.providers.base import (
-    Edited,
-    MarketplaceEditor,
-    Meanings,
-    Request,
-    meanings,
-)
-from evaluation.editors.sizes import SizeRule
+from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
 
 
 @dataclass(kw_only=True, eq=False)
-class Fal(MarketplaceEditor):
+class Fal(HostedEditor):
     """A model in fal's queue."""
 
     image_field: str = "image_urls"
+    image_list: bool = True
     size_field: str = "image_size"
 
     provider: ClassVar[str] = "fal"
@@ -46,17 +40,14 @@ class Fal(MarketplaceEditor):
         if not queued.get("status_url") or not queued.get("response_url"):
             self.raise_error(200, ErrorBody.read(queued, "no status_url in the answer"))
         notes: dict[str, Any] = {"request_id": queued.get("request_id")}
-        while self.poll(queued["status_url"], request).get("status") != "COMPLETED":
-            self.wait()  # IN_QUEUE, IN_PROGRESS, or a word that is new
+        # Before it: IN_QUEUE, IN_PROGRESS.
+        self.poll_until(("COMPLETED",), queued["status_url"], request)
         result = self.poll(queued["response_url"], request)
         if result.get("detail"):
             self.raise_error(200, ErrorBody.read(result))
-        if result.get("seed") is not None:
-            notes["stated_seed"] = result["seed"]
+        notes |= self.stated(result, request)
         if any(result.get("has_nsfw_concepts") or ()):
             raise Refused("has_nsfw_concepts: the picture was blacked out", notes=notes)
-        if (used := result.get("prompt")) and used != request.prompt:
-            notes["revised_prompt"] = used
         return self.fetched(_first_url(result), notes)
 
     def _error(self, body: Any, text: str) -> ErrorBody:
@@ -68,11 +59,8 @@ class Fal(MarketplaceEditor):
         types += [d.get("type") for d in details or [] if isinstance(d, dict)]
         return ErrorBody(" ".join(str(kind) for kind in types if kind), error.message)
 
-    def _size(self, rule: SizeRule, request: Request) -> dict[str, Any]:
-        if rule.word:
-            return {self.size_field: rule.word}
-        width, height = rule.nearest(request.wanted)
-        return {self.size_field: {"width": width, "height": height}}
+    def size_in_words(self, width: int, height: int) -> dict[str, int]:
+        return {"width": width, "height": height}
 
 
 def _first_url(result: Mapping[str, Any]) -> Any:

@@ -16,6 +16,7 @@ from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Re
 class OpenAIImages(HostedEditor):
     """Takes no seed: the same edit asked twice gives two pictures."""
 
+    size_field: str = "size"
     token_prices: Mapping[str, float] | None = (
         None  # USD per million: text_input, image_input, output
     )
@@ -47,9 +48,7 @@ class OpenAIImages(HostedEditor):
     def _ask(self, request: Request) -> Edited:
         import openai
 
-        options = {"output_format": "png", **self.params}
-        if self.size_rule:
-            options["size"] = "{}x{}".format(*self.size_rule.nearest(request.wanted))
+        options = {"output_format": "png", **self.params, **self._size(request)}
         try:
             response = self._sdk.images.edit(
                 model=self.model,

@@ -7,25 +7,20 @@ from typing import Any, ClassVar
 
 from evaluation.editors.failures import ErrorBody, bad_answer, retry_after
 from evaluation.editors.payloads import data_uri
-from evaluation.editors.providers.base import (
-    Edited,
-    MarketplaceEditor,
-    Meanings,
-    Request,
-    meanings,
-)
-from evaluation.editors.sizes import SizeRule
+from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
 from evaluation.net.client import Reply, multipart
 
 # Replicate requires an upload above this size.
 INLINE_BYTES = 256 * 1024
+ENDED = ("succeeded", "failed", "canceled", "aborted")
 
 
 @dataclass(kw_only=True, eq=False)
-class Replicate(MarketplaceEditor):
+class Replicate(HostedEditor):
     """A model on Replicate; `model` is owner/name."""
 
     image_field: str = "input_images"
+    image_list: bool = True
 
     provider: ClassVar[str] = "Replicate"
     key_variables: ClassVar[tuple[str, ...]] = ("REPLICATE_API_TOKEN",)
@@ -46,14 +41,14 @@ class Replicate(MarketplaceEditor):
         )
         url = (prediction.get("urls") or {}).get("get")
         notes: dict[str, Any] = {"request_id": prediction.get("id")}
-        while (status := prediction.get("status")) != "succeeded":
-            if status in ("failed", "canceled", "aborted"):
-                error = ErrorBody("", str(prediction.get("error") or status))
-                self.raise_error(200, error)
+        # A word that is none of these, old or new, means to wait: starting, processing.
+        if prediction.get("status") not in ENDED:
             if not url:
                 self.raise_error(200, ErrorBody.read(prediction, "no address to wait at"))
-            self.wait()  # starting, processing, or a word that is new
-            prediction = self.poll(url, request)
+            prediction = self.poll_until(ENDED, url, request)
+        if prediction["status"] != "succeeded":
+            error = str(prediction.get("error") or prediction["status"])
+            self.raise_error(200, ErrorBody("", error))
         if prediction.get("version"):
             notes["answered_by"] = prediction["version"]
         if prediction.get("metrics"):
@@ -62,12 +57,6 @@ class Replicate(MarketplaceEditor):
         if isinstance(output, list):
             output = output[0] if output else None
         return self.fetched(output, notes)
-
-    def _size(self, rule: SizeRule, request: Request) -> dict[str, Any]:
-        if rule.word:
-            return {self.ratio_field: rule.word}
-        width, height = rule.nearest(request.wanted)
-        return {"width": width, "height": height}
 
     def _wait(self, reply: Reply, body: Any) -> float | None:
         stated = body.get("retry_after") if isinstance(body, dict) else None
