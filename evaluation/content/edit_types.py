@@ -1,4 +1,4 @@
-"""Types of edits: 35 types in eight families, with their difficulty.
+"""Types of edits: 35 types in eight families (edit_types.json), with their difficulty.
 
 The taxonomy is that of Pico-Banana-400K (CVPR 2026). Its published success rates of one strong
 editor are stored with the types that have one; blur and sharpening, which it leaves out, are
@@ -7,7 +7,9 @@ not used here either.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,57 +30,13 @@ class EditType:
         return f"{self.family}/{self.name}"
 
 
+_FAMILIES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 #: Titles of the families.
-FAMILIES = {
-    "photometric": "Pixel and photometric",
-    "object": "Objects",
-    "scene": "Scene",
-    "style": "Style",
-    "text": "Text and symbols",
-    "human": "People",
-    "scale": "Scale",
-    "layout": "Space and layout",
-}
-
+FAMILIES = {family: row["title"] for family, row in _FAMILIES.items()}
 TYPES = {
-    kind.key: kind
-    for kind in (
-        EditType("photometric", "tone", "Change the overall colour tone"),
-        EditType("photometric", "exact-colour", "Transform all colours by a stated rule"),
-        EditType("photometric", "film", "Film grain or a vintage filter", 0.9068),
-        EditType("photometric", "exposure", "Brighten or darken"),
-        EditType("object", "add", "Add an object"),
-        EditType("object", "remove", "Remove an object"),
-        EditType("object", "replace", "Replace one object by another"),
-        EditType("object", "attribute", "Change an object's colour or material"),
-        EditType("object", "relocate", "Move an object", 0.5923),
-        EditType("object", "reshape", "Change size, shape or orientation", 0.6627),
-        EditType("object", "count", "Change how many there are"),
-        EditType("scene", "background", "Change the background"),
-        EditType("scene", "season", "Change the season"),
-        EditType("scene", "weather", "Change the weather"),
-        EditType("scene", "light", "Change light or time of day"),
-        EditType("scene", "sky", "Add something to the sky"),
-        EditType("style", "artistic", "Strong artistic style", 0.9340),
-        EditType("style", "sketch", "Cartoon or sketch"),
-        EditType("style", "era", "Another era", 0.8875),
-        EditType("style", "material", "Made of another material"),
-        EditType("style", "toy", "Brick, clay or pixel figures"),
-        EditType("text", "add", "Add words"),
-        EditType("text", "replace", "Replace words"),
-        EditType("text", "translate", "Translate words"),
-        EditType("text", "font", "Change font or colour of words", 0.5759),
-        EditType("human", "accessory", "Add, remove or change what is worn"),
-        EditType("human", "clothing", "Change the clothes"),
-        EditType("human", "hair", "Change hair or beard"),
-        EditType("human", "expression", "Change the expression"),
-        EditType("human", "age", "Change the apparent age"),
-        EditType("human", "animated", "A three-dimensional cartoon figure", 0.6463),
-        EditType("human", "caricature", "A caricature", 0.5884),
-        EditType("scale", "zoom", "Zoom in or out"),
-        EditType("layout", "outpaint", "Extend the picture beyond its frame", 0.6634),
-        EditType("layout", "turn", "Flip or rotate"),
-    )
+    f"{family}/{name}": EditType(family, name, **kind)
+    for family, row in _FAMILIES.items()
+    for name, kind in row["types"].items()
 }
 
 #: The title of each family, with the keys and titles of its types.
