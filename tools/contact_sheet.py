@@ -1,20 +1,22 @@
-"""Contact sheets: a suite's cases with annotations, played by reference editors.
+"""Draw a suite's cases with annotations as one image: `python -m tools.contact_sheet SUITE`.
 
-One image to review before freezing: no drawing may cover the wrong thing.
+Reference editors play the edits; for review, since no drawing may cover the wrong thing.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from evaluation.content import sources
+from evaluation.content import catalog, sources
 from evaluation.content.annotations import AREAS, Annotations, Box
 from evaluation.content.suites import EditPair, SourcePicture, Suite
-from evaluation.editors.instructions import Action, follow, parse
+from evaluation.editors.instructions import follow, parse
 from evaluation.errors import EditorError
 
 CELL, COLUMNS, CAPTION = 240, 10, 26
@@ -70,19 +72,18 @@ def case_picture(image: Image.Image, picture: SourcePicture, pair: EditPair) -> 
         instruction = parse(pair.forward)
     except EditorError:  # a pair that only models can play
         return annotated(image, places)
-    if instruction.action in (Action.DRAW, Action.TURN, Action.SHRINK):
+    if instruction.action in ("draw", "turn", "shrink"):
         return follow(instruction, annotated(image, places), places)
     return annotated(follow(instruction, image, places), places)
 
 
-def suite_sheet(suite: Suite) -> Image.Image:
-    """Return the sheet of a shipped suite, its images made from their originals."""
-    return sheet(suite, lambda picture: sources.prepared(picture, suite.size))
+def sheet(suite: Suite) -> Image.Image:
+    """Return a sheet with a cell for every case of a shipped suite."""
 
+    @lru_cache(maxsize=4)  # cases of a picture follow each other
+    def images(picture: SourcePicture) -> Image.Image:
+        return sources.prepared(picture, suite.size)
 
-def sheet(suite: Suite, prepared: Callable[[SourcePicture], Image.Image]) -> Image.Image:
-    """Return a sheet with a cell for every case; `prepared` returns its images."""
-    images = lru_cache(maxsize=4)(prepared)  # cases of a picture follow each other
     cells = (
         (case_picture(images(picture), picture, pair), f"{case.picture}\n{case.pair}")
         for case in suite.cases
@@ -105,3 +106,17 @@ def _sheet(cells: Iterable[tuple[Image.Image, str]], count: int) -> Image.Image:
         page.paste(small, (left, top))
         draw.multiline_text((left, top + CELL - 2), caption, "black", spacing=1)
     return page
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m tools.contact_sheet", description=__doc__)
+    parser.add_argument("suites", nargs="+", help="standard, or standard-v1 for one version")
+    parser.add_argument("--to", type=Path, default=Path("var/contact-sheets"), help="a folder")
+    options = parser.parse_args(arguments)
+    options.to.mkdir(parents=True, exist_ok=True)
+    for name in options.suites:
+        sheet(catalog.suite(name)).save(options.to / f"{name}.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -31,157 +31,117 @@ def instruct_pix2pix(folder: Path) -> Any:
     )
 
 
-def sdxl_instruct_pix2pix(folder: Path) -> Any:
-    from diffusers import EulerDiscreteScheduler, StableDiffusionXLInstructPix2PixPipeline
-    from transformers import CLIPTextModel, CLIPTextModelWithProjection
-
-    return StableDiffusionXLInstructPix2PixPipeline(
-        vae=_vae(),
-        text_encoder=CLIPTextModel(_clip_text()),
-        text_encoder_2=CLIPTextModelWithProjection(_clip_text()),
-        tokenizer=clip_tokenizer(folder),
-        tokenizer_2=clip_tokenizer(folder),
-        unet=_unet(
-            addition_embed_type="text_time",
-            addition_time_embed_dim=8,
-            projection_class_embeddings_input_dim=80,
-            cross_attention_dim=64,
-            transformer_layers_per_block=(1, 2),
-            attention_head_dim=(2, 4),
-            use_linear_projection=True,
-        ),
-        scheduler=EulerDiscreteScheduler(),
-        add_watermarker=False,
-    )
-
-
-def flux_kontext(folder: Path) -> Any:
+def flux2_klein(folder: Path) -> Any:
     from diffusers import (
-        AutoencoderKL,
+        AutoencoderKLFlux2,
         FlowMatchEulerDiscreteScheduler,
-        FluxKontextPipeline,
-        FluxTransformer2DModel,
+        Flux2KleinPipeline,
+        Flux2Transformer2DModel,
     )
-    from transformers import CLIPTextModel, T5Config, T5EncoderModel
+    from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    t5 = T5Config(
-        vocab_size=200, d_model=32, d_kv=8, d_ff=32, num_layers=1, num_heads=2, is_gated_act=False
-    )
-    return FluxKontextPipeline(
+    tokenizer = qwen_tokenizer(folder)
+    config = Qwen3Config(vocab_size=len(tokenizer), num_hidden_layers=4, head_dim=8, **_SMALL_TEXT)
+    return Flux2KleinPipeline(
         scheduler=FlowMatchEulerDiscreteScheduler(),
-        vae=AutoencoderKL(
+        vae=AutoencoderKLFlux2(
             sample_size=32,
-            in_channels=3,
-            out_channels=3,
             block_out_channels=(4,),
+            down_block_types=("DownEncoderBlock2D",),
+            up_block_types=("UpDecoderBlock2D",),
             layers_per_block=1,
             latent_channels=1,
             norm_num_groups=1,
             use_quant_conv=False,
             use_post_quant_conv=False,
             mid_block_add_attention=False,
-            shift_factor=0.0609,
-            scaling_factor=1.5035,
         ),
-        text_encoder=CLIPTextModel(_clip_text()),
-        tokenizer=clip_tokenizer(folder),
-        text_encoder_2=T5EncoderModel(t5),
-        tokenizer_2=t5_tokenizer(),
-        transformer=FluxTransformer2DModel(
+        text_encoder=Qwen3ForCausalLM(config),
+        tokenizer=tokenizer,
+        transformer=Flux2Transformer2DModel(
             patch_size=1,
             in_channels=4,
             num_layers=1,
             num_single_layers=1,
             attention_head_dim=16,
             num_attention_heads=2,
-            joint_attention_dim=32,
-            pooled_projection_dim=32,
-            axes_dims_rope=(4, 4, 8),
-            guidance_embeds=True,
+            joint_attention_dim=3 * 16,
+            timestep_guidance_channels=32,
+            axes_dims_rope=(4, 4, 4, 4),
         ),
+        is_distilled=True,
     )
-
-
-def flux2(folder: Path) -> Any:
-    from diffusers import FlowMatchEulerDiscreteScheduler, Flux2Pipeline
-    from transformers import (
-        Mistral3Config,
-        Mistral3ForConditionalGeneration,
-        PixtralImageProcessor,
-        PixtralProcessor,
-    )
-
-    tokenizer = bpe_tokenizer(folder, ("[INST]", "[/INST]", "[IMG]", "[IMG_BREAK]", "[IMG_END]"))
-    tokenizer.chat_template = CHAT
-    config = Mistral3Config(
-        text_config={
-            "model_type": "mistral",
-            "vocab_size": len(tokenizer),
-            "num_hidden_layers": 4,
-            "head_dim": 8,
-            **_SMALL_TEXT,
-        },
-        vision_config={
-            "model_type": "pixtral",
-            "hidden_size": 16,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "intermediate_size": 16,
-            "image_size": 32,
-            "patch_size": 8,
-        },
-        bos_token_id=1,
-        eos_token_id=2,
-        image_token_index=tokenizer.convert_tokens_to_ids("[IMG]"),
-    )
-    return Flux2Pipeline(
-        scheduler=FlowMatchEulerDiscreteScheduler(),
-        vae=_flux2_vae(),
-        text_encoder=Mistral3ForConditionalGeneration(config),
-        tokenizer=PixtralProcessor(
-            image_processor=PixtralImageProcessor(), tokenizer=tokenizer, patch_size=8
-        ),
-        transformer=_flux2_transformer(3 * 16),
-    )
-
-
-def flux2_klein(folder: Path) -> Any:
-    from diffusers import Flux2KleinPipeline
-
-    return Flux2KleinPipeline(**_klein(folder), is_distilled=True)
-
-
-def flux2_klein_kv(folder: Path) -> Any:
-    from diffusers import Flux2KleinKVPipeline
-
-    return Flux2KleinKVPipeline(**_klein(folder))
-
-
-def _klein(folder: Path) -> dict[str, Any]:
-    from diffusers import FlowMatchEulerDiscreteScheduler
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    tokenizer = qwen_tokenizer(folder)
-    config = Qwen3Config(vocab_size=len(tokenizer), num_hidden_layers=4, head_dim=8, **_SMALL_TEXT)
-    return {
-        "scheduler": FlowMatchEulerDiscreteScheduler(),
-        "vae": _flux2_vae(),
-        "text_encoder": Qwen3ForCausalLM(config),
-        "tokenizer": tokenizer,
-        "transformer": _flux2_transformer(3 * 16),
-    }
 
 
 def qwen_image_edit(folder: Path) -> Any:
-    from diffusers import QwenImageEditPipeline
+    from diffusers import (
+        AutoencoderKLQwenImage,
+        FlowMatchEulerDiscreteScheduler,
+        QwenImageEditPipeline,
+        QwenImageTransformer2DModel,
+    )
+    from transformers import (
+        Qwen2_5_VLConfig,
+        Qwen2_5_VLForConditionalGeneration,
+        Qwen2VLImageProcessor,
+        Qwen2VLProcessor,
+        Qwen2VLVideoProcessor,
+    )
 
-    return QwenImageEditPipeline(**_qwen(folder))
-
-
-def qwen_image_edit_plus(folder: Path) -> Any:
-    from diffusers import QwenImageEditPlusPipeline
-
-    return QwenImageEditPlusPipeline(**_qwen(folder))
+    tokenizer = qwen_tokenizer(folder)
+    ids = tokenizer.convert_tokens_to_ids
+    config = Qwen2_5_VLConfig(
+        text_config={
+            "vocab_size": len(tokenizer),
+            "num_hidden_layers": 2,
+            "rope_scaling": {"mrope_section": [1, 1, 2], "rope_type": "default", "type": "default"},
+            "rope_theta": 1000000.0,
+            **_SMALL_TEXT,
+        },
+        vision_config={
+            "depth": 1,
+            "hidden_size": 16,
+            "intermediate_size": 16,
+            "num_heads": 2,
+            "out_hidden_size": 16,
+            "fullatt_block_indexes": [0],
+        },
+        vision_start_token_id=ids("<|vision_start|>"),
+        vision_end_token_id=ids("<|vision_end|>"),
+        image_token_id=ids("<|image_pad|>"),
+        video_token_id=ids("<|video_pad|>"),
+    )
+    images = Qwen2VLImageProcessor(min_pixels=784, max_pixels=3136)
+    return QwenImageEditPipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler(),
+        vae=AutoencoderKLQwenImage(
+            base_dim=4,
+            z_dim=4,
+            dim_mult=[1, 1, 1, 1],
+            num_res_blocks=1,
+            temperal_downsample=[False, True, True],
+            latents_mean=[0.0] * 4,
+            latents_std=[1.0] * 4,
+        ),
+        text_encoder=Qwen2_5_VLForConditionalGeneration(config),
+        tokenizer=tokenizer,
+        processor=Qwen2VLProcessor(
+            image_processor=images,
+            tokenizer=tokenizer,
+            video_processor=Qwen2VLVideoProcessor(),
+            chat_template=CHAT,
+        ),
+        transformer=QwenImageTransformer2DModel(
+            patch_size=2,
+            in_channels=16,
+            out_channels=4,
+            num_layers=1,
+            attention_head_dim=16,
+            num_attention_heads=1,
+            joint_attention_dim=16,
+            axes_dims_rope=(8, 4, 4),
+        ),
+    )
 
 
 def omnigen(folder: Path) -> Any:
@@ -289,21 +249,18 @@ def _safety_checker() -> Any:
     return checker
 
 
-def _unet(**options: Any) -> Any:
+def _unet() -> Any:
     from diffusers import UNet2DConditionModel
 
     return UNet2DConditionModel(
-        **{
-            "block_out_channels": (32, 64),
-            "layers_per_block": 1,
-            "sample_size": 32,
-            "in_channels": 8,
-            "out_channels": 4,
-            "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
-            "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
-            "cross_attention_dim": 32,
-            **options,
-        }
+        block_out_channels=(32, 64),
+        layers_per_block=1,
+        sample_size=32,
+        in_channels=8,
+        out_channels=4,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+        cross_attention_dim=32,
     )
 
 
@@ -321,109 +278,6 @@ def _vae(*channels: int) -> Any:
         sample_size=32,
         mid_block_add_attention=False,
     )
-
-
-def _flux2_vae() -> Any:
-    from diffusers import AutoencoderKLFlux2
-
-    return AutoencoderKLFlux2(
-        sample_size=32,
-        block_out_channels=(4,),
-        down_block_types=("DownEncoderBlock2D",),
-        up_block_types=("UpDecoderBlock2D",),
-        layers_per_block=1,
-        latent_channels=1,
-        norm_num_groups=1,
-        use_quant_conv=False,
-        use_post_quant_conv=False,
-        mid_block_add_attention=False,
-    )
-
-
-def _flux2_transformer(joint: int) -> Any:
-    from diffusers import Flux2Transformer2DModel
-
-    return Flux2Transformer2DModel(
-        patch_size=1,
-        in_channels=4,
-        num_layers=1,
-        num_single_layers=1,
-        attention_head_dim=16,
-        num_attention_heads=2,
-        joint_attention_dim=joint,
-        timestep_guidance_channels=32,
-        axes_dims_rope=(4, 4, 4, 4),
-    )
-
-
-def _qwen(folder: Path) -> dict[str, Any]:
-    from diffusers import (
-        AutoencoderKLQwenImage,
-        FlowMatchEulerDiscreteScheduler,
-        QwenImageTransformer2DModel,
-    )
-    from transformers import (
-        Qwen2_5_VLConfig,
-        Qwen2_5_VLForConditionalGeneration,
-        Qwen2VLImageProcessor,
-        Qwen2VLProcessor,
-        Qwen2VLVideoProcessor,
-    )
-
-    tokenizer = qwen_tokenizer(folder)
-    ids = tokenizer.convert_tokens_to_ids
-    config = Qwen2_5_VLConfig(
-        text_config={
-            "vocab_size": len(tokenizer),
-            "num_hidden_layers": 2,
-            "rope_scaling": {"mrope_section": [1, 1, 2], "rope_type": "default", "type": "default"},
-            "rope_theta": 1000000.0,
-            **_SMALL_TEXT,
-        },
-        vision_config={
-            "depth": 1,
-            "hidden_size": 16,
-            "intermediate_size": 16,
-            "num_heads": 2,
-            "out_hidden_size": 16,
-            "fullatt_block_indexes": [0],
-        },
-        vision_start_token_id=ids("<|vision_start|>"),
-        vision_end_token_id=ids("<|vision_end|>"),
-        image_token_id=ids("<|image_pad|>"),
-        video_token_id=ids("<|video_pad|>"),
-    )
-    images = Qwen2VLImageProcessor(min_pixels=784, max_pixels=3136)
-    return {
-        "scheduler": FlowMatchEulerDiscreteScheduler(),
-        "vae": AutoencoderKLQwenImage(
-            base_dim=4,
-            z_dim=4,
-            dim_mult=[1, 1, 1, 1],
-            num_res_blocks=1,
-            temperal_downsample=[False, True, True],
-            latents_mean=[0.0] * 4,
-            latents_std=[1.0] * 4,
-        ),
-        "text_encoder": Qwen2_5_VLForConditionalGeneration(config),
-        "tokenizer": tokenizer,
-        "processor": Qwen2VLProcessor(
-            image_processor=images,
-            tokenizer=tokenizer,
-            video_processor=Qwen2VLVideoProcessor(),
-            chat_template=CHAT,
-        ),
-        "transformer": QwenImageTransformer2DModel(
-            patch_size=2,
-            in_channels=16,
-            out_channels=4,
-            num_layers=1,
-            attention_head_dim=16,
-            num_attention_heads=1,
-            joint_attention_dim=16,
-            axes_dims_rope=(8, 4, 4),
-        ),
-    }
 
 
 # Tokenizers.
@@ -467,18 +321,6 @@ def bpe_tokenizer(folder: Path, specials: tuple[str, ...]) -> Any:
     tokenizer = Qwen2Tokenizer(vocab, merges, pad_token="</s>", eos_token="</s>", unk_token="<unk>")
     tokenizer.add_special_tokens({"additional_special_tokens": list(specials)})
     return tokenizer
-
-
-def t5_tokenizer() -> Any:
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import T5TokenizerFast
-
-    letters = [chr(code) for code in range(32, 127)]
-    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -2.0)]
-    inner = Tokenizer(models.Unigram([*pieces, *((c, -3.0) for c in letters)], unk_id=2))
-    inner.pre_tokenizer = pre_tokenizers.Metaspace()
-    inner.decoder = decoders.Metaspace()
-    return T5TokenizerFast(tokenizer_object=inner, extra_ids=0, model_max_length=512)
 
 
 def _files(folder: Path, tokens: list[str]) -> tuple[str, str]:

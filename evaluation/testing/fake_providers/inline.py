@@ -18,7 +18,6 @@ from evaluation.testing.fake_providers.server import (
     Reply,
     from_data_uri,
     now,
-    parse_size,
 )
 
 
@@ -161,7 +160,7 @@ class FakeOpenAI(FakeProvider):
         fields, files = self.parts(request)
         if unknown := set(fields) & {"seed", "response_format", "temperature"}:
             raise ValueError(f"unknown parameter {unknown}")
-        return Asked(files["image"], fields["prompt"], size=parse_size(fields["size"], "x"))
+        return Asked(files["image"], fields["prompt"])
 
     def answer(self, asked: Asked, data: bytes, case: str) -> Reply:
         return Reply.of(
@@ -216,8 +215,7 @@ class FakeDashScope(FakeProvider):
     def read(self, request: Received) -> Asked:
         picture, text = request.json["input"]["messages"][0]["content"]
         parameters = request.json["parameters"]
-        size = parse_size(parameters["size"], "*") if "size" in parameters else None
-        return Asked(from_data_uri(picture["image"]), text["text"], parameters.get("seed"), size)
+        return Asked(from_data_uri(picture["image"]), text["text"], parameters.get("seed"))
 
     def answer(self, asked: Asked, data: bytes, case: str) -> Reply:
         url = self.store(data, *faults(case, self.url))
@@ -264,8 +262,7 @@ class FakeArk(FakeProvider):
         body = request.json
         if body["watermark"] is not False:
             raise ValueError("a watermark would be drawn")
-        size = None if body["size"] == "adaptive" else parse_size(body["size"], "x")
-        return Asked(from_data_uri(body["image"]), body["prompt"], body.get("seed"), size)
+        return Asked(from_data_uri(body["image"]), body["prompt"], body.get("seed"))
 
     def answer(self, asked: Asked, data: bytes, case: str) -> Reply:
         if case == "by-url":

@@ -76,9 +76,8 @@ class FakeBFL(QueuedProvider):
         body = request.json
         if body["output_format"] != "png":
             raise ValueError("JPEG was asked for")
-        size = (body["width"], body["height"]) if "width" in body else None
         picture = base64.b64decode(body["input_image"], validate=True)
-        return Asked(picture, body["prompt"], body.get("seed"), size)
+        return Asked(picture, body["prompt"], body.get("seed"))
 
     def answer(self, asked: Asked, data: bytes, case: str) -> Reply:
         result = {"sample": self.store(data, *faults(case, self.url)), "prompt": asked.prompt}
@@ -128,13 +127,7 @@ class FakeFal(QueuedProvider):
     def read(self, request: Received) -> Asked:
         body = request.json
         uri = body["image_urls"][0] if "image_urls" in body else body["image_url"]
-        size = body.get("image_size")
-        return Asked(
-            from_data_uri(uri),
-            body["prompt"],
-            body.get("seed"),
-            (size["width"], size["height"]) if isinstance(size, dict) else None,
-        )
+        return Asked(from_data_uri(uri), body["prompt"], body.get("seed"))
 
     def answer(self, asked: Asked, data: bytes, case: str) -> Reply:
         if case == "data-uri":
@@ -199,8 +192,7 @@ class FakeReplicate(QueuedProvider):
         address = given["input_images"][0]
         path = address.removeprefix(self.url)
         picture = self.files[path][0].body if path in self.files else from_data_uri(address)
-        size = (given["width"], given["height"]) if "width" in given else None
-        return Asked(picture, given["prompt"], given.get("seed"), size)
+        return Asked(picture, given["prompt"], given.get("seed"))
 
     def other(self, request: Received) -> Reply:
         if request.method == "POST" and request.path == "/v1/files":

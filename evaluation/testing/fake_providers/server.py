@@ -14,11 +14,13 @@ import base64
 import contextlib
 import io
 import json
+import struct
 import threading
 import time
+import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -67,7 +69,6 @@ class Asked:
     picture: bytes = field(repr=False)
     prompt: str
     seed: int | None = None
-    size: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,32 @@ PICTURES: dict[str, Callable[[Image.Image], bytes]] = {
     "html-picture": lambda image: b"<!DOCTYPE html><title>Sign in</title>",
     "other-size": lambda image: encode_png(image.resize((image.width * 2, image.height))),
     "jpeg": lambda image: encode_jpeg(image, 90),
-    "bomb": lambda image: _bomb(),
+    "bomb": lambda image: bomb(30_000, 30_000),
+}
+
+
+#: Cases that a provider answers with an error in its own words, and how long it wants us to wait.
+STATUSES = {
+    "limited": 429,
+    "limited-wait": 429,
+    "server-error": 500,
+    "overloaded": 503,
+    "key-rejected": 401,
+    "no-credit": 402,
+    "gone": 404,
+    "bad-request": 400,
+}
+WAITS = {"limited-wait": "7", "overloaded": "3"}
+#: Answers that are not the provider's.
+BROKEN = {
+    "bad-gateway": Reply(502, b"<html><h1>502 Bad Gateway</h1></html>", "text/html"),
+    "html": Reply(200, b"<html><title>Sign in</title></html>", "text/html"),
+    "empty": Reply(200, b""),
+    "nonsense": Reply(200, b'["what", "is", "this"]'),
+    "cut": Reply(200, b'{"half": "an', lost=1000),
+    "reset": Reply(hang_up=True),
+    "slow": Reply(200, b"{}", pause=60),
+    "drip": Reply(200, b" " * 6000, drip=0.05),
 }
 
 
@@ -112,9 +138,8 @@ class FakeProvider:
     polls: ClassVar[bool] = False
     returns_url: ClassVar[bool] = False
 
-    def __init__(self, edit: Edit = tinted, *, honour_size: bool = False) -> None:
+    def __init__(self, edit: Edit = tinted) -> None:
         self.edit = edit
-        self.honour_size = honour_size
         self.requests: list[Received] = []
         self.edits = 0
         self.files: dict[str, list[Reply]] = {}
@@ -198,46 +223,15 @@ class FakeProvider:
         """The answer to a case in which nothing is edited; None for the others."""
         if case in self.refusals:
             return self.error(400, case)
-        match case:
-            case "limited":
-                return self.error(429, case)
-            case "limited-wait":
-                reply = self.error(429, case)
-                return Reply(reply.status, reply.body, headers={"Retry-After": "7"})
-            case "server-error":
-                return self.error(500, case)
-            case "overloaded":
-                reply = self.error(503, case)
-                return Reply(reply.status, reply.body, headers={"Retry-After": "3"})
-            case "bad-gateway":
-                return Reply(502, b"<html><h1>502 Bad Gateway</h1></html>", "text/html")
-            case "key-rejected":
-                return self.error(401, case)
-            case "no-credit":
-                return self.error(402, case)
-            case "gone":
-                return self.error(404, case)
-            case "bad-request":
-                return self.error(400, case)
-            case "error-inside":
-                return Reply(200, self.error(500, case).body)
-            case "html":
-                return Reply(200, b"<html><title>Sign in</title></html>", "text/html")
-            case "empty":
-                return Reply(200, b"")
-            case "nonsense":
-                return Reply(200, b'["what", "is", "this"]')
-            case "cut":
-                return Reply(200, b'{"half": "an', lost=1000)
-            case "reset":
-                return Reply(hang_up=True)
-            case "redirect":
-                return Reply(302, headers={"Location": self.url + "/elsewhere"})
-            case "slow":
-                return Reply(200, b"{}", pause=60)
-            case "drip":
-                return Reply(200, b" " * 6000, drip=0.05)
-        return None
+        if case in STATUSES:
+            reply = self.error(STATUSES[case], case)
+            waits = {"Retry-After": WAITS[case]} if case in WAITS else {}
+            return replace(reply, headers=waits)
+        if case == "error-inside":
+            return Reply(200, self.error(500, case).body)
+        if case == "redirect":
+            return Reply(302, headers={"Location": self.url + "/elsewhere"})
+        return BROKEN.get(case)
 
     def _edited(self, request: Received, case: str) -> Reply:
         try:
@@ -247,8 +241,6 @@ class FakeProvider:
             return self.error(400, f"bad-request: {error!r}")
         assert before.mime == "image/png", "a provider is sent PNG"
         after = self.edit(before, asked.prompt, asked.seed)
-        if self.honour_size and asked.size:
-            after = Picture.from_image(after.image.resize(asked.size))
         data = PICTURES[case](after.image) if case in PICTURES else after.data
         return self.answer(asked, data, case)
 
@@ -324,31 +316,21 @@ def from_data_uri(uri: str) -> bytes:
     return base64.b64decode(data, validate=True)
 
 
-def parse_size(text: str, separator: str) -> tuple[int, int]:
-    width, height = text.split(separator)
-    return int(width), int(height)
-
-
 def _save(image: Image.Image, kind: str) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, kind)
     return buffer.getvalue()
 
 
-def _bomb() -> bytes:
-    """A PNG of a few bytes whose header says 30000 x 30000."""
-    import struct
-    import zlib
+def bomb(width: int, height: int) -> bytes:
+    """A PNG of a few bytes, whatever its header says."""
 
-    head = struct.pack(">IIBBBBB", 30000, 30000, 8, 2, 0, 0, 0)
-    chunk = b"IHDR" + head
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + struct.pack(">I", len(head))
-        + chunk
-        + struct.pack(">I", zlib.crc32(chunk))
-        + b"\x00\x00\x00\x00IEND\xaeB`\x82"
-    )
+    def chunk(name: bytes, data: bytes) -> bytes:
+        crc = struct.pack(">I", zlib.crc32(name + data))
+        return struct.pack(">I", len(data)) + name + data + crc
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
 
 
 def now() -> int:

@@ -105,8 +105,3 @@ def test_regions_of_a_portrait_are_boxes_in_it(place):
     assert 0 <= left < right <= 1
     assert 0 <= top < bottom <= 1
     assert lacks(place, "", PORTRAIT, 1000, 1000) == ""
-
-
-def test_a_region_that_does_not_exist_is_refused():
-    with pytest.raises(ValueError, match="'ceiling' is not a region"):
-        region("ceiling", ROOM)

@@ -150,12 +150,6 @@ def test_a_suite_file_carries_its_shapes_and_an_altered_one_is_refused():
         Suite.from_dict(data)
 
 
-def test_suites_of_before_keep_their_hash_and_take_no_shapes():
-    for suite in catalog.suites():
-        shaped = {bool(pair.shape) for pair in suite.pairs}
-        assert shaped == {suite.slug == "shapes"}, suite.key
-
-
 def test_the_shipped_suite_has_every_shape_and_both_orders_on_each_of_its_pictures():
     shapes = {pair.shape for pair in SHIPPED.pairs}
     assert shapes == {"F F F F", "A a = B b", "A B b a", "A B C c b a", "A B a"}

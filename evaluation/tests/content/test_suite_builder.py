@@ -67,11 +67,7 @@ def test_the_same_draft_gives_the_same_suite_whatever_the_order():
         random.Random(seed).shuffle(mixed)
         random.Random(seed).shuffle(shuffled)
         assert build(draft(), mixed, shuffled).content_hash == first.content_hash
-
-
-def test_another_seed_gives_another_suite():
-    hashes = {build(draft(seed=s), candidates(9), pairs()).content_hash for s in range(4)}
-    assert len(hashes) == 4
+    assert build(draft(seed=1), candidates(9), pairs()).content_hash != first.content_hash
 
 
 def test_an_even_suite_gives_every_stratum_the_same_number_of_cases():
@@ -134,11 +130,6 @@ def test_asking_for_more_than_fits_is_an_error_that_says_how_many_fit():
     asked = draft(shares={("face", "accessories"): 10})
     with pytest.raises(SuiteError, match=r"10 cases of face x accessories .* only 9 fit"):
         build(asked, candidates(9), pairs())
-
-
-def test_filters_that_leave_nothing_are_an_error():
-    with pytest.raises(SuiteError, match="no picture fits"):
-        build(draft(made=("rendered",)), candidates(9), pairs())
 
 
 def test_symmetric_pictures_are_kept_from_their_operator():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evaluation.content.catalog import editing_models
-from evaluation.editors import EDITORS, EditorError, Fault, find_row, load_row
+from evaluation.editors import EditorError, Fault, find_row, load_row
 from evaluation.editors.providers.base import HostedEditor
 from evaluation.editors.sizes import SizeRule
 from evaluation.images import is_reframed
@@ -51,11 +51,6 @@ def test_no_slug_or_name_occurs_twice() -> None:
 
 def test_no_model_that_was_shut_down_is_listed() -> None:
     assert not GONE & {row["options"].get("model") for row in ROWS}
-
-
-def test_models_that_end_soon_say_so() -> None:
-    for model in ("gpt-image-1.5", "gpt-image-1-mini"):
-        assert "1 December 2026" in find_row(ROWS, model)["notes"]
 
 
 @pytest.mark.parametrize("row", HOSTED, ids=name_of)
@@ -111,7 +106,3 @@ def test_options_that_do_not_fit_are_told_by_row() -> None:
         with pytest.raises(EditorError, match="of mine do not fit") as caught:
             load_row({"slug": "mine", "editor": "bfl", "options": options})
         assert caught.value.permanent
-
-
-def test_hosted_and_local_rows_name_registered_editors() -> None:
-    assert {row["editor"] for row in ROWS if row["access"] != "reference"} <= set(EDITORS)

@@ -30,7 +30,7 @@ SIZE = (72, 40)
     ("name", "build"),
     [
         ("StableDiffusionInstructPix2PixPipeline", tiny.instruct_pix2pix),
-        ("Flux2Pipeline", tiny.flux2),
+        ("Flux2KleinPipeline", tiny.flux2_klein),
         ("QwenImageEditPipeline", tiny.qwen_image_edit),  # it takes pictures as films
     ],
 )

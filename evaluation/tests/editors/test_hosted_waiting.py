@@ -109,15 +109,15 @@ def test_an_address_that_is_private_or_not_https_is_not_fetched(load: Load, addr
     assert caught.value.fault is Fault.BAD_ANSWER
 
 
-@pytest.mark.parametrize("fake", ["fal", "replicate"], indirect=True)
-def test_a_data_uri_is_an_answer_too(fake: FakeProvider, load: Load, picture: Picture) -> None:
-    fake.next("data-uri")
-    assert load().edit(picture, PROMPT).picture.size == SIZE
-
-
-@pytest.mark.parametrize("fake", ["ark"], indirect=True)
-def test_ark_may_answer_with_an_address(fake: FakeProvider, load: Load, picture: Picture) -> None:
-    fake.next("by-url")
+@pytest.mark.parametrize(
+    ("fake", "case"),
+    [("fal", "data-uri"), ("replicate", "data-uri"), ("ark", "by-url")],
+    indirect=["fake"],
+)
+def test_an_answer_may_be_a_data_uri_or_an_address(
+    fake: FakeProvider, load: Load, picture: Picture, case: str
+) -> None:
+    fake.next(case)
     assert load().edit(picture, PROMPT).picture.size == SIZE
 
 

@@ -20,7 +20,6 @@ from evaluation.editors.base import Beside, EditSettings
 from evaluation.editors.contracts import CONTRACTS, as_curl
 from evaluation.editors.endpoint import Endpoint
 from evaluation.errors import EditorError, Fault
-from evaluation.images import Picture, encode_jpeg
 from evaluation.net.addresses import AddressRefused
 from evaluation.testing.endpoints import EDITED, GOOD, KEY, PATHS, PICTURE, endpoint, failure
 from evaluation.testing.hostile_server import HostileServer, Received, as_json
@@ -115,24 +114,6 @@ def test_generations_put_the_picture_where_the_server_wants_it(
     }
 
 
-def test_huggingface_is_sent_as_its_own_client_sends_it(server: HostileServer) -> None:
-    server.answers("/v1", GOOD["huggingface"])
-    endpoint(server, contract="huggingface", extra={"guidance_scale": 3.5}).edit(
-        PICTURE, "Add a hat.", seed=5
-    )
-    (received,) = server.received
-    assert received.headers["accept"] == "image/png"
-    assert received.json() == {
-        "inputs": base64.b64encode(PICTURE.data).decode(),
-        "parameters": {
-            "prompt": "Add a hat.",
-            "seed": 5,
-            "target_size": {"width": 48, "height": 32},
-            "guidance_scale": 3.5,
-        },
-    }
-
-
 def test_huggingface_hub_sends_the_same(server: HostileServer) -> None:
     hub = pytest.importorskip("huggingface_hub")
     server.answers("/v1", GOOD["huggingface"])
@@ -192,22 +173,8 @@ def test_cog_fields_can_be_renamed_and_left_out(server: HostileServer) -> None:
     }
 
 
-def test_a_jpeg_answer_goes_into_the_next_edit_as_png(server: HostileServer) -> None:
-    server.answers("/v1", GOOD["huggingface"])
-    jpeg = Picture.from_bytes(encode_jpeg(PICTURE.image, 80))
-    endpoint(server, contract="huggingface").edit(jpeg, "Add a hat.", seed=5)
-    sent = Picture.from_bytes(base64.b64decode(server.received[0].json()["inputs"]))
-    assert sent.mime == "image/png"
-    assert sent.image.tobytes() == jpeg.image.tobytes()
-
-
-@pytest.mark.parametrize(
-    ("url", "path"),
-    [("/v1", "/v1/images/edits"), ("/v1/", "/v1/images/edits"), ("/v1/images/edits", None)],
-)
-def test_people_may_give_the_base_or_the_whole_address(
-    server: HostileServer, url: str, path: str | None
-) -> None:
+@pytest.mark.parametrize("url", ["/v1", "/v1/", "/v1/images/edits"])
+def test_people_may_give_the_base_or_the_whole_address(server: HostileServer, url: str) -> None:
     server.answers("/v1/images/edits", GOOD["openai-edits"])
     endpoint(server, url=server.url(url) + "?api-version=2").edit(PICTURE, "x", seed=1)
     assert server.received[0].path == "/v1/images/edits?api-version=2"
@@ -278,25 +245,15 @@ def test_local_addresses_need_the_switch(events: list[tuple[str, str]]) -> None:
     assert [kind for kind, _ in events] == ["address"]
 
 
-def test_the_key_is_in_no_description(server: HostileServer) -> None:
-    url = server.url("/v1?token=t0ken")
-    editor = load_editor("endpoint", url=url, api_key=KEY, allow_local=True)
-    for text in (
-        repr(editor),
-        str(editor),
-        json.dumps(editor.describe()),
-        f"{vars(editor)['http']}",
-    ):
-        assert KEY not in text
-    assert "t0ken" not in json.dumps(editor.describe())
-    assert editor.describe()["contract"] == "openai-edits"
-    assert "127.0.0.1" not in json.dumps(editor.describe())
-
-
-def test_extra_parameters_are_in_no_description(server: HostileServer) -> None:
+def test_key_address_and_extra_parameters_are_in_no_description(server: HostileServer) -> None:
     extra = {"style": {"lora": "https://private.example/weights?sig=abc"}}
-    editor = load_editor("endpoint", url=server.url("/v1"), extra=extra, allow_local=True)
-    assert "private" not in json.dumps(editor.describe())
+    url = server.url("/v1?token=t0ken")
+    editor = load_editor("endpoint", url=url, api_key=KEY, allow_local=True, extra=extra)
+    for text in (repr(editor), json.dumps(editor.describe()), f"{vars(editor)['http']}"):
+        assert KEY not in text
+    for secret in ("t0ken", "127.0.0.1", "private"):
+        assert secret not in json.dumps(editor.describe())
+    assert editor.describe()["contract"] == "openai-edits"
     assert editor.describe()["has_extra"]
 
 
