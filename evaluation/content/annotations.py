@@ -7,7 +7,8 @@ witnesses look there, and a pair that needs a place is played only on images tha
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
+from functools import cache
 from typing import Annotated, Any, Self, TypeAlias
 
 from pydantic import AfterValidator, ConfigDict, Field, Strict, TypeAdapter, ValidationError
@@ -90,23 +91,15 @@ class Annotations:
     def from_dict(cls, data: Any) -> Self:
         """Read annotations from JSON. Raises ValueError naming the invalid field."""
         try:
-            return TypeAdapter(cls).validate_python(data)
+            return _adapter(cls).validate_python(data)
         except ValidationError as error:
             raise ValueError(first_error(error)) from None
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON object without empty fields."""
-        data: dict[str, Any] = {}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if item.name == "text":
-                value = [{"text": words.text, "box": list(words.box)} for words in value]
-            elif item.name == "eyes" or item.name in AREAS:
-                value = [list(part) for part in value or ()]
-            elif value is not None:
-                value = list(value)
-            if value:
-                data[item.name] = value
+        data: dict[str, Any] = _adapter(Annotations).dump_python(
+            self, mode="json", exclude_defaults=True
+        )
         return data
 
     def cropped(self, crop: Box) -> Annotations:
@@ -157,6 +150,9 @@ class Annotations:
 
 def _area(box: Box) -> float:
     return (box[2] - box[0]) * (box[3] - box[1])
+
+
+_adapter = cache(TypeAdapter)
 
 
 #: Of a picture without annotations.

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
@@ -20,7 +20,15 @@ from evaluation.content.edit_types import TYPES
 from evaluation.content.operators import DEGRADATIONS, OPERATORS
 from evaluation.content.placement import PLACES
 from evaluation.content.rules import Rule
-from evaluation.content.suites import ONLY_FIELDS, EditPair, Slug, Suite, SuiteError, find_suite
+from evaluation.content.suites import (
+    ONLY_FIELDS,
+    EditPair,
+    Slug,
+    SourcePicture,
+    Suite,
+    SuiteError,
+    find_suite,
+)
 from evaluation.errors import UserFacingError, first_error
 
 KINDS = ("face", "object", "scene")
@@ -167,23 +175,12 @@ class CatalogPair(EditPair):
         return EditPair(**{item.name: getattr(self, item.name) for item in fields(EditPair)})
 
 
-class Pictured(Protocol):
-    """A source image or a picture of a suite."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def made(self) -> str: ...
-    @property
-    def contains(self) -> tuple[str, ...]: ...
-
-
-def is_portrait(picture: Pictured) -> bool:
+def is_portrait(picture: SourceImage | SourcePicture) -> bool:
     """Return True if the picture shows one person's face."""
     return picture.kind == "face" and "person" in picture.contains
 
 
-def portraits(pictures: Iterable[Pictured]) -> dict[str, dict[str, int]]:
+def portraits(pictures: Iterable[SourceImage | SourcePicture]) -> dict[str, dict[str, int]]:
     """Count the portraits by label of each group, to report how diverse they are."""
     counted: dict[str, Counter[str]] = {group: Counter() for group in PORTRAIT_GROUPS}
     for picture in pictures:
@@ -197,7 +194,7 @@ def portraits(pictures: Iterable[Pictured]) -> dict[str, dict[str, int]]:
     }
 
 
-def _made(picture: Pictured) -> str:
+def _made(picture: SourceImage | SourcePicture) -> str:
     return "painted" if "painting" in picture.contains else picture.made
 
 

@@ -9,12 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, Protocol, Self, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, ConfigDict, Field, Strict, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+)
 
 from evaluation.content.annotations import UNANNOTATED, Annotations
 from evaluation.content.operators import DEGRADATIONS, INVERSES
@@ -67,7 +75,8 @@ class SourcePicture:
     source_url: Text = ""
     made: Text = "real"  # real, rendered, generated
     contains: tuple[Text, ...] = ()
-    annotations: Annotations = UNANNOTATED  # of the prepared picture, not of the original
+    # Of the prepared picture, not of the original.
+    annotations: Annotated[Annotations, PlainSerializer(Annotations.to_dict)] = UNANNOTATED
 
     __pydantic_config__ = ONLY_FIELDS
 
@@ -290,9 +299,12 @@ class Suite:
         return {"format": FORMAT, "content_hash": self.content_hash, **self._content()}
 
     def _content(self) -> dict[str, Any]:
-        content = {item.name: getattr(self, item.name) for item in fields(self)}
+        content: dict[str, Any] = _adapter(type(self)).dump_python(self, mode="json")
         for name in ("pictures", "pairs", "cases"):
-            content[name] = [_row(item) for item in content[name]]
+            content[name] = [
+                {key: value for key, value in row.items() if value or key not in LATER}
+                for row in content[name]
+            ]
         return content
 
     @classmethod
@@ -326,20 +338,4 @@ class Suite:
             raise SuiteError(f"{path}: {error}") from error
 
 
-@cache
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
-def _row(item: Any) -> dict[str, Any]:
-    """Return the fields of a picture, pair or case, without empty ones of LATER."""
-    values = {each.name: getattr(item, each.name) for each in fields(item)}
-    if "annotations" in values:
-        values["annotations"] = values["annotations"].to_dict()
-    if "steps" in values:
-        values["steps"] = [asdict(step) for step in values["steps"]]
-    return {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in values.items()
-        if value or key not in LATER
-    }
+_adapter = cache(TypeAdapter)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from evaluation.errors import EditorError, Fault
+from evaluation.editors.failures import configuration
 from evaluation.net.client import HttpClient, Reply, multipart
 
 # Placeholder of the image's base64; unguessable, so that no prompt can contain it.
@@ -174,14 +174,14 @@ class Contract(ABC):
     def check(self, settings: Settings) -> None:
         """Raise EditorError if the settings allow no request; never names the key."""
         if settings.size not in ("input", "omit") and not _SIZE.fullmatch(settings.size):
-            raise _misconfigured('size is "input", "omit" or like "1024x1024"')
+            raise configuration('size is "input", "omit" or like "1024x1024"')
         for name in (settings.image_field, settings.prompt_field):
             if name and not _NAME.fullmatch(name.removesuffix("[]")):
-                raise _misconfigured(f"{name!r} cannot be a field name")
+                raise configuration(f"{name!r} cannot be a field name")
         if not re.fullmatch(r"[!-~]*", settings.api_key):
-            raise _misconfigured("the key holds a space or a character that no key has")
+            raise configuration("the key holds a space or a character that no key has")
         if not 0 < settings.timeout <= 3600:
-            raise _misconfigured("the time-out is between 0 and 3,600 seconds")
+            raise configuration("the time-out is between 0 and 3,600 seconds")
         self._check_extra(settings)
 
     def _check_extra(self, settings: Settings) -> None:
@@ -190,17 +190,17 @@ class Contract(ABC):
             text = json.dumps(extra, allow_nan=False, ensure_ascii=False)
             text.encode()  # lone surrogates can neither be sent nor shown
         except (TypeError, ValueError, RecursionError):
-            raise _misconfigured("the extra parameters are not plain JSON") from None
+            raise configuration("the extra parameters are not plain JSON") from None
         if not isinstance(extra, Mapping) or len(text) > MAX_EXTRA_LENGTH:
-            raise _misconfigured(
+            raise configuration(
                 f"the extra parameters are a JSON object of at most {MAX_EXTRA_LENGTH:,} characters"
             )
         ours = self.reserved | {self.field(settings, "image")[0], self.field(settings, "prompt")[0]}
         for name in extra:
             if not _NAME.fullmatch(name):
-                raise _misconfigured(f"{name[:64]!r} cannot be the name of an extra parameter")
+                raise configuration(f"{name[:64]!r} cannot be the name of an extra parameter")
             if name in ours:
-                raise _misconfigured(f"the extra parameter {name!r} is set by the benchmark")
+                raise configuration(f"the extra parameter {name!r} is set by the benchmark")
 
     def field(self, settings: Settings, what: Literal["image", "prompt"]) -> tuple[str, bool]:
         """Return the name of the image's or prompt's field, and True if it takes a list."""
@@ -217,10 +217,6 @@ class Contract(ABC):
     @abstractmethod
     def picture(self, call: Call, reply: Reply) -> bytes:
         """Return the encoded image in the reply. Raises Refused or EditorError."""
-
-
-def _misconfigured(message: str) -> EditorError:
-    return EditorError(message, fault=Fault.CONFIGURATION, permanent=True)
 
 
 def _origin(url: str) -> tuple[str, str]:

@@ -8,20 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from evaluation.content.suites import EditPair
-from evaluation.editors import Answer, EditorError, Fault, Refused, load_editor
+from evaluation.editors import Answer, EditorError, Fault, Refused
 from evaluation.images import Picture
-from evaluation.play.plan import Plan, Position
-from evaluation.play.round_trips import round_trips
-from evaluation.run_secret import chain_seeds
-from evaluation.testing.chains import Edit, asking
 from evaluation.testing.fake_providers import (
     KEY,
     PROMPT,
     SIZE,
     FakeProvider,
     Load,
-    by_editor,
     fails,
 )
 from evaluation.testing.waiting import wait_until
@@ -250,24 +244,3 @@ def test_a_picture_below_the_models_least_size_is_sent_enlarged(
     assert answer.notes["sent_at"] == "128x96"
     assert answer.picture.size == (128, 96), "the fake keeps the size it is sent"
     assert "sent_at" not in load(min_input_side=48).edit(picture, PROMPT).notes
-
-
-HAT = EditPair("hat", "worn", "Add a hat.", "Remove the hat.", "local")
-
-
-def test_a_chain_of_an_editor_behind_the_wire_is_that_editors_chain(
-    fake: FakeProvider, load: Load, picture: Picture
-) -> None:
-    """Clean pictures arrive as they were sent and come back as they were answered."""
-    editor = load_editor("jpeg", quality=50)
-    if missing := editor.missing():
-        pytest.skip(missing[0])
-    fake.edit = by_editor(editor)
-    sent = Position(Picture.from_image(picture.image.resize((256, 192))))
-
-    def chain(edit: Edit) -> list[str]:
-        plan = Plan(HAT, 2, chain_seeds("secret", "case", 0))
-        steps = round_trips(plan, asking(edit), sent)
-        return [step.answer.picture.sha256 for step in steps]
-
-    assert chain(load().send) == chain(editor.send)
