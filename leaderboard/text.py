@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django import forms
@@ -63,6 +65,22 @@ def safe_cell(value: Any) -> Any:
     if not isinstance(value, str) or _NUMBER.fullmatch(value):
         return value
     return f"'{value}" if _FORMULA.match(value) else value
+
+
+def csv_lines(rows: Iterable[Iterable[Any]]) -> Iterator[str]:
+    """Yield each row as a line of CSV with safe cells; None is an empty cell."""
+
+    class Line:
+        write = staticmethod(str)  # a CSV writer returns what its file returns
+
+    writer = csv.writer(Line())
+    for row in rows:
+        yield writer.writerow(["" if value is None else safe_cell(value) for value in row])
+
+
+def attachment(name: str) -> dict[str, str]:
+    """Return the headers of a download with this file name."""
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
 def absolute(path: str) -> str:

@@ -15,6 +15,7 @@ from leaderboard.views import (
     health,
     models,
     news,
+    no_reference,
     people,
     pictures,
     robustness,
@@ -26,7 +27,6 @@ from leaderboard.views import (
     uploaded_chains,
     value,
 )
-from leaderboard.views.explore import no_reference
 
 urlpatterns = [
     path("", board.index, name="board"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 
 from django.utils import timezone
@@ -14,16 +12,14 @@ from leaderboard import formatting
 from leaderboard.board import columns
 from leaderboard.board.row import BoardFilters, BoardRow
 from leaderboard.models import Standing
-from leaderboard.text import absolute, safe_cell
+from leaderboard.text import absolute, csv_lines
 
 
 def board_csv(rows: Sequence[BoardRow]) -> str:
     """Return the board as CSV: "" if not run, "> N" for an unreached half-life."""
-    table = io.StringIO(newline="")
-    writer = csv.writer(table)
-    writer.writerow([column.file_name for column in columns.COLUMNS])
-    writer.writerows([safe_cell(column.written(row)) for column in columns.COLUMNS] for row in rows)
-    return table.getvalue()
+    head = [column.file_name for column in columns.COLUMNS]
+    cells = ([column.written(row) for column in columns.COLUMNS] for row in rows)
+    return "".join(csv_lines([head, *cells]))
 
 
 def bibtex(filters: BoardFilters) -> str:

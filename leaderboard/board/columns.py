@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from evaluation.analysis import levels
@@ -13,7 +13,7 @@ from leaderboard import formatting
 from leaderboard.board.row import BoardFilters, BoardRow, board_order, endless, semantic_of
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Column:
     """A value that the board shows for each model.
 
@@ -27,11 +27,12 @@ class Column:
     #: Return the value: None if unknown, infinite beyond the suite's trips.
     value: Callable[[BoardRow], Any]
     help: str
+    _: KW_ONLY
     #: Name in the CSV and the API, if it differs from `name`.
     field: str = ""
     type: Any = float | None
-    #: False if the API has it in the model, the standings or the head of the board.
-    in_api: bool = True
+    #: True for a field of the API's rows; other values are in its models, standings or head.
+    in_api: bool = False
     #: Decimals in the CSV; None for all digits.
     decimals: int | None = None
 
@@ -137,126 +138,73 @@ def _bound(name: str) -> Callable[[BoardRow], float | None]:
 
 
 COLUMNS: tuple[Column, ...] = (
+    Column("group", lambda row: row.group, "ranked, unranked or reference", in_api=True, type=str),
     Column(
-        name="group",
-        value=lambda row: row.group,
-        help="ranked, unranked or reference",
-        type=str,
-    ),
-    Column(
-        name="rank",
-        value=_standing("rank"),
-        help="Models that the cases cannot tell apart share a rank.",
-        in_api=False,
+        "rank",
+        _standing("rank"),
+        "Models that the cases cannot tell apart share a rank.",
         label="Rank",
         sortable=False,
     ),
+    Column("rank_low", _standing("rank_low"), "The best rank that is possible."),
+    Column("rank_high", _standing("rank_high"), "The worst rank that is possible."),
     Column(
-        name="rank_low",
-        value=_standing("rank_low"),
-        help="The best rank that is possible.",
-        in_api=False,
-    ),
-    Column(
-        name="rank_high",
-        value=_standing("rank_high"),
-        help="The worst rank that is possible.",
-        in_api=False,
-    ),
-    Column(
-        name="name",
+        "name",
+        lambda row: row.model.name,
+        "The editing model.",
         field="model",
-        value=lambda row: row.model.name,
-        help="The editing model.",
-        in_api=False,
         label="Model",
         largest_first=False,
         head="",
     ),
+    Column("slug", lambda row: row.model.slug, "The model's name in addresses."),
     Column(
-        name="slug",
-        value=lambda row: row.model.slug,
-        help="The model's name in addresses.",
-        in_api=False,
-    ),
-    Column(
-        name="provider",
-        value=lambda row: row.provider,
-        help="Who serves the model; of local weights, who made them.",
-        in_api=False,
+        "provider",
+        lambda row: row.provider,
+        "Who serves the model; of local weights, who made them.",
         label="Provider",
         under="name",
         largest_first=False,
     ),
     Column(
-        name="weights",
+        "weights",
+        lambda row: row.model.open_weights,
+        "Whether the model's weights are open.",
         field="open_weights",
-        value=lambda row: row.model.open_weights,
-        help="Whether the model's weights are open.",
-        in_api=False,
         label="Weights",
         under="name",
     ),
+    Column("metric", lambda row: row.filters.metric, "What the half-life is measured by."),
     Column(
-        name="metric",
-        value=lambda row: row.filters.metric,
-        help="What the half-life is measured by.",
-        in_api=False,
+        "level",
+        lambda row: row.filters.level,
+        "The share of the picture that is left when the clock stops.",
     ),
+    Column("cases", lambda row: row.filters.scope, "all, category:…, kind:… or pair:…"),
+    Column("trips", lambda row: row.filters.suite.trips, "How many round trips the suite has."),
     Column(
-        name="level",
-        value=lambda row: row.filters.level,
-        help="The share of the picture that is left when the clock stops.",
-        in_api=False,
-    ),
-    Column(
-        name="cases",
-        value=lambda row: row.filters.scope,
-        help="all, category:…, kind:… or pair:…",
-        in_api=False,
-    ),
-    Column(
-        name="trips",
-        value=lambda row: row.filters.suite.trips,
-        help="How many round trips the suite has.",
-        in_api=False,
-    ),
-    Column(
-        name="half_life",
-        value=lambda row: row.half_life,
-        help="How many round trips a picture lasts: the half-life of the decay with as many usable trips.",
-        in_api=False,
+        "half_life",
+        lambda row: row.half_life,
+        "How many round trips a picture lasts: the half-life of the decay with as many usable trips.",
         decimals=4,
         label="{life}",
         unit=", in round trips",
         head="life",
     ),
+    Column("half_life_low", _bound("half_life_low"), "Lower end of the 95 % interval.", decimals=4),
     Column(
-        name="half_life_low",
-        value=_bound("half_life_low"),
-        help="Lower end of the 95 % interval.",
-        in_api=False,
-        decimals=4,
+        "half_life_high", _bound("half_life_high"), "Upper end of the 95 % interval.", decimals=4
     ),
     Column(
-        name="half_life_high",
-        value=_bound("half_life_high"),
-        help="Upper end of the 95 % interval.",
-        in_api=False,
-        decimals=4,
+        "semantic_metric",
+        lambda row: semantic_of([row]),
+        "What the semantic half-life is measured by.",
     ),
     Column(
-        name="semantic_metric",
-        value=lambda row: semantic_of([row]),
-        help="What the semantic half-life is measured by.",
-        in_api=False,
-    ),
-    Column(
-        name="semantic",
+        "semantic",
+        lambda row: row.semantic_half_life,
+        "The same by a metric that looks at what the picture means.",
         field="semantic_half_life",
-        value=lambda row: row.semantic_half_life,
-        help="The same by a metric that looks at what the picture means.",
-        in_api=False,
         decimals=4,
         label="Semantic {life}",
         unit="{semantic}",
@@ -265,11 +213,10 @@ COLUMNS: tuple[Column, ...] = (
         unknown=formatting.NOT_RUN,
     ),
     Column(
-        name="usable",
+        "usable",
+        lambda row: row.usable_trips,
+        "Round trips above the chosen level, on average over the cases.",
         field="usable_trips",
-        value=lambda row: row.usable_trips,
-        help="Round trips above the chosen level, on average over the cases.",
-        in_api=False,
         decimals=4,
         label="Usable trips",
         unit=" of {trips}",
@@ -277,124 +224,120 @@ COLUMNS: tuple[Column, ...] = (
         unknown="–",
     ),
     Column(
-        name="curve",
+        "curve",
+        lambda row: row.auc,
+        "The share of the picture that is kept, on average over all trips.",
         field="auc",
-        value=lambda row: row.auc,
-        help="The share of the picture that is kept, on average over all trips.",
-        in_api=False,
         decimals=4,
         label="Picture kept",
         head="",
     ),
     Column(
-        name="people",
+        "people",
+        lambda row: row.people and row.people.share,
+        "The share of blind pairs that people decide for it, ties halved; never part of the half-life.",
         field="people_prefer",
-        value=lambda row: row.people and row.people.share,
-        help="The share of blind pairs that people decide for it, ties halved; never part of the half-life.",
+        in_api=True,
         decimals=4,
         label="People",
         unknown="–",
         optional=True,
     ),
     Column(
-        name="people_low",
-        value=lambda row: row.people and row.people.share_low,
-        help="Lower end of the 95 % interval of what people prefer.",
+        "people_low",
+        lambda row: row.people and row.people.share_low,
+        "Lower end of the 95 % interval of what people prefer.",
+        in_api=True,
         decimals=4,
     ),
     Column(
-        name="people_high",
-        value=lambda row: row.people and row.people.share_high,
-        help="Upper end of the 95 % interval of what people prefer.",
+        "people_high",
+        lambda row: row.people and row.people.share_high,
+        "Upper end of the 95 % interval of what people prefer.",
+        in_api=True,
         decimals=4,
     ),
+    Column("p_first", _standing("p_first"), "How likely the model is the best of the board."),
     Column(
-        name="p_first",
-        value=_standing("p_first"),
-        help="How likely the model is the best of the board.",
-        in_api=False,
-    ),
-    Column(
-        name="change_seen",
-        value=lambda row: row.change_seen,
-        help="The share of trips on which the change that was asked for is seen.",
+        "change_seen",
+        lambda row: row.change_seen,
+        "The share of trips on which the change that was asked for is seen.",
+        in_api=True,
         label="Change seen",
         text=formatting.percent,
         # A long half-life means little if the model makes fewer edits than this.
         low=0.8,
     ),
     Column(
-        name="refusals",
-        value=lambda row: row.refusals,
-        help="The share of chains that the model refused.",
+        "refusals",
+        lambda row: row.refusals,
+        "The share of chains that the model refused.",
+        in_api=True,
         label="Refused",
         text=formatting.percent,
         largest_first=False,
     ),
     Column(
-        name="price",
+        "price",
+        lambda row: row.price,
+        "USD per edit: as paid in this run, else as listed.",
         field="usd_per_edit",
-        value=lambda row: row.price,
-        help="USD per edit: as paid in this run, else as listed.",
+        in_api=True,
         label="Price per edit",
         text=formatting.usd,
         largest_first=False,
     ),
     Column(
-        name="seconds",
+        "seconds",
+        lambda row: row.run.progress.median_seconds,
+        "Half of the edits took no longer; below it, the time that 95 % of them kept to.",
         field="median_seconds",
-        value=lambda row: row.run.progress.median_seconds,
-        help="Half of the edits took no longer; below it, the time that 95 % of them kept to.",
+        in_api=True,
         decimals=2,
         label="Time per edit",
         text=formatting.seconds,
         largest_first=False,
     ),
     Column(
-        name="mean_seconds",
+        "mean_seconds",
+        lambda row: row.seconds,
+        "Time per edit in seconds, on average over the run.",
         field="seconds_per_edit",
-        value=lambda row: row.seconds,
-        help="Time per edit in seconds, on average over the run.",
+        in_api=True,
     ),
     Column(
-        name="p95_seconds",
-        value=lambda row: row.run.progress.p95_seconds,
-        help="Seconds that 95 % of the edits took at most.",
+        "p95_seconds",
+        lambda row: row.run.progress.p95_seconds,
+        "Seconds that 95 % of the edits took at most.",
+        in_api=True,
         decimals=2,
     ),
     Column(
-        name="usd_per_usable_trip",
-        value=lambda row: row.usd_per_usable_trip,
-        help="USD per usable trip: all of its edits; the trip that failed is paid too.",
+        "usd_per_usable_trip",
+        lambda row: row.usd_per_usable_trip,
+        "USD per usable trip: all of its edits; the trip that failed is paid too.",
+        in_api=True,
         decimals=4,
     ),
     Column(
-        name="date",
-        value=lambda row: row.date,
-        help="When the run ended; below it, when the model came onto this board, if that was earlier.",
+        "date",
+        lambda row: row.date,
+        "When the run ended; below it, when the model came onto this board, if that was earlier.",
+        in_api=True,
         type=datetime.datetime | None,
         label="Run",
     ),
     Column(
-        name="added",
-        value=lambda row: row.added,
-        help="When the model came onto this board: its first run on the suite ended then.",
+        "added",
+        lambda row: row.added,
+        "When the model came onto this board: its first run on the suite ended then.",
+        in_api=True,
         type=datetime.datetime | None,
         label="Added",
         under="date",
     ),
-    Column(
-        name="run",
-        value=lambda row: row.run.pk,
-        help="The run's number.",
-        type=int,
-    ),
-    Column(
-        name="reason",
-        value=lambda row: row.reason,
-        help="Why it is not ranked.",
-        type=str,
-    ),
+    Column("run", lambda row: row.run.pk, "The run's number.", in_api=True, type=int),
+    Column("reason", lambda row: row.reason, "Why it is not ranked.", in_api=True, type=str),
 )
 
 

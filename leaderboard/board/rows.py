@@ -31,6 +31,11 @@ def suites() -> list[Suite]:
     return list(frozen.order_by("-has_results", "-importance", "slug", "-version"))
 
 
+def played_suites() -> list[Suite]:
+    """Return the suites whose images were played here."""
+    return [suite for suite in suites() if not suite.published_elsewhere]
+
+
 def runs_of(suite: Suite) -> list[Run]:
     """Return one run per model: its current run, else its newest."""
     runs = (

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import json
 from collections.abc import Iterator
-from typing import Any
 
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
@@ -19,7 +17,7 @@ from evaluation.metrics.no_reference import value_scale
 from evaluation.records import ScoreRecord
 from leaderboard.models import Calibration, Run, Score, Suite
 from leaderboard.standings import quality_metrics
-from leaderboard.text import safe_cell
+from leaderboard.text import csv_lines
 
 FOLDER = "exports"
 COLUMNS = tuple(ScoreRecord.model_fields)
@@ -69,15 +67,8 @@ def _blanks(run: Run) -> dict[tuple[str, int], float]:
 
 def scores_csv(run: Run) -> Iterator[str]:
     """Yield the scores of a run as lines of CSV, so that memory stays small."""
-    line = io.StringIO()
-    writer = csv.writer(line)
-    writer.writerow(COLUMNS)
-    for row in score_records(run):
-        yield line.getvalue()
-        line.seek(0)
-        line.truncate()
-        writer.writerow([_cell(value) for _, value in row])
-    yield line.getvalue()
+    yield from csv_lines([COLUMNS])
+    yield from csv_lines((value for _, value in record) for record in score_records(run))
 
 
 def scores_json(run: Run) -> Iterator[str]:
@@ -95,26 +86,19 @@ def quality_csv(run: Run) -> Iterator[str]:
     The result is a score file that `import_results scores` accepts on a site where the metric
     does not run. Trip 0 is the source.
     """
-    line = io.StringIO()
-    writer = csv.writer(line)
-    writer.writerow(("case", "repeat", "trip", "metric", "value", "version", "higher_is_better"))
+    yield from csv_lines(
+        [("case", "repeat", "trip", "metric", "value", "version", "higher_is_better")]
+    )
     pinned = quality_metrics(run)
     about = {name: value_scale(name, values) for name, values in pinned.items()}
     chains = run.chains.select_related("case").only("case__slug", "repeat", "quality")
     for chain in chains.order_by("case__position", "repeat").iterator(chunk_size=200):
         for name, described in about.items():
-            for trip, value in enumerate(chain.quality.get(name, ())):
-                cells = (chain.case.slug, chain.repeat, trip, name, value)
-                scale = (pinned[name].get("version"), described and described.higher_is_better)
-                writer.writerow([_cell(cell) for cell in (*cells, *scale)])
-        yield line.getvalue()
-        line.seek(0)
-        line.truncate()
-    yield line.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    return "" if value is None else safe_cell(value)
+            scale = (pinned[name].get("version"), described and described.higher_is_better)
+            yield from csv_lines(
+                (chain.case.slug, chain.repeat, trip, name, value, *scale)
+                for trip, value in enumerate(chain.quality.get(name, ()))
+            )
 
 
 # The Parquet file of a suite, written to storage by a worker.

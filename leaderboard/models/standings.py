@@ -149,6 +149,16 @@ class NoReferenceResult(models.Model):
     def __str__(self) -> str:
         return f"no-reference metrics of {self.run_id}"
 
+    @property
+    def name(self) -> str:
+        return self.run.editing_model.name
+
+    @property
+    def lost(self) -> float:
+        """Share of the image lost at the last trip, the largest over the metrics."""
+        ends = (numbers["lost"][-1] for numbers in self.numbers.values())
+        return max((end for end in ends if end is not None), default=0.0)
+
 
 class PublishedFigure(models.Model):
     """A number from a publication, for context lines in charts."""

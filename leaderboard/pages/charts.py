@@ -29,6 +29,7 @@ REFERENCE_DASHES = ("dot", "longdash", "dashdot", "dash")
 #: Name of annotations that chart.js moves into the plot in narrow charts.
 END_NAME = "end name"
 NAME_HEIGHT = 0.05
+NAME_AND_TEXT = "<b>%{fullData.name}</b><br>%{text}<extra></extra>"
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross")
 
 
@@ -81,8 +82,21 @@ class Curve:
         """Return the curve of a `Standing.curve`."""
         return cls(name, curve.get("mean", ()), curve.get("low", ()), curve.get("high", ()), **how)
 
+    @property
+    def visibility(self) -> Figure:
+        return {"visible": "legendonly"} if self.hidden else {}
+
     def bounds(self, number: int) -> tuple[float | None, float | None]:
         return at(self.low, number), at(self.high, number)
+
+
+def retention_chart(curves: Sequence[Curve], trips: int, **about: Any) -> Chart:
+    """Return the curves as a chart; the title, if not given, is their finding."""
+    return Chart(
+        **{"id": "curves", "title": retention_finding(curves, trips), **about},
+        figure=retention_curves(curves, trips),
+        table=retention_table(curves, trips),
+    )
 
 
 def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
@@ -107,12 +121,8 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
     return {
         "data": traces,
         "layout": layout(
-            xaxis={
-                "title": {"text": "round trips"},
-                "tickvals": axis_numbers(trips),
-                # Space at the right for the names of the reference editors.
-                "range": [0, trips * (1.16 if any(c.reference for c in curves) else 1.01)],
-            },
+            # Space at the right for the names of the reference editors.
+            xaxis=trips_axis(trips, 1.16 if any(c.reference for c in curves) else 1.01),
             yaxis={
                 "title": {"text": "picture kept (higher is better)"},
                 "tickformat": ".0%",
@@ -120,7 +130,7 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
                 "range": [max(-0.25, min(0, lowest)) - 0.03, 1.03],
             },
             meta={"narrowEnd": trips * 1.02},
-            shapes=[_level(0, "solid"), _level(DEFAULT_LEVEL, "dot")],
+            shapes=[level_line(0, "solid"), level_line(DEFAULT_LEVEL, "dot")],
             annotations=[
                 _remark(0, "blank card"),
                 _remark(DEFAULT_LEVEL, is_lost()),
@@ -156,7 +166,12 @@ def retention_table(curves: Sequence[Curve], trips: int) -> Table:
     """Return the same numbers at the usual trips."""
     numbers = ticks(trips)
     rows = [[curve.name, *(_cell(curve, number) for number in numbers)] for curve in curves]
-    return Table(["Model", *(formatting.after(number) for number in numbers)], rows)
+    return trips_table("Model", numbers, rows)
+
+
+def trips_table(first: str, numbers: Iterable[int], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table with a column for each of these trips after the first."""
+    return Table([first, *(formatting.after(number) for number in numbers)], rows)
 
 
 @dataclass(frozen=True)
@@ -171,9 +186,16 @@ class LegendItem:
     shown: bool
 
 
-def axis_numbers(trips: int) -> list[int]:
-    """Return the trips labelled on an axis: all up to ten, else the usual ones."""
-    return list(range(trips + 1)) if trips <= 10 else [0, *ticks(trips)]
+def trips_axis(trips: int, room: float = 1.0) -> Figure:
+    """Return an axis of round trips, labelled at all up to ten, else at the usual ones."""
+    numbers = list(range(trips + 1)) if trips <= 10 else [0, *ticks(trips)]
+    return {"title": {"text": "round trips"}, "tickvals": numbers, "range": [0, trips * room]}
+
+
+def trace(name: str, **parts: Any) -> Figure:
+    """Return lines or marks under this name, in one group of the legend."""
+    named = {"name": plain(name), "legendgroup": plain(name)}
+    return {"type": "scatter", "mode": "lines", **named, **parts}
 
 
 def legend(figure: Figure) -> list[LegendItem]:
@@ -239,22 +261,16 @@ def rounded(values: Iterable[float | None]) -> list[float | None]:
 
 
 def _line(curve: Curve, colour: str, dash: str, marker: str, width: float) -> Figure:
-    name = plain(curve.name)
-    trace: Figure = {
-        "type": "scatter",
-        "mode": "lines" if curve.reference else "lines+markers",
-        "name": name,
-        "legendgroup": name,
-        "y": rounded(curve.mean),
-        "text": [_words(curve, number) for number in range(len(curve.mean))],
-        "hovertemplate": "<b>%{fullData.name}</b><br>%{text}<extra></extra>",
-        "line": {"color": colour, "dash": dash, "width": width},
-    }
-    if not curve.reference:
-        trace["marker"] = {"color": colour, "symbol": marker, "size": 6}
-    if curve.hidden:
-        trace["visible"] = "legendonly"
-    return trace
+    marks = {"mode": "lines+markers", "marker": {"color": colour, "symbol": marker, "size": 6}}
+    return trace(
+        curve.name,
+        y=rounded(curve.mean),
+        text=[_words(curve, number) for number in range(len(curve.mean))],
+        hovertemplate=NAME_AND_TEXT,
+        line={"color": colour, "dash": dash, "width": width},
+        **({} if curve.reference else marks),
+        **curve.visibility,
+    )
 
 
 def _band(curve: Curve, colour: str) -> Figure | None:
@@ -263,23 +279,17 @@ def _band(curve: Curve, colour: str) -> Figure | None:
     there = [(n, low, high) for n, low, high in ends if low is not None and high is not None]
     if not there:
         return None
-    name = plain(curve.name)
-    trace: Figure = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "legendgroup": name,
-        "showlegend": False,
-        "hoverinfo": "skip",
-        "x": [n for n, _, _ in there] + [n for n, _, _ in reversed(there)],
-        "y": rounded([high for _, _, high in there] + [low for _, low, _ in reversed(there)]),
-        "fill": "toself",
-        "fillcolor": colour,
-        "line": {"width": 0},
-    }
-    if curve.hidden:
-        trace["visible"] = "legendonly"
-    return trace
+    return trace(
+        curve.name,
+        showlegend=False,
+        hoverinfo="skip",
+        x=[n for n, _, _ in there] + [n for n, _, _ in reversed(there)],
+        y=rounded([high for _, _, high in there] + [low for _, low, _ in reversed(there)]),
+        fill="toself",
+        fillcolor=colour,
+        line={"width": 0},
+        **curve.visibility,
+    )
 
 
 def _words(curve: Curve, number: int) -> str:
@@ -304,7 +314,8 @@ def at(values: Sequence[float | None], number: int) -> float | None:
     return values[number] if number < len(values) else None
 
 
-def _level(y: float, dash: str) -> Figure:
+def level_line(y: float, dash: str) -> Figure:
+    """Return a thin line across the whole figure."""
     line = {"color": "var(--ink-3)", "width": 1, "dash": dash}
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line}
 

@@ -22,17 +22,19 @@ from leaderboard.pages.charts import (
     COLOURS,
     DASHES,
     MARKERS,
+    NAME_AND_TEXT,
     Chart,
     Curve,
     Figure,
     Source,
     Table,
-    axis_numbers,
     layout,
     plain,
-    retention_curves,
-    retention_table,
+    retention_chart,
     rounded,
+    trace,
+    trips_axis,
+    trips_table,
 )
 from leaderboard.pages.model_page import RunResults
 from leaderboard.text import skeleton
@@ -50,14 +52,13 @@ def curves_chart(results: RunResults) -> Chart | None:
         curve = standings[name].curve
         band = curve if name == results.metric else {"mean": curve.get("mean", ())}
         curves.append(Curve.of(formatting.metric_label(name), band))
-    return Chart(
-        id="curves",
+    return retention_chart(
+        curves,
+        trips,
         title=_wears_out_first(standings, trips),
         subtitle="Share of the picture kept after each round trip, by each metric, mean over the cases. "
         f"The band is the 95\u00a0% interval of {formatting.metric_label(results.metric)}. "
         "0\u00a0% is a blank card of the picture’s mean colour.",
-        figure=retention_curves(curves, trips),
-        table=retention_table(curves, trips),
         about=results.about,
         file_name=f"{results.run.editing_model.slug}-{results.run.suite.key}-{results.metric}-curves",
     )
@@ -98,8 +99,9 @@ def endings_chart(results: RunResults) -> Chart | None:
         subtitle="Share of the cases that each cause has ended, up to each round trip; what is "
         "above all of them is still usable.",
         figure=_stacked(incidence, trips),
-        table=Table(
-            ["Ended because", *(formatting.after(number) for number in numbers)],
+        table=trips_table(
+            "Ended because",
+            numbers,
             [
                 [CAUSES[name], *(formatting.percent(shares[number]) for number in numbers)]
                 for name, shares in incidence.items()
@@ -123,25 +125,18 @@ def _stacked(incidence: Mapping[str, Sequence[float | None]], trips: int) -> Fig
     colours = {name: f"--series-{place % COLOURS + 1}" for place, name in enumerate(CAUSES)}
     return {
         "data": [
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": CAUSES[name],
-                "legendgroup": name,
-                "stackgroup": "ended",
-                "y": rounded(shares),
-                "hovertemplate": "<b>%{fullData.name}</b><br>%{y:.0%} after %{x}<extra></extra>",
-                "line": {"color": f"var({colours[name]})", "width": 1.5},
-                "fillcolor": f"var({colours[name]} / 0.45)",
-            }
+            trace(
+                CAUSES[name],
+                stackgroup="ended",
+                y=rounded(shares),
+                hovertemplate="<b>%{fullData.name}</b><br>%{y:.0%} after %{x}<extra></extra>",
+                line={"color": f"var({colours[name]})", "width": 1.5},
+                fillcolor=f"var({colours[name]} / 0.45)",
+            )
             for name, shares in incidence.items()
         ],
         "layout": layout(
-            xaxis={
-                "title": {"text": "round trips"},
-                "tickvals": axis_numbers(trips),
-                "range": [0, trips],
-            },
+            xaxis=trips_axis(trips),
             yaxis={"title": {"text": "cases ended"}, "tickformat": ".0%", "range": [0, 1]},
         ),
     }
@@ -273,13 +268,13 @@ def floor_chart(results: RunResults, floor: Floor) -> Chart:
         Curve.of(name, standing.curve),
         Curve.of(f"floor of {name}", floor.standing.curve),
     ]
-    return Chart(
+    return retention_chart(
+        curves,
+        trips,
         id="floor",
         title=_lost_by_floor(name, standing.curve, floor.standing.curve, trips),
         subtitle=f"By {formatting.metric_label(standing.metric.name)}. The floor makes no edit: every "
         "step is one pass through the model’s autoencoder. It is never ranked.",
-        figure=retention_curves(curves, trips),
-        table=retention_table(curves, trips),
         height="short",
         about=f"{run.suite}, {name}",
         file_name=f"{run.editing_model.slug}-{run.suite.key}-floor",
@@ -404,30 +399,25 @@ def _their_trace(line: PublishedLine, place: int, metric: str) -> Figure:
     values = [line.values[number] for number in numbers]
     texts = [f"{formatting.own_value(value, metric)}<br>{plain(line.citation)}" for value in values]
     colour = "var(--ink-3)"
-    trace = _trace(line.name, numbers, values, texts) | {
+    symbol = OPEN_MARKERS[place % len(OPEN_MARKERS)]
+    return _trace(line.name, numbers, values, texts) | {
+        # Two sources may name one model; each has a button of its own.
+        "legendgroup": f"{plain(line.name)} {place}",
         "line": {"color": colour, "dash": "dot", "width": 1.4},
-        "marker": {
-            "color": colour,
-            "symbol": OPEN_MARKERS[place % len(OPEN_MARKERS)],
-            "size": 8,
-        },
+        "marker": {"color": colour, "symbol": symbol, "size": 8},
+        "visible": "legendonly" if place >= LINES else True,
     }
-    # Two sources may name one model; each has a button of its own.
-    trace["legendgroup"] = f"{trace['name']} {place}"
-    return trace | ({"visible": "legendonly"} if place >= LINES else {})
 
 
 def _trace(name: str, x: Any, y: Any, texts: Sequence[str]) -> Figure:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": plain(name),
-        "legendgroup": plain(name),
-        "x": list(x),
-        "y": rounded(y),
-        "text": [f"{formatting.after(n)}: {words}" for n, words in zip(x, texts, strict=True)],
-        "hovertemplate": "<b>%{fullData.name}</b><br>%{text}<extra></extra>",
-    }
+    return trace(
+        name,
+        mode="lines+markers",
+        x=list(x),
+        y=rounded(y),
+        text=[f"{formatting.after(n)}: {words}" for n, words in zip(x, texts, strict=True)],
+        hovertemplate=NAME_AND_TEXT,
+    )
 
 
 def _published_layout(metric: str, last: int) -> Figure:
@@ -438,11 +428,7 @@ def _published_layout(metric: str, last: int) -> Figure:
     except MetricError:
         title = metric
     return layout(
-        xaxis={
-            "title": {"text": "round trips"},
-            "tickvals": axis_numbers(last),
-            "range": [0, last * 1.02],
-        },
+        xaxis=trips_axis(last, 1.02),
         yaxis={"title": {"text": title}},
     )
 

@@ -29,12 +29,11 @@ from leaderboard.pages.charts import (
     Chart,
     Curve,
     axis_ticks,
-    retention_curves,
+    retention_chart,
     retention_finding,
-    retention_table,
 )
 from leaderboard.pages.model_page import telling
-from leaderboard.text import absolute
+from leaderboard.text import absolute, attachment
 from leaderboard.views import value
 from leaderboard.views.site import noindex, noindex_variants
 
@@ -79,10 +78,8 @@ def download(asked: BoardQuery, form: str) -> HttpResponse:
     else:
         text = json.dumps(BoardOut.from_orm(asked).model_dump(), cls=NinjaJSONEncoder)
         content_type = "application/json"
-    response = HttpResponse(text, content_type=content_type)
-    name = f"convergebench-{asked.filters.suite.key}.{form}"
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+    headers = attachment(f"convergebench-{asked.filters.suite.key}.{form}")
+    return HttpResponse(text, content_type=content_type, headers=headers)
 
 
 def page(asked: BoardQuery) -> dict[str, Any]:
@@ -198,14 +195,13 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
     if not curves:
         return None
     label = formatting.metric_label(filters.metric)
-    return Chart(
-        id="curves",
+    return retention_chart(
+        curves,
+        trips,
         # The title names only curves that are visible at first.
         title=retention_finding([c for c in curves if not (c.reference or c.hidden)], trips),
         subtitle=f"Picture kept after each round trip by {label}, mean over cases with 95\u00a0% band. "
         "0\u00a0% is a blank card of the picture’s mean colour. Click a name to show or hide its curve.",
-        figure=retention_curves(curves, trips),
-        table=retention_table(curves, trips),
         about=about(filters, [*models, *groups[REFERENCE]]),
         file_name=f"{filters.suite.key}-{filters.metric}-curves",
     )

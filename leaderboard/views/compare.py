@@ -30,13 +30,7 @@ from leaderboard.board.rows import RANKED, REFERENCE, stamp
 from leaderboard.models import Case, Chain
 from leaderboard.models.runs import ChainState
 from leaderboard.pages import strips
-from leaderboard.pages.charts import (
-    Chart,
-    Curve,
-    retention_curves,
-    retention_finding,
-    retention_table,
-)
+from leaderboard.pages.charts import Chart, Curve, retention_chart
 from leaderboard.text import absolute
 from leaderboard.views.site import noindex_variants
 from leaderboard.visitors import limited
@@ -152,13 +146,11 @@ def reach(comparison: Comparison) -> float:
 
 def curves(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart:
     drawn = [Curve.of(row.model.name, row.standing.curve) for row in rows if row.standing]
-    return Chart(
-        id="curves",
-        title=retention_finding(drawn, filters.suite.trips),
+    return retention_chart(
+        drawn,
+        filters.suite.trips,
         subtitle=f"By {formatting.metric_label(filters.metric)}, mean over cases with 95\u00a0% band. "
         "0\u00a0% is a blank card of the picture’s mean colour.",
-        figure=retention_curves(drawn, filters.suite.trips),
-        table=retention_table(drawn, filters.suite.trips),
         about=f"{filters.suite}, by {formatting.metric_label(filters.metric)}",
         file_name="-".join(["compare", *(row.model.slug for row in rows), filters.suite.key]),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 
 from django.core.files.storage import default_storage
 from django.http import (
@@ -24,6 +25,7 @@ from leaderboard.board import citations
 from leaderboard.board.query import BoardQuery
 from leaderboard.exports import bundles, scores
 from leaderboard.models import EditingModel, Run, Standing, Suite
+from leaderboard.text import attachment
 from leaderboard.visitors import limited
 
 #: Size limit of images in a download, so that a web worker is not busy for minutes.
@@ -37,14 +39,8 @@ def run_scores(request: HttpRequest, run_id: int, form: str) -> HttpResponseBase
         return too_many
     runs = Run.objects.public().select_related("editing_model", "suite").defer("suite__definition")
     run = get_object_or_404(runs, pk=run_id)
-    if form == "csv":
-        response = StreamingHttpResponse(
-            scores.scores_csv(run), content_type="text/csv; charset=utf-8"
-        )
-    else:
-        response = StreamingHttpResponse(scores.scores_json(run), content_type="application/json")
-    response["Content-Disposition"] = f'attachment; filename="run-{run.pk}-scores.{form}"'
-    return response
+    lines = scores.scores_csv(run) if form == "csv" else scores.scores_json(run)
+    return _stream(lines, f"run-{run.pk}-scores.{form}")
 
 
 @require_safe
@@ -53,10 +49,13 @@ def run_quality(request: HttpRequest, run_id: int) -> HttpResponseBase:
     if too_many := limited(request, "run_quality"):
         return too_many
     run = get_object_or_404(Run.objects.public(), pk=run_id)
-    rows = scores.quality_csv(run)
-    response = StreamingHttpResponse(rows, content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="run-{run.pk}-no-reference.csv"'
-    return response
+    return _stream(scores.quality_csv(run), f"run-{run.pk}-no-reference.csv")
+
+
+def _stream(lines: Iterator[str], name: str) -> StreamingHttpResponse:
+    """Send a CSV or JSON file while it is written."""
+    content_type = "text/csv; charset=utf-8" if name.endswith(".csv") else "application/json"
+    return StreamingHttpResponse(lines, content_type=content_type, headers=attachment(name))
 
 
 @require_safe

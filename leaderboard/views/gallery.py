@@ -17,7 +17,7 @@ from evaluation.analysis.events import CAUSES
 from evaluation.analysis.failure_labels import LABELS, LEVELS
 from evaluation.content.suites import find_suite
 from leaderboard import formatting
-from leaderboard.board.rows import stamp, suites
+from leaderboard.board.rows import played_suites, stamp
 from leaderboard.models import Chain, EditingModel, Run, Suite
 from leaderboard.models.suites import Category
 from leaderboard.page_cache import keep_page, not_kept
@@ -81,8 +81,7 @@ class GalleryForm(forms.Form):
 @keep_page(stamp, PARAMETERS)
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
-    # Results published elsewhere come without images.
-    offered = [suite for suite in suites() if not suite.published_elsewhere]
+    offered = played_suites()
     query = {name: request.GET.get(name, "") for name in PARAMETERS}
     suite = find_suite(query["suite"], offered) if query["suite"] else None
     remarks = ["There is no such suite."] if query["suite"] and not suite else []

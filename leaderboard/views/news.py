@@ -20,7 +20,7 @@ from django.views.decorators.http import require_safe
 from evaluation.content.suites import find_suite
 from evaluation.metrics import HEADLINE
 from leaderboard import formatting
-from leaderboard.board.rows import stamp, suites
+from leaderboard.board.rows import played_suites, stamp
 from leaderboard.models import EditingModel, Suite
 from leaderboard.models.standings import BoardRecord
 from leaderboard.page_cache import keep_page, not_kept
@@ -34,7 +34,7 @@ from leaderboard.visitors import limited
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     """Show the changes of the board, the newest first."""
-    offered = _suites()
+    offered = played_suites()
     suite_key = request.GET.get("suite", "")
     suite = find_suite(suite_key, offered)
     context = {
@@ -52,7 +52,7 @@ def index(request: HttpRequest) -> HttpResponse:
 def feed(request: HttpRequest) -> HttpResponse:
     """Serve the changes as a feed: all of them, of a suite or of a model."""
     suite_key, slug = request.GET.get("suite", ""), request.GET.get("model", "")
-    suite = find_suite(suite_key, _suites()) if suite_key else None
+    suite = find_suite(suite_key, played_suites()) if suite_key else None
     published = EditingModel.objects.filter(status=EditingModel.Status.PUBLISHED)
     model = published.filter(slug=slug).first() if slug else None
     if (suite_key and suite is None) or (slug and model is None):
@@ -89,7 +89,7 @@ def then(request: HttpRequest) -> HttpResponse:
     """Show the board of a suite as it was on a day."""
     if too_many := limited(request, "board_then"):
         return too_many
-    offered = _suites()
+    offered = played_suites()
     suite_key, text = (request.GET.get(name, "") for name in ("suite", "date"))
     suite = find_suite(suite_key, offered) or next(iter(offered), None)
     day = _day(text)
@@ -105,10 +105,6 @@ def then(request: HttpRequest) -> HttpResponse:
         context["rows"] = board_on(suite, context["day"])
         context["first_day"] = first_day(suite)
     return render(request, "leaderboard/board_then.html", context)
-
-
-def _suites() -> list[Suite]:
-    return [suite for suite in suites() if not suite.published_elsewhere]
 
 
 def _day(text: str) -> datetime.date | None:

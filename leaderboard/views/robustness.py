@@ -14,7 +14,7 @@ from evaluation.analysis import levels
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.content.suites import find_suite, ticks
 from leaderboard import formatting
-from leaderboard.board.rows import stamp, suites
+from leaderboard.board.rows import played_suites, stamp
 from leaderboard.models import Case, Suite, SuiteReport
 from leaderboard.models.suites import Category, Kind
 from leaderboard.page_cache import keep_page, not_kept
@@ -37,7 +37,7 @@ CLOSE = 0.9
 @keep_page(stamp, ("suite",))
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
-    offered = [suite for suite in suites() if not suite.published_elsewhere]
+    offered = played_suites()
     name = request.GET.get("suite", "")
     suite = find_suite(name, offered) or next(iter(offered), None)
     context: dict[str, Any] = {"suite": suite, "suites": offered}

@@ -7,7 +7,9 @@ from functools import wraps
 from typing import Any, TypeAlias
 
 from django.conf import settings
+from django.contrib.sitemaps import GenericSitemap, Sitemap
 from django.contrib.sitemaps.views import sitemap as django_sitemap
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseServerError
 from django.shortcuts import redirect, render
 from django.template import loader
@@ -17,7 +19,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from convergebench_site.context import site
-from leaderboard.exports.sitemaps import SITEMAPS
+from leaderboard.models import Case, EditingModel, Experiment, Run, Suite
 from leaderboard.models.runs import RunQuerySet
 
 View: TypeAlias = Callable[..., HttpResponse]
@@ -68,9 +70,56 @@ def robots(request: HttpRequest) -> HttpResponse:
     return HttpResponse("\n".join(lines) + "\n", content_type="text/plain")
 
 
+class Pages(Sitemap):  # type: ignore[type-arg]
+    """Pages that exist once."""
+
+    def items(self) -> list[str]:
+        return [
+            "board",
+            "compare",
+            "categories",
+            "value",
+            "gallery",
+            "experiments",
+            "no_reference",
+            "news",
+            "tour",
+            "robustness",
+            "vote",
+            "agreement",
+            "suites",
+            "methodology",
+            "about",
+            "changelog",
+        ]
+
+    def location(self, item: str) -> str:
+        return reverse(item)
+
+
+def _of(rows: QuerySet[Any], *, dated: bool = True) -> GenericSitemap:  # type: ignore[type-arg]
+    """Return the site map of these rows, with the dates of their last changes."""
+    return GenericSitemap({"queryset": rows, "date_field": "updated_at" if dated else None})
+
+
+def sitemaps() -> dict[str, Any]:
+    """Return the site maps by name; those of cases name suites with a run on the board."""
+    played = Run.objects.on_the_board()
+    models = EditingModel.objects.filter(pk__in=played.values("editing_model")).order_by("slug")
+    suites = Suite.objects.frozen().defer("definition").order_by("slug", "version")
+    cases = Case.objects.filter(suite__in=played.values("suite")).only("pk").order_by("pk")
+    return {
+        "pages": Pages,
+        "models": _of(models),
+        "suites": _of(suites),
+        "experiments": _of(Experiment.objects.public().order_by("pk")),
+        "cases": _of(cases, dated=False),
+    }
+
+
 @require_safe
 def sitemap(request: HttpRequest) -> TemplateResponse:
-    return django_sitemap(request, sitemaps=SITEMAPS)
+    return django_sitemap(request, sitemaps=sitemaps())
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -23,6 +23,7 @@ from leaderboard.models import Case, Run, Standing, Suite, SuitePicture, SuiteRe
 from leaderboard.models.suites import Category, EditPair, Kind
 from leaderboard.page_cache import keep_page
 from leaderboard.pages.model_page import shell_name
+from leaderboard.text import attachment
 
 
 @require_safe
@@ -83,9 +84,8 @@ def file(request: HttpRequest, slug: str, version: int) -> HttpResponse:
     if suite.definition is None:
         raise Http404("this suite was published elsewhere")
     text = json.dumps(suite.definition, ensure_ascii=False, indent=1)
-    response = HttpResponse(text, content_type="application/json")
-    response["Content-Disposition"] = f'attachment; filename="{suite.key}.json"'
-    return response
+    headers = attachment(f"{suite.key}.json")
+    return HttpResponse(text, content_type="application/json", headers=headers)
 
 
 def _power(suite: Suite) -> dict[str, float | None]:

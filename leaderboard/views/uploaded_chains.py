@@ -18,7 +18,7 @@ from leaderboard import formatting
 from leaderboard.models import UploadedChain
 from leaderboard.models.uploads import KEPT
 from leaderboard.pages import uploaded_chain
-from leaderboard.pages.charts import Chart, Curve, retention_curves, retention_table
+from leaderboard.pages.charts import Curve, retention_chart
 from leaderboard.text import plain_text
 from leaderboard.views.site import noindex
 from leaderboard.visitors import client_address, limited
@@ -136,12 +136,12 @@ def _shown(chain: UploadedChain) -> dict[str, Any]:
         }
         for number in range(1, trips + 1)
     ]
-    chart = Chart(
+    chart = retention_chart(
+        curves,
+        trips,
         id="own",
         title=finding(metrics, names[0], trips) if main else "No metric could be run",
         subtitle="Picture kept after each trip, by every metric. 0 % is a blank card of the source’s mean colour.",
-        figure=retention_curves(curves, trips),
-        table=retention_table(curves, trips),
     )
     return {
         "chart": chart if curves else None,

@@ -20,7 +20,7 @@ from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.row import BoardFilters, BoardRow, board_order
 from leaderboard.board.rows import RANKED, stamp
 from leaderboard.page_cache import keep_page, not_kept
-from leaderboard.pages.charts import Chart, Figure, Table, axis_ticks, layout, plain
+from leaderboard.pages.charts import Chart, Figure, Table, axis_ticks, layout, plain, trace
 from leaderboard.views.site import noindex_variants
 
 
@@ -263,18 +263,16 @@ def _table(points: Sequence[Point], cost: Cost, trips: int) -> Table:
 
 def _markers(points: Sequence[Point], kind: bool | None, cost: Cost, trips: int) -> Figure:
     name, colour, symbol = WEIGHTS[kind]
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": name,
-        "legendgroup": name,
-        "x": [round(point.cost, 5) for point in points],
-        "y": [round(point.height, 3) for point in points],
-        "text": [f"<b>{plain(point.name)}</b><br>{_words(point, cost, trips)}" for point in points],
-        "hovertemplate": "%{text}<extra></extra>",
-        "line": {"color": f"var({colour})"},
-        "marker": {"color": f"var({colour})", "symbol": symbol, "size": 10},
-    }
+    return trace(
+        name,
+        mode="markers",
+        x=[round(point.cost, 5) for point in points],
+        y=[round(point.height, 3) for point in points],
+        text=[f"<b>{plain(point.name)}</b><br>{_words(point, cost, trips)}" for point in points],
+        hovertemplate="%{text}<extra></extra>",
+        line={"color": f"var({colour})"},
+        marker={"color": f"var({colour})", "symbol": symbol, "size": 10},
+    )
 
 
 def _words(point: Point, cost: Cost, trips: int) -> str:
@@ -286,18 +284,14 @@ def _words(point: Point, cost: Cost, trips: int) -> str:
 def _line(best: Sequence[Point]) -> list[Figure]:
     if len(best) < 2:
         return []
-    name = "nobody beats these"
     return [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": name,
-            "legendgroup": name,
-            "x": [round(point.cost, 5) for point in best],
-            "y": [round(point.height, 3) for point in best],
-            "hoverinfo": "skip",
-            "line": {"color": "var(--series-2)", "width": 2, "shape": "hv"},
-        }
+        trace(
+            "nobody beats these",
+            x=[round(point.cost, 5) for point in best],
+            y=[round(point.height, 3) for point in best],
+            hoverinfo="skip",
+            line={"color": "var(--series-2)", "width": 2, "shape": "hv"},
+        )
     ]
 
 
@@ -306,20 +300,14 @@ def _links(points: Sequence[Point]) -> list[Figure]:
     pairs = [pair for group in same_weights(points) for pair in pairwise(group)]
     if not pairs:
         return []
-    name = "same weights"
     return [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": name,
-            "legendgroup": name,
-            "x": [place for a, b in pairs for place in (round(a.cost, 5), round(b.cost, 5), None)],
-            "y": [
-                place for a, b in pairs for place in (round(a.height, 3), round(b.height, 3), None)
-            ],
-            "hoverinfo": "skip",
-            "line": {"color": "var(--ink-3)", "width": 1.2, "dash": "dot"},
-        }
+        trace(
+            "same weights",
+            x=[place for a, b in pairs for place in (round(a.cost, 5), round(b.cost, 5), None)],
+            y=[place for a, b in pairs for place in (round(a.height, 3), round(b.height, 3), None)],
+            hoverinfo="skip",
+            line={"color": "var(--ink-3)", "width": 1.2, "dash": "dot"},
+        )
     ]
 
 

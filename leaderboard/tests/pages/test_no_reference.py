@@ -10,10 +10,10 @@ from django.test import Client
 from evaluation.analysis.no_reference import QualityChain, no_reference_numbers
 from leaderboard.formatting import percent
 from leaderboard.models import Chain, NoReferenceResult, Run, Suite
-from leaderboard.pages.explore import no_reference as pages
 from leaderboard.testing import played
 from leaderboard.testing.factories import tiny_suite
 from leaderboard.testing.played import play
+from leaderboard.views import no_reference as pages
 
 pytestmark = pytest.mark.django_db
 TRIPS = 5
@@ -72,7 +72,7 @@ def test_what_is_kept_is_the_headlines_whatever_the_order_of_keys(run: int) -> N
     results = {"picture": {"retention": [0.9] * TRIPS}, "clip": {"retention": [0.1] * TRIPS}}
     Chain.objects.filter(run=run).update(results=results)
     (line,) = pages.lines_of(Suite.objects.get())
-    assert {one.kept for one in pages.judged(line, "brisque", TRIPS)} == {0.9}
+    assert {one["kept"] for one in pages.judged(line, "brisque", TRIPS)} == {0.9}
 
 
 def test_what_is_asked_in_vain_is_not_kept(run: int, client: Client) -> None:

@@ -1,45 +1,114 @@
-"""Content of the page on no-reference metrics, from stored rows."""
+"""The page on no-reference metrics: their values while images wear out."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
 
 from evaluation.analysis.no_reference import FIRST, SOURCE, asked_trips, share
+from evaluation.content.suites import find_suite
 from evaluation.metrics import metric_class, no_reference_metrics
 from evaluation.metrics.no_reference import WORN, no_reference_in_order
 from leaderboard import formatting
+from leaderboard.board.rows import played_suites
 from leaderboard.board.rows import stamp as board_stamp
-from leaderboard.models import Chain, NoReferenceResult, Run, StoredImage, Suite, Trip
-from leaderboard.pages.charts import COLOURS, DASHES, MARKERS, Chart, Figure, Table, layout, plain
-from leaderboard.text import safe_cell
+from leaderboard.models import Chain, NoReferenceResult, Run, Suite, Trip
+from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.pages.charts import (
+    COLOURS,
+    DASHES,
+    MARKERS,
+    Chart,
+    Figure,
+    Table,
+    at,
+    layout,
+    level_line,
+    plain,
+    trace,
+)
+from leaderboard.text import attachment, csv_lines
+from leaderboard.views.site import noindex_variants
 
 PARAMETERS = ("suite", "trip", "since", "metric", "model")
 SINCE = {SOURCE: "the source", FIRST: "the first return"}
 SHADES = 7
+#: A run's results by metric; the models of a suite's board are its lines.
+Lines = Sequence[NoReferenceResult]
 
 
-@dataclass(frozen=True)
-class Line:
-    """A model's run, with the numbers of each metric."""
+def stamp() -> str:
+    """Return a string that changes whenever the page's content changes."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT max(computed_at), count(*) FROM leaderboard_noreferenceresult")
+        results_stamp = "|".join(str(value) for value in cursor.fetchone())
+    return f"{board_stamp()}|{results_stamp}"
 
-    run: Run
-    numbers: Mapping[str, Any]
 
-    @property
-    def name(self) -> str:
-        return self.run.editing_model.name
+@require_safe
+@keep_page(stamp, PARAMETERS)
+@noindex_variants
+def index(request: HttpRequest) -> HttpResponse:
+    offered, asked = played_suites(), {name: request.GET.get(name, "") for name in PARAMETERS}
+    suite = find_suite(asked["suite"], offered) or next(iter(offered), None)
+    context: dict[str, Any] = {"suites": offered, "suite": suite}
+    if suite:
+        context |= page(suite, asked)
+    response = render(request, "leaderboard/no_reference.html", context)
+    known = {
+        "suite": [suite.key if suite else ""],
+        "trip": map(str, context.get("trips", ())),
+        "since": SINCE,
+        "metric": dict(context.get("metrics", ())),
+        "model": [line.run.editing_model.slug for line in context.get("lines", ())],
+    }
+    valid = all(value in ("", *known[name]) for name, value in asked.items())
+    return response if valid else not_kept(response)
 
-    @property
-    def lost(self) -> float:
-        """Loss at the last trip, the largest over the metrics."""
-        ends = (numbers["lost"][-1] for numbers in self.numbers.values())
-        return max((end for end in ends if end is not None), default=0.0)
+
+def page(suite: Suite, asked: Mapping[str, str]) -> dict[str, Any]:
+    """Return the context of a suite's page; unknown values are replaced by the usual ones."""
+    lines = lines_of(suite)
+    metrics, trips = metrics_of(lines), asked_trips(suite.trips)
+    trip = next((n for n in trips if str(n) == asked["trip"]), trips[-1])
+    since = asked["since"] if asked["since"] in SINCE else SOURCE
+    cell = opened(lines, metrics, trip, asked["model"], asked["metric"])
+    return {
+        "lines": lines,
+        "metrics": [(name, label(name, lines)) for name in metrics],
+        "trips": trips,
+        "trip": trip,
+        "since": since,
+        "since_choices": SINCE.items() if trip > 1 else (),
+        "since_words": SINCE[since],
+        "heat": heat(lines, metrics, trip, since),
+        "totals": totals(lines, metrics, trip, since),
+        "finding": finding(lines, metrics, trip),
+        "chart": plane(lines, cell.metric, suite) if cell else None,
+        "opened": cell and cell.line,
+        "metric_label": label(cell.metric, lines) if cell else "",
+        "judged": judged(cell.line, cell.metric, trip) if cell and cell.line else [],
+        "about": about_metrics(lines, metrics),
+        "asked": asked_outright(lines),
+    }
+
+
+@require_safe
+def table(request: HttpRequest) -> HttpResponse:
+    """Serve all numbers of a suite as CSV."""
+    offered = played_suites()
+    suite = find_suite(request.GET.get("suite", ""), offered) or next(iter(offered), None)
+    rows = [COLUMNS, *table_rows(suite, lines_of(suite))] if suite else []
+    name = f"no-reference-{suite.key}.csv" if suite else "no-reference.csv"
+    return HttpResponse(
+        csv_lines(rows), content_type="text/csv; charset=utf-8", headers=attachment(name)
+    )
 
 
 @dataclass(frozen=True)
@@ -47,7 +116,7 @@ class Cell:
     """Counts of a model's returns that a metric calls worse; None if it was not run."""
 
     metric: str
-    line: Line | None
+    line: NoReferenceResult | None
     counted: Mapping[str, Any] | None
 
     @property
@@ -74,39 +143,29 @@ class Cell:
         return f"of {formatting.count(counted['returns'], 'return')} {', '.join(parts)}"
 
 
-def stamp() -> str:
-    """Return a string that changes whenever the page's content changes."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT max(computed_at), count(*) FROM leaderboard_noreferenceresult")
-        results_stamp = "|".join(str(value) for value in cursor.fetchone())
-    return f"{board_stamp()}|{results_stamp}"
-
-
-def lines_of(suite: Suite) -> list[Line]:
+def lines_of(suite: Suite) -> list[NoReferenceResult]:
     """Return the models of a suite's board with such metrics, the least lost first."""
     rows = NoReferenceResult.objects.filter(run__in=Run.objects.on_the_board().filter(suite=suite))
     rows = rows.select_related("run__editing_model").defer(
         "run__provenance", "run__editing_model__options"
     )
-    return sorted(
-        (Line(row.run, row.numbers) for row in rows), key=lambda line: (line.lost, line.name)
-    )
+    return sorted(rows, key=lambda line: (line.lost, line.name))
 
 
-def metrics_of(lines: Sequence[Line]) -> list[str]:
+def metrics_of(lines: Lines) -> list[str]:
     return no_reference_in_order({name for line in lines for name in line.numbers})
 
 
 def heat(
-    lines: Sequence[Line], metrics: Sequence[str], trip: int, since: str
-) -> list[tuple[Line, list[Cell]]]:
+    lines: Lines, metrics: Sequence[str], trip: int, since: str
+) -> list[tuple[NoReferenceResult, list[Cell]]]:
     return [
         (line, [Cell(name, line, _counted(line, name, trip, since)) for name in metrics])
         for line in lines
     ]
 
 
-def totals(lines: Sequence[Line], metrics: Sequence[str], trip: int, since: str) -> list[Cell]:
+def totals(lines: Lines, metrics: Sequence[str], trip: int, since: str) -> list[Cell]:
     """Return the sum over all models, by metric."""
     cells = []
     for name in metrics:
@@ -116,7 +175,9 @@ def totals(lines: Sequence[Line], metrics: Sequence[str], trip: int, since: str)
     return cells
 
 
-def _counted(line: Line, metric: str, trip: int, since: str) -> Mapping[str, Any] | None:
+def _counted(
+    line: NoReferenceResult, metric: str, trip: int, since: str
+) -> Mapping[str, Any] | None:
     numbers = line.numbers.get(metric)
     counted: Mapping[str, Any] | None = (
         numbers["trips"].get(str(trip), {}).get(since) if numbers else None
@@ -124,13 +185,13 @@ def _counted(line: Line, metric: str, trip: int, since: str) -> Mapping[str, Any
     return counted
 
 
-def label(metric: str, lines: Sequence[Line]) -> str:
+def label(metric: str, lines: Lines) -> str:
     """Return a metric's label."""
     numbers = (line.numbers[metric] for line in lines if metric in line.numbers)
     return str(next((row["label"] for row in numbers), metric))
 
 
-def finding(lines: Sequence[Line], metrics: Sequence[str], trip: int) -> str:
+def finding(lines: Lines, metrics: Sequence[str], trip: int) -> str:
     """Return the page's finding: the metric that calls most worn images better."""
     worn = [line for line in lines if line.lost >= 0.1]
     cells = [cell for cell in totals(worn, metrics, trip, SOURCE) if cell.better is not None]
@@ -152,7 +213,7 @@ def finding(lines: Sequence[Line], metrics: Sequence[str], trip: int) -> str:
     )
 
 
-def plane(lines: Sequence[Line], metric: str, suite: Suite) -> Chart | None:
+def plane(lines: Lines, metric: str, suite: Suite) -> Chart | None:
     """Return the chart of loss against the metric's gain, trip by trip."""
     shown = lines_with(metric, lines)
     if not shown:
@@ -172,7 +233,7 @@ def plane(lines: Sequence[Line], metric: str, suite: Suite) -> Chart | None:
     )
 
 
-def _plane_finding(shown: Sequence[Line], metric: str, name: str) -> str:
+def _plane_finding(shown: Lines, metric: str, name: str) -> str:
     praised = [
         line
         for line in shown
@@ -186,7 +247,7 @@ def _plane_finding(shown: Sequence[Line], metric: str, name: str) -> str:
     return f"{name} rises while pictures wear out, for {models} of {len(shown)}"
 
 
-def _plane(shown: Sequence[Line], metric: str, unit: str) -> Figure:
+def _plane(shown: Lines, metric: str, unit: str) -> Figure:
     traces = []
     for place, line in enumerate(shown):
         numbers = line.numbers[metric]
@@ -198,21 +259,18 @@ def _plane(shown: Sequence[Line], metric: str, unit: str) -> Figure:
         reference = line.run.editing_model.is_reference
         colour = "var(--ink-3)" if reference else f"var(--series-{place % COLOURS + 1})"
         traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": plain(line.name),
-                "legendgroup": plain(line.name),
-                "x": [lost for _, lost, _ in points],
-                "y": [gained for _, _, gained in points],
-                "text": [f"<b>{plain(line.name)}</b><br>trip {n}" for n, _, _ in points],
-                "hovertemplate": "%{text}<br>%{x:.0%} lost, %{y:+.1f}<extra></extra>",
-                "line": {"color": colour, "width": 1.8, "dash": DASHES[place % len(DASHES)]},
-                "marker": {"color": colour, "size": 6, "symbol": MARKERS[place % len(MARKERS)]},
-            }
+            trace(
+                line.name,
+                mode="lines+markers",
+                x=[lost for _, lost, _ in points],
+                y=[gained for _, _, gained in points],
+                text=[f"<b>{plain(line.name)}</b><br>trip {n}" for n, _, _ in points],
+                hovertemplate="%{text}<br>%{x:.0%} lost, %{y:+.1f}<extra></extra>",
+                line={"color": colour, "width": 1.8, "dash": DASHES[place % len(DASHES)]},
+                marker={"color": colour, "size": 6, "symbol": MARKERS[place % len(MARKERS)]},
+            )
         )
-    zero = {"color": "var(--ink-3)", "width": 1, "dash": "dot"}
-    far = max([0.1, *(x for trace in traces for x in trace["x"])])
+    far = max([0.1, *(x for drawn in traces for x in drawn["x"])])
     return {
         "data": traces,
         "layout": layout(
@@ -222,14 +280,12 @@ def _plane(shown: Sequence[Line], metric: str, unit: str) -> Figure:
                 "range": [-0.02 * far, 1.04 * far],
             },
             yaxis={"title": {"text": f"gained, {unit}"}},
-            shapes=[
-                {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0, "line": zero}
-            ],
+            shapes=[level_line(0, "dot")],
         ),
     }
 
 
-def _plane_table(shown: Sequence[Line], metric: str, trips: int) -> Table:
+def _plane_table(shown: Lines, metric: str, trips: int) -> Table:
     def number(value: float | None, form: str) -> str:
         return "–" if value is None else format(value, form).replace("-", "−")
 
@@ -249,22 +305,7 @@ def _plane_table(shown: Sequence[Line], metric: str, trips: int) -> Table:
     return Table(["Model", *(f"Trip {n}" for n in columns)], rows)
 
 
-@dataclass(frozen=True)
-class Judged:
-    """A case that a metric scored: its source and its return, with their values."""
-
-    chain: Chain
-    source: StoredImage | None
-    returned: StoredImage | None
-    before: float | None
-    after: float | None
-    kept: float | None
-    better: bool
-
-
-def opened(
-    lines: Sequence[Line], metrics: Sequence[str], trip: int, model: str, metric: str
-) -> tuple[Line, str] | None:
+def opened(lines: Lines, metrics: Sequence[str], trip: int, model: str, metric: str) -> Cell | None:
     """Return the requested cell, else the one with most returns called better."""
     if not lines or not metrics:
         return None
@@ -275,15 +316,14 @@ def opened(
         if cell.line and cell.counted
     ]
     of_model = [cell for cell in cells if cell.line and cell.line.run.editing_model.slug == model]
-    chosen = max(
+    return max(
         of_model or [c for c in cells if c.line and c.line.lost >= 0.1] or cells,
         key=lambda cell: cell.better or 0.0,
         default=None,
     )
-    return (chosen.line, chosen.metric) if chosen and chosen.line else None
 
 
-def judged(line: Line, metric: str, trip: int) -> list[Judged]:
+def judged(line: NoReferenceResult, metric: str, trip: int) -> list[dict[str, Any]]:
     """Return the returns that the metric calls better, then those it calls worse."""
     cases = line.numbers[metric]["trips"].get(str(trip), {})
     praised, seen = cases.get("better_cases", []), cases.get("worse_cases", [])
@@ -294,24 +334,20 @@ def judged(line: Line, metric: str, trip: int) -> list[Judged]:
     trips = Trip.objects.filter(chain__in=ordered, number=trip).select_related("restored")
     returned = {row.chain_id: row.restored for row in trips}
     return [
-        Judged(
-            chain,
-            chain.case.picture.stored,
-            returned.get(chain.pk),
-            _at(chain.quality.get(metric), 0),
-            _at(chain.quality.get(metric), trip),
-            chain.retention_after(chain.headline, trip),
-            chain.case_id in praised,
-        )
+        {
+            "chain": chain,
+            "source": chain.case.picture.stored,
+            "returned": returned.get(chain.pk),
+            "before": at(chain.quality.get(metric) or (), 0),
+            "after": at(chain.quality.get(metric) or (), trip),
+            "kept": chain.retention_after(chain.headline, trip),
+            "better": chain.case_id in praised,
+        }
         for chain in ordered
     ]
 
 
-def _at(values: Sequence[float | None] | None, place: int) -> float | None:
-    return values[place] if values and place < len(values) else None
-
-
-def about_metrics(lines: Sequence[Line], metrics: Sequence[str]) -> list[dict[str, Any]]:
+def about_metrics(lines: Lines, metrics: Sequence[str]) -> list[dict[str, Any]]:
     """Return the metrics with their versions, then known metrics that were not run."""
     rows = []
     for name in metrics:
@@ -329,19 +365,7 @@ def about_metrics(lines: Sequence[Line], metrics: Sequence[str]) -> list[dict[st
     return rows + [{"label": name, "absent": True} for name in absent]
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A model's returns as a judge called them: worn or not."""
-
-    line: Line
-    #: Share of the unedited sources that the judge calls worn.
-    alarms: float
-    judge: str
-    #: Share of returns called worn, and their number, by band of retention.
-    cells: list[tuple[float | None, int]]
-
-
-def asked_outright(lines: Sequence[Line]) -> dict[str, Any]:
+def asked_outright(lines: Lines) -> dict[str, Any]:
     """Return the judge's answers by measured retention; {} if there are none."""
     rows = []
     for line in lines:
@@ -352,7 +376,8 @@ def asked_outright(lines: Sequence[Line]) -> dict[str, Any]:
             (band["worn"] / band["asked"] if band["asked"] else None, band["asked"])
             for band in numbers["by_kept"]
         ]
-        rows.append(Asked(line, numbers["value"][0], numbers["version"], cells))
+        # Sources that the judge calls worn are false alarms.
+        rows.append({"line": line, "alarms": numbers["value"][0], "cells": cells})
     if not rows:
         return {}
     bands = lines_with(WORN, lines)[0].numbers[WORN]["by_kept"]
@@ -360,11 +385,11 @@ def asked_outright(lines: Sequence[Line]) -> dict[str, Any]:
         "rows": rows,
         "bands": [(band["least"], band["most"]) for band in bands],
         "finding": _asked_finding([line.numbers[WORN] for line in lines_with(WORN, lines)]),
-        "judges": sorted({row.judge for row in rows}),
+        "judges": sorted({row["line"].numbers[WORN]["version"] for row in rows}),
     }
 
 
-def lines_with(metric: str, lines: Sequence[Line]) -> list[Line]:
+def lines_with(metric: str, lines: Lines) -> list[NoReferenceResult]:
     return [line for line in lines if metric in line.numbers]
 
 
@@ -392,7 +417,7 @@ COLUMNS = (
 )
 
 
-def table_rows(suite: Suite, lines: Sequence[Line]) -> Iterator[list[Any]]:
+def table_rows(suite: Suite, lines: Lines) -> Iterator[list[Any]]:
     """Yield a row for each model, metric, trip and comparison."""
     for line in lines:
         for metric, numbers in line.numbers.items():
@@ -405,12 +430,3 @@ def table_rows(suite: Suite, lines: Sequence[Line]) -> Iterator[list[Any]]:
                             *(trip, since, *(counted[name] for name in COLUMNS[9:13])),
                             *(numbers[name][int(trip)] for name in ("value", "gained", "lost")),
                         ]
-
-
-def as_csv(suite: Suite, lines: Sequence[Line]) -> str:
-    table = io.StringIO(newline="")
-    writer = csv.writer(table)
-    writer.writerow(COLUMNS)
-    for row in table_rows(suite, lines):
-        writer.writerow(["" if value is None else safe_cell(value) for value in row])
-    return table.getvalue()

@@ -1,1 +1,0 @@
-"""Content of the explore pages."""

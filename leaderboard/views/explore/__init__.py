@@ -1,1 +1,0 @@
-"""Further views of the results."""
