@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from leaderboard import formatting
 from leaderboard.board.row import BoardRow
-from leaderboard.models import Standing
+from leaderboard.models import Case, Standing
 from leaderboard.models.suites import Category, Kind
 
 #: Shades of a heat table, lightest first; the stylesheet has one class for each.
@@ -53,6 +53,12 @@ def standings_by_scope(
     for standing in standings:
         by_scope[standing.scope][standing.run_id] = standing
     return dict(by_scope)
+
+
+def pair_titles(suite: int) -> dict[str, str]:
+    """Return the titles of a suite's edit pairs by slug, in the order of their categories."""
+    cases = Case.objects.filter(suite=suite).order_by("category", "pair_title")
+    return dict(cases.values_list("pair_slug", "pair_title").distinct())
 
 
 def parts(scopes: Iterable[str], pair_titles: dict[str, str]) -> list[Part]:

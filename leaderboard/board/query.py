@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, Self
 
 from django import forms
@@ -14,28 +15,12 @@ from evaluation.analysis import levels
 from evaluation.content.suites import find_suite
 from evaluation.metrics import HEADLINE, full_reference_metrics
 from leaderboard import formatting
-from leaderboard.board.breakdowns import PAIRS
+from leaderboard.board.breakdowns import PAIRS, parts
 from leaderboard.board.columns import sort_columns
 from leaderboard.board.row import NO_CHOICE, BoardFilters, BoardRow, provider_of
 from leaderboard.board.rows import board_rows, metrics_of, runs_of, suites
 from leaderboard.models import Case, EditingModel, Run, Suite
-from leaderboard.models.suites import Category, Kind
 
-#: Parameters of an address; any other is ignored.
-PARAMETERS = (
-    "suite",
-    "metric",
-    "level",
-    "cases",
-    "q",
-    "provider",
-    "weights",
-    "access",
-    "price",
-    "since",
-    "sort",
-    "every",
-)
 #: Highest prices of an edit to filter by, in USD.
 PRICES = (0.01, 0.02, 0.05, 0.1, 0.2)
 
@@ -51,7 +36,9 @@ class BoardForm(forms.Form):
     )
     suite = forms.ChoiceField(required=False, label="Suite")
     metric = forms.ChoiceField(required=False, label="Metric")
-    level = forms.ChoiceField(required=False, label="Until")
+    level = forms.TypedChoiceField(
+        required=False, label="Until", coerce=float, empty_value=levels.DEFAULT_LEVEL
+    )
     cases = forms.ChoiceField(required=False, label="Cases")
     weights = forms.ChoiceField(
         required=False,
@@ -65,18 +52,17 @@ class BoardForm(forms.Form):
         choices=[
             ("", "Any way"),
             *(
-                (way.value, way.label)
-                for way in (
-                    EditingModel.Access.API,
-                    EditingModel.Access.LOCAL,
-                    EditingModel.Access.ENDPOINT,
-                )
+                (value, label)
+                for value, label in EditingModel.Access.choices
+                if value not in (EditingModel.Access.REFERENCE, EditingModel.Access.ELSEWHERE)
             ),
         ],
     )
-    price = forms.ChoiceField(
+    price = forms.TypedChoiceField(
         required=False,
         label="Price per edit",
+        coerce=float,
+        empty_value=None,
         choices=[("", "Any price"), *((f"{usd:g}", f"up to ${usd:.2f}") for usd in PRICES)],
     )
     since = forms.DateField(
@@ -113,6 +99,10 @@ class BoardForm(forms.Form):
         field = self.fields[name]
         assert isinstance(field, forms.ChoiceField)  # noqa: S101
         field.choices = choices
+
+
+#: Parameters of an address; any other is ignored.
+PARAMETERS = tuple(BoardForm.base_fields)
 
 
 @dataclass(frozen=True)
@@ -160,13 +150,13 @@ class BoardQuery:
         filters = BoardFilters(
             suite=suite,
             metric=values.get("metric") or metrics[0],
-            level=float(values.get("level") or levels.DEFAULT_LEVEL),
+            level=values.get("level", levels.DEFAULT_LEVEL),
             scope=values.get("cases") or "all",
             search=values.get("q") or "",
             provider=values.get("provider") or "",
             weights=values.get("weights") or "",
             access=values.get("access") or "",
-            price=float(values["price"]) if values.get("price") else None,
+            price=values.get("price"),
             since=values.get("since"),
             sort=values.get("sort") or "half_life",
             every=bool(values.get("every")),
@@ -250,24 +240,19 @@ def _scopes(suite: int, updated_at: datetime.datetime) -> list[Any]:
 
     A frozen suite never changes, so the result is cached.
     """
-    rows = list(
-        Case.objects.filter(suite=suite)
-        .order_by("pair_title")
-        .values_list("category", "kind", "pair_slug", "pair_title")
-        .distinct()
-    )
-    categories = {category for category, _, _, _ in rows}
-    kinds = {kind for _, kind, _, _ in rows}
-    pairs = {slug: title for _, _, slug, title in rows}
-    groups = [
-        (
-            "Category",
-            [(f"category:{v}", label) for v, label in Category.choices if v in categories],
-        ),
-        ("Kind of picture", [(f"kind:{v}", label) for v, label in Kind.choices if v in kinds]),
-        (PAIRS, [(f"pair:{slug}", title) for slug, title in pairs.items()]),
+    titles: dict[str, str] = {}
+    scopes: set[str] = set()
+    rows = Case.objects.filter(suite=suite).order_by("pair_title").distinct()
+    for category, kind, pair, title in rows.values_list(
+        "category", "kind", "pair_slug", "pair_title"
+    ):
+        scopes |= {f"category:{category}", f"kind:{kind}", f"pair:{pair}"}
+        titles[pair] = title
+    groups = groupby(parts(scopes, titles), key=lambda part: part.group)
+    return [
+        ("all", "All cases"),
+        *((group, [(part.scope, part.label) for part in some]) for group, some in groups),
     ]
-    return [("all", "All cases"), *(group for group in groups if group[1])]
 
 
 def _without_pairs(scopes: list[Any], chosen: str) -> list[Any]:

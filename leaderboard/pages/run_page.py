@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import timedelta
 from statistics import fmean
 from typing import Any
@@ -17,7 +16,7 @@ from django.utils import timezone
 from evaluation.content.operators import DEGRADATIONS
 from evaluation.measuring.calibration import retention
 from leaderboard import formatting, job_queue
-from leaderboard.board.breakdowns import shade
+from leaderboard.board.breakdowns import pair_titles, shade
 from leaderboard.jobs.control import queue_of
 from leaderboard.models import Audit, Calibration, Call, Chain, MetricVersion, Run, Score
 from leaderboard.models.runs import ACTIVE_STATES, RunState
@@ -277,22 +276,12 @@ def path(values: list[float], trips: int) -> str:
     return f"M{'L'.join(points)}"
 
 
-@dataclass(frozen=True)
-class ComparedOrder:
-    """A pair against another, over all images; distances are RMSE in 0..255."""
+def compared_orders(run: Run) -> list[dict[str, Any]]:
+    """Return the run's `orders`: pairs against others, over all images.
 
-    pair: str
-    against: str
-    #: Such as "2 edits made" or "all taken back".
-    when: str
-    pictures: int
-    first: float
-    last: float
-    edits: int
-
-
-def compared_orders(run: Run, titles: Mapping[str, str]) -> list[ComparedOrder]:
-    """Return a summary of the run's `orders`; `titles` of pairs are by slug."""
+    Distances are RMSE in 0..255.
+    """
+    titles = pair_titles(run.suite_id)
     groups: dict[tuple[str, str, int], dict[int, list[float]]] = defaultdict(dict)
     pictures: dict[tuple[str, str, int], set[str]] = defaultdict(set)
     for row in run.orders:
@@ -300,15 +289,15 @@ def compared_orders(run: Run, titles: Mapping[str, str]) -> list[ComparedOrder]:
         groups[key].setdefault(row["edits"], []).append(255 * row["distance"])
         pictures[key].add(row["picture"])
     return [
-        ComparedOrder(
-            titles.get(pair, pair),
-            titles.get(against, against),
-            _when(standing),
-            len(pictures[pair, against, standing]),
-            fmean(by_edits[min(by_edits)]),
-            fmean(by_edits[max(by_edits)]),
-            max(by_edits),
-        )
+        {
+            "pair": titles.get(pair, pair),
+            "against": titles.get(against, against),
+            "when": _when(standing),
+            "pictures": len(pictures[pair, against, standing]),
+            "first": fmean(by_edits[min(by_edits)]),
+            "last": fmean(by_edits[max(by_edits)]),
+            "edits": max(by_edits),
+        }
         for (pair, against, standing), by_edits in groups.items()
     ]
 
@@ -319,31 +308,11 @@ def _when(standing: int) -> str:
     return "one edit made" if standing == 1 else f"{standing} edits made"
 
 
-@dataclass(frozen=True)
-class Cell:
-    """Retention of an image after a degradation; None if not played."""
-
-    kept: float | None
-    case: int | None
-
-    @property
-    def shade(self) -> int:
-        return 0 if self.kept is None else shade(max(0.0, self.kept), 1.0)
-
-
-@dataclass(frozen=True)
-class RestorationMatrix:
-    """Scenes as rows, degradations as columns, and the mean of each column."""
-
-    head: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[Cell]]]
-    means: Sequence[float | None]
-
-
-def restoration_matrix(chains: Sequence[Chain], metric: str) -> RestorationMatrix | None:
+def restoration_matrix(chains: Sequence[Chain], metric: str) -> dict[str, Any] | None:
     """Return the final retention by scene and degradation, mean over repeats.
 
-    Returns None if a chain is not a restoration.
+    Scenes are rows and degradations columns; a cell is a retention, a shade and a case. Returns
+    None if a chain is not a restoration.
     """
     if not chains or any(chain.case.category != Category.RESTORATION for chain in chains):
         return None
@@ -357,20 +326,20 @@ def restoration_matrix(chains: Sequence[Chain], metric: str) -> RestorationMatri
     order = {f"restore-{name}": item.title for name, item in DEGRADATIONS.items()}
     pairs = {chain.case.pair_slug: chain.case.pair_title for chain in chains}
     slugs = [*(s for s in order if s in pairs), *sorted(s for s in pairs if s not in order)]
+    kept = {key: fmean(values) for key, values in by_cell.items()}
+
+    def cell(scene: str, slug: str) -> tuple[float | None, int, int | None]:
+        share = kept.get((scene, slug))
+        darkness = 0 if share is None else shade(max(0.0, share), 1.0)
+        return share, darkness, cases.get((scene, slug))
+
     scenes = sorted({scene for scene, _ in cases})
-
-    def cell(scene: str, pair: str) -> Cell:
-        values = by_cell.get((scene, pair))
-        return Cell(fmean(values) if values else None, cases.get((scene, pair)))
-
-    rows = [(scene, [cell(scene, slug) for slug in slugs]) for scene in scenes]
-    columns = zip(*(cells for _, cells in rows), strict=True)
-    means = [_mean([item.kept for item in column if item.kept is not None]) for column in columns]
-    return RestorationMatrix([order.get(slug, pairs[slug]) for slug in slugs], rows, means)
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return fmean(values) if values else None
+    columns = [[kept[scene, slug] for scene in scenes if (scene, slug) in kept] for slug in slugs]
+    return {
+        "head": [order.get(slug, pairs[slug]) for slug in slugs],
+        "rows": [(scene, [cell(scene, slug) for slug in slugs]) for scene in scenes],
+        "means": [fmean(values) if values else None for values in columns],
+    }
 
 
 def audits(run: Run) -> list[Audit]:

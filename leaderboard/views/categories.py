@@ -14,7 +14,6 @@ from leaderboard.board import breakdowns
 from leaderboard.board.breakdowns import PAIRS
 from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.rows import RANKED, REFERENCE, stamp
-from leaderboard.models import Case, Suite
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.views.site import noindex_variants
 
@@ -39,7 +38,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
     references = [row for row in rows if row.group == REFERENCE]
     shown = (ranked if filters.every else ranked[:FIRST_ROWS]) or references
     by_scope = breakdowns.standings_by_scope(shown)
-    parts = breakdowns.parts(by_scope, _pair_titles(filters.suite))
+    parts = breakdowns.parts(by_scope, breakdowns.pair_titles(filters.suite.pk))
     columns = [part for part in parts if part.group != PAIRS]
     cells = [line for _, line in breakdowns.heat_lines(columns, shown, by_scope, trips)]
     pairs = breakdowns.heat_lines(
@@ -59,11 +58,6 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "pair_lines": [(part, filters.query(scope=part.scope), line) for part, line in pairs],
         "life": levels.life(filters.level),
     }
-
-
-def _pair_titles(suite: Suite) -> dict[str, str]:
-    cases = Case.objects.filter(suite=suite).order_by("category", "pair_title")
-    return dict(cases.values_list("pair_slug", "pair_title").distinct())
 
 
 def finding(easiest: breakdowns.Part, hardest: breakdowns.Part) -> str:

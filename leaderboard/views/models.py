@@ -12,9 +12,9 @@ from django.views.decorators.http import require_safe
 
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.metrics import METRICS, semantic_metrics
-from leaderboard.board.breakdowns import PAIRS
+from leaderboard.board.breakdowns import PAIRS, pair_titles
 from leaderboard.board.rows import stamp
-from leaderboard.models import Case, EditingModel, Run, Standing
+from leaderboard.models import EditingModel, Run, Standing
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import model_page, strips
 from leaderboard.pages.charts import axis_ticks
@@ -174,8 +174,7 @@ def _parts(results: RunResults) -> list[dict[str, Any]]:
     of_all = Q(scope__startswith="category:") | Q(scope__startswith="kind:")
     of_chosen = Q(scope__startswith="pair:", metric=metric)
     rows = run.standings.filter(of_all | of_chosen, level=DEFAULT_LEVEL).select_related("metric")
-    cases = Case.objects.filter(suite=run.suite_id).order_by("pair_title")
-    titles = dict(cases.values_list("pair_slug", "pair_title").distinct())
+    titles = pair_titles(run.suite_id)
     return model_page.part_lines(list(rows.defer("curve", "details")), titles, results)
 
 

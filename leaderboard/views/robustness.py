@@ -14,8 +14,9 @@ from evaluation.analysis import levels
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.content.suites import find_suite, ticks
 from leaderboard import formatting
+from leaderboard.board.breakdowns import pair_titles
 from leaderboard.board.rows import played_suites, stamp
-from leaderboard.models import Case, Suite, SuiteReport
+from leaderboard.models import Suite, SuiteReport
 from leaderboard.models.suites import Category, Kind
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.views.site import noindex_variants
@@ -69,7 +70,7 @@ class Agreement:
 
 def _groups(report: Mapping[str, Any], suite: Suite) -> dict[str, list[Agreement]]:
     """Return the agreement of every other order, under the title of its choice."""
-    pairs = dict(Case.objects.filter(suite=suite).values_list("pair_slug", "pair_title").distinct())
+    pairs = pair_titles(suite.pk)
     groups: dict[str, list[Agreement]] = {}
     numbers = {str(number) for number in ticks(suite.trips)}
     for about, title in TITLES.items():

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from evaluation.analysis.failure_labels import LABELS
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.metrics import HEADLINE
-from leaderboard.models import Call, Case, Chain, Run, Trip
+from leaderboard.models import Call, Chain, Run, Trip
 from leaderboard.models.runs import RunQuerySet
 from leaderboard.pages import model_page, run_page, strips
 from leaderboard.pages.model_page import RunResults
@@ -58,7 +58,7 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
         "orders": ORDERS,
         "failing": label,
         "labels": LABELS if results else {},
-        "compared_orders": run_page.compared_orders(run, _pair_titles(run)) if run.orders else [],
+        "compared_orders": run_page.compared_orders(run) if run.orders else [],
         "restoration": run_page.restoration_matrix(chains, metric),
         "ledger": _ledger(run),
         "audits": run_page.audits(run),
@@ -68,10 +68,6 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
     if not run.is_ended:
         response["X-Robots-Tag"] = "noindex"
     return response
-
-
-def _pair_titles(run: Run) -> dict[str, str]:
-    return dict(Case.objects.filter(suite=run.suite_id).values_list("pair_slug", "pair_title"))
 
 
 @require_safe
