@@ -20,6 +20,7 @@ from evaluation.records import (
     CalibrationRecord,
     ChainRecord,
     ModelRecord,
+    Record,
     RunRecord,
     SourceRecord,
     StandingRecord,
@@ -78,34 +79,19 @@ class DatabaseSource:
 
     def model(self) -> ModelRecord:
         model = self.row.editing_model
-        fields = {name: getattr(model, name) for name in ModelRecord.model_fields}
         return ModelRecord.of(
-            fields
+            _same(ModelRecord, model)
             | {"options": public(model.options), "price_per_edit": text(model.price_per_edit)}
         )
 
     def run(self) -> RunRecord:
         run = self.row
         return RunRecord.of(
-            {
-                "secret": run.secret,
-                "earlier_secrets": run.earlier_secrets,
+            _same(RunRecord, run, run.review, run.progress)
+            | {
                 "arm": run.arm if run.arm_digest else {},
-                "stop_after": run.stop_after,
-                "state": run.state,
-                "source": run.source,
-                "metrics": run.metrics,
-                "provenance": run.provenance,
-                "flags": run.review.flags,
-                "cleared": run.review.cleared,
-                "decision": run.review.decision,
-                "marks_kept": run.review.marks_kept,
-                "loss_under_audit": run.review.loss_under_audit,
-                "changed_elsewhere": run.review.changed_elsewhere,
-                "orders": run.orders,
                 "started_at": _moment(run.started_at),
                 "finished_at": _moment(run.finished_at),
-                "calls": run.progress.calls,
                 "spent_usd": str(run.progress.spent_usd),
                 "method_version": METHOD_VERSION,
             }
@@ -139,14 +125,11 @@ class DatabaseSource:
         )
         for chain in chains:
             yield ChainRecord.of(
-                {
+                _same(ChainRecord, chain)
+                | {
                     "case": chain.case.slug,
-                    "repeat": chain.repeat,
                     "outcome": chain.outcome or "lost",
-                    "outcome_text": chain.outcome_text,
-                    "results": chain.results,
                     "trips": [self._trip(trip, chain) for trip in chain.trips.all()],
-                    "quality": chain.quality,
                 }
             )
 
@@ -202,20 +185,14 @@ class DatabaseSource:
         for audit in rows.order_by("chain__case__position", "chain__repeat", "number"):
             cost, attempts = self.ledger[audit.chain_id, audit.number, "audit"]
             yield AuditRecord.of(
-                {
+                _same(AuditRecord, audit)
+                | {
                     "case": audit.chain.case.slug,
                     "repeat": audit.chain.repeat,
-                    "number": audit.number,
-                    "kind": audit.kind,
-                    "outcome": audit.outcome,
-                    "words": audit.words,
-                    "seed": audit.seed,
                     "sent": file_fields(audit.sent) if audit.sent else None,
                     "answer": file_fields(audit.answer) if audit.answer else None,
-                    "seconds": audit.seconds,
                     "cost": cost,
                     "attempts": attempts,
-                    "finding": audit.finding,
                 }
             )
 
@@ -230,6 +207,16 @@ class DatabaseSource:
     def images(self) -> Iterator[tuple[str, str, bytes]]:
         for stored in _stored(self.row):
             yield stored.sha256, stored.mime, stored.data()
+
+
+def _same(record: type[Record], *rows: Any) -> dict[str, Any]:
+    """Return the fields of a record that these rows carry under the same names."""
+    return {
+        name: getattr(row, name)
+        for row in rows
+        for name in record.model_fields
+        if hasattr(row, name)
+    }
 
 
 def _ledger(run: Run) -> Ledger:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.utils.text import Truncator
 
@@ -46,10 +46,6 @@ class Jpeg:
         return min(max(round(self.equivalent), JPEG_QUALITIES[0]), JPEG_QUALITIES[-1])
 
     @property
-    def words(self) -> str:
-        return like_jpeg(self.equivalent)
-
-    @property
     def short(self) -> str:
         """Short text for a table: "quality 18"."""
         if self.equivalent < JPEG_QUALITIES[0]:
@@ -69,26 +65,8 @@ class Jpeg:
         return f"{saved}: as much is lost"
 
 
-@dataclass(frozen=True)
-class Heard:
-    """A statement of a witness on an image."""
-
-    words: str
-    good: bool
-
-
-@dataclass(frozen=True)
-class StepFrame:
-    """A step of a trip with more than two, except its last step."""
-
-    label: str
-    words: str
-    prompt: str
-    picture: StoredImage | None
-    seen: bool | None
-    #: "2 of 3 things found"; empty if they are not counted.
-    counted: str
-    made: list[Heard]
+#: What a witness says of an image, and whether that is good.
+Heard: TypeAlias = tuple[str, bool]
 
 
 @dataclass(frozen=True)
@@ -107,25 +85,21 @@ class Frame:
     between: Sequence[TripStep] = ()
 
     @property
-    def steps(self) -> list[StepFrame]:
+    def steps(self) -> list[dict[str, Any]]:
         """Every step except the last, in order; empty for a plain round trip."""
         answers = {step.place: step.picture for step in self.between} | {1: self.trip.edited}
         rows = self.trip.steps or [{}] * len(self.asked)
-        frames = []
-        for place, (_, letter, prompt) in enumerate(self.asked[:-1], start=1):
-            row = rows[place - 1]
-            frames.append(
-                StepFrame(
-                    letter,
-                    f"Trip {self.number}, step {place} ({letter}): {prompt}",
-                    prompt,
-                    answers.get(place),
-                    row.get("seen"),
-                    _counted(row),
-                    self._heard("made", ("yes", "no"), place),
-                )
-            )
-        return frames
+        return [
+            {
+                "label": letter,
+                "words": f"Trip {self.number}, step {place} ({letter}): {prompt}",
+                "picture": answers.get(place),
+                "seen": rows[place - 1].get("seen"),
+                "counted": _counted(rows[place - 1]),
+                "made": self._heard("made", ("yes", "no"), place),
+            }
+            for place, (_, letter, prompt) in enumerate(self.asked[:-1], start=1)
+        ]
 
     @property
     def counted(self) -> str:
@@ -196,23 +170,20 @@ class Frame:
         """Statements on content that the edit should not have changed."""
         statements = []
         for evidence in self.trip.evidence:
-            kept, words, by = (
-                evidence.get("kept"),
-                evidence.get("said"),
-                witness_label(evidence["witness"]),
-            )
+            kept, words = evidence.get("kept"), evidence.get("said")
+            by = witness_label(evidence["witness"])
             if evidence["thing"] == "the same person" and kept is not None:
                 words = f"{'the same' if kept else 'another'} person ({words})"
             elif not words:
                 continue
-            statements.append(Heard(f"{words}, by {by}", good=kept is not False))
+            statements.append((f"{words}, by {by}", kept is not False))
         return statements
 
     def _heard(self, half: str, answers: tuple[str, str], step: int | None = None) -> list[Heard]:
         return [
-            Heard(
+            (
                 f"{evidence['thing']}: {answers[not evidence[half]]}, by {witness_label(evidence['witness'])}",
-                good=evidence[half],
+                evidence[half],
             )
             for evidence in self.trip.evidence
             if evidence[half] is not None and (step is None or evidence.get("step") == step)
@@ -297,22 +268,19 @@ def like_jpeg(quality: float | None) -> str:
     return f"like one JPEG save at quality {quality:.0f}"
 
 
-Cell = tuple[str, str]
-
-
 def table(
     chain: Chain,
     frames: Sequence[Frame],
     names: Sequence[str],
     distances: Mapping[str, Mapping[int, float]],
-) -> list[tuple[int, list[Cell], Frame]]:
+) -> list[tuple[int, list[tuple[str, str]], Frame]]:
     """Return a row per trip: its number, a cell for every metric, and the trip.
 
     A cell holds the metric's own value and the retention.
     """
     scales = {name: metric_class(name)() for name in names}
 
-    def cell(name: str, trip: int) -> Cell:
+    def cell(name: str, trip: int) -> tuple[str, str]:
         retention = chain.retention_after(name, trip)
         if retention is None:
             return formatting.NOT_RUN, ""
@@ -327,31 +295,20 @@ def table(
     ]
 
 
-@dataclass(frozen=True)
-class Lived:
-    """The trips a chain lived at a threshold, and the cause of its end."""
-
-    time: float
-    cause: str
-
-    @property
-    def order(self) -> tuple[bool, float]:
-        """Sort key, the longest last: a chain that never ended is the longest."""
-        return self.cause == "censored", self.time
-
-
-def lived(chain: Chain, metric: str, level: float = DEFAULT_LEVEL) -> Lived | None:
-    """Return the trips until the chain stopped being usable; None if not scored."""
-    event = chain.numbers(metric).get("events", {}).get(f"{level:g}")
-    return Lived(event["time"], event["cause"]) if event else None
+def ended(chain: Chain, metric: str) -> dict[str, Any] | None:
+    """Return when the chain stopped being usable and its cause; None if not scored."""
+    event: dict[str, Any] | None = chain.numbers(metric).get("events", {}).get(f"{DEFAULT_LEVEL:g}")
+    return event
 
 
 def goodness(chain: Chain, metric: str) -> tuple[Any, ...]:
     """Return a key to sort chains by, the best last: scored, trips, retention."""
-    life = lived(chain, metric)
-    if life is None:
-        return False, (False, 0.0), 0.0
-    return True, life.order, chain.numbers(metric).get("auc") or 0.0
+    event = ended(chain, metric)
+    if event is None:
+        return False, False, 0.0, 0.0
+    # A chain that never ended lasts longest.
+    auc = chain.numbers(metric).get("auc") or 0.0
+    return True, event["cause"] == "censored", event["time"], auc
 
 
 def verdict(chain: Chain, metric: str, trips: int) -> str:
@@ -360,19 +317,20 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
         return "Not played yet."
     if chain.state != ChainState.PLAYED:
         return f"{formatting.count(chain.trips_played, 'round trip')} of {trips} played so far."
-    life = lived(chain, metric)
-    if life is None:
+    event = ended(chain, metric)
+    if event is None:
         return ENDED.get(chain.outcome, "Not scored yet.")
-    lasted, last = formatting.in_trips(life.time, trips), chain.retention(metric)[-1:]
-    if life.cause == "censored":
+    time, cause = event["time"], event["cause"]
+    lasted, last = formatting.in_trips(time, trips), chain.retention(metric)[-1:]
+    if cause == "censored":
         left = formatting.percent(last[0]) if last else "all"
         return f"{left} of the picture is still there {formatting.after(trips)}."
-    if life.cause == "stopped":
+    if cause == "stopped":
         return "It was stopped before half was lost by this metric: when that is, is not known."
-    if life.cause in CROSSED:
-        return f"{CROSSED[life.cause]} after {lasted}."
-    over = f"after {lasted}" if life.time else "at once"
-    return f"{EVENTS[life.cause]} on trip {int(life.time) + 1}: it counts as over {over}."
+    if cause in CROSSED:
+        return f"{CROSSED[cause]} after {lasted}."
+    over = f"after {lasted}" if time else "at once"
+    return f"{EVENTS[cause]} on trip {int(time) + 1}: it counts as over {over}."
 
 
 #: Loss of a chain that fell below the threshold, as the start of a sentence.

@@ -105,7 +105,6 @@ def _rows(run: Run, chains: list[Chain], metric: str) -> list[dict[str, Any]]:
                 "case": chain.case,
                 "source": chain.case.picture.stored,
                 "last": pictures.get(chain.pk),
-                "lived": strips.lived(chain, metric),
                 "kept": retention[-1] if retention else None,
                 "verdict": strips.verdict(chain, metric, run.suite.trips),
                 "labels": [LABELS.get(name, name) for name in chain.label_names],

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db.models import Count, Min
@@ -14,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evaluation.analysis.events import ChainResult, Event, event
+from evaluation.analysis.events import ChainResult, event
 from evaluation.analysis.half_life import METHOD_VERSION, summarise
 from evaluation.analysis.levels import DEFAULT_LEVEL, is_lost, other_losses
 from evaluation.measuring.error_rates import WEAR, ErrorTable
@@ -139,39 +138,26 @@ _STORIES = {
 }
 
 
-@dataclass(frozen=True)
-class Line:
-    """A chain: its retention, and the event that ended it."""
-
-    story: str
-    kept: tuple[str, ...]
-    event: Event
-    why: str
-
-
-@dataclass(frozen=True)
-class WorkedExample:
-    lines: tuple[Line, ...]
-    half_life: str
-    usable_trips: str
-    path: str
-
-
 @cache
-def worked_example() -> WorkedExample:
-    chains = [_chain(story, place) for place, story in enumerate(_STORIES)]
-    lines = []
-    for story, chain in zip(_STORIES, chains, strict=True):
-        ended = event(chain, TRIPS, DEFAULT_LEVEL)
-        shares = tuple(formatting.percent(q) for q in chain.retention)
-        lines.append(Line(story, shares, ended, _WHY[ended.cause]))
-    summary = summarise(chains, TRIPS)
-    return WorkedExample(
-        tuple(lines),
-        formatting.half_life(summary.half_life, TRIPS),
-        f"{summary.usable_trips:.1f}",
-        _steps(sorted((line.event.time, line.event.cause is not None) for line in lines)),
-    )
+def worked_example() -> dict[str, Any]:
+    """Return six chains with the events that ended them, and the numbers made of them."""
+    chains = {story: _chain(story, place) for place, story in enumerate(_STORIES)}
+    events = {story: event(chain, TRIPS, DEFAULT_LEVEL) for story, chain in chains.items()}
+    summary = summarise(list(chains.values()), TRIPS)
+    return {
+        "lines": [
+            {
+                "story": story,
+                "kept": [formatting.percent(share) for share in chain.retention],
+                "event": events[story],
+                "why": _WHY[events[story].cause],
+            }
+            for story, chain in chains.items()
+        ],
+        "half_life": formatting.half_life(summary.half_life, TRIPS),
+        "usable_trips": f"{summary.usable_trips:.1f}",
+        "path": _steps(sorted((one.time, one.cause is not None) for one in events.values())),
+    }
 
 
 _WHY = {
@@ -208,8 +194,7 @@ def _steps(times: list[tuple[float, bool]]) -> str:
     return f"{path}H{width}"
 
 
-@dataclass(frozen=True)
-class Stop:
+class Stop(NamedTuple):
     """A step of the tour: its images, the newest last, and its text."""
 
     pictures: Sequence[tuple[StoredImage, str]]
@@ -245,24 +230,22 @@ def stops(found: Example) -> list[Stop]:
         Stop(
             [before, (first.picture, "undone")],
             f"“{case.backward}”",
-            "And to take the change back. That was one round trip."
-            + (f" {_kept(first.kept)}" if first.kept is not None else ""),
+            f"And to take the change back. That was one round trip. {_kept(first.kept)}".rstrip(),
         ),
     ]
-    for step in returns[1:]:
-        steps.append(
-            Stop(
-                [before, (step.picture, step.words)],
-                f"The same again and again: {step.words}.",
-                _kept(step.kept) if step.kept is not None else "",
-            )
+    steps += [
+        Stop(
+            [before, (step.picture, step.words)],
+            f"The same again and again: {step.words}.",
+            _kept(step.kept),
         )
+        for step in returns[1:]
+    ]
     return [*steps, *_meaning(found)]
 
 
-def _kept(share: float) -> str:
-    percent = formatting.percent(max(0.0, share))
-    return f"{percent} of the picture is kept."
+def _kept(share: float | None) -> str:
+    return "" if share is None else f"{formatting.percent(max(0.0, share))} of the picture is kept."
 
 
 def _meaning(found: Example) -> list[Stop]:

@@ -29,7 +29,7 @@ from leaderboard.visitors import client_address, limited
 def index(request: HttpRequest) -> HttpResponse:
     """Show the form; redirect an accepted upload to its page."""
     if request.method != "POST":
-        return render(request, "leaderboard/upload_chain.html", {"limits": uploaded_chain})
+        return render(request, "leaderboard/upload_chain.html")
     if too_many := limited(request, "upload_chain"):
         return too_many
     address = client_address(request)
@@ -50,7 +50,7 @@ def _refused(request: HttpRequest, why: str, status: int) -> HttpResponse:
     return render(
         request,
         "leaderboard/upload_chain.html",
-        {"error": why, "limits": uploaded_chain},
+        {"error": why},
         status=status,
     )
 

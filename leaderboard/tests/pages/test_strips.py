@@ -285,12 +285,8 @@ def test_a_frame_says_what_each_witness_saw():
     said = {"witness": "parsing", "thing": "glasses", "gates": True}
     trip = Trip(number=1, evidence=[{**said, "made": True, "undone": False}])
     frame = strips.Frame(trip, 0.9, "", None)
-    assert [(heard.words, heard.good) for heard in frame.made] == [
-        ("glasses: yes, by face parsing", True)
-    ]
-    assert [(heard.words, heard.good) for heard in frame.undone] == [
-        ("glasses: not undone, by face parsing", False)
-    ]
+    assert frame.made == [("glasses: yes, by face parsing", True)]
+    assert frame.undone == [("glasses: not undone, by face parsing", False)]
     silent = strips.Frame(
         Trip(number=1, evidence=[{**said, "made": None, "undone": None}]), 1, "", None
     )
@@ -298,4 +294,4 @@ def test_a_frame_says_what_each_witness_saw():
     forgotten = Trip(
         number=1, evidence=[{**said, "witness": "crystal", "made": False, "undone": None}]
     )
-    assert strips.Frame(forgotten, 1, "", None).made[0].words == "glasses: no, by crystal"
+    assert strips.Frame(forgotten, 1, "", None).made == [("glasses: no, by crystal", False)]

@@ -105,7 +105,7 @@ def test_a_strip_says_who_is_gone_and_who_is_another():
     same = {**said, "witness": "identity", "thing": "the same person", "kept": True, "said": "0.3"}
     there = {**said, "witness": "rest", "thing": "x", "kept": True, "said": ""}
     frame = Frame(Trip(number=1, evidence=[gone, same, there]), 1, "", None)
-    assert [(one.words, one.good) for one in frame.beside] == [
+    assert frame.beside == [
         ("chair gone, by an object detector", False),
         ("the same person (0.3), by face recognition", True),
     ]
