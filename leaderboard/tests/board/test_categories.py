@@ -26,12 +26,6 @@ def page(client, query=""):
     return response.content.decode()
 
 
-def test_without_a_suite_or_results_the_page_says_what_to_do(client):
-    assert "No suite has been loaded" in page(client)
-    make_suite(pictures=1)
-    assert "No results to break down yet" in page(client)
-
-
 def test_the_title_says_what_lasts_and_what_does_not(client, suite):
     run = make_run("A", suite, 5)
     for category, half_life in (("geometry", 9), ("accessories", 2)):
@@ -73,22 +67,6 @@ def test_queries_do_not_grow_with_models(client, suite, django_assert_max_num_qu
         make_run(f"Model {number}", suite, 1 + number, scopes=SCOPES)
     with django_assert_max_num_queries(7):
         page(client)
-
-
-@pytest.mark.parametrize(
-    ("query", "words"),
-    [
-        ("?suite=x", "There is no suite “x”"),
-        ("?metric=nonsense", "is not known here and was ignored"),
-        ("?level=-1", "“-1” is not known here and was ignored"),
-        ("?every=1", "By edit pair"),
-    ],
-)
-def test_odd_addresses_do_no_harm(client, suite, query, words):
-    make_run("Long Lasting", suite, scopes=SCOPES)
-    html = page(client, query)
-    assert words in html
-    assert "Long Lasting" in html
 
 
 def test_shades_grow_with_half_life_and_stay_on_the_scale():

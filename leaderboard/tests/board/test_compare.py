@@ -36,12 +36,6 @@ def page(client, query=""):
     return response.content.decode()
 
 
-def test_an_empty_site_says_that_there_is_nothing_to_compare(client):
-    assert "nothing to compare yet" in page(client)
-    make_suite(pictures=1)
-    assert "nothing to compare yet" in page(client)
-
-
 def test_without_a_choice_there_is_a_picker_with_suggestions(client, runs):
     html = page(client)
     assert html.count('type="checkbox"') == 3

@@ -80,11 +80,6 @@ def test_the_suite_s_page_says_what_it_can_tell_apart(client, suite):
     assert f"{power['models_alike']:.1f} usable trips" in html
 
 
-def test_without_results_the_robustness_page_says_what_it_needs(client, suite):
-    assert "needs two finished runs" in page(client, reverse("robustness"))
-    assert "needs two finished runs" in page(client, reverse("robustness"), suite="nonsense")
-
-
 def test_repeated_cases_show_what_playing_again_would_change(suite):
     runs = [losing_run(suite, name, loss) for name, loss in (("a", 0.05), ("b", 0.2))]
     for run in runs:

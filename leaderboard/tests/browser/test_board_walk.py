@@ -85,20 +85,25 @@ def test_ticked_models_are_compared(board, visit, size):
     assert seen.faults() == []
 
 
-@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@LOOKS
 @pytest.mark.parametrize(
-    "address", ["/categories/", "/compare/", "/compare/?models=oracle,model-0"]
+    "address",
+    [
+        "/categories/",
+        "/compare/",
+        "/compare/?models=oracle,model-0",
+        "/gallery/",
+        "/new/",
+        "/new/board/",
+        "/embed/board/",
+        "/?suite=empty-v1",
+    ],
 )
 def test_pages_are_without_faults(board, visit, size, scheme, address):
+    make_suite("empty", pictures=1)
+    refresh_ranks(board)
     seen = visit(address, size=size, color_scheme=scheme)
     seen.settle()
-    assert seen.faults() == []
-
-
-@pytest.mark.parametrize("address", ["/", "/compare/", "/categories/"])
-def test_empty_pages_are_without_faults(db, visit, address):
-    seen = visit(address, size=PHONE)
     assert seen.faults() == []
 
 
@@ -116,16 +121,6 @@ def test_the_legend_shows_and_hides_a_curve_from_the_keyboard(board, visit):
         "n => document.querySelectorAll('.plot .scatterlayer .trace').length < n", arg=before
     )
     assert seen.faults() == []
-
-
-def test_hover_names_the_value_in_words(board, visit):
-    seen = visit("/")
-    seen.see_chart()
-    point = seen.page.locator(".plot .scatterlayer .trace .point").nth(5)
-    point.hover(force=True)
-    words = seen.page.locator(".plot .hovertext").first
-    words.wait_for()
-    assert "after 5 round trips" in words.text_content()
 
 
 def test_charts_download_as_pictures(board, visit):
@@ -179,17 +174,6 @@ def test_a_cheap_open_model_is_found_shared_and_its_column_explained(board, visi
     wide.page.wait_for_url(re.compile("/value/"))
     wide.see_chart()
     assert wide.faults() == []
-
-
-@pytest.mark.parametrize(
-    "address",
-    ["/gallery/", "/new/", "/new/board/", "/embed/board/"],
-)
-def test_ways_to_look_around_are_without_faults(board, visit, address):
-    refresh_ranks(board)
-    seen = visit(address, size=PHONE, color_scheme="dark")
-    seen.settle()
-    assert seen.faults() == []
 
 
 @pytest.fixture
@@ -251,17 +235,6 @@ def test_another_site_can_frame_the_embedded_board_and_no_other_page(board, visi
         first, second = seen.page.frames[1:]
         first.wait_for_selector("text=Model 0")
         assert not second.locator("text=Model 0").count()
-
-
-def test_a_comparison_is_shared_by_its_link(board, visit):
-    seen = visit("/compare/?models=model-0,model-3")
-    page = seen.page
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.click("text=Link to this comparison")
-    page.wait_for_selector("text=Copied.")
-    link = page.evaluate("navigator.clipboard.readText()")
-    assert "models=model-0,model-3" in link
-    assert seen.faults() == []
 
 
 def test_on_paper_a_dark_page_is_light_and_has_no_buttons(board, visit):

@@ -70,9 +70,3 @@ def test_the_queues_are_shown_without_a_complaint(staff, valkey):
     for address in ("queues/0/", "queues/0/finished/", "workers/0/"):
         staff.open(f"/admin/queues/{address}")
         assert complaints(staff) == [], address
-
-
-def test_the_page_of_the_api_lists_its_addresses(visit):
-    seen = visit("/api/v1/docs")
-    seen.page.get_by_text("/api/v1/leaderboard").first.wait_for()
-    assert complaints(seen) == []

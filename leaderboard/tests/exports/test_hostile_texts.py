@@ -16,8 +16,6 @@ from evaluation.errors import EditorError
 from evaluation.records import ModelRecord
 from evaluation.untrusted_json import can_be_stored
 from leaderboard import endpoints
-from leaderboard.board import columns
-from leaderboard.board.citations import board_csv
 from leaderboard.models import EditPair
 from leaderboard.testing.submission_fields import form_fields
 from leaderboard.text import safe_cell, secret_names
@@ -149,15 +147,3 @@ def test_a_providers_key_goes_to_hosts_in_the_settings_alone(settings, editor, u
     else:
         with pytest.raises(EditorError, match="PROVIDER_HOSTS"):
             endpoints.check_key_goes_home(editor, {"base_url": url})
-
-
-def test_the_board_as_csv_quotes_a_hostile_name(monkeypatch):
-    class Column:
-        file_name = "name"
-
-        @staticmethod
-        def written(row: object) -> str:
-            return "=HYPERLINK(1)"
-
-    monkeypatch.setattr(columns, "COLUMNS", [Column])
-    assert "'=HYPERLINK(1)" in board_csv([object()])

@@ -75,11 +75,6 @@ def test_an_embed_says_who_is_not_ranked(client, suite):
     assert "; not ranked" in client.get("/embed/board/").content.decode()
 
 
-def test_embeds_of_an_empty_site_say_so(client):
-    assert "No model is ranked" in client.get("/embed/board/").content.decode()
-    assert "nothing to draw" in client.get("/embed/chart/").content.decode()
-
-
 def test_pages_name_the_card_that_says_what_they_found(client, suite):
     case = suite.cases.first()
     for page, card in (
@@ -125,15 +120,6 @@ def test_a_comparison_that_is_none_has_no_card(client, suite, models):
     assert client.get("/compare/card.png", {"models": models}).status_code == 404
     assert client.get("/models/hidden/card.png").status_code == 404
     assert client.get("/compare/card.png?models=model-0,model-1&suite=x").status_code == 404
-
-
-def test_the_tour_without_a_strip_says_what_it_needs(client, suite):
-    assert "needs one finished run" in client.get("/tour/").content.decode()
-    assert "/tour/" in client.get("/").content.decode()
-
-
-def test_the_board_has_a_picture_even_when_it_is_empty(client):
-    assert board_picture(client)
 
 
 def test_the_picture_shows_bars_and_survives_long_and_foreign_names(client):

@@ -128,20 +128,6 @@ def test_the_queries_of_a_suite_do_not_grow(client, django_assert_max_num_querie
         page_of(client, reverse("suites"))
 
 
-def test_hostile_titles_stay_text(client):
-    suite = factories.tiny_suite()
-    Suite.objects.filter(pk=suite.pk).update(title=HOSTILE, description=HOSTILE)
-    suite.pictures.update(title=HOSTILE, attribution=HOSTILE, licence=HOSTILE)
-    suite.cases.update(pair_title=HOSTILE, forward=HOSTILE)
-    for address in (suite.get_absolute_url(), reverse("suites"), reverse("changelog")):
-        assert "<script>alert" not in page_of(client, address)
-
-
-def test_an_empty_site_says_what_to_do(client):
-    assert "load_benchmark" in page_of(client, reverse("suites"))
-    assert "No suite is frozen yet" in page_of(client, reverse("changelog"))
-
-
 # Pages to read
 
 
