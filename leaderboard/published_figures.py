@@ -11,17 +11,24 @@ import csv
 import datetime
 import hashlib
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from django import forms
 from django.db import transaction
 from django.utils import timezone
 from django.utils.text import slugify
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+)
 
 from evaluation.metrics import full_reference_metrics, metric_class
 from leaderboard import standings
@@ -142,7 +149,6 @@ PUBLISHED_ON = datetime.date(2026, 2, 1)
 #: is no blank card of each.
 BLANK_SSIM = 0.59
 NOT_GIVEN = "The published rows do not give the wording."
-NAMES = ("model", "image", "edit_pair", "image_type", "edit_category", "round")
 SCORES = ("psnr", "ssim", "lpips", "clip_similarity")
 #: Their names of our categories.
 CATEGORIES: dict[str, str] = {
@@ -155,15 +161,31 @@ MOST_ROWS = 200_000
 Place = tuple[str, str, str]
 
 
-@dataclass(frozen=True)
-class PublishedRow:
-    model: str
-    image: str
-    pair: str
-    kind: str
-    category: str
-    round: int
-    scores: dict[str, float]
+Name = Annotated[str, StringConstraints(pattern=r"^[\w.-]{1,60}$")]
+
+
+class PublishedRow(BaseModel):
+    """A line of the table, by the names of its columns."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    model: Name
+    image: Name
+    edit_pair: Name
+    image_type: Literal["portrait", "scene", "object"]
+    edit_category: Name
+    round: Annotated[int, Field(ge=1, le=100)]
+    psnr: float
+    ssim: Annotated[float, Field(le=1)]
+    lpips: float
+    clip_similarity: float
+
+    @field_validator("edit_category")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in CATEGORIES:
+            raise ValueError(f"is none of {', '.join(CATEGORIES)}")
+        return name
 
 
 @dataclass
@@ -191,14 +213,16 @@ class PublishedTable:
 
 def read_table(path: Path) -> PublishedTable:
     """Read the table of edit-converge-bench. Raises FiguresError naming the fault."""
-    rows = [_row(row, line) for line, row in _csv_rows(path, [*NAMES, *SCORES])]
+    rows = [_row(row, line) for line, row in _csv_rows(path, list(PublishedRow.model_fields))]
     if not rows:
         raise FiguresError(f"{path.name} has no rows")
     if len(rows) > MOST_ROWS:
         raise FiguresError(f"{path.name} has more than {MOST_ROWS:,} rows")
-    once = list({repr(row): row for row in rows}.values())
-    published = PublishedTable(once)
-    _note_duplicates(published, len(rows) - len(once), len(rows))
+    published = PublishedTable(list(dict.fromkeys(rows)))
+    if count := len(rows) - len(published.rows):
+        published.remarks.append(
+            f"{count:,} of {len(rows):,} rows are verbatim duplicates and count once."
+        )
     _note_unrun(published)
     _gather(published)
     _note_cases(published)
@@ -206,51 +230,18 @@ def read_table(path: Path) -> PublishedTable:
 
 
 def _row(line: dict[str, str], number: int) -> PublishedRow:
-    def wrong(name: str, why: str) -> FiguresError:
-        return FiguresError(f"line {number}, {name}: {str(line.get(name))[:60]!r} {why}")
-
-    scores = {}
-    for name in SCORES:
-        try:
-            scores[name] = float(line[name] or "")
-        except (TypeError, ValueError):
-            raise wrong(name, "is not a number") from None
-        if not math.isfinite(scores[name]):
-            raise wrong(name, "is not a number")
-    if not scores["ssim"] <= 1:
-        raise wrong("ssim", "is more than 1")
-    for name in NAMES:
-        if not re.fullmatch(r"[\w.-]{1,60}", line[name] or ""):
-            raise wrong(name, "is not a name")
-    if line["image_type"] not in KINDS:
-        raise wrong("image_type", f"is none of {', '.join(KINDS)}")
-    category = CATEGORIES.get(line["edit_category"])
-    if category is None:
-        raise wrong("edit_category", f"is none of {', '.join(CATEGORIES)}")
-    if not line["round"].isdecimal() or not 1 <= int(line["round"]) <= 100:
-        raise wrong("round", "is not a round from 1 to 100")
-    return PublishedRow(
-        model=line["model"],
-        image=line["image"],
-        pair=line["edit_pair"],
-        kind=KINDS[line["image_type"]],
-        category=category,
-        round=int(line["round"]),
-        scores=scores,
-    )
-
-
-def _note_duplicates(published: PublishedTable, count: int, total: int) -> None:
-    if count:
-        published.remarks.append(
-            f"{count:,} of {total:,} rows are verbatim duplicates and count once."
-        )
+    try:
+        return PublishedRow.model_validate(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field, given = first["loc"][0], str(first["input"])[:60]
+        raise FiguresError(f"line {number}, {field}: {given!r}: {first['msg']}") from None
 
 
 def _note_unrun(published: PublishedTable) -> None:
     """Note scores that are equal in every row: they were never computed."""
     for name in SCORES:
-        values = {row.scores[name] for row in published.rows}
+        values = {getattr(row, name) for row in published.rows}
         if len(values) == 1 and len(published.rows) > 1:
             value = values.pop()
             published.remarks.append(
@@ -264,12 +255,12 @@ def _gather(published: PublishedTable) -> None:
     """Make chains of rows: a second row with other numbers is a repeat."""
     chains: dict[Place, list[dict[int, float]]] = defaultdict(list)
     for row in published.rows:
-        played = chains[row.model, row.image, row.pair]
+        played = chains[row.model, row.image, row.edit_pair]
         again = next((chain for chain in played if row.round not in chain), None)
         if again is None:
             again = {}
             played.append(again)
-        again[row.round] = row.scores["ssim"]
+        again[row.round] = row.ssim
     # A chain ends at the first gap.
     gaps = 0
     for place, played in chains.items():
@@ -357,7 +348,9 @@ def _cases(
 ) -> dict[tuple[str, str], Case]:
     pictures: dict[str, SuitePicture] = {}
     cases: dict[tuple[str, str], Case] = {}
-    for row in sorted(published.rows, key=lambda row: (row.image, row.category, row.pair)):
+    for row in sorted(
+        published.rows, key=lambda row: (row.image, CATEGORIES[row.edit_category], row.edit_pair)
+    ):
         if row.image not in pictures:
             # There are no pixels to hash: the name is hashed instead.
             key = hashlib.sha256(f"{SLUG}/{row.image}".encode()).hexdigest()
@@ -366,22 +359,22 @@ def _cases(
                 slug=slugify(Path(row.image).stem.replace("_", "-")),
                 pixels_sha256=key,
                 title=Path(row.image).stem.replace("_", " ").capitalize(),
-                kind=row.kind,
+                kind=KINDS[row.image_type],
                 licence="not published",
                 attribution=SOURCE,
             )
             Calibration.objects.get_or_create(
                 pixels_sha256=key, metric=metric, defaults={"blank": 1 - BLANK_SSIM, "ladder": {}}
             )
-        if (row.image, row.pair) not in cases:
-            picture, pair = pictures[row.image], slugify(row.pair.replace("_", "-"))
-            cases[row.image, row.pair] = Case.objects.create(
+        if (row.image, row.edit_pair) not in cases:
+            picture, pair = pictures[row.image], slugify(row.edit_pair.replace("_", "-"))
+            cases[row.image, row.edit_pair] = Case.objects.create(
                 suite=suite,
                 slug=f"{picture.slug}--{pair}",
                 picture=picture,
                 pair_slug=pair,
-                pair_title=row.pair.replace("_", " ").capitalize(),
-                category=row.category,
+                pair_title=row.edit_pair.replace("_", " ").capitalize(),
+                category=CATEGORIES[row.edit_category],
                 kind=picture.kind,
                 forward=NOT_GIVEN,
                 backward=NOT_GIVEN,

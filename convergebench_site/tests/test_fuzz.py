@@ -39,10 +39,10 @@ from evaluation.testing.made_up import JSON, Corpus
 from evaluation.untrusted_json import parse_json
 from evaluation.witnesses.judge.clients import ChatClient
 from evaluation.witnesses.judge.questions import QUESTIONS, TRIP
-from leaderboard.pages import uploaded_chain
 from leaderboard.people import ballots
 from leaderboard.testing.factories import picture
 from leaderboard.testing.submission_fields import form_fields
+from leaderboard.views import uploaded_chains
 
 pytestmark = pytest.mark.fuzz
 
@@ -81,8 +81,8 @@ def read_picture(data: bytes) -> str:
 
 
 def read_zip(data: bytes) -> str:
-    uploads = list(uploaded_chain.unpack("a.zip", io.BytesIO(data)))
-    assert all(len(upload.read()) <= uploaded_chain.MAX_PICTURE_BYTES for upload in uploads)
+    uploads = list(uploaded_chains.unpack("a.zip", io.BytesIO(data)))
+    assert all(len(upload.read()) <= uploaded_chains.MAX_PICTURE_BYTES for upload in uploads)
     return f"{len(uploads)} files"
 
 
@@ -106,7 +106,7 @@ CORPUS = Corpus(
     },
     # What a reader may say of what it does not take.
     (
-        *(EditorError, ImageError, ArchiveError, bundles.BundleError, uploaded_chain.Unusable),
+        *(EditorError, ImageError, ArchiveError, bundles.BundleError, uploaded_chains.Unusable),
         ValueError,
     ),
 )

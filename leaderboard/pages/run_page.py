@@ -14,6 +14,7 @@ from django.db.models import Avg, Count, F, Sum
 from django.utils import timezone
 
 from evaluation.content.operators import DEGRADATIONS
+from evaluation.estimate import duration
 from evaluation.measuring.calibration import retention
 from leaderboard import formatting, job_queue
 from leaderboard.board.breakdowns import pair_titles, shade
@@ -167,7 +168,7 @@ def _lines(run: Run, known: dict[str, Any]) -> dict[str, str]:
         "chains": f"{run.progress.chains_done:,} of {run.progress.chains_total:,}",
         "scored": f"{run.progress.trips_scored:,} of {run.progress.chains_total * run.suite.trips:,}",
         "rate": f"{rate:g} a minute" if rate else "–",
-        "left": duration(left) if left else "–",
+        "left": f"about {duration(left)}" if left else "–",
         "calls": f"{formatting.count(run.progress.calls, 'call')}{spent}",
         "queue": f"place {known['position']}" if known["position"] else "–",
         "workers": _workers_words(known["workers"]) if active else "–",
@@ -203,17 +204,6 @@ def _workers_words(counts: dict[str, int | None]) -> str:
     if not any(counts.values()):
         return "none is alive; it goes on as soon as one is"
     return ", ".join(words)
-
-
-def duration(seconds: float) -> str:
-    """Return a rough duration: "about 7 min", "about 3 h"."""
-    if seconds < 90:
-        return "about a minute"
-    if seconds < 5400:
-        return f"about {round(seconds / 60)}\u00a0min"
-    if seconds < 36 * 3600:
-        return f"about {round(seconds / 3600)}\u00a0h"
-    return f"about {round(seconds / 86400)} days"
 
 
 def curve_so_far(run: Run) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from leaderboard import published_figures
 from leaderboard.models import Case, EditingModel, PublishedFigure, Run, Standing, Suite
 
 pytestmark = pytest.mark.django_db
-HEAD = ",".join([*published_figures.NAMES, *published_figures.SCORES])
+HEAD = ",".join(published_figures.PublishedRow.model_fields)
 
 
 def table(folder: Path, *lines: str, head: str = HEAD) -> Path:
@@ -113,11 +113,14 @@ def test_to_import_it_again_changes_nothing_and_another_table_is_a_new_version(t
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"ssim": "high"}, "line 3, ssim: 'high' is not a number"),
+        ({"ssim": "high"}, "line 3, ssim: 'high': Input should be a valid number"),
         ({"ssim": "nan"}, "line 3, ssim"),
-        ({"ssim": "1.5"}, "line 3, ssim: '1.5' is more than 1"),
+        ({"ssim": "1.5"}, "line 3, ssim: '1.5': Input should be less than or equal to 1"),
         ({"round": "0"}, "line 3, round"),
-        ({"image_type": "dream"}, "line 3, image_type: 'dream' is none of"),
+        (
+            {"image_type": "dream"},
+            "line 3, image_type: 'dream': Input should be 'portrait', 'scene' or",
+        ),
         ({"edit_category": "magic"}, "line 3, edit_category"),
         ({"model": "<script>"}, "line 3, model"),
         ({"image": "../../x/y"}, "line 3, image"),

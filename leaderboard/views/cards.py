@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
+from django.contrib.auth.models import AnonymousUser
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
@@ -23,7 +24,7 @@ from leaderboard.models import Case, Chain, EditingModel, Run, StoredImage, Trip
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages.model_page import RunResults, answer
 from leaderboard.views import compare as compare_page
-from leaderboard.views.models import by_suite, most_telling
+from leaderboard.views.models import by_suite, most_telling, runs_of
 from leaderboard.visitors import limited
 
 WIDTH, HEIGHT, MARGIN = 1200, 630, 64
@@ -214,15 +215,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
     """Serve the card of a model: its finding and its curve."""
     models = EditingModel.objects.defer("options", "api_key")
     editing_model = get_object_or_404(models, slug=slug, status=EditingModel.Status.PUBLISHED)
-    runs = (
-        Run.objects.public()
-        .as_the_suite_says()
-        .filter(editing_model=editing_model)
-        .select_related("suite")
-        .defer("provenance", "suite__definition")
-    )
-    runs = runs.order_by("-suite__importance", "suite__slug", "-suite__version", "-created_at")
-    by_key = by_suite(list(runs))
+    by_key = by_suite(runs_of(editing_model, AnonymousUser()))
     suite_key = request.GET.get("suite", "")
     run = by_key.get(suite_key) or most_telling(by_key)
     finding, about, curve = "How many round trips does a picture last?", "Not measured yet", ()

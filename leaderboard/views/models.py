@@ -36,16 +36,7 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
     model = models.filter(slug=slug).first()
     if model is None:
         return withdrawn(request, Run.objects.filter(editing_model__slug=slug))
-    runs = list(
-        Run.objects.visible_to(request.user)
-        .as_the_suite_says()
-        .filter(editing_model=model)
-        .select_related("suite", "people")
-        .defer("suite__definition")
-        .order_by("-suite__importance", "suite__slug", "-suite__version", "-created_at")
-    )
-    for item in runs:
-        item.editing_model = model
+    runs = runs_of(model, request.user)
     standing_runs = by_suite(runs)
     suite, metric = (request.GET.get(name, "") for name in ("suite", "metric"))
     run = standing_runs.get(suite) or most_telling(standing_runs)
@@ -71,6 +62,16 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
     context["unknown"] = sorted(item[:60] for item in unknown)
     response = render(request, "leaderboard/model.html", context)
     return not_kept(response) if unknown else response
+
+
+def runs_of(model: EditingModel, user: Any) -> list[Run]:
+    """Return the model's runs that this user may see, on the most important suite first."""
+    runs = Run.objects.visible_to(user).as_the_suite_says().filter(editing_model=model)
+    order = ("-suite__importance", "suite__slug", "-suite__version", "-created_at")
+    runs = runs.select_related("suite", "people").defer("suite__definition").order_by(*order)
+    for run in runs:
+        run.editing_model = model
+    return list(runs)
 
 
 def _standings(runs: Sequence[Run]) -> dict[int, dict[str, Standing]]:

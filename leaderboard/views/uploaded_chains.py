@@ -2,26 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import IO, Any
 
+from django.conf import settings
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from evaluation.analysis.levels import DEFAULT_LEVEL
-from evaluation.content import chain_files
+from evaluation.content import archives, chain_files
+from evaluation.content.archives import ArchiveError
+from evaluation.content.chain_files import ChainFilesError, arranged
+from evaluation.images import ImageError, Picture
 from evaluation.metrics import HEADLINE, METRICS
 from evaluation.metrics.picture import LOST
-from leaderboard import formatting
-from leaderboard.models import UploadedChain
-from leaderboard.models.uploads import KEPT
-from leaderboard.pages import uploaded_chain
+from leaderboard import formatting, job_queue
+from leaderboard.models import StoredImage, UploadedChain, UploadedPicture, Use
+from leaderboard.models.uploads import KEPT, MAX_PICTURE_PIXELS
 from leaderboard.pages.charts import Curve, retention_chart
 from leaderboard.text import plain_text
 from leaderboard.views.site import noindex
-from leaderboard.visitors import client_address, limited
+from leaderboard.visitors import client_address, limited, network_of
+
+MAX_PICTURES = 101
+MAX_PICTURE_BYTES = 12 * 2**20
+MAX_TOTAL_BYTES = 120 * 2**20
+MAX_TOTAL_PIXELS = 300_000_000
+MAX_NAME = 100
+#: Size of a zip's directory: enough for slightly more entries than are accepted.
+MAX_DIRECTORY = 2**18
+
+
+class Unusable(ValueError):
+    """An upload that is not a chain; the message is shown to the visitor."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file by its uploaded name, which is never used on disk.
+
+    Its bytes are read when needed: a web process holds one image in memory at a time.
+    """
+
+    name: str
+    size: int
+    read: Callable[[], bytes]
 
 
 @never_cache
@@ -33,15 +63,15 @@ def index(request: HttpRequest) -> HttpResponse:
     if too_many := limited(request, "upload_chain"):
         return too_many
     address = client_address(request)
-    if full := uploaded_chain.take(address):
+    if full := take(address):
         return _refused(request, full, status=429)
     try:
-        chain = uploaded_chain.keep(
+        chain = keep(
             _uploads(request),
             name=plain_text(request.POST.get("name", ""))[:80],
             remote_address=address,
         )
-    except uploaded_chain.Unusable as error:
+    except Unusable as error:
         return _refused(request, str(error), status=422)
     return redirect(chain)
 
@@ -55,23 +85,21 @@ def _refused(request: HttpRequest, why: str, status: int) -> HttpResponse:
     )
 
 
-def _uploads(request: HttpRequest) -> list[uploaded_chain.Upload]:
-    files: list[uploaded_chain.Upload] = []
-    room = uploaded_chain.MAX_TOTAL_BYTES
+def _uploads(request: HttpRequest) -> list[Upload]:
+    files: list[Upload] = []
+    room = MAX_TOTAL_BYTES
     for upload in [*request.FILES.getlist("source"), *request.FILES.getlist("returns")]:
         room -= upload.size or 0
         if room < 0:
-            raise uploaded_chain.Unusable(
-                f"More than {uploaded_chain.MAX_TOTAL_BYTES // 2**20} MB in all."
-            )
+            raise Unusable(f"More than {MAX_TOTAL_BYTES // 2**20} MB in all.")
         is_zip = upload.read(4) == b"PK\x03\x04"
         upload.seek(0)
         if is_zip:
-            unpacked = uploaded_chain.unpack(upload.name or "the zip", upload, room=room)
+            unpacked = unpack(upload.name or "the zip", upload, room=room)
             room -= sum(file.size for file in unpacked)
             files += unpacked
         else:
-            files.append(uploaded_chain.Upload(upload.name or "", upload.size or 0, upload.read))
+            files.append(Upload(upload.name or "", upload.size or 0, upload.read))
     if request.FILES.getlist("source") and request.FILES.getlist("returns"):
         # The form's field determines the source, whatever the names of the files.
         first, *rest = files
@@ -79,7 +107,7 @@ def _uploads(request: HttpRequest) -> list[uploaded_chain.Upload]:
     return files
 
 
-def _numbered(files: list[uploaded_chain.Upload]) -> list[uploaded_chain.Upload]:
+def _numbered(files: list[Upload]) -> list[Upload]:
     if any(chain_files.is_named(file.name) for file in files):
         return files
     ordered = sorted(files, key=lambda file: chain_files.natural(file.name))
@@ -173,3 +201,108 @@ def finding(metrics: dict[str, Any], name: str, trips: int) -> str:
         return left
     worst = min(parts, key=lambda part: metrics[part]["retention"][-1])
     return f"{left}: {LOST[worst].most}"
+
+
+# Unpacking, order of the files, and storage
+
+
+def unpack(name: str, file: IO[bytes], room: int = MAX_TOTAL_BYTES) -> list[Upload]:
+    """Return the files of a zip, without reading them.
+
+    Raises Unusable if they exceed `room` bytes in all, or one exceeds the limit of an image.
+    """
+    try:
+        archive = archives.open_archive(file, max_directory=MAX_DIRECTORY)
+    except ArchiveError as error:
+        raise Unusable(f"{name} is not a zip file that can be read: {error}.") from None
+    entries = [
+        e for e in archive.infolist() if not e.is_dir() and not e.filename.startswith("__MACOSX")
+    ]
+    if len(entries) > MAX_PICTURES:
+        raise Unusable(f"{name} holds {len(entries)} files; at most {MAX_PICTURES} are taken.")
+    if sum(entry.file_size for entry in entries) > room:
+        raise Unusable(f"{name} is too large: more than {room // 2**20} MB unpacked.")
+    uploads = []
+    for entry in entries:
+        title = entry.filename.rsplit("/", 1)[-1][-MAX_NAME:]
+        try:
+            archives.check_entry(entry, f"{title} in {name}", MAX_PICTURE_BYTES)
+        except ArchiveError as error:
+            raise Unusable(f"{error}.") from None
+        uploads.append(
+            Upload(
+                title,
+                entry.file_size,
+                partial(archives.content, archive, entry, f"{title} in {name}", MAX_PICTURE_BYTES),
+            )
+        )
+    return uploads
+
+
+def arrange(files: Iterable[Upload]) -> list[tuple[int, bool, Upload]]:
+    """Return (trip, is forward, file), by names like I1_forward.png or sorted.
+
+    Raises Unusable if the files are no chain.
+    """
+    files = list(files)
+    if len(files) > MAX_PICTURES:
+        raise Unusable(f"{len(files)} pictures; at most {MAX_PICTURES} are taken.")
+    try:
+        chain = arranged(files, lambda file: file.name)
+    except ChainFilesError as error:
+        raise Unusable(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
+    rows = [(0, False, chain.source)]
+    for number, (forward, backward) in enumerate(chain.trips, start=1):
+        if forward:
+            rows.append((number, True, forward))
+        rows.append((number, False, backward))
+    return rows
+
+
+def take(address: str | None) -> str | None:
+    """Count a chain of this address; return a message if its limit is reached."""
+    limit = settings.UPLOADED_CHAINS_PER_DAY
+    network = network_of(address) if address else "unknown"
+    if not Use.objects.take("uploaded chain", {"your network address": network}, limit):
+        return None
+    return (
+        f"{limit} chains came from your network address in the last 24 hours; the limit is "
+        f"{limit}. On your own machine there is none: convergebench score."
+    )
+
+
+def keep(files: Iterable[Upload], *, name: str, remote_address: str | None) -> UploadedChain:
+    """Check the header of every image, then store the chain: all or nothing.
+
+    No pixel is decoded here: the worker does that, because it can be killed. Raises Unusable if
+    an image is refused.
+    """
+    stored, pixels = [], 0
+    for number, forward, file in arrange(files):
+        try:
+            picture = Picture.from_head(
+                file.read(), max_bytes=MAX_PICTURE_BYTES, max_pixels=MAX_PICTURE_PIXELS
+            )
+        except ArchiveError as error:
+            raise Unusable(f"{error}.") from None
+        except ImageError as error:
+            raise Unusable(f"{file.name}: {error}.") from None
+        pixels += picture.width * picture.height
+        if pixels > MAX_TOTAL_PIXELS:
+            raise Unusable(f"More than {MAX_TOTAL_PIXELS // 10**6} megapixels in all.")
+        if not number and min(picture.size) < 64:
+            raise Unusable(
+                f"The source is {picture.width} x {picture.height} pixels; both sides need at "
+                "least 64."
+            )
+        # Only the bytes are written here; those of a refused chain are deleted later.
+        stored.append((number, forward, StoredImage.objects.write_bytes(picture)))
+    with transaction.atomic():
+        StoredImage.objects.upsert(row for *_, row in stored)
+        chain = UploadedChain.objects.create(name=name, remote_address=remote_address)
+        UploadedPicture.objects.bulk_create(
+            UploadedPicture(chain=chain, number=number, forward=forward, stored=row)
+            for number, forward, row in stored
+        )
+    job_queue.enqueue(chain.pk, job_queue.SCORE_UPLOADED, job_queue.GPU)
+    return chain

@@ -138,20 +138,6 @@ def test_without_a_worker_the_page_says_so(client, half_way, valkey):
     assert lines["queue"] == "place 1"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (5, "about a minute"),
-        (89, "about a minute"),
-        (420, "about 7\u00a0min"),
-        (3 * 3600, "about 3\u00a0h"),
-        (3 * 86400, "about 3 days"),
-    ],
-)
-def test_the_time_left_is_rounded_for_people(seconds, words):
-    assert run_page.duration(seconds) == words
-
-
 def test_a_finished_run_lists_its_chains_with_links_to_their_strips(client, played):
     run = Run.objects.get(pk=played)
     page = page_of(client, run)

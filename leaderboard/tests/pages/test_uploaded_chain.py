@@ -18,7 +18,6 @@ from evaluation.images import encode_jpeg, encode_png
 from leaderboard import jobs
 from leaderboard.formatting import percent
 from leaderboard.models import UploadedChain, Use
-from leaderboard.pages import uploaded_chain
 from leaderboard.testing.factories import picture
 from leaderboard.views import uploaded_chains
 
@@ -134,13 +133,13 @@ def test_what_is_not_a_chain_is_refused_with_a_reason_and_not_kept(client, files
 def test_a_zip_bomb_is_cut_short(client):
     bomb = io.BytesIO()
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("I0_source.png", b"\0" * (uploaded_chain.MAX_PICTURE_BYTES + 1))
+        archive.writestr("I0_source.png", b"\0" * (uploaded_chains.MAX_PICTURE_BYTES + 1))
     answer = send(client, {"bomb.zip": bomb.getvalue()})
     assert "the limit is 12,582,912" in answer.content.decode()
 
 
 def test_many_small_bombs_are_one_large_one(client, monkeypatch):
-    monkeypatch.setattr(uploaded_chain, "MAX_TOTAL_BYTES", 2**20)
+    monkeypatch.setattr(uploaded_chains, "MAX_TOTAL_BYTES", 2**20)
     bomb = io.BytesIO()
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.png", b"\0" * 600_000)
@@ -193,10 +192,10 @@ def test_nobody_guesses_an_address(client):
 @given(st.lists(st.tuples(st.text(max_size=20), st.binary(max_size=20)), max_size=8))
 def test_any_names_are_arranged_or_refused(files):
     try:
-        found = uploaded_chain.arrange(
-            [uploaded_chain.Upload(name, len(data), partial(bytes, data)) for name, data in files]
+        found = uploaded_chains.arrange(
+            [uploaded_chains.Upload(name, len(data), partial(bytes, data)) for name, data in files]
         )
-    except uploaded_chain.Unusable:
+    except uploaded_chains.Unusable:
         return
     assert found[0][:2] == (0, False)
 
