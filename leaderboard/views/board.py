@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,10 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.clickjacking import xframe_options_exempt
 from django.views.decorators.http import require_safe
-from ninja.responses import NinjaJSONEncoder
 
 from leaderboard import formatting
-from leaderboard.api.schemas import BoardOut
 from leaderboard.board.citations import board_csv, citation
 from leaderboard.board.columns import heads
 from leaderboard.board.example import example
@@ -55,16 +52,16 @@ def page_stamp() -> str:
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     query = BoardQuery.parse(request.GET)
-    if query and request.GET.get("format") in ("csv", "json"):
-        response = download(query, request.GET["format"])
+    if query and request.GET.get("format") == "csv":
+        response = download(query)
     else:
         context = {"preparation": scoring_packages.read(), **(page(query) if query else {})}
         response = render(request, "leaderboard/board.html", context)
     return response if not query or query.is_kept else not_kept(response)
 
 
-def download(asked: BoardQuery, form: str) -> HttpResponse:
-    """Return the rows of the page as a CSV table, or as JSON like the API's.
+def download(asked: BoardQuery) -> HttpResponse:
+    """Return the rows of the page as a CSV table.
 
     A file has no place for remarks, so a query with mistakes returns an error.
     """
@@ -72,14 +69,9 @@ def download(asked: BoardQuery, form: str) -> HttpResponse:
         status = 404 if asked.no_such_suite else 422
         text = "\n".join(asked.remarks) + "\n"
         return HttpResponse(text, status=status, content_type="text/plain; charset=utf-8")
-    if form == "csv":
-        text = board_csv(asked.rows())
-        content_type = "text/csv; charset=utf-8"
-    else:
-        text = json.dumps(BoardOut.from_orm(asked).model_dump(), cls=NinjaJSONEncoder)
-        content_type = "application/json"
-    headers = attachment(f"convergebench-{asked.filters.suite.key}.{form}")
-    return HttpResponse(text, content_type=content_type, headers=headers)
+    headers = attachment(f"convergebench-{asked.filters.suite.key}.csv")
+    text = board_csv(asked.rows())
+    return HttpResponse(text, content_type="text/csv; charset=utf-8", headers=headers)
 
 
 def page(asked: BoardQuery) -> dict[str, Any]:
