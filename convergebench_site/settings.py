@@ -109,6 +109,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.sitemaps",
     "django.contrib.staticfiles",
+    "django.forms",
     "axes",
     "corsheaders",
     "csp",
@@ -158,6 +159,8 @@ TEMPLATES = [
         },
     }
 ]
+# Widgets are drawn by templates of the project too.
+FORM_RENDERER = "django.forms.renderers.TemplatesSetting"
 
 # --- Database -------------------------------------------------------------------------
 DATABASES = {"default": env.db("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'site.sqlite3'}")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -14,12 +14,12 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import get_token
-from django.shortcuts import redirect
-from django.template.loader import render_to_string
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path, reverse
 from django.utils.dateparse import parse_datetime
+from django.utils.decorators import method_decorator
 from django.utils.html import format_html
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 from import_export.forms import ExportForm
 from import_export.resources import ModelResource
@@ -52,6 +52,39 @@ def start_budget(estimate: Estimate) -> dict[str, Any]:
     """Return the default limits of a run: its estimate plus a tenth for failed calls."""
     usd = None if estimate.usd is None else round(Decimal(estimate.usd) * Decimal("1.1"), 2)
     return {"budget_calls": math.ceil(estimate.edits * 1.1), "budget_usd": usd}
+
+
+class WithPages:
+    """An admin with pages of its own; `pages` maps the name of a view to its path."""
+
+    pages: dict[str, str] = {}
+    model: Any
+    opts: Any
+    admin_site: Any
+
+    def get_urls(self) -> list[Any]:
+        own = [
+            path(
+                route,
+                self.admin_site.admin_view(getattr(self, f"{name}_view")),
+                name=f"leaderboard_{self.opts.model_name}_{name}",
+            )
+            for name, route in self.pages.items()
+        ]
+        return [*own, *super().get_urls()]  # type: ignore[misc]
+
+    def row_to_change(self, request: HttpRequest, pk: int, *related: str) -> Any:
+        """Return the row of a page. Raises PermissionDenied or Http404."""
+        row = get_object_or_404(self.model._default_manager.select_related(*related), pk=pk)
+        if not self.has_change_permission(request, row):  # type: ignore[attr-defined]
+            raise PermissionDenied
+        return row
+
+    def page(self, request: HttpRequest, template: str, **context: Any) -> HttpResponse:
+        """Render a template of this admin within the site's frame."""
+        frame = {**self.admin_site.each_context(request), "opts": self.opts}
+        name = f"admin/leaderboard/{self.opts.model_name}/{template}.html"
+        return render(request, name, frame | context)
 
 
 class ReadOnly(admin.ModelAdmin):
@@ -109,14 +142,13 @@ class NoticesConflicts(forms.ModelForm):
         return cleaned
 
 
-class CurationActions:
+class CurationActions(WithPages):
     """Bulk activate and retire, with undo while the rows are unchanged."""
 
+    pages = {"undo": "undo/"}
     actions = ("activate", "retire")
     # All fields: the form for choosing them needs inline script, which the CSP forbids.
     export_form_class = ExportForm
-    opts: Any
-    admin_site: Any
 
     @admin.action(description="Activate", permissions=["change"])
     def activate(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
@@ -125,11 +157,6 @@ class CurationActions:
     @admin.action(description="Retire", permissions=["change"])
     def retire(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         self._set(request, queryset, Curation.RETIRED)
-
-    def get_urls(self) -> list[Any]:
-        undo = self.admin_site.admin_view(require_POST(self.undo_view))
-        address = path("undo/", undo, name=f"leaderboard_{self.opts.model_name}_undo")
-        return [address, *super().get_urls()]  # type: ignore[misc]
 
     def _set(self, request: HttpRequest, queryset: QuerySet[Any], status: Curation) -> None:
         rows = list(queryset.exclude(status=status))
@@ -155,6 +182,7 @@ class CurationActions:
             signing.dumps([status.value, before], salt=self.opts.label, compress=True),
         )
 
+    @method_decorator(require_POST)
     def undo_view(self, request: HttpRequest) -> HttpResponse:
         """Restore the former status of each row of a bulk change."""
         if not self.has_change_permission(request):  # type: ignore[attr-defined]
@@ -203,25 +231,14 @@ class WordsField(forms.CharField):
         super().run_validators(", ".join(value))
 
 
-class _Rendered:
-    """A widget that is drawn by a template of the project."""
-
-    template = ""
-
-    def _rendered(self, **context: Any) -> SafeString:
-        return mark_safe(render_to_string(self.template, context))  # noqa: S308 - by a template
-
-
-class WordingsWidget(_Rendered, forms.Widget):
+class WordingsWidget(forms.Widget):
     """A row of three inputs for each wording, and some empty rows."""
 
-    template = "admin/leaderboard/editpair/_wordings.html"
+    template_name = "admin/leaderboard/editpair/_wordings.html"
 
-    def render(
-        self, name: str, value: Any, attrs: Mapping[str, Any] | None = None, renderer: Any = None
-    ) -> SafeString:
+    def get_context(self, name: str, value: Any, attrs: Any) -> dict[str, Any]:
         rows = [*(value or []), *({} for _ in range(NEW_ROWS))]
-        return self._rendered(name=name, rows=rows, count=len(rows))
+        return {"name": name, "rows": rows, "count": len(rows)}
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> list[dict[str, str]]:
         count = data.get(f"{name}-count", "0")
@@ -250,24 +267,13 @@ class WordingsField(forms.Field):
         return value or []
 
 
-class ThumbnailChoices(_Rendered, forms.CheckboxSelectMultiple):
+class ThumbnailChoices(forms.CheckboxSelectMultiple):
     """Checkboxes of images with thumbnails, folded until opened."""
 
-    template = "admin/leaderboard/suite/_choices.html"
+    template_name = "admin/leaderboard/suite/_choices.html"
     #: Addresses of thumbnails by choice; a choice without one shows its label alone.
     thumbnails: Mapping[str, str] = {}
 
-    def render(
-        self, name: str, value: Any, attrs: Mapping[str, Any] | None = None, renderer: Any = None
-    ) -> SafeString:
-        chosen: Sequence[str] = value or []
-        rows = [
-            {
-                "value": slug,
-                "label": label,
-                "chosen": slug in chosen,
-                "thumbnail": self.thumbnails.get(slug, ""),
-            }
-            for slug, label in self.choices
-        ]
-        return self._rendered(name=name, rows=rows, chosen=len(chosen), id=(attrs or {}).get("id"))
+    def create_option(self, name: str, value: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        option = super().create_option(name, value, *args, **kwargs)
+        return option | {"thumbnail": self.thumbnails.get(value, "")}

@@ -11,8 +11,8 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import path, reverse
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.text import slugify
 from import_export.admin import ImportExportMixin
@@ -155,6 +155,11 @@ class TemplateForm(forms.Form):
 class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
     form = EditPairForm
     resource_classes = (EditPairResource,)
+    pages = CurationActions.pages | {
+        "template": "template/",
+        "fits": "<int:pk>/fits/",
+        "trial": "<int:pk>/on/<slug:slug>/<str:half>.webp",
+    }
     import_export_change_list_template = "admin/leaderboard/editpair/change_list.html"
     list_display = (*("title", "tried", "category", "forward", "place", "used", "status"),)
     list_filter = ("status", "category", "change", "reversibility", "place")
@@ -211,18 +216,6 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
             reverse("admin:leaderboard_editpair_fits", args=[row.pk]),
         )
 
-    def get_urls(self) -> list[Any]:
-        view = self.admin_site.admin_view
-        name = "leaderboard_editpair_{}".format
-        return [
-            path("template/", view(self.template_view), name=name("template")),
-            path("<int:pk>/fits/", view(self.fits_view), name=name("fits")),
-            path(
-                "<int:pk>/on/<slug:slug>/<str:half>.webp", view(self.trial_view), name=name("trial")
-            ),
-            *super().get_urls(),
-        ]
-
     def template_view(self, request: HttpRequest) -> HttpResponse:
         """Create pairs in bulk: show them first, save them as drafts when confirmed."""
         if not self.has_add_permission(request):
@@ -235,13 +228,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
                     pair.save()
             messages.success(request, f"{len(made)} draft pair(s) made.")
             return redirect("admin:leaderboard_editpair_changelist")
-        context = {
-            **self.admin_site.each_context(request),
-            "form": form,
-            "pairs": made,
-            "opts": self.opts,
-        }
-        return render(request, "admin/leaderboard/editpair/template.html", context)
+        return self.page(request, "template", form=form, pairs=made)
 
     def fits_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show every active image with the reasons why this pair does not fit it."""
@@ -260,16 +247,15 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
             else:
                 fitting.append(source)
         everything = "all" in request.GET
-        context = {
-            **self.admin_site.each_context(request),
-            "pair": pair,
-            "fitting": len(fitting),
-            "shown": fitting if everything else fitting[:FIRST_SHOWN],
-            "others": others,
-            "total": len(sources),
-            "opts": self.opts,
-        }
-        return render(request, "admin/leaderboard/editpair/fits.html", context)
+        return self.page(
+            request,
+            "fits",
+            pair=pair,
+            fitting=len(fitting),
+            shown=fitting if everything else fitting[:FIRST_SHOWN],
+            others=others,
+            total=len(sources),
+        )
 
     def trial_view(self, request: HttpRequest, pk: int, slug: str, half: str) -> HttpResponse:
         """Serve the image after one edit of the pair by the noise-free reference editor."""

@@ -10,8 +10,6 @@ from django.core.exceptions import ValidationError
 from django.db.models import Count
 from django.forms import Script
 from django.http import HttpRequest
-from django.template.loader import render_to_string
-from django.utils.safestring import SafeString, mark_safe
 from import_export.admin import ExportMixin
 
 from evaluation.content import curation
@@ -30,16 +28,14 @@ from leaderboard.models import SourceImage, StoredImage, Suite
 class AnnotationsWidget(forms.Textarea):
     """The annotations as JSON, below the image they are drawn on."""
 
+    template_name = "admin/leaderboard/sourceimage/annotations.html"
     picture: StoredImage | None = None
 
     class Media:
         js = (Script("js/annotate.js", defer=True),)
 
-    def render(self, *args: Any, **kwargs: Any) -> SafeString:
-        context = {"field": super().render(*args, **kwargs), "picture": self.picture}
-        return mark_safe(  # noqa: S308 - made by a template
-            render_to_string("admin/leaderboard/sourceimage/annotations.html", context)
-        )
+    def get_context(self, *args: Any) -> dict[str, Any]:
+        return super().get_context(*args) | {"picture": self.picture}
 
 
 class SourceImageForm(NoticesConflicts):

@@ -12,16 +12,17 @@ from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, F, Model, QuerySet, Sum
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import path, reverse
+from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils import timezone
+from django.utils.decorators import method_decorator
 from django.utils.html import format_html, format_html_join
 from django.views.decorators.http import require_POST
 
 from evaluation.editors.payloads import WRONG_TYPE
 from evaluation.estimate import duration
 from leaderboard import jobs
-from leaderboard.admin.base import ReadOnly, picture, start_budget
+from leaderboard.admin.base import ReadOnly, WithPages, picture, start_budget
 from leaderboard.models import (
     Call,
     Run,
@@ -80,8 +81,28 @@ class RunForm(forms.ModelForm):
         return cleaned
 
 
+def _run_action(description: str, act: Callable[[Run], Any], done: str) -> Callable[..., None]:
+    """Return an admin action on each selected run; those that cannot be moved are named."""
+
+    @admin.action(description=description, permissions=["change"])
+    def action(model_admin: RunAdmin, request: HttpRequest, queryset: QuerySet[Run]) -> None:
+        count = 0
+        for run in queryset.select_related("editing_model", "suite"):
+            try:
+                act(run)
+            except jobs.CannotMove as error:
+                messages.warning(request, f"{run}: {error}")
+            else:
+                count += 1
+                model_admin.log_change(request, run, done)
+        messages.success(request, f"{count} run(s) {done}.")
+
+    return action
+
+
 @admin.register(Run)
-class RunAdmin(admin.ModelAdmin):
+class RunAdmin(WithPages, admin.ModelAdmin):
+    pages = {"today": "today/", "resume": "<int:pk>/resume/"}
     list_display = (
         *("editing_model", "last_return", "suite", "where", "progress", "spent", "created_at"),
     )
@@ -187,49 +208,34 @@ class RunAdmin(admin.ModelAdmin):
             name: usual if values.get(name) is None else values[name]
             for name, usual in start_budget(estimate).items()
         }
-        context = {
-            **self.admin_site.each_context(request),
+        return self.page(
+            request,
+            "confirm",
             **budget,
-            "model": model,
-            "suite": suite,
-            "estimate": estimate,
-            "length": duration(estimate.seconds),
-            "opts": self.opts,
-            "title": "Start this run?",
-        }
-        return render(request, "admin/leaderboard/run/confirm.html", context)
-
-    def get_urls(self) -> list[Any]:
-        view = self.admin_site.admin_view
-        return [
-            path("today/", view(self.today_view), name="leaderboard_run_today"),
-            path(
-                "<int:pk>/resume/",
-                view(require_POST(self.resume_view)),
-                name="leaderboard_run_resume",
-            ),
-            *super().get_urls(),
-        ]
+            model=model,
+            suite=suite,
+            estimate=estimate,
+            length=duration(estimate.seconds),
+            title="Start this run?",
+        )
 
     def today_view(self, request: HttpRequest) -> HttpResponse:
         """Show the tasks that need a person today."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        context = {
-            **self.admin_site.each_context(request),
+        return self.page(
+            request,
+            "today",
             **today(),
-            "may_change": self.has_change_permission(request),
-            "may_review": request.user.has_perm("leaderboard.change_submission"),
-            "opts": self.opts,
-            "title": "Today",
-        }
-        return render(request, "admin/leaderboard/run/today.html", context)
+            may_change=self.has_change_permission(request),
+            may_review=request.user.has_perm("leaderboard.change_submission"),
+            title="Today",
+        )
 
+    @method_decorator(require_POST)
     def resume_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Resume a paused run after supplying a larger budget or today's metrics."""
-        run = get_object_or_404(Run.objects.select_related("editing_model", "suite"), pk=pk)
-        if not self.has_change_permission(request, run):
-            raise PermissionDenied
+        run = self.row_to_change(request, pk, "editing_model", "suite")
         if run.reason == "budget":
             left = run.editing_model.estimate(
                 max(0, run.progress.edits_total - run.progress.edits_done),
@@ -246,7 +252,7 @@ class RunAdmin(admin.ModelAdmin):
             RunProgress.objects.filter(pk=pk).update(**limits)
         # With its former metrics the run would pause again at once.
         act = jobs.score_again if run.reason == "metric_version" else jobs.resume
-        self._each(request, Run.objects.filter(pk=pk), act, "resumed")
+        _run_action("Resume", act, "resumed")(self, request, Run.objects.filter(pk=pk))
         return redirect("admin:leaderboard_run_today")
 
     @admin.display(description="state")
@@ -294,10 +300,6 @@ class RunAdmin(admin.ModelAdmin):
     def why(self, run: Run) -> str:
         return run.reason_text or run.progress.last_error or "–"
 
-    @admin.display(description="ranked", boolean=True)
-    def ranked(self, run: Run) -> bool:
-        return run.current and run.is_ranked
-
     @admin.display(description="estimate")
     def cost_estimate(self, run: Run) -> str:
         estimate = run.editing_model.estimate(
@@ -341,49 +343,22 @@ class RunAdmin(admin.ModelAdmin):
             link = reverse("run_case", args=[run.pk, row["case"]])
             yield (format_html('<a href="{}">{} {}</a>', link, shown, row["detail"]),)
 
-    def _each(
-        self,
-        request: HttpRequest,
-        queryset: QuerySet[Run],
-        act: Callable[[Run], Any],
-        done: str,
-    ) -> None:
-        count = 0
-        for run in queryset.select_related("editing_model", "suite"):
-            try:
-                act(run)
-            except jobs.CannotMove as error:
-                messages.warning(request, f"{run}: {error}")
-            else:
-                count += 1
-                self.log_change(request, run, done)
-        messages.success(request, f"{count} run(s) {done}.")
-
-    @admin.action(description="Resume", permissions=["change"])
-    def resume(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
-        self._each(request, queryset, jobs.resume, "resumed")
-
-    @admin.action(description="Pause", permissions=["change"])
-    def pause(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
-        self._each(request, queryset, lambda run: jobs.pause(run, "person"), "paused")
-
-    @admin.action(description="Cancel", permissions=["change"])
-    def cancel(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
-        self._each(request, queryset, jobs.cancel, "cancelled")
-
-    @admin.action(description="Play failed and lost chains again", permissions=["change"])
-    def play_again(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
-        self._each(request, queryset, jobs.play_again, "queued to play failed chains again")
-
-    @admin.action(
-        description="Bring lost pictures back, or play them again", permissions=["change"]
+    resume = _run_action("Resume", jobs.resume, "resumed")
+    pause = _run_action("Pause", lambda run: jobs.pause(run, "person"), "paused")
+    cancel = _run_action("Cancel", jobs.cancel, "cancelled")
+    play_again = _run_action(
+        "Play failed and lost chains again",
+        jobs.play_again,
+        "queued to play failed chains again",
     )
-    def recover(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
-        self._each(request, queryset, jobs.recover, "queued for a look at their pictures")
-
-    @admin.action(description="Score again with today's metrics", permissions=["change"])
-    def score_again(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
-        self._each(request, queryset, jobs.score_again, "queued to be scored again")
+    recover = _run_action(
+        "Bring lost pictures back, or play them again",
+        jobs.recover,
+        "queued for a look at their pictures",
+    )
+    score_again = _run_action(
+        "Score again with today's metrics", jobs.score_again, "queued to be scored again"
+    )
 
     @admin.action(description="Publish on the board", permissions=["change"])
     def publish(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:

@@ -7,15 +7,14 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import path, reverse
+from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from simple_history.admin import SimpleHistoryAdmin
 
-from leaderboard.admin.base import picture, start_budget
+from leaderboard.admin.base import WithPages, picture, start_budget
 from leaderboard.models import EditingModel, Submission, Suite
 from leaderboard.models.entries import SUBMISSION_MOVES
 from leaderboard.submissions import status, workflow
@@ -91,8 +90,9 @@ class SubmissionForm(forms.ModelForm):
 
 
 @admin.register(Submission)
-class SubmissionAdmin(SimpleHistoryAdmin):
+class SubmissionAdmin(WithPages, SimpleHistoryAdmin):
     form = SubmissionForm
+    pages = {"review": "<int:pk>/review/"}
     list_display = ("name", "review_link", "state", "tested", "suite", "organisation", "created_at")
     list_filter = ("state", "contract", "suite")
     list_select_related = ("suite", "probe_edited")
@@ -185,21 +185,10 @@ class SubmissionAdmin(SimpleHistoryAdmin):
         more = {"can_be_reviewed": bool(row and _can_be_reviewed(row))}
         return super().change_view(request, object_id, form_url, (extra_context or {}) | more)
 
-    def get_urls(self) -> list[Any]:
-        view = self.admin_site.admin_view(self.review_view)
-        return [
-            path("<int:pk>/review/", view, name="leaderboard_submission_review"),
-            *super().get_urls(),
-        ]
-
     def review_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show the submission with its probe and cost, and take the decision."""
-        rows = Submission.objects.select_related(
-            "suite", "editing_model", "probe_sent", "probe_edited", "probe_returned"
-        )
-        submission = get_object_or_404(rows, pk=pk)
-        if not self.has_change_permission(request, submission):
-            raise PermissionDenied
+        pictures = ("probe_sent", "probe_edited", "probe_returned")
+        submission = self.row_to_change(request, pk, "suite", "editing_model", *pictures)
         estimate = status.estimate(submission)
         budget = start_budget(estimate)
         decision = request.GET.get("decision", "approve")
@@ -216,18 +205,17 @@ class SubmissionAdmin(SimpleHistoryAdmin):
                 messages.error(request, str(error))
                 # The next decision is about the version shown now.
                 form.data = {**request.POST.dict(), "seen": submission.updated_at.isoformat()}
-        context = {
-            **self.admin_site.each_context(request),
-            "submission": submission,
-            "form": form,
-            "estimate": estimate,
-            "changes": _changes(submission),
-            "steps": submission.probe.get("steps", []),
-            "others": workflow.similar(submission),
-            "known": EditingModel.objects.filter(name__iexact=submission.name).first(),
-            "opts": self.opts,
-        }
-        return render(request, "admin/leaderboard/submission/review.html", context)
+        return self.page(
+            request,
+            "review",
+            submission=submission,
+            form=form,
+            estimate=estimate,
+            changes=_changes(submission),
+            steps=submission.probe.get("steps", []),
+            others=workflow.similar(submission),
+            known=EditingModel.objects.filter(name__iexact=submission.name).first(),
+        )
 
     def _decide(self, request: HttpRequest, submission: Submission, values: dict[str, Any]) -> str:
         message = values["message"].strip()

@@ -6,18 +6,24 @@ from typing import Any, cast
 
 from django import forms
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Model, OuterRef, Prefetch, Subquery
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import path, reverse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils.decorators import method_decorator
 from django.utils.html import format_html, format_html_join
 from django.views.decorators.http import require_POST
 
 from evaluation.content.suites import Suite as CoreSuite
 from evaluation.content.suites import SuiteError
-from leaderboard.admin.base import HistoryAdmin, NoticesConflicts, ThumbnailChoices, picture
+from leaderboard.admin.base import (
+    HistoryAdmin,
+    NoticesConflicts,
+    ThumbnailChoices,
+    WithPages,
+    picture,
+)
 from leaderboard.content import drafts
 from leaderboard.models import (
     Case,
@@ -130,8 +136,14 @@ class SuiteForm(NoticesConflicts):
 
 
 @admin.register(Suite)
-class SuiteAdmin(HistoryAdmin):
+class SuiteAdmin(WithPages, HistoryAdmin):
     form = SuiteForm
+    pages = {
+        "preview": "<int:pk>/preview/",
+        "freeze": "<int:pk>/freeze/",
+        "diagnostics": "<int:pk>/diagnostics/",
+        "next": "<int:pk>/next/",
+    }
     list_display = (
         *("title", "some_pictures", "version", "status", "case_count", "trips", "run_count"),
         "frozen_at",
@@ -238,42 +250,26 @@ class SuiteAdmin(HistoryAdmin):
             row.get_absolute_url(),
         )
 
-    def get_urls(self) -> list[Any]:
-        view = self.admin_site.admin_view
-        name = "leaderboard_suite_{}".format
-        return [
-            path("<int:pk>/preview/", view(self.preview_view), name=name("preview")),
-            path("<int:pk>/freeze/", view(require_POST(self.freeze_view)), name=name("freeze")),
-            path("<int:pk>/diagnostics/", view(self.diagnostics_view), name=name("diagnostics")),
-            path("<int:pk>/next/", view(require_POST(self.next_view)), name=name("next")),
-            *super().get_urls(),
-        ]
-
-    def _allowed(self, request: HttpRequest, pk: int) -> Suite:
-        suite = get_object_or_404(Suite, pk=pk)
-        if not self.has_change_permission(request, suite):
-            raise PermissionDenied
-        return suite
-
     def preview_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show the cases by kind and category, and the cost of a run."""
-        suite = self._allowed(request, pk)
-        context = {**self.admin_site.each_context(request), "suite": suite, "opts": self.opts}
+        suite = self.row_to_change(request, pk)
         try:
             ready = drafts.preview(suite)
         except SuiteError as error:
-            context["error"] = str(error)
-        else:
-            context |= {
-                "preview": ready,
-                "core": ready.suite,
-                "estimates": ready.estimates(),
-                "sheet": _contact_sheet(ready.suite),
-            }
-        return render(request, "admin/leaderboard/suite/preview.html", context)
+            return self.page(request, "preview", suite=suite, error=str(error))
+        return self.page(
+            request,
+            "preview",
+            suite=suite,
+            preview=ready,
+            core=ready.suite,
+            estimates=ready.estimates(),
+            sheet=_contact_sheet(ready.suite),
+        )
 
+    @method_decorator(require_POST)
     def freeze_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        suite = self._allowed(request, pk)
+        suite = self.row_to_change(request, pk)
         if "looked" not in request.POST:
             messages.error(request, "Not frozen: say that you have looked at the cases.")
             return redirect("admin:leaderboard_suite_preview", pk)
@@ -288,18 +284,14 @@ class SuiteAdmin(HistoryAdmin):
 
     def diagnostics_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show diagnostics of the cases, and the cases to drop in the next version."""
-        suite = self._allowed(request, pk)
-        context = {
-            **self.admin_site.each_context(request),
-            "suite": suite,
-            "rows": drafts.diagnose_suite(suite),
-            "opts": self.opts,
-        }
-        return render(request, "admin/leaderboard/suite/diagnostics.html", context)
+        suite = self.row_to_change(request, pk)
+        rows = drafts.diagnose_suite(suite)
+        return self.page(request, "diagnostics", suite=suite, rows=rows)
 
+    @method_decorator(require_POST)
     def next_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Create a draft of the next version, without the selected cases."""
-        suite = self._allowed(request, pk)
+        suite = self.row_to_change(request, pk)
         without = request.POST.getlist("without")
         changes = f"Without {len(without)} case(s) in quarantine." if without else ""
         draft = drafts.next_version(suite, without, changes)

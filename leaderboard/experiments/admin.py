@@ -9,14 +9,14 @@ from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import path, reverse
+from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 
 from evaluation.errors import UserFacingError
 from evaluation.estimate import duration
 from evaluation.experiment_file import MAX_ARMS
-from leaderboard.admin.base import start_budget
+from leaderboard.admin.base import WithPages, start_budget
 from leaderboard.experiments.plan import plan, start, whole
 from leaderboard.models import Experiment, ExperimentArm, Suite
 
@@ -79,7 +79,8 @@ def _may_change_arms(experiment: Experiment | None) -> bool:
 
 
 @admin.register(Experiment)
-class ExperimentAdmin(admin.ModelAdmin):
+class ExperimentAdmin(WithPages, admin.ModelAdmin):
+    pages = {"start": "<int:pk>/start/"}
     list_display = ("title", "suite", "arm_names", "started_at", "published")
     list_filter = ("published", "suite")
     list_select_related = ("suite",)
@@ -110,11 +111,6 @@ class ExperimentAdmin(admin.ModelAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return _may_change_arms(obj) and super().has_delete_permission(request, obj)
-
-    def get_urls(self) -> list[Any]:
-        start = self.admin_site.admin_view(self.start_view)
-        address = path("<int:pk>/start/", start, name="leaderboard_experiment_start")
-        return [address, *super().get_urls()]
 
     @admin.display(description="arms")
     def arm_names(self, experiment: Experiment) -> str:
@@ -147,9 +143,8 @@ class ExperimentAdmin(admin.ModelAdmin):
 
     def start_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show the cost of every run, and start them after confirmation."""
-        experiment = get_object_or_404(Experiment.objects.select_related("suite"), pk=pk)
-        may_run = request.user.has_perm("leaderboard.add_run")
-        if not self.has_change_permission(request, experiment) or not may_run:
+        experiment = self.row_to_change(request, pk, "suite")
+        if not request.user.has_perm("leaderboard.add_run"):
             raise PermissionDenied
         back = redirect("admin:leaderboard_experiment_change", pk)
         try:
@@ -166,17 +161,16 @@ class ExperimentAdmin(admin.ModelAdmin):
             messages.error(request, str(error))
             return back
         total = whole(planned)
-        context = {
-            **self.admin_site.each_context(request),
-            "experiment": experiment,
-            "planned": [(run, duration(run.estimate.seconds)) for run in planned],
-            "whole": total,
-            "length": duration(total.seconds),
-            "budget_usd": start_budget(total)["budget_usd"],
-            "opts": self.opts,
-            "title": "Start this experiment?",
-        }
-        return render(request, "admin/leaderboard/experiment/start.html", context)
+        return self.page(
+            request,
+            "start",
+            experiment=experiment,
+            planned=[(run, duration(run.estimate.seconds)) for run in planned],
+            whole=total,
+            length=duration(total.seconds),
+            budget_usd=start_budget(total)["budget_usd"],
+            title="Start this experiment?",
+        )
 
 
 class _Budget(forms.Form):
