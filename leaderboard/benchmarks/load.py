@@ -1,10 +1,10 @@
-"""Where the site breaks first: python -m leaderboard.benchmarks.load --models 1000 --trips 10000000
+"""Where the site breaks first: python -m leaderboard.benchmarks.load --models 1000
 
 Fills a throw-away PostgreSQL (or, with --here, the database of the settings) with invented
 models of 300 cases and 20 trips, and asks for every kind of page and for the API when nothing is
 kept. Tells queries, bytes, and the processor time of the database and of the page: a busy machine
-changes neither. Then the slowest queries with their plans, and what a run costs that ends: its ranks among all models. Exits
-with 1 when a page takes more queries or bytes than it may, or a query more than --slowest.
+changes neither. Then the slowest queries with their plans. Exits with 1 when a page takes more
+queries or bytes than it may, or a query more than --slowest.
 """
 
 from __future__ import annotations
@@ -47,17 +47,16 @@ def main() -> int:
     prepare()
     if not args.filled:
         with told("filled"):
-            from leaderboard.testing.large_board.copies import fill
+            from leaderboard.testing.large_board import invent_board
 
-            fill(args.models, CASES, TRIPS, args.trips)
+            invent_board(models=args.models, cases=CASES, trips=TRIPS)
     say_sizes()
     return 0 if measure(args.slowest) else 1
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--models", type=int, default=1000)
-    parser.add_argument("--trips", type=int, default=10_000_000, help="Rows of trips in all.")
+    parser.add_argument("--models", type=int, default=100)
     parser.add_argument(
         "--slowest",
         type=float,
@@ -115,7 +114,7 @@ def measure(slowest: float) -> bool:
     from django.conf import settings
     from django.test import Client, override_settings
 
-    from leaderboard.testing.large_board.page_budgets import addresses, cost, over_budget
+    from leaderboard.testing.page_budgets import addresses, cost, over_budget
 
     # Names of static files as they are: none has been collected here.
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}

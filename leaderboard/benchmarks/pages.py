@@ -71,7 +71,7 @@ def invent(data: Path) -> None:
     django.setup()
     from django.core.management import call_command
 
-    from leaderboard.testing.large_board.invented import invent_board
+    from leaderboard.testing.large_board import invent_board
 
     call_command("migrate", verbosity=0)
     for slug, models in BOARDS.items():

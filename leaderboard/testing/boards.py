@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -194,40 +194,51 @@ def make_standing(
     )
 
 
-def make_chains(run: Run, half_life: float, metrics: Iterable[str]) -> None:
+def make_chains(run: Run, half_life: float, metrics: Iterable[str]) -> list[Chain]:
     """A played chain per case; pictures differ, so that there is something to resample."""
-    metrics = list(metrics)
-    trips = run.suite.trips
-    chains = []
+    numbers = range(1, run.suite.trips + 1)
+    retention = {}
     for place, case in enumerate(run.suite.cases.select_related("picture")):
         own = half_life * (0.7 + 0.6 * (place * 7 % 10) / 10)
-        kept = [round(0.5 ** (n / own), 4) for n in range(1, trips + 1)]
-        events = {
-            f"{level:g}": {
-                "time": min(own, trips),
-                "cause": "whole" if own <= trips else "censored",
-            }
-            for level in LEVELS
-        }
-        results = {
-            "retention": kept,
-            "auc": sum(kept) / trips,
-            "recovered": False,
-            "because": [],
-            "gate": None,
-            "events": events,
-        }
-        chains.append(
-            Chain(
-                run=run,
-                case=case,
-                state=ChainState.PLAYED,
-                outcome=Outcome.COMPLETED,
-                trips_played=trips,
-                trips_scored=trips,
-                results=dict.fromkeys(metrics, results),
-            )
+        retention[case] = [round(0.5 ** (n / own), 4) for n in numbers]
+    return played_chains(run, retention, metrics)
+
+
+def played_chains(
+    run: Run, retention: Mapping[Case, Sequence[float]], metrics: Iterable[str]
+) -> list[Chain]:
+    """Chains of these retentions, by case and the same by every metric."""
+    metrics = list(metrics)
+    chains = [
+        Chain(
+            run=run,
+            case=case,
+            state=ChainState.PLAYED,
+            outcome=Outcome.COMPLETED,
+            trips_played=len(kept),
+            trips_scored=len(kept),
+            results=dict.fromkeys(metrics, _results(kept)),
         )
+        for case, kept in retention.items()
+    ]
     for chain in chains:
         chain.sum_up()
-    Chain.objects.bulk_create(chains)
+    return Chain.objects.bulk_create(chains, batch_size=5_000)
+
+
+def _results(kept: Sequence[float]) -> dict[str, Any]:
+    usable = {level: sum(value > level for value in kept) for level in LEVELS}
+    return {
+        "retention": list(kept),
+        "auc": sum(kept) / len(kept),
+        "recovered": False,
+        "because": [],
+        "gate": None,
+        "events": {
+            f"{level:g}": {
+                "time": float(count),
+                "cause": "whole" if count < len(kept) else "censored",
+            }
+            for level, count in usable.items()
+        },
+    }

@@ -8,10 +8,8 @@ import numpy as np
 from django.utils import timezone
 from PIL import Image
 
-from evaluation.analysis.levels import LEVELS
 from evaluation.images import Picture
 from leaderboard.models import (
-    Chain,
     EditingModel,
     Question,
     Run,
@@ -21,8 +19,7 @@ from leaderboard.models import (
     Vote,
     Voter,
 )
-from leaderboard.models.runs import ChainState, Outcome
-from leaderboard.testing.boards import make_model, make_run
+from leaderboard.testing.boards import make_model, make_run, played_chains
 from leaderboard.testing.factories import picture, tiny_suite
 
 #: By model, what a round trip takes: the first is the cleanest.
@@ -49,51 +46,20 @@ def votable_run(
     run = make_run(model, suite, 0.5 / loss if loss else 800, metrics=("picture", "lpips"))
     # Its name, not its number: that is another one in every test on PostgreSQL.
     random = np.random.default_rng(list(name.encode()))
-    cases = list(suite.cases.select_related("picture"))
-    chains, kept_by_case = [], {}
-    for case in cases:
+    retention = {}
+    for case in suite.cases.select_related("picture"):
         own = loss * random.uniform(0.8, 1.2)
-        kept = [round(max(-0.1, 1 - own * n), 4) for n in range(1, suite.trips + 1)]
-        kept_by_case[case.pk] = kept
-        chains.append(
-            Chain(
-                run=run,
-                case=case,
-                state=ChainState.PLAYED,
-                outcome=Outcome.COMPLETED,
-                trips_played=suite.trips,
-                trips_scored=suite.trips,
-                results=dict.fromkeys(("picture", "lpips"), _results(kept, suite.trips)),
-            )
-        )
-    for chain in chains:
-        chain.sum_up()
-    Chain.objects.bulk_create(chains)
+        retention[case] = [round(max(-0.1, 1 - own * n), 4) for n in range(1, suite.trips + 1)]
     now, trips = timezone.now(), []
-    for chain in Chain.objects.filter(run=run).select_related("case__picture"):
+    for chain in played_chains(run, retention, ("picture", "lpips")):
         source = picture(int(chain.case.picture.slug.rsplit("-", 1)[-1]), suite.size)
-        for number, share in enumerate(kept_by_case[chain.case_id], start=1):
+        for number, share in enumerate(retention[chain.case], start=1):
             stored = _stored(_worn(source, 1 - share, random), size)
             trips.append(
                 Trip(chain=chain, number=number, restored=stored, scored_at=now, change_seen=True)
             )
     Trip.objects.bulk_create(trips)
     return run
-
-
-def _results(kept: list[float], trips: int) -> dict[str, object]:
-    events = {
-        f"{level:g}": {"time": float(sum(q > level for q in kept)), "cause": "whole"}
-        for level in LEVELS
-    }
-    return {
-        "retention": kept,
-        "auc": sum(kept) / trips,
-        "recovered": False,
-        "because": [],
-        "gate": None,
-        "events": events,
-    }
 
 
 def _worn(source: Image.Image, lost: float, random: np.random.Generator) -> Image.Image:

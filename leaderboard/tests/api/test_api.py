@@ -31,7 +31,7 @@ from leaderboard.models import (
 )
 from leaderboard.models.runs import RunState
 from leaderboard.testing.boards import make_chains, make_model, make_run, make_suite
-from leaderboard.testing.large_board.invented import invent_board
+from leaderboard.testing.large_board import invent_board
 
 pytestmark = pytest.mark.django_db
 
@@ -160,8 +160,8 @@ def test_a_trip_gives_its_pictures_and_every_distance(client):
     path = f"/runs/{trip.chain.run_id}/cases/{trip.chain.case_id}/trips"
     answer = get(client, path).json()["items"][1]
     assert answer["restored"]["original"] == absolute(trip.restored.original_url)
-    distances = trip.scores.values_list("metric__name", "distance")
-    assert answer["distances"] == {f"{name}@invented": value for name, value in distances}
+    rows = trip.scores.values_list("metric__name", "metric__version", "distance")
+    assert answer["distances"] == {f"{name}@{version}": value for name, version, value in rows}
     Trip.objects.update(restored=None)
     assert get(client, path).json()["items"][1]["restored"] is None
 

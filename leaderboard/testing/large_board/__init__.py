@@ -1,1 +1,0 @@
-"""Boards of any size, and what their pages may cost."""
