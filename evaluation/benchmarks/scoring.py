@@ -7,8 +7,8 @@ then scikit-image's PSNR and Gaussian SSIM, then `lpips.LPIPS` forward. Both
 ways must give the same numbers, or the benchmark fails. Ours also finds the
 worst place and the colour difference meanwhile. Then returns per second beside the machine's
 peak, which is measured in the same run: matrix products of the shapes that LPIPS's convolutions
-have, on as many threads. Then single trips of many chains, scored together; the time that a face
-takes, and what all witnesses add to the scoring of a chain by every metric that runs here.
+have, on as many threads. Then what all witnesses add to the scoring of a chain by every metric
+that runs here.
 """
 
 from __future__ import annotations
@@ -28,10 +28,8 @@ from evaluation import weights
 from evaluation.content.suites import EditPair
 from evaluation.editors.drawings import draw
 from evaluation.images import Picture, encode_jpeg, encode_png
-from evaluation.measuring.scoring import Returns, Scorer
-from evaluation.metrics.base import Subject
+from evaluation.measuring.scoring import Scorer
 from evaluation.metrics.batches import threads
-from evaluation.metrics.identity import Identity
 from evaluation.metrics.lpips import Lpips
 from evaluation.play.own_chains import OwnChain, score_runs
 from evaluation.witnesses import LOOKING
@@ -40,8 +38,6 @@ TOLERANCE = 1e-4
 METRICS = ("psnr", "ssim", "lpips")
 #: What ours measures in the same time.
 MORE = (*METRICS, "place", "colour")
-# Of the astronaut.
-FACE = (0.36, 0.1, 0.53, 0.36)
 
 Table = dict[str, list[float]]
 
@@ -97,24 +93,6 @@ def ours(scorer: Scorer, source: bytes, restored: list[bytes]) -> Table:
         name: [float(metric.shown(distance) or 0) for distance in scores[name] or []]
         for name, metric in scorer.metrics.items()
     }
-
-
-def seconds_a_face(side: int) -> dict[str, float]:
-    """Of one picture on one processor: with a face, and where none is left."""
-    metric, subject = Identity(), Subject(face=FACE)
-    source = Image.fromarray(data.astronaut()).resize((side, side), Image.Resampling.LANCZOS)
-    pictures = {"with a face": source, "without": Image.new("RGB", source.size, (90, 90, 90))}
-    features = metric.prepare(metric.view(source, subject))
-    found = {}
-    for name, picture in pictures.items():
-        times = []
-        for turn in range(1, 4):
-            other = Image.fromarray(np.asarray(picture) ^ turn)  # the same one is remembered
-            start = time.perf_counter()
-            metric.distances(features, [metric.view(other, subject)])
-            times.append(time.perf_counter() - start)
-        found[name] = min(times)
-    return found
 
 
 def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
@@ -193,27 +171,6 @@ def seconds_at_peak(side: int, repeats: int = 3) -> float:
     return min(times[1:])
 
 
-def seconds_of_single_trips(side: int, chains: int, repeats: int = 2) -> tuple[float, float]:
-    """To score one trip of each of several chains: chain by chain, and together."""
-    made = []
-    for number in range(chains):
-        source, (answer,) = chain(side, 1)
-        turned = Picture.from_bytes(source).image.rotate(number)
-        made.append(Returns(turned, [Picture.from_bytes(answer).image]))
-    warm = Scorer(MORE)
-    warm.score_together(made[:1])
-    times: list[list[float]] = [[], []]
-    for _ in range(repeats):
-        for index, parts in enumerate(([[one] for one in made], [made])):
-            scorer = Scorer(MORE)
-            scorer.metrics = warm.metrics
-            start = time.perf_counter()
-            for part in parts:
-                scorer.score_together(part)
-            times[index].append(time.perf_counter() - start)
-    return min(times[0]), min(times[1])
-
-
 def timed(work: Callable[[], Table]) -> tuple[float, Table]:
     start = time.perf_counter()
     table = work()
@@ -257,14 +214,6 @@ def main() -> None:
         f"peak by the matrix products of LPIPS's convolutions alone ({1 / peak:.2f} a second; FFT "
         "and Winograd convolutions need fewer multiplications, so it may pass 100 %)"
     )
-    alone, together = seconds_of_single_trips(512, 8)
-    print(
-        f"one trip of each of 8 chains, 512 px: {alone / together:.2f}x faster together than "
-        f"chain by chain ({alone:.2f} s -> {together:.2f} s)"
-    )
-    if not Identity().missing():
-        told = ", ".join(f"{value:.2f} s {name}" for name, value in seconds_a_face(512).items())
-        print(f"the face of a picture: {told}")
     without, with_all = seconds_with_witnesses(512, 4)
     print(
         f"all witnesses on a 4-trip chain of a portrait, 512 px: {with_all / without:.2f}x the "
