@@ -2,31 +2,10 @@
 
 from django.contrib import admin
 
-from leaderboard.admin import (
-    contributions,
-    entries,
-    pairs,
-    pictures,
-    runs,
-    submissions,
-    suites,
-    tokens,
-    votes,
-)
+from leaderboard.admin import content, entries, people, runs, submissions, suites
 from leaderboard.experiments import admin as experiments
 
-__all__ = [
-    "contributions",
-    "entries",
-    "experiments",
-    "pairs",
-    "pictures",
-    "runs",
-    "submissions",
-    "suites",
-    "tokens",
-    "votes",
-]
+__all__ = ["content", "entries", "experiments", "people", "runs", "submissions", "suites"]
 
 # Without the sidebar lists fit a small screen; the index and breadcrumbs lead everywhere.
 admin.site.enable_nav_sidebar = False

@@ -1,4 +1,4 @@
-"""Review of submissions: show the probe and the cost; approve, ask or reject."""
+"""Review of submissions, and contributed runs."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from simple_history.admin import SimpleHistoryAdmin
 
 from leaderboard.admin.base import WithPages, picture, start_budget
-from leaderboard.models import EditingModel, Submission, Suite
+from leaderboard.contributions.forms import withdraw
+from leaderboard.models import ContributedRun, EditingModel, Submission, Suite
 from leaderboard.models.entries import SUBMISSION_MOVES
 from leaderboard.submissions import status, workflow
 from leaderboard.submissions.forms import SubmissionForm as SubmitForm
 
 #: Fields that change by themselves and are not listed for reviewers.
 UNTOLD = frozenset({"probe", "probed_at", "updated_at", "state", "reviewed_at", "reviewed_by"})
-MARKS = {"passed": "✓", "warning": "!", "failed": "✗", "running": "…", "skipped": "–"}
 
 
 class ReviewForm(forms.Form):
@@ -99,13 +100,13 @@ class SubmissionAdmin(WithPages, SimpleHistoryAdmin):
     search_fields = ("name", "organisation", "email", "endpoint_url")
     date_hierarchy = "created_at"
     readonly_fields = (
-        *("state", "probe_steps", "others", "key_state", "remote_address", "token", "created_at"),
+        *("state", "key_state", "remote_address", "token", "created_at"),
         *("updated_at", "editing_model", "reviewed_by", "reply", "options", "api_token"),
     )
     fields = (
         *("name", "organisation", "email", "paper_url", "code_url", "open_weights", "licence"),
         *("endpoint_url", "contract", "model_id", "options", "key_state", "price_per_edit"),
-        *("max_in_flight", "suite", "state", "probe_steps", "others", "message", "reply"),
+        *("max_in_flight", "suite", "state", "message", "reply"),
         *(
             "editing_model",
             "reviewed_by",
@@ -136,33 +137,6 @@ class SubmissionAdmin(WithPages, SimpleHistoryAdmin):
             return "under way" if row.state == Submission.State.PROBING else "–"
         words = "passed" if row.probe.get("ok") else "failed"
         return format_html("{} {}", picture(row.probe_edited, 40), words)
-
-    @admin.display(description="test")
-    def probe_steps(self, row: Submission) -> str:
-        steps = [
-            (
-                MARKS.get(step.get("state"), "?"),
-                ": ".join(filter(None, (step.get("label"), step.get("detail")))),
-            )
-            for step in row.probe.get("steps", [])
-        ]
-        return (
-            format_html("<ul>{}</ul>", format_html_join("", "<li>{} {}</li>", steps))
-            if steps
-            else "–"
-        )
-
-    @admin.display(description="same endpoint or name")
-    def others(self, row: Submission) -> str:
-        links = [
-            (
-                reverse("admin:leaderboard_submission_change", args=[other.pk]),
-                other.name,
-                other.state,
-            )
-            for other in workflow.similar(row)
-        ]
-        return format_html_join(", ", '<a href="{}">{} ({})</a>', links) or "none"
 
     @admin.display(description="key")
     def key_state(self, row: Submission) -> str:
@@ -237,3 +211,57 @@ class SubmissionAdmin(WithPages, SimpleHistoryAdmin):
         workflow.move(submission, to, seen=values["seen"], **reviewed)
         self.log_change(request, submission, f"{to.label}: {message[:200]}")
         return "The question is asked." if is_question else "The submission is rejected."
+
+
+@admin.register(ContributedRun)
+class ContributedRunAdmin(admin.ModelAdmin):
+    """Read-only; the page of a run admits it to the ranks, with a public reason."""
+
+    list_display = ("name", "contributed_by", "state", "progress", "decide", "created_at")
+    list_filter = ("state",)
+    list_select_related = ("run__review", "run__progress", "run__editing_model")
+    search_fields = ("name", "contributed_by", "email")
+    date_hierarchy = "created_at"
+    actions = ("withdraw",)
+    fields = (
+        "name",
+        "contributed_by",
+        "email",
+        "paper_url",
+        "code_url",
+        "state",
+        "progress",
+        "error",
+        "decide",
+        "editing_model",
+        "bytes",
+        "attempts",
+        "created_at",
+        "ended_at",
+    )
+    readonly_fields = fields
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False  # contributors use the form, operators `import_results bundle`
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False  # withdrawn ones are deleted after 30 days
+
+    @admin.display(description="progress")
+    def progress(self, contribution: ContributedRun) -> str:
+        return f"{contribution.steps_done:,} of {contribution.steps_total:,} lines"
+
+    @admin.display(description="rank")
+    def decide(self, contribution: ContributedRun) -> str:
+        if contribution.run is None:
+            return "–"
+        address = reverse("admin:leaderboard_run_change", args=[contribution.run.pk])
+        return format_html('<a href="{}">{}</a>', address, contribution.run.public_state)
+
+    @admin.action(description="Withdraw from the site", permissions=["change"])
+    def withdraw(self, request: HttpRequest, queryset: QuerySet[ContributedRun]) -> None:
+        rows = list(queryset.exclude(state=ContributedRun.State.WITHDRAWN))
+        for contribution in rows:
+            withdraw(contribution)
+            self.log_change(request, contribution, "withdrawn")
+        messages.success(request, f"{len(rows)} run(s) withdrawn.")

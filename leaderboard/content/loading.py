@@ -5,8 +5,8 @@ Safe to repeat: changes by curators stay, and existing rows are not created agai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from django.db import transaction
@@ -40,20 +40,11 @@ class Loaded:
 def load_edit_pairs(loaded: Loaded) -> None:
     """Load the shipped pairs; an existing pair keeps its curated text."""
     for pair in catalog.edit_pairs():
-        fields = {name: getattr(pair, name) for name in _PAIR_FIELDS}
-        fields |= {name: list(fields[name]) for name in ("kinds", "absent", "present")}
-        fields["variants"] = [vars(variant) for variant in pair.variants]
-        fields["steps"] = [vars(step) for step in pair.steps]
+        fields = asdict(pair)
+        for name in ("slug", "rule", "rules"):
+            del fields[name]
         if EditPair.objects.get_or_create(slug=pair.slug, defaults=fields)[1]:
             loaded.count("edit pairs")
-
-
-_PAIR_FIELDS = (
-    *("title", "category", "forward", "backward", "change", "reversibility", "operator", "object"),
-    *("source_text", "target_text", "kinds", "absent", "present", "place", "type", "witness"),
-    *("shape", "against"),
-    *("status", "notes"),
-)
 
 
 def load_editing_models(loaded: Loaded) -> None:
@@ -64,20 +55,20 @@ def load_editing_models(loaded: Loaded) -> None:
             loaded.count("editing models")
 
 
-def add_source_image(fields: Mapping[str, Any], data: bytes) -> SourceImage:
-    """Create a source image with its file. Raises curation.Refused.
-
-    All or nothing: the row exists only with its stored image.
-    """
-    hashes = dict(
-        SourceImage.objects.exclude(perceptual_hash="").values_list("slug", "perceptual_hash")
-    )
-    picture = curation.check(
+def checked_image(data: bytes, licence: str, attribution: str) -> Picture:
+    """Return a new source image's pixels. Raises curation.Refused with every reason."""
+    hashed = SourceImage.objects.exclude(perceptual_hash="")
+    return curation.check(
         data,
-        licence=fields["licence"],
-        attribution=fields.get("attribution", ""),
-        known=hashes,
+        licence=licence,
+        attribution=attribution,
+        known=dict(hashed.values_list("slug", "perceptual_hash")),
     )
+
+
+def add_source_image(fields: Mapping[str, Any], data: bytes) -> SourceImage:
+    """Create a source image with its file, all or nothing. Raises curation.Refused."""
+    picture = checked_image(data, fields["licence"], fields.get("attribution", ""))
     with transaction.atomic():
         return SourceImage.objects.create(
             **fields,
@@ -91,15 +82,8 @@ def load_source_image(source: catalog.SourceImage, loaded: Loaded) -> SourceImag
     existing = SourceImage.objects.filter(slug=source.slug).first()
     if existing:
         return existing
-    fields = {
-        name: getattr(source, name)
-        for name in (
-            *("slug", "title", "kind", "subkind", "made", "origin", "author", "licence"),
-            *("attribution", "source_url", "status"),
-        )
-    }
-    fields["contains"] = list(source.contains)
-    fields["annotations"] = source.annotations.to_dict()
+    fields = asdict(source) | {"annotations": source.annotations.to_dict()}
+    del fields["sha256"]
     try:
         row = add_source_image(fields, sources.original(source.origin, source.sha256))
     except (sources.OriginError, curation.Refused) as error:
@@ -185,11 +169,3 @@ def store_suite(
         for pair in [suite.pair_by_slug[case.pair]]
     )
     return row
-
-
-def shipped_suites(names: Iterable[str] | None = None) -> list[CoreSuite]:
-    """Return the suites that ship with the project, or those of these names."""
-    suites = catalog.suites()
-    if names is None:
-        return suites
-    return [suite for suite in suites if suite.slug in set(names)]

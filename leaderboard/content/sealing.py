@@ -7,52 +7,75 @@ words: {"glasses": {"forward": "…", "backward": "…"}}.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from django.db import transaction
+from pydantic import TypeAdapter, ValidationError
 
 from evaluation.content import sources, suite_builder
 from evaluation.content.annotations import Annotations
+from evaluation.content.catalog import SourceImage
 from evaluation.content.suites import EditPair, SuiteError
 from evaluation.content.suites import Suite as CoreSuite
+from evaluation.errors import first_error
 from evaluation.images import ImageError, Picture
+from evaluation.untrusted_json import read_json_file
 from leaderboard.content.loading import store_suite
 from leaderboard.models import Suite
 
+SEALED = "sealed"
+
 
 @dataclass(frozen=True)
-class SealedPicture:
-    """A sealed source image: only the fields that a suite needs."""
+class PictureRow:
+    """A row of `pictures.json`."""
 
-    slug: str
+    file: str
     kind: str
-    contains: tuple[str, ...]
-    origin: str = "sealed"
-    title: str = "sealed"
-    author: str = ""
-    licence: str = "sealed"
-    attribution: str = "sealed"
-    subkind: str = ""
-    source_url: str = ""
-    made: str = "real"
+    contains: tuple[str, ...] = ()
+    annotations: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Wording:
+    """The owner's words for a pair."""
+
+    forward: str
+    backward: str
 
 
 def seal(suite: CoreSuite, folder: Path, *, narrow: bool = False) -> Suite:
     """Make a sealed twin of the suite from a folder. Raises SuiteError."""
-    pairs = _worded(suite.pairs, _object(folder / "wordings.json", {}))
+    words: dict[str, Wording] = {}
+    if (folder / "wordings.json").is_file():
+        words = _read(folder / "wordings.json", dict[str, Wording])
+    pairs = _worded(suite.pairs, words)
+    rows: list[PictureRow] = _read(folder / "pictures.json", list[PictureRow])
+    if not rows:
+        raise SuiteError("pictures.json: expected a list of pictures")
     candidates, prepared = [], {}
-    for number, row in enumerate(_rows(folder / "pictures.json"), start=1):
+    for number, row in enumerate(rows, start=1):
         slug = f"sealed-{number}"
-        image = _image(folder, row)
-        source = SealedPicture(slug, row["kind"], tuple(row.get("contains", ())))
+        image = _image(folder / row.file)
         try:
-            places = Annotations.from_dict(row.get("annotations", {}))
+            places = Annotations.from_dict(row.annotations)
         except ValueError as error:
-            raise SuiteError(f"pictures.json, {row['file']}: annotations: {error}") from None
+            raise SuiteError(f"pictures.json, {row.file}: annotations: {error}") from None
+        source = SourceImage(
+            slug=slug,
+            origin=SEALED,
+            sha256=SEALED,
+            kind=row.kind,
+            made="real",
+            title=SEALED,
+            author="",
+            licence=SEALED,
+            attribution=SEALED,
+            contains=row.contains,
+        )
         places = sources.prepare_annotations(places, image.size, suite.size)
         ready = sources.prepare(image, suite.size)
         prepared[slug] = Picture.from_image(ready)
@@ -75,46 +98,29 @@ def seal(suite: CoreSuite, folder: Path, *, narrow: bool = False) -> Suite:
         return store_suite(twin, used, row=Suite(slug=slug, version=twin.version, sealed=True))
 
 
-def _worded(
-    pairs: tuple[EditPair, ...], wordings: Mapping[str, Mapping[str, str]]
-) -> list[EditPair]:
+def _worded(pairs: Sequence[EditPair], wordings: Mapping[str, Wording]) -> list[EditPair]:
     """Return the pairs, reworded where the owner gives wordings."""
     if unknown := set(wordings) - {pair.slug for pair in pairs}:
         raise SuiteError(f"wordings.json: the suite has no pair {', '.join(sorted(unknown))}")
-    reworded = []
-    for pair in pairs:
-        prompts = wordings.get(pair.slug, {})
-        if prompts and set(prompts) != {"forward", "backward"}:
-            raise SuiteError(f"wordings.json, {pair.slug}: forward and backward are needed")
-        reworded.append(
-            replace(pair, forward=prompts["forward"], backward=prompts["backward"])
-            if prompts
-            else pair
-        )
-    return reworded
+    return [
+        replace(pair, forward=words.forward, backward=words.backward)
+        if (words := wordings.get(pair.slug))
+        else pair
+        for pair in pairs
+    ]
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
-    rows = _object(path, None)
-    if not isinstance(rows, list) or not rows:
-        raise SuiteError(f"{path}: expected a list of pictures")
-    for row in rows:
-        if not isinstance(row, dict) or not {"file", "kind"} <= set(row):
-            raise SuiteError(f"{path}: every picture needs 'file' and 'kind'")
-    return rows
-
-
-def _object(path: Path, default: Any) -> Any:
-    if default is not None and not path.is_file():
-        return default
+def _read(path: Path, shape: Any) -> Any:
+    """Parse a file of the folder. Raises SuiteError."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return TypeAdapter(shape).validate_python(read_json_file(path))
+    except ValidationError as error:
+        raise SuiteError(f"{path.name}: {first_error(error)}") from None
     except (OSError, ValueError) as error:
         raise SuiteError(f"{path}: {error}") from None
 
 
-def _image(folder: Path, row: Mapping[str, Any]) -> Any:
-    path = folder / str(row["file"])
+def _image(path: Path) -> Any:
     try:
         return Picture.from_bytes(path.read_bytes()).image
     except (OSError, ImageError) as error:

@@ -266,10 +266,28 @@ def curl_of(submission: Submission) -> str:
     """Return the request to a submitted endpoint as a shell line without its key."""
     fields = endpoints.own_options(submission) | {"endpoint_url": submission.endpoint_url}
     settings = EndpointForm.settings(fields | {"model_id": submission.model_id})
+    return _as_curl(settings, submission.suite.size)
+
+
+def curl_line(values: Any) -> str:
+    """Return the exact request of the form so far, or a comment why there is none."""
+    fields = {name: values.get(name) for name in EndpointForm.base_fields}
     try:
-        return as_curl(settings, size=(submission.suite.size,) * 2)
+        extra = json.loads(fields["extra"] or "{}")
+    except (ValueError, RecursionError):
+        return "# The extra parameters are not JSON yet."
+    fields["extra"] = extra if isinstance(extra, dict) else {}
+    return _as_curl(EndpointForm.settings(fields), _side(values.get("suite")))
+
+
+def _as_curl(settings: Settings, side: int) -> str:
+    try:
+        find_contract(settings.contract).check(settings)
+        return as_curl(settings, size=(side, side))
     except EditorError as error:
         return f"# {error.message}"
+    except (ValueError, RecursionError):
+        return "# The extra parameters are not JSON yet."
 
 
 def _side(suite: Any) -> int:
@@ -278,29 +296,6 @@ def _side(suite: Any) -> int:
     if str(suite).isdecimal() and len(str(suite)) < 10:
         rows = rows.filter(pk=suite)
     return rows.values_list("size", flat=True).first() or 1024
-
-
-def curl_line(values: Any) -> str:
-    """Return the exact request of the form so far, or a comment why there is none."""
-    try:
-        extra = json.loads(values.get("extra") or "{}")
-        settings = EndpointForm.settings(
-            {
-                **{
-                    name: values.get(name, "")
-                    for name in ("endpoint_url", "contract", "model_id", "size")
-                },
-                "extra": extra if isinstance(extra, dict) else {},
-                "send_seed": values.get("send_seed"),
-                "send_response_format": values.get("send_response_format"),
-            }
-        )
-        find_contract(settings.contract).check(settings)
-        return as_curl(settings, size=(_side(values.get("suite")),) * 2)
-    except EditorError as error:
-        return f"# {error.message}"
-    except (ValueError, RecursionError):
-        return "# The extra parameters are not JSON yet."
 
 
 def _sentence(text: str) -> str:

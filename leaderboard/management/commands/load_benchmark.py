@@ -23,8 +23,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         loaded = loading.Loaded()
-        suites = loading.shipped_suites(options["suites"])
-        if unknown := set(options["suites"] or ()) - {suite.slug for suite in suites}:
+        named = options["suites"]
+        suites = [suite for suite in catalog.suites() if named is None or suite.slug in named]
+        if unknown := set(named or ()) - {suite.slug for suite in suites}:
             raise CommandError(
                 f"no suite called {', '.join(sorted(unknown))} ships with the project"
             )
@@ -32,9 +33,7 @@ class Command(BaseCommand):
         loading.load_editing_models(loaded)
         wanted = {picture.slug for suite in suites for picture in suite.pictures}
         sources = [
-            source
-            for source in catalog.source_images()
-            if options["suites"] is None or source.slug in wanted
+            source for source in catalog.source_images() if named is None or source.slug in wanted
         ]
         quiet = options["verbosity"] == 0
         for source in tqdm(sources, desc="source images", unit="picture", disable=quiet or None):

@@ -49,22 +49,25 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         runs, action = options["runs"], options["action"]
         if action == "pause":
-            self._each(runs, lambda run: _pause(run, options["reason"]))
+            self._each(runs, lambda run: _pause(run, options["reason"]), "paused.")
+        elif action == "resume" and options["broken"]:
+            self._each(runs, jobs.play_again, "{} chains are played again.")
         elif action == "resume":
-            self._each(runs, _play_again if options["broken"] else _resume)
+            self._each(runs, jobs.resume, "goes on.")
         elif action == "cancel":
-            self._each(runs, _cancel)
+            self._each(runs, jobs.cancel, "cancelled.")
         elif action == "rescore":
             self._rescore(runs, options["suite"])
         else:
             self._rebuild(runs, quiet=options["verbosity"] == 0)
 
-    def _each(self, numbers: Iterable[int], act: Callable[[Run], str]) -> None:
+    def _each(self, numbers: Iterable[int], act: Callable[[Run], object], done: str) -> None:
+        """Act on each run and report it; `done` may name the result of `act`."""
         runs = Run.objects.select_related("editing_model", "suite").in_bulk(list(numbers))
         refused = [f"There is no run {pk}." for pk in numbers if pk not in runs]
         for run in runs.values():
             try:
-                self.stdout.write(f"Run {run.pk}: {act(run)}")
+                self.stdout.write(f"Run {run.pk}: {done.format(act(run))}")
             except jobs.CannotMove as error:
                 refused.append(f"Run {run.pk}: {error}")
         if refused:
@@ -81,7 +84,7 @@ class Command(BaseCommand):
             runs = [pk for pk, metrics in rows.iterator() if _outdated(metrics)]
             if not runs:
                 self.stdout.write(f"No finished run of {suite} needs it.")
-        self._each(runs, _score_again)
+        self._each(runs, jobs.score_again, "is scored again.")
 
     def _rebuild(self, numbers: list[int], *, quiet: bool) -> None:
         """Rebuild the standings of these runs, or of all finished ones, and all ranks."""
@@ -96,29 +99,9 @@ class Command(BaseCommand):
             refresh_experiments(run)
 
 
-def _pause(run: Run, reason: str) -> str:
+def _pause(run: Run, reason: str) -> None:
     if not jobs.pause(run, "person", reason):
         raise jobs.CannotMove(f"A {run.get_state_display().lower()} run cannot be paused.")
-    return "paused."
-
-
-def _resume(run: Run) -> str:
-    jobs.resume(run)
-    return "goes on."
-
-
-def _play_again(run: Run) -> str:
-    return f"{jobs.play_again(run)} chains are played again."
-
-
-def _cancel(run: Run) -> str:
-    jobs.cancel(run)
-    return "cancelled."
-
-
-def _score_again(run: Run) -> str:
-    jobs.score_again(run)
-    return "is scored again."
 
 
 def _outdated(metrics: dict[str, dict[str, Any]]) -> bool:

@@ -180,8 +180,11 @@ def test_a_folder_that_does_not_fit_is_refused_in_words(folder):
     suite = tiny_suite(pairs=(FLIP,))
     with pytest.raises(CommandError, match="2 pictures are too few"):
         call_command("seal_suite", suite.key, folder)
-    (folder / "wordings.json").write_text('{"sing": {}}')
+    (folder / "wordings.json").write_text('{"sing": {"forward": "La", "backward": "Al"}}')
     with pytest.raises(CommandError, match=r"wordings\.json: the suite has no pair sing"):
+        call_command("seal_suite", suite.key, folder, narrow=True)
+    (folder / "wordings.json").write_text('{"flip": {}}')
+    with pytest.raises(CommandError, match=r"wordings\.json: flip\.forward: Field required"):
         call_command("seal_suite", suite.key, folder, narrow=True)
     (folder / "wordings.json").unlink()
     (folder / "pictures.json").write_text("[]")
