@@ -399,6 +399,6 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
 def _as_core(source: SourceImage) -> SourcePicture:
     """Return an image as the rules of fitting read it, without opening its file."""
     width, height = sources.working_size(source.stored.width, source.stored.height, PREVIEW_SIZE)
-    unread = suite_builder.Facts("", width, height, ())
+    unread = suite_builder.Facts("", width, height, frozenset())
     places = drafts.prepared_places(source, PREVIEW_SIZE)
     return suite_builder.from_facts(source, unread, places).picture

@@ -1,4 +1,4 @@
-"""Real small runs that are packed up and sent: played by reference editors, scored, finished."""
+"""Bundles of small runs, whole and altered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 from evaluation.bundle import document as bundles
 from evaluation.content.suites import EditPair
-from leaderboard import jobs, standings
 from leaderboard.exports import bundles as site_bundles
 from leaderboard.models import Run, Suite
 from leaderboard.testing import factories
@@ -28,18 +27,6 @@ PAIRS = (factories.FLIP, factories.REPLICA)
 def bundled_suite() -> Suite:
     """Six pictures, so that there are intervals to recompute."""
     return factories.tiny_suite(6, PAIRS, trips=2)
-
-
-def finished_run(editor: str = "jpeg", suite: Suite | None = None, **fields: Any) -> Run:
-    """A published run of a reference editor."""
-    suite = suite or bundled_suite()
-    model = factories.editing_model(editor, editor, **fields)
-    run = jobs.start(model, suite)
-    jobs.play(run.pk)
-    jobs.score(run.pk)
-    Run.objects.filter(pk=run.pk).update(published=True)
-    standings.refresh_ranks(suite)
-    return Run.objects.select_related("suite", "editing_model").get(pk=run.pk)
 
 
 def bundle_of(run: Run, folder: Path, *, pictures: bool = True) -> Path:

@@ -22,7 +22,7 @@ from leaderboard.jobs.database_store import DatabaseStore
 from leaderboard.models import Case, Chain, EditPair, Run, StoredImage, Suite, Trip, TripStep
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
-from leaderboard.testing.bundle_runs import altered, bundle_of, finished_run
+from leaderboard.testing.bundle_runs import altered, bundle_of
 from leaderboard.testing.factories import IN_TURN, NESTED, QUARTERS, SHAPES
 from leaderboard.testing.played import play
 from leaderboard.testing.served_runs import interfere
@@ -126,7 +126,7 @@ def test_an_audit_is_made_before_the_last_step_and_keeps_honest_editors_clear(
 
 @pytest.fixture
 def packed(tmp_path: Path) -> Path:
-    return bundle_of(finished_run("jpeg", shapes(), is_reference=True), tmp_path)
+    return bundle_of(play("jpeg", shapes(), is_reference=True), tmp_path)
 
 
 def differences(path: Path) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,12 +14,13 @@ from evaluation.content import catalog
 from evaluation.content.operators import DEGRADATIONS, degraded
 from evaluation.content.suites import EditPair
 from evaluation.images import Picture
-from leaderboard import jobs, standings
+from leaderboard import jobs
 from leaderboard.jobs.control import recount
 from leaderboard.models import Call, Run, Suite, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
 from leaderboard.testing.bundle_runs import bundle_of
+from leaderboard.testing.played import play
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics", "local")]
 
@@ -48,16 +48,6 @@ def restoration() -> Suite:
     return factories.tiny_suite(2, PAIRS, trips=2, slug="restoration", size=64)
 
 
-def played(suite: Suite, editor: str, **fields: Any) -> Run:
-    run = jobs.start(factories.editing_model(editor, editor, **fields), suite)
-    jobs.play(run.pk)
-    jobs.score(run.pk)
-    Run.objects.filter(pk=run.pk).update(published=True)
-    standings.refresh_ranks(suite)
-    run.refresh_from_db()
-    return run
-
-
 def test_a_trip_asks_the_model_once_and_the_ledger_says_what_we_made(restoration):
     model = factories.editing_model("oracle", "oracle", price_per_edit="0.1", is_reference=True)
     assert model.estimate_on(restoration).edits == 8
@@ -79,7 +69,7 @@ def test_a_trip_asks_the_model_once_and_the_ledger_says_what_we_made(restoration
 
 
 def test_who_returns_the_source_keeps_all_and_who_does_nothing_keeps_less(restoration):
-    oracle, nothing = played(restoration, "oracle"), played(restoration, "noop")
+    oracle, nothing = play("oracle", restoration), play("noop", restoration)
     kept = [
         run.standings.get(metric__name="ssim", level=0.5, scope="all").curve["mean"][1]
         for run in (oracle, nothing)
@@ -111,7 +101,7 @@ def test_a_chain_that_stopped_after_our_half_goes_on_with_the_model(restoration)
 
 
 def test_its_bundle_verifies_and_another_damaged_picture_does_not(restoration, tmp_path):
-    path = bundle_of(played(restoration, "noop"), tmp_path)
+    path = bundle_of(play("noop", restoration), tmp_path)
     with bundles.read(path) as bundle:
         checks = list(verify(bundle))
     wrong = [check for check in checks if check.verdict == DIFFERENT]
@@ -125,7 +115,7 @@ def test_its_bundle_verifies_and_another_damaged_picture_does_not(restoration, t
 
 
 def test_its_pages_show_what_we_made(restoration, client):
-    run = played(restoration, "noop")
+    run = play("noop", restoration)
     case = restoration.cases.first()
     page = client.get(f"/runs/{run.pk}/").content.decode()
     assert "Scene by degradation" in page
@@ -160,4 +150,4 @@ def test_the_shell_plays_it_and_packs_it_up(tmp_path: Path, capsys, monkeypatch)
 
 def test_every_degradation_plays(restoration):
     suite = factories.tiny_suite(1, tuple(map(restore, DEGRADATIONS)), trips=1, slug="all")
-    assert played(suite, "noop").complete
+    assert play("noop", suite).complete

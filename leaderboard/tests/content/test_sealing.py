@@ -18,8 +18,8 @@ from leaderboard.exports import bundles, scores
 from leaderboard.models import Suite, Trip
 from leaderboard.operation import figures
 from leaderboard.standings import refresh_ranks
-from leaderboard.testing.bundle_runs import finished_run
 from leaderboard.testing.factories import FLIP, picture, tiny_suite
+from leaderboard.testing.played import play
 
 pytestmark = pytest.mark.django_db
 
@@ -46,8 +46,8 @@ def runs(folder):
     suite = tiny_suite(pairs=(FLIP,))
     call_command("seal_suite", suite.key, folder, narrow=True, verbosity=0)
     sealed = Suite.objects.sealed().get()
-    finished_run("thumbnail", suite)
-    return finished_run("jpeg", suite), finished_run("noise", sealed)
+    play("thumbnail", suite)
+    return play("jpeg", suite), play("noise", sealed)
 
 
 #: Addresses that only their owner knows, and which show what is theirs. No experiment can have a

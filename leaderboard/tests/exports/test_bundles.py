@@ -30,10 +30,9 @@ from leaderboard.testing.bundle_runs import (
     altered,
     bundle_of,
     bundled_suite,
-    finished_run,
     rewritten,
 )
-from leaderboard.testing.played import QUICK
+from leaderboard.testing.played import QUICK, play
 from leaderboard.views import downloads as views
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
@@ -53,7 +52,7 @@ def packed(tmp_path_factory, django_db_setup, django_db_blocker) -> Packed:
     folder = tmp_path_factory.mktemp("bundles")
     quick = override_settings(METRICS=QUICK)
     with django_db_blocker.unblock(), quick, transaction.atomic():
-        run = finished_run()
+        run = play("jpeg", bundled_suite())
         pictures = bundle_of(run, folder)
         numbers = bundle_of(run, folder, pictures=False)
         found = Packed(pictures, numbers, shown(run))
@@ -77,7 +76,7 @@ def differing(path: Path) -> list[str]:
 @pytest.fixture
 def run() -> Run:
     """A small run that is still in the database."""
-    return finished_run(suite=factories.tiny_suite(1, trips=1))
+    return play("jpeg", factories.tiny_suite(1, trips=1))
 
 
 def test_the_same_run_gives_the_same_bytes_and_only_when_it_is_finished(run, tmp_path):
@@ -146,7 +145,7 @@ def test_an_honest_bundle_recomputes_to_the_last_number(packed, capsys):
 )  # the oracle drifts by the wire's dither alone
 def test_style_edits_refusals_and_repeats_recompute_as_well(editor, tmp_path):
     pairs = (factories.REPLICA, WINTER)
-    run = finished_run(editor, suite=factories.tiny_suite(2, pairs, trips=2, repeats=2))
+    run = play(editor, factories.tiny_suite(2, pairs, trips=2, repeats=2))
     assert {chain.outcome for chain in run.chains.all()} >= {"completed"}
     styled = Trip.objects.filter(chain__run=run, chain__case__pair_slug=WINTER.slug)
     assert set(styled.values_list("change_seen", flat=True)) == {True}
@@ -154,7 +153,7 @@ def test_style_edits_refusals_and_repeats_recompute_as_well(editor, tmp_path):
 
 
 def test_a_drift_that_the_identity_pairs_do_not_give_is_named(tmp_path):
-    run = finished_run(suite=factories.tiny_suite(2, (factories.REPLICA, WINTER), trips=1))
+    run = play("jpeg", factories.tiny_suite(2, (factories.REPLICA, WINTER), trips=1))
 
     def steadier(document: dict[str, Any]) -> None:
         for chain in document["chains"]:

@@ -14,7 +14,7 @@ from django.core.management.base import CommandError
 
 from leaderboard.models import Run
 from leaderboard.testing import factories
-from leaderboard.testing.bundle_runs import finished_run
+from leaderboard.testing.played import play
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 def runs() -> list[Run]:
     """Two models on a suite of one picture."""
     suite = factories.tiny_suite(1, (factories.FLIP,), trips=2)
-    return [finished_run(editor, suite) for editor in ("oracle", "thumbnail")]
+    return [play(editor, suite) for editor in ("oracle", "thumbnail")]
 
 
 def rows(path: Path) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ from PIL import Image
 from leaderboard import urls
 from leaderboard.models import EditingModel, Run, RunReview
 from leaderboard.testing.boards import make_model, make_run, make_suite
-from leaderboard.testing.bundle_runs import finished_run
 from leaderboard.testing.factories import FLIP, tiny_suite
+from leaderboard.testing.played import play
 
 pytestmark = pytest.mark.django_db
 
@@ -105,7 +105,7 @@ def test_a_card_takes_long_and_foreign_names(client, suite):
 
 
 def test_a_case_card_shows_its_pictures(client):
-    run = finished_run("jpeg", tiny_suite(pairs=(FLIP,)))
+    run = play("jpeg", tiny_suite(pairs=(FLIP,)))
     case = run.suite.cases.first()
     with_pictures = picture(client, f"/cases/{case.pk}/card.png")
     Run.objects.update(published=False)
