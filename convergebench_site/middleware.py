@@ -31,7 +31,7 @@ class RequestLimits:
 
     def __init__(self, get_response: View) -> None:
         self.get_response = get_response
-        # A long body occupies a thread while it arrives: some threads are reserved for other requests.
+        # A long body occupies a thread while it arrives: others stay free for short requests.
         self._long = threading.BoundedSemaphore(settings.LONG_BODIES_AT_ONCE)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:

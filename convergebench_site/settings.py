@@ -86,9 +86,11 @@ FIELD_KEYS = env.list("FIELD_KEYS", default=[]) or [
 HOST = env("HOST", default="127.0.0.1")
 PORT = env.int("PORT", default=8000)
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
-if HOST not in ("0.0.0.0", "::") and HOST not in ALLOWED_HOSTS:  # noqa: S104
+_every_address = HOST in ("0.0.0.0", "::")  # noqa: S104
+if not _every_address and HOST not in ALLOWED_HOSTS:
     ALLOWED_HOSTS.append(HOST)
-SITE_URL = env("SITE_URL", default=f"http://{'localhost' if HOST == '0.0.0.0' else HOST}:{PORT}")  # noqa: S104
+_own_name = "localhost" if HOST == "0.0.0.0" else HOST  # noqa: S104
+SITE_URL = env("SITE_URL", default=f"http://{_own_name}:{PORT}")
 HTTPS = SITE_URL.startswith("https://")
 # If a proxy ends TLS, the origin of a form has another scheme than the web server sees.
 CSRF_TRUSTED_ORIGINS = [f"https://{urlsplit(SITE_URL).netloc}"] if HTTPS else []
@@ -169,7 +171,9 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         # Writers queue for the lock at BEGIN instead of failing in mid-transaction.
         "transaction_mode": "IMMEDIATE",
         "timeout": 20,
-        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-20000;",
+        "init_command": (
+            "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-20000;"
+        ),
     }
     # A file also in tests: they start real workers, which must see the same rows.
     DATABASES["default"]["TEST"] = {"NAME": str(DATA_DIR / "test.sqlite3")}

@@ -28,7 +28,7 @@ def main() -> int:
         try:
             server.psql(FORGETFUL)
             environment = os.environ | {"DATABASE_URL": server.get_uri()}
-            return subprocess.run(sys.argv[1:], env=environment, check=False).returncode  # noqa: S603
+            return subprocess.call(sys.argv[1:], env=environment)  # noqa: S603
         finally:
             server.cleanup()
 

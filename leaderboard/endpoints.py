@@ -81,7 +81,7 @@ def check_key_goes_home(editor: str, options: Mapping[str, Any]) -> None:
     if not (local or host in settings.PROVIDER_HOSTS or kind.is_home(str(url))):
         raise EditorError(
             f"base_url: {host or 'this'} is no host of {kind.provider}, and the key would be sent "
-            "there. Whoever keeps the site can allow it by the setting PROVIDER_HOSTS.",
+            "there. The site's operator can allow it by the setting PROVIDER_HOSTS.",
             fault=Fault.CONFIGURATION,
             permanent=True,
         )

@@ -87,7 +87,8 @@ urlpatterns = [
     path("submissions/<str:token>/state.json", submissions.status_json, name="submission_state"),
     path("submissions/<str:token>/act/", submissions.act, name="submission_act"),
     re_path(
-        r"^submissions/(?P<token>[\w-]{1,43})/pictures/(?P<form>thumbnail|copy)/(?P<sha256>[0-9a-f]{64})$",
+        r"^submissions/(?P<token>[\w-]{1,43})/pictures/"
+        r"(?P<form>thumbnail|copy)/(?P<sha256>[0-9a-f]{64})$",
         submissions.picture,
         name="submission_picture",
     ),

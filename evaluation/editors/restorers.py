@@ -158,7 +158,7 @@ class Layer:
 
 
 class SuperResolver(RestoringEditor):
-    """Shrinks the picture to half, where blur and blocks are small, and has the network enlarge it."""
+    """Shrinks the image to half, where blur and blocks are small; the network enlarges it."""
 
     queue = "gpu"  # computes with torch
     weights = "esrgan-slim"

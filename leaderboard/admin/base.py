@@ -133,7 +133,7 @@ class NoticesConflicts(forms.ModelForm):
             current = type(self.instance)._default_manager.get(pk=self.instance.pk)
             if current.updated_at > seen:
                 last = current.history.select_related("history_user").first()
-                who = last.history_user if last and last.history_user else "somebody else"
+                who = last.history_user if last and last.history_user else "another person"
                 raise ValidationError(
                     f"Saved by {who} at {current.updated_at:%H:%M:%S} UTC, after you opened this "
                     "page. Open it in a second tab, compare, and save your changes there.",

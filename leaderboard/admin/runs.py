@@ -274,7 +274,9 @@ class RunAdmin(WithPages, admin.ModelAdmin):
 
     @admin.display(description="progress")
     def progress(self, run: Run) -> str:
-        return f"{run.progress.edits_done:,} of {run.progress.edits_total:,} edits, {run.progress.trips_scored:,} trips scored"
+        now = run.progress
+        edits = f"{now.edits_done:,} of {now.edits_total:,} edits"
+        return f"{edits}, {now.trips_scored:,} trips scored"
 
     @admin.display(description="spent")
     def spent(self, run: Run) -> str:

@@ -70,8 +70,8 @@ def start(
 ) -> Run:
     """Create a run with all its chains, and queue it.
 
-    Without `stop_after` chains are stopped by the suite's rule; reference editors, which are the scale
-    of the curves and cost nothing, are played to the end. An `arm` of an experiment must be
+    Without `stop_after` chains are stopped by the suite's rule; reference editors, which are the
+    scale of the curves and cost nothing, are played to the end. An `arm` of an experiment must be
     settled already; it is never ranked, so it has no audits.
     """
     if not suite.is_frozen:

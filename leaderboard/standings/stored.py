@@ -130,7 +130,7 @@ def refresh_ranks(suite: Suite) -> None:
         ]
         now = timezone.now()
         _touch(suite, now)
-        # Rows with an unchanged rank are not written: there are hundreds per run, and they are large.
+        # Rows with an unchanged rank are not written: there are hundreds per run, all large.
         unranked = Standing.objects.filter(run__suite=suite, rank__isnull=False)
         unranked.exclude(run__in=runs).update(**dict.fromkeys(RANK), computed_at=now)
         groups: dict[tuple[int, float], dict[str, list[Standing]]] = defaultdict(dict)

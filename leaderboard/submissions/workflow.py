@@ -242,7 +242,7 @@ def share(submission: Submission) -> str:
         raise NotPossible("There is no finished result to share yet.")
     submission.embargo_token = new_token()
     submission.save(update_fields=["embargo_token"])
-    return "There is a link to share now. Whoever has it sees the result and can do nothing else."
+    return "There is a link to share now. It shows the result and allows nothing else."
 
 
 def unshare(submission: Submission) -> str:

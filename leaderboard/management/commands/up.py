@@ -54,7 +54,10 @@ SUITE_AT_ONCE = "smoke"
 
 
 class Command(BaseCommand):
-    help = "Start database, Valkey, web server and workers; load the benchmark; play the reference editors."
+    help = (
+        "Start database, Valkey, web server and workers; load the benchmark; play the reference "
+        "editors."
+    )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -119,7 +122,7 @@ class Command(BaseCommand):
         if self._install:
             # make compares the installed packages with the lists of packages.
             question = ["make", "--question", "--silent", self._install]
-            if subprocess.run(question, cwd=settings.BASE_DIR, check=False).returncode == 0:  # noqa: S603
+            if subprocess.call(question, cwd=settings.BASE_DIR) == 0:  # noqa: S603
                 self._install = None
         write(Stage.INSTALLING if self._install else Stage.CHECKING)
 
