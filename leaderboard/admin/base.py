@@ -206,6 +206,17 @@ class CurationActions(WithPages):
         return back
 
 
+def checkboxes(choices: Any, label: str, help_text: str = "") -> forms.MultipleChoiceField:
+    """Return an optional field with a checkbox for each choice."""
+    return forms.MultipleChoiceField(
+        choices=choices,
+        label=label,
+        help_text=help_text,
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+    )
+
+
 #: Wordings that can be added at a time.
 NEW_ROWS = 2
 WORDING = ("name", "forward", "backward")

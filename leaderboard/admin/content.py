@@ -30,6 +30,7 @@ from leaderboard.admin.base import (
     SafeResource,
     WordingsField,
     WordsField,
+    checkboxes,
     picture,
 )
 from leaderboard.content import drafts, loading
@@ -159,13 +160,7 @@ SYMMETRY_SIZE = 128
 
 
 class EditPairForm(NoticesConflicts):
-    kinds = forms.MultipleChoiceField(
-        label="Kinds of pictures",
-        choices=Kind.choices,
-        required=False,
-        widget=forms.CheckboxSelectMultiple,
-        help_text="None ticked means all.",
-    )
+    kinds = checkboxes(Kind.choices, "Kinds of pictures", "None ticked means all.")
     present = WordsField(
         label="Must contain", help_text="What a picture must show: brown hair, table."
     )
@@ -210,9 +205,7 @@ class TemplateForm(forms.Form):
         initial="Remove {name}. Keep everything else as it is.", max_length=1000
     )
     category = forms.ChoiceField(choices=Category.choices, initial=Category.OBJECTS)
-    kinds = forms.MultipleChoiceField(
-        choices=Kind.choices, required=False, widget=forms.CheckboxSelectMultiple
-    )
+    kinds = checkboxes(Kind.choices, "Kinds")
 
     def _template(self, name: str) -> str:
         text = self.cleaned_data[name]

@@ -22,6 +22,7 @@ from leaderboard.admin.base import (
     NoticesConflicts,
     ThumbnailChoices,
     WithPages,
+    checkboxes,
     picture,
 )
 from leaderboard.content import drafts
@@ -52,25 +53,9 @@ class SuiteForm(NoticesConflicts):
         initial=0,
         help_text="Another seed chooses other cases under the same filters.",
     )
-    kinds = forms.MultipleChoiceField(
-        label="Only kinds",
-        choices=Kind.choices,
-        required=False,
-        widget=forms.CheckboxSelectMultiple,
-    )
-    made = forms.MultipleChoiceField(
-        label="Only pictures that are",
-        choices=SourceImage.Made.choices,
-        required=False,
-        widget=forms.CheckboxSelectMultiple,
-    )
-    categories = forms.MultipleChoiceField(
-        label="Only categories",
-        choices=Category.choices,
-        required=False,
-        widget=forms.CheckboxSelectMultiple,
-    )
-
+    kinds = checkboxes(Kind.choices, "Only kinds")
+    made = checkboxes(SourceImage.Made.choices, "Only pictures that are")
+    categories = checkboxes(Category.choices, "Only categories")
     must_pictures = forms.MultipleChoiceField(
         label="Pictures it must include",
         required=False,

@@ -157,6 +157,15 @@ def _hold(submission: Submission) -> None:
     submission.refresh_from_db(from_queryset=Submission.objects.select_for_update())
 
 
+def _finished_run(submission: Submission) -> Run:
+    """Lock the submission and return its finished run. Raises NotPossible."""
+    _hold(submission)
+    run = run_of(submission)
+    if submission.state != State.APPROVED or run is None or run.state != RunState.FINISHED:
+        raise NotPossible("There is no finished result yet.")
+    return run
+
+
 def test_again(submission: Submission) -> str:
     """Test the endpoint once more."""
     with transaction.atomic():
@@ -220,10 +229,7 @@ def reply(submission: Submission, text: str) -> str:
 @transaction.atomic
 def publish(submission: Submission) -> str:
     """Publish the finished result; its flags decide whether it is ranked."""
-    _hold(submission)
-    run = run_of(submission)
-    if submission.state != State.APPROVED or run is None or run.state != RunState.FINISHED:
-        raise NotPossible("There is no finished result to publish yet.")
+    run = _finished_run(submission)
     if run.withdrawn_at:
         raise NotPossible(f"{run.public_state} by an admin; please write to us.")
     Run.objects.filter(pk=run.pk).publish()
@@ -236,10 +242,7 @@ def publish(submission: Submission) -> str:
 @transaction.atomic
 def share(submission: Submission) -> str:
     """Create a link that shows the result before it is public; the old one expires."""
-    _hold(submission)
-    run = run_of(submission)
-    if submission.state != State.APPROVED or run is None or run.state != RunState.FINISHED:
-        raise NotPossible("There is no finished result to share yet.")
+    _finished_run(submission)
     submission.embargo_token = new_token()
     submission.save(update_fields=["embargo_token"])
     return "There is a link to share now. It shows the result and allows nothing else."
