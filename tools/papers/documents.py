@@ -26,7 +26,6 @@ AUTHOR = "The ConvergeBench contributors"
 NOTHING = "–"
 #: A LaTeX page holds about so many rows; a longer table continues below another head.
 ROWS_PER_PAGE = 40
-#: Letters of a row's name from which on it is broken into lines.
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
