@@ -19,15 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 CASES, TRIPS = 300, 20
-#: Settings of a database that nobody misses.
-QUICK = {
-    "fsync": "off",
-    "synchronous_commit": "off",
-    "full_page_writes": "off",
-    "max_wal_size": "16GB",
-    "maintenance_work_mem": "1GB",
-    "work_mem": "64MB",
-}
 DEFAULT_SLOWEST = 0.1
 
 
@@ -44,7 +35,6 @@ def main() -> int:
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
-    prepare()
     if not args.filled:
         with told("filled"):
             from leaderboard.testing.large_board import invent_board
@@ -77,19 +67,6 @@ def told(what: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
     print(f"{what} in {time.perf_counter() - start:.1f} s", flush=True)
-
-
-def prepare() -> None:
-    """Let a database of our own lose everything, for speed."""
-    from django.db import connection
-
-    if connection.vendor != "postgresql":
-        return
-    with connection.cursor() as cursor:
-        for name, value in QUICK.items():
-            cursor.execute(f"ALTER SYSTEM SET {name} = '{value}'")
-        cursor.execute("SELECT pg_reload_conf()")
-    connection.close()
 
 
 def say_sizes() -> None:
