@@ -10,7 +10,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, F, Model, QuerySet, Sum
+from django.db.models import Count, Model, QuerySet, Sum
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -19,7 +19,6 @@ from django.utils.decorators import method_decorator
 from django.utils.html import format_html, format_html_join
 from django.views.decorators.http import require_POST
 
-from evaluation.editors.payloads import WRONG_TYPE
 from evaluation.estimate import duration
 from leaderboard import jobs
 from leaderboard.admin.base import ReadOnly, WithPages, picture, start_budget
@@ -103,9 +102,7 @@ def _run_action(description: str, act: Callable[[Run], Any], done: str) -> Calla
 @admin.register(Run)
 class RunAdmin(WithPages, admin.ModelAdmin):
     pages = {"today": "today/", "resume": "<int:pk>/resume/"}
-    list_display = (
-        *("editing_model", "last_return", "suite", "where", "progress", "spent", "created_at"),
-    )
+    list_display = ("editing_model", "suite", "where", "progress", "spent", "created_at")
     list_filter = ("state", "suite", "published", "source", "editing_model__is_reference")
     list_select_related = ("editing_model", "suite")
     search_fields = ("editing_model__name", "editing_model__slug", "suite__slug")
@@ -125,7 +122,6 @@ class RunAdmin(WithPages, admin.ModelAdmin):
                     "why",
                     "progress",
                     "last_error",
-                    "wrong_types",
                     "resume_at",
                     "published",
                 )
@@ -262,16 +258,6 @@ class RunAdmin(WithPages, admin.ModelAdmin):
             return f"Paused: {run.reason_text}"
         return run.public_state
 
-    @admin.display(description="last return")
-    def last_return(self, run: Run) -> str:
-        """Return the last restored image of the chain begun last."""
-        # `+ 0` hides the index of keys: by it the database would scan all chains of the site from
-        # the end, and millions of trips.
-        begun = run.chains.filter(trips_played__gt=0).order_by((F("pk") + 0).desc())
-        trips = Trip.objects.filter(chain=begun.values("pk")[:1], restored__isnull=False)
-        last = trips.select_related("restored").order_by("-number").first()
-        return picture(last.restored if last else None, 48)
-
     @admin.display(description="progress")
     def progress(self, run: Run) -> str:
         now = run.progress
@@ -281,18 +267,6 @@ class RunAdmin(WithPages, admin.ModelAdmin):
     @admin.display(description="spent")
     def spent(self, run: Run) -> str:
         return f"{run.progress.calls:,} calls, {run.progress.spent_usd:.2f} USD"
-
-    @admin.display(description="answers of another type than stated")
-    def wrong_types(self, run: Run) -> int:
-        """Count the answers whose stated type is wrong.
-
-        Each edit of a trip counts; the trip's notes have the stated type.
-        """
-        trips = Trip.objects.filter(chain__run=run)
-        return sum(
-            trips.filter(**{f"{half}_notes__has_key": WRONG_TYPE}).count()
-            for half in ("edited", "restored")
-        )
 
     @admin.display(description="last error")
     def last_error(self, run: Run) -> str:
