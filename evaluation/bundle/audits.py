@@ -10,7 +10,6 @@ import numpy as np
 
 from evaluation.audits.findings import find, from_dicts, judged
 from evaluation.audits.plan import Audit, plan, where_drawn
-from evaluation.audits.touch import Touch
 from evaluation.bundle.checks import (
     DIFFERENT,
     NO_PICTURES,
@@ -21,12 +20,13 @@ from evaluation.bundle.checks import (
     digest_check,
     picture_checks,
 )
-from evaluation.bundle.document import Bundle
+from evaluation.bundle.scores import BundleScores
 from evaluation.content.suites import Case
-from evaluation.images import Picture, fit
+from evaluation.images import fit
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.trip_measures import rmse
-from evaluation.records import AuditRecord, FileRecord
+from evaluation.play.finish import touched
+from evaluation.records import AuditRecord
 from evaluation.witnesses.base import Verdict
 
 #: The tolerance of a touch drawn again, of the full range: JPEG libraries differ.
@@ -35,27 +35,23 @@ SAME_TOUCH = (0.0, 0.01)
 MEASURED_BY = frozenset({"lpips", "place", "picture", "ssim"})
 
 
-def audit_checks(bundle: Bundle, scorer: Scorer, unable: Mapping[str, str]) -> Iterator[Check]:
+def audit_checks(store: BundleScores, scorer: Scorer, unable: Mapping[str, str]) -> Iterator[Check]:
     """Yield every check of the bundle's audits.
 
     `unable` gives, by metric, the reason why it cannot run here.
     """
-    if bundle.document.audits:
-        yield from _Audits(bundle, scorer, unable).checks()
+    if store.bundle.document.audits:
+        yield from _Audits(store, scorer, unable).checks()
 
 
 class _Audits:
-    def __init__(self, bundle: Bundle, scorer: Scorer, unable: Mapping[str, str]) -> None:
-        self.bundle, self.scorer, self.unable = bundle, scorer, unable
-        self.document, self.suite = bundle.document, bundle.suite
+    def __init__(self, store: BundleScores, scorer: Scorer, unable: Mapping[str, str]) -> None:
+        self.store, self.scorer, self.unable = store, scorer, unable
+        self.bundle, self.document = store.bundle, store.bundle.document
+        self.suite = self.bundle.suite
         self.secrets, self.stop_after = self.document.run.secrets, self.document.run.stop_after
         self.cases = {case.slug: case for case in self.suite.cases}
-        self.sources = {row.slug: row for row in self.document.sources}
-        self.trips = {
-            (chain.case, chain.repeat, trip.number): trip
-            for chain in self.document.chains
-            for trip in chain.trips
-        }
+        self.chains = {(c.key.record.case, c.key.repeat): c for c in store.chains()}
 
     def checks(self) -> Iterator[Check]:
         lines = self.document.audits
@@ -86,7 +82,7 @@ class _Audits:
             if row is not None:
                 yield from picture_checks(self.bundle, f"{line.name}, {what}", row)[1]
         if line.finding and secret:
-            yield from self._finding(line, audit, secret, case)
+            yield from self._finding(line, audit, secret)
 
     def _drawn(self, line: AuditRecord, audit: Audit, case: Case) -> tuple[str | None, Check]:
         """Return the secret that drew this audit's place and seed, and the check."""
@@ -102,24 +98,17 @@ class _Audits:
         values = drawn[secret or self.secrets[0]]
         return secret, compared(line.name, "place and seed", stated, values, (0.0, 0.0))
 
-    def _finding(self, line: AuditRecord, audit: Audit, secret: str, case: Case) -> Iterator[Check]:
+    def _finding(self, line: AuditRecord, audit: Audit, secret: str) -> Iterator[Check]:
         """Check the touch against the secret, and the finding against a new one."""
-        last, trip = (
-            self.trips.get((line.case, line.repeat, number))
-            for number in (line.number - 1, line.number)
-        )
-        source = self._read(self.sources.get(case.picture))
-        before = self._read(last.backward) if last else source
-        # The input of the trip's last edit.
-        sent_on = (trip.between[-1] if trip.between else trip.forward) if trip else None
-        edited, back = self._read(sent_on), self._read(trip.backward if trip else None)
-        sent, answer = self._read(line.sent), self._read(line.answer)
-        if not (source and before and edited and back and sent and answer):
+        chain = self.chains.get((line.case, line.repeat))
+        source = chain and self.store.source_of(chain)
+        sent, answer = self.store.image(line.sent), self.store.image(line.answer)
+        found = touched(self.store, chain, audit, secret) if chain and source else None
+        if not (source and sent and answer and found):
             why = "its pictures are not sound" if self.document.pictures else NO_PICTURES
             yield Check(line.name, "finding", NOT_CHECKED, why)
             return
-        pair = self.suite.pair_by_slug[case.pair].of_return(line.number)
-        touch = Touch(audit, secret, pair, before, edited)
+        touch, back = found
         yield compared(line.name, "what was done", line.words, touch.words)
         stated, drawn = (np.asarray(fit(p.image, touch.sent.size)) for p in (sent, touch.sent))
         yield compared(line.name, "what was sent", 0.0, rmse(stated, drawn), SAME_TOUCH)
@@ -128,9 +117,6 @@ class _Audits:
             return
         finding = find(line.kind, touch, source, back, answer, self.scorer)
         yield compared(line.name, "finding", line.finding, asdict(finding), REGISTERED)
-
-    def _read(self, row: FileRecord | None) -> Picture | None:
-        return picture_checks(self.bundle, "", row)[0]
 
     def _what_follows(self) -> Iterator[Check]:
         """Check the medians and the flags that follow from the stated findings."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from evaluation.analysis.events import CONVERGED, STOPPED
 from evaluation.analysis.half_life import METHOD_VERSION
@@ -20,6 +20,7 @@ from evaluation.bundle.checks import (
     CLASSICAL,
     DIFFERENT,
     EQUAL,
+    EXACT,
     HALF,
     NETWORK,
     NO_PICTURES,
@@ -33,28 +34,34 @@ from evaluation.bundle.checks import (
     picture_checks,
 )
 from evaluation.bundle.document import Bundle
+from evaluation.bundle.scores import BundleScores
 from evaluation.bundle.write import as_json, measured
 from evaluation.content.operators import degraded
 from evaluation.content.shapes import FORWARD
 from evaluation.content.sources import pixel_sha256
-from evaluation.content.suites import Case as SuiteCase
-from evaluation.content.suites import EditPair, SourcePicture
+from evaluation.content.suites import EditPair
 from evaluation.images import Picture
 from evaluation.measuring.calibration import Calibration
 from evaluation.measuring.scoring import Scorer
-from evaluation.measuring.subject import ChainSubject, chain_subject
+from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import (
     compare_orders,
     distance,
-    found_by_scoring,
     identity_drift,
     judge_global,
-    measure_trip,
 )
 from evaluation.metrics import METRICS, no_reference_metrics
-from evaluation.metrics.base import Subject
 from evaluation.metrics.no_reference import WORN
-from evaluation.records import ChainRecord, FileRecord, TripRecord, chain_name
+from evaluation.play.finish import step_reader
+from evaluation.play.run_scores import ChainScores
+from evaluation.play.store import PlayedTrips
+from evaluation.records import (
+    MEASURES,
+    ChainRecord,
+    TripMeasures,
+    TripRecord,
+    chain_name,
+)
 from evaluation.run_secret import chain_seeds, commitment
 
 IMPORTED = "it was made elsewhere, and came as a score file"
@@ -65,14 +72,6 @@ ANSWERS = {"pair": (-1, 0, 1), "usable": (0, 1)}
 MOST_PIXELS = 65_536
 #: The measures of a trip that do not depend on whether its edit was seen.
 DONE = ("reframed", "step", "from_source")
-
-
-class Scored(NamedTuple):
-    """A trip whose scores can be computed again."""
-
-    trip: TripRecord
-    restored: Picture
-    subject: Subject
 
 
 #: The tolerance of our operators in RMSE: their sums round differently on other machines.
@@ -111,6 +110,7 @@ class Verification:
         self.secrets = self.document.run.secrets
         #: The calibrations computed here, by picture and metric, once the sources are checked.
         self.calibrations: dict[str, dict[str, Calibration | None]] = {}
+        self.store = BundleScores(bundle, self.scorer)
         self.deaf = self._deaf()
         #: Witnesses that can run here and end chains, but did not judge the run.
         self.unheard = [
@@ -131,7 +131,7 @@ class Verification:
         self.in_chains = True
         yield from self._chains()
         self.in_chains = False
-        yield from audit_checks(self.bundle, self.scorer, self.unable)
+        yield from audit_checks(self.store, self.scorer, self.unable)
         yield from stop_checks(self.bundle)
         yield from vote_checks(self.bundle)
         yield from drift_checks(self.bundle)
@@ -196,7 +196,7 @@ class Verification:
             if picture.slug not in used and picture.slug not in rows:
                 continue  # an unused picture of a partial suite
             line = f"source {picture.slug}"
-            source, checks = self._picture(line, rows.get(picture.slug))
+            source, checks = picture_checks(self.bundle, line, rows.get(picture.slug))
             yield from checks
             if source is not None:
                 pixels = pixel_sha256(source.image)
@@ -223,27 +223,18 @@ class Verification:
             if row.picture not in self.suite.picture_by_slug:
                 yield Check(f"calibration {row.picture}", "picture", DIFFERENT, "not in the suite")
 
-    def _picture(self, line: str, row: FileRecord | None) -> tuple[Picture | None, list[Check]]:
-        return picture_checks(self.bundle, line, row)
-
     def _chains(self) -> Iterator[Check]:
-        cases = {case.slug: case for case in self.suite.cases}
-        sources = {row.slug: row for row in self.document.sources}
-        for raw, chain in zip(self.bundle.raw["chains"], self.document.chains, strict=True):
-            if chain.name in self.finished:
+        for raw, record in zip(self.bundle.raw["chains"], self.document.chains, strict=True):
+            if record.name in self.finished:
                 continue
-            yield digest_check(f"chain {chain.name}", raw)
-            for raw_trip, trip in zip(raw["trips"], chain.trips, strict=True):
-                yield digest_check(f"{chain.name}, trip {trip.number}", raw_trip)
-            case = cases.get(chain.case)
-            if case is None:
-                continue
-            pair = self.arm.measured(self.suite.pair_by_slug[case.pair])
-            source, _ = self._picture(chain.name, sources.get(case.picture))
-            yield from self._seeds(chain, pair)
-            about = self.suite.picture_by_slug[case.picture]
-            yield from self._trips(chain, source, pair, about)
-            self.finished.append(chain.name)
+            yield digest_check(f"chain {record.name}", raw)
+            for raw_trip, trip in zip(raw["trips"], record.trips, strict=True):
+                yield digest_check(f"{record.name}, trip {trip.number}", raw_trip)
+            if chain := self.store.played(record):
+                yield from self._seeds(record, chain.pair)
+                yield from self._edits(record, chain)
+                yield from self._trips(record, chain)
+                self.finished.append(record.name)
 
     def _seeds(self, chain: ChainRecord, pair: EditPair) -> Iterator[Check]:
         """Check that a secret of the run drew the seeds that were sent."""
@@ -261,128 +252,98 @@ class Verification:
                     seed_here = half.seed if half.seed in seeds else seeds[0]
                     yield compared(line, f"{name} seed", half.seed, seed_here, (0.0, 0.0))
 
-    def _trips(
-        self, chain: ChainRecord, source: Picture | None, pair: EditPair, about: SourcePicture
-    ) -> Iterator[Check]:
-        before, whole = source, source is not None
-        chain_view = None if source is None else ChainSubject(about, source, pair)
-        scored: list[Scored] = []
-        worded = self.arm.worded(pair)
-        for trip in chain.trips:
-            line = f"{chain.name}, trip {trip.number}"
+    def _edits(self, record: ChainRecord, chain: PlayedTrips) -> Iterator[Check]:
+        """Check prompts and images; limit the chain to the trips whose images are sound."""
+        before = self.store.source_of(chain)
+        is_sound, sound = before is not None, 0
+        worded = self.arm.worded(chain.pair)
+        for trip in record.trips:
+            line = f"{record.name}, trip {trip.number}"
             steps = worded.trip(trip.number).steps
-            made = trip.edits
             if trip.backward:  # the trip is whole, so it has every step
-                names = [name for name, _ in made]
+                names = [name for name, _ in trip.edits]
                 yield compared(line, "steps", names, [step.name for step in steps])
             prompts = {step.name: step.prompt for step in steps}
-            pictures: list[Picture | None] = []
-            for name, half in made:
-                if half is None:
-                    pictures.append(None)
-                    continue
-                yield compared(line, f"{name} prompt", half.prompt, prompts.get(name))
-                picture, checks = self._picture(f"{line}, {name}", half)
-                yield from checks
-                pictures.append(picture)
-                if pair.degradation and name == FORWARD and picture and before:
-                    yield _made_by_us(f"{line}, {name}", pair, trip.number, before, picture)
-            restored = pictures[-1]
-            there = [p for p in (before, *pictures) if p]
-            subject = Subject()
-            if chain_view and len(pictures) == len(steps):
-                subject = chain_view.see(trip.number, (before, *pictures))
-            if source and trip.step is not None and len(there) == len(steps) + 1:
-                yield from self._measures(line, trip, source, there, pair, subject)
+            restored: Picture | None = None
+            for name, half in trip.edits:
+                restored = None
+                if half is not None:
+                    yield compared(line, f"{name} prompt", half.prompt, prompts.get(name))
+                    restored, checks = picture_checks(self.bundle, f"{line}, {name}", half)
+                    yield from checks
+                if chain.pair.degradation and name == FORWARD and restored and before:
+                    yield _made_by_us(f"{line}, {name}", chain.pair, trip.number, before, restored)
+                is_sound = is_sound and restored is not None
+            sound += is_sound
+            before = restored
+        chain.played = min(chain.played, sound)
+
+    def _trips(self, record: ChainRecord, chain: PlayedTrips) -> Iterator[Check]:
+        """Measure and score the trips again, and compare them; report those without images."""
+        source = self.store.source_of(chain)
+        made: ChainScores | None = None
+        # A chain without a restored image may have scores of its source.
+        if source and (chain.played or record.quality):
+            made = self.store.scored_again(chain, self.scorer.only(self.able))
+        for index, trip in enumerate(record.trips):
+            line = f"{record.name}, trip {trip.number}"
+            measured_here = made if index < chain.played else None
+            if measured_here:
+                yield from self._measures(line, trip, measured_here.trips[index], chain.pair)
             elif trip.step is not None:
                 yield Check(line, "change seen", NOT_CHECKED, self._why(None, None))
-            if restored and whole:
-                scored.append(Scored(trip, restored, subject))
-            else:
-                whole = False
-            before = restored
-        yield from self._scores(chain, source, scored)
+            for metric, stated in sorted(trip.scores.items()):
+                distances = measured_here.distances.get(metric) if measured_here else None
+                if distances is None:
+                    why = self._why(metric, source if measured_here else None)
+                    yield Check(line, metric, NOT_CHECKED, why)
+                else:
+                    tolerance = self._tolerance(metric)
+                    yield compared(line, metric, stated, distances[index], tolerance)
+        quality = made.quality if made else {}
+        yield from quality_checks(record, quality, self.no_reference, self._why(None, None))
 
     def _measures(
-        self,
-        line: str,
-        trip: TripRecord,
-        source: Picture,
-        pictures: Sequence[Picture],
-        pair: EditPair,
-        subject: Subject,
+        self, line: str, trip: TripRecord, made: TripMeasures, pair: EditPair
     ) -> Iterator[Check]:
-        before, edited, *between, restored = pictures
-        made = measure_trip(
-            *(source, before, edited, restored, pair, self.scorer.panel, subject),
-            number=trip.number,
-            between=between,
-        )
-        stated, computed = ({name: getattr(row, name) for name in DONE} for row in (trip, made))
-        yield compared(line, "what the trip did", stated, computed, CLASSICAL)
-        stated_change = {k: v for k, v in trip.change_measure.items() if k != "identity_drift"}
-        tolerance = REGISTERED if pair.change == "local" else CLASSICAL
-        yield compared(line, "change measure", stated_change, made.change_measure, tolerance)
-        if pair.change != "global":  # those are judged by the whole run, see below
-            yield compared(line, "change seen", trip.change_seen, made.change_seen)
-        if trip.steps or made.steps:
-            # Without the detector nothing is counted here.
-            not_counted = () if "detector" in self.scorer.panel.witnesses else ("wanted", "counted")
-            stated_steps, here = (
-                [{k: v for k, v in row.items() if k not in not_counted} for row in rows]
-                for rows in (trip.steps, made.steps)
-            )
-            yield compared(line, "what each step did", stated_steps, here, WITNESSED)
-        if trip.damage:
-            yield compared(line, "kind of damage", trip.damage, dict(made.damage), REGISTERED)
+        """Compare the stated measures of a trip with those made here, each by its tolerance."""
+        stated, here = (self._comparable(measures, pair) for measures in (trip, made))
+        for what, names, tolerance in (
+            ("what the trip did", DONE, CLASSICAL),
+            ("change measure", ["change_measure"], self._of_change(pair)),
+            ("change seen", ["change_seen"], EXACT),
+            ("what each step did", ["steps"], WITNESSED),
+            ("kind of damage", ["damage"], REGISTERED),
+            ("evidence", ["evidence"], WITNESSED),
+            ("what is kept least", self.store.found, self._of_networks),
+        ):
+            both = [{name: row[name] for name in names if name in row} for row in (stated, here)]
+            if any(both):
+                yield compared(line, what, both[0], both[1], tolerance)
         for name in {str(row.get("witness")) for row in trip.evidence} & self.deaf.keys():
             yield Check(line, f"evidence by {name}", NOT_CHECKED, self.deaf[name])
-        heard = [row for row in trip.evidence if row.get("witness") not in self.deaf]
-        if heard or made.evidence:
-            yield compared(line, "evidence", heard, list(made.evidence), WITNESSED)
 
-    def _scores(
-        self,
-        chain: ChainRecord,
-        source: Picture | None,
-        scored: list[Scored],
-    ) -> Iterator[Check]:
-        """Check each score of each trip; report those without images."""
-        made: dict[str, list[float] | None] = {}
-        quality: dict[str, list[float | None]] = {}
-        if (
-            source and not scored and chain.quality
-        ):  # no trip was restored, but the source was scored
-            quality = self.scorer.only(self.able).score(source, []).quality
-        if source and scored:
-            scores = self.scorer.only(self.able).score(
-                source,
-                [entry.restored for entry in scored],
-                scored[-1].subject,
-                footprints=[entry.subject.footprint for entry in scored],
-            )
-            made, quality = scores.distances, scores.quality
-            for index, trip in enumerate(entry.trip for entry in scored):
-                least = found_by_scoring(scores, index)
-                stated_least = {name: getattr(trip, name) for name in least}
-                if self._of_networks is HALF:  # in a near tie either metric may be named
-                    stated_least, least = (
-                        without_names(fields) for fields in (stated_least, least)
-                    )
-                line = f"{chain.name}, trip {trip.number}"
-                yield compared(line, "what is kept least", stated_least, least, self._of_networks)
-        yield from quality_checks(chain, quality, self.no_reference, self._why(None, None))
-        place = {entry.trip.number: index for index, entry in enumerate(scored)}
-        for trip in chain.trips:
-            for metric, stated in sorted(trip.scores.items()):
-                line = f"{chain.name}, trip {trip.number}"
-                distances = made.get(metric)
-                if distances is None or trip.number not in place:
-                    here = source if trip.number in place else None
-                    yield Check(line, metric, NOT_CHECKED, self._why(metric, here))
-                    continue
-                computed = distances[place[trip.number]]
-                yield compared(line, metric, stated, computed, self._tolerance(metric))
+    def _comparable(self, measures: TripMeasures, pair: EditPair) -> dict[str, Any]:
+        """Return the fields of a trip that can be compared here, without empty lists."""
+        fields = measures.model_dump(include=set(MEASURES))
+        fields["change_measure"].pop("identity_drift", None)  # see `drift_checks`
+        if pair.change == "global":  # those are judged by the whole run
+            del fields["change_seen"]
+        fields["evidence"] = [
+            row for row in fields["evidence"] if row.get("witness") not in self.deaf
+        ]
+        if "detector" not in self.scorer.panel.witnesses:
+            not_counted = ("wanted", "counted")
+            fields["steps"] = [
+                {name: value for name, value in row.items() if name not in not_counted}
+                for row in fields["steps"]
+            ]
+        if self._of_networks is HALF:  # in a near tie either metric may be named
+            fields = without_names(fields)
+        return {name: value for name, value in fields.items() if value not in ([], {})}
+
+    def _of_change(self, pair: EditPair) -> tuple[float, float]:
+        return REGISTERED if pair.change == "local" else CLASSICAL
 
     def _orders(self) -> Iterator[Check]:
         """Check the comparison of the images of two chain shapes."""
@@ -392,17 +353,7 @@ class Verification:
         if not self.document.pictures:
             yield Check("run", "orders", NOT_CHECKED, NO_PICTURES)
             return
-        chains = {(chain.case, chain.repeat): chain for chain in self.document.chains}
-
-        def read(case: SuiteCase, repeat: int, number: int, place: int) -> Picture | None:
-            chain = chains.get((case.slug, repeat))
-            trips = {trip.number: trip for trip in chain.trips} if chain else {}
-            trip = trips.get(number)
-            if trip is None or trip.step is None:
-                return None
-            return self._picture("", trip.edits[place - 1][1])[0]
-
-        rows = compare_orders(self.suite, read)
+        rows = compare_orders(self.suite, step_reader(self.store))
         yield compared("run", "orders", stated, rows, CLASSICAL)
 
     # From scores to standings.

@@ -11,6 +11,7 @@ from functools import partial
 from evaluation.analysis.events import COMPLETED, STOPPED
 from evaluation.audits import findings
 from evaluation.audits.findings import Audited
+from evaluation.audits.plan import Audit
 from evaluation.audits.touch import Touch
 from evaluation.content.suites import Case, EditPair
 from evaluation.images import Picture
@@ -50,7 +51,7 @@ def finish(
     if judge is not None:
         ask_judge(store, judge, stop)
     if any(pair.against for pair in store.suite.pairs):
-        store.save_orders(compare_orders(store.suite, _step_reader(store)))
+        store.save_orders(compare_orders(store.suite, step_reader(store)))
 
 
 def judge_global_edits(store: ScoreStore) -> None:
@@ -117,13 +118,15 @@ def restored(store: ScoreStore, chain: PlayedTrips, number: int) -> Picture | No
     return store.answer(chain, number, len(chain.pair.trip(number)) - 1)
 
 
-def _step_reader(store: ScoreStore) -> ReadStep:
+def step_reader(store: ScoreStore) -> ReadStep:
     """Return a function that reads an image of a chain by trip and place."""
     chains = {chain.slug: chain for chain in store.chains()}
 
     def read(case: Case, repeat: int, number: int, place: int) -> Picture | None:
-        chain = chains[chain_slug(case.slug, repeat)]
-        return store.answer(chain, number, place - 1) if number <= chain.scored else None
+        chain = chains.get(chain_slug(case.slug, repeat))
+        if chain is None or number > chain.scored:
+            return None
+        return store.answer(chain, number, place - 1)
 
     return read
 
@@ -161,20 +164,29 @@ def measure_audits(store: ScoreStore, scorer: Scorer) -> None:
     """Compare each audit's answer with the chain's own restored image, once."""
     for chain in store.chains():
         for made in store.audits(chain):
-            number = made.audit.number
-            if number > chain.played:
-                continue  # the chain broke before it returned: there is nothing to compare with
-            last = len(chain.pair.trip(number)) - 1
-            source, sent = store.source(chain), store.answer(chain, number, last - 1)
-            before = restored(store, chain, number - 1)
-            back = restored(store, chain, number)
-            if before is None or sent is None or back is None:
-                continue
-            pair = chain.pair.of_return(number)
-            touch = Touch(made.audit, made.secret, pair, before, sent)
-            answer = store.audit_answer(made)
-            finding = findings.find(made.audit.kind, touch, source, back, answer, scorer)
-            store.save_finding(made, finding)
+            if found := touched(store, chain, made.audit, made.secret):
+                touch, back = found
+                answer, source = store.audit_answer(made), store.source(chain)
+                finding = findings.find(made.audit.kind, touch, source, back, answer, scorer)
+                store.save_finding(made, finding)
+
+
+def touched(
+    store: ScoreStore, chain: PlayedTrips, audit: Audit, secret: str
+) -> tuple[Touch, Picture] | None:
+    """Return the touch of an audit, and the image that the chain restored in that trip.
+
+    None if the chain broke before it restored that image: there is nothing to compare with.
+    """
+    number = audit.number
+    if number > chain.played:
+        return None
+    last = len(chain.pair.trip(number)) - 1
+    before, sent = restored(store, chain, number - 1), store.answer(chain, number, last - 1)
+    back = restored(store, chain, number)
+    if before is None or sent is None or back is None:
+        return None
+    return Touch(audit, secret, chain.pair.of_return(number), before, sent), back
 
 
 def _signs(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:

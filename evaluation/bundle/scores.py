@@ -1,0 +1,87 @@
+"""Measure and score the chains of a bundle again, from its images."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from evaluation.bundle.checks import picture_checks
+from evaluation.bundle.document import Bundle
+from evaluation.images import Picture
+from evaluation.measuring.scoring import Scorer
+from evaluation.measuring.trip_measures import found_by_scoring
+from evaluation.metrics.base import Subject
+from evaluation.play.folder_scores import GatheredScores
+from evaluation.play.run_folder import chain_slug
+from evaluation.play.run_scores import ChainScores
+from evaluation.play.score import score_chains
+from evaluation.play.store import ImageGone, PlayedTrips, ScoredTrips
+from evaluation.records import ChainRecord, FileRecord
+
+
+class _Key(NamedTuple):
+    picture: str
+    repeat: int
+    record: ChainRecord
+
+
+class BundleScores(GatheredScores):
+    """The chains of a bundle, to be measured again from its images."""
+
+    def __init__(self, bundle: Bundle, scorer: Scorer) -> None:
+        super().__init__(bundle.suite, scorer)
+        self.bundle = bundle
+        self._sources = {row.slug: row for row in bundle.document.sources}
+        self._cases = {case.slug: case for case in bundle.suite.cases}
+        #: The fields of a trip's measures that the last scoring gave.
+        self.found: Collection[str] = ()
+
+    def played(self, record: ChainRecord) -> PlayedTrips | None:
+        """Return the chain with its whole, measured trips; None if its case is unknown."""
+        if (case := self._cases.get(record.case)) is None:
+            return None
+        pair = self.bundle.arm.measured(self.suite.pair_by_slug[case.pair])
+        count = 0
+        for trip in record.trips:
+            if trip.step is None or len(trip.edits) != len(pair.trip(trip.number)):
+                break
+            count += 1
+        key = _Key(case.picture, record.repeat, record)
+        slug = chain_slug(record.case, record.repeat)
+        picture = self.suite.picture_by_slug[case.picture]
+        return PlayedTrips(key, slug, pair, picture, record.outcome, count, count)
+
+    def chains(self) -> Iterator[PlayedTrips]:
+        yield from filter(None, map(self.played, self.bundle.document.chains))
+
+    def scored_again(self, chain: PlayedTrips, scorer: Scorer) -> ChainScores:
+        """Measure and score the chain from its first trip on."""
+        score_chains(self, scorer, [replace(chain, scored=0)])
+        return self.scores.pop(chain.slug)
+
+    def source_of(self, chain: PlayedTrips) -> Picture | None:
+        """Return the chain's source image; None if it is missing or damaged."""
+        return self.image(self._sources.get(chain.key.picture))
+
+    def image(self, row: FileRecord | None) -> Picture | None:
+        return picture_checks(self.bundle, "", row)[0]
+
+    def source(self, chain: PlayedTrips) -> Picture:
+        if (source := self.source_of(chain)) is None:
+            raise ImageGone(chain.slug)
+        return source
+
+    def answer(self, chain: PlayedTrips, trip: int, place: int) -> Picture | None:
+        _, edit = chain.key.record.trips[trip - 1].edits[place]
+        return self.image(edit)
+
+    def calibrate(
+        self, chain: PlayedTrips, source: Picture, subject: Subject, scorer: Scorer
+    ) -> None:
+        """Do nothing: calibrations are checked on their own lines."""
+
+    def save_scores(self, chain: PlayedTrips, trips: ScoredTrips) -> None:
+        super().save_scores(chain, trips)
+        if trips.measures:
+            self.found = found_by_scoring(trips.scores, 0).keys()
