@@ -21,11 +21,10 @@ from evaluation.cli import results as metric_results
 from evaluation.cli.commands.report import reported
 from evaluation.cli.editors import ChosenEditor, find_editor, own_editor
 from evaluation.cli.hooks import Hook, Hooks, TripFunction
-from evaluation.cli.playing import PlayOptions, open_run, play_run, raise_pause
+from evaluation.cli.playing import PlayOptions, find_suite, open_run, play_run, raise_pause
 from evaluation.cli.report import Report
 from evaluation.cli.results import MetricResult, results_table, run_results
 from evaluation.cli.scoring import ANSWERS, judge_of, new_scorer, scored
-from evaluation.cli.suite_parts import find_suite
 from evaluation.content.suites import Suite
 from evaluation.editors import Answer, Editor, EditorError, Refused
 from evaluation.errors import UserFacingError

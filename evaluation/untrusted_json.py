@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +39,49 @@ def parse_json(body: bytes) -> Any:
         raise ValueError("JSON that is nested too deeply") from None
 
 
-def parse_strictly(text: str) -> Any:
+def finite(digits: str) -> float:
+    """Parse a number, or one of the words NaN and Infinity, which are refused."""
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits[:40]} is not a number")
+    return value
+
+
+def parse_strictly(
+    text: str,
+    *,
+    most_items: int | None = None,
+    most_keys: int = MAX_ITEMS,
+    number: Callable[[str], Any] = finite,
+) -> Any:
     """Parse untrusted JSON strictly. Raises ValueError.
 
-    NUL bytes, lone surrogates, NaN and infinities are rejected.
+    NUL bytes, lone surrogates, NaN, infinities and repeated keys are rejected. `most_items`
+    bounds its objects, lists and members, `most_keys` the members of one object; `number` parses
+    its fractions.
     """
-    if sum(map(text.count, "{[,")) > MAX_ITEMS + len(text) // BYTES_PER_ITEM:
-        raise ValueError("JSON of more items than its length explains")
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(pairs) > most_keys:
+            raise ValueError(f"an object in it has {len(pairs):,} keys; the limit is {most_keys:,}")
+        single: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in single:
+                raise ValueError(f"the key {key[:80]!r} stands twice in one object")
+            single[key] = value
+        return single
+
+    most = MAX_ITEMS + len(text) // BYTES_PER_ITEM if most_items is None else most_items
+    if (items := sum(map(text.count, "{[,"))) > most:
+        raise ValueError(f"it has {items:,} items; the limit is {most:,}")
     try:
-        value = json.loads(text, parse_int=_whole, parse_float=_number, parse_constant=_number)
+        value = json.loads(
+            text,
+            object_pairs_hook=members,
+            parse_int=_whole,
+            parse_float=number,
+            parse_constant=finite,
+        )
         fits = can_be_stored(value)
     except RecursionError:
         raise ValueError("JSON that is nested too deeply") from None
@@ -67,14 +101,6 @@ def _whole(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"{digits[:MAX_DIGITS]}… is too large a number")
     return int(digits)
-
-
-def _number(digits: str) -> float:
-    """Parse a number, or one of the words NaN and Infinity, which are refused."""
-    value = float(digits)
-    if not math.isfinite(value):
-        raise ValueError(f"{digits[:40]} is not a number")
-    return value
 
 
 def bounded(value: Any, most: float) -> float | None:

@@ -31,7 +31,7 @@ from evaluation.images import Picture, encode_jpeg, encode_png
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics.batches import threads
 from evaluation.metrics.lpips import Lpips
-from evaluation.play.own_chains import OwnChain, score_runs
+from evaluation.play.own_chains import OwnChain, placed_runs, score_runs
 from evaluation.witnesses import LOOKING
 
 TOLERANCE = 1e-4
@@ -113,7 +113,8 @@ def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
         for warm in (True, False):
             few = list(zip(edits, returns, strict=True))[: 1 if warm else None]
             start = time.process_time()
-            own = OwnChain("hat", whole, tuple(few), pair).alone(whole)
+            own_chain = OwnChain("hat", whole, tuple(few), pair)
+            own = placed_runs({"hat": [("hat", own_chain)]}, read=lambda picture: picture)
             score_runs(own, scorer, read=lambda picture: picture)
             seconds = time.process_time() - start
         taken.append(seconds)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,7 +40,7 @@ from evaluation.records import (
     VoteRecord,
     chain_name,
 )
-from evaluation.untrusted_json import can_be_stored
+from evaluation.untrusted_json import finite, parse_strictly
 
 FORMAT = 2
 DOCUMENT = "bundle.json"
@@ -171,7 +170,7 @@ class Bundle:
         #: The document as written, for digests: a number that we would write otherwise is a text here.
         self.raw = _parsed(data, max_document, _as_written)
         try:
-            records = _without_digests(_parsed(data, max_document, _as_number))
+            records = _without_digests(_parsed(data, max_document, finite))
             self.document = Document.model_validate(records)
             self.suite = _suite(self.document.suite.definition)
             self.arm = Arm.from_dict(self.document.run.arm)
@@ -268,7 +267,14 @@ def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> byt
 
 def _parsed(data: bytes, max_document: int, number: Callable[[str], Any]) -> dict[str, Any]:
     try:
-        parsed = _parse_object(data, max_document // BYTES_PER_ITEM, number)
+        parsed = parse_strictly(
+            data.decode(),
+            most_items=max_document // BYTES_PER_ITEM,
+            most_keys=MAX_KEYS,
+            number=number,
+        )
+        if not isinstance(parsed, dict):
+            raise ValueError("it is not an object")
     except ValueError as error:
         raise BundleError(f"{DOCUMENT} is not readable JSON: {error}") from None
     if parsed.get("format") != FORMAT:
@@ -289,51 +295,10 @@ def _without_digests(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _parse_object(data: bytes, max_items: int, number: Callable[[str], Any]) -> dict[str, Any]:
-    """Parse an untrusted JSON object. Raises ValueError naming the problem."""
-    if (items := sum(data.count(mark) for mark in (b"{", b"[", b","))) > max_items:
-        raise ValueError(f"it has {items:,} items; the limit is {max_items:,}")
-
-    def refuse(word: str) -> Any:
-        raise ValueError(f"{word} is not a number")
-
-    try:
-        value = json.loads(
-            data.decode(), object_pairs_hook=_once, parse_constant=refuse, parse_float=number
-        )
-        fits = can_be_stored(value)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    if not fits:
-        raise ValueError("a text in it holds a zero byte or half of a character")
-    if not isinstance(value, dict):
-        raise ValueError("it is not an object")
-    return value
-
-
-def _as_number(digits: str) -> float:
-    """Parse a finite number. Raises ValueError if it overflows."""
-    value = float(digits)
-    if not math.isfinite(value):
-        raise ValueError(f"{digits[:40]} is not a number")
-    return value
-
-
 def _as_written(digits: str) -> float | str:
     """Parse a number, but keep the text if we would write the number otherwise."""
-    value = _as_number(digits)
+    value = finite(digits)
     return value if repr(value) == digits else digits
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(pairs) > MAX_KEYS:
-        raise ValueError(f"an object in it has {len(pairs):,} keys; the limit is {MAX_KEYS:,}")
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {twice[:80]!r} stands twice in one object")
-    return members
 
 
 def _suite(definition: Mapping[str, Any]) -> Suite:

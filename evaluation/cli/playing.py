@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,11 @@ from evaluation.analysis.stopping import MOST
 from evaluation.arms import DEFAULT, Arm
 from evaluation.audits.plan import plan
 from evaluation.cli.editors import ChosenEditor
-from evaluation.cli.hooks import HOOKS, Hooks
+from evaluation.cli.hooks import Hooks
 from evaluation.cli.printing import CommandError, at_least_one, dollars, note, progress
 from evaluation.cli.scoring import new_scorer
-from evaluation.cli.suite_parts import Shard
-from evaluation.content.suites import Suite
+from evaluation.content import catalog
+from evaluation.content.suites import Case, Suite, SuiteError
 from evaluation.errors import EditorError
 from evaluation.estimate import Estimate, estimate
 from evaluation.play.folder_store import (
@@ -38,6 +40,72 @@ from evaluation.play.store import Paused
 
 #: Cheaper runs start without a confirmation, in USD.
 ASK_FROM = 0.01
+
+
+# A suite, or a part of it: fewer trips, some cases, one machine's share.
+
+
+def find_suite(
+    name: str,
+    trips: int | None = None,
+    cases: str | Iterable[str] | None = None,
+    limit: int | None = None,
+) -> Suite:
+    """Return a shipped suite by its name, or the suite in a file; or a part of it.
+
+    `trips` shortens it; `cases` are patterns (a text is split at commas) of the name of a case,
+    its picture or its pair; `limit` takes the first of them. A part has another content hash.
+    """
+    is_file = name.endswith(".json") or "/" in name
+    suite = Suite.read(Path(name)) if is_file else catalog.suite(name)
+    if trips is not None and trips > suite.trips:
+        raise SuiteError(f"the suite {suite.slug} has {suite.trips} trips; --trips only shortens")
+    if trips is not None and trips < 1:
+        raise SuiteError("a suite has at least one trip")
+    wanted = suite.cases
+    if cases is not None:
+        patterns = cases.split(",") if isinstance(cases, str) else list(cases)
+        for pattern in patterns:
+            if not any(_matches(case, pattern.strip()) for case in suite.cases):
+                raise SuiteError(
+                    f"no case of {suite.slug} is called {pattern.strip()!r}; they are like "
+                    f"{suite.cases[0].slug}, and a pattern may name a picture or a pair too"
+                )
+        wanted = tuple(
+            case for case in wanted if any(_matches(case, pattern.strip()) for pattern in patterns)
+        )
+    if limit is not None:
+        wanted = wanted[:limit]
+    if not wanted:
+        raise SuiteError(f"no case of {suite.slug} is left to play")
+    return replace(suite, trips=trips or suite.trips, cases=wanted)
+
+
+def _matches(case: Case, pattern: str) -> bool:
+    return any(fnmatchcase(name, pattern) for name in (case.slug, case.picture, case.pair))
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One machine's share: every `of`-th chain, from the `number`-th on."""
+
+    number: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Parse a share of the command line, such as "2/4". Raises ArgumentTypeError."""
+        match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
+        if not match or not 1 <= int(match[1]) <= int(match[2]):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a share like 1/4")
+        return cls(int(match[1]), int(match[2]))
+
+    def share(self, chains: Iterable[str]) -> set[str]:
+        """Return the chains that this machine plays."""
+        return set(list(chains)[self.number - 1 :: self.of])
+
+
+# Playing.
 
 
 @dataclass(frozen=True)
@@ -136,13 +204,20 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
         help="score while playing, and stop a chain K trips after its end is known at every level "
         "(3 is a good number): usable trips and half-life stay what a full run gives",
     )
-    parser.add_argument(
-        "--log",
-        metavar="NAMES",
-        help=f"report the run to these as it goes on, with commas between ({', '.join(HOOKS)})",
-    )
     parser.add_argument("--parallel", type=at_least_one, metavar="N", help="chains played at once")
     parser.add_argument("--attempts", type=at_least_one, default=5, help="tries of one edit (5)")
+
+
+def limits_of(args: argparse.Namespace) -> PlayOptions:
+    """Return the settings and limits that these arguments give."""
+    return PlayOptions(
+        parallel=args.parallel,
+        attempts=args.attempts,
+        budget=args.budget,
+        price=args.price,
+        max_edits=args.max_edits,
+        stop_after=args.stop_after,
+    )
 
 
 def _stop_after(text: str) -> int:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic
@@ -63,33 +63,6 @@ class OwnChain(Generic[File]):
     source: File
     trips: tuple[tuple[File | None, File], ...]
     pair: EditPair = PAIR
-
-    def alone(self, source: Picture) -> OwnRuns:
-        """Return the chain as a run of a suite of one case."""
-        row = SourcePicture(
-            slug="source",
-            sha256=pixel_sha256(source.image),
-            width=source.width,
-            height=source.height,
-            kind="own",
-            origin=f"own:{self.name}",
-            title=self.name,
-            author="",
-            licence="",
-            attribution="",
-        )
-        suite = Suite(
-            slug="own-chain",
-            version=1,
-            title=f"a chain of {len(self.trips)} trip{'s' if len(self.trips) > 1 else ''}",
-            trips=len(self.trips),
-            size=max(source.size),
-            pictures=(row,),
-            pairs=(self.pair,),
-            cases=(Case(row.slug, self.pair.slug),),
-        )
-        placed = PlacedChain(self, row.slug, self.pair, 0)
-        return OwnRuns(suite, {self.name: {placed.slug: placed}})
 
 
 def find_chain(folder: Path, *, in_turn: bool = False) -> OwnChain[Path]:
@@ -233,7 +206,10 @@ def find_runs(
     name: str = "",
     changed: Callable[[EditPair], EditPair] = lambda pair: pair,
 ) -> OwnRuns:
-    """Return all chains below the folder. Raises ChainFolderError naming the problem."""
+    """Return the chain in the folder, or all below it. Raises ChainFolderError."""
+    if is_chain(folder):
+        chain = find_chain(folder, in_turn=in_turn)
+        return placed_runs({name or chain.name: [(chain.name, chain)]}, changed)
     chains = {
         name or folder.resolve().name: _chains(folder, in_turn),
         **{child.name: _chains(child, in_turn) for child in _folders(folder)},
@@ -244,7 +220,7 @@ def find_runs(
             f"{folder} holds no picture ({', '.join(SUFFIXES)}), no manifest.json and no folder "
             "of a chain"
         )
-    return _placed(chains, changed)
+    return placed_runs(chains, changed)
 
 
 class OwnScores(GatheredScores):
@@ -313,9 +289,15 @@ def _chains(folder: Path, in_turn: bool) -> list[tuple[str, OwnChain[Path]]]:
     ]
 
 
-def _placed(
-    chains: Mapping[str, list[tuple[str, OwnChain[Path]]]], changed: Callable[[EditPair], EditPair]
+def placed_runs(
+    chains: Mapping[str, Sequence[tuple[str, OwnChain[Any]]]],
+    changed: Callable[[EditPair], EditPair] = lambda pair: pair,
+    read: Callable[[Any], Picture] = lambda file: read_picture(file),
 ) -> OwnRuns:
+    """Return the chains of every model, by their folders' names, as runs of one suite.
+
+    `changed` describes their edits further; `read` decodes an image file.
+    """
     # All chains are cut to the shortest, so that they can be compared.
     trips = min(len(chain.trips) for rows in chains.values() for _, chain in rows)
     pictures: dict[str, SourcePicture] = {}
@@ -326,9 +308,22 @@ def _placed(
         seen: Counter[tuple[str, str]] = Counter()
         runs[model] = {}
         for folder, chain in rows:
-            source = read_picture(chain.source)
+            source = read(chain.source)
             key = pixel_sha256(source.image)
-            picture = pictures.setdefault(key, _picture(len(pictures) + 1, folder, key, source))
+            if key not in pictures:
+                pictures[key] = SourcePicture(
+                    slug=f"source-{len(pictures) + 1}",
+                    sha256=key,
+                    width=source.width,
+                    height=source.height,
+                    kind="own",
+                    origin=f"own:{folder}",
+                    title=folder,
+                    author="",
+                    licence="",
+                    attribution="",
+                )
+            picture = pictures[key]
             described = changed(chain.pair)
             # Without a description of the edit, every folder counts as another edit.
             if described == PAIR:
@@ -341,10 +336,12 @@ def _placed(
             seen[case] += 1
             runs[model][placed.slug] = placed
         repeats |= seen
+    count = sum(repeats.values())
     suite = Suite(
         slug="own-chains",
         version=1,
-        title=f"{sum(repeats.values())} own chains of {trips} trip{'s' if trips > 1 else ''}",
+        title=f"{'a chain' if count == 1 else f'{count} own chains'} of {trips} "
+        f"trip{'s' if trips > 1 else ''}",
         trips=trips,
         size=max(max(picture.width, picture.height) for picture in pictures.values()),
         pictures=tuple(pictures.values()),
@@ -352,21 +349,6 @@ def _placed(
         cases=tuple(Case(picture, pair, count) for (picture, pair), count in repeats.items()),
     )
     return OwnRuns(suite, runs)
-
-
-def _picture(number: int, folder: str, sha256: str, source: Picture) -> SourcePicture:
-    return SourcePicture(
-        slug=f"source-{number}",
-        sha256=sha256,
-        width=source.width,
-        height=source.height,
-        kind="own",
-        origin=f"own:{folder}",
-        title=folder,
-        author="",
-        licence="",
-        attribution="",
-    )
 
 
 def _plain(name: str) -> str:

@@ -181,10 +181,7 @@ _METRICS, _JUDGE = TypeAdapter(dict[str, dict[str, Any]]), TypeAdapter(dict[str,
 def read_scores(folder: RunFolder) -> RunScores | None:
     """Return the scores in the folder; None if missing or invalid."""
     try:
-        content = read_json_file(folder.path / "scores.json")
-        if isinstance(content, dict):
-            content.pop("race", None)  # written by earlier versions
-        scores = RunScores.from_dict(content)
+        scores = RunScores.from_dict(read_json_file(folder.path / "scores.json"))
         for name in ("metrics", "score_files"):
             _METRICS.validate_python(scores.provenance.get(name, {}))
         _JUDGE.validate_python(scores.provenance.get("judge", {}))

@@ -17,7 +17,7 @@ from evaluation.measuring.calibration import jpeg_equivalent
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import HEADLINE, MetricError, full_reference_metrics, load_metric
 from evaluation.metrics.base import Subject
-from evaluation.play.own_chains import PAIR, OwnChain, OwnScores
+from evaluation.play.own_chains import PAIR, OwnChain, OwnScores, placed_runs
 from evaluation.play.score import score as score_trips
 from evaluation.play.store import PlayedTrips
 from leaderboard.models import StoredImage, UploadedChain
@@ -89,7 +89,8 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
     trips = tuple((rows.get((n, True)), rows[n, False]) for n in range(1, count + 1))
     first = rows[0, False]
     source = _decoded(first)
-    own_runs = OwnChain("own", first, trips).alone(source)
+    own = OwnChain("own", first, trips)
+    own_runs = placed_runs({"own": [("own", own)]}, read=lambda file: source)
     (placed,) = own_runs.runs.values()
     scorer = Scorer(full_reference_metrics())
     store = UploadedScores(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from evaluation.cli.playing import find_suite
 from evaluation.cli.printing import progress
-from evaluation.cli.suite_parts import find_suite
 from evaluation.measuring.error_rates import ErrorRate, ErrorTable
 from tools.studies import tables
 from tools.studies.change_seen_rates import DAMAGES, DRIFTS, FALSE_FLIPS, error_rates

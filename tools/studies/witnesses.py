@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from evaluation.cli.playing import find_suite
 from evaluation.cli.printing import CommandError
-from evaluation.cli.suite_parts import find_suite
 from evaluation.measuring.error_rates import ErrorRate, ErrorTable
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject

@@ -21,6 +21,8 @@ from evaluation.cli.playing import (
     add_limits,
     ask_first,
     estimate_rest,
+    find_suite,
+    limits_of,
     new_player,
     open_run,
     play_run,
@@ -30,7 +32,6 @@ from evaluation.cli.printing import CommandError, Output, note, say, say_json, t
 from evaluation.cli.report import Report
 from evaluation.cli.results import conclusive
 from evaluation.cli.scoring import add_metrics, new_scorer, scored
-from evaluation.cli.suite_parts import find_suite
 from evaluation.content.suites import Suite
 from evaluation.estimate import Estimate, duration
 from evaluation.experiment_file import ExperimentFile, catalogue_variants
@@ -113,15 +114,8 @@ class ExperimentOutput(Output):
 def run(args: argparse.Namespace) -> int:
     experiment = ExperimentFile.read(args.file)
     suite = find_suite(experiment.suite, experiment.trips, experiment.cases, experiment.limit)
-    options = PlayOptions(
-        parallel=args.parallel,
-        attempts=args.attempts,
-        budget=args.budget,
-        price=args.price,
-        max_edits=args.max_edits,
-    )
     out = args.out or Path(experiment.slug)
-    models = _runs(experiment, suite, options, out, create=not args.estimate)
+    models = _runs(experiment, suite, limits_of(args), out, create=not args.estimate)
     whole = _estimate(models)
     if args.estimate:
         if args.json:
@@ -159,10 +153,16 @@ def _runs(
             folder = (
                 open_run(path, suite, chosen, played_as)
                 if create or (path / "run.json").is_file()
-                else RunFolder(path, {"editor": chosen.kind, "arm": arm.to_dict()}, suite)
+                else RunFolder(path, _header(chosen, played_as), suite)
             )
             runs.setdefault(chosen.slug, []).append(ArmRun(name, chosen, played_as, folder))
     return runs
+
+
+def _header(chosen: ChosenEditor, options: PlayOptions) -> dict[str, Any]:
+    """Return what an estimate reads of run.json, for a run that has none yet."""
+    arm = options.arm.to_dict()
+    return {"editor": chosen.kind, "arm": arm, "stop_after": options.stop_after}
 
 
 def _estimate(models: Mapping[str, Sequence[ArmRun]]) -> Estimate:
@@ -180,7 +180,8 @@ def _estimate(models: Mapping[str, Sequence[ArmRun]]) -> Estimate:
     note(table(["model", "arm", "how it is played", "edits", "cost", "time"], rows))
     costs = [part.usd for part in parts]
     usd = None if None in costs else sum(cost or 0.0 for cost in costs)
-    whole = Estimate(sum(p.edits for p in parts), usd, sum(p.seconds for p in parts))
+    edits, seconds = sum(part.edits for part in parts), sum(part.seconds for part in parts)
+    whole = Estimate(edits, usd, seconds, max(part.stop_after for part in parts))
     note(f"in all: {whole}")
     return whole
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel, Field
@@ -11,13 +12,15 @@ from pydantic import BaseModel, Field
 from evaluation.arms import DEFAULT, FLOOR
 from evaluation.cli.commands.report import write_report
 from evaluation.cli.editors import ChosenEditor, add_choice, chosen_editors
-from evaluation.cli.hooks import Hooks
+from evaluation.cli.hooks import HOOKS, Hooks
 from evaluation.cli.playing import (
     Played,
     PlayedRun,
-    PlayOptions,
+    Shard,
     add_limits,
     ask_first,
+    find_suite,
+    limits_of,
     open_run,
     play_run,
     raise_pause,
@@ -32,7 +35,6 @@ from evaluation.cli.scoring import (
     new_scorer,
     scored,
 )
-from evaluation.cli.suite_parts import Shard, find_suite
 from evaluation.content.suites import Suite
 from evaluation.measuring.scoring import Scorer
 from evaluation.play.finish import review
@@ -137,7 +139,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     part.add_argument("--limit", type=at_least_one, metavar="N", help="only the first N cases")
     part.add_argument(
         "--shard",
-        type=_shard,
+        type=Shard.parse,
         metavar="I/N",
         help="play only the I-th of N shares of the chains; give all the same --secret, "
         "then `convergebench merge` them",
@@ -148,16 +150,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="draw seeds and order as the run whose secret this is (a new one)",
     )
     add_limits(parser)
+    parser.add_argument(
+        "--log",
+        metavar="NAMES",
+        help=f"report the run to these as it goes on, with commas between ({', '.join(HOOKS)})",
+    )
     add_metrics(parser)
     add_judge(parser)
     parser.add_argument("--json", action="store_true", help="print results and ranks as JSON")
-
-
-def _shard(text: str) -> Shard:
-    try:
-        return Shard.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def run(args: argparse.Namespace) -> int:
@@ -202,13 +202,8 @@ def run(args: argparse.Namespace) -> int:
 def _play_all(args: argparse.Namespace) -> list[Played]:
     """Play every named editor; a pause of one does not stop the next."""
     suite = find_suite(args.suite, args.trips, args.cases, args.limit)
-    options = PlayOptions(
-        parallel=args.parallel,
-        attempts=args.attempts,
-        budget=args.budget,
-        price=args.price,
-        max_edits=args.max_edits,
-        stop_after=args.stop_after,
+    options = replace(
+        limits_of(args),
         secret=args.secret,
         shard=args.shard,
         audits=args.audits,

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from pydantic import Field, TypeAdapter
 
 from evaluation.bundle.document import Document
-from evaluation.cli.chain_folders import ScoreChainOutput, ScoreChainsOutput
 from evaluation.cli.commands.bundle import BundleOutput
 from evaluation.cli.commands.check_endpoint import CheckEndpointOutput
 from evaluation.cli.commands.experiment import EstimateOutput, ExperimentOutput
@@ -18,7 +17,7 @@ from evaluation.cli.commands.list import EditorOptionsOutput, EditorsOutput, Sui
 from evaluation.cli.commands.merge import MergeOutput
 from evaluation.cli.commands.report import ReportOutput
 from evaluation.cli.commands.run import RunOutput
-from evaluation.cli.commands.score import ScoreOutput
+from evaluation.cli.commands.score import ScoreChainsOutput, ScoreOutput
 from evaluation.cli.commands.verify import VerifyOutput
 from evaluation.cli.commands.weights import WeightsOutput
 from evaluation.cli.printing import CommandError, Output, say, table
@@ -89,7 +88,6 @@ OUTPUTS: dict[str, type[Output]] = {
         MergeOutput,
         ReportOutput,
         RunOutput,
-        ScoreChainOutput,
         ScoreChainsOutput,
         ScoreOutput,
         SuitesOutput,

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
 from evaluation.analysis.levels import life, lost
-from evaluation.cli.chain_folders import add_chain_arguments, score_chains
-from evaluation.cli.printing import CommandError, Output, note, say, say_json
+from evaluation.cli.printing import (
+    CommandError,
+    Output,
+    note,
+    progress,
+    say,
+    say_json,
+    table,
+)
+from evaluation.cli.report import Report, ReportedRun
 from evaluation.cli.results import (
     NoReference,
+    Rank,
     Results,
+    Strict,
     no_reference_table,
+    ranks,
+    ranks_table,
     results_table,
     run_results,
 )
@@ -24,14 +38,30 @@ from evaluation.cli.scoring import (
     add_metrics,
     asked_judge,
     new_scorer,
+    report_judge,
     scored,
 )
+from evaluation.content.operators import OPERATORS
+from evaluation.content.suites import EditPair
+from evaluation.images import Picture
+from evaluation.measuring.calibration import jpeg_equivalent
+from evaluation.metrics import HEADLINE, load_metric
 from evaluation.metrics.score_file import (
     MAX_IN_RUN,
     ChainPictures,
     ScoreFileError,
     place,
     read_score_file,
+)
+from evaluation.play.own_chains import (
+    OwnChain,
+    OwnRuns,
+    find_runs,
+    is_chain,
+    known_pair,
+    read_picture,
+    score_runs,
+    with_pair,
 )
 from evaluation.play.run_folder import RunFolder
 from evaluation.play.run_scores import RunScores, read_scores
@@ -92,6 +122,27 @@ class ScoreOutput(Output):
     scores: RunScores
 
 
+class OwnRun(Strict):
+    """The chains of one model."""
+
+    chains: dict[str, str] = Field(description="The folder of each chain.")
+    retention: dict[str, dict[str, Sequence[float] | None]] = Field(
+        description="By chain, by metric, after each trip."
+    )
+    results: Results
+    scores: RunScores
+
+
+class ScoreChainsOutput(Output):
+    """`score`, of one chain, or of a folder of chains or of models with their chains."""
+
+    schema_name = "score-chains"
+    suite: dict[str, Any]
+    runs: dict[str, OwnRun]
+    ranks: list[Rank]
+    report: str | None
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="a run, or pictures")
     parser.add_argument("--again", action="store_true", help="compute everything of a run anew")
@@ -144,25 +195,25 @@ def import_scores(folder: RunFolder, file: Path) -> RunScores:
     scores = read_scores(folder)
     if scores is None:
         raise CommandError(f"{folder.path} is not scored yet: convergebench score {folder.path}")
-    table = read_score_file(file)
-    files = {**scores.provenance.get("score_files", {}), **table.metrics}
+    values = read_score_file(file)
+    files = {**scores.provenance.get("score_files", {}), **values.metrics}
     if len(files) > MAX_IN_RUN:
         raise ScoreFileError(f"{folder.path} would have more than {MAX_IN_RUN} imported metrics")
     pictures = {slug: _pictures(folder, scores, slug) for slug in scores.chains}
-    place(table, pictures.values())
+    place(values, pictures.values())
     chains = {
         slug: replace(
             chain,
             # Earlier values of these metrics are removed from all chains.
-            quality={n: v for n, v in chain.quality.items() if n not in table.metrics}
-            | {name: tuple(values) for name, values in pictures[slug].quality.items()},
+            quality={n: v for n, v in chain.quality.items() if n not in values.metrics}
+            | {name: tuple(row) for name, row in pictures[slug].quality.items()},
         )
         for slug, chain in scores.chains.items()
     }
     provenance = {**scores.provenance, "score_files": files}
     scores = replace(scores, chains=chains, provenance=provenance)
     folder.write_json("scores.json", scores.to_dict())
-    note(f"{len(table.rows)} values of {', '.join(table.metrics)}")
+    note(f"{len(values.rows)} values of {', '.join(values.metrics)}")
     return scores
 
 
@@ -170,3 +221,137 @@ def _pictures(folder: RunFolder, scores: RunScores, slug: str) -> ChainPictures:
     chain = folder.chains[slug]
     source = folder.source(chain).sha256
     return ChainPictures(chain.case, chain.repeat, source, scores.chains[slug].restored)
+
+
+# Images that are not a run's.
+
+
+def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that describe the images."""
+    group = parser.add_argument_group("pictures that are not a run's")
+    group.add_argument("--name", help="what to call the model in the report (the folder's name)")
+    group.add_argument(
+        "--in-turn",
+        action="store_true",
+        help="sorted pictures are edited and restored in turn (else all are restored)",
+    )
+    group.add_argument(
+        "--change",
+        choices=("local", "global", "none"),
+        help="what the forward edit does: adds or removes something (local, the default), "
+        "changes all of the picture, or nothing",
+    )
+    group.add_argument("--operator", choices=list(OPERATORS), help="the edit is this exact move")
+    group.add_argument(
+        "--pair", metavar="SLUG", help="the edit is this pair of the benchmark's, such as glasses"
+    )
+    group.add_argument(
+        "--object", help="what is added and removed, such as glasses: witnesses look for it"
+    )
+    group.add_argument("--forward", default="", help="the forward prompt, for the report")
+    group.add_argument("--backward", default="", help="the backward prompt, for the report")
+    group.add_argument("--out", type=Path, help="folder of the report (FOLDER/NAME-report)")
+    group.add_argument("--no-report", action="store_true", help="only the numbers")
+
+
+def score_chains(args: argparse.Namespace) -> int:
+    """Score the images in `args.folder`; return the exit code."""
+    names = ("forward", "backward", "change", "operator", "object")
+    changes = {name: getattr(args, name) for name in names}
+    pair_by_name = known_pair(args.pair) if args.pair else None
+
+    def changed(pair: EditPair) -> EditPair:
+        return with_pair(pair_by_name or pair, changes)
+
+    judge = asked_judge(args, args.folder / ANSWERS)
+    own = find_runs(args.folder, in_turn=args.in_turn, name=args.name or "", changed=changed)
+    is_one = is_chain(args.folder)
+    name = next(iter(own.runs)) if is_one else args.name or args.folder.resolve().name
+    scorer = new_scorer(args.metrics)
+    with progress(own.trips, f"scoring {name}", "trip") as bar:
+        scores = score_runs(own, scorer, judge, on_trips=bar.update)
+    if judge:
+        report_judge(judge)
+    results = {model: run_results(own.suite, values) for model, values in scores.items()}
+    page = None
+    if all(results.values()) and not args.no_report:
+        out = args.out or args.folder / f"{name}-report".replace("/", "-")
+        page = Report(own.suite, [_reported(own, *item) for item in scores.items()]).write(out)
+    board = ranks(own.suite, scores)
+    if args.json:
+        runs = {model: _own_run(own, model, scores[model], results[model]) for model in results}
+        report = str(page) if page else None
+        say_json(
+            ScoreChainsOutput(suite=own.suite.to_dict(), runs=runs, ranks=board, report=report)
+        )
+        return 0
+    for model, by_metric in results.items():
+        say(f"{_trip_table(scores[model]) if is_one else model}\n\n{results_table(by_metric)}\n")
+        if is_one and (numbers := scores[model].no_reference(own.suite)):
+            say(f"{no_reference_table(numbers)}\n")
+    if len(results) > 1:
+        say(ranks_table(board))
+    if page:
+        say(f"The report is {page}")
+    return 0
+
+
+def _own_run(own: OwnRuns, model: str, scores: RunScores, results: Results) -> OwnRun:
+    placed = own.runs[model]
+    return OwnRun(
+        chains={slug: place.chain.source.parent.name for slug, place in placed.items()},
+        retention={
+            slug: {name: scores.retention(chain, name) for name in scores.metrics}
+            for slug, chain in scores.chains.items()
+        },
+        results=results,
+        scores=scores,
+    )
+
+
+def _reported(own: OwnRuns, model: str, scores: RunScores) -> ReportedRun:
+    """Return a model's chains as a run of the report."""
+
+    def chain(slug: str) -> OwnChain[Path]:
+        return own.runs[model][slug].chain
+
+    def trip(slug: str, number: int) -> tuple[Picture | None, Picture]:
+        forward, backward = chain(slug).trips[number - 1]
+        return read_picture(forward) if forward else None, read_picture(backward)
+
+    return ReportedRun(
+        model,
+        scores,
+        {"editor": model},
+        source=lambda slug: read_picture(chain(slug).source),
+        trip=trip,
+    )
+
+
+def _trip_table(scores: RunScores) -> str:
+    (chain,) = scores.chains.values()
+    head, columns = ["trip"], [[str(n + 1) for n in range(len(chain.trips))]]
+    for name in scores.metrics:
+        distances = chain.distances[name]
+        if distances is None:
+            continue
+        metric = load_metric(name)
+        head.append(metric.label)
+        columns.append([metric.text(distance) for distance in distances])
+        retention = scores.retention(chain, name)
+        calibration = scores.pictures[chain.picture][name]
+        if name == HEADLINE and retention and calibration:
+            head += [f"{metric.label} kept", "as one JPEG save"]
+            columns.append([f"{q:.3f}" for q in retention])
+            qualities = [jpeg_equivalent(d, calibration.ladder) for d in distances]
+            columns.append([f"{q:.0f}" if q and q >= 1 else "< 1" for q in qualities])
+    head.append("change seen")
+    columns.append([_verdict(trip.change_seen) for trip in chain.trips])
+    if any(trip.reframed for trip in chain.trips):
+        head.append("reframed")
+        columns.append(["yes" if trip.reframed else "no" for trip in chain.trips])
+    return table(head, list(zip(*columns, strict=True)))
+
+
+def _verdict(seen: bool | None) -> str:
+    return {None: "not judged", True: "yes", False: "no"}[seen]

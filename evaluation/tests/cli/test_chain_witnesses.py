@@ -20,7 +20,8 @@ def test_a_chain_that_is_scored_says_what_witnesses_saw(edited, made, tmp_path, 
         (tmp_path / f"{file}.png").write_bytes(Picture.from_image(image).data)
     arguments = ["score", str(tmp_path), "--object", "glasses", "--metrics", "psnr,identity"]
     assert main([*arguments, "--no-report", "--json"]) == 0
-    (trip,) = json.loads(capsys.readouterr().out)["trips"]
+    (run,) = json.loads(capsys.readouterr().out)["runs"].values()
+    ((trip,),) = [chain["trips"] for chain in run["scores"]["chains"].values()]
     heard = {one["witness"]: one for one in trip["evidence"]}
     assert (heard["parsing"]["thing"], heard["parsing"]["made"]) == ("glasses", made)
     assert heard["identity"]["kept"] is True

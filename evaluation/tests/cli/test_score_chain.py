@@ -18,20 +18,25 @@ def told(hat_chain, capsys):
         pytest.skip("; ".join(missing))
     arguments = ["score", str(hat_chain.folder), "--no-report", "--json"]
     assert main([*arguments, "--metrics", "picture,lpips,place,colour,identity"]) == 0
-    return json.loads(capsys.readouterr().out)
+    return json.loads(capsys.readouterr().out)["runs"][hat_chain.folder.name]
+
+
+def chain_of(run):
+    ((slug, chain),) = run["scores"]["chains"].items()
+    return chain["trips"], run["retention"][slug], slug
 
 
 def test_every_trip_says_by_what_least_is_kept_and_where(told):
-    metrics = told["metrics"]
-    assert list(metrics) == ["picture", "lpips", "place", "colour", "identity"]
-    for number, trip in enumerate(told["trips"]):
+    trips, retention, _ = chain_of(told)
+    assert list(retention) == ["picture", "lpips", "place", "colour", "identity"]
+    for number, trip in enumerate(trips):
         kept = {
-            name: metrics[name]["retention"][number]
+            name: retention[name][number]
             for name in ("lpips", "place", "colour", "identity")
-            if metrics[name]["retention"]
+            if retention[name]
         }
         assert trip["because"] == min(kept, key=kept.__getitem__)
-        assert metrics["picture"]["retention"][number] == pytest.approx(min(kept.values()))
+        assert retention["picture"][number] == pytest.approx(min(kept.values()))
         left, top, right, bottom, least = trip["worst_place"]
         assert 0 <= left < right <= 1
         assert 0 <= top < bottom <= 1
@@ -40,18 +45,18 @@ def test_every_trip_says_by_what_least_is_kept_and_where(told):
 
 
 def test_every_metric_says_when_the_chain_ended_and_by_what(told):
-    for metric in told["metrics"].values():
-        assert metric["event"] is None or metric["event"]["cause"] in (*CAUSES, None)
-    kept = told["metrics"]["picture"]["retention"]
-    crossed = [n for n, q in enumerate(kept) if q <= 0.5]
-    event = told["metrics"]["picture"]["event"]
+    trips, retention, slug = chain_of(told)
+    events = {name: result["events"][slug] for name, result in told["results"].items()}
+    assert all(event["cause"] in (*CAUSES, None) for event in events.values())
+    crossed = [n for n, q in enumerate(retention["picture"]) if q <= 0.5]
+    event = events["picture"]
     if crossed:
-        because = told["trips"][crossed[0]]["because"]
+        because = trips[crossed[0]]["because"]
         assert event["cause"] == {"lpips": "whole"}.get(because, because)
         assert crossed[0] < event["time"] <= crossed[0] + 1
     else:
         assert event == {"time": 3.0, "cause": None, "recovered": False}
-    assert told["metrics"]["place"]["event"]["cause"] in ("place", None)
+    assert events["place"]["cause"] in ("place", None)
 
 
 @pytest.fixture
@@ -80,23 +85,13 @@ def judge(monkeypatch):
 def test_a_judge_is_asked_about_a_chain_and_about_many_and_once(small_chain, judge, capsys):
     asked = ["--judge", "fake-vlm", "--judge-url", f"{judge.server.url}/v1", "--json"]
     command = [*asked, "--metrics", "psnr", "--no-report", "--object", "hat"]
-    for folder, trips in (
-        (small_chain, lambda told: told["trips"]),
-        (
-            small_chain.parent,
-            lambda told: [
-                trip
-                for run in told["runs"].values()
-                for chain in run["scores"]["chains"].values()
-                for trip in chain["trips"]
-            ],
-        ),
-    ):
+    for folder in (small_chain, small_chain.parent):
         assert main(["score", str(folder), *command]) == 0
         told = json.loads(capsys.readouterr().out)
+        (run,) = told["runs"].values()
         said = [
             [one["made"] for one in trip["evidence"] if one["witness"] == "judge"]
-            for trip in trips(told)
+            for trip in chain_of(run)[0]
         ]
         assert said == [[True, None], [True]]  # the rubric says neither
         assert KEY not in json.dumps(told)
@@ -120,8 +115,9 @@ def test_a_judge_that_is_down_changes_nothing_else(small_chain, judge, capsys, m
 def test_a_pair_of_the_benchmark_can_be_named(small_chain, capsys):
     command = ["score", str(small_chain), "--metrics", "psnr", "--no-report", "--json"]
     assert main([*command, "--pair", "flip-vertical"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["trips"][0]["change_seen"] is False  # a patch is no flip
-    assert any(one["witness"] == "geometry" for one in told["trips"][0]["evidence"])
+    (run,) = json.loads(capsys.readouterr().out)["runs"].values()
+    first = chain_of(run)[0][0]
+    assert first["change_seen"] is False  # a patch is no flip
+    assert any(one["witness"] == "geometry" for one in first["evidence"])
     assert main([*command, "--pair", "glases"]) != 0
     assert "glasses" in capsys.readouterr().err

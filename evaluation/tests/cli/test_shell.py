@@ -398,9 +398,24 @@ def write_chain(folder, names):
     return folder
 
 
+@dataclasses.dataclass
+class ScoredChain:
+    """What `score --json` says of the only chain of its only run."""
+
+    name: str
+    trips: list
+    retention: dict
+    events: dict
+    report: str | None
+
+
 def scored(folder, capsys, *more):
     assert main(["score", str(folder), "--metrics", FAST, "--json", *more]) == 0
-    return json.loads(capsys.readouterr().out)
+    data = json.loads(capsys.readouterr().out)
+    ((name, run),) = data["runs"].items()
+    ((slug, chain),) = run["scores"]["chains"].items()
+    events = {metric: result["events"][slug] for metric, result in run["results"].items()}
+    return ScoredChain(name, chain["trips"], run["retention"][slug], events, data["report"])
 
 
 NAMES = ["I0_source.png", "I1_forward.png", "I1_backward.png", "I2_forward.png", "I2_backward.png"]
@@ -411,14 +426,12 @@ def test_a_chain_is_scored_by_name_and_reported_in_its_own_folder(tmp_path, caps
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     data = scored(write_chain(tmp_path / "mine", NAMES), capsys)
-    psnr = data["metrics"]["psnr"]
-    assert len(psnr["distances"]) == len(psnr["retention"]) == 2
-    assert 1 > psnr["retention"][0] > psnr["retention"][1]
-    assert psnr["event"]["cause"] == "not_made"
-    assert psnr["event"]["time"] == 0
-    assert data["trips"][0]["change_seen"] is False
-    assert Path(data["report"]) == tmp_path / "mine/mine-report/index.html"
-    assert Path(data["report"]).is_file()
+    first, second = data.retention["psnr"]
+    assert 1 > first > second
+    assert data.events["psnr"] == {"time": 0, "cause": "not_made", "recovered": False}
+    assert data.trips[0]["change_seen"] is False
+    assert Path(data.report) == tmp_path / "mine/mine-report/index.html"
+    assert Path(data.report).is_file()
     assert list(elsewhere.iterdir()) == []
 
 
@@ -433,18 +446,18 @@ def test_a_chain_is_scored_by_name_and_reported_in_its_own_folder(tmp_path, caps
 )
 def test_forward_pictures_may_be_missing_and_names_may_be_any(names, tmp_path, capsys):
     data = scored(write_chain(tmp_path / "mine", names), capsys, "--no-report")
-    kept = data["metrics"]["psnr"]["retention"]
+    kept = data.retention["psnr"]
     assert len(kept) == 2
     assert kept[0] > kept[1]
-    assert data["trips"][0]["change_seen"] is None
-    assert data["report"] is None
+    assert data.trips[0]["change_seen"] is None
+    assert data.report is None
 
 
 def test_sorted_pictures_may_be_edited_and_restored_in_turn(tmp_path, capsys):
     folder = write_chain(tmp_path / "mine", [f"{n}.png" for n in range(5)])
     data = scored(folder, capsys, "--no-report", "--in-turn")
-    assert len(data["trips"]) == 2
-    assert data["trips"][0]["change_seen"] is False
+    assert len(data.trips) == 2
+    assert data.trips[0]["change_seen"] is False
 
 
 def test_a_manifest_names_the_files_and_the_edit(tmp_path, capsys):
@@ -457,9 +470,9 @@ def test_a_manifest_names_the_files_and_the_edit(tmp_path, capsys):
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
     data = scored(folder, capsys)
-    assert data["name"] == "Mine"
-    assert "to_truth" in data["trips"][0]["change_measure"]
-    assert "Flip it." in Path(data["report"]).read_text()
+    assert data.name == "Mine"
+    assert "to_truth" in data.trips[0]["change_measure"]
+    assert "Flip it." in Path(data.report).read_text()
 
 
 @pytest.mark.parametrize(
@@ -510,9 +523,9 @@ def test_a_picture_that_cannot_be_read_is_named(tmp_path, capsys):
 def test_the_chain_of_an_editor_is_scored(hat_chain, capsys, tmp_path):
     folder = shutil.copytree(hat_chain.folder, tmp_path / "hat")
     data = scored(folder, capsys)
-    assert [trip["change_seen"] for trip in data["trips"]] == [True, True, True]
-    kept = data["metrics"]["psnr"]["retention"]
+    assert [trip["change_seen"] for trip in data.trips] == [True, True, True]
+    kept = data.retention["psnr"]
     assert kept[0] > kept[1] > kept[2]
     assert (kept[0], kept[2]) == pytest.approx(hat_chain.kept, abs=0.02)
-    assert data["metrics"]["ssim"]["event"]["time"] == pytest.approx(hat_chain.ends, abs=0.3)
-    assert Path(data["report"]).is_file()
+    assert data.events["ssim"]["time"] == pytest.approx(hat_chain.ends, abs=0.3)
+    assert Path(data.report).is_file()
