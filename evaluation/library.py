@@ -140,7 +140,7 @@ class Results:
 
     def calls_frame(self, package: str | None = None) -> Any:
         """Return every call to the editor, also those that failed, as a data frame."""
-        return _frame(self.run.calls(), package)
+        return _frame((call.model_dump() for call in self.run.calls()), package)
 
     def save(self, folder: str | Path) -> Path:
         """Copy the run with its scores; `Results.open` and `report` read the copy."""

@@ -190,7 +190,8 @@ RUN = {
     "arm": {"wording": "long", "prompts": {"cup": ["Add.", "Remove."]}},
     "name": "An editor",
 }
-CALL = {"at": "2026", "chain": "desk--cup", "direction": "forward", "number": 1, "cost": 0.5}
+CALL = {"at": "2026", "chain": "desk--cup", "direction": "forward", "number": 1, "attempt": 1}
+CALL |= {"seconds": 1.5, "ended": "answer", "cost": 0.5}
 KEPT = {"key": "k", **asdict(Kept("trip", "1", "answered", "yes", 0.1, 2.0))}
 SCORED = ChainScores(
     *("desk", "cup", 0, "completed", ("1" * 64, "2" * 64), {"psnr": (0.1, 0.2), "place": None}),

@@ -322,10 +322,10 @@ def _calls(folder: RunFolder) -> defaultdict[tuple[str, int, str], tuple[str | N
     by_edit: defaultdict[tuple[str, int, str], tuple[str | None, int]]
     by_edit = defaultdict(lambda: (None, 0))
     for call in folder.calls():
-        key = (str(call["chain"]), int(call["number"]), str(call["direction"]))
+        key = (call.chain, call.number, call.direction)
         cost, attempts = by_edit[key]
-        if call.get("cost") is not None:
-            cost = str(Decimal(cost or "0") + Decimal(str(call["cost"])))
+        if call.cost is not None:
+            cost = str(Decimal(cost or "0") + Decimal(str(call.cost)))
         by_edit[key] = (cost, attempts + 1)
     return by_edit
 

@@ -52,7 +52,7 @@ class FolderStore(RunStore):
     def __post_init__(self) -> None:
         calls = self.folder.calls()
         self.calls = len(calls)
-        self.spent = sum(self._cost(call["cost"]) for call in calls)
+        self.spent = sum(self._cost(call.cost) for call in calls)
         self._counting = threading.Lock()
 
     @property

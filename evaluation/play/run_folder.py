@@ -17,7 +17,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import math
 import os
 import re
 import tempfile
@@ -28,9 +27,9 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from evaluation.arms import DEFAULT, Arm, ArmError
 from evaluation.audits.plan import Audit, Kind
@@ -40,11 +39,12 @@ from evaluation.content.chain_files import SOURCE, answer_name
 from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, SuiteError
 from evaluation.editors.base import Answer, Refused, Turn
-from evaluation.errors import EditorError, UserFacingError
+from evaluation.errors import EditorError, UserFacingError, first_error
 from evaluation.images import EXTENSIONS, MAX_BYTES, ImageError, Picture
 from evaluation.play.plan import Plan, Position
 from evaluation.play.retries import Attempt
 from evaluation.play.round_trips import AnsweredStep, history
+from evaluation.records import Number, Record
 from evaluation.run_secret import chain_seeds, new_secret
 from evaluation.untrusted_json import parse_strictly, read_json_file, storable
 
@@ -138,6 +138,49 @@ def chain_slug(case: str, repeat: int) -> str:
 _CHAIN = TypeAdapter(PlayedChain)
 
 
+class RunFile(Record):
+    """RUN/run.json: the editor, the suite, and every chain."""
+
+    format: Literal[3]
+    editor: str = Field(description="A registered editor, or the place of an own one.")
+    options: dict[str, Any] = Field(description="As given; a key is never among them.")
+    secret: str = Field(description="Seeds, order and audits are drawn by it.")
+    begun: str
+    ended: str | None = None
+    name: str | None = None
+    slug: str | None = None
+    stop_after: int = Field(
+        default=0, description="Trips played on after a chain's end is known; 0: all."
+    )
+    arm: dict[str, Any] = Field(
+        default={}, description="How it was played, where not the suite's own way."
+    )
+    provenance: dict[str, Any] = Field(description="Versions, and what the editor says of itself.")
+    suite: dict[str, Any] = Field(description="The whole suite file.")
+    chains: list[PlayedChain] = Field(default=[], description="Once playing has ended or paused.")
+
+
+class Call(Record):
+    """A line of RUN/calls.jsonl: one call to the editor, also one that failed."""
+
+    at: str
+    chain: str
+    number: int
+    direction: str = Field(
+        pattern="^(forward|backward|audit|[0-9]{1,2}-[A-Za-z])$",
+        description="Forward and backward are the first and last step of a trip, 2-B one between.",
+    )
+    attempt: int
+    seconds: Number
+    ended: str = Field(description='"answer", "refused", or the kind of error.')
+    cost: Annotated[Number, Field(ge=0)] | None
+    message: str = Field(default="", description="What the error says.")
+
+    @property
+    def line(self) -> str:
+        return self.model_dump_json(exclude_defaults=True) + "\n"
+
+
 class RunFolderError(UserFacingError):
     """A run folder that cannot be used."""
 
@@ -193,12 +236,12 @@ class RunFolder:
         header = _read_json(file)
         if header.get("format") != FORMAT:
             raise RunFolderError(f"{file} is not of format {FORMAT}")
-        for name, kind in (("editor", str), ("secret", str), ("options", dict)):
-            if not isinstance(header.get(name), kind):
-                raise RunFolderError(f"{file}: {name} is missing, or not of its kind")
         try:
+            RunFile.model_validate(header)
             return cls(path, header, Suite.from_dict(header["suite"]))
-        except (SuiteError, ArmError, KeyError, TypeError) as error:
+        except ValidationError as error:
+            raise RunFolderError(f"{file}: {first_error(error)}") from None
+        except (SuiteError, ArmError) as error:
             raise RunFolderError(f"{file}: {error}") from error
 
     @property
@@ -253,9 +296,7 @@ class RunFolder:
 
     def source(self, chain: PlayedChain) -> Picture:
         """Return the chain's source image, checked against the suite."""
-        return self._sources(chain.picture)
-
-    def _sources(self, slug: str) -> Picture:
+        slug = chain.picture
         with self._writing:
             if slug not in self._prepared:
                 wanted = self.suite.picture_by_slug[slug]
@@ -395,28 +436,27 @@ class RunFolder:
     def log_call(self, slug: str, position: tuple[int, str], attempt: Attempt) -> None:
         """Append a line to calls.jsonl, also for a call that failed."""
         ended = attempt.ended
-        line = {
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "chain": slug,
-            "number": position[0],
-            "direction": position[1],
-            "attempt": attempt.number,
-            "seconds": round(attempt.seconds, 3),
-            "ended": type(ended).__name__.lower(),
-            "cost": attempt.cost,
-        }
-        if isinstance(ended, Exception):
-            line["message"] = storable(str(ended))[:500]
+        call = Call(
+            at=datetime.now(UTC).isoformat(timespec="seconds"),
+            chain=slug,
+            number=position[0],
+            direction=position[1],
+            attempt=attempt.number,
+            seconds=round(attempt.seconds, 3),
+            ended=type(ended).__name__.lower(),
+            cost=attempt.cost,
+            message=storable(str(ended))[:500] if isinstance(ended, Exception) else "",
+        )
         with self._writing, (self.path / "calls.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            file.write(call.line)
 
-    def calls(self) -> list[dict[str, Any]]:
+    def calls(self) -> list[Call]:
         """Return every call so far, in order, also those that failed."""
         file = self.path / "calls.jsonl"
         calls = []
         for line in file.read_bytes().splitlines() if file.is_file() else ():
             with suppress(ValueError):  # a crash may cut the last line short
-                calls.append(_call(parse_strictly(line.decode())))
+                calls.append(Call.model_validate(parse_strictly(line.decode())))
         return calls
 
     def _put(self, chain: PlayedChain, **changes: Any) -> PlayedChain:
@@ -438,8 +478,7 @@ class RunFolder:
         try:
             chain = _CHAIN.validate_python(data)
         except ValidationError as error:
-            first = error.errors()[0]
-            raise RunFolderError(f"{file}, {first['loc']}: {first['msg']}") from None
+            raise RunFolderError(f"{file}, {first_error(error)}") from None
         if chain.slug != asked.slug:
             raise RunFolderError(f"{file} is of another chain: {chain.slug[:80]!r}")
         for name in (*(h.file for h in chain.halves), *(n for a in chain.audits for n in a.files)):
@@ -456,17 +495,6 @@ def _unplayed(suite: Suite, arm: Arm) -> Iterator[PlayedChain]:
     for case in suite.cases:
         for repeat in range(arm.repeats_of(suite.repeats_of(case))):
             yield PlayedChain(case.picture, case.pair, repeat)
-
-
-def _call(line: Any) -> dict[str, Any]:
-    """Return a line of calls.jsonl. Raises ValueError if it is invalid."""
-    call = line if isinstance(line, dict) else {}
-    texts = [call.get(name) for name in ("at", "chain", "direction")]
-    cost = call.get("cost") or 0.0
-    sound = all(isinstance(text, str) for text in texts) and type(call.get("number")) is int
-    if not sound or not isinstance(cost, int | float) or not 0 <= cost < math.inf:
-        raise ValueError("this is not a call")
-    return call
 
 
 def _read_bytes(file: Path) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,8 +80,8 @@ def merge(shares: Sequence[RunFolder], out: Path) -> RunFolder:
     for slug, share in taken.items():
         if share.chains[slug].halves or share.chains[slug].outcome:
             _copy(share.path / "chains" / slug, merged.path / "chains" / slug)
-    calls = sorted((call for share in shares for call in share.calls()), key=lambda c: str(c["at"]))
-    lines = "".join(json.dumps(call, ensure_ascii=False) + "\n" for call in calls)
+    calls = sorted((call for share in shares for call in share.calls()), key=lambda call: call.at)
+    lines = "".join(call.line for call in calls)
     (merged.path / "calls.jsonl").write_text(lines, encoding="utf-8")
     merged = RunFolder.open(out)
     ends = [str(share.header.get("ended", "")) for share in shares]

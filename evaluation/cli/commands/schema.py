@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from evaluation.bundle.document import Document
 from evaluation.cli.commands.bundle import BundleOutput
@@ -21,8 +21,7 @@ from evaluation.cli.commands.score import ScoreChainsOutput, ScoreOutput
 from evaluation.cli.commands.verify import VerifyOutput
 from evaluation.cli.commands.weights import WeightsOutput
 from evaluation.cli.printing import CommandError, Output, say, table
-from evaluation.cli.results import Strict
-from evaluation.play.run_folder import PlayedChain
+from evaluation.play.run_folder import Call, PlayedChain, RunFile
 from evaluation.play.run_scores import RunScores
 
 HELP = "print the JSON Schema of a --json, or of a file of a run"
@@ -34,45 +33,6 @@ examples:
   convergebench schema run
   convergebench schema scores.json
   convergebench schema --out schemas      all of them, a file each"""
-
-
-class RunFile(Strict):
-    """RUN/run.json: the editor, the suite, and every chain."""
-
-    format: Literal[3]
-    editor: str = Field(description="A registered editor, or the place of an own one.")
-    options: dict[str, Any] = Field(description="As given; a key is never among them.")
-    secret: str = Field(description="Seeds, order and audits are drawn by it.")
-    begun: str
-    ended: str | None = None
-    name: str | None = None
-    slug: str | None = None
-    stop_after: int = Field(
-        default=0, description="Trips played on after a chain's end is known; 0: all."
-    )
-    arm: dict[str, Any] = Field(
-        default={}, description="How it was played, where not the suite's own way."
-    )
-    provenance: dict[str, Any] = Field(description="Versions, and what the editor says of itself.")
-    suite: dict[str, Any] = Field(description="The whole suite file.")
-    chains: list[PlayedChain] = Field(default=[], description="Once playing has ended or paused.")
-
-
-class CallLine(Strict):
-    """A line of RUN/calls.jsonl: one call to the editor, also one that failed."""
-
-    at: str
-    chain: str
-    number: int
-    direction: str = Field(
-        pattern="^(forward|backward|audit|[0-9]{1,2}-[A-Za-z])$",
-        description="Forward and backward are the first and last step of a trip, 2-B one between.",
-    )
-    attempt: int
-    seconds: float
-    ended: str = Field(description='"answer", "refused", or the kind of error.')
-    cost: float | None
-    message: str = Field(default="", description="What the error says.")
 
 
 #: The `--json` of commands, by the name of their schema.
@@ -100,7 +60,7 @@ FILES: dict[str, Any] = {
     "run.json": RunFile,
     "scores.json": RunScores,
     "chain.json": PlayedChain,
-    "calls.jsonl": CallLine,
+    "calls.jsonl": Call,
     "bundle.json": Document,
 }
 SCHEMAS: dict[str, Any] = {**OUTPUTS, **FILES}

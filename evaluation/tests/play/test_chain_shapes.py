@@ -80,8 +80,8 @@ def test_every_step_has_its_file_its_seed_and_its_line_in_the_ledger(perfect):
     assert [half.seed for half in chain.halves] == [
         seed(half.number, half.direction) for half in chain.halves
     ]
-    calls = [row for row in perfect.calls() if row["chain"] == chain.slug]
-    assert [(row["number"], row["direction"]) for row in calls] == [
+    calls = [call for call in perfect.calls() if call.chain == chain.slug]
+    assert [(call.number, call.direction) for call in calls] == [
         (half.number, half.direction) for half in chain.halves
     ]
 

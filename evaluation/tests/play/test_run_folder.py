@@ -47,8 +47,8 @@ def refused(capsys, *arguments):
     [
         (lambda d: d["suite"]["pictures"][0].update(slug="../../../out"), "SourcePicture, slug"),
         (lambda d: d["suite"].update(repeats=10**12), "Suite, repeats"),
-        (lambda d: d.pop("editor"), "editor is missing"),
-        (lambda d: d.update(options=[]), "options is missing"),
+        (lambda d: d.pop("editor"), "editor: Field required"),
+        (lambda d: d.update(options=[]), "options: should be a valid dict"),
     ],
 )
 def test_a_run_file_that_names_other_folders_or_numbers_without_end_is_refused(
