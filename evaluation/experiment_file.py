@@ -13,7 +13,6 @@ arms:                          # the first is the baseline
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -32,6 +31,7 @@ from pydantic import (
 from evaluation.arms import MAX_REPEATS, Arm
 from evaluation.content import catalog
 from evaluation.content.catalog import Variant
+from evaluation.content.suites import plain_slug
 from evaluation.errors import UserFacingError, first_error
 from evaluation.untrusted_json import can_be_stored
 
@@ -121,7 +121,7 @@ class ExperimentFile(BaseModel):
             raise ExperimentError("a text in it holds a zero byte or half of a character")
         if not isinstance(data, dict):
             raise ExperimentError("an experiment is a list of fields: title, suite, models, arms")
-        slug = re.sub(r"[^a-z0-9]+", "-", default_slug.lower()).strip("-")[:60]
+        slug = plain_slug(default_slug, 60)
         try:
             return cls.model_validate({"slug": slug, **data})
         except ValidationError as error:

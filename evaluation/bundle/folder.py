@@ -27,6 +27,7 @@ from evaluation.bundle.write import (
 )
 from evaluation.content import catalog
 from evaluation.content.shapes import BACKWARD, FORWARD
+from evaluation.content.suites import plain_slug
 from evaluation.images import Picture
 from evaluation.metrics import scored_metrics
 from evaluation.play.run_folder import PlayedAudit, PlayedChain, PlayedHalf, RunFolder
@@ -97,7 +98,7 @@ class FolderSource:
         row = rows.get(str(header.get("slug")), {})
         texts = {name: str(row.get(name) or "") for name in CATALOG_TEXTS}
         fields = {
-            "slug": _slug(str(header.get("slug") or self.folder.name)),
+            "slug": plain_slug(str(header.get("slug") or self.folder.name), 80) or "own",
             "name": self.folder.name[:120] or "own",
             "editor": str(header["editor"])[:60],
             "options": public(header["options"]),
@@ -209,7 +210,7 @@ class FolderSource:
 
     def _trips(self, chain: PlayedChain, scored: ChainScores) -> Iterator[dict[str, Any]]:
         halves: dict[int, dict[str, PlayedHalf]] = defaultdict(dict)
-        for half in _counted(chain):
+        for half in chain.answers:
             halves[half.number][half.direction] = half
         for number, both in sorted(halves.items()):
             index = number - 1
@@ -332,18 +333,13 @@ def _calls(folder: RunFolder) -> defaultdict[tuple[str, int, str], tuple[str | N
 
 def _of_chain(folder: RunFolder, chain: PlayedChain) -> Iterator[tuple[str, str, bytes]]:
     made = [folder.source(chain)]
-    for half in _counted(chain):
+    for half in chain.answers:
         yield half.sha256, half.mime, folder.read_bytes(chain, half)
     for audit in chain.audits:
         made.append(folder.read_sent(chain, audit))
         if audit.file:
             made.append(folder.read(chain, audit))
     yield from ((picture.sha256, picture.mime, picture.data) for picture in made)
-
-
-def _counted(chain: PlayedChain) -> tuple[PlayedHalf, ...]:
-    """Return the answers that belong in a bundle, without a final blank one."""
-    return chain.halves[:-1] if chain.outcome == "blank" else chain.halves
 
 
 def _file(picture: Picture) -> dict[str, Any]:
@@ -354,8 +350,3 @@ def _file(picture: Picture) -> dict[str, Any]:
         "height": picture.height,
         "bytes": len(picture.data),
     }
-
-
-def _slug(name: str) -> str:
-    letters = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
-    return letters.strip("-").lower()[:80] or "own"

@@ -17,7 +17,6 @@ import inspect
 import json
 import os
 import pkgutil
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -42,12 +41,13 @@ from pydantic import (
 
 from evaluation.cli.printing import CommandError
 from evaluation.content import catalog
+from evaluation.content.suites import plain_slug
 from evaluation.editors import EDITORS, editor_class, find_row, load_editor, load_row
 from evaluation.editors.base import Answer, Beside, Editor, Refused
 from evaluation.editors.contracts import CONTRACTS
 from evaluation.editors.failures import configuration
 from evaluation.editors.reference import RuleEditor
-from evaluation.errors import EditorError, UserFacingError, first_error
+from evaluation.errors import EditorError, first_error
 from evaluation.images import Picture
 
 #: (image, prompt, seed) -> image
@@ -229,19 +229,15 @@ def _unknown(name: str) -> CommandError:
 
 @contextmanager
 def _named_in_errors(name: str) -> Iterator[None]:
-    """Turn the TypeError of a wrong or missing argument into a message for people."""
+    """Turn the error of a wrong or missing argument into a message for people."""
     try:
         yield
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         message = str(error).partition("__init__() ")[2] or str(error)
         raise CommandError(f"{name} {message}; see --option") from None
 
 
 # Of your own.
-
-
-class OwnEditorError(UserFacingError):
-    """An editor of your own that cannot be found or made."""
 
 
 def own_editor(code: Any, options: Mapping[str, Any], place: str = "") -> ChosenEditor:
@@ -256,7 +252,7 @@ def own_editor(code: Any, options: Mapping[str, Any], place: str = "") -> Chosen
     module, _, name = place.rpartition(":")
     # The run's record must not reveal the folders of a machine.
     kind = f"{Path(module).name}:{name}" if module.endswith(".py") else place
-    slug = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-").lower() or "own"
+    slug = plain_slug(name, 80) or "own"
     return ChosenEditor(editor, kind, name, slug, dict(options), is_own=True)
 
 
@@ -325,38 +321,33 @@ class FunctionEditor(Editor):
 
 
 def find_own(place: str) -> Any:
-    """Return the class, function or object at `place`. Raises OwnEditorError."""
+    """Return the class, function or object at `place`. Raises CommandError."""
     module, _, name = place.rpartition(":")
     try:
         return _from_file(Path(module), name) if module.endswith(".py") else _imported(place)
-    except OwnEditorError:
+    except CommandError:
         raise
     # Foreign code runs here, and may raise anything.
     except Exception as error:
-        raise OwnEditorError(f"{place}: {type(error).__name__}: {error}") from error
+        raise CommandError(f"{place}: {type(error).__name__}: {error}") from error
 
 
 def _as_editor(code: Any, options: Mapping[str, Any], place: str) -> Editor:
     if isinstance(code, Editor):
         if options:
-            raise OwnEditorError(f"{place} is made already, so it takes no options")
+            raise CommandError(f"{place} is made already, so it takes no options")
         return code
     about = {"function": place, "source_sha256": _source_hash(code)}
     if inspect.isclass(code):
         check_options(place, code, options)
-        try:
+        with _named_in_errors(place):
             code = code(**options)
-        except (TypeError, ValueError) as error:
-            message = str(error).partition("__init__() ")[2] or str(error)
-            raise OwnEditorError(f"{place} {message}; see --option") from None
         if isinstance(code, Editor):
             return code
     elif options:
         code = partial(code, **options)
     if not callable(code):
-        raise OwnEditorError(
-            f"{place} is neither an Editor nor a function of (image, prompt, seed)"
-        )
+        raise CommandError(f"{place} is neither an Editor nor a function of (image, prompt, seed)")
     return FunctionEditor(code, about)
 
 
@@ -377,18 +368,18 @@ def _imported(place: str) -> Any:
 
 def _from_file(file: Path, name: str) -> Any:
     if not file.is_file():
-        raise OwnEditorError(f"there is no file {file}")
+        raise CommandError(f"there is no file {file}")
     module_name = f"own_editor_{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
-        raise OwnEditorError(f"{file} cannot be imported")
+        raise CommandError(f"{file} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # dataclasses and pickle look it up
     spec.loader.exec_module(module)
     try:
         return getattr(module, name)
     except AttributeError:
-        raise OwnEditorError(f"{file} has no {name}") from None
+        raise CommandError(f"{file} has no {name}") from None
 
 
 def _source_hash(code: Any) -> str:
@@ -413,10 +404,6 @@ class EditorOption(BaseModel):
     most: float | None
 
 
-class OptionError(UserFacingError):
-    """An option that the editor does not take, or not with this value."""
-
-
 def options_of(made: Any, given: Mapping[str, Any]) -> list[EditorOption]:
     """Return the options that a class or function takes; `given` are set by its row."""
     options = []
@@ -437,7 +424,7 @@ def options_of(made: Any, given: Mapping[str, Any]) -> list[EditorOption]:
 
 
 def check_options(name: str, made: Any, options: Mapping[str, Any]) -> None:
-    """Raise OptionError naming the first option that is unknown or out of range."""
+    """Raise CommandError naming the first option that is unknown or out of range."""
     parameters = _parameters(made)
     for option, value in options.items():
         if option in parameters:
@@ -446,12 +433,12 @@ def check_options(name: str, made: Any, options: Mapping[str, Any]) -> None:
                 if adapter:
                     adapter.validate_python(value)
             except ValidationError as error:
-                raise OptionError(
+                raise CommandError(
                     f"the option {option} of {name} {first_error(error)}, not {value!r}"
                 ) from None
         elif option not in NOT_OPTIONS and not _takes_any(made):
             names = ", ".join(parameters) or "none"
-            raise OptionError(f"{name} has no option {option!r}; there are: {names}")
+            raise CommandError(f"{name} has no option {option!r}; there are: {names}")
 
 
 def _parameters(made: Any) -> dict[str, tuple[inspect.Parameter, TypeAdapter[Any] | None]]:

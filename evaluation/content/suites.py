@@ -196,6 +196,11 @@ class Case:
         return f"{self.picture}--{self.pair}"
 
 
+def plain_slug(text: str, most: int) -> str:
+    """Return the text as lower-case letters, digits and dashes; it may be empty."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:most]
+
+
 def suite_key(slug: str, version: int) -> str:
     """Return a suite and its version in one word, such as "smoke-v2"."""
     return f"{slug}-v{version}"

@@ -18,7 +18,6 @@ A folder holds a chain in one of three ways, tried in this order:
 from __future__ import annotations
 
 import difflib
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +29,7 @@ from evaluation.content import catalog
 from evaluation.content.chain_files import ChainFilesError, File, arranged
 from evaluation.content.operators import OPERATORS
 from evaluation.content.sources import pixel_sha256
-from evaluation.content.suites import Case, EditPair, SourcePicture, Suite
+from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, plain_slug
 from evaluation.errors import UserFacingError
 from evaluation.images import ImageError, Picture
 from evaluation.measuring.scoring import Scorer
@@ -328,7 +327,7 @@ def placed_runs(
             # Without a description of the edit, every folder counts as another edit.
             if described == PAIR:
                 described = replace(PAIR, forward=f"{PAIR.forward} of {folder}")
-            slug = f"own-{len(pairs) + 1}-{_plain(described.object or folder)}"
+            slug = f"own-{len(pairs) + 1}-{plain_slug(described.object or folder, 40)}"
             pair = pairs.setdefault(described, replace(described, slug=slug))
             case = (picture.slug, pair.slug)
             chain = replace(chain, trips=chain.trips[:trips])
@@ -349,7 +348,3 @@ def placed_runs(
         cases=tuple(Case(picture, pair, count) for (picture, pair), count in repeats.items()),
     )
     return OwnRuns(suite, runs)
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40]

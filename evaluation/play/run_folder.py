@@ -117,9 +117,14 @@ class PlayedChain:
         return chain_slug(self.case, self.repeat)
 
     @property
+    def answers(self) -> tuple[PlayedHalf, ...]:
+        """The answers without a final blank one."""
+        return self.halves[:-1] if self.outcome == "blank" else self.halves
+
+    @property
     def trips(self) -> tuple[tuple[PlayedHalf, ...], ...]:
         """The whole trips as (forward, ..., backward), without a blank answer."""
-        halves = self.halves[:-1] if self.outcome == "blank" else self.halves
+        halves = self.answers
         ends = [place for place, half in enumerate(halves, start=1) if half.direction == BACKWARD]
         return tuple(halves[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
 
