@@ -70,6 +70,7 @@ class Report:
             trim_blocks=True,
             lstrip_blocks=True,
         )
+        environment.filters |= {"number": _number, "percent": _percent, "lasts": self._lasts}
         page = environment.get_template("page.html").render(self.context())
         (folder / "index.html").write_text(page, encoding="utf-8")
         return folder / "index.html"
@@ -81,20 +82,12 @@ class Report:
             "version": __version__,
             "life": life(),
             "lost": lost(),
+            "report": self,
             "suite": self.suite,
-            "title": self.title,
             "runs": self.runs,
             "experiment": self.experiment,
             "metric": metric_class(self.metric),
-            "labels": {name: metric_class(name).label for name in self.metrics},
-            "cards": self.cards() if len(self.runs) == 1 else [],
-            "board": self.board(),
-            "charts": self.drawn,
             "ticks": ticks(self.suite.trips),
-            "by_tick": self.by_tick(),
-            "parts": self.parts(),
-            "strips": list(self.strips()),
-            "facts": self.facts(),
         }
 
     @property
@@ -128,69 +121,38 @@ class Report:
         by_metric = {metric: compared(self.suite, scores, metric) for metric in self.metrics}
         return {metric: placings for metric, placings in by_metric.items() if placings}
 
-    def cards(self) -> list[tuple[str, str, str]]:
-        """Return the numbers of a single run: label, number, explanation."""
-        placing = self.placings[self.metric][0]
-        summary, trips = placing.summary, self.suite.trips
-        label = metric_class(self.metric).label
-        cards = [
-            (
-                f"{life()} ({label})",
-                shown(summary.half_life, trips),
-                _interval(interval_text(placing.bounds.half_life, trips), "trips"),
-            )
-        ]
-        for name in semantic_metrics():
-            if name in self.placings and name != self.metric:
-                other = self.placings[name][0]
-                cards.append(
-                    (
-                        f"Semantic {life().lower()} ({metric_class(name).label})",
-                        shown(other.summary.half_life, trips),
-                        _interval(interval_text(other.bounds.half_life, trips), "trips"),
-                    )
-                )
-                break
-        usable = summary.usable_trips
-        cards += [
-            ("Usable trips", "–" if usable is None else f"{usable:.1f}", f"of {trips}"),
-            ("Retention, first to last", _arrow(summary), f"after 1 and after {trips} trips"),
-            ("Change seen", _percent(summary.change_seen), "of the judged forward edits"),
-        ]
-        return cards
+    def placing(self, metric: str, run: ReportedRun) -> Placing:
+        """Return the placing of a run by a metric."""
+        return next(placing for placing in self.placings[metric] if placing.run == run.name)
 
-    def board(self) -> list[dict[str, Any]]:
-        """Return one row per run."""
-        rows = []
-        for placing in self.placings[self.metric]:
-            others = [
-                next(p for p in placings if p.run == placing.run)
-                for name, placings in self.placings.items()
-                if name in semantic_metrics()
-            ]
-            summary, trips = placing.summary, self.suite.trips
-            broken = {
-                name: count
-                for name, count in summary.outcomes.items()
-                if count and name != COMPLETED
-            }
-            rows.append(
-                {
-                    "name": placing.run,
-                    "rank": placing.rank if placing.rank is not None else "–",
-                    "half_life": shown(summary.half_life, trips),
-                    "interval": interval_text(placing.bounds.half_life, trips),
-                    "semantic": shown(others[0].summary.half_life, trips) if others else "not run",
-                    "usable": _number(summary.usable_trips, 1),
-                    "auc": _number(summary.auc, 3),
-                    "change_seen": _percent(summary.change_seen),
-                    "outcomes": ", ".join(f"{count} {name}" for name, count in broken.items())
-                    or ("all completed" if placing.complete else "incomplete"),
-                    "regime": self._regime(placing.run),
-                    "colour": charts.COLOURS[self._index(placing.run) % len(charts.COLOURS)],
-                }
-            )
-        return rows
+    @property
+    def semantic(self) -> str | None:
+        """The first metric of meaning with results for every run."""
+        return next((name for name in semantic_metrics() if name in self.placings), None)
+
+    @property
+    def board(self) -> list[tuple[ReportedRun, Placing]]:
+        """The runs in the board's order."""
+        by_name = {run.name: run for run in self.runs}
+        return [(by_name[placing.run], placing) for placing in self.placings[self.metric]]
+
+    def label(self, metric: str) -> str:
+        return metric_class(metric).label
+
+    def interval(self, placing: Placing) -> str:
+        return interval_text(placing.bounds.half_life, self.suite.trips)
+
+    def outcomes(self, placing: Placing) -> str:
+        """Count the chains that broke, by how they ended."""
+        outcomes = placing.summary.outcomes.items()
+        broken = [f"{count} {name}" for name, count in outcomes if count and name != COMPLETED]
+        return ", ".join(broken) or ("all completed" if placing.complete else "incomplete")
+
+    def colour(self, run: ReportedRun) -> str:
+        return charts.COLOURS[self.runs.index(run) % len(charts.COLOURS)]
+
+    def _lasts(self, half_life: float | None) -> str:
+        return shown(half_life, self.suite.trips)
 
     @cached_property
     def drawn(self) -> dict[str, charts.Chart]:
@@ -205,43 +167,16 @@ class Report:
             drawn["metrics"] = charts.by_metric(lines)
         return drawn
 
-    def by_tick(self) -> list[dict[str, Any]]:
-        """Return retention and JPEG equivalent at a few trips, by run and metric."""
+    def parts(self) -> list[tuple[str, str, str, Summary]]:
+        """Return (sort, name, run, summary) by picture kind and edit category."""
         rows = []
-        for run in self.runs:
-            for name, placings in self.placings.items():
-                summary = next(p.summary for p in placings if p.run == run.name)
-                numbers = ticks(self.suite.trips)
-                rows.append(
-                    {
-                        "run": run.name,
-                        "metric": metric_class(name).label,
-                        "values": [_number(summary.curve[n], 3) for n in numbers],
-                        "jpeg": [self._jpeg(run, name, n) for n in numbers],
-                    }
-                )
-        return rows
-
-    def parts(self) -> list[dict[str, Any]]:
-        """Return the results by picture kind and edit category."""
-        rows: list[dict[str, Any]] = []
         for run in self.runs:
             chains = run.scores.results(self.suite, self.metric)
             for scope, summary in breakdown(chains, self.suite.trips).items():
                 sort, _, name = scope.partition(":")
                 if sort in ("kind", "category"):
-                    rows.append(
-                        {
-                            "run": run.name,
-                            "sort": sort,
-                            "name": name,
-                            "cases": summary.cases,
-                            "half_life": shown(summary.half_life, self.suite.trips),
-                            "usable": _number(summary.usable_trips, 1),
-                            "change_seen": _percent(summary.change_seen),
-                        }
-                    )
-        return sorted(rows, key=lambda row: (row["sort"], row["name"], row["run"]))
+                    rows.append((sort, name, run.name, summary))
+        return sorted(rows, key=lambda row: row[:3])
 
     # Strips.
 
@@ -282,32 +217,10 @@ class Report:
 
     # Facts.
 
-    def facts(self) -> list[dict[str, Any]]:
-        """Return the settings and versions that the numbers depend on, by run."""
-        return [
-            {
-                "run": run.name,
-                "header": {
-                    name: value
-                    for name, value in run.header.items()
-                    if name in ("editor", "options", "arm", "secret", "begun", "ended", "folder")
-                    and value
-                },
-                "editor": run.header.get("provenance", {}).get("editor", {}),
-                "metrics": {
-                    metric_class(name).label: {k: v for k, v in about.items() if v}
-                    for name, about in run.scores.provenance["metrics"].items()
-                },
-                "not_run": run.scores.provenance["not_run"],
-                "packages": run.scores.provenance["packages"],
-                "signs": [
-                    f"{slug}: {sign}"
-                    for slug, chain in run.scores.chains.items()
-                    for sign in chain.signs[:2]
-                ][:12],
-            }
-            for run in self.runs
-        ]
+    def signs(self, run: ReportedRun) -> list[str]:
+        """Return the first signs of answers that are not honest edits."""
+        chains = run.scores.chains.items()
+        return [f"{slug}: {sign}" for slug, chain in chains for sign in chain.signs[:2]][:12]
 
     def _lines(self, metric: str) -> list[charts.Line]:
         """Return the runs in the order they were given, so that colours stay the same."""
@@ -327,11 +240,9 @@ class Report:
         chains = [c for c in run.scores.results(self.suite, metric) if c.played]
         return Survival.of(chains, [event(chain, trips) for chain in chains], trips)
 
-    def _index(self, name: str) -> int:
-        return [run.name for run in self.runs].index(name)
-
-    def _regime(self, name: str) -> str:
-        scores = self.runs[self._index(name)].scores
+    def regime(self, run: ReportedRun) -> str:
+        """Return the most frequent way in which the run's chains move."""
+        scores = run.scores
         by_chain = []
         for chain in scores.chains.values():
             if chain.trips:
@@ -343,7 +254,7 @@ class Report:
         regimes = summarise_dynamics(by_chain).regimes
         return max(regimes, key=lambda regime: regimes[regime])
 
-    def _jpeg(self, run: ReportedRun, metric: str, number: int) -> str:
+    def jpeg(self, run: ReportedRun, metric: str, number: int) -> str:
         """Return the JPEG quality with the same loss, as the median over chains."""
         qualities = []
         for chain in run.scores.chains.values():
@@ -379,14 +290,6 @@ def _cell(label: str, picture: Picture, note: str) -> dict[str, str]:
 def _seen(chain: ChainScores, number: int) -> str:
     verdict = chain.trips[number - 1].change_seen
     return "" if verdict is None else ("change seen" if verdict else "no change")
-
-
-def _arrow(summary: Summary) -> str:
-    return f"{_number(summary.curve[1], 2)} → {_number(summary.curve[-1], 2)}"
-
-
-def _interval(text: str, unit: str) -> str:
-    return f"{unit}, 95 %: {text}" if text != "-" else f"{unit}; too few pictures for an interval"
 
 
 def _number(value: float | None, digits: int) -> str:
