@@ -45,8 +45,8 @@ def refused(capsys, *arguments):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda d: d["suite"]["pictures"][0].update(slug="../../../out"), "SourcePicture, slug"),
-        (lambda d: d["suite"].update(repeats=10**12), "Suite, repeats"),
+        (lambda d: d["suite"]["pictures"][0].update(slug="../../../out"), "pictures.0.slug"),
+        (lambda d: d["suite"].update(repeats=10**12), "repeats"),
         (lambda d: d.pop("editor"), "editor: Field required"),
         (lambda d: d.update(options=[]), "options: should be a valid dict"),
     ],
