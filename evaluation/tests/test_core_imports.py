@@ -32,16 +32,21 @@ def loaded_by(code):
     return set(json.loads(run.stdout))
 
 
-def test_the_core_is_all_here():
-    assert {"evaluation.images", "evaluation.measuring.scoring", "evaluation.metrics.lpips"} <= set(
-        CORE
-    )
-
-
 def test_no_module_of_the_core_loads_django_or_torch():
+    assert {"evaluation.images", "evaluation.metrics.lpips"} <= set(CORE)
     loaded = loaded_by("import " + ", ".join(CORE))
     culprits = {"django", "torch", "torchvision", "diffusers", "transformers", "open_clip"}
     assert not loaded & culprits
+
+
+def test_the_shell_starts_without_what_only_some_commands_need():
+    code = (
+        "import evaluation.__main__ as shell\n"
+        "from evaluation.editors import load_editor\n"
+        "shell.parser()\n"
+        "load_editor('oracle'); load_editor('latent')"
+    )
+    assert not loaded_by(code) & {"django", "torch", "cv2", "diffusers", "matplotlib", "lpips"}
 
 
 def test_what_people_read_of_a_metric_loads_nothing_heavy():

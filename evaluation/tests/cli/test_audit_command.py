@@ -96,18 +96,7 @@ def test_what_cannot_be_called_is_said_in_words(arguments, message, suite_file, 
 
 def test_an_editor_or_an_endpoint_but_not_both(suite_file, capsys):
     with pytest.raises(SystemExit):
-        main(
-            [
-                "run",
-                "--audits",
-                "--editor",
-                "jpeg",
-                "--endpoint",
-                "https://x.org",
-                "--suite",
-                "smoke",
-            ]
-        )
+        main(["run", "--editor", "jpeg", "--endpoint", "https://x.org", "--suite", "smoke"])
     assert "not allowed with" in capsys.readouterr().err
 
 

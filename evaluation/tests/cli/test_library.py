@@ -142,23 +142,15 @@ def test_a_refusal_ends_its_chain_and_nothing_else():
 
 
 def test_bad_arguments_are_named():
-    for editor, more, said in (
-        ("jpg", {}, "did you mean jpeg"),
-        ("nowhere.at_all:Editor", {}, "No module named 'nowhere'"),
-        ("missing.py:edit", {}, "there is no file missing.py"),
-        (3, {}, "neither an Editor nor a function"),
-        (mirror, {"suite": "smok"}, "there is no suite 'smok'"),
-        (mirror, {"play": PlayOptions(budget=1)}, "no budget can hold"),
-        (mirror, {"score": ScoreOptions(metrics=["lpisp"])}, "there is no metric 'lpisp'"),
+    for editor, said in (
+        ("nowhere.at_all:Editor", "No module named 'nowhere'"),
+        ("missing.py:edit", "there is no file missing.py"),
+        (3, "neither an Editor nor a function"),
     ):
         with pytest.raises(UserFacingError, match=re.escape(said)):
-            evaluate(editor, **{**FEW, **more})
-    for part, said in (
-        ({"cases": "horses--*"}, "no case of smoke is called 'horses--*'"),
-        ({"trips": 0}, "at least one trip"),
-    ):
-        with pytest.raises(UserFacingError, match=re.escape(said)):
-            suite("smoke", **part)
+            evaluate(editor, **FEW)
+    with pytest.raises(UserFacingError, match="at least one trip"):
+        suite("smoke", trips=0)
 
 
 def test_every_trip_is_told_as_it_is_played_and_a_model_card_has_a_table(capsys):
