@@ -308,9 +308,10 @@ class Verification:
     ) -> Iterator[Check]:
         """Compare the stated measures of a trip with those made here, each by its tolerance."""
         stated, here = (self._comparable(measures, pair) for measures in (trip, made))
+        of_change = REGISTERED if pair.change == "local" else CLASSICAL
         for what, names, tolerance in (
             ("what the trip did", DONE, CLASSICAL),
-            ("change measure", ["change_measure"], self._of_change(pair)),
+            ("change measure", ["change_measure"], of_change),
             ("change seen", ["change_seen"], EXACT),
             ("what each step did", ["steps"], WITNESSED),
             ("kind of damage", ["damage"], REGISTERED),
@@ -341,9 +342,6 @@ class Verification:
         if self._of_networks is HALF:  # in a near tie either metric may be named
             fields = without_names(fields)
         return {name: value for name, value in fields.items() if value not in ([], {})}
-
-    def _of_change(self, pair: EditPair) -> tuple[float, float]:
-        return REGISTERED if pair.change == "local" else CLASSICAL
 
     def _orders(self) -> Iterator[Check]:
         """Check the comparison of the images of two chain shapes."""

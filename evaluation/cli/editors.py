@@ -441,21 +441,29 @@ def check_options(name: str, made: Any, options: Mapping[str, Any]) -> None:
             raise CommandError(f"{name} has no option {option!r}; there are: {names}")
 
 
-def _parameters(made: Any) -> dict[str, tuple[inspect.Parameter, TypeAdapter[Any] | None]]:
+def _takes_any(made: Any) -> bool:
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in _signature(made))
+
+
+def _signature(made: Any) -> list[inspect.Parameter]:
+    """Return the parameters of a class or function; of one in C, that it takes any."""
     try:
-        parameters = inspect.signature(made).parameters
+        return list(inspect.signature(made).parameters.values())
     except (TypeError, ValueError):
-        return {}
+        return [inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)]
+
+
+def _parameters(made: Any) -> dict[str, tuple[inspect.Parameter, TypeAdapter[Any] | None]]:
     hints: dict[str, Any] = {}
     # A class by its constructor and its fields; unresolvable names are ignored.
     for annotated in (made.__init__, made) if inspect.isclass(made) else (made,):
         with suppress(NameError, TypeError):
             hints |= get_type_hints(annotated, include_extras=True)
     return {
-        name: (parameter, _adapter(hints.get(name, Any)))
-        for name, parameter in parameters.items()
+        parameter.name: (parameter, _adapter(hints.get(parameter.name, Any)))
+        for parameter in _signature(made)
         if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        and name not in NOT_OPTIONS
+        and parameter.name not in NOT_OPTIONS
     }
 
 
@@ -482,11 +490,3 @@ def _as_json(default: Any) -> Any:
         return json.loads(json.dumps(default, allow_nan=False))
     except (TypeError, ValueError):
         return None
-
-
-def _takes_any(made: Any) -> bool:
-    try:
-        parameters = inspect.signature(made).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)

@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from evaluation.audits.touch import Touch
@@ -192,50 +192,34 @@ class Player:
         step: Step,
         beside: Beside,
     ) -> Answer:
-        return self._ask(
-            chain, ended, step.trip, step.name, picture, step.prompt, step.seed, beside
-        )
-
-    def _ask(
-        self,
-        chain: ClaimedChain,
-        ended: list[Attempt],
-        trip: int,
-        name: str,
-        picture: Picture,
-        prompt: str,
-        seed: int | None,
-        beside: Beside,
-    ) -> Answer:
         """Send an edit, with retries; append the last attempt to `ended`."""
         began = time.monotonic()
-        call = partial(self.editor.send, picture, prompt, seed, beside)
-        attempt = partial(self._attempt, chain, ended, trip, name, call)
+        call = partial(self.editor.send, picture, step.prompt, step.seed, beside)
+        attempt = partial(self._attempt, chain, ended, step, call)
         try:
             return with_retries(attempt, self.limits, self.stop)
         except EditorError as error:
-            raise _EditFailed(error, trip, name, began) from error
+            raise _EditFailed(error, step, began) from error
 
     def _attempt(
         self,
         chain: ClaimedChain,
         ended: list[Attempt],
-        trip: int,
-        name: str,
+        step: Step,
         call: Callable[[], Answer],
     ) -> Answer:
         """Make one call; if the store paces calls, wait for rate limits."""
         while True:
             if self.stop.is_set():
                 raise Stopped
-            self.store.open_call(chain, trip, name)
+            self.store.open_call(chain, step.trip, step.name)
             chain.attempt += 1
             started = time.monotonic()
             try:
                 answer = call()
             except (Refused, EditorError) as error:
                 attempt = Attempt(chain.attempt, time.monotonic() - started, error)
-                self.store.close_call(chain, trip, name, attempt)
+                self.store.close_call(chain, step.trip, step.name, attempt)
                 limited = isinstance(error, EditorError) and error.fault is Fault.RATE_LIMITED
                 if not (limited and self.store.paces_calls):
                     raise
@@ -248,17 +232,18 @@ class Player:
         plan, audit = chain.plan, chain.audits.get(at.number)
         if audit is None or at.number > plan.trips or not at.earlier:
             return
-        if not plan.step(at.number, at.step).restores:
+        step = plan.step(at.number, at.step)
+        if not step.restores:
             return
         pair = plan.pair.of_return(at.number)
         touch = Touch(audit, chain.secret, pair, at.earlier[0], at.picture)
-        seed, beside = audit.seed(chain.secret), Beside(annotations=plan.annotations)
+        seed = audit.seed(chain.secret)
+        step = replace(step, name="audit", prompt=pair.backward, seed=seed)
+        beside = Beside(annotations=plan.annotations)
         attempts: list[Attempt] = []
         ended: Answer | Refused | EditorError
         try:
-            ended = self._ask(
-                chain, attempts, audit.number, "audit", touch.sent, pair.backward, seed, beside
-            )
+            ended = self._edit(chain, attempts, touch.sent, step, beside)
         except Refused as refusal:
             ended = refusal
         except _EditFailed as failed:
@@ -273,7 +258,7 @@ class Player:
         """Return True if only this edit fails and the endpoint answers others."""
         if failed.error.fault not in (Fault.TIMEOUT, Fault.SERVER_ERROR):
             return False
-        tries = self.store.attempts_made(chain, failed.trip, failed.name)
+        tries = self.store.attempts_made(chain, failed.step.trip, failed.step.name)
         return self._last_answer > failed.began or tries >= MOST_ATTEMPTS
 
     def _pause(self, pause: Paused) -> None:
@@ -290,6 +275,6 @@ class _Blank(Exception):
 class _EditFailed(Exception):
     """An edit that was given up; `began` is its first try on the monotonic clock."""
 
-    def __init__(self, error: EditorError, trip: int, name: str, began: float) -> None:
+    def __init__(self, error: EditorError, step: Step, began: float) -> None:
         super().__init__(str(error))
-        self.error, self.trip, self.name, self.began = error, trip, name, began
+        self.error, self.step, self.began = error, step, began

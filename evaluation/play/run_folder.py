@@ -322,24 +322,20 @@ class RunFolder:
         for chain in self.chains.values():
             file = self._folder(chain) / SOURCE
             if chain.picture == slug and file.is_file():
-                picture = _read_picture(file)
+                picture = _decoded(file, _read_bytes(file))
                 if sources.pixel_sha256(picture.image) == wanted.sha256:
                     return picture
         return None
 
     def read(self, chain: PlayedChain, half: PlayedHalf | PlayedAudit) -> Picture:
         """Read an answer and check its hash."""
-        file = self._folder(chain) / half.file
-        picture = _read_picture(file)
-        if picture.sha256 != half.sha256:
-            raise RunFolderError(f"{file} is not the picture that was answered: its hash differs")
-        return picture
+        return _decoded(self._folder(chain) / half.file, self.read_bytes(chain, half))
 
     def edits_left(self, chain: PlayedChain) -> int:
         """Return the number of edits that the chain still lacks."""
         return self.pair(chain).edits(self.suite.trips) - self._asked_for(chain)
 
-    def read_bytes(self, chain: PlayedChain, half: PlayedHalf) -> bytes:
+    def read_bytes(self, chain: PlayedChain, half: PlayedHalf | PlayedAudit) -> bytes:
         """Return the bytes of an answer, checked against its hash and not decoded."""
         file = self._folder(chain) / half.file
         data = _read_bytes(file)
@@ -349,7 +345,8 @@ class RunFolder:
 
     def read_sent(self, chain: PlayedChain, audit: PlayedAudit) -> Picture:
         """Return the image that an audit sent."""
-        return _read_picture(self._folder(chain) / audit.sent)
+        file = self._folder(chain) / audit.sent
+        return _decoded(file, _read_bytes(file))
 
     def pair(self, chain: PlayedChain) -> EditPair:
         """Return the chain's pair in the wording of the run's arm."""
@@ -514,9 +511,9 @@ def _read_bytes(file: Path) -> bytes:
         raise RunFolderError(f"{file}: {error}") from error
 
 
-def _read_picture(file: Path) -> Picture:
+def _decoded(file: Path, data: bytes) -> Picture:
     try:
-        return Picture.from_bytes(_read_bytes(file))
+        return Picture.from_bytes(data)
     except ImageError as error:
         raise RunFolderError(f"{file}: {error}") from error
 
