@@ -95,13 +95,13 @@ class FolderSource:
     def model(self) -> ModelRecord:
         header = self.folder.header
         rows = {row["slug"]: row for row in catalog.editing_models()}
-        row = rows.get(str(header.get("slug")), {})
+        row = rows.get(header.slug, {})
         texts = {name: str(row.get(name) or "") for name in CATALOG_TEXTS}
         fields = {
-            "slug": plain_slug(str(header.get("slug") or self.folder.name), 80) or "own",
+            "slug": plain_slug(header.slug or self.folder.name, 80) or "own",
             "name": self.folder.name[:120] or "own",
-            "editor": str(header["editor"])[:60],
-            "options": public(header["options"]),
+            "editor": header.editor[:60],
+            "options": public(header.options),
             "access": str(row.get("access") or "local"),
             "open_weights": row.get("open_weights"),
             "price_per_edit": text(row.get("price_per_edit")),
@@ -119,13 +119,13 @@ class FolderSource:
 
     def run(self) -> RunRecord:
         header, suite = self.folder.header, self.folder.suite
-        provenance = dict(header.get("provenance") or {})
+        provenance = dict(header.provenance)
         editor = public(provenance.pop("editor", {}), PRIVATE_FACTS)
         audited = judged(list(self.findings.values()), self.scores.first_edits_made)
         spent = sum((Decimal(cost) for cost, _ in self.calls.values() if cost), Decimal(0))
         fields = {
             "secret": self.folder.secret,
-            "stop_after": int(header.get("stop_after") or 0),
+            "stop_after": header.stop_after,
             "state": "finished",
             "source": "shell",
             "metrics": self._metrics,
@@ -136,7 +136,7 @@ class FolderSource:
                     "version": suite.version,
                     "content_hash": suite.content_hash,
                 },
-                "model": {"editor": header["editor"], **editor},
+                "model": {"editor": header.editor, **editor},
                 "secret_sha256": commitment(self.folder.secret),
                 **_scoring_provenance(self.scores.provenance),
             },
@@ -145,12 +145,12 @@ class FolderSource:
             "loss_under_audit": audited.loss_under_audit,
             "orders": [dict(row) for row in self.scores.orders],
             "changed_elsewhere": audited.changed_elsewhere,
-            "started_at": header.get("begun"),
-            "finished_at": header.get("ended"),
+            "started_at": header.begun,
+            "finished_at": header.ended,
             "calls": sum(attempts for _, attempts in self.calls.values()),
             "spent_usd": str(spent),
             "method_version": METHOD_VERSION,
-            "arm": {} if self.folder.arm.is_default else self.folder.arm.to_dict(),
+            "arm": self.folder.arm.to_dict(),
         }
         return RunRecord.of(fields)
 
@@ -251,8 +251,8 @@ class FolderSource:
         if not made:
             return []
         order = {case.slug: place for place, case in enumerate(self.folder.suite.cases)}
-        stop = int(self.folder.header.get("stop_after") or 0)
-        drawn = plan(self.folder.secret, self.folder.suite, stop_after=stop)
+        stop_after = self.folder.header.stop_after
+        drawn = plan(self.folder.secret, self.folder.suite, stop_after=stop_after)
         drawn.sort(key=lambda a: (order[a.case], a.repeat, a.number))
         rows = []
         for audit in drawn:

@@ -230,12 +230,12 @@ def _about(folder: RunFolder) -> dict[str, Any]:
     return {
         "name": folder.name,
         "folder": folder.path.name,
-        "editor": header["editor"],
-        "options": header["options"],
+        "editor": header.editor,
+        "options": header.options,
         "suite": folder.suite.slug,
         "suite_version": folder.suite.version,
         "suite_hash": folder.suite.content_hash,
         "trips": folder.suite.trips,
         "chains": len(folder.chains),
-        **{k: v for k, v in header.get("provenance", {}).items() if k != "editor"},
+        **{k: v for k, v in header.provenance.items() if k != "editor"},
     }

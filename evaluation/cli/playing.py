@@ -32,7 +32,6 @@ from evaluation.play.folder_store import (
     folder_player,
     play_in_rounds,
     saved,
-    stop_after,
 )
 from evaluation.play.retries import Attempt, Limits
 from evaluation.play.run_folder import PlayedChain, RunFolder
@@ -171,7 +170,7 @@ class Played:
         folder = self.folder
         return PlayedRun(
             run=str(folder.path),
-            editor=folder.header["editor"],
+            editor=folder.header.editor,
             suite=folder.suite.slug,
             chains=len(folder.chains),
             edits=folder.edits_done,
@@ -227,21 +226,23 @@ def _stop_after(text: str) -> int:
     return number
 
 
+def settings(chosen: ChosenEditor, options: PlayOptions) -> dict[str, Any]:
+    """Return the settings of a new run folder."""
+    return {
+        "editor": chosen.kind,
+        "options": chosen.options,
+        "secret": options.secret,
+        "arm": options.arm,
+        "name": chosen.name,
+        "slug": chosen.slug,
+        "stop_after": options.stop_after,
+    }
+
+
 def open_run(out: Path, suite: Suite, chosen: ChosenEditor, options: PlayOptions) -> RunFolder:
     """Open an existing run or create it. Raises CommandError if it is another run."""
     if not (out / "run.json").is_file():
-        folder = RunFolder.create(
-            out,
-            suite,
-            editor=chosen.kind,
-            options=chosen.options,
-            secret=options.secret,
-            arm=options.arm,
-        )
-        folder.header |= {"name": chosen.name, "slug": chosen.slug}
-        folder.header["stop_after"] = options.stop_after
-        folder.save()
-        return folder
+        return RunFolder.create(out, suite, **settings(chosen, options))
     folder = RunFolder.open(out)
     expected: dict[str, Any] = {"editor": chosen.kind, "options": chosen.options}
     if options.secret:
@@ -249,10 +250,9 @@ def open_run(out: Path, suite: Suite, chosen: ChosenEditor, options: PlayOptions
     if options.stop_after:
         expected["stop_after"] = options.stop_after
     for name, value in expected.items():
-        if folder.header.get(name) != value:
+        if (stated := getattr(folder.header, name)) != value:
             raise CommandError(
-                f"{out} is a run with {name} {folder.header.get(name)!r}, not {value!r}; "
-                "choose another --out"
+                f"{out} is a run with {name} {stated!r}, not {value!r}; choose another --out"
             )
     if folder.arm != options.arm:
         raise CommandError(
@@ -285,7 +285,7 @@ def play_run(
             if player.store.waiting:
                 ask(_announced(player, chosen))
                 _play(player, hooks)
-                folder.header["ended"] = datetime.now(UTC).isoformat(timespec="seconds")
+                folder.header.ended = datetime.now(UTC).isoformat(timespec="seconds")
         except Paused as pause:
             paused = pause
         except BaseException:
@@ -296,7 +296,7 @@ def play_run(
 
 def new_player(folder: RunFolder, chosen: ChosenEditor, options: PlayOptions) -> FolderPlayer:
     """Return the player of the folder, which records its provenance."""
-    folder.header["provenance"] = {
+    folder.header.provenance = {
         "convergebench": __version__,
         "python": sys.version.partition(" ")[0],
         "editor": chosen.editor.describe(),
@@ -334,7 +334,7 @@ def estimate_rest(player: FolderPlayer, chosen: ChosenEditor) -> Estimate:
         player.parallel,
         calls_per_minute=chosen.calls_per_minute,
         chains=max(1, len(waiting)),
-        stop_after=stop_after(folder),
+        stop_after=folder.header.stop_after,
     )
 
 
@@ -360,7 +360,7 @@ def _play(player: FolderPlayer, hooks: Hooks) -> None:
         "stopping: edits in flight are finished and kept (Ctrl-C again drops them)"
     )
     try:
-        if stop_after(folder):
+        if folder.header.stop_after:
             play_in_rounds(player, new_scorer(None))
         else:
             player.play()

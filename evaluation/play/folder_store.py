@@ -88,7 +88,7 @@ class FolderStore(RunStore):
 
     def stop_before(self, chain: ClaimedChain, trip: int) -> str:
         slug, suite, played = chain.key, self.folder.suite, self.folder.chains[chain.key]
-        margin = stop_after(self.folder)
+        margin = self.folder.header.stop_after
         if not margin or not may_stop(played.pair, suite):
             return ""
         if outcome := self._outcome(played):
@@ -112,7 +112,7 @@ class FolderStore(RunStore):
         """Return the outcome of a chain that needs no more trips, else ""."""
         images = [(steps[0].sha256, steps[-1].sha256) for steps in chain.trips]
         known_at = self._known_at.get(chain.slug)
-        return stopped(len(chain.trips), known_at, images, stop_after(self.folder))
+        return stopped(len(chain.trips), known_at, images, self.folder.header.stop_after)
 
     def open_call(self, chain: ClaimedChain, trip: int, name: str) -> None:
         """Reserve the price of a call, so that threads cannot overspend."""
@@ -184,11 +184,6 @@ def folder_player(
     """Return a player of the folder; `options` are those of its store."""
     store = FolderStore(folder, **options)
     return FolderPlayer(editor, store, max(1, parallel), limits or Limits())
-
-
-def stop_after(folder: RunFolder) -> int:
-    """Return the number of trips to play after a chain's end is known; 0: all."""
-    return int(folder.header.get("stop_after", 0))
 
 
 def saved(folder: RunFolder) -> int:

@@ -1,6 +1,6 @@
 """A run as a folder, which the shell plays into, scores, reports and bundles.
 
-    RUN/run.json                                  suite, editor, secret, versions; every chain
+    RUN/run.json                                  suite, editor, secret, versions
     RUN/calls.jsonl                               every call, also those that failed
     RUN/scores.json                               written by `convergebench score`
     RUN/chains/CASE/chain.json                    the chain's edits as they are played
@@ -25,13 +25,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from evaluation.arms import DEFAULT, Arm, ArmError
+from evaluation.arms import DEFAULT, Arm
 from evaluation.audits.plan import Audit, Kind
 from evaluation.audits.touch import Touch
 from evaluation.content import sources
@@ -55,7 +54,7 @@ FILE = re.compile(r"[A-Za-z0-9_-]+\.[a-z]{3,4}")
 
 @dataclass(frozen=True)
 class PlayedHalf:
-    """One edit of a chain as in run.json."""
+    """One edit of a chain as in chain.json."""
 
     number: int
     direction: str
@@ -143,10 +142,12 @@ def chain_slug(case: str, repeat: int) -> str:
 _CHAIN = TypeAdapter(PlayedChain)
 
 
-class RunFile(Record):
-    """RUN/run.json: the editor, the suite, and every chain."""
+class RunFile(BaseModel):
+    """RUN/run.json: the editor, the suite, and how it is played."""
 
-    format: Literal[3]
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal[3] = Field(description="Of the files of a run.")
     editor: str = Field(description="A registered editor, or the place of an own one.")
     options: dict[str, Any] = Field(description="As given; a key is never among them.")
     secret: str = Field(description="Seeds, order and audits are drawn by it.")
@@ -157,12 +158,12 @@ class RunFile(Record):
     stop_after: int = Field(
         default=0, description="Trips played on after a chain's end is known; 0: all."
     )
-    arm: dict[str, Any] = Field(
-        default={}, description="How it was played, where not the suite's own way."
-    )
+    arm: Arm = Field(default=DEFAULT, description="How it was played, where not the suite's way.")
     provenance: dict[str, Any] = Field(description="Versions, and what the editor says of itself.")
     suite: dict[str, Any] = Field(description="The whole suite file.")
-    chains: list[PlayedChain] = Field(default=[], description="Once playing has ended or paused.")
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.model_dump(exclude_defaults=True)
 
 
 class Call(Record):
@@ -193,14 +194,15 @@ class RunFolderError(UserFacingError):
 class RunFolder:
     """A run on disk. Threads may add to different chains at once."""
 
-    def __init__(self, path: Path, header: Mapping[str, Any], suite: Suite) -> None:
-        self.path, self.header, self.suite = path, dict(header), suite
-        self.arm = Arm.from_dict(self.header.get("arm", {}))
+    def __init__(self, path: Path, header: RunFile, suite: Suite) -> None:
+        self.path, self.header, self.suite = path, header, suite
+        self.arm = header.arm
         self._writing = threading.Lock()
+        self._prepared: dict[str, Picture] = {}
         self.chains = self._read_chains()
 
     @classmethod
-    def create(
+    def planned(
         cls,
         path: Path,
         suite: Suite,
@@ -208,25 +210,32 @@ class RunFolder:
         editor: str,
         options: Mapping[str, Any],
         secret: str | None = None,
-        arm: Arm = DEFAULT,
+        **settings: Any,
     ) -> Self:
-        """Create an empty run. Raises RunFolderError if the folder holds other files."""
+        """Return an empty run without writing it; `settings` are further fields of RunFile."""
+        header = RunFile(
+            format=FORMAT,
+            editor=editor,
+            options=dict(options),
+            secret=secret or new_secret(),
+            begun=datetime.now(UTC).isoformat(timespec="seconds"),
+            provenance={},
+            suite=suite.to_dict(),
+            **settings,
+        )
+        return cls(path, header, suite)
+
+    @classmethod
+    def create(cls, path: Path, suite: Suite, **settings: Any) -> Self:
+        """Create an empty run, with the settings of `planned`.
+
+        Raises RunFolderError if the folder holds other files.
+        """
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise RunFolderError(f"{path} is there already and is not a run; choose another --out")
-        header = {
-            "format": FORMAT,
-            "editor": editor,
-            "options": dict(options),
-            "secret": secret or new_secret(),
-            "begun": datetime.now(UTC).isoformat(timespec="seconds"),
-            "provenance": {},
-            "suite": suite.to_dict(),
-        }
-        if not arm.is_default:
-            header["arm"] = arm.to_dict()
-        path.mkdir(parents=True, exist_ok=True)
-        write_json(path / "run.json", header)
-        return cls(path, header, suite)
+        folder = cls.planned(path, suite, **settings)
+        folder.save()
+        return folder
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -238,25 +247,25 @@ class RunFolder:
             raise RunFolderError(
                 f"{path} is not a run folder: it has no run.json (`convergebench run` makes one)"
             )
-        header = _read_json(file)
-        if header.get("format") != FORMAT:
+        data = _read_json(file)
+        if data.get("format") != FORMAT:
             raise RunFolderError(f"{file} is not of format {FORMAT}")
         try:
-            RunFile.model_validate(header)
-            return cls(path, header, Suite.from_dict(header["suite"]))
+            header = RunFile.model_validate(data)
+            return cls(path, header, Suite.from_dict(header.suite))
         except ValidationError as error:
             raise RunFolderError(f"{file}: {first_error(error)}") from None
-        except (SuiteError, ArmError) as error:
+        except SuiteError as error:
             raise RunFolderError(f"{file}: {error}") from error
 
     @property
     def name(self) -> str:
         """The display name of the run: its model, else its editor."""
-        return str(self.header.get("name") or self.header["editor"])
+        return self.header.name or self.header.editor
 
     @property
     def secret(self) -> str:
-        return str(self.header["secret"])
+        return self.header.secret
 
     @property
     def complete(self) -> bool:
@@ -288,10 +297,8 @@ class RunFolder:
                 self.save()
 
     def save(self) -> None:
-        """Write run.json with every chain as it stands."""
-        header = {k: v for k, v in self.header.items() if k != "chains"}
-        chains = [asdict(chain) for chain in self.chains.values()]
-        write_json(self.path / "run.json", header | {"chains": chains})
+        """Write run.json."""
+        write_json(self.path / "run.json", self.header.to_dict())
 
     def write_json(self, name: str, data: Mapping[str, Any]) -> None:
         """Write a JSON file into the folder."""
@@ -309,10 +316,6 @@ class RunFolder:
                     sources.prepared(wanted, self.suite.size)
                 )
             return self._prepared[slug]
-
-    @cached_property
-    def _prepared(self) -> dict[str, Picture]:
-        return {}
 
     def _kept(self, slug: str, wanted: SourcePicture) -> Picture | None:
         """Return the source as saved in a chain's folder, or None.

@@ -27,6 +27,7 @@ from evaluation.cli.playing import (
     open_run,
     play_run,
     raise_pause,
+    settings,
 )
 from evaluation.cli.printing import CommandError, Output, note, say, say_json, table
 from evaluation.cli.report import Report
@@ -153,16 +154,10 @@ def _runs(
             folder = (
                 open_run(path, suite, chosen, played_as)
                 if create or (path / "run.json").is_file()
-                else RunFolder(path, _header(chosen, played_as), suite)
+                else RunFolder.planned(path, suite, **settings(chosen, played_as))
             )
             runs.setdefault(chosen.slug, []).append(ArmRun(name, chosen, played_as, folder))
     return runs
-
-
-def _header(chosen: ChosenEditor, options: PlayOptions) -> dict[str, Any]:
-    """Return what an estimate reads of run.json, for a run that has none yet."""
-    arm = options.arm.to_dict()
-    return {"editor": chosen.kind, "arm": arm, "stop_after": options.stop_after}
 
 
 def _estimate(models: Mapping[str, Sequence[ArmRun]]) -> Estimate:

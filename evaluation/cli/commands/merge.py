@@ -66,14 +66,14 @@ def merge(shares: Sequence[RunFolder], out: Path) -> RunFolder:
         if share.suite.content_hash != first.suite.content_hash:
             raise CommandError(f"{share.path} played another suite than {first.path}")
         for name in SAME:
-            if share.header.get(name) != first.header.get(name):
+            if getattr(share.header, name) != getattr(first.header, name):
                 raise CommandError(f"{share.path} is a run with another {name} than {first.path}")
     taken = {slug: _taken(slug, shares) for slug in first.chains}
     merged = RunFolder.create(
         out,
         first.suite,
-        editor=first.header["editor"],
-        options=first.header["options"],
+        editor=first.header.editor,
+        options=first.header.options,
         secret=first.secret,
         arm=first.arm,
     )
@@ -84,13 +84,10 @@ def merge(shares: Sequence[RunFolder], out: Path) -> RunFolder:
     lines = "".join(call.line for call in calls)
     (merged.path / "calls.jsonl").write_text(lines, encoding="utf-8")
     merged = RunFolder.open(out)
-    ends = [str(share.header.get("ended", "")) for share in shares]
-    for name in ("name", "slug", "stop_after", "provenance"):
-        if name in first.header:
-            merged.header[name] = first.header[name]
-    merged.header["begun"] = min(str(share.header["begun"]) for share in shares)
-    if all(ends):
-        merged.header["ended"] = max(ends)
+    begun = min(share.header.begun for share in shares)
+    ends = [share.header.ended or "" for share in shares]
+    ended = max(ends) if all(ends) else None
+    merged.header = first.header.model_copy(update={"begun": begun, "ended": ended})
     merged.save()
     return merged
 

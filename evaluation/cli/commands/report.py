@@ -95,8 +95,7 @@ def _as_text(
     ((name, run_scores),) = runs.items()
     if not run_results(suite, run_scores):
         raise CommandError("no metric says anything of this run: its sources are of one colour")
-    date = str(folders[0].header.get("ended") or "") or None
-    return as_eval_results(suite, name, run_scores, args.eval_results, date)
+    return as_eval_results(suite, name, run_scores, args.eval_results, folders[0].header.ended)
 
 
 def _of_one_suite(folders: Sequence[RunFolder]) -> Sequence[RunFolder]:
@@ -149,7 +148,7 @@ def reported(folder: RunFolder, scores: RunScores) -> ReportedRun:
     return ReportedRun(
         folder.name,
         scores,
-        folder.header,
+        folder.header.to_dict(),
         source=lambda slug: folder.source(chain(slug)),
         trip=lambda slug, number: tuple(
             folder.read(chain(slug), half) for half in chain(slug).trips[number - 1]

@@ -56,7 +56,7 @@ def test_an_experiment_is_estimated_played_in_pieces_scored_and_reported(file, t
     folder = RunFolder.open(out / "misreader" / "long")
     said = {half.notes["understood"] for chain in folder.chains.values() for half in chain.halves}
     assert said == {"keep"}
-    assert folder.header["arm"]["wording"] == "long"
+    assert folder.header.arm.wording == "long"
     assert model["metrics"]["ssim"]["reruns"]["plain"]["repeats"] == 2
     page = (out / "misreader" / "report" / "index.html").read_text()
     assert "What the arms change" in page

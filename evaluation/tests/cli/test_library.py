@@ -83,7 +83,7 @@ def test_the_page_runs_as_written_for_a_function_a_pipeline_an_endpoint_and_a_cl
     with LocalServer(Handler) as server:
         monkeypatch.setenv("ENDPOINT_URL", f"{server.url}/v1")
         assert len(run_code(an_endpoint)["results"].run.calls()) == 2
-    assert run_code(a_class)["results"].run.header["provenance"]["editor"] == {"levels": 64}
+    assert run_code(a_class)["results"].run.header.provenance["editor"] == {"levels": 64}
 
 
 @pytest.mark.slow

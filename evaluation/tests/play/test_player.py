@@ -67,10 +67,10 @@ def play(folder, editor, **options):
 def test_a_run_is_played_to_the_end_and_its_record_tells_every_edit(tmp_path):
     folder = new_run(tmp_path / "run", small_suite())
     play(folder, load_editor("jpeg"), parallel=2)
-    data = json.loads((tmp_path / "run/run.json").read_text())
-    assert [chain["outcome"] for chain in data["chains"]] == ["completed", "completed"]
-    for chain in data["chains"]:
-        where = tmp_path / "run/chains" / f"{chain['picture']}--{chain['pair']}"
+    for case in folder.suite.cases:
+        where = tmp_path / "run/chains" / case.slug
+        chain = json.loads((where / "chain.json").read_text())
+        assert chain["outcome"] == "completed"
         assert (where / "I0_source.png").is_file()
         assert [half["file"] for half in chain["halves"]] == [
             "I1_forward.jpg",
@@ -257,7 +257,7 @@ def test_ctrl_c_keeps_what_is_played_and_the_same_command_goes_on(tmp_path):
     assert b"the same command goes on" in said
     folder = RunFolder.open(tmp_path / "run")
     assert folder.edits_done == len(calls.read_text().splitlines())
-    assert len(json.loads((tmp_path / "run/run.json").read_text())["chains"]) == 14
+    assert len(folder.chains) == 14
     subprocess.run(command, check=True, capture_output=True)
     assert len(calls.read_text().splitlines()) == folder.suite.edits
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,7 @@ K = 2
 
 def a_run(path: Path, stop_after: int = K) -> RunFolder:
     folder = RunFolder.create(path, SUITE, editor="noise", options={}, secret="5" * 64)
-    folder.header["stop_after"] = stop_after
+    folder.header.stop_after = stop_after
     folder.save()
     return folder
 
@@ -39,7 +38,7 @@ def a_run(path: Path, stop_after: int = K) -> RunFolder:
 def play(folder: RunFolder, **options: object) -> None:
     player = folder_player(folder, load_editor("noise", sigma=60.0), **options)
     with folder.playing():
-        if folder.header["stop_after"]:
+        if folder.header.stop_after:
             play_in_rounds(player, Scorer(METRICS))
         else:
             player.play()
@@ -99,8 +98,7 @@ def test_a_run_that_pauses_goes_on_and_ends_the_same(short, tmp_path: Path):
             continue
     again = RunFolder.open(folder.path)
     assert numbers(again) == numbers(short)
-    kept = json.loads((folder.path / "run.json").read_text())
-    assert [len(chain["halves"]) for chain in kept["chains"]] == [
+    assert [len(chain.halves) for chain in again.chains.values()] == [
         len(chain.halves) for chain in short.chains.values()
     ]
 
