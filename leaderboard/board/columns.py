@@ -300,7 +300,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "mean_seconds",
-        lambda row: row.seconds,
+        lambda row: row.run.progress.seconds_per_edit,
         "Time per edit in seconds, on average over the run.",
         field="seconds_per_edit",
         in_api=True,

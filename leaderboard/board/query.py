@@ -79,13 +79,13 @@ class BoardForm(forms.Form):
         providers: Sequence[str],
     ) -> None:
         """Set the choices of the fields that depend on the database."""
-        self._choices("provider", [("", "Everybody"), *((name, name) for name in providers)])
-        self._choices("suite", [(suite.key, str(suite)) for suite in suites])
-        self._choices("metric", [(name, formatting.metric_choice(name)) for name in metrics])
-        self._choices("level", [(f"{n:g}", levels.is_lost(n)) for n in reversed(levels.LEVELS)])
-        self._choices("cases", scopes)
-        self._choices(
-            "sort", [(sign + name, name) for name in sort_columns() for sign in ("", "-")]
+        set_choices(self, "provider", [("", "Everybody"), *((name, name) for name in providers)])
+        set_choices(self, "suite", [(suite.key, str(suite)) for suite in suites])
+        set_choices(self, "metric", [(name, formatting.metric_choice(name)) for name in metrics])
+        set_choices(self, "level", [(f"{n:g}", levels.is_lost(n)) for n in reversed(levels.LEVELS)])
+        set_choices(self, "cases", scopes)
+        set_choices(
+            self, "sort", [(sign + name, name) for name in sort_columns() for sign in ("", "-")]
         )
 
     def offer_sorts(self, filters: BoardFilters) -> None:
@@ -93,12 +93,14 @@ class BoardForm(forms.Form):
         labels = {name: column.in_words(filters) for name, column in sort_columns().items()}
         if filters.sort.startswith("-"):
             labels[filters.sort] = f"{labels[filters.sort[1:]]}, reversed"
-        self._choices("sort", list(labels.items()))
+        set_choices(self, "sort", list(labels.items()))
 
-    def _choices(self, name: str, choices: Any) -> None:
-        field = self.fields[name]
-        assert isinstance(field, forms.ChoiceField)  # noqa: S101
-        field.choices = choices
+
+def set_choices(form: forms.Form, name: str, choices: Any) -> None:
+    """Set the choices of a form's field."""
+    field = form.fields[name]
+    assert isinstance(field, forms.ChoiceField)  # noqa: S101
+    field.choices = choices
 
 
 #: Parameters of an address; any other is ignored.

@@ -150,10 +150,6 @@ class BoardRow:
         return votes if votes and votes.share is not None else None
 
     @property
-    def seconds(self) -> float | None:
-        return self.run.progress.seconds_per_edit
-
-    @property
     def date(self) -> datetime.datetime | None:
         return self.run.finished_at or self.run.started_at
 

@@ -216,17 +216,8 @@ def _rose_or_fell(records: Sequence[BoardRecord], name: Any, suite: Any) -> str:
 HAVE_A_FLOOR = (EditingModel.Access.LOCAL, EditingModel.Access.REFERENCE)
 
 
-@dataclass(frozen=True)
-class Floor:
-    """A finished run of the autoencoder alone, by the shown metric."""
-
-    run: Run
-    standing: Standing
-    words: str
-
-
-def floor_of(results: RunResults, user: Any) -> Floor | None:
-    """Return the newest floor of the run's model on the same suite, or None."""
+def floor_of(results: RunResults, user: Any) -> Standing | None:
+    """Return the newest floor of the run's model on the same suite, by the shown metric."""
     run, standing = results.run, results.standing
     if run.editing_model.access not in HAVE_A_FLOOR:
         return None
@@ -236,7 +227,7 @@ def floor_of(results: RunResults, user: Any) -> Floor | None:
         arm_digest=FLOOR.digest,
         state=RunState.FINISHED,
     )
-    floor = (
+    return (
         Standing.objects.filter(
             run__in=floors, metric=standing.metric_id, level=standing.level, scope="all"
         )
@@ -244,14 +235,14 @@ def floor_of(results: RunResults, user: Any) -> Floor | None:
         .order_by("-run__finished_at", "-run")
         .first()
     )
-    return Floor(floor.run, floor, _floor_words(standing, floor, results.trips)) if floor else None
 
 
-def _floor_words(standing: Standing, floor: Standing, trips: int) -> str:
-    edited, alone = standing.usable_trips, floor.usable_trips
+def floor_sentence(results: RunResults, floor: Standing) -> str:
+    """Return how long the autoencoder alone lasts, beside the edits."""
+    edited, alone = results.standing.usable_trips, floor.usable_trips
     return (
         f"Its autoencoder alone, without any edit, keeps a picture usable for {alone:.1f} of "
-        f"{formatting.count(trips, 'round trip')}; with edits it is {edited:.1f}. "
+        f"{formatting.count(results.trips, 'round trip')}; with edits it is {edited:.1f}. "
         + (
             "No prompt can beat the first number."
             if edited <= alone
@@ -260,19 +251,19 @@ def _floor_words(standing: Standing, floor: Standing, trips: int) -> str:
     )
 
 
-def floor_chart(results: RunResults, floor: Floor) -> Chart:
+def floor_chart(results: RunResults, floor: Standing) -> Chart:
     """Return the model's retention beside that of its autoencoder alone."""
     run, standing, trips = results.run, results.standing, results.trips
     name = run.editing_model.name
     curves = [
         Curve.of(name, standing.curve),
-        Curve.of(f"floor of {name}", floor.standing.curve),
+        Curve.of(f"floor of {name}", floor.curve),
     ]
     return retention_chart(
         curves,
         trips,
         id="floor",
-        title=_lost_by_floor(name, standing.curve, floor.standing.curve, trips),
+        title=_lost_by_floor(name, standing.curve, floor.curve, trips),
         subtitle=f"By {formatting.metric_label(standing.metric.name)}. The floor makes no edit: every "
         "step is one pass through the model’s autoencoder. It is never ranked.",
         height="short",

@@ -17,6 +17,7 @@ from evaluation.analysis.events import CAUSES
 from evaluation.analysis.failure_labels import LABELS, LEVELS
 from evaluation.content.suites import find_suite
 from leaderboard import formatting
+from leaderboard.board.query import set_choices
 from leaderboard.board.rows import played_suites, stamp
 from leaderboard.models import Chain, EditingModel, Run, Suite
 from leaderboard.models.suites import Category
@@ -60,8 +61,9 @@ class GalleryForm(forms.Form):
     ) -> None:
         super().__init__(data)
         references = [(m.slug, m.name) for m in models if m.is_reference]
-        self._offer("suite", [(suite.key, str(suite)) for suite in suites])
-        self._offer(
+        set_choices(self, "suite", [(suite.key, str(suite)) for suite in suites])
+        set_choices(
+            self,
             "model",
             [
                 ("", "Every model"),
@@ -70,11 +72,6 @@ class GalleryForm(forms.Form):
                 *references,
             ],
         )
-
-    def _offer(self, name: str, choices: list[tuple[str, str]]) -> None:
-        field = self.fields[name]
-        assert isinstance(field, forms.ChoiceField)  # noqa: S101
-        field.choices = choices
 
 
 @require_safe

@@ -18,7 +18,7 @@ from leaderboard.models import EditingModel, Run, Standing
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import model_page, strips
 from leaderboard.pages.charts import axis_ticks
-from leaderboard.pages.model_charts import floor_of
+from leaderboard.pages.model_charts import floor_of, floor_sentence
 from leaderboard.pages.model_page import RunResults
 from leaderboard.views.site import noindex_variants, withdrawn
 
@@ -57,7 +57,8 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
         }
         if results := RunResults.of(run, standings.get(run.pk, {}), metric):
             context |= results_context(results)
-            context["floor"] = floor_of(results, request.user)
+            if floor := floor_of(results, request.user):
+                context |= {"floor": floor, "floor_sentence": floor_sentence(results, floor)}
     unknown = {suite, metric} - {"", *standing_runs, *context.get("metrics", ())}
     context["unknown"] = sorted(item[:60] for item in unknown)
     response = render(request, "leaderboard/model.html", context)

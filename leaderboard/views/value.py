@@ -84,9 +84,13 @@ class Cost:
 
     name: str
     label: str
-    axis: str
     value: Callable[[BoardRow], float | None]
     text: Callable[[float | None], str]
+
+    @property
+    def axis(self) -> str:
+        """The label with its unit."""
+        return self.label.replace("Price", "USD").replace("Time", "seconds")
 
     @property
     def is_time(self) -> bool:
@@ -96,25 +100,22 @@ class Cost:
 COSTS = {
     cost.name: cost
     for cost in (
-        Cost("edit", "Price per edit", "USD per edit", lambda row: row.price, formatting.usd),
+        Cost("edit", "Price per edit", lambda row: row.price, formatting.usd),
         Cost(
             "usable",
             "Price per usable trip",
-            "USD per usable trip",
             lambda row: row.usd_per_usable_trip,
             formatting.usd,
         ),
         Cost(
             "median",
             "Time per edit, median",
-            "seconds per edit, median",
             lambda row: row.run.progress.median_seconds,
             formatting.seconds,
         ),
         Cost(
             "p95",
             "Time per edit, 95 % of edits",
-            "seconds per edit, 95 % of edits",
             lambda row: row.run.progress.p95_seconds,
             formatting.seconds,
         ),

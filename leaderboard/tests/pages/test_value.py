@@ -5,7 +5,7 @@ from django.db.models import F
 
 from leaderboard.board.row import BoardFilters
 from leaderboard.board.rows import board_rows
-from leaderboard.models import Case, Run, Suite, Trip
+from leaderboard.models import Case, Suite, Trip
 from leaderboard.standings.stored import latency
 from leaderboard.testing.boards import make_model, make_run, make_suite
 from leaderboard.views.value import COSTS, finding, points, same_weights
@@ -89,11 +89,6 @@ def test_latency_is_of_single_edits_whichever_way_they_go():
     assert median == pytest.approx(4.5)
     assert 9 <= p95 < 100
     assert latency([]) == (None, None)
-
-
-def test_unpublished_runs_have_no_place_in_the_chart(client, suite):
-    Run.objects.filter(editing_model__name="Cheap").update(published=False)
-    assert "Cheap" not in client.get("/value/").content.decode()
 
 
 def test_a_usable_trip_of_another_shape_costs_all_of_its_edits(suite):
