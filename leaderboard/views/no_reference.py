@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ def index(request: HttpRequest) -> HttpResponse:
     if suite:
         context |= page(suite, asked)
     response = render(request, "leaderboard/no_reference.html", context)
-    known = {
+    known: dict[str, Iterable[str]] = {
         "suite": [suite.key if suite else ""],
         "trip": map(str, context.get("trips", ())),
         "since": SINCE,

@@ -99,7 +99,8 @@ class Pages(Sitemap):  # type: ignore[type-arg]
 
 def _of(rows: QuerySet[Any], *, dated: bool = True) -> GenericSitemap:  # type: ignore[type-arg]
     """Return the site map of these rows, with the dates of their last changes."""
-    return GenericSitemap({"queryset": rows, "date_field": "updated_at" if dated else None})
+    about: dict[str, Any] = {"queryset": rows, "date_field": "updated_at" if dated else None}
+    return GenericSitemap(about)
 
 
 def sitemaps() -> dict[str, Any]:
