@@ -23,6 +23,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 #: Draws of voters, and as many of cases, for the interval of an estimate that is no mean.
 DRAWS = 400
+#: Draws of voters for the interval of usable trips, each of which takes all of their chains.
+LIFE_DRAWS = 100
 
 
 @dataclass(frozen=True)
@@ -83,21 +85,19 @@ def weighted_share(values: Floats, weights: Floats, voter: Ints, case: Ints) -> 
     return Share(share, max(0.0, share - reach), min(1.0, share + reach), len(values))
 
 
-def redrawn(
-    estimate: Callable[[Floats], Floats], voter: Ints, case: Ints, draws: int | None = None
-) -> tuple[Floats, Floats]:
+def redrawn(estimate: Callable[[Floats], Floats], voter: Ints, case: Ints) -> tuple[Floats, Floats]:
     """Return an estimate from votes, and draws of it: a row for each.
 
     `estimate` takes the number of times each vote counts. Voters are drawn anew, and
     independently the cases; a draw has the errors of both.
     """
-    random, draws = np.random.default_rng(SEED), draws or DRAWS
+    random = np.random.default_rng(SEED)
     middle = estimate(np.ones(len(voter)))
-    drawn = np.tile(middle, (draws, 1))
+    drawn = np.tile(middle, (DRAWS, 1))
     for labels in (voter, case):
         codes = np.unique(labels, return_inverse=True)[1]
         size = int(codes.max()) + 1
-        counts = random.multinomial(size, np.full(size, 1 / size), draws)
+        counts = random.multinomial(size, np.full(size, 1 / size), DRAWS)
         drawn += np.array([estimate(times[codes].astype(float)) for times in counts]) - middle
     return middle, drawn
 
@@ -126,9 +126,11 @@ class Checks:
     repeats_same: int = 0
 
     @property
-    def trust(self) -> float:
+    def weight(self) -> float:
+        """Return the weight by the first rule of `beliefs`."""
         passed, made = self.gold_right + self.repeats_same, self.gold + self.repeats
-        return (EXPECTED_PASSED + passed) / (EXPECTED_CHECKS + made)
+        trust = (EXPECTED_PASSED + passed) / (EXPECTED_CHECKS + made)
+        return min(1.0, max(0.0, (trust - COIN) / (FULL - COIN)))
 
 
 @dataclass(frozen=True)
@@ -137,10 +139,6 @@ class Belief:
 
     weight: float
     reasons: tuple[str, ...] = ()
-
-
-def by_checks(checks: Checks) -> float:
-    return min(1.0, max(0.0, (checks.trust - COIN) / (FULL - COIN)))
 
 
 def beliefs(
@@ -167,7 +165,7 @@ def beliefs(
     by_voter = {}
     for voter in {*checks, *ballots.voter.tolist()}:
         rows = ballots.voter == voter
-        weight = by_checks(checks.get(voter, Checks()))
+        weight = checks.get(voter, Checks()).weight
         reasons = ["fails checks"] if weight < 0.5 else []
         if (factor := _by_sides(ballots.left[rows])) < 1:
             weight *= factor
@@ -215,13 +213,18 @@ ROUNDS = 3
 LEAST_VOTES, LEAST_VOTERS = 30, 5
 
 
+def enough(votes: int, voters: int) -> bool:
+    """Return True if a number that follows from so many votes may be shown."""
+    return votes >= LEAST_VOTES and voters >= LEAST_VOTERS
+
+
 @dataclass(frozen=True)
 class Strength:
     """One model by people's votes: the share of pairs that it wins against others."""
 
     share: float
-    low: float
-    high: float
+    share_low: float
+    share_high: float
     #: By the Bradley-Terry model, in logits around the mean of all.
     strength: float
     strength_low: float
@@ -229,14 +232,8 @@ class Strength:
     votes: int
     voters: int
 
-    @property
-    def enough(self) -> bool:
-        return self.votes >= LEAST_VOTES and self.voters >= LEAST_VOTERS
 
-
-def strengths(
-    ballots: Ballots, weights: dict[int, float], models: int, draws: int | None = None
-) -> list[Strength] | None:
+def strengths(ballots: Ballots, weights: Mapping[int, float], models: int) -> list[Strength] | None:
     """Return the strength of each model, by number; None without a comparison."""
     rows = (ballots.first >= 0) & (ballots.second >= 0)
     pairs = ballots.only(rows)
@@ -244,7 +241,7 @@ def strengths(
     if models < 2 or weight.sum() <= 0:
         return None
     middle, drawn = redrawn(
-        lambda times: fit(pairs, weight * times, models), pairs.voter, pairs.case, draws
+        lambda times: fit(pairs, weight * times, models), pairs.voter, pairs.case
     )
     (low, high), shares = bounds(drawn), won(middle)
     share_low, share_high = bounds(np.array([won(draw) for draw in drawn]))
@@ -255,8 +252,8 @@ def strengths(
         by_model.append(
             Strength(
                 share=float(shares[model]),
-                low=float(share_low[model]),
-                high=float(share_high[model]),
+                share_low=float(share_low[model]),
+                share_high=float(share_high[model]),
                 strength=float(middle[model]),
                 strength_low=float(low[model]),
                 strength_high=float(high[model]),
@@ -312,23 +309,14 @@ def believed(ballots: Ballots, checks: dict[int, Checks], models: int) -> dict[i
     return weights
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """The share of votes for one of a pair in which the same one was chosen.
+def with_people(
+    says: Floats, ballots: Ballots, weights: Floats
+) -> tuple[Share | None, Share | None]:
+    """Return the share of votes in which a metric or a judge chose the same of a pair.
 
-    `shared` is the share on pairs with several voters, for which the agreement among people is
-    known.
-    """
-
-    everywhere: Share | None
-    shared: Share | None
-
-
-def with_people(says: Floats, ballots: Ballots, weights: Floats) -> Agreement:
-    """Return the agreement of a metric or a judge with the votes.
-
-    `says`: for each vote 1 for the first, -1 for the second, 0 for a tie, NaN without an
-    answer. A tie counts as half.
+    The second share is that on pairs with several voters, for which the agreement among people
+    is known. `says`: for each vote 1 for the first, -1 for the second, 0 for a tie, NaN without
+    an answer. A tie counts as half.
     """
     decided = (ballots.answer != 0) & ~np.isnan(says)
     right = np.where(says == 0, 0.5, says == ballots.answer)
@@ -337,7 +325,7 @@ def with_people(says: Floats, ballots: Ballots, weights: Floats) -> Agreement:
         selected = ballots.only(rows)
         return weighted_share(right[rows], weights[rows], selected.voter, selected.case)
 
-    return Agreement(share(decided), share(decided & ~np.isnan(others_agree(ballots, weights))))
+    return share(decided), share(decided & ~np.isnan(others_agree(ballots, weights)))
 
 
 def among_people(ballots: Ballots, weights: Floats) -> Share | None:
@@ -386,9 +374,7 @@ class Level:
     votes: int
 
 
-def half_say_no(
-    kept: Floats, ballots: Ballots, weights: Floats, draws: int | None = None
-) -> Level | None:
+def half_say_no(kept: Floats, ballots: Ballots, weights: Floats) -> Level | None:
     """Return the retention at which half of the people say no.
 
     It is the middle of a logistic curve of yes over retention. None if votes are few or all
@@ -397,17 +383,13 @@ def half_say_no(
     rows = ~np.isnan(kept) & (weights > 0)
     selected, x, w = ballots.only(rows), kept[rows], weights[rows]
     yes = selected.answer
-    if (
-        len(selected) < LEAST_VOTES
-        or len(np.unique(selected.voter)) < LEAST_VOTERS
-        or len(set(yes)) < 2
-    ):
+    if not enough(len(selected), len(np.unique(selected.voter))) or len(set(yes)) < 2:
         return None
 
     def estimate(times: Floats) -> Floats:
         return np.array([_middle(x, yes, w * times)])
 
-    middle, drawn = redrawn(estimate, selected.voter, selected.case, draws)
+    middle, drawn = redrawn(estimate, selected.voter, selected.case)
     if not math.isfinite(middle[0]):
         return None
     (low,), (high,) = bounds(np.where(np.isfinite(drawn), drawn, np.nan))
@@ -460,17 +442,12 @@ class HumanLife:
     half_life_low: float | None
     half_life_high: float | None
     has_interval: bool
-    chains: int
-    votes: int
-    voters: int
-
-    @property
-    def enough(self) -> bool:
-        return self.votes >= LEAST_VOTES and self.voters >= LEAST_VOTERS
+    usable_votes: int
+    usable_voters: int
 
 
 def human_life(
-    asked: Sequence[Asked], weights: Mapping[int, float], trips: int, draws: int = 100
+    asked: Sequence[Asked], weights: Mapping[int, float], trips: int
 ) -> HumanLife | None:
     """Return usable trips of a model's chains by votes; None without weighted votes.
 
@@ -491,7 +468,8 @@ def human_life(
     design = values.design
     if design.enough:
         random = np.random.default_rng(SEED)
-        counts = random.multinomial(len(voters), np.full(len(voters), 1 / len(voters)), draws)
+        chances = np.full(len(voters), 1 / len(voters))
+        counts = random.multinomial(len(voters), chances, LIFE_DRAWS)
         drawn = []
         for times in counts:
             drawn_chains = _curves(asked, voter_weights * times, place, trips)
@@ -513,9 +491,8 @@ def human_life(
         half_life_low=None if low is None else half_life(low, trips),
         half_life_high=None if high is None else half_life(high, trips),
         has_interval=low is not None,
-        chains=len(chains),
-        votes=sum(int(np.isin(judged.voter, list(counted)).sum()) for judged in asked),
-        voters=len(counted),
+        usable_votes=sum(int(np.isin(judged.voter, list(counted)).sum()) for judged in asked),
+        usable_voters=len(counted),
     )
 
 
@@ -552,20 +529,16 @@ def _curves(
                 outcome=outcome,
                 because=(),
                 cause="whole",
-                change_seen=_until(chain.change_seen, last),
-                made=_until(chain.made, last),
-                undone=_until(chain.undone, last)[:last],
+                # Flags up to the trip after the last judged one, which may have begun.
+                change_seen=chain.change_seen[: last + 1],
+                made=chain.made[: last + 1],
+                undone=chain.undone[:last],
                 reframed=(),
                 edits_made=(),
                 edits_undone=(),
             )
         )
     return chains
-
-
-def _until(flags: tuple[bool | None, ...], last: int) -> tuple[bool | None, ...]:
-    """Return the flags up to the trip after the last judged one."""
-    return flags[: last + 1]
 
 
 def yes_by_retention(

@@ -24,7 +24,6 @@ from leaderboard.api.schemas import (
     StandingOut,
     SuiteOut,
     TripOut,
-    VoteOut,
     run_progress,
 )
 from leaderboard.board.query import BoardQuery
@@ -42,6 +41,7 @@ from leaderboard.models import (
     Trip,
     Vote,
 )
+from leaderboard.people.vote_rows import VoteOut, with_all
 
 #: An id in an address, within the range of the database.
 Id = Annotated[int, Path(ge=1, le=2**31 - 1)]
@@ -235,19 +235,13 @@ def votes(
     suite: str = Query("", max_length=80),
 ) -> Any:
     """List every vote on public runs, oldest first, with retention and evidence."""
-    rows = Vote.objects.public().select_related(
-        *("voter", "question__case__suite", "question__case__picture"),
-        *("question__first__chain__run__editing_model",),
-        *("question__second__chain__run__editing_model",),
-    )
+    rows = with_all(Vote.objects.public())
     if kind:
         rows = rows.filter(kind=kind)
     if suite:
         match = find_suite(suite, suites())
         rows = rows.filter(question__case__suite=match) if match else rows.none()
-    deferred = ("loss_map", "damage", "change_measure")
-    unread = [f"question__{side}__{name}" for side in ("first", "second") for name in deferred]
-    return rows.defer("question__case__suite__definition", *unread).order_by("pk")
+    return rows
 
 
 @router.get(

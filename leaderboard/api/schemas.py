@@ -17,11 +17,10 @@ from leaderboard.board.columns import api_columns
 from leaderboard.board.query import BoardQuery
 from leaderboard.board.rows import board_rows
 from leaderboard.experiments.pages import ExperimentView, ModelView, settings
-from leaderboard.models import ExperimentArm, Run, Trip, TripStep, Vote
+from leaderboard.models import ExperimentArm, Run, Trip, TripStep
 from leaderboard.models.runs import RunState
 from leaderboard.pages import run_page
 from leaderboard.pages.run_page import progress
-from leaderboard.people.vote_rows import pseudonym, said, verdicts
 from leaderboard.text import absolute
 
 #: A path of this site, shown with its host.
@@ -353,53 +352,3 @@ class PublishedFigureOut(Schema):
     source_url: str
     published_on: date | None
     notes: str
-
-
-class ReturnOut(Schema):
-    """One of the images that were shown."""
-
-    model: str = Field(alias="chain.run.editing_model.slug")
-    run: int = Field(alias="chain.run_id")
-    trip: int = Field(alias="number")
-    sha256: str | None = Field(alias="restored_id", description="The picture as answered.")
-    retention: dict[str, float] = Field(description="What each metric keeps of the picture.")
-    evidence: dict[str, dict[str, bool]] = Field(
-        description="What each witness and judge says: undone, kept."
-    )
-
-    @staticmethod
-    def resolve_retention(trip: Trip) -> dict[str, float]:
-        return trip.chain.retentions_after(trip.number)
-
-    @staticmethod
-    def resolve_evidence(trip: Trip) -> dict[str, dict[str, bool]]:
-        return verdicts(trip.evidence)
-
-
-class VoteOut(Schema):
-    """One answer of one person who did not know the models."""
-
-    id: int
-    kind: str = Field(description="pair or usable.")
-    suite: str = Field(alias="question.case.suite.key")
-    case: str = Field(alias="question.case.slug")
-    source: str | None = Field(alias="question.case.picture.stored_id")
-    first: ReturnOut = Field(alias="question.first")
-    second: ReturnOut | None = Field(alias="question.second")
-    answer: str | None = Field(
-        description="first, second or cannot say; yes or no. Whichever side it stood on."
-    )
-    first_left: bool
-    role: str = Field(description="Empty, gold (known answer) or repeat (own pair again).")
-    voter: str = Field(description="The same for all votes of one person; a hash.")
-    weight: float = Field(alias="voter.weight", description="How far the voter is believed.")
-    seconds: float | None
-    answered_at: datetime
-
-    @staticmethod
-    def resolve_voter(vote: Vote) -> str:
-        return pseudonym(vote.voter)
-
-    @staticmethod
-    def resolve_answer(vote: Vote) -> str | None:
-        return said(vote)

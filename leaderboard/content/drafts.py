@@ -15,7 +15,6 @@ from PIL import Image
 
 from evaluation.analysis.events import ChainResult
 from evaluation.analysis.item_diagnostics import CaseDiagnosis, diagnose
-from evaluation.analysis.standings import chain_of_numbers
 from evaluation.audits.plan import audit_count
 from evaluation.content import sources, suite_builder
 from evaluation.content.annotations import Annotations
@@ -28,7 +27,7 @@ from leaderboard.content.loading import store_suite
 from leaderboard.models import Chain, EditingModel, EditPair, SourceImage, Suite
 from leaderboard.models.runs import RunState
 from leaderboard.models.suites import Curation
-from leaderboard.standings.stored import core_case
+from leaderboard.standings.stored import stored_result
 
 #: Facts of an image's pixels at a size never change; a curator works on a draft for days.
 KEPT_FOR = 7 * 24 * 3600
@@ -182,11 +181,6 @@ def diagnose_suite(suite: Suite) -> list[CaseDiagnosis]:
     results: dict[str, list[ChainResult]] = defaultdict(list)
     chains = Chain.objects.filter(run__in=[pk for pk, _ in chosen]).select_related("case__picture")
     for chain in chains.iterator(chunk_size=500):
-        numbers = chain.numbers(metric)
-        if not numbers:
-            continue
-        case = core_case(chain)
-        results[str(chain.run_id)].append(
-            chain_of_numbers(metric, case, chain.repeat, chain.outcome, numbers, suite.trips)
-        )
+        if result := stored_result(chain, metric, suite.trips):
+            results[str(chain.run_id)].append(result)
     return diagnose(results, suite.trips)

@@ -29,9 +29,10 @@ Written on {date} from {runs} public runs of {suites}.
   whether they come from one chain or from two models after the same trip.
 - `votes.jsonl`: {votes:,} lines: what people said who did not know the models. Of a `pair`,
   `answer` is `first`, `second` or `cannot say`; of one return `yes` or `no` (still usable).
-  Each line has both models, what every metric keeps of both (`…_kept`), what
-  witnesses and judges say (`…_evidence`), the voter as a hash with a weight by the stated rule, and
-  its role: `gold` has a known answer, `repeat` is the voter's own pair again; leave both out of fits.
+  Each line is a vote as the API sends it: of both images the model, what every metric keeps
+  (`retention`) and what witnesses and judges say (`evidence`), the voter as a hash with a weight by
+  the stated rule, and its role: `gold` has a known answer, `repeat` is the voter's own pair again;
+  leave both out of fits.
 - `pictures/`: named by the SHA-256 of their bytes, exactly as used and as answered.
 
 Licences. Each line names the licence and attribution of its source picture; a degraded
@@ -126,14 +127,19 @@ def _write_votes(out: Path, runs: list[Run], kept: set[str]) -> int:
     votes = Vote.objects.public().filter(both, question__first__chain__run__in=runs)
     number = 0
     with (out / "votes.jsonl").open("w", encoding="utf-8") as file:
-        for row in vote_rows.rows(votes):
-            names = [row[side] for side in ("source", "first_picture", "second_picture")]
-            stored = StoredImage.objects.in_bulk([name for name in names if name])
+        for vote in vote_rows.with_all(votes).iterator(chunk_size=vote_rows.BATCH):
+            first, second = vote.question.first, vote.question.second
+            keys = {
+                "source": vote.question.case.picture.stored_id,
+                "first": first.restored_id,
+                "second": second and second.restored_id,
+            }
+            stored = StoredImage.objects.in_bulk([key for key in keys.values() if key])
             _keep(out, kept, *stored.values())
             files = {
-                side: _name(stored[name]) if name in stored else None
-                for side, name in zip(("source", "first", "second"), names, strict=True)
+                side: _name(stored[key]) if key in stored else None for side, key in keys.items()
             }
+            row = vote_rows.VoteOut.from_orm(vote).model_dump(mode="json")
             file.write(_line(row | {"pictures": files}))
             number += 1
     return number

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import QuerySet
@@ -16,23 +17,39 @@ from leaderboard import formatting
 from leaderboard.models import PeopleReport, Question, StoredImage, Trip, Vote
 from leaderboard.models.votes import Kind, votable_trips
 from leaderboard.pages.charts import Chart, Table, layout
-from leaderboard.people.vote_rows import headline, is_right, metric_says, returns_of
+from leaderboard.people.vote_rows import (
+    VotedImage,
+    headline,
+    is_right,
+    metric_says,
+    voted_images,
+)
 
 
 @dataclass(frozen=True)
 class Line:
-    """A metric or witness, and how often it agrees with people."""
+    """A metric or witness, and how often it agrees with people: a line of the report."""
 
     name: str
-    label: str
-    is_metric: bool
+    kind: str
     everywhere: Mapping[str, Any] | None
     shared: Mapping[str, Any] | None
-    level: Mapping[str, Any] | None
+    level: Mapping[str, Any] | None = None
+    curve: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def is_metric(self) -> bool:
+        return self.kind == "metric"
 
     @property
     def is_headline(self) -> bool:
         return self.name == HEADLINE
+
+    @property
+    def label(self) -> str:
+        if not self.is_metric:
+            return witness_label(self.name)
+        return formatting.metric_label(self.name) if self.name in METRICS else self.name
 
     @property
     def share(self) -> str:
@@ -50,17 +67,14 @@ class Line:
     @property
     def at(self) -> str:
         """Threshold at which half of the people say no: "47 % (41–52)"."""
-        if not self.level:
-            return ""
-        around = formatting.interval(self.level["low"], self.level["high"], 100, 0)
-        return f"{formatting.percent(self.level['level'])} ({around})"
+        return _with_interval(self.level, "level") if self.level else ""
 
     @property
     def holds_ours(self) -> bool | None:
         """Return True if our threshold lies in the interval."""
-        return (
-            bool(self.level["low"] <= DEFAULT_LEVEL <= self.level["high"]) if self.level else None
-        )
+        if not self.level:
+            return None
+        return bool(self.level["low"] <= DEFAULT_LEVEL <= self.level["high"])
 
 
 def dot(share: Mapping[str, Any] | None) -> Mapping[str, float] | None:
@@ -74,11 +88,11 @@ def dot(share: Mapping[str, Any] | None) -> Mapping[str, float] | None:
     }
 
 
-def _with_interval(share: Mapping[str, Any] | None) -> str:
+def _with_interval(share: Mapping[str, Any] | None, name: str = "share") -> str:
     if not share:
         return "–"
     around = formatting.interval(share["low"], share["high"], 100, 0)
-    return f"{formatting.percent(share['share'])}{f' ({around})' if around else ''}"
+    return f"{formatting.percent(share[name])}{f' ({around})' if around else ''}"
 
 
 @dataclass(frozen=True)
@@ -120,25 +134,10 @@ class Difference:
     words: str
 
 
-def lines(numbers: Mapping[str, Any]) -> list[Line]:
-    """Return every metric and witness that was compared with the votes."""
-    return [
-        Line(
-            row["name"],
-            _label(row["name"], row["kind"]),
-            row["kind"] == "metric",
-            row["everywhere"],
-            row["shared"],
-            row.get("level"),
-        )
-        for row in numbers.get("lines", ())
-    ]
-
-
 def agreement(report: PeopleReport) -> dict[str, Any]:
     """Return the context of the page."""
     numbers = report.numbers
-    compared = lines(numbers)
+    compared = [Line(**line) for line in numbers.get("lines", ())]
     first = next((line for line in compared if line.is_headline), None)
     ceiling = numbers.get("ceiling")
     agreeing = [line for line in compared if line.everywhere]
@@ -152,7 +151,7 @@ def agreement(report: PeopleReport) -> dict[str, Any]:
         "level_words": level_words(first),
         "ceiling": _with_interval(ceiling) if ceiling else "",
         "ceiling_dot": dot(ceiling),
-        "chart": yes_chart(numbers.get("lines", ())),
+        "chart": yes_chart(compared),
         "differences": differences(numbers),
         "our_level": DEFAULT_LEVEL,
     }
@@ -185,24 +184,24 @@ def level_words(first: Line | None) -> str:
     )
 
 
-def yes_chart(lines: Sequence[Mapping[str, Any]]) -> Chart | None:
+def yes_chart(lines: Sequence[Line]) -> Chart | None:
     """Return the share of people who would use an image, over its retention."""
-    shown = [row for row in lines if row.get("curve")]
-    shown.sort(key=lambda row: row["name"] != HEADLINE)
+    shown = [line for line in lines if line.curve]
+    shown.sort(key=lambda line: not line.is_headline)
     if not shown:
         return None
     traces = [
         {
             "type": "scatter",
             "mode": "lines+markers",
-            "name": _label(row["name"], "metric"),
-            "x": [round(100 * point["kept"], 1) for point in row["curve"]],
-            "y": [round(100 * point["yes"], 1) for point in row["curve"]],
+            "name": line.label,
+            "x": [round(100 * point["kept"], 1) for point in line.curve],
+            "y": [round(100 * point["yes"], 1) for point in line.curve],
             "line": {"color": f"var(--series-{place % 8 + 1})"},
             "visible": True if place == 0 else "legendonly",
             "hovertemplate": "%{x} % kept: %{y} % would use it",
         }
-        for place, row in enumerate(shown[:8])
+        for place, line in enumerate(shown[:8])
     ]
     return Chart(
         id="usable",
@@ -220,13 +219,13 @@ def yes_chart(lines: Sequence[Mapping[str, Any]]) -> Chart | None:
             ("Metric", "Kept", "Would use it", "Votes"),
             [
                 (
-                    _label(row["name"], "metric"),
+                    line.label,
                     formatting.percent(point["kept"]),
                     formatting.percent(point["yes"]),
                     f"{point['votes']:,}",
                 )
-                for row in shown
-                for point in row["curve"]
+                for line in shown
+                for point in line.curve
             ],
         ),
         height="short",
@@ -262,14 +261,8 @@ def differences(numbers: Mapping[str, Any]) -> list[Difference]:
     return disagreements
 
 
-def _label(name: str, kind: str) -> str:
-    if kind == "metric":
-        return formatting.metric_label(name) if name in METRICS else name
-    return witness_label(name)
-
-
 @dataclass
-class Row:
+class Answered:
     """A question with its answer."""
 
     question: Question
@@ -278,7 +271,7 @@ class Row:
     shown: list[Shown]
     metrics: list[dict[str, Any]]
     others: str
-    again: int | None = field(default=None)
+    again: int | None = None
 
     @property
     def source(self) -> StoredImage | None:
@@ -307,7 +300,7 @@ class Row:
         return f"You were asked twice, with the sides exchanged, and said {same}."
 
 
-def revealed(votes: QuerySet[Vote]) -> list[Row]:
+def revealed(votes: QuerySet[Vote]) -> list[Answered]:
     """Return the questions of a finished session, with names and answers."""
     related = ("question__case__picture__stored",)
     trips = [
@@ -317,8 +310,9 @@ def revealed(votes: QuerySet[Vote]) -> list[Row]:
     ]
     ordered = list(votes.select_related(*related, *trips).order_by("place"))
     others = _others(ordered)
-    returns = returns_of(ordered)
-    by_question: dict[int, Row] = {}
+    keys = {key for vote in ordered for key in (vote.question.first_id, vote.question.second_id)}
+    images = voted_images(Trip.objects.filter(pk__in=keys - {None}))
+    by_question: dict[int, Answered] = {}
     for vote in ordered:
         question = vote.question
         if question.pk in by_question:
@@ -327,34 +321,36 @@ def revealed(votes: QuerySet[Vote]) -> list[Row]:
         both = [(question.first, 1)] + ([(question.second, -1)] if question.second else [])
         sides = both if vote.first_left else both[::-1]
         shown = [Shown(trip, vote.answer == sign) for trip, sign in sides]
-        sides_scored = [returns[item.trip.pk] for item in shown if item.trip.pk in returns]
-        metrics = in_order({name for item in sides_scored for name in item.kept})
-        lines = [
-            {
-                "name": formatting.metric_label(metric),
-                "kept": [
-                    formatting.percent(max(0.0, item.kept.get(metric, 0.0)))
-                    for item in sides_scored
-                ],
-                "agrees": _agrees(metric, sides_scored, vote) if len(sides_scored) > 1 else None,
-            }
-            for metric in metrics
-        ]
-        by_question[question.pk] = Row(
-            question, vote.answer or 0, vote.role, shown, lines, _words(others[question.pk], vote)
+        by_question[question.pk] = Answered(
+            question,
+            vote.answer or 0,
+            vote.role,
+            shown,
+            _metrics([images[one.trip.pk] for one in shown], vote),
+            _words(others[question.pk], vote),
         )
     return list(by_question.values())
 
 
-def _agrees(metric: str, values: list[Any], vote: Vote) -> bool | None:
-    says = metric_says(metric, values[0], values[1])
-    chosen = vote.left
-    return None if not chosen or says != says or says == 0 else says == chosen
+def _metrics(images: Sequence[VotedImage], vote: Vote) -> list[dict[str, Any]]:
+    """Return the lines of all metrics on the images of a question, in order of their sides."""
+
+    def agrees(metric: str) -> bool | None:
+        says = metric_says(metric, *images) if len(images) > 1 else 0.0
+        return says == vote.left if vote.left and says and not math.isnan(says) else None
+
+    return [
+        {
+            "name": formatting.metric_label(metric),
+            "kept": [formatting.percent(max(0.0, one.kept.get(metric, 0.0))) for one in images],
+            "agrees": agrees(metric),
+        }
+        for metric in in_order({name for image in images for name in image.kept})
+    ]
 
 
-def _others(own: Iterable[Vote]) -> Mapping[int, list[int]]:
+def _others(own: Sequence[Vote]) -> Mapping[int, list[int]]:
     """Return the answers of other voters by question; ordinary votes only."""
-    own = list(own)
     answers: dict[int, list[int]] = defaultdict(list)
     keys = {vote.question_id for vote in own}
     rows = Vote.objects.answered().filter(question__in=keys, role=Vote.Role.ORDINARY)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
-from numpy.typing import NDArray
 
 from evaluation.analysis.levels import DEFAULT_LEVEL
-from evaluation.analysis.standings import chain_of_numbers
 from evaluation.analysis.survival import Floats
 from evaluation.analysis.votes import (
-    Agreement,
     Asked,
     Ballots,
     Belief,
@@ -27,6 +25,7 @@ from evaluation.analysis.votes import (
     Share,
     among_people,
     believed,
+    enough,
     half_say_no,
     human_life,
     strengths,
@@ -34,20 +33,29 @@ from evaluation.analysis.votes import (
     yes_by_retention,
 )
 from evaluation.metrics import in_order
-from leaderboard.models import Chain, PeopleReport, PeopleStanding, Run, Suite, Vote, Voter
+from leaderboard.models import (
+    Chain,
+    PeopleReport,
+    PeopleStanding,
+    Question,
+    Run,
+    Suite,
+    Trip,
+    Vote,
+    Voter,
+)
 from leaderboard.models.votes import Kind, votable_runs
 from leaderboard.people import ballots, questions
 from leaderboard.people.vote_rows import (
-    Return,
-    Table,
+    CountedVote,
+    VotedImage,
     checks,
     counted,
     metric_says,
-    returns,
-    table,
+    voted_images,
     witness_says,
 )
-from leaderboard.standings.stored import core_case
+from leaderboard.standings.stored import stored_result
 
 #: With fewer choices no agreement is reported.
 LEAST = 10
@@ -55,145 +63,6 @@ LEAST = 10
 DIFFERENCES = 12
 #: A difference needs at least so many voters, and at most this share of them with the metric.
 LEAST_PEOPLE, AGREE_AT_MOST = 3, 1 / 3
-
-Says = Callable[[str, Return, Return], float]
-
-
-def agreement(
-    pairs: Table, single: Table, known: Mapping[int, Return], weights: Mapping[int, float]
-) -> dict[str, Any]:
-    """Return the content of the page on agreement, ready for JSON."""
-    pair_weights, single_weights = (_weights(table, weights) for table in (pairs, single))
-    single_returns = [known[row.first] for row in single.rows]
-    shown = [(known[row.first], known[row.second]) for row in pairs.rows if row.second]
-    everything = [*single_returns, *(image for both in shown for image in both)]
-    metrics = in_order({name for image in everything for name in image.kept})
-    witnesses = sorted(
-        {str(evidence.get("witness")) for image in everything for evidence in image.evidence}
-        - {"None"}
-    )
-    lines = [
-        _line(name, "metric", _agreement(name, metric_says, shown, pairs, pair_weights))
-        | _level(name, single_returns, single, single_weights)
-        for name in metrics
-    ]
-    lines += [
-        _line(name, "witness", _agreement(name, witness_says, shown, pairs, pair_weights))
-        for name in witnesses
-    ]
-    return {
-        "lines": [line for line in lines if line["everywhere"] or line.get("level")],
-        "ceiling": _share(among_people(pairs.ballots, pair_weights)),
-        "differences": _pair_differences(pairs, shown, pair_weights),
-        "usable_differences": _usable_differences(single, single_returns, single_weights),
-    }
-
-
-def _weights(table: Table, weights: Mapping[int, float]) -> Floats:
-    return np.array([weights.get(row.voter, 0.0) for row in table.rows])
-
-
-def _agreement(
-    name: str, says: Says, shown: Sequence[tuple[Return, Return]], pairs: Table, weights: Floats
-) -> Agreement:
-    verdicts = np.array([says(name, *both) for both in shown], dtype=float)
-    return with_people(verdicts, pairs.ballots, weights)
-
-
-def _line(name: str, kind: str, found: Agreement) -> dict[str, Any]:
-    return {
-        "name": name,
-        "kind": kind,
-        "everywhere": _share(found.everywhere),
-        "shared": _share(found.shared),
-    }
-
-
-def _share(found: Share | None) -> dict[str, Any] | None:
-    return asdict(found) if found and found.votes >= LEAST else None
-
-
-def _level(name: str, asked: Sequence[Return], single: Table, weights: Floats) -> dict[str, Any]:
-    """Return the retention at which half of the people say no, with the curve."""
-    retentions = np.array([image.kept.get(name, math.nan) for image in asked], dtype=float)
-    threshold = half_say_no(retentions, single.ballots, weights)
-    if threshold is None:
-        return {"level": None, "curve": []}
-    return {
-        "level": asdict(threshold),
-        "curve": yes_by_retention(retentions, single.ballots, weights),
-    }
-
-
-def _pair_differences(
-    pairs: Table, shown: Sequence[tuple[Return, Return]], weights: Floats
-) -> list[dict[str, Any]]:
-    """Return pairs on which several people contradict the headline metric."""
-    by_question: dict[int, list[int]] = defaultdict(list)
-    for place, row in enumerate(pairs.rows):
-        if row.answer and weights[place] > 0:
-            by_question[row.question].append(place)
-    differences = []
-    for question, places in by_question.items():
-        first, second = shown[places[0]]
-        retention, other_retention = first.headline, second.headline
-        if (
-            retention is None
-            or other_retention is None
-            or retention == other_retention
-            or len(places) < LEAST_PEOPLE
-        ):
-            continue
-        answers = np.array([pairs.rows[place].answer for place in places])
-        agree = float(
-            np.average(np.sign(retention - other_retention) == answers, weights=weights[places])
-        )
-        if agree <= AGREE_AT_MOST:
-            differences.append(
-                {
-                    "question": question,
-                    "first": first.trip,
-                    "second": second.trip,
-                    "agree": agree,
-                    "with_it": int((np.sign(retention - other_retention) == answers).sum()),
-                    "people": len(places),
-                    "gap": retention - other_retention,
-                }
-            )
-    return sorted(
-        differences, key=lambda retention: -abs(retention["gap"]) * (0.5 - retention["agree"])
-    )[:DIFFERENCES]
-
-
-def _usable_differences(
-    single: Table, asked: Sequence[Return], weights: Floats
-) -> list[dict[str, Any]]:
-    """Return images on whose use people contradict the headline metric."""
-    by_trip: dict[int, list[int]] = defaultdict(list)
-    for place, row in enumerate(single.rows):
-        if weights[place] > 0:
-            by_trip[row.first].append(place)
-    differences = []
-    for trip, places in by_trip.items():
-        retention = asked[places[0]].headline
-        if retention is None or len(places) < LEAST_PEOPLE:
-            continue
-        yes = float(np.average([single.rows[p].answer for p in places], weights=weights[places]))
-        agree = yes if retention > DEFAULT_LEVEL else 1 - yes
-        if agree <= AGREE_AT_MOST:
-            differences.append(
-                {
-                    "first": trip,
-                    "use_it": sum(single.rows[p].answer for p in places),
-                    "people": len(places),
-                    "kept": retention,
-                    "agree": agree,
-                }
-            )
-    differences.sort(key=lambda row: -abs(row["kept"] - DEFAULT_LEVEL) * (0.5 - row["agree"]))
-    return differences[:DIFFERENCES]
-
-
 #: Interval between two counts while votes come in.
 OFTEN = timedelta(minutes=5)
 #: Questions whose images are drawn in advance, and the seconds spent on it; the worker has other
@@ -201,6 +70,7 @@ OFTEN = timedelta(minutes=5)
 PREPARED, PREPARING = 1_200, 20.0
 #: A voter with a weight below this is reported as believed little.
 BELIEVED = 0.5
+VOTER_FIELDS = ("weight", "reasons", "gold", "gold_right", "repeats", "repeats_same")
 
 
 def is_due() -> bool:
@@ -218,22 +88,32 @@ def count() -> PeopleReport:
     """Compute all numbers anew and choose the next questions."""
     began, answered = timezone.now(), Vote.objects.answered().count()
     Vote.objects.expired().delete()
-    rows = counted()
-    runs = {run.pk: run for run in votable_runs().filter(current=True).select_related("suite")}
-    images = _public(returns({key for row in rows for key in (row.first, row.second) if key}))
-    numbers = {run: place for place, run in enumerate(sorted(runs))}
-    pairs = table(rows, Kind.PAIR, images, numbers)
-    single = table(rows, Kind.USABLE, images, numbers)
-    made = checks(rows)
-    beliefs = believed(pairs.ballots, made, len(numbers))
+    votes = counted()
+    runs = votable_runs().filter(current=True).select_related("suite").order_by("pk").in_bulk()
+    models = {run: number for number, run in enumerate(runs)}
+    asked = Question.objects.filter(votes__answer__isnull=False)
+    shown = Q(pk__in=asked.values("first")) | Q(pk__in=asked.values("second"))
+    images = voted_images(Trip.objects.filter(shown, chain__run__in=votable_runs()))
+    pairs = table(votes, Kind.PAIR, images, models)
+    single = table(votes, Kind.USABLE, images, models)
+    made = checks(votes)
+    beliefs = believed(pairs.ballots, made, len(models))
     weights = {voter: belief.weight for voter, belief in beliefs.items()}
+    totals = {
+        "votes": Counter(vote.kind for vote in votes),
+        "voters": len({vote.voter for vote in votes}),
+        "believed_little": sum(weight < BELIEVED for weight in weights.values()),
+    }
     with transaction.atomic():
         _store_voters(beliefs, made)
-        _store_standings(runs, pairs, single, images, weights)
-        report = _store_report(
-            agreement(pairs, single, images, weights) | _totals(rows, beliefs),
-            began,
-            answered,
+        _store_standings(runs, models, pairs, single, weights)
+        report, _ = PeopleReport.objects.update_or_create(
+            pk=1,
+            defaults={
+                "numbers": agreement(pairs, single, weights) | totals,
+                "computed_at": began,
+                "votes": answered,
+            },
         )
     questions.refresh()
     _prepare()
@@ -241,158 +121,132 @@ def count() -> PeopleReport:
     return report
 
 
-def _public(known: dict[int, Return]) -> dict[int, Return]:
-    runs = set(votable_runs().values_list("pk", flat=True))
-    return {pk: image for pk, image in known.items() if image.run in runs}
+@dataclass(frozen=True)
+class Table:
+    """Ordinary votes of one kind with their images, and the same as columns."""
+
+    votes: Sequence[CountedVote]
+    images: Sequence[tuple[VotedImage, VotedImage | None]]
+    ballots: Ballots
+
+    def weights(self, weights: Mapping[int, float]) -> Floats:
+        """Return the weight of each vote, given those of the voters."""
+        return np.array([weights.get(vote.voter, 0.0) for vote in self.votes])
 
 
-def _totals(rows: Sequence[Any], beliefs: Mapping[int, Belief]) -> dict[str, Any]:
-    by_kind: dict[str, int] = defaultdict(int)
-    for row in rows:
-        by_kind[row.kind] += 1
-    little = [belief for belief in beliefs.values() if belief.weight < BELIEVED]
-    return {
-        "votes": dict(by_kind),
-        "voters": len({row.voter for row in rows}),
-        "believed_little": len(little),
-    }
+def table(
+    votes: Iterable[CountedVote],
+    kind: str,
+    known: Mapping[int, VotedImage],
+    models: Mapping[int, int],
+) -> Table:
+    """Return ordinary votes on `known` images; `models` numbers the compared runs."""
+    ordinary, images, columns = [], [], []
+    for vote in votes:
+        first, second = known.get(vote.first), known.get(vote.second or 0)
+        is_known = first and (second or vote.second is None)
+        if first is None or not is_known or (vote.kind, vote.role) != (kind, Vote.Role.ORDINARY):
+            continue
+        model, other, left = models.get(first.run, -1), -1, 0
+        if second:
+            other = models.get(second.run, -1)
+            left = vote.answer if vote.first_left else -vote.answer
+            compared = second.number == first.number and second.run != first.run
+            if not compared or min(model, other) < 0:
+                model = other = -1
+        ordinary.append(vote)
+        images.append((first, second))
+        columns.append((vote.voter, vote.case, vote.question, model, other, vote.answer, left))
+    made = np.array(columns, dtype=float).reshape(-1, 7)
+    voter, case, question, model_column, other_column = made[:, :5].astype(np.int64).T
+    return Table(
+        ordinary,
+        images,
+        Ballots(voter, case, question, model_column, other_column, made[:, 5], made[:, 6]),
+    )
 
 
 def _store_voters(beliefs: Mapping[int, Belief], made: Mapping[int, Checks]) -> None:
     """Store changed weights of voters, the reasons and the results of checks."""
     changed = []
     for voter in Voter.objects.filter(pk__in=list(beliefs)):
-        belief, voter_checks = beliefs[voter.pk], made.get(voter.pk, Checks())
-        now = (round(belief.weight, 4), list(belief.reasons), *asdict(voter_checks).values())
-        before = (voter.weight, voter.reasons, voter.gold, voter.gold_right)
-        if now != (*before, voter.repeats, voter.repeats_same):
-            voter.weight, voter.reasons = now[0], now[1]
-            voter.gold, voter.gold_right = voter_checks.gold, voter_checks.gold_right
-            voter.repeats, voter.repeats_same = voter_checks.repeats, voter_checks.repeats_same
+        belief = beliefs[voter.pk]
+        now = {"weight": round(belief.weight, 4), "reasons": list(belief.reasons)}
+        now |= asdict(made.get(voter.pk, Checks()))
+        if any(getattr(voter, name) != now[name] for name in VOTER_FIELDS):
+            for name in VOTER_FIELDS:
+                setattr(voter, name, now[name])
             changed.append(voter)
-    fields = ["weight", "reasons", "gold", "gold_right", "repeats", "repeats_same"]
-    Voter.objects.bulk_update(changed, fields, batch_size=200)
+    Voter.objects.bulk_update(changed, VOTER_FIELDS, batch_size=200)
 
 
 def _store_standings(
     runs: Mapping[int, Run],
+    models: Mapping[int, int],
     pairs: Table,
     single: Table,
-    known: Mapping[int, Return],
-    weights: dict[int, float],
+    weights: Mapping[int, float],
 ) -> None:
-    """Store each run's numbers by votes; remove those of runs not public any more."""
-    standings: dict[int, dict[str, Any]] = {}
+    """Store each run's numbers by votes, in place of all former ones."""
+    numbers: dict[int, dict[str, Any]] = defaultdict(dict)
     by_suite: dict[Suite, list[int]] = defaultdict(list)
-    for pk in sorted(runs):
-        by_suite[runs[pk].suite].append(pk)
-    order = {run: place for place, run in enumerate(sorted(runs))}
-    for suite, suite_runs in by_suite.items():
-        for pk, values in _preferred(suite_runs, order, pairs, weights).items():
-            standings.setdefault(pk, {}).update(values)
-        for pk, values in _lives(suite, suite_runs, single, known, weights).items():
-            standings.setdefault(pk, {}).update(values)
-    PeopleStanding.objects.exclude(run__in=list(standings)).delete()
+    for pk, run in runs.items():
+        by_suite[run.suite].append(pk)
+    for suite, of_suite in by_suite.items():
+        for by_run in (
+            _preferences(of_suite, models, pairs, weights),
+            _lives(suite, of_suite, single, weights),
+        ):
+            for pk, values in by_run.items():
+                numbers[pk] |= values
     now = timezone.now()
-    for pk, values in standings.items():
-        PeopleStanding.objects.update_or_create(run_id=pk, defaults=values | {"computed_at": now})
-    # The page cache compares this time.
-    Suite.objects.filter(runs__in=list(standings)).update(updated_at=now)
-
-
-def _preferred(
-    own: Sequence[int], order: Mapping[int, int], pairs: Table, weights: dict[int, float]
-) -> dict[int, dict[str, Any]]:
-    """Return preferences among the runs of a suite; none with too few votes."""
-    place = np.full(len(order) + 1, -1)  # the last place is for runs that are not compared
-    for number, run in enumerate(own):
-        place[order[run]] = number
-    here = _renumbered(pairs.ballots, place)
-    seen = sorted({*here.first.tolist(), *here.second.tolist()} - {-1})
-    if len(seen) < 2:
-        return {}
-    again = np.full(len(own) + 1, -1)
-    again[seen] = np.arange(len(seen))
-    here = _renumbered(here, again)
-    estimates = strengths(here, weights, len(seen)) or []
-    rows = {}
-    for number, estimate in zip(seen, estimates, strict=True) if estimates else ():
-        values: dict[str, Any] = {"votes": estimate.votes, "voters": estimate.voters}
-        if estimate.enough:
-            values |= {
-                "share": estimate.share,
-                "share_low": estimate.low,
-                "share_high": estimate.high,
-            }
-            values |= {"strength": estimate.strength, "strength_low": estimate.strength_low}
-            values |= {"strength_high": estimate.strength_high}
-        rows[own[number]] = NOTHING | values
-    return rows
-
-
-def _renumbered(votes: Ballots, numbers: NDArray[np.int64]) -> Ballots:
-    """Return the votes with the models renumbered."""
-    return replace(votes, first=numbers[votes.first], second=numbers[votes.second])
-
-
-#: Clears the former numbers of a run that has too few votes now.
-NOTHING: dict[str, Any] = dict.fromkeys(
-    ("share", "share_low", "share_high", "strength", "strength_low", "strength_high")
-)
-NO_LIFE: dict[str, Any] = dict.fromkeys(
-    (
-        *("usable_trips", "usable_trips_low", "usable_trips_high"),
-        *("half_life", "half_life_low", "half_life_high"),
+    PeopleStanding.objects.all().delete()
+    PeopleStanding.objects.bulk_create(
+        PeopleStanding(run_id=pk, computed_at=now, **values) for pk, values in numbers.items()
     )
-) | {"has_interval": False}
+    # The page cache compares this time.
+    Suite.objects.filter(runs__in=list(numbers)).update(updated_at=now)
+
+
+def _preferences(
+    runs: Sequence[int], models: Mapping[int, int], pairs: Table, weights: Mapping[int, float]
+) -> dict[int, dict[str, Any]]:
+    """Return preferences among these runs of a suite; without numbers if votes are too few."""
+    compared = {*pairs.ballots.first.tolist(), *pairs.ballots.second.tolist()}
+    seen = [run for run in runs if models[run] in compared]
+    place = np.full(len(models) + 1, -1)  # the last place is for runs that are not compared
+    place[[models[run] for run in seen]] = np.arange(len(seen))
+    first, second = place[pairs.ballots.first], place[pairs.ballots.second]
+    estimates = strengths(replace(pairs.ballots, first=first, second=second), weights, len(seen))
+    return {
+        run: asdict(estimate)
+        if enough(estimate.votes, estimate.voters)
+        else {"votes": estimate.votes, "voters": estimate.voters}
+        for run, estimate in zip(seen, estimates or (), strict=False)
+    }
 
 
 def _lives(
-    suite: Suite,
-    own: Sequence[int],
-    single: Table,
-    known: Mapping[int, Return],
-    weights: Mapping[int, float],
+    suite: Suite, runs: Sequence[int], single: Table, weights: Mapping[int, float]
 ) -> dict[int, dict[str, Any]]:
-    """Return usable trips by people's votes for each run of a suite."""
+    """Return usable trips by people's votes for each of these runs of a suite."""
     by_chain: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
-    for row in single.rows:
-        image = known[row.first]
-        if image.run in own:
-            by_chain[image.chain].append((image.number, row.voter, float(row.answer)))
+    for vote, (image, _) in zip(single.votes, single.images, strict=True):
+        if image.run in runs:
+            by_chain[image.chain].append((image.number, vote.voter, float(vote.answer)))
     chains = Chain.objects.filter(pk__in=list(by_chain)).select_related("case__picture")
     by_run: dict[int, list[Asked]] = defaultdict(list)
     for chain in chains:
-        metric = chain.headline
-        if not metric:
-            continue
-        result = chain_of_numbers(
-            metric,
-            core_case(chain),
-            chain.repeat,
-            chain.outcome,
-            chain.numbers(metric),
-            suite.trips,
-        )
-        number, voter, yes = zip(*by_chain[chain.pk], strict=True)
-        by_run[chain.run_id].append(Asked(result, np.array(number), np.array(voter), np.array(yes)))
-    rows = {}
+        if result := stored_result(chain, chain.headline, suite.trips):
+            columns = (np.array(column) for column in zip(*by_chain[chain.pk], strict=True))
+            by_run[chain.run_id].append(Asked(result, *columns))
+    lives = {}
     for run, answers in by_run.items():
-        life = human_life(answers, weights, suite.trips)
-        if life is None:
-            continue
-        values: dict[str, Any] = {"usable_votes": life.votes, "usable_voters": life.voters}
-        if life.enough:
-            values |= {name: getattr(life, name) for name in NO_LIFE}
-        rows[run] = NO_LIFE | values
-    return rows
-
-
-def _store_report(numbers: dict[str, Any], began: Any, answered: int) -> PeopleReport:
-    report = PeopleReport.objects.order_by("pk").first() or PeopleReport()
-    report.numbers, report.computed_at, report.votes = numbers, began, answered
-    report.save()
-    return report
+        if life := human_life(answers, weights, suite.trips):
+            votes, voters = life.usable_votes, life.usable_voters
+            few = {"usable_votes": votes, "usable_voters": voters}
+            lives[run] = asdict(life) if enough(votes, voters) else few
+    return lives
 
 
 def _prepare() -> None:
@@ -408,3 +262,100 @@ def _prepare() -> None:
                     ballots.prepare_image(stored, (source.width, source.height))
                 except (OSError, ValueError):
                     continue  # missing or broken: reported when it is requested
+
+
+# Agreement.
+
+
+def agreement(pairs: Table, single: Table, weights: Mapping[int, float]) -> dict[str, Any]:
+    """Return the content of the page on agreement, ready for JSON."""
+    pair_weights, single_weights = pairs.weights(weights), single.weights(weights)
+    shown = [(first, second) for first, second in pairs.images if second]
+    alone = [image for image, _ in single.images]
+    everything = [*alone, *(image for both in shown for image in both)]
+    witnesses = sorted({witness for image in everything for witness in image.verdicts})
+
+    names = in_order({name for image in everything for name in image.kept})
+    lines = [
+        _line(name, "metric", metric_says, shown, pairs.ballots, pair_weights)
+        | _level(name, alone, single.ballots, single_weights)
+        for name in names
+    ]
+    lines += [
+        _line(name, "witness", witness_says, shown, pairs.ballots, pair_weights)
+        for name in witnesses
+    ]
+    return {
+        "lines": [line for line in lines if line["everywhere"] or line.get("level")],
+        "ceiling": _share(among_people(pairs.ballots, pair_weights)),
+        "differences": _differences(pairs, pair_weights),
+        "usable_differences": _differences(single, single_weights),
+    }
+
+
+def _line(
+    name: str,
+    kind: str,
+    says: Callable[[str, VotedImage, VotedImage], float],
+    shown: Sequence[tuple[VotedImage, VotedImage]],
+    ballots: Ballots,
+    weights: Floats,
+) -> dict[str, Any]:
+    """Return the agreement of a metric or witness with people."""
+    verdicts = np.array([says(name, *both) for both in shown], dtype=float)
+    everywhere, shared = with_people(verdicts, ballots, weights)
+    return {"name": name, "kind": kind, "everywhere": _share(everywhere), "shared": _share(shared)}
+
+
+def _share(share: Share | None) -> dict[str, Any] | None:
+    return asdict(share) if share and share.votes >= LEAST else None
+
+
+def _level(
+    name: str, images: Sequence[VotedImage], ballots: Ballots, weights: Floats
+) -> dict[str, Any]:
+    """Return the retention at which half of the people say no, with the curve."""
+    retentions = np.array([image.kept.get(name, math.nan) for image in images], dtype=float)
+    threshold = half_say_no(retentions, ballots, weights)
+    if threshold is None:
+        return {"level": None, "curve": []}
+    return {"level": asdict(threshold), "curve": yes_by_retention(retentions, ballots, weights)}
+
+
+def _differences(table: Table, weights: Floats) -> list[dict[str, Any]]:
+    """Return the questions on which several people contradict the headline metric most.
+
+    Of a pair it says that the one that keeps more is closer, of a single image that it is usable
+    above the default threshold.
+    """
+    by_question: dict[int, list[int]] = defaultdict(list)
+    for place, vote in enumerate(table.votes):
+        if weights[place] > 0 and (vote.answer or vote.second is None):
+            by_question[vote.question].append(place)
+    differences = []
+    for question, places in by_question.items():
+        first, second = table.images[places[0]]
+        kept, other = first.headline, second.headline if second else DEFAULT_LEVEL
+        if (
+            kept is None
+            or other is None
+            or len(places) < LEAST_PEOPLE
+            or (second and kept == other)
+        ):
+            continue
+        says = float(np.sign(kept - other)) if second else float(kept > other)
+        answers = table.ballots.answer[places]
+        agree = float(np.average(answers == says, weights=weights[places]))
+        if agree <= AGREE_AT_MOST:
+            difference = {
+                "question": question,
+                "first": first.trip,
+                "agree": agree,
+                "with_it": int((answers == says).sum()),
+                "people": len(places),
+                "gap": kept - other,
+            }
+            alone = {"kept": kept, "use_it": int(answers.sum())}
+            differences.append(difference | ({"second": second.trip} if second else alone))
+    differences.sort(key=lambda row: -abs(row["gap"]) * (0.5 - row["agree"]))
+    return differences[:DIFFERENCES]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -22,7 +22,7 @@ from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.content.suites import ticks
 from leaderboard.models import Chain, PeopleStanding, Question, Suite, Trip, Vote
 from leaderboard.models.votes import Kind, votable_runs, votable_trips
-from leaderboard.people.vote_rows import headline
+from leaderboard.people.vote_rows import VotedImage, voted_images
 
 Gold = Question.Gold
 #: Open questions of each suite and kind, and gold ones.
@@ -40,35 +40,6 @@ STEEPNESS = 6.0
 CLEAN, LOST, LOST_WHOLE, LOST_FACE = 0.9, 0.1, 0.5, 0.05
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A restored image that may be shown to voters."""
-
-    trip: int
-    number: int
-    run: int
-    chain: int
-    case: int
-    picture: str
-    kept: Mapping[str, float]
-    reference: bool = False
-
-    @property
-    def headline(self) -> float:
-        return headline(self.kept) or 0.0
-
-    @property
-    def clean(self) -> bool:
-        return self.headline >= CLEAN
-
-    @property
-    def lost(self) -> bool:
-        """Return True if the loss is obvious: worn all over, or another person."""
-        whole = self.kept.get("lpips", self.headline)
-        face = self.kept.get("identity", 1.0)
-        return self.headline <= LOST and (whole <= LOST_WHOLE or face <= LOST_FACE)
-
-
 @dataclass
 class Known:
     """Numbers of votes so far: by question, case, pair of runs and run."""
@@ -82,19 +53,6 @@ class Known:
     strength: dict[int, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Asking:
-    """A possible question; `information` is that of a vote on it, 0 to about 1."""
-
-    kind: str
-    case: int
-    first: int
-    second: int | None
-    information: float
-    ease: float = 0.0
-    gold: str = ""
-
-
 def stamp() -> str:
     """Return a hash that changes with the public runs and their numbers."""
     runs = votable_runs().filter(current=True).order_by("pk")
@@ -102,56 +60,67 @@ def stamp() -> str:
     return sha256(repr(rows).encode()).hexdigest()
 
 
-def refresh() -> int:
-    """Choose the open questions anew and return their number."""
+def refresh() -> None:
+    """Choose the open questions anew."""
     suites = Suite.objects.filter(runs__in=votable_runs().filter(current=True)).distinct()
-    chosen: list[Asking] = []
+    chosen: list[Question] = []
     for suite in suites.defer("definition"):
         chosen += choose(suite)
     with transaction.atomic():
         _store(chosen)
-    return len(chosen)
 
 
-def choose(suite: Suite) -> list[Asking]:
+def choose(suite: Suite) -> list[Question]:
     """Return the open questions of one suite."""
     votes = _votes_so_far(suite)
-    candidates = list(_candidates(suite, votes))
+    candidates = _candidates(suite, votes)
     pairs = _best(_pairs(candidates, votes), POOL)
     singles = _best(_singles(candidates, votes), POOL)
     return [*pairs, *singles, *_gold(candidates)]
 
 
-def _candidates(suite: Suite, known: Known) -> Iterator[Candidate]:
-    """Yield restored images of the cases with the fewest votes, at the shown trips."""
+def _candidates(suite: Suite, known: Known) -> list[VotedImage]:
+    """Return restored images of the cases with the fewest votes, at the shown trips."""
     cases = sorted(suite.cases.values_list("pk", flat=True), key=lambda pk: (known.case[pk], pk))
     runs = votable_runs().filter(suite=suite, current=True)
-    chains = Chain.objects.filter(run__in=runs, case__in=cases[:CASES], repeat=0).order_by("pk")
-    numbers = ticks(suite.trips)
-    trips: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
-    rows = votable_trips().filter(chain__in=chains, number__in=numbers)
-    for chain_pk, pk, number, picture in rows.values_list("chain", "pk", "number", "restored"):
-        trips[chain_pk].append((pk, number, picture or ""))
-    fields = ("run", "case", "results", "run__editing_model__is_reference")
-    for chain in chains.select_related("run__editing_model").only(*fields).iterator():
-        is_reference = chain.run.editing_model.is_reference
-        for trip, number, picture in trips[chain.pk]:
-            if retentions := chain.retentions_after(number):
-                yield Candidate(
-                    trip,
-                    number,
-                    chain.run_id,
-                    chain.pk,
-                    chain.case_id,
-                    picture,
-                    retentions,
-                    is_reference,
-                )
+    chains = Chain.objects.filter(run__in=runs, case__in=cases[:CASES], repeat=0)
+    trips = votable_trips().filter(chain__in=chains, number__in=ticks(suite.trips))
+    return [image for image in voted_images(trips).values() if image.kept]
 
 
-def _pairs(candidates: Sequence[Candidate], known: Known) -> Iterator[Asking]:
-    spots: dict[tuple[int, int], list[Candidate]] = defaultdict(list)
-    chains: dict[int, list[Candidate]] = defaultdict(list)
+def _kept(image: VotedImage) -> float:
+    return image.headline or 0.0
+
+
+def _is_lost(image: VotedImage) -> bool:
+    """Return True if the loss is obvious: worn all over, or another person."""
+    whole, face = image.kept.get("lpips", _kept(image)), image.kept.get("identity", 1.0)
+    return _kept(image) <= LOST and (whole <= LOST_WHOLE or face <= LOST_FACE)
+
+
+def _question(
+    first: VotedImage,
+    second: VotedImage | None = None,
+    *,
+    information: float = 1.0,
+    ease: float = 1.0,
+    gold: str = Gold.NONE,
+) -> Question:
+    """Return a question that is not saved; `information` is that of a vote on it."""
+    return Question(
+        kind=Kind.PAIR if second else Kind.USABLE,
+        case_id=first.case,
+        first_id=first.trip,
+        second_id=second and second.trip,
+        gold=gold,
+        ease=ease,
+        due=-information,
+    )
+
+
+def _pairs(candidates: Sequence[VotedImage], known: Known) -> Iterator[Question]:
+    spots: dict[tuple[int, int], list[VotedImage]] = defaultdict(list)
+    chains: dict[int, list[VotedImage]] = defaultdict(list)
     for candidate in candidates:
         spots[candidate.case, candidate.number].append(candidate)
         chains[candidate.chain].append(candidate)
@@ -167,40 +136,38 @@ def _pairs(candidates: Sequence[Candidate], known: Known) -> Iterator[Asking]:
                 yield _pair(candidate, other, known, OWN_TRIPS)
 
 
-def _pair(one: Candidate, other: Candidate, known: Known, worth: float = 1.0) -> Asking:
-    gap = one.headline - other.headline
+def _pair(one: VotedImage, other: VotedImage, known: Known, worth: float = 1.0) -> Question:
+    gap = _kept(one) - _kept(other)
     certain = STEEPNESS * gap
     strengths = known.strength.get(one.run), known.strength.get(other.run)
     if None not in strengths and one.run != other.run:
         certain = (certain + strengths[0] - strengths[1]) / 2  # type: ignore[operator]
     closeness = 1 / math.cosh(min(30.0, abs(certain)) / 2) ** 2  # 4 p (1 - p)
-    if max(one.headline, other.headline) < LOST:
+    if max(_kept(one), _kept(other)) < LOST:
         worth *= 0.2  # if both are lost, neither is closer
-    if one.reference or other.reference:
+    if one.is_reference or other.is_reference:
         worth *= REFERENCE
     runs = (min(one.run, other.run), max(one.run, other.run))
-    first, second = sorted((one.trip, other.trip))
-    answered = known.pair[first, second]
+    first, second = sorted((one, other), key=lambda image: image.trip)
+    answered = known.pair[first.trip, second.trip]
     seldom = min(known.compared[one.run], known.compared[other.run])
     votes = (1 + known.runs[runs]) * (1 + known.case[one.case]) * (1 + seldom)
     information = (0.1 + closeness) * worth / math.sqrt(votes)
-    return Asking(
-        Kind.PAIR, one.case, first, second, information * _again(answered), min(1.0, abs(gap))
-    )
+    information *= _again(answered)
+    return _question(first, second, information=information, ease=min(1.0, abs(gap)))
 
 
-def _singles(candidates: Iterable[Candidate], known: Known) -> Iterator[Asking]:
+def _singles(candidates: Iterable[VotedImage], known: Known) -> Iterator[Question]:
     for candidate in candidates:
-        away = STEEPNESS * (candidate.headline - DEFAULT_LEVEL)
+        gap = _kept(candidate) - DEFAULT_LEVEL
+        away = STEEPNESS * gap
         closeness = 1 / math.cosh(min(30.0, abs(away)) / 2) ** 2
         answered = known.single[candidate.trip]
         information = (0.1 + closeness) / math.sqrt(
             (1 + known.run[candidate.run]) * (1 + known.case[candidate.case])
         )
-        ease = min(1.0, 2 * abs(candidate.headline - DEFAULT_LEVEL))
-        yield Asking(
-            Kind.USABLE, candidate.case, candidate.trip, None, information * _again(answered), ease
-        )
+        information *= _again(answered)
+        yield _question(candidate, information=information, ease=min(1.0, 2 * abs(gap)))
 
 
 def _again(answered: int) -> float:
@@ -210,43 +177,34 @@ def _again(answered: int) -> float:
     return 1.5 if 0 < answered < 3 else 1.0
 
 
-def _gold(candidates: Sequence[Candidate]) -> list[Asking]:
+def _gold(candidates: Sequence[VotedImage]) -> list[Question]:
     """Return questions with an obvious answer: a clean image beside a lost one."""
     random = np.random.default_rng(len(candidates))
-    by_case: dict[int, tuple[list[Candidate], list[Candidate]]] = defaultdict(lambda: ([], []))
+    by_case: dict[int, tuple[list[VotedImage], list[VotedImage]]] = defaultdict(lambda: ([], []))
     for candidate in candidates:
-        if candidate.clean:
+        if _kept(candidate) >= CLEAN:
             by_case[candidate.case][0].append(candidate)
-        elif candidate.lost:
+        elif _is_lost(candidate):
             by_case[candidate.case][1].append(candidate)
-    questions: list[Asking] = []
+    by_gold: dict[str, list[Question]] = defaultdict(list)
     for clean, lost in by_case.values():
         for group, gold in ((clean, Gold.YES), (lost, Gold.NO)):
             if group:
                 candidate = group[int(random.integers(len(group)))]
-                questions.append(
-                    Asking(Kind.USABLE, candidate.case, candidate.trip, None, 1.0, 1.0, gold)
-                )
+                by_gold[gold].append(_question(candidate, gold=gold))
         if clean and lost:
             better = clean[int(random.integers(len(clean)))]
             worse = lost[int(random.integers(len(lost)))]
-            questions.append(
-                Asking(Kind.PAIR, better.case, better.trip, worse.trip, 1.0, 1.0, Gold.FIRST)
-            )
-    by_gold: dict[str, list[Asking]] = defaultdict(list)
-    for asking in questions:
-        by_gold[asking.gold].append(asking)
-    return [candidate for group in by_gold.values() for candidate in group[:GOLDS]]
+            by_gold[Gold.FIRST].append(_question(better, worse, gold=Gold.FIRST))
+    return [question for group in by_gold.values() for question in group[:GOLDS]]
 
 
-def _best(found: Iterable[Asking], most: int) -> list[Asking]:
+def _best(questions: Iterable[Question], most: int) -> list[Question]:
     """Return the most informative questions, each once."""
     by_trips = {
-        (question.first, question.second): question
-        for question in found
-        if question.information > 0
+        (question.first_id, question.second_id): question for question in questions if question.due
     }
-    return sorted(by_trips.values(), key=lambda question: -question.information)[:most]
+    return sorted(by_trips.values(), key=lambda question: question.due or 0.0)[:most]
 
 
 def _votes_so_far(suite: Suite) -> Known:
@@ -254,8 +212,11 @@ def _votes_so_far(suite: Suite) -> Known:
     counts = Known()
     votes = Vote.objects.answered().filter(question__case__suite=suite, role=Vote.Role.ORDINARY)
     rows = votes.values_list(
-        *("question__case", "question__first", "question__second"),
-        *("question__first__chain__run", "question__second__chain__run"),
+        "question__case",
+        "question__first",
+        "question__second",
+        "question__first__chain__run",
+        "question__second__chain__run",
     ).annotate(Count("pk"))
     for case, first, second, run, other, count in rows:
         counts.case[case] += count
@@ -273,33 +234,17 @@ def _votes_so_far(suite: Suite) -> Known:
     return counts
 
 
-def _store(chosen: Sequence[Asking]) -> None:
+def _store(chosen: Sequence[Question]) -> None:
     """Make these the open questions and close all others."""
-    there: dict[tuple[str, int, int | None], int] = {
-        (kind, first, second): key
-        for kind, first, second, key in Question.objects.values_list(
-            "kind", "first", "second", "pk"
-        )
-    }
-    new: list[Question] = []
-    old: list[Question] = []
+    names = ("kind", "first_id", "second_id")
+    there = {tuple(key): pk for *key, pk in Question.objects.values_list(*names, "pk")}
     # Gold comes last, so that a question that is both gold and ordinary stays gold.
-    for question in {
-        (question.kind, question.first, question.second): question for question in chosen
-    }.values():
-        pk = there.get((question.kind, question.first, question.second))
-        row = Question(
-            pk=pk,
-            kind=question.kind,
-            case_id=question.case,
-            first_id=question.first,
-            second_id=question.second,
-            gold=question.gold,
-            ease=question.ease,
-            due=-question.information,
-        )
-        (old if pk else new).append(row)
+    by_key = {(row.kind, row.first_id, row.second_id): row for row in chosen}
+    for key, question in by_key.items():
+        question.pk = there.get(key)
     Question.objects.open().update(due=None)
+    new = [question for question in by_key.values() if question.pk is None]
+    old = [question for question in by_key.values() if question.pk is not None]
     Question.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)
     Question.objects.bulk_update(old, ["gold", "ease", "due"], batch_size=500)
 

@@ -1,4 +1,4 @@
-"""Rows of votes and of the images they are about: statistics, downloads, bundles."""
+"""Votes and their images as records: for the count, the API, downloads, bundles."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from datetime import datetime
 from hashlib import sha256
-from itertools import islice
 from typing import Any, NamedTuple
 
-import numpy as np
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet
+from ninja import Field, Schema
 
-from evaluation.analysis.votes import Ballots, Checks
+from evaluation.analysis.votes import Checks
 from evaluation.metrics import METRICS
 from evaluation.records import VoteRecord
-from leaderboard.models import Question, Run, Trip, Vote, Voter
+from leaderboard.models import Chain, Question, Run, Trip, Vote, Voter
 from leaderboard.models.votes import Kind
 from leaderboard.text import safe_cell
 
@@ -27,29 +26,50 @@ from leaderboard.text import safe_cell
 FLAGS = ("undone", "kept")
 #: Rows read at a time.
 BATCH = 500
+#: Columns of a trip that no vote needs, and that take longer to read than all others.
+UNREAD = ("loss_map", "damage", "change_measure")
 
 
 @dataclass(frozen=True)
-class Return:
-    """One restored image of a chain, with all its measurements."""
+class VotedImage:
+    """A restored image that voters are or may be asked about, with its measurements."""
 
     trip: int
     number: int
     chain: int
     run: int
-    repeat: int
-    model: str
+    case: int
     picture: str
+    is_reference: bool
     kept: Mapping[str, float]
-    evidence: Sequence[Mapping[str, Any]]
+    verdicts: Mapping[str, Mapping[str, bool]]
 
     @property
     def headline(self) -> float | None:
         return headline(self.kept)
 
-    @cached_property
-    def verdicts(self) -> dict[str, dict[str, bool]]:
-        return verdicts(self.evidence)
+
+def voted_images(trips: QuerySet[Trip]) -> dict[int, VotedImage]:
+    """Return the restored images of these trips by key, chain by chain."""
+    # The results of a chain are long: they are read once for all of its trips.
+    chains = Chain.objects.select_related("run__editing_model")
+    chains = chains.defer("quality", "run__provenance", "run__editing_model__options")
+    rows = trips.order_by("chain_id", "number").defer(*UNREAD)
+    images = {}
+    for trip in rows.prefetch_related(Prefetch("chain", chains)).iterator(chunk_size=BATCH):
+        chain = trip.chain
+        images[trip.pk] = VotedImage(
+            trip=trip.pk,
+            number=trip.number,
+            chain=chain.pk,
+            run=chain.run_id,
+            case=chain.case_id,
+            picture=trip.restored_id or "",
+            is_reference=chain.run.editing_model.is_reference,
+            kept=chain.retentions_after(trip.number),
+            verdicts=verdicts(trip.evidence),
+        )
+    return images
 
 
 def verdicts(evidence: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, bool]]:
@@ -67,38 +87,7 @@ def headline(kept: Mapping[str, float]) -> float | None:
     return next((kept[name] for name in METRICS if name in kept), None)
 
 
-def returns(trips: Iterable[int]) -> dict[int, Return]:
-    """Return the restored images by the keys of their trips, without missing ones."""
-    by_trip = {}
-    wanted = sorted(set(trips))
-    for start in range(0, len(wanted), BATCH):
-        keys = wanted[start : start + BATCH]
-        rows = Trip.objects.filter(pk__in=keys).select_related("chain__run__editing_model")
-        for trip in rows.defer("loss_map", "change_measure", "damage"):
-            chain = trip.chain
-            by_trip[trip.pk] = Return(
-                trip=trip.pk,
-                number=trip.number,
-                chain=chain.pk,
-                run=chain.run_id,
-                repeat=chain.repeat,
-                model=chain.run.editing_model.slug,
-                picture=trip.restored_id or "",
-                kept=chain.retentions_after(trip.number),
-                evidence=trip.evidence,
-            )
-    return by_trip
-
-
-def returns_of(votes: Iterable[Vote]) -> dict[int, Return]:
-    """Return the restored images that these votes are about, by trip."""
-    questions = [vote.question for vote in votes]
-    return returns(
-        pk for question in questions for pk in (question.first_id, question.second_id) if pk
-    )
-
-
-def metric_says(metric: str, first: Return, second: Return) -> float:
+def metric_says(metric: str, first: VotedImage, second: VotedImage) -> float:
     """Return 1 if the first keeps more, -1 if the second, 0 if equal, NaN if not run."""
     if metric not in first.kept or metric not in second.kept:
         return math.nan
@@ -106,7 +95,7 @@ def metric_says(metric: str, first: Return, second: Return) -> float:
     return float((gap > 0) - (gap < 0))
 
 
-def witness_says(witness: str, first: Return, second: Return) -> float:
+def witness_says(witness: str, first: VotedImage, second: VotedImage) -> float:
     """Return 1 or -1 if the witness favours one image, else NaN."""
     first_flags, second_flags = first.verdicts.get(witness, {}), second.verdicts.get(witness, {})
     shared = first_flags.keys() & second_flags.keys()
@@ -114,17 +103,17 @@ def witness_says(witness: str, first: Return, second: Return) -> float:
     return float((gap > 0) - (gap < 0)) if gap else math.nan
 
 
-Gold, Role = Question.Gold, Vote.Role
+# The count.
+
 FIELDS = (
-    *("pk", "voter", "session", "question", "kind", "role", "first_left", "answer"),
+    *("voter", "session", "question", "kind", "role", "first_left", "answer"),
     *("question__case", "question__first", "question__second", "question__gold"),
 )
 
 
-class Row(NamedTuple):
+class CountedVote(NamedTuple):
     """One answered vote."""
 
-    pk: int
     voter: int
     session: str
     question: int
@@ -138,90 +127,97 @@ class Row(NamedTuple):
     gold: str
 
 
-def counted() -> list[Row]:
-    """Return every vote that counts, in the order of the questions."""
+def counted() -> list[CountedVote]:
+    """Return every vote that counts, in the order of the answers."""
     rows = Vote.objects.answered().filter(answer__isnull=False).order_by("pk")
-    return [Row(*values) for values in rows.values_list(*FIELDS).iterator(chunk_size=5000)]
+    return [CountedVote(*values) for values in rows.values_list(*FIELDS).iterator(chunk_size=5000)]
 
 
-def checks(rows: Iterable[Row]) -> dict[int, Checks]:
+def checks(votes: Iterable[CountedVote]) -> dict[int, Checks]:
     """Count by voter the right answers to gold questions and to repeats."""
     by_voter: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     ordinary: dict[tuple[str, int], int] = {}
-    for row in rows:
-        counts = by_voter[row.voter]
-        if row.role == Role.GOLD:
+    for vote in votes:
+        counts = by_voter[vote.voter]
+        if vote.role == Vote.Role.GOLD:
             counts[0] += 1
-            counts[1] += is_right(row.gold, row.answer)
-        elif row.role == Role.ORDINARY:
-            ordinary[row.session, row.question] = row.answer
+            counts[1] += is_right(vote.gold, vote.answer)
+        elif vote.role == Vote.Role.ORDINARY:
+            ordinary[vote.session, vote.question] = vote.answer
         # A repeat comes after its question, and means nothing without it.
-        elif (row.session, row.question) in ordinary:
+        elif (vote.session, vote.question) in ordinary:
             counts[2] += 1
-            counts[3] += ordinary[row.session, row.question] == row.answer
+            counts[3] += ordinary[vote.session, vote.question] == vote.answer
     return {voter: Checks(*numbers) for voter, numbers in by_voter.items()}
 
 
 def is_right(gold: str, answer: int) -> bool:
-    return answer == {Gold.FIRST: 1, Gold.YES: 1, Gold.NO: 0}.get(Gold(gold), answer)
+    right = {Question.Gold.FIRST: 1, Question.Gold.YES: 1, Question.Gold.NO: 0}
+    return answer == right.get(Question.Gold(gold), answer)
 
 
-@dataclass(frozen=True)
-class Table:
-    """Ordinary votes of one kind: the rows, and the same as columns."""
+# What is published.
 
-    rows: Sequence[Row]
-    ballots: Ballots
+SIDES = ("first", "second")
 
 
-def table(
-    rows: Iterable[Row], kind: str, known: Mapping[int, Return], models: Mapping[int, int]
-) -> Table:
-    """Return ordinary votes on `known` images; `models` numbers the compared runs."""
-    ordinary = [
-        row
-        for row in rows
-        if row.kind == kind
-        and row.role == Role.ORDINARY
-        and row.first in known
-        and (row.second is None or row.second in known)
-    ]
-    columns = [_columns(row, known, models) for row in ordinary]
-    made = np.array(columns, dtype=float).reshape(-1, 7)
-    whole = made[:, :5].astype(np.int64)
-    voter, case, question, first, second = whole.T
-    return Table(ordinary, Ballots(voter, case, question, first, second, made[:, 5], made[:, 6]))
+class ImageOut(Schema):
+    """One of the images that were shown."""
+
+    model: str = Field(alias="chain.run.editing_model.slug")
+    run: int = Field(alias="chain.run_id")
+    trip: int = Field(alias="number")
+    sha256: str | None = Field(alias="restored_id", description="The picture as answered.")
+    retention: dict[str, float] = Field(description="What each metric keeps of the picture.")
+    evidence: dict[str, dict[str, bool]] = Field(
+        description="What each witness and judge says: undone, kept."
+    )
+
+    @staticmethod
+    def resolve_retention(trip: Trip) -> dict[str, float]:
+        return trip.chain.retentions_after(trip.number)
+
+    @staticmethod
+    def resolve_evidence(trip: Trip) -> dict[str, dict[str, bool]]:
+        return verdicts(trip.evidence)
 
 
-def _columns(row: Row, known: Mapping[int, Return], models: Mapping[int, int]) -> tuple[float, ...]:
-    image = known[row.first]
-    first, second = models.get(image.run, -1), -1
-    left = 0
-    if row.kind == Kind.PAIR and row.second is not None:
-        other_image = known[row.second]
-        left = row.answer if row.first_left else -row.answer
-        second = models.get(other_image.run, -1)
-        if (
-            other_image.number != image.number
-            or other_image.run == image.run
-            or min(first, second) < 0
-        ):
-            first = second = -1
-    return row.voter, row.case, row.question, first, second, row.answer, left
+class VoteOut(Schema):
+    """One answer of one person who did not know the models."""
 
+    id: int
+    kind: str = Field(description="pair or usable.")
+    suite: str = Field(alias="question.case.suite.key")
+    case: str = Field(alias="question.case.slug")
+    category: str = Field(alias="question.case.category")
+    source: str | None = Field(alias="question.case.picture.stored_id")
+    first: ImageOut = Field(alias="question.first")
+    second: ImageOut | None = Field(alias="question.second")
+    answer: str | None = Field(
+        description="first, second or cannot say; yes or no. Whichever side it stood on."
+    )
+    first_left: bool
+    role: str = Field(description="Empty, gold (known answer) or repeat (own pair again).")
+    known_answer: str = Field(alias="question.gold", description="Of a gold question, or empty.")
+    voter: str = Field(description="The same for all votes of one person; a hash.")
+    weight: float = Field(alias="voter.weight", description="How far the voter is believed.")
+    session: str = Field(description="The same for all votes of one session; a hash.")
+    place: int = Field(description="Of the question in its session, from 0.")
+    seconds: float | None
+    looked: dict[str, Any] = Field(description="Use of zoom and flicker, width of the window.")
+    answered_at: datetime | None
 
-RELATED = ("voter", "question__case__suite", "question__case__picture")
-SIDE = ("model", "run", "trip", "picture")
-#: One line for each vote; `first_…` and `second_…` are the images, regardless of their sides.
-COLUMNS = (
-    *("vote", "kind", "voter", "weight", "role", "session", "place"),
-    *("suite", "case", "picture", "pair", "category", "source"),
-    *(f"first_{name}" for name in SIDE),
-    *(f"second_{name}" for name in SIDE),
-    *("first_left", "answer", "known_answer", "seconds", "zoom", "flicker", "window_width"),
-    *("asked_at", "answered_at"),
-)
-ANSWERS = {1: "first", -1: "second", 0: "cannot say"}
+    @staticmethod
+    def resolve_voter(vote: Vote) -> str:
+        return pseudonym(vote.voter)
+
+    @staticmethod
+    def resolve_session(vote: Vote) -> str:
+        return sha256(vote.session.encode()).hexdigest()[:12]
+
+    @staticmethod
+    def resolve_answer(vote: Vote) -> str | None:
+        return said(vote)
 
 
 def pseudonym(voter: Voter) -> str:
@@ -235,95 +231,40 @@ def said(vote: Vote) -> str | None:
         return None
     if vote.kind == Kind.USABLE:
         return "yes" if vote.answer else "no"
-    return ANSWERS[vote.answer]
+    return {1: "first", -1: "second", 0: "cannot say"}[vote.answer]
 
 
 def with_all(votes: QuerySet[Vote]) -> QuerySet[Vote]:
-    """Return these votes with the rows that a line needs, oldest first."""
-    rows_needed = votes.select_related(*RELATED).defer("question__case__suite__definition")
-    return rows_needed.order_by("pk")
-
-
-def rows(votes: QuerySet[Vote]) -> Iterator[dict[str, Any]]:
-    """Yield a line for each vote, with retentions by every metric in `…_kept`."""
-    remaining = with_all(votes).iterator(chunk_size=BATCH)
-    while batch := list(islice(remaining, BATCH)):
-        yield from lines(batch)
-
-
-def lines(votes: Sequence[Vote]) -> Iterator[dict[str, Any]]:
-    """Yield the lines of votes that were read by `with_all`."""
-    images = returns_of(votes)
-    return (_line(vote, images) for vote in votes)
-
-
-def _line(vote: Vote, known: Mapping[int, Return]) -> dict[str, Any]:
-    question, case = vote.question, vote.question.case
-    first, second = known.get(question.first_id), known.get(question.second_id or 0)
-    return {
-        "vote": vote.pk,
-        "kind": vote.kind,
-        "voter": pseudonym(vote.voter),
-        "weight": vote.voter.weight,
-        "role": vote.role or "ordinary",
-        "session": sha256(vote.session.encode()).hexdigest()[:12],
-        "place": vote.place,
-        "suite": case.suite.key,
-        "case": case.slug,
-        "picture": case.picture.slug,
-        "pair": case.pair_slug,
-        "category": case.category,
-        "source": case.picture.stored_id,
-        **_side("first", first),
-        **_side("second", second),
-        "first_left": vote.first_left if second else None,
-        "answer": said(vote),
-        "known_answer": question.gold or None,
-        "seconds": vote.seconds,
-        "zoom": vote.looked.get("zoom"),
-        "flicker": vote.looked.get("flicker"),
-        "window_width": vote.looked.get("width"),
-        "asked_at": vote.asked_at.isoformat(timespec="seconds"),
-        "answered_at": vote.answered_at and vote.answered_at.isoformat(timespec="seconds"),
-        "first_kept": dict(first.kept) if first else {},
-        "second_kept": dict(second.kept) if second else {},
-        "first_evidence": first.verdicts if first else {},
-        "second_evidence": second.verdicts if second else {},
-    }
-
-
-def _side(name: str, back: Return | None) -> dict[str, Any]:
-    return {
-        f"{name}_model": back.model if back else None,
-        f"{name}_run": back.run if back else None,
-        f"{name}_trip": back.number if back else None,
-        f"{name}_picture": back.picture if back else None,
-    }
+    """Return these votes with the rows that a record needs, oldest first."""
+    models = [f"question__{side}__chain__run__editing_model" for side in SIDES]
+    unread = [f"question__{side}__{name}" for side in SIDES for name in UNREAD]
+    rows = votes.select_related(
+        "voter", "question__case__suite", "question__case__picture", *models
+    )
+    return rows.defer("question__case__suite__definition", *unread).order_by("pk")
 
 
 def of_run(run: Run) -> list[VoteRecord]:
     """Return the public votes on a run's images, as its bundle carries them."""
-    votes = list(with_all(Vote.objects.public().about(run)))
-    images = returns_of(votes)
     records = []
-    for vote in votes:
-        first, second = images[vote.question.first_id], images.get(vote.question.second_id or 0)
+    for vote in with_all(Vote.objects.public().about(run)):
+        first, second = vote.question.first, vote.question.second
         # If both images are of this run, the record describes the first.
-        is_first = first.run == run.pk
-        image, other_image = (first, second) if is_first or second is None else (second, first)
+        is_first = first.chain.run_id == run.pk
+        image, other = (first, second) if is_first or second is None else (second, first)
         answer = vote.answer or 0
         records.append(
             VoteRecord.of(
                 {
                     "kind": vote.kind,
                     "case": vote.question.case.slug,
-                    "repeat": image.repeat,
+                    "repeat": image.chain.repeat,
                     "trip": image.number,
-                    "against": other_image
+                    "against": other
                     and {
-                        "model": other_image.model,
-                        "trip": other_image.number,
-                        "sha256": other_image.picture,
+                        "model": other.chain.run.editing_model.slug,
+                        "trip": other.number,
+                        "sha256": other.restored_id or "",
                     },
                     "answer": answer if is_first or vote.kind != Kind.PAIR else -answer,
                     "stood_left": vote.first_left == is_first,
@@ -340,27 +281,20 @@ def of_run(run: Run) -> list[VoteRecord]:
     return records
 
 
-def flat(row: Mapping[str, Any], metrics: Sequence[str]) -> list[Any]:
-    """Return a line as cells: COLUMNS, then retentions of the first and the second."""
-    retentions = [
-        row[f"{side}_kept"].get(metric) for side in ("first", "second") for metric in metrics
-    ]
-    return [*(row[name] for name in COLUMNS), *retentions]
-
-
-def head(metrics: Sequence[str]) -> list[str]:
-    return [*COLUMNS, *(f"{side}_{m}" for side in ("first", "second") for m in metrics)]
-
-
 def as_csv(votes: QuerySet[Vote], metrics: Sequence[str]) -> Iterator[str]:
     """Yield the votes as CSV lines, with cells safe from being run as formulas."""
+    names = ("model", "run", "trip", "sha256", *metrics)
+    scalars = [name for name in VoteOut.model_fields if name not in SIDES]
     line = io.StringIO()
     writer = csv.writer(line)
-    writer.writerow(head(metrics))
-    for row in rows(votes):
+    writer.writerow([*scalars, *(f"{side}_{name}" for side in SIDES for name in names)])
+    for vote in with_all(votes).iterator(chunk_size=BATCH):
         yield line.getvalue()
         line.seek(0)
         line.truncate()
-        cells = ("" if cell is None else safe_cell(cell) for cell in flat(row, metrics))
-        writer.writerow(cells)
+        row = VoteOut.from_orm(vote).model_dump(mode="json")
+        images = [{**(row[side] or {}), **(row[side] or {}).get("retention", {})} for side in SIDES]
+        cells = [row[name] for name in scalars]
+        cells += [image.get(name) for image in images for name in names]
+        writer.writerow(["" if cell is None else safe_cell(cell) for cell in cells])
     yield line.getvalue()

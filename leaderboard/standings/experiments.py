@@ -10,11 +10,10 @@ from django.utils import timezone
 from evaluation.analysis.events import ChainResult
 from evaluation.analysis.experiments import experiment_numbers
 from evaluation.analysis.half_life import METHOD_VERSION
-from evaluation.analysis.standings import chain_of_numbers
 from evaluation.metrics import in_order
 from leaderboard.models import Chain, EditingModel, Experiment, ExperimentResult, Run
 from leaderboard.models.runs import RunState
-from leaderboard.standings.stored import core_case
+from leaderboard.standings.stored import stored_result
 
 
 def refresh_experiments(run: Run) -> None:
@@ -85,10 +84,6 @@ def _chains(
     chains = Chain.objects.filter(run__in=names).select_related("case__picture")
     for chain in chains.iterator(chunk_size=500):
         for metric in metrics:
-            if numbers := chain.numbers(metric):
-                by_metric[metric][names[chain.run_id]].append(
-                    chain_of_numbers(
-                        metric, core_case(chain), chain.repeat, chain.outcome, numbers, trips
-                    )
-                )
+            if result := stored_result(chain, metric, trips):
+                by_metric[metric][names[chain.run_id]].append(result)
     return by_metric

@@ -21,10 +21,9 @@ from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.power import power, suite_design
 from evaluation.analysis.robustness import Choice, retest, robustness
-from evaluation.analysis.standings import chain_of_numbers
 from evaluation.metrics import in_order
 from leaderboard.models import CaseValues, Chain, Run, Standing, Suite, SuiteReport
-from leaderboard.standings.stored import core_case, suite_cases
+from leaderboard.standings.stored import stored_result, suite_cases
 
 
 def stale() -> list[Suite]:
@@ -129,10 +128,6 @@ def _chains(suite: Suite, runs: list[Run], metric: str) -> dict[str, list[ChainR
     chains = Chain.objects.filter(run__in=runs, case__in=again).select_related("case__picture")
     by_run: dict[str, list[ChainResult]] = defaultdict(list)
     for chain in chains:
-        if numbers := chain.numbers(metric):
-            by_run[str(chain.run_id)].append(
-                chain_of_numbers(
-                    metric, core_case(chain), chain.repeat, chain.outcome, numbers, suite.trips
-                )
-            )
+        if result := stored_result(chain, metric, suite.trips):
+            by_run[str(chain.run_id)].append(result)
     return by_run

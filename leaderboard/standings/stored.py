@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from evaluation.analysis import stopping
 from evaluation.analysis.breakdown import CaseSummary, case_summaries_by_level
-from evaluation.analysis.events import CROSSINGS, event
+from evaluation.analysis.events import CROSSINGS, ChainResult, event
 from evaluation.analysis.events import Case as CoreCase
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.analysis.no_reference import QualityChain, no_reference_numbers
@@ -29,6 +29,7 @@ from evaluation.analysis.standings import (
     MeasuredChain,
     ScoredTrip,
     chain_numbers,
+    chain_of_numbers,
     is_complete,
     measured_chain,
 )
@@ -168,6 +169,14 @@ def core_case(chain: Chain) -> CoreCase:
     """Return the chain's case as a case of the statistics."""
     case = chain.case
     return CoreCase(case.picture.slug, case.pair_slug, case.category, case.kind)
+
+
+def stored_result(chain: Chain, metric: str, trips: int) -> ChainResult | None:
+    """Return a chain of a finished run by one metric; None if it was not run on it."""
+    numbers = chain.numbers(metric)
+    if not numbers:
+        return None
+    return chain_of_numbers(metric, core_case(chain), chain.repeat, chain.outcome, numbers, trips)
 
 
 def _is_selective(metric: str) -> bool:

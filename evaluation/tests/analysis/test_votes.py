@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import evaluation
+from evaluation.analysis import votes
 from evaluation.analysis.events import ChainResult
 from evaluation.analysis.half_life import half_life
 from evaluation.analysis.votes import (
@@ -21,7 +22,7 @@ from evaluation.analysis.votes import (
     among_people,
     beliefs,
     believed,
-    by_checks,
+    enough,
     fit,
     half_say_no,
     human_life,
@@ -39,10 +40,16 @@ PLANTED = np.array([1.5, 0.8, 0.2, -0.2, -0.8, -1.5])
 MIXED = {HONEST: 30, CLICKER: 6, LEFT: 4, COLOUR: 4}
 
 
-def estimated(made, draws=150):
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch):
+    monkeypatch.setattr(votes, "DRAWS", 120)
+    monkeypatch.setattr(votes, "LIFE_DRAWS", 20)
+
+
+def estimated(made):
     found = believed(made.ballots, made.checks, len(made.planted))
     weights = {voter: belief.weight for voter, belief in found.items()}
-    return strengths(made.ballots, weights, len(made.planted), draws=draws), found
+    return strengths(made.ballots, weights, len(made.planted)), found
 
 
 def pairs(rows):
@@ -63,7 +70,8 @@ def test_planted_strengths_lie_in_their_intervals_in_spite_of_a_third_who_do_not
         # Two neighbours may change places; none that the intervals part may.
         for one, other in itertools.combinations(found, 2):
             assert one.strength_high > other.strength_low
-        assert all(one.low < one.share < one.high and one.enough for one in found)
+        assert all(one.share_low < one.share < one.share_high for one in found)
+        assert all(enough(one.votes, one.voters) for one in found)
     assert sum(inside) >= 0.9 * len(inside)
 
 
@@ -88,14 +96,14 @@ def test_clickers_and_always_left_are_found_and_honest_voters_are_not_accused():
 
 def test_a_crowd_of_clickers_alone_prefers_nobody():
     found, _ = estimated(crowd({CLICKER: 20}, PLANTED, seed=3))
-    assert found is None or all(one.low <= 0.5 <= one.high for one in found)
+    assert found is None or all(one.share_low <= 0.5 <= one.share_high for one in found)
 
 
 def test_equal_models_are_rarely_told_apart():
     apart = 0
     for seed in range(6):
-        found, _ = estimated(crowd({HONEST: 25}, np.zeros(5), seed=seed), draws=120)
-        apart += sum(not one.low <= 0.5 <= one.high for one in found)
+        found, _ = estimated(crowd({HONEST: 25}, np.zeros(5), seed=seed))
+        apart += sum(not one.share_low <= 0.5 <= one.share_high for one in found)
     assert apart <= 2  # of 30
 
 
@@ -122,10 +130,10 @@ def test_who_has_won_every_vote_is_not_endlessly_strong():
 
 
 def test_the_weight_by_checks_is_the_stated_rule():
-    assert by_checks(Checks()) == pytest.approx((0.8 - 0.5) / 0.35)
-    assert by_checks(Checks(10, 10, 10, 10)) == 1
-    assert by_checks(Checks(20, 8, 20, 8)) == 0
-    assert 0 < by_checks(Checks(10, 5, 10, 5)) < 0.3
+    assert Checks().weight == pytest.approx((0.8 - 0.5) / 0.35)
+    assert Checks(10, 10, 10, 10).weight == 1
+    assert Checks(20, 8, 20, 8).weight == 0
+    assert 0 < Checks(10, 5, 10, 5).weight < 0.3
 
 
 def test_twelve_times_left_is_not_yet_chance_but_forty_times_is_a_habit():
@@ -175,12 +183,11 @@ def ballots(voter, question, answer):
 def test_agreement_counts_choices_halves_ties_and_leaves_out_the_silent():
     own = ballots([0, 1, 2, 3, 0], [0, 0, 1, 1, 2], [1, 1, -1, 0, 1])
     says = np.array([1.0, 1, 1, 1, 0])
-    found = with_people(says, own, np.ones(5))
-    assert found.everywhere.votes == 4  # "cannot say" chose nothing
-    assert found.everywhere.share == pytest.approx((1 + 1 + 0 + 0.5) / 4)
-    assert found.shared.votes == 2
-    nothing = with_people(np.full(5, np.nan), own, np.ones(5))
-    assert nothing.everywhere is nothing.shared is None
+    everywhere, shared = with_people(says, own, np.ones(5))
+    assert everywhere.votes == 4  # "cannot say" chose nothing
+    assert everywhere.share == pytest.approx((1 + 1 + 0 + 0.5) / 4)
+    assert shared.votes == 2
+    assert with_people(np.full(5, np.nan), own, np.ones(5)) == (None, None)
 
 
 def test_people_agree_with_other_people_never_with_themselves():
@@ -201,23 +208,24 @@ def test_a_metric_as_good_as_a_person_reaches_the_ceiling_and_none_lies_above_by
     ceiling = among_people(own, np.ones(len(voter)))
     assert ceiling.low < 0.8**2 + 0.2**2 < ceiling.high
     like_a_person = truth * np.where(np.arange(questions) % 5, 1, -1)
-    metric = with_people(like_a_person[question], own, np.ones(len(voter))).everywhere
+    metric, _ = with_people(like_a_person[question], own, np.ones(len(voter)))
     assert metric.low < ceiling.share < metric.high
-    blind = with_people(random.choice((1.0, -1.0), questions)[question], own, np.ones(len(voter)))
-    assert blind.everywhere.high < ceiling.low
+    drawn = random.choice((1.0, -1.0), questions)
+    blind, _ = with_people(drawn[question], own, np.ones(len(voter)))
+    assert blind.high < ceiling.low
 
 
-def usable_votes(level, votes=400, slope=12.0, seed=0):
-    random = np.random.default_rng(seed)
-    kept = random.uniform(0, 1, votes)
-    yes = random.random(votes) < 1 / (1 + np.exp(-slope * (kept - level)))
-    return kept, ballots(random.integers(0, 20, votes), random.integers(0, 30, votes), yes)
+def usable_votes(level, number=400, slope=12.0):
+    random = np.random.default_rng(0)
+    kept = random.uniform(0, 1, number)
+    yes = random.random(number) < 1 / (1 + np.exp(-slope * (kept - level)))
+    return kept, ballots(random.integers(0, 20, number), random.integers(0, 30, number), yes)
 
 
 @pytest.mark.parametrize("level", [0.3, 0.6])
 def test_the_level_at_which_half_say_no_is_found_within_its_interval(level):
     kept, own = usable_votes(level)
-    found = half_say_no(kept, own, np.ones(len(own)), draws=100)
+    found = half_say_no(kept, own, np.ones(len(own)))
     assert found.low < level < found.high
     assert found.high - found.low < 0.2
     bins = yes_by_retention(kept, own, np.ones(len(own)))
@@ -227,11 +235,11 @@ def test_the_level_at_which_half_say_no_is_found_within_its_interval(level):
 
 def test_a_metric_that_does_not_matter_has_no_level():
     kept, own = usable_votes(0.5)
-    assert half_say_no(1 - kept, own, np.ones(len(own)), draws=20) is None
+    assert half_say_no(1 - kept, own, np.ones(len(own))) is None
     few = own.only(np.arange(len(own)) < 20)
-    assert half_say_no(kept[:20], few, np.ones(20), draws=20) is None
+    assert half_say_no(kept[:20], few, np.ones(20)) is None
     all_yes = ballots(own.voter, own.question, np.ones(len(own)))
-    assert half_say_no(kept, all_yes, np.ones(len(own)), draws=20) is None
+    assert half_say_no(kept, all_yes, np.ones(len(own))) is None
 
 
 def asked_of(life, number=40, voters=8, seed=0, **fields):
@@ -249,12 +257,12 @@ def asked_of(life, number=40, voters=8, seed=0, **fields):
 
 def test_human_usable_trips_are_those_that_people_said():
     weights = dict.fromkeys(range(8), 1.0)
-    found = human_life(asked_of(4.0), weights, TRIPS, draws=20)
-    assert found.enough
+    found = human_life(asked_of(4.0), weights, TRIPS)
+    assert enough(found.usable_votes, found.usable_voters)
     assert found.has_interval
     assert found.usable_trips_low < 4 < found.usable_trips_high
     assert found.half_life == half_life(found.usable_trips, TRIPS)
-    longer = human_life(asked_of(30.0), weights, TRIPS, draws=20)
+    longer = human_life(asked_of(30.0), weights, TRIPS)
     assert longer.usable_trips == TRIPS
     assert longer.half_life is None
 
@@ -262,9 +270,9 @@ def test_human_usable_trips_are_those_that_people_said():
 def test_who_is_not_believed_does_not_count():
     asked = asked_of(4.0)
     assert human_life(asked, {}, TRIPS) is None
-    halves = human_life(asked, dict.fromkeys(range(4), 1.0), TRIPS, draws=5)
-    assert halves.voters == 4
-    assert not halves.enough
+    halves = human_life(asked, dict.fromkeys(range(4), 1.0), TRIPS)
+    assert halves.usable_voters == 4
+    assert not enough(halves.usable_votes, halves.usable_voters)
 
 
 def test_a_model_that_makes_no_edit_keeps_its_pictures_for_no_trip():
@@ -280,4 +288,4 @@ def test_after_the_last_question_a_chain_is_censored_not_ended():
         Asked(one.chain, one.trip[one.trip < 5], one.voter[one.trip < 5], one.yes[one.trip < 5])
         for one in asked_of(30.0)
     ]
-    assert human_life(short, weights, TRIPS, draws=5).usable_trips == TRIPS
+    assert human_life(short, weights, TRIPS).usable_trips == TRIPS

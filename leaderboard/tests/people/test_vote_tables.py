@@ -116,10 +116,9 @@ def test_the_dataset_has_votes_as_preference_pairs_with_models_metrics_and_pictu
     assert len(rows) == counts.votes == Vote.objects.count()
     for row in rows:
         assert row["answer"] in ("first", "second", "cannot say")
-        assert {row["first_model"], row["second_model"]} <= {
-            *EditingModel.objects.values_list("slug", flat=True)
-        }
-        assert row["first_kept"].keys() == row["second_kept"].keys() == {"picture", "lpips"}
+        for side in ("first", "second"):
+            assert EditingModel.objects.filter(slug=row[side]["model"]).exists()
+            assert row[side]["retention"].keys() == {"picture", "lpips"}
         for name in row["pictures"].values():
             assert (tmp_path / "out" / name).is_file()
     Run.objects.filter(editing_model__slug="beech").update(published=False)
