@@ -15,13 +15,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.analysis.case_values import CaseValues
 from evaluation.analysis.events import LOST, Case, ChainResult, event
 from evaluation.analysis.half_life import summarise
 from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.survival import case_weights
 
 #: The metric and the level of a board.
 Choice = tuple[str, float]
+#: The usable trips of a run by case.
+Usable = Mapping[Case, float]
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,13 @@ class Retest:
 
 
 def robustness(
-    boards: Mapping[Choice, Mapping[str, CaseValues]],
+    boards: Mapping[Choice, Mapping[str, Usable]],
     headline: Choice,
     usable_by_trip: Mapping[str, Sequence[float | None]],
 ) -> list[Agreement]:
     """Compare the headline's order with every other.
 
-    `boards` = the runs' values by metric and level. `usable_by_trip` = the headline's by run,
+    `boards` = the runs' usable trips by metric and level. `usable_by_trip` = the headline's by run,
     at n = 0..N (`Summary.usable_by_trip`).
     """
     board = boards[headline]
@@ -128,7 +130,7 @@ def _by_repeat(chains: Sequence[ChainResult]) -> Mapping[int, Mapping[Case, Chai
 
 
 def _other_boards(
-    boards: Mapping[Choice, Mapping[str, CaseValues]], headline: Choice
+    boards: Mapping[Choice, Mapping[str, Usable]], headline: Choice
 ) -> Iterator[tuple[str, str, dict[str, float]]]:
     """Yield other metrics at the headline's level, and other levels of its metric."""
     for (metric, level), board in boards.items():
@@ -152,9 +154,9 @@ def _shorter(
 
 
 def _leaving_out(
-    board: Mapping[str, CaseValues],
+    board: Mapping[str, Usable],
 ) -> Iterator[tuple[str, str, dict[str, float]]]:
-    cases = sorted({case for values in board.values() for case in values.cases})
+    cases = sorted({case for usable in board.values() for case in usable})
     for about in ("category", "kind", "pair"):
         for name in sorted({getattr(case, about) for case in cases}):
             left = [case for case in cases if getattr(case, about) != name]
@@ -162,13 +164,12 @@ def _leaving_out(
                 yield about, name, _means(board, set(left))
 
 
-def _means(board: Mapping[str, CaseValues], selected: set[Case] | None = None) -> dict[str, float]:
+def _means(board: Mapping[str, Usable], selected: set[Case] | None = None) -> dict[str, float]:
     means = {}
-    for name, values in board.items():
-        cases = [case for case in values.cases if selected is None or case in selected]
+    for name, usable in board.items():
+        cases = [case for case in usable if selected is None or case in selected]
         if cases:
-            part = values.only(cases)
-            means[name] = float(part.design.mean(part.usable))
+            means[name] = float(case_weights(cases) @ np.array([usable[case] for case in cases]))
     return means
 
 

@@ -5,22 +5,20 @@ Written by a worker when ranks have changed; pages only read them.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import asdict
-from functools import cache
 from typing import Any
 
 import numpy as np
 from django.db.models import Max
 from django.utils import timezone
 
-from evaluation.analysis.case_values import CaseValues as CoreValues
-from evaluation.analysis.covariance import Design
 from evaluation.analysis.events import ChainResult
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.power import power, suite_design
-from evaluation.analysis.robustness import Choice, retest, robustness
+from evaluation.analysis.robustness import Choice, Usable, retest, robustness
 from evaluation.metrics import in_order
 from leaderboard.models import CaseValues, Chain, Run, Standing, Suite, SuiteReport
 from leaderboard.standings.stored import stored_result, suite_cases
@@ -91,34 +89,20 @@ def _robustness(suite: Suite) -> dict[str, Any]:
     }
 
 
-def _boards(suite: Suite, runs: list[Run]) -> dict[Choice, dict[str, CoreValues]]:
+def _boards(suite: Suite, runs: list[Run]) -> dict[Choice, dict[str, Usable]]:
     """Return the usable trips by case of each run, by metric and level."""
     cases = suite_cases(suite)
-
-    @cache
-    def design(*there: int) -> Design:
-        """Return the design, made once for all runs with the same cases."""
-        return Design([cases[row] for row in there])
-
-    boards: dict[Choice, dict[str, CoreValues]] = defaultdict(dict)
+    boards: dict[Choice, dict[str, Usable]] = defaultdict(dict)
     rows = CaseValues.objects.filter(run__in=runs).values_list(
         "metric__name", "level", "run", "usable_trips"
     )
     for metric, level, run, data in rows:
-        usable = np.frombuffer(bytes(data), dtype=np.float64)
+        usable = np.frombuffer(bytes(data), dtype=np.float64).tolist()
         if len(usable) != len(cases):
             continue  # the suite was changed by hand
-        there = np.flatnonzero(~np.isnan(usable))
-        if not len(there):
-            continue
-        nothing = np.full(len(there), np.nan)
-        boards[metric, level][str(run)] = CoreValues(
-            design(*there.tolist()),
-            suite.trips,
-            usable[there],
-            nothing,
-            np.full((len(there), suite.trips + 1), np.nan),
-        )
+        of_run = zip(cases, usable, strict=True)
+        if played := {case: value for case, value in of_run if not math.isnan(value)}:
+            boards[metric, level][str(run)] = played
     return boards
 
 

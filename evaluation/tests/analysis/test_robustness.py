@@ -27,13 +27,18 @@ def runs():
     }
 
 
+def usable(run, level=0.5):
+    values = case_values(run, 20, level)
+    return dict(zip(values.cases, values.usable, strict=True))
+
+
 def found_by(runs, others=None):
     boards = {
-        ("picture", level): {name: case_values(run, 20, level) for name, run in runs.items()}
+        ("picture", level): {name: usable(run, level) for name, run in runs.items()}
         for level in (0.5, 0.75)
     }
     for metric, chains in (others or {}).items():
-        boards[metric, 0.5] = {name: case_values(run, 20) for name, run in chains.items()}
+        boards[metric, 0.5] = {name: usable(run) for name, run in chains.items()}
     by_trip = {name: summarise(run, 20).usable_by_trip for name, run in runs.items()}
     found = robustness(boards, HEADLINE, by_trip)
     json.dumps([asdict(agreement) for agreement in found], allow_nan=False)
