@@ -34,7 +34,7 @@ from evaluation.analysis.robustness import repeat_spread
 from evaluation.measuring.calibration import jpeg_equivalent, retention
 from evaluation.metrics import METRICS, metric_class
 from evaluation.metrics.picture import WholePicture
-from evaluation.records import TripMeasures
+from evaluation.records import StandingRecord, TripMeasures
 from evaluation.witnesses.base import Verdict, heard_by_category
 
 # The displayed trips, and the number of curves behind a shape: each takes a few fits.
@@ -202,25 +202,13 @@ def is_complete(
     return bool(wanted) and set(wanted) <= {r.key for r in results if r.played and r.tells(trips)}
 
 
-@dataclass(frozen=True)
-class ComputedStanding:
-    """A run by one metric at one level in one scope; `numbers` by stored name.
-
-    `values` by case come with the scope "all": those of any other are a selection of them.
-    """
-
-    level: float
-    scope: str
-    numbers: dict[str, Any]
-    values: CaseValues | None
-
-
 def standings(
     metric: str, chains: Sequence[MeasuredChain], trips: int
-) -> Iterator[ComputedStanding]:
+) -> Iterator[tuple[StandingRecord, CaseValues | None]]:
     """Yield every standing of a run by this metric; none if nothing was played.
 
-    A level is left out if a chain was stopped before it: its end is unknown there.
+    The values by case come with the scope "all": those of any other are a selection of them. A
+    level is left out if a chain was stopped before it: its end is unknown there.
     """
     results = [chain.result for chain in chains]
     if not any(result.played for result in results):
@@ -242,15 +230,18 @@ def standings(
                 about = about or _about(chains, summary, values)
                 spread = asdict(repeat_spread(results, trips, level)) if repeated else None
                 numbers["details"] = about | {"repeats": spread}
-            yield ComputedStanding(level, scope, numbers, values if scope == "all" else None)
+            record = StandingRecord(metric=metric, scope=scope, **numbers)
+            yield record, values if scope == "all" else None
 
 
 def _numbers(summary: Summary, bounds: Bounds) -> dict[str, Any]:
+    """Return the fields of a standing beside metric and scope."""
     half, usable, auc = (
         interval or _NOTHING for interval in (bounds.half_life, bounds.usable_trips, bounds.auc)
     )
     band = [interval or _NOTHING for interval in bounds.curve or ()]
     return {
+        "level": summary.level,
         "half_life": summary.half_life,
         "half_life_low": half.low,
         "half_life_high": half.high,

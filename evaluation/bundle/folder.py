@@ -20,7 +20,6 @@ from evaluation.bundle.write import (
     as_json,
     measured,
     public,
-    standing_record,
     text,
     trip_fields,
     write,
@@ -290,9 +289,7 @@ class FolderSource:
                 continue
             for record, chain in chains:
                 results[record.name][metric] = as_json(chain_numbers(chain, suite.trips))
-            for standing in standings(metric, [chain for _, chain in chains], suite.trips):
-                about = {"level": standing.level, "scope": standing.scope}
-                rows.append(standing_record(metric, standing.numbers | about))
+            rows += [row for row, _ in standings(metric, [c for _, c in chains], suite.trips)]
         rows.sort(key=lambda row: (row.metric, row.level, row.scope))
         return _Measured(results, rows)
 

@@ -58,6 +58,7 @@ from evaluation.play.store import PlayedTrips
 from evaluation.records import (
     MEASURES,
     ChainRecord,
+    StandingRecord,
     TripMeasures,
     TripRecord,
     chain_name,
@@ -374,11 +375,10 @@ class Verification:
                     what = f"retention and events by {metric}"
                     numbers = as_json(chain_numbers(chain, trips))
                     yield compared(f"chain {line.name}", what, line.results.get(metric), numbers)
-                for standing in standings(metric, [chain for _, chain in chains], trips):
+                for standing, _ in standings(metric, [chain for _, chain in chains], trips):
                     key = (metric, standing.level, standing.scope)
                     expected.add(key)
-                    numbers = as_json(standing.numbers)
-                    yield self._standing(key, stated.get(key), numbers)
+                    yield self._standing(key, stated.get(key), standing)
             except (KeyError, ValueError) as error:
                 yield Check("run", f"statistics of {metric}", DIFFERENT, str(error))
         for key in stated.keys() - expected:
@@ -390,12 +390,13 @@ class Verification:
         calibrations = {r.picture: r for r in self.document.calibrations if r.metric == metric}
         return measured(self.suite, metric, calibrations, self.document.chains)
 
-    def _standing(self, key: tuple[str, float, str], row: Any, found: dict[str, Any]) -> Check:
+    def _standing(
+        self, key: tuple[str, float, str], row: StandingRecord | None, computed: StandingRecord
+    ) -> Check:
         line = bundles.standing_name(*key)
         if row is None:
             return Check(line, "numbers", DIFFERENT, "it is not in the bundle")
-        stated = {name: getattr(row, name) for name in found}
-        return compared(line, "numbers", stated, found)
+        return compared(line, "numbers", row.model_dump(), as_json(computed.model_dump()))
 
     # The metrics and witnesses that can run here.
 

@@ -262,25 +262,17 @@ def _write_standings(
     trips = run.suite.trips
     standings, values = [], []
     every = list(computed(metric.name, [row for _, row in measured], trips))
-    extremes = _extremes(measured, trips, [row.level for row in every if row.scope == "all"])
-    for row in every:
-        standing = Standing(
-            run=run,
-            metric=metric,
-            level=row.level,
-            scope=row.scope,
-            method_version=METHOD_VERSION,
-            **row.numbers,
-        )
-        if row.scope == "all":
-            standing.details |= extremes[row.level]
-            standing.details["endings"] = _endings(measured, trips, row.level)
-        standings.append(standing)
-        if row.values:
-            usable = row.values.aligned(cases)
+    extremes = _extremes(measured, trips, [row.level for row, of_cases in every if of_cases])
+    for row, of_cases in every:
+        numbers = row.model_dump(exclude={"metric"})
+        if of_cases:
+            endings = _endings(measured, trips, row.level)
+            numbers["details"] |= extremes[row.level] | {"endings": endings}
+            usable = of_cases.aligned(cases)
             values.append(
                 CaseValues(run=run, metric=metric, level=row.level, usable_trips=usable.tobytes())
             )
+        standings.append(Standing(run=run, metric=metric, method_version=METHOD_VERSION, **numbers))
     Standing.objects.bulk_create(standings)
     CaseValues.objects.bulk_create(values)
 

@@ -65,16 +65,15 @@ def a_run(strength=1.0, cases=None, repeats=1):
 
 
 def of_all(chains, level=0.5, metric="lpips"):
-    return next(
-        s for s in standings(metric, chains, TRIPS) if s.scope == "all" and s.level == level
-    )
+    found = (row for row, _ in standings(metric, chains, TRIPS))
+    return next(row for row in found if row.scope == "all" and row.level == level)
 
 
 def test_a_standing_has_every_number_by_the_name_it_is_kept_under():
     chains = a_run()
     found = of_all(chains)
     summary = summarise([c.result for c in chains], TRIPS)
-    numbers = json.loads(json.dumps(found.numbers, allow_nan=False))
+    numbers = json.loads(json.dumps(found.model_dump(), allow_nan=False))
     for name in ("half_life", "usable_trips", "auc", "median"):
         assert numbers[name] == pytest.approx(getattr(summary, name))
     for name in ("half_life", "usable_trips", "auc"):
@@ -92,12 +91,13 @@ def test_a_standing_has_every_number_by_the_name_it_is_kept_under():
 
 
 def test_every_level_and_scope_has_one_and_only_all_carries_the_values():
-    found = list(standings("lpips", a_run(), TRIPS))
+    every = list(standings("lpips", a_run(), TRIPS))
+    found = [row for row, _ in every]
     scopes = {s.scope for s in found}
     assert {s.split(":")[0] for s in scopes} == {"all", "category", "kind", "pair"}
     assert len(found) == len(scopes) * len(LEVELS)
-    assert {s.scope for s in found if s.values} == {"all"}
-    assert not any(s.numbers["has_interval"] for s in found if s.scope.startswith("pair:"))
+    assert {row.scope for row, values in every if values} == {"all"}
+    assert not any(s.has_interval for s in found if s.scope.startswith("pair:"))
 
 
 def test_a_site_ranks_any_scope_from_the_values_it_kept():
@@ -106,9 +106,10 @@ def test_a_site_ranks_any_scope_from_the_values_it_kept():
     kept, usable = [], []
     for strength in (1.0, 2.0):
         found = list(standings("lpips", a_run(strength, cases), TRIPS))
-        at_half = {s.scope: s for s in found if s.level == 0.5}
-        kept.append(at_half["all"].values.aligned(cases).astype(np.float32))
-        usable.append({scope: s.numbers["usable_trips"] for scope, s in at_half.items()})
+        at_half = [(row, values) for row, values in found if row.level == 0.5]
+        (values,) = (values for _, values in at_half if values)
+        kept.append(values.aligned(cases).astype(np.float32))
+        usable.append({row.scope: row.usable_trips for row, _ in at_half})
     told = set()
     for scope in usable[0]:
         shown = [own[scope] for own in usable]
@@ -140,13 +141,13 @@ def test_witnesses_that_do_not_gate_are_counted_and_end_nothing():
     doubted = {"made": [True, False, True, True], "undone": [True, None, False, True]}
     chain = measured(CASE, [0.1] * 4, gates=[False] * 4, **doubted)
     assert event(chain.result, 4, 0.5).cause is None
-    (of_all, *_) = standings("lpips", [chain], 4)
-    counts = of_all.numbers["counts"]
+    ((row, _), *_) = standings("lpips", [chain], 4)
+    counts = row.counts
     assert (counts["edits_made"], counts["edits_undone"]) == (3 / 4, 2 / 3)
-    heard = of_all.numbers["details"]["witnesses"]
+    heard = row.details["witnesses"]
     assert heard == {"objects": {"hue": {"made": [3, 4], "undone": [2, 3]}}}
-    (of_all, *_) = standings("lpips", [measured(CASE, [0.1] * 4)], 4)
-    assert of_all.numbers["counts"]["edits_made"] is None
+    ((row, _), *_) = standings("lpips", [measured(CASE, [0.1] * 4)], 4)
+    assert row.counts["edits_made"] is None
 
 
 def test_a_trip_that_never_came_back_is_still_judged_forward():
@@ -193,7 +194,7 @@ def test_the_jpeg_of_equal_loss_counts_a_broken_chain_as_worse_than_any():
     lost = [measured(case, [0.05], "lost") for case in cases]
 
     def jpeg(chains):
-        return of_all(chains).numbers["details"]["jpeg"]
+        return of_all(chains).details["jpeg"]
 
     assert jpeg(kept)["10"] == jpeg([*kept[:2], *lost[2:]])["10"] == 95
     assert jpeg([*kept[:2], *refused[2:]])["10"] is None
@@ -211,7 +212,7 @@ def test_a_run_is_complete_by_the_cases_that_the_metric_applies_to():
     assert not is_complete(run[1:], wanted, TRIPS)
     assert not is_complete(run, [(case.picture, case.pair, 0) for case in cases], TRIPS)
     assert not is_complete(run, [], TRIPS)
-    assert of_all(run, metric="identity").numbers["counts"]["cases"] == len(faces)
+    assert of_all(run, metric="identity").counts["cases"] == len(faces)
 
 
 def test_a_case_lost_before_its_first_trip_leaves_a_run_incomplete():
@@ -219,13 +220,13 @@ def test_a_case_lost_before_its_first_trip_leaves_a_run_incomplete():
     wanted = [c.result.key for c in run]
     unplayed = measured(run[0].result.case, [], "lost")
     assert not is_complete([unplayed, *run[1:]], wanted, TRIPS)
-    assert of_all([unplayed, *run[1:]]).numbers["counts"]["lost"] == 1
+    assert of_all([unplayed, *run[1:]]).counts["lost"] == 1
     assert list(standings("lpips", [unplayed], TRIPS)) == []
 
 
 def test_repeats_are_spoken_of_where_there_are_any():
-    assert of_all(a_run()).numbers["details"]["repeats"] is None
-    twice = of_all(a_run(repeats=2)).numbers["details"]["repeats"]
+    assert of_all(a_run()).details["repeats"] is None
+    twice = of_all(a_run(repeats=2)).details["repeats"]
     assert (twice["repeats"], twice["cases"]) == (2, 30)
     second = [measured(c.result.case, c.distances, repeat=1) for c in a_run()]
-    assert of_all(second).numbers["details"]["repeats"] is None
+    assert of_all(second).details["repeats"] is None
