@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
-from django.db import connection
-from django.db.models import Prefetch
+from django.db.models import Count, Max, Prefetch, Q, Sum
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -33,8 +32,6 @@ from leaderboard.models import (
     ExperimentArm,
     ExperimentResult,
     Run,
-    StoredImage,
-    Trip,
 )
 from leaderboard.models.suites import Category
 from leaderboard.page_cache import keep_page, not_kept
@@ -50,6 +47,7 @@ from leaderboard.pages.charts import (
     retention_table,
 )
 from leaderboard.pages.model_page import shell_name
+from leaderboard.pages.strips import short_strips
 from leaderboard.text import safe_cell
 from leaderboard.views.site import noindex_variants
 
@@ -98,13 +96,10 @@ class ExperimentView:
 
 def stamp() -> str:
     """Return a text that changes whenever the content of these pages changes."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT max(updated_at), count(*), sum(CASE WHEN published THEN id ELSE 0 END) "
-            "FROM leaderboard_experiment"
-        )
-        values = "|".join(str(cell) for cell in cursor.fetchone())
-    return f"{board_stamp()}|{values}"
+    values = Experiment.objects.aggregate(
+        Max("updated_at"), Count("pk"), Sum("pk", filter=Q(published=True))
+    )
+    return f"{board_stamp()}|{'|'.join(map(str, values.values()))}"
 
 
 def views(user: Any, slug: str = "") -> list[ExperimentView]:
@@ -283,19 +278,6 @@ def by_metric(model: ModelView) -> list[dict[str, Any]]:
     ]
 
 
-@dataclass(frozen=True)
-class Strip:
-    """A case in one arm: its prompts, and images with retentions at some trips."""
-
-    arm: str
-    run: Run
-    forward: str
-    backward: str
-    usable: float | None
-    cells: list[tuple[int, StoredImage | None, float | None]]
-    ended: str
-
-
 def strips(view: ExperimentView, model: ModelView, metric: str, asked: str) -> dict[str, Any]:
     """Return one case over all arms: `asked`, else the one that differs most by arm."""
     runs = {run.pk: name for name, run in model.runs.items()}
@@ -317,49 +299,21 @@ def strips(view: ExperimentView, model: ModelView, metric: str, asked: str) -> d
     case, last = cases[chosen], view.experiment.suite.trips
     numbers = ticks(last)[-SHOWN:]
     of_case = Chain.objects.filter(run__in=runs, case=case, repeat=0)
-    by_run = {chain.run_id: chain for chain in of_case}
-    trips: dict[int, dict[int, Trip]] = {}
-    shown = Trip.objects.filter(chain__in=by_run.values(), number__in=numbers)
-    for trip in shown.select_related("restored"):
-        trips.setdefault(trip.chain_id, {})[trip.number] = trip
+    chains = {chain.run_id: chain for chain in of_case.select_related("case__picture__stored")}
+    arms = [name for run, name in runs.items() if run in chains]
+    prompts = [
+        model.runs[name].core_arm.prompts_of(case.pair_slug, case.forward, case.backward)
+        for name in arms
+    ]
+    shown = short_strips(
+        [chains[run] for run in runs if run in chains], last, metric, numbers=numbers, every=True
+    )
     return {
         "case": case,
         "numbers_shown": numbers,
-        "strips": [
-            _strip(name, run, by_run.get(run.pk), trips, numbers, metric, case)
-            for name, run in model.runs.items()
-        ],
+        "strips": list(zip(arms, prompts, shown, strict=True)),
         "cases": [cases[key] for key in offered],
     }
-
-
-def _strip(
-    name: str,
-    run: Run,
-    chain: Chain | None,
-    trips: Mapping[int, Mapping[int, Trip]],
-    numbers: Sequence[int],
-    metric: str,
-    case: Case,
-) -> Strip:
-    forward, backward = run.core_arm.prompts_of(case.pair_slug, case.forward, case.backward)
-    there = trips.get(chain.pk, {}) if chain else {}
-    return Strip(
-        name,
-        run,
-        forward,
-        backward,
-        chain.usable_trips if chain else None,
-        [
-            (
-                number,
-                there[number].restored if number in there else None,
-                chain.retention_after(metric, number) if chain else None,
-            )
-            for number in numbers
-        ],
-        chain.get_outcome_display().lower() if chain and chain.outcome != "completed" else "",
-    )
 
 
 # Downloads.

@@ -102,7 +102,7 @@ def count() -> PeopleReport:
     totals = {
         "votes": Counter(vote.kind for vote in votes),
         "voters": len({vote.voter for vote in votes}),
-        "believed_little": sum(weight < BELIEVED for weight in weights.values()),
+        "believed_little": len([weight for weight in weights.values() if weight < BELIEVED]),
     }
     with transaction.atomic():
         _store_voters(beliefs, made)
