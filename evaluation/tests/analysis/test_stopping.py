@@ -92,8 +92,8 @@ def cut(measured, headline, k=K):
 
 def numbers(metric, chains):
     return {
-        (s.level, s.scope): json.loads(json.dumps(s.numbers, allow_nan=False))
-        for s in standings(metric, chains, TRIPS)
+        (row.level, row.scope): json.loads(json.dumps(row.model_dump(), allow_nan=False))
+        for row, _ in standings(metric, chains, TRIPS)
     }
 
 
