@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from evaluation.analysis.breakdown import scopes
 from evaluation.analysis.case_values import CaseValues, chain_auc, last_shown
 from evaluation.analysis.covariance import Interval
 from evaluation.analysis.dynamics import curve_shape, dynamics, summarise_dynamics
@@ -27,7 +26,7 @@ from evaluation.analysis.events import (
     event,
 )
 from evaluation.analysis.failure_labels import failure_labels, label_counts
-from evaluation.analysis.half_life import Summary, summaries_and_values
+from evaluation.analysis.half_life import Summary, scopes, summaries_and_values
 from evaluation.analysis.levels import LEVELS
 from evaluation.analysis.ranking import Bounds
 from evaluation.analysis.robustness import repeat_spread

@@ -109,8 +109,8 @@ class ApiTokenAdmin(admin.ModelAdmin):
 @admin.register(Vote)
 class VoteAdmin(ReadOnly):
     list_display = (
-        *("pk", "asked", "case", "first", "second", "said", "role", "voter", "weight"),
-        *("seconds", "answered_at"),
+        *("pk", "kind", "question__case", "first", "second", "said", "role", "voter"),
+        *("weight", "seconds", "answered_at"),
     )
     list_filter = ("kind", "role", "question__case__suite")
     list_select_related = (
@@ -125,14 +125,6 @@ class VoteAdmin(ReadOnly):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Vote]:
         return super().get_queryset(request).filter(answered_at__isnull=False)
-
-    @admin.display(description="kind", ordering="kind")
-    def asked(self, vote: Vote) -> str:
-        return vote.kind
-
-    @admin.display(description="case")
-    def case(self, vote: Vote) -> str:
-        return vote.question.case.slug
 
     @admin.display(description="first")
     def first(self, vote: Vote) -> SafeString:

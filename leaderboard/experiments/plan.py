@@ -200,15 +200,8 @@ def store(file: ExperimentFile) -> Experiment:
             experiment=experiment,
             position=position,
             name=name,
-            wording=arm.wording,
-            fidelity=arm.fidelity,
-            also=arm.also,
-            seeds=arm.seeds,
-            temperature=arm.temperature,
             size=_size(name, arm.sizes),
-            session=arm.session,
-            cleanup=arm.cleanup,
-            floor=arm.floor,
+            **{setting: getattr(arm, setting) for setting in ExperimentArm.SETTINGS},
         )
     return experiment
 

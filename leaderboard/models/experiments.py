@@ -88,6 +88,18 @@ class ExperimentArm(models.Model):
         LF2 = "lf2", "LF2: restore, long, with fidelity"
         LF3 = "lf3", "LF3: restore, long, with fidelity"
 
+    #: The settings that have the same name and form in the harness.
+    SETTINGS = (
+        "wording",
+        "fidelity",
+        "also",
+        "seeds",
+        "temperature",
+        "session",
+        "cleanup",
+        "floor",
+    )
+
     experiment = models.ForeignKey(Experiment, models.CASCADE, related_name="arms")
     position = models.PositiveSmallIntegerField(default=0)
     name = models.CharField(
@@ -141,8 +153,7 @@ class ExperimentArm(models.Model):
 
         Raises ArmError if it is invalid.
         """
-        names = ("wording", "fidelity", "also", "seeds", "temperature", "session", "cleanup")
-        settings = {name: getattr(self, name) for name in (*names, "floor")}
+        settings = {name: getattr(self, name) for name in self.SETTINGS}
         size = {"size": self.size} if self.size else {}
         return core.Arm.from_dict(settings | size | {"repeats": self.experiment.repeats})
 

@@ -19,10 +19,9 @@ from django.db.models import BooleanField, ExpressionWrapper, Prefetch, Q, Query
 from django.utils import timezone
 
 from evaluation.analysis import stopping
-from evaluation.analysis.breakdown import CaseSummary, case_summaries_by_level
 from evaluation.analysis.events import CROSSINGS, ChainResult, event
 from evaluation.analysis.events import Case as CoreCase
-from evaluation.analysis.half_life import METHOD_VERSION
+from evaluation.analysis.half_life import METHOD_VERSION, CaseSummary, case_summaries_by_level
 from evaluation.analysis.no_reference import QualityChain, no_reference_numbers
 from evaluation.analysis.ranking import rank_scope
 from evaluation.analysis.standings import (

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import __version__
-from evaluation.analysis.breakdown import breakdown, case_summaries
 from evaluation.analysis.dynamics import dynamics, summarise_dynamics
 from evaluation.analysis.events import COMPLETED, event
-from evaluation.analysis.half_life import Summary
+from evaluation.analysis.half_life import Summary, breakdown, case_summaries
 from evaluation.analysis.levels import life, lost
 from evaluation.analysis.ranking import Placing
 from evaluation.analysis.survival import Survival

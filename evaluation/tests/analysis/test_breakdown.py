@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluation.analysis.breakdown import (
+from evaluation.analysis.half_life import (
     breakdown,
     case_summaries,
     case_summaries_by_level,
     scopes,
+    summarise,
 )
-from evaluation.analysis.half_life import summarise
 from evaluation.analysis.levels import LEVELS
 from evaluation.testing.chains import CATEGORIES, KINDS, chain, halving, run_of, spread_times
 

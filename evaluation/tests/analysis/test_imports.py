@@ -10,7 +10,7 @@ import evaluation
 
 CODE = """
 import numpy as np, sys
-from evaluation.analysis import breakdown, comparison, power, ranking
+from evaluation.analysis import comparison, power, ranking, votes
 from evaluation.analysis.case_values import case_values
 from evaluation.testing.chains import run_of, spread_times
 runs = [run_of(spread_times(30, np.random.default_rng(seed))) for seed in range(2)]
@@ -20,7 +20,7 @@ print(sorted({name.split(".")[0] for name in sys.modules}))
 """
 
 
-def test_comparing_and_ranking_load_numpy_alone():
+def test_comparing_ranking_and_votes_load_numpy_alone():
     run = subprocess.run(
         [sys.executable, "-c", CODE],
         cwd=Path(evaluation.__file__).parent.parent,
@@ -29,5 +29,5 @@ def test_comparing_and_ranking_load_numpy_alone():
         check=True,
     )
     assert "'numpy'" in run.stdout
-    for heavy in ("scipy", "pandas", "lifelines", "torch", "django"):
+    for heavy in ("scipy", "choix", "pandas", "lifelines", "torch", "django"):
         assert f"'{heavy}'" not in run.stdout

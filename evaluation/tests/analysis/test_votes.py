@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import evaluation
 from evaluation.analysis import votes
 from evaluation.analysis.events import ChainResult
 from evaluation.analysis.half_life import half_life
@@ -154,20 +150,6 @@ def test_a_share_says_how_far_it_may_be_off_for_other_voters_and_cases():
     alone = weighted_share(values, np.ones(8), np.zeros(8, dtype=int), case)
     assert alone.low is alone.high is None
     assert weighted_share(values, np.zeros(8), voter, case) is None
-
-
-def test_what_pages_import_of_it_loads_neither_choix_nor_scipy():
-    code = (
-        "import sys\n"
-        "from evaluation.analysis import votes\n"
-        "print(sorted({name.split('.')[0] for name in sys.modules}))"
-    )
-    folder = Path(evaluation.__file__).parent.parent
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True
-    )
-    assert "'numpy'" in run.stdout
-    assert not {f"'{heavy}'" for heavy in ("choix", "scipy", "pandas") if heavy in run.stdout}
 
 
 TRIPS = 10
