@@ -1,4 +1,4 @@
-"""Dynamics of chains (settling, wandering, drifting) and shapes of curves.
+"""Dynamics of chains: settling, wandering, drifting.
 
 One orbit can refute a contraction, never prove it. The retention of the limit is given beside
 the contraction factor, since a posteriser settles perfectly on a wrong picture.
@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-
-from evaluation.analysis.survival import Floats
 
 IDEMPOTENT, CONTRACTING, WANDERING, DRIFTING, UNDETERMINED = REGIMES = (
     "idempotent",
@@ -29,17 +27,6 @@ STEADY = (0.95, 1.05)  # a contraction factor in between: steps neither shrink n
 SURELY = (0.9, 1.1)  # the range that must contain its interval for a finding
 STRAIGHT = 2 / 3  # path efficiency of a drift; a pure one has 1
 CROOKED = 1.5  # times 1 / sqrt(N), the path efficiency of a random walk
-
-LINEAR, EXPONENTIAL, PLATEAU = SHAPES = "linear", "exponential", "plateau"
-SURE = 0.9
-MIN_CURVE_TRIPS = 6  # the corrected criterion needs more points than a plateau has parameters
-# The precision of retention, and so the least error of a fit.
-NOISE = 1e-3
-ALIKE = 1e-6
-RATES = np.geomspace(1e-5, 10, 48)
-# The least floor of a plateau. It separates the shapes: with a floor of 0 a plateau is an
-# exponential, and no criterion could prefer the simpler one for sure.
-LEAST_FLOOR = 0.1
 
 
 @dataclass(frozen=True)
@@ -150,102 +137,3 @@ def _regime(
 def _median(values: Sequence[float | None]) -> float | None:
     present = [value for value in values if value is not None]
     return float(np.median(present)) if present else None
-
-
-@dataclass(frozen=True)
-class CurveShape:
-    """The shape that explains a curve best, and its certainty.
-
-    `weights` = the share of the drawn curves that each shape explains best; a curve that two
-    shapes explain equally counts for none. `shape` is "undetermined" below 90 %. `rate` = loss
-    per trip (linear: of the whole; else of the part above the floor) and `floor` = the end of a
-    plateau.
-    """
-
-    shape: str
-    weights: dict[str, float]
-    rate: float | None
-    floor: float | None
-
-
-@dataclass(frozen=True)
-class _Fit:
-    error: float  # sum of squares
-    parameters: int
-    rate: float
-    floor: float | None = None
-
-    def criterion(self, points: int) -> float:
-        """Return AICc; the noise's variance is one more parameter."""
-        count = self.parameters + 1
-        spread = max(self.error / points, NOISE**2)
-        return points * math.log(spread) + 2 * count * points / (points - count - 1)
-
-
-def curve_shape(
-    curve: Sequence[float | None], draws: Iterable[Sequence[float | None]]
-) -> CurveShape:
-    """Return the shape of Q(0..N), by the corrected Akaike criterion.
-
-    Its certainty comes from `draws` of the curve within its error: neighbouring points share
-    their cases, so Akaike's own weights would be overconfident.
-    """
-    weights = dict.fromkeys(SHAPES, 0.0)
-    if len(curve) <= MIN_CURVE_TRIPS or any(q is None for q in curve):
-        return CurveShape(UNDETERMINED, weights, None, None)
-    points = len(curve) - 1
-    wins = Counter(_best(_fits(drawn), points) for drawn in draws)
-    if wins:
-        weights = {shape: wins[shape] / wins.total() for shape in SHAPES}
-    shape = max(SHAPES, key=lambda name: weights[name])
-    if weights[shape] < SURE:
-        return CurveShape(UNDETERMINED, weights, None, None)
-    fit = _fits(curve)[shape]
-    return CurveShape(shape, weights, fit.rate, fit.floor)
-
-
-def _best(fits: dict[str, _Fit], points: int) -> str:
-    criteria = {shape: fit.criterion(points) for shape, fit in fits.items()}
-    best, second = sorted(SHAPES, key=lambda shape: criteria[shape])[:2]
-    # A curve that hardly falls fits a line as well as an exponential.
-    return best if criteria[second] - criteria[best] > ALIKE else UNDETERMINED
-
-
-def _fits(curve: Sequence[float | None]) -> dict[str, _Fit]:
-    """Fit each shape through Q(0) = 1 by least squares."""
-    n, q = np.arange(1.0, len(curve)), np.array(curve[1:], dtype=float)
-
-    def decay(rates: Floats) -> Floats:
-        return np.asarray(np.exp(-rates[..., None] * n))
-
-    def floors(left: Floats) -> Floats:
-        lost = 1 - left
-        return np.clip(np.vecdot(q - left, lost) / np.vecdot(lost, lost), LEAST_FLOOR, 1)
-
-    def errors(fitted: Floats) -> Floats:
-        return np.asarray(((fitted - q) ** 2).sum(axis=-1))
-
-    def plateau(rates: Floats) -> Floats:
-        left = decay(rates)
-        low = floors(left)[..., None]
-        return errors(low + (1 - low) * left)
-
-    slope = float(np.vecdot(1 - q, n) / (n @ n))
-    rate, error = _least(lambda rates: errors(decay(rates)))
-    rate_to_floor, error_to_floor = _least(plateau)
-    floor = float(floors(decay(np.asarray(rate_to_floor))))
-    return {
-        LINEAR: _Fit(float(errors(1 - slope * n)), 1, slope),
-        EXPONENTIAL: _Fit(error, 1, rate),
-        PLATEAU: _Fit(error_to_floor, 2, rate_to_floor, floor),
-    }
-
-
-def _least(error: Callable[[Floats], Floats]) -> tuple[float, float]:
-    """Return the rate of least error and that error: the best of a grid, refined."""
-    from scipy.optimize import minimize_scalar
-
-    best = int(np.argmin(error(RATES)))
-    bounds = RATES[max(best - 1, 0)], RATES[min(best + 1, len(RATES) - 1)]
-    result = minimize_scalar(lambda rate: float(error(np.asarray(rate))), bounds=bounds)
-    return float(result.x), float(result.fun)

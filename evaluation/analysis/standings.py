@@ -13,7 +13,7 @@ from typing import Any
 
 from evaluation.analysis.case_values import CaseValues, chain_auc, last_shown
 from evaluation.analysis.covariance import Interval
-from evaluation.analysis.dynamics import curve_shape, dynamics, summarise_dynamics
+from evaluation.analysis.dynamics import dynamics, summarise_dynamics
 from evaluation.analysis.events import (
     BROKEN,
     COMPLETED,
@@ -36,9 +36,8 @@ from evaluation.metrics.picture import WholePicture
 from evaluation.records import StandingRecord, TripMeasures
 from evaluation.witnesses.base import Verdict, heard_by_category
 
-# The displayed trips, and the number of curves behind a shape: each takes a few fits.
+# The displayed trips.
 TICKS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 100)
-SHAPE_DRAWS = 100
 _NOTHING = Interval(None, None)
 
 
@@ -226,7 +225,7 @@ def standings(
             if scope == "all":
                 numbers["curve"]["shown"] = shown
                 # The same at every level, so computed once.
-                about = about or _about(chains, summary, values)
+                about = about or _about(chains, summary)
                 spread = asdict(repeat_spread(results, trips, level)) if repeated else None
                 numbers["details"] = about | {"repeats": spread}
             record = StandingRecord(metric=metric, scope=scope, **numbers)
@@ -296,8 +295,8 @@ def _own_scale(metric: str, chains: Sequence[MeasuredChain], trips: int) -> list
     return _rounded(shown)
 
 
-def _about(chains: Sequence[MeasuredChain], summary: Summary, values: CaseValues) -> dict[str, Any]:
-    """Return the dynamics, the curve's shape, JPEG qualities, labels and witnesses."""
+def _about(chains: Sequence[MeasuredChain], summary: Summary) -> dict[str, Any]:
+    """Return the dynamics, JPEG qualities, labels and witnesses."""
     moved = [
         dynamics(
             list(chain.steps),
@@ -311,13 +310,9 @@ def _about(chains: Sequence[MeasuredChain], summary: Summary, values: CaseValues
         if chain.steps
     ]
     last = last_shown((chain.result for chain in chains), summary.trips)
-    design = values.design
-    drawn = design.draws(values.curve, SHAPE_DRAWS) if design.enough else None
-    curves = [] if drawn is None else (design.mean(values.curve) + drawn).tolist()
     return {
         "jpeg": {str(n): _jpeg(chains, n) for n in TICKS if n <= last},
         "dynamics": asdict(summarise_dynamics(moved)),
-        "shape": asdict(curve_shape(summary.curve, curves)),
         "labels": label_counts(chain.labels(summary.trips) for chain in chains),
         "witnesses": heard_by_category(
             (chain.result.category, trip.evidence) for chain in chains for trip in chain.trips

@@ -91,7 +91,7 @@ class Standing(models.Model):
     )
     counts = models.JSONField(default=dict)
     details = models.JSONField(
-        default=dict, help_text="Scope all only: dynamics, JPEG equivalent, shape, extremes."
+        default=dict, help_text="Scope all only: dynamics, JPEG equivalent, extremes."
     )
     method_version = models.CharField(max_length=20)
     computed_at = models.DateTimeField(auto_now=True)

@@ -320,19 +320,6 @@ def _motion_sentence(
     return f"In {where} the picture {meaning}.{left}"
 
 
-def shape_sentence(details: Mapping[str, Any]) -> str:
-    """Return a sentence on how the curve falls; empty if undetermined."""
-    shape = details.get("shape") or {}
-    rate, floor = shape.get("rate"), shape.get("floor")
-    if shape.get("shape") == "linear" and rate is not None:
-        return f"The curve falls in a line: each trip takes {formatting.percent(rate, 1)} of the picture."
-    if shape.get("shape") == "exponential" and rate is not None:
-        return f"The curve falls exponentially: each trip takes about {formatting.percent(rate, 1)} of what is left."
-    if shape.get("shape") == "plateau" and floor is not None:
-        return f"The curve falls to a plateau: it ends near {formatting.percent(floor)}."
-    return ""
-
-
 def outcomes(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
     """Return the outcomes of the chains as (name, count, words)."""
     return [(name, counts[name], words) for name, words in OUTCOMES.items() if name in counts]

@@ -129,7 +129,6 @@ def results_context(results: RunResults) -> dict[str, Any]:
         "worst": short_strips(worst),
         "best": short_strips(best),
         "motion": model_page.motion(standing.details),
-        "shape": model_page.shape_sentence(standing.details),
         "repeats": model_page.repeats_sentence(standing.details),
         "causes": model_page.causes(standing, chains, played),
         "labels": model_page.labels(standing),

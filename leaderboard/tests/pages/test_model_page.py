@@ -183,12 +183,6 @@ def test_the_dynamics_read_as_a_sentence_with_what_is_left():
     assert model_page.motion({"dynamics": {"chains": 0, "regimes": {}}}) is None
 
 
-def test_the_shape_is_named_only_when_it_is_known():
-    assert "9.0\u00a0%" in model_page.shape_sentence({"shape": {"shape": "linear", "rate": 0.09}})
-    assert model_page.shape_sentence({"shape": {"shape": "undetermined", "rate": None}}) == ""
-    assert model_page.shape_sentence({}) == ""
-
-
 def test_luck_is_told_beside_the_choice_of_cases_where_cases_are_repeated():
     details = {"repeats": {"rerun": 0.42, "case": 3.1, "repeats": 3}}
     assert "0.4 trips sooner or later" in model_page.repeats_sentence(details)
