@@ -97,7 +97,7 @@ class ExperimentView:
 def stamp() -> str:
     """Return a text that changes whenever the content of these pages changes."""
     values = Experiment.objects.aggregate(
-        Max("updated_at"), Count("pk"), Sum("pk", filter=Q(published=True))
+        newest=Max("updated_at"), all=Count("pk"), public=Sum("pk", filter=Q(published=True))
     )
     return f"{board_stamp()}|{'|'.join(map(str, values.values()))}"
 
