@@ -22,6 +22,7 @@ from evaluation.analysis import stopping
 from evaluation.analysis.events import CROSSINGS, ChainResult, event
 from evaluation.analysis.events import Case as CoreCase
 from evaluation.analysis.half_life import METHOD_VERSION, CaseSummary, case_summaries_by_level
+from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.no_reference import QualityChain, no_reference_numbers
 from evaluation.analysis.ranking import rank_scope
 from evaluation.analysis.standings import (
@@ -33,10 +34,11 @@ from evaluation.analysis.standings import (
     measured_chain,
 )
 from evaluation.analysis.standings import standings as computed
-from evaluation.metrics import METRICS, metric_class
+from evaluation.metrics import HEADLINE, METRICS, metric_class
 from evaluation.metrics.no_reference import no_reference_pins
 from leaderboard import job_queue
 from leaderboard.models import (
+    BoardRecord,
     Calibration,
     Case,
     CaseValues,
@@ -52,7 +54,8 @@ from leaderboard.models import (
     TripStep,
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
-from leaderboard.standings.records import record
+
+Kind = BoardRecord.Kind
 
 #: The fields that ranking writes.
 RANK = ("rank", "rank_low", "rank_high", "p_first")
@@ -141,7 +144,7 @@ def refresh_ranks(suite: Suite) -> None:
         cases = suite_cases(suite)
         for (metric, level), by_scope in groups.items():
             _rank(by_scope, cases, kept_values(metric, level, runs), now)
-        record(suite, now)
+        _record_changes(suite, now)
         job_queue.enqueue(suite.pk, job_queue.EXPORT, job_queue.GPU)
 
 
@@ -371,6 +374,63 @@ def _rank(
                 standing.computed_at = now
                 changed.append(standing)
     Standing.objects.bulk_update(changed, [*RANK, "computed_at"], batch_size=500)
+
+
+# The history of the board: a record for every change of a model's standing.
+
+
+def _record_changes(suite: Suite, at: datetime) -> None:
+    """Save the changes of the suite's board.
+
+    Sealed suites and results of others, which have no ranks, are left out, as are reference
+    editors.
+    """
+    if suite.sealed or suite.published_elsewhere:
+        return
+    rows = BoardRecord.objects.filter(run__suite=suite).order_by("at", "pk").select_related("run")
+    last = {row.run.editing_model_id: row for row in rows.defer("run__provenance")}
+    standings = Standing.objects.filter(
+        run__in=suite.runs.counted().filter(current=True, editing_model__is_reference=False),
+        metric__name=HEADLINE,
+        level=DEFAULT_LEVEL,
+        scope="all",
+    )
+    now = {
+        standing.run.editing_model_id: standing
+        for standing in standings.select_related("run").defer("details", "run__provenance")
+    }
+    changes = []
+    for model in dict.fromkeys([*now, *last]):
+        before, standing = last.get(model), now.get(model)
+        # Of a model that has left the board, its last numbers.
+        numbers = standing or before
+        if numbers and (kind := _change(before, standing)):
+            changes.append(
+                BoardRecord(
+                    run=numbers.run,
+                    at=at,
+                    kind=kind,
+                    rank=standing.rank if standing else None,
+                    rank_before=before.rank if before else None,
+                    half_life=numbers.half_life,
+                    usable_trips=numbers.usable_trips,
+                )
+            )
+    BoardRecord.objects.bulk_create(changes)
+
+
+def _change(before: BoardRecord | None, now: Standing | None) -> str:
+    """Return the kind of change of a standing; empty if there is none."""
+    if now is None:
+        gone = before is None or before.kind == Kind.LEFT
+        return "" if gone else Kind.LEFT
+    if before is None or before.kind == Kind.LEFT:
+        return Kind.ADDED
+    if before.run_id != now.run_id:
+        return Kind.AGAIN
+    if before.rank != now.rank:
+        return Kind.MOVED
+    return "" if abs(before.usable_trips - now.usable_trips) < 1e-6 else Kind.NUMBERS
 
 
 # No-reference metrics.

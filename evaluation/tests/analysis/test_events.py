@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.analysis.events import (
-    BROKEN,
     CAUSES,
     CROSSINGS,
     Case,
@@ -98,26 +97,6 @@ def test_a_forward_edit_that_failed_before_the_chain_broke_still_counts():
         assert (seen.time, seen.cause) == (1, "not_made")
         seen = event(chain(0.9, outcome=outcome, made=(True, False)), N, 0.5)
         assert (seen.time, seen.cause) == (1, "not_the_edit")
-
-
-# Chains that broke
-
-
-@pytest.mark.parametrize("outcome", BROKEN)
-def test_a_chain_that_breaks_at_trip_3_was_usable_for_two(outcome):
-    broken = chain(1.0, 1.0, outcome=outcome)
-    assert (event(broken, N, 0.5).time, event(broken, N, 0.5).cause) == (2, outcome)
-    assert event(broken, 2, 0.5).cause is None
-
-
-def test_our_own_loss_is_censored_where_it_happened():
-    seen = event(chain(1.0, 1.0, outcome="lost"), N, 0.5)
-    assert (seen.time, seen.cause) == (2, None)
-
-
-def test_a_perfect_chain_is_censored_at_the_end():
-    seen = event(chain(*[1.0] * N), N, 0.5)
-    assert (seen.time, seen.cause) == (N, None)
 
 
 # Refusals
