@@ -299,14 +299,14 @@ def strips(view: ExperimentView, model: ModelView, metric: str, asked: str) -> d
     case, last = cases[chosen], view.experiment.suite.trips
     numbers = ticks(last)[-SHOWN:]
     of_case = Chain.objects.filter(run__in=runs, case=case, repeat=0)
-    chains = {chain.run_id: chain for chain in of_case.select_related("case__picture__stored")}
-    arms = [name for run, name in runs.items() if run in chains]
+    by_run = {chain.run_id: chain for chain in of_case.select_related("case__picture__stored")}
+    arms = [name for run, name in runs.items() if run in by_run]
     prompts = [
         model.runs[name].core_arm.prompts_of(case.pair_slug, case.forward, case.backward)
         for name in arms
     ]
     shown = short_strips(
-        [chains[run] for run in runs if run in chains], last, metric, numbers=numbers, every=True
+        [by_run[run] for run in runs if run in by_run], last, metric, numbers=numbers, every=True
     )
     return {
         "case": case,

@@ -310,8 +310,10 @@ def revealed(votes: QuerySet[Vote]) -> list[Answered]:
     ]
     ordered = list(votes.select_related(*related, *trips).order_by("place"))
     others = _others(ordered)
-    keys = {key for vote in ordered for key in (vote.question.first_id, vote.question.second_id)}
-    images = voted_images(Trip.objects.filter(pk__in=keys - {None}))
+    both_ids = [(vote.question.first_id, vote.question.second_id) for vote in ordered]
+    images = voted_images(
+        Trip.objects.filter(pk__in={key for ids in both_ids for key in ids if key})
+    )
     by_question: dict[int, Answered] = {}
     for vote in ordered:
         question = vote.question

@@ -111,7 +111,7 @@ def _question(
         kind=Kind.PAIR if second else Kind.USABLE,
         case_id=first.case,
         first_id=first.trip,
-        second_id=second and second.trip,
+        second_id=second.trip if second else None,
         gold=gold,
         ease=ease,
         due=-information,

@@ -67,7 +67,7 @@ ENDINGS = 8
 @transaction.atomic
 def rebuild(run: Run) -> None:
     """Write the run's chain results and standings anew."""
-    chains = _with_trips(run.chains)
+    chains = _with_trips(run.chains.all())
     trips, cases = run.suite.trips, suite_cases(run.suite)
     results: dict[int, dict[str, Any]] = {chain.pk: {} for chain in chains}
     Standing.every.filter(run=run).delete()
