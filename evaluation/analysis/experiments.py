@@ -21,7 +21,6 @@ import numpy as np
 from evaluation.analysis.case_values import CaseValues, case_values
 from evaluation.analysis.covariance import CONFIDENCE, SEED, Design, Interval, t_quantile
 from evaluation.analysis.events import TOLERANCE, Case, ChainResult
-from evaluation.analysis.experiment_words import SIGNIFICANT
 from evaluation.analysis.half_life import half_life
 from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.ranking import Bounds
@@ -77,10 +76,6 @@ class RankTest:
     p: float | None
     mean_ranks: dict[str, float]
     pairs: tuple[Pairwise, ...]
-
-    @property
-    def significant(self) -> bool:
-        return self.p is not None and self.p < SIGNIFICANT
 
 
 @dataclass(frozen=True)

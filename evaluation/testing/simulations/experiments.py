@@ -9,6 +9,7 @@ import numpy as np
 
 from evaluation.analysis.covariance import Design
 from evaluation.analysis.events import ChainResult
+from evaluation.analysis.experiment_words import SIGNIFICANT
 from evaluation.analysis.experiments import ExperimentNumbers, experiment_numbers
 from evaluation.analysis.power import Lifetimes
 from evaluation.testing.chains import halving
@@ -78,6 +79,7 @@ def simulate(
         for number in range(experiments)
     ]
     claimed = [{effect.arm for effect in numbers.found} for numbers in found]
+    p_values = [numbers.ranks.p for numbers in found if numbers.ranks.p is not None]
     covered = None
     if planted:
         truth = {arm: _true(trips, lifetimes, factor) for arm, factor in planted.items()}
@@ -91,7 +93,7 @@ def simulate(
     return Simulation(
         exact=float(np.mean([arms == set(planted) for arms in claimed])),
         false=float(np.mean([bool(arms - set(planted)) for arms in claimed])),
-        friedman=float(np.mean([numbers.ranks.significant for numbers in found])),
+        friedman=float(np.mean([rank_p < SIGNIFICANT for rank_p in p_values])),
         covered=covered,
     )
 
