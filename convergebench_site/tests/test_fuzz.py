@@ -27,9 +27,7 @@ from PIL import Image
 
 from evaluation.bundle import document as bundles
 from evaluation.content.archives import ArchiveError
-from evaluation.editors.base import Refused
-from evaluation.editors.contracts import CONTRACTS, Call, Settings, as_curl, find_contract
-from evaluation.editors.contracts.replies import check_status, read_json
+from evaluation.editors.contracts import CONTRACTS, Settings, as_curl, find_contract
 from evaluation.editors.instructions import parse
 from evaluation.errors import EditorError
 from evaluation.images import ImageError, Picture, encode_jpeg, encode_png, encode_webp
@@ -133,34 +131,9 @@ def test_any_answer_is_read_or_refused(data: bytes, step: int) -> None:
     CORPUS.read("answer", data)
 
 
-def call() -> Call:
-    return Call(HttpClient(Rules()), Settings(url="https://example.org/v1", api_key="a-secret-key"))
-
-
-@given(st.integers(200, 599), JSON, st.sampled_from(["application/json", "image/png", ""]))
-@example(503, {"estimated_time": 10**400}, "application/json")
-@example(400, {"error": {"code": 10**400}}, "application/json")
-def test_any_json_means_something(status: int, value: Any, media: str) -> None:
-    reply = Reply(status, {"content-type": media}, json.dumps(value).encode())
-    with contextlib.suppress(EditorError, Refused):
-        check_status(call(), reply)
-        read_json(call(), reply)
-
-
 @given(st.binary(max_size=300) | CORPUS.damaged("json", [b'{"data": [{"b64_json": "aGVsbG8="}]}']))
 def test_any_bytes_are_json_or_not(data: bytes) -> None:
     CORPUS.read("json", data)
-
-
-@given(st.sampled_from(sorted(CONTRACTS)), JSON, st.integers(200, 299))
-@settings(suppress_health_check=[HealthCheck.too_slow])
-def test_no_contract_breaks_on_an_answer(contract: str, value: Any, status: int) -> None:
-    reply = Reply(status, {"content-type": "application/json"}, json.dumps(value).encode())
-    try:
-        made = Settings(url="https://example.org/v1", contract=contract, timeout=0.05)
-        find_contract(contract).picture(Call(HttpClient(Rules()), made), reply)
-    except (EditorError, Refused):
-        pass
 
 
 # Answers of judges.

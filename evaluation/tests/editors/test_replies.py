@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evaluation.editors.base import Refused
@@ -15,6 +15,7 @@ from evaluation.errors import EditorError
 from evaluation.net.addresses import Rules
 from evaluation.net.client import HttpClient, Reply
 
+pytestmark = pytest.mark.fuzz
 KEY = "sk-canary-0123456789abcdef"
 WORDS = st.sampled_from(
     [
@@ -50,12 +51,14 @@ def call() -> Call:
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(
     status=st.sampled_from([200, 201, 202, 204, 400, 401, 403, 409, 422, 429, 451, 500, 503, 599]),
     headers=HEADERS,
     body=BODIES,
 )
+@example(503, {"content-type": "application/json"}, b'{"estimated_time": 1%s}' % (b"0" * 400))
+@example(400, {"content-type": "application/json"}, b'{"error": {"code": 1%s}}' % (b"0" * 400))
 def test_no_reply_is_misunderstood_as_a_crash(
     call: Call, contract: str, status: int, headers: dict[str, str], body: bytes
 ) -> None:
