@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, Any, Self, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, ConfigDict, Field, Strict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
@@ -88,18 +88,16 @@ class Annotations:
         return self != UNANNOTATED
 
     @classmethod
-    def from_dict(cls, data: Any) -> Self:
+    def from_dict(cls, data: Any) -> Annotations:
         """Read annotations from JSON. Raises ValueError naming the invalid field."""
         try:
-            return _adapter(cls).validate_python(data)
+            return _adapter().validate_python(data)
         except ValidationError as error:
             raise ValueError(first_error(error)) from None
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON object without empty fields."""
-        data: dict[str, Any] = _adapter(Annotations).dump_python(
-            self, mode="json", exclude_defaults=True
-        )
+        data: dict[str, Any] = _adapter().dump_python(self, mode="json", exclude_defaults=True)
         return data
 
     def cropped(self, crop: Box) -> Annotations:
@@ -152,7 +150,9 @@ def _area(box: Box) -> float:
     return (box[2] - box[0]) * (box[3] - box[1])
 
 
-_adapter = cache(TypeAdapter)
+@cache
+def _adapter() -> TypeAdapter[Annotations]:
+    return TypeAdapter(Annotations)
 
 
 #: Of a picture without annotations.

@@ -152,7 +152,8 @@ class CatalogPair(EditPair):
     rules: Mapping[str, Rule] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        operators = {"exact": OPERATORS, "operator": DEGRADATIONS}.get(self.change, ("",))
+        by_change: Mapping[str, Collection[str]] = {"exact": OPERATORS, "operator": DEGRADATIONS}
+        operators = by_change.get(self.change, ("",))
         if self.operator not in operators:
             raise ValueError(f"operator is {self.operator!r}, which does not fit {self.change}")
         if self.change == "local" and not self.object.strip():

@@ -76,19 +76,9 @@ def flatness_error(image: Image.Image) -> float:
     return float(np.mean((pixels - card) ** 2))
 
 
-def similarity(one: Image.Image, other: Image.Image) -> float:
-    """Return the normalised cross-correlation of two images of one size, -1..1."""
-    return _correlation(_centred(one), _centred(other))
-
-
 def _centred(image: Image.Image) -> np.ndarray:
     pixels = np.asarray(image, dtype=np.float32)
     return pixels - pixels.mean(dtype=np.float64)
-
-
-def _correlation(a: np.ndarray, b: np.ndarray) -> float:
-    scale = float(np.sqrt(float(np.vdot(a, a)) * float(np.vdot(b, b))))
-    return float(np.vdot(a, b)) / scale if scale else 1.0
 
 
 def symmetries(image: Image.Image) -> frozenset[str]:

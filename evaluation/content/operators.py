@@ -42,11 +42,6 @@ def apply(operator: str, image: Image.Image) -> Image.Image:
     return image.transpose(OPERATORS[operator])
 
 
-def undo(operator: str, image: Image.Image) -> Image.Image:
-    """Move the image back: `undo(operator, apply(operator, image))` is the image."""
-    return apply(INVERSES[operator], image)
-
-
 #: The version of the degradations, part of their seed; it grows with any change of results.
 VERSION = 1
 Values = npt.NDArray[np.float64]

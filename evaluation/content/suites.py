@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, Any, Protocol, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -305,7 +305,7 @@ class Suite:
         return {"format": FORMAT, "content_hash": self.content_hash, **self._content()}
 
     def _content(self) -> dict[str, Any]:
-        content: dict[str, Any] = _adapter(type(self)).dump_python(self, mode="json")
+        content: dict[str, Any] = _adapter().dump_python(self, mode="json")
         for name in ("pictures", "pairs", "cases"):
             content[name] = [
                 {key: value for key, value in row.items() if value or key not in LATER}
@@ -314,14 +314,14 @@ class Suite:
         return content
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+    def from_dict(cls, data: Mapping[str, Any]) -> Suite:
         """Return the suite in `data`. Raises SuiteError naming the invalid part."""
         values = dict(data) if isinstance(data, Mapping) else {}
         if values.pop("format", None) != FORMAT:
             raise SuiteError(f"this is not a suite file of format {FORMAT}")
         stated = str(values.pop("content_hash", None) or "")
         try:
-            suite: Self = _adapter(cls).validate_python(values)
+            suite = _adapter().validate_python(values)
         except ValidationError as error:
             raise SuiteError(f"the suite file does not fit: {first_error(error)}") from None
         for case in suite.cases:
@@ -337,11 +337,13 @@ class Suite:
         return suite
 
     @classmethod
-    def read(cls, path: Path) -> Self:
+    def read(cls, path: Path) -> Suite:
         try:
             return cls.from_dict(read_json_file(path))
         except (OSError, ValueError, SuiteError) as error:
             raise SuiteError(f"{path}: {error}") from error
 
 
-_adapter = cache(TypeAdapter)
+@cache
+def _adapter() -> TypeAdapter[Suite]:
+    return TypeAdapter(Suite)

@@ -196,7 +196,7 @@ def test_missing_weights_say_how_to_get_them(tmp_path: Path, picture: Picture) -
     with pytest.raises(EditorError, match="hf download") as caught:
         editor.edit(picture, "x")
     assert (caught.value.fault, caught.value.permanent) == (Fault.CONFIGURATION, True)
-    absent = load("FluxKontextPipeline", tmp_path / "nothing")
+    absent = load(NAME, tmp_path / "nothing")
     assert "no pipeline" in absent.missing()[0]
 
 
