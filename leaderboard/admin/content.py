@@ -47,8 +47,8 @@ class AnnotationsWidget(forms.Textarea):
     class Media:
         js = (Script("js/annotate.js", defer=True),)
 
-    def get_context(self, *args: Any) -> dict[str, Any]:
-        return super().get_context(*args) | {"picture": self.picture}
+    def get_context(self, name: str, value: Any, attrs: Any) -> dict[str, Any]:
+        return super().get_context(name, value, attrs) | {"picture": self.picture}
 
 
 class SourceImageForm(NoticesConflicts):
