@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -47,7 +47,7 @@ from evaluation.records import Number, Record
 from evaluation.run_secret import chain_seeds, new_secret
 from evaluation.untrusted_json import parse_strictly, read_json_file, storable
 
-FORMAT = 3
+FORMAT: Final = 3
 #: A picture lies in its chain's folder: a folder may come from an untrusted person.
 FILE = re.compile(r"[A-Za-z0-9_-]+\.[a-z]{3,4}")
 
