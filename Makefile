@@ -83,7 +83,7 @@ fuzz: $(VENV)/.dev
 # After a change of constraints.txt; `make test` says when it is due.
 hashes: $(VENV)/.dev $(TOOLS)/bin/python
 	$(TOOL) uv==$(UV)
-	@for list in "hashes-site.txt --extra site --extra content" "hashes.txt --extra site --extra worker"; do \
+	@for list in "hashes-site.txt --extra site --extra content" "hashes.txt --extra site --extra worker --extra providers"; do \
 	  set -- $$list; file=$$1; shift; \
 	  $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	    --constraint constraints.txt "$$@" $(UNHASHED:%=--no-emit-package %) pyproject.toml --output-file hashes.new || exit 1; \
@@ -135,7 +135,7 @@ $(VENV)/.worker: $(VENV)/.site hashes.txt
 	@echo "Installing what scores pictures (about 1.5 GB, some minutes the first time) ..."
 	$(FORGET_INTERRUPTED)
 	$(INSTALL) --no-deps --require-hashes --requirement hashes.txt
-	$(PIP) --editable '.[site,worker]'
+	$(PIP) --editable '.[site,worker,providers]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.worker

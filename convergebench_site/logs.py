@@ -23,7 +23,7 @@ STRAY_SECRET = re.compile(
 )
 #: Loggers limited to warnings: the site logs one line per job, and rq would repeat it.
 QUIET = (
-    *("rq.worker", "PIL", "matplotlib", "httpx", "httpx2", "httpcore2"),
+    *("rq.worker", "PIL", "matplotlib", "google_genai", "httpx", "httpx2", "httpcore2"),
     *("axes", "django_structlog"),
 )
 

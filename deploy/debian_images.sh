@@ -9,7 +9,7 @@ build() { podman build --build-arg "BASE=$base" "$@" >&2; }
 if [ "${1:-}" != --settings ]; then
 	deploy/base_image.sh "$base" >&2
 	build --tag localhost/convergebench .
-	build --tag localhost/convergebench-gpu --build-arg EXTRAS=site,worker .
+	build --tag localhost/convergebench-gpu --build-arg EXTRAS=site,worker,providers .
 	for part in db valkey s3 proxy; do
 		build --tag "localhost/convergebench-$part" --target "$part" deploy/parts
 	done

@@ -1,7 +1,8 @@
 """Network backend of httpcore2: checked addresses, one deadline, one byte budget.
 
 httpcore2's timeouts are per read, so a peer that drips bytes could hold a call for ever.
-Here every read and write ends at the deadline of the call's `Budget`.
+Here every read and write ends at the deadline of the call's `Budget`, which also covers
+requests that an SDK sends within the call.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 from urllib.parse import urljoin
 
@@ -130,7 +130,7 @@ class HttpClient:
 
     @contextlib.contextmanager
     def call(self, seconds: float) -> Iterator[Budget]:
-        """Give everything sent inside one deadline and one byte budget."""
+        """Give everything sent inside, also by an SDK, one deadline and one byte budget."""
         room = self.max_bytes + MAX_FRAMING_BYTES
         budget = Budget(seconds, time.monotonic() + seconds, room)
         token = current_budget.set(budget)
@@ -164,6 +164,11 @@ class HttpClient:
             if self.rules and 300 <= reply.status < 400:
                 self._refuse_redirect(url, reply)
             return reply
+
+    @cached_property
+    def sdk_client(self) -> httpx2.Client:
+        """An httpx2 client for an SDK that sends through this one, within a `call`."""
+        return httpx2.Client(transport=_Transport(self), timeout=None, trust_env=False)
 
     def sleep(self, seconds: float) -> None:
         """Sleep, but no longer than the call may last, nor past `close`."""
@@ -339,11 +344,39 @@ class HttpClient:
         return error
 
 
-#: Name, content and type of each file of a form.
-Files = Mapping[str, tuple[str, bytes, str]]
+class _Transport(httpx2.BaseTransport):
+    """A transport that sends the requests of an SDK through our client."""
+
+    def __init__(self, client: HttpClient) -> None:
+        self._client = client
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        reply = self._client._exchange(
+            request.method,
+            self._client.parse(str(request.url)),
+            {k: v for k, v in request.headers.items() if k not in _OURS},
+            request.read(),
+        )
+        headers = {k: v for k, v in reply.headers.items() if k not in _OURS}
+        return httpx2.Response(reply.status, headers=headers, content=reply.body)
 
 
-def multipart(url: str, files: Files, form: Mapping[str, str] | None = None) -> tuple[str, bytes]:
+#: Headers of the transport, which the client itself reads and writes.
+_OURS = frozenset(
+    (
+        "host",
+        "connection",
+        "accept-encoding",
+        "content-encoding",
+        "content-length",
+        "transfer-encoding",
+    )
+)
+
+
+def multipart(
+    url: str, files: Mapping[str, tuple[str, bytes, str]], form: Mapping[str, str] | None = None
+) -> tuple[str, bytes]:
     """Encode a form with files; return its content type and body."""
     request = httpx2.Request("POST", url, data=dict(form or {}), files=dict(files))
     return request.headers["Content-Type"], request.read()

@@ -14,7 +14,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from json import dumps
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import httpx2
@@ -36,7 +35,8 @@ from evaluation.editors.sizes import Size, SizeRule, at_tier
 from evaluation.errors import EditorError, Fault
 from evaluation.images import Picture, fit
 from evaluation.net.addresses import is_private
-from evaluation.net.client import Files, HttpClient, Reply, multipart
+from evaluation.net.client import HttpClient, Reply
+from evaluation.packages import package_version
 from evaluation.untrusted_json import parse_json
 
 #: A base64 image of the largest accepted size, with room for its envelope.
@@ -105,6 +105,7 @@ class HostedEditor(Editor):
     key_variables: ClassVar[tuple[str, ...]]
     default_url: ClassVar[str]
     url_variable: ClassVar[str] = ""
+    package: ClassVar[str] = ""  # the SDK's distribution; "" = raw HTTP
     domain: ClassVar[str] = ""  # the key may also go to https hosts below it
     #: Other addresses of the same API.
     other_hosts: ClassVar[tuple[str, ...]] = ()
@@ -166,12 +167,14 @@ class HostedEditor(Editor):
             missing.append(f"set the environment variable {names} to your {self.provider} key")
         elif not key.isascii() or not key.isprintable() or " " in key:
             missing.append(f"{self._key_variable()} holds characters that no key has")
+        if self.package and not package_version(self.package):
+            missing.append(f"install {self.package} (pip install 'convergebench[providers]')")
         if not is_https(self.url) and not _is_loopback(self.url):
             missing.append(f"{self.url} is not an https address; the key would travel in the clear")
         return missing
 
     def describe(self) -> dict[str, Any]:
-        return {
+        described = {
             "provider": self.provider,
             "model": self.model,
             "url": self.url,
@@ -181,6 +184,9 @@ class HostedEditor(Editor):
             "price_date": self.price_date,
             "timeout": self.timeout,
         }
+        if self.package:
+            described["sdk"] = f"{self.package} {package_version(self.package)}"
+        return described
 
     def close(self) -> None:
         self.http.close()
@@ -246,25 +252,9 @@ class HostedEditor(Editor):
         return notes
 
     def post(self, path: str, request: Request, payload: Any, **headers: str) -> dict[str, Any]:
-        """POST JSON, and return the JSON answer. Raises by the status of the answer."""
-        return self._posted(path, request, headers, json=payload)
-
-    def upload(
-        self, path: str, request: Request, files: Files, fields: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """POST a form with files, and return the JSON answer. Raises like `post`."""
-        texts = {
-            name: value if isinstance(value, str) else dumps(value)
-            for name, value in (fields or {}).items()
-        }
-        content_type, content = multipart(f"{self.url}/{path}", files, texts)
-        return self._posted(path, request, {"Content-Type": content_type}, content=content)
-
-    def _posted(
-        self, path: str, request: Request, headers: Mapping[str, str], **body: Any
-    ) -> dict[str, Any]:
-        headers = {**headers, **self._authorisation(request.key)}
-        reply = self.http.send("POST", f"{self.url}/{path}", headers=headers, **body)
+        """POST, and return the JSON answer. Raises by the status of the answer."""
+        headers |= self._authorisation(request.key)
+        reply = self.http.send("POST", f"{self.url}/{path}", headers=headers, json=payload)
         answer = self._checked(reply)
         if named := reply.headers.get("x-request-id"):  # if the body does not name it
             answer.setdefault("request_id", named)
@@ -371,6 +361,20 @@ class HostedEditor(Editor):
     def _wait(self, reply: Reply, body: Any) -> float | None:
         """Return the seconds that the provider wants us to wait, if stated."""
         return retry_after(reply.headers)
+
+    def sdk_client(self) -> httpx2.Client:
+        """An HTTP client for an SDK, with answers checked here before the SDK sees them.
+
+        The SDKs' own errors lose needed details (an error inside a 200, the body of a 502).
+        """
+
+        def check(response: httpx2.Response) -> None:
+            body = response.read()
+            self._checked(Reply(response.status_code, response.headers, body))
+
+        client = self.http.sdk_client
+        client.event_hooks = {"response": [check]}
+        return client
 
     def _picture_at(self, url: str) -> Reply:
         reply = self.http.send("GET", url)

@@ -1,27 +1,34 @@
-"""Google's Gemini image models, by generateContent."""
+"""Google's Gemini image models, by the google-genai SDK."""
 
 from __future__ import annotations
 
-import base64
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 from evaluation.editors.base import Refused
-from evaluation.editors.failures import ErrorBody, bad_answer, retry_after, server_error, shorten
-from evaluation.editors.payloads import from_base64
+from evaluation.editors.failures import (
+    ErrorBody,
+    bad_answer,
+    configuration,
+    retry_after,
+    server_error,
+    shorten,
+)
 from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
 from evaluation.editors.sizes import TIERS
 from evaluation.errors import EditorError
 from evaluation.images import Picture
+from evaluation.net.backend import trusted_authorities
 from evaluation.net.client import Reply
 
 #: An inline request may have 20 MB, three quarters of it after base64; the oldest turns are dropped
 #: first.
 MAX_HISTORY_BYTES = 12 * 2**20
 #: Signature that Google accepts for a re-encoded image in a model's turn.
-NO_SIGNATURE = base64.urlsafe_b64encode(b"skip_thought_signature_validator").decode()
+NO_SIGNATURE = b"skip_thought_signature_validator"
 REFUSALS = {
     f"{prefix}{reason}"
     for prefix in ("", "IMAGE_")
@@ -40,6 +47,7 @@ class Gemini(HostedEditor):
     key_variables: ClassVar[tuple[str, ...]] = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
     default_url: ClassVar[str] = "https://generativelanguage.googleapis.com"
     url_variable: ClassVar[str] = "GOOGLE_GEMINI_BASE_URL"
+    package: ClassVar[str] = "google-genai"
     takes_temperature: ClassVar[bool] = True
     takes_history: ClassVar[bool] = True
     meanings: ClassVar[Meanings] = meanings(
@@ -52,72 +60,92 @@ class Gemini(HostedEditor):
     def tiers(self) -> Collection[str]:
         return self.image_sizes
 
-    def _authorisation(self, key: str) -> dict[str, str]:
-        return {"x-goog-api-key": key}
+    @cached_property
+    def _sdk(self) -> Any:
+        from google import genai
+        from google.genai import types
+
+        return genai.Client(
+            api_key=self._key(),
+            vertexai=False,  # regardless of GOOGLE_GENAI_USE_VERTEXAI
+            http_options=types.HttpOptions(
+                base_url=self.url,
+                timeout=math.ceil(self.timeout * 1000),
+                httpx_client=self.sdk_client(),
+                # Unused clients; they would load the certificate authorities twice more.
+                client_args={"verify": trusted_authorities()},
+                async_client_args={"ssl": trusted_authorities()},
+            ),
+        )
 
     def _ask(self, request: Request) -> Edited:
-        payload = {"contents": _contents(request), "generationConfig": self._config(request)}
-        answer = self.post(f"v1/models/{self.model}:generateContent", request, payload)
-        try:
-            return self._read(answer)
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise server_error(f"Google's answer cannot be read: {error!r:.200}") from error
+        from google.genai import errors
 
-    def _config(self, request: Request) -> dict[str, Any]:
-        config: dict[str, Any] = {
-            "responseModalities": ["IMAGE"],
-            "imageConfig": self._image_config(request),
+        config, contents = self._config(request), _contents(request)
+        try:
+            response = self._sdk.models.generate_content(
+                model=self.model, contents=contents, config=config
+            )
+        # The SDK's message for an answer of an unknown shape.
+        except (errors.UnknownApiResponseError, ValueError, TypeError, AttributeError) as error:
+            raise server_error(f"Google's answer cannot be read: {shorten(str(error))}") from error
+        return self._read(response)
+
+    def _config(self, request: Request) -> Any:
+        from google.genai import types
+
+        options: dict[str, Any] = {
+            "response_modalities": ["IMAGE"],
+            "image_config": types.ImageConfig(**self._image_config(request)),
+            "seed": request.seed,
             **self.params,
         }
-        if request.seed is not None:
-            config["seed"] = request.seed
         if request.settings.temperature is not None:
-            config["temperature"] = request.settings.temperature
+            options["temperature"] = request.settings.temperature
         if self.thoughts:
-            config["thinkingConfig"] = {"include_thoughts": True}
-        return config
+            options["thinking_config"] = types.ThinkingConfig(include_thoughts=True)
+        try:
+            return types.GenerateContentConfig(**options)
+        except ValueError as error:
+            raise configuration(f"the row's params do not fit: {shorten(str(error))}") from error
 
     def _image_config(self, request: Request) -> dict[str, Any]:
         config: dict[str, Any] = {}
         picture = request.picture
         if self.size_rule:
-            config["aspectRatio"] = self.size_rule.nearest_ratio(picture.size)
+            config["aspect_ratio"] = self.size_rule.nearest_ratio(picture.size)
         if request.settings.size:
-            config["imageSize"] = request.settings.size
+            config["image_size"] = request.settings.size
         elif self.image_sizes:
             side = math.log(picture.width * picture.height) / 2
-            config["imageSize"] = min(
+            config["image_size"] = min(
                 self.image_sizes, key=lambda tier: abs(math.log(TIERS[tier]) - side)
             )
         return config
 
-    def _read(self, answer: Mapping[str, Any]) -> Edited:
-        notes: dict[str, Any] = {
-            "request_id": answer.get("responseId") or answer.get("request_id"),
-            "answered_by": answer.get("modelVersion"),
-            "usage": answer.get("usageMetadata"),
-        }
-        feedback = answer.get("promptFeedback") or {}
-        if reason := feedback.get("blockReason"):
-            raise Refused(_because(reason, feedback.get("blockReasonMessage")), notes=notes)
-        if not answer.get("candidates"):
+    def _read(self, response: Any) -> Edited:
+        notes = _notes(response)
+        feedback = response.prompt_feedback
+        if feedback and feedback.block_reason:
+            raise Refused(
+                _because(feedback.block_reason, feedback.block_reason_message), notes=notes
+            )
+        if not response.candidates:
             raise bad_answer("Google answered without a candidate and without a reason")
-        candidate = answer["candidates"][0]
-        parts = (candidate.get("content") or {}).get("parts") or []
+        candidate = response.candidates[0]
+        parts = (candidate.content and candidate.content.parts) or []
         # Thought parts may hold pictures too: drafts, not the answer.
-        answers = [part for part in parts if not part.get("thought")]
-        if thoughts := _text([part for part in parts if part.get("thought")]):
+        answers = [part for part in parts if not part.thought]
+        if thoughts := _text(part for part in parts if part.thought):
             notes["reasoning"] = thoughts
         text = _text(answers)
-        pictures = [part["inlineData"] for part in answers if part.get("inlineData")]
+        pictures = [p.inline_data for p in answers if p.inline_data and p.inline_data.data]
         if not pictures:
             raise _no_picture(candidate, text, notes)
         if text:
             notes["text"] = shorten(text)
-        stated = str(pictures[-1].get("mimeType") or "")
-        # Its base64 may be either alphabet's.
-        data = pictures[-1].get("data", "").translate(str.maketrans("-_", "+/"))
-        return Edited(from_base64(data), notes | {"stated_mime": stated}, stated_type=stated)
+        notes["stated_mime"] = pictures[-1].mime_type
+        return Edited(pictures[-1].data, notes, stated_type=pictures[-1].mime_type or "")
 
     def _error(self, body: Any, text: str) -> ErrorBody:
         error = super()._error(body, text)
@@ -132,49 +160,56 @@ class Gemini(HostedEditor):
         return super()._wait(reply, body)
 
 
-def _contents(request: Request) -> list[dict[str, Any]]:
+def _contents(request: Request) -> list[Any]:
     """Return the image with its prompt, or the conversation with the prompt added.
 
     A chat has every image once: the user's if it is new, else the model's last answer. They are
     sent re-encoded, like any image, so without the signatures of the model's own bytes.
     """
-    recent: list[Any] = []
-    size = 0
-    for turn in reversed(request.settings.history or ()):
+    from google.genai import types
+
+    def png(picture: Picture, **about: Any) -> Any:
+        part = types.Part.from_bytes(data=picture.png(), mime_type="image/png")
+        return part.model_copy(update=about)
+
+    history = request.settings.history
+    if history is None:
+        return [png(request.picture), request.prompt]
+    recent, size = [], 0
+    for turn in reversed(history):
         size += sum(len(p.png()) for p in (turn.sent, turn.answer) if p)
         if size > MAX_HISTORY_BYTES:
             break
         recent.append(turn)
     contents = []
     for turn in reversed(recent):
-        contents.append(_user(turn.sent, turn.prompt))
-        signed = {**_image(turn.answer), "thoughtSignature": NO_SIGNATURE}
-        contents.append({"role": "model", "parts": [signed]})
+        shown = [png(turn.sent)] if turn.sent else []
+        contents.append(types.UserContent([*shown, turn.prompt]))
+        contents.append(types.ModelContent([png(turn.answer, thought_signature=NO_SIGNATURE)]))
     # The model has its last answer; any other image is sent.
-    known = recent and recent[0].answer.png() == request.picture.png()
-    return [*contents, _user(None if known else request.picture, request.prompt)]
+    last = recent[0].answer.png() if recent else b""
+    shown = [] if request.picture.png() == last else [png(request.picture)]
+    return [*contents, types.UserContent([*shown, request.prompt])]
 
 
-def _user(picture: Picture | None, prompt: str) -> dict[str, Any]:
-    shown = [_image(picture)] if picture else []
-    return {"role": "user", "parts": [*shown, {"text": prompt}]}
+def _notes(response: Any) -> dict[str, Any]:
+    headers = getattr(response.sdk_http_response, "headers", None) or {}
+    notes: dict[str, Any] = {"request_id": response.response_id or headers.get("x-request-id")}
+    if response.model_version:
+        notes["answered_by"] = response.model_version
+    if response.usage_metadata:
+        notes["usage"] = response.usage_metadata.model_dump(mode="json", exclude_none=True)
+    return notes
 
 
-def _image(picture: Picture) -> dict[str, Any]:
-    data = base64.urlsafe_b64encode(picture.png()).decode()
-    return {"inlineData": {"data": data, "mime_type": "image/png"}}
+def _text(parts: Iterable[Any]) -> str:
+    return " ".join(part.text for part in parts if part.text)
 
 
-def _text(parts: Sequence[Mapping[str, Any]]) -> str:
-    return " ".join(part["text"] for part in parts if part.get("text"))
-
-
-def _no_picture(
-    candidate: Mapping[str, Any], text: str, notes: Mapping[str, Any]
-) -> Refused | EditorError:
-    reason = str(candidate.get("finishReason") or "")
+def _no_picture(candidate: Any, text: str, notes: Mapping[str, Any]) -> Refused | EditorError:
+    reason = _name(candidate.finish_reason)
     if reason in REFUSALS or (reason == "STOP" and text):
-        return Refused(_because(reason, candidate.get("finishMessage") or text), notes=notes)
+        return Refused(_because(reason, candidate.finish_message or text), notes=notes)
     return bad_answer(_because(f"Google gave no picture ({reason or 'no reason'})", text))
 
 
@@ -186,5 +221,10 @@ def _details(body: Any) -> list[dict[str, Any]]:
         return []
 
 
-def _because(reason: str, text: str | None) -> str:
-    return shorten(": ".join(part for part in (reason, text) if part))
+def _name(reason: Any) -> str:
+    """Return the enum's value; unknown values are returned unchanged."""
+    return str(getattr(reason, "value", reason) or "")
+
+
+def _because(reason: Any, text: str | None) -> str:
+    return shorten(": ".join(part for part in (_name(reason), text) if part))

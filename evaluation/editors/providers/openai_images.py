@@ -1,11 +1,13 @@
-"""OpenAI's image models, by POST /images/edits."""
+"""OpenAI's image models, by the openai SDK (POST /images/edits)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
+from evaluation.editors.failures import configuration
 from evaluation.editors.payloads import from_base64
 from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
 
@@ -23,6 +25,7 @@ class OpenAIImages(HostedEditor):
     key_variables: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY",)
     default_url: ClassVar[str] = "https://api.openai.com/v1"
     url_variable: ClassVar[str] = "OPENAI_BASE_URL"
+    package: ClassVar[str] = "openai"
     meanings: ClassVar[Meanings] = meanings(
         refused=r"moderation_blocked|content_policy_violation|safety_violations",
         key=r"invalid_api_key|must be verified to use",
@@ -30,28 +33,51 @@ class OpenAIImages(HostedEditor):
         setup=r"model_not_found|country_not_supported|unsupported_country",
     )
 
+    @cached_property
+    def _sdk(self) -> Any:
+        from openai import OpenAI
+
+        return OpenAI(
+            api_key=self._key(),
+            base_url=self.url,
+            timeout=self.timeout,
+            max_retries=0,
+            http_client=self.sdk_client(),
+        )
+
     def _ask(self, request: Request) -> Edited:
-        fields = {
-            "model": self.model,
-            "prompt": request.prompt,
-            "n": "1",
-            "output_format": "png",
-            **self.params,
-            **self._size(request),
-        }
-        files = {"image": ("picture.png", request.picture.png(), "image/png")}
-        answer = self.upload("images/edits", request, files, fields)
-        usage = answer.get("usage")
-        usage = usage if isinstance(usage, dict) else None
-        notes: dict[str, Any] = {"request_id": answer.get("request_id"), "usage": usage}
+        import openai
+
+        options = {"output_format": "png", **self.params, **self._size(request)}
+        try:
+            response = self._sdk.images.edit(
+                model=self.model,
+                image=("picture.png", request.picture.png(), "image/png"),
+                prompt=request.prompt,
+                n=1,
+                **options,
+            )
+        except openai.APIConnectionError as error:
+            # The SDK wraps the errors of our client and of our checks.
+            wrapped = error.__cause__ or error
+        except TypeError as error:
+            raise configuration(f"the row's params do not fit: {error}") from error
+        else:
+            return self._read(response)
+        raise wrapped
+
+    def _read(self, response: Any) -> Edited:
+        notes: dict[str, Any] = {"request_id": response._request_id}
         for name in ("size", "quality", "output_format"):
-            notes[f"stated_{name}"] = answer.get(name)
-        data = answer.get("data")
-        item = data[0] if isinstance(data, list) and data else None
-        item = item if isinstance(item, dict) else {}
-        if revised := item.get("revised_prompt"):
+            notes[f"stated_{name}"] = getattr(response, name, None)
+        usage = response.usage.model_dump(mode="json") if response.usage else None
+        if usage:
+            notes["usage"] = usage
+        items = response.data if isinstance(response.data, list) else []
+        item = items[0] if items else None
+        if revised := getattr(item, "revised_prompt", None):
             notes["revised_prompt"] = revised
-        return Edited(from_base64(item.get("b64_json")), notes, self._cost(usage))
+        return Edited(from_base64(getattr(item, "b64_json", None)), notes, self._cost(usage))
 
     def _cost(self, usage: Mapping[str, Any] | None) -> float | None:
         """Return the cost of the tokens; if unknown None, and the row's estimate holds."""

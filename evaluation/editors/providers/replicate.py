@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from evaluation.editors.failures import ErrorBody, bad_answer, retry_after
 from evaluation.editors.payloads import data_uri
 from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
-from evaluation.net.client import Reply
+from evaluation.net.client import Reply, multipart
 
 # Replicate requires an upload above this size.
 INLINE_BYTES = 256 * 1024
@@ -67,9 +67,11 @@ class Replicate(HostedEditor):
         png = request.picture.png()
         if len(png) <= INLINE_BYTES:
             return data_uri(request.picture)
-        files = {"content": ("picture.png", png, "image/png")}
-        uploaded = self.upload("v1/files", request, files)
-        address = (uploaded.get("urls") or {}).get("get")
+        url = f"{self.url}/v1/files"
+        content_type, content = multipart(url, {"content": ("picture.png", png, "image/png")})
+        headers = {**self._authorisation(request.key), "Content-Type": content_type}
+        reply = self.http.send("POST", url, headers=headers, content=content)
+        address = (self._checked(reply).get("urls") or {}).get("get")
         if not isinstance(address, str):
             raise bad_answer("Replicate did not say where the uploaded picture is")
         return address

@@ -179,7 +179,7 @@ def test_geminis_thoughts_are_kept_and_its_drafts_are_not_the_answer(
 ) -> None:
     answer = load().edit(picture, PROMPT)
     assert answer.notes["reasoning"] == "First I look at the picture."
-    assert answer.notes["usage"]["candidatesTokenCount"] == 1290
+    assert answer.notes["usage"]["candidates_token_count"] == 1290
 
 
 @pytest.mark.parametrize("fake", ["openai-images"], indirect=True)
@@ -189,8 +189,8 @@ def test_openais_cost_is_counted_from_its_tokens(load: Load, picture: Picture) -
     assert load(price=0.065, token_prices=None).edit(picture, PROMPT).cost == 0.065
 
 
-@pytest.mark.parametrize("fake", ["gemini"], indirect=True)
-def test_an_interrupt_of_the_worker_passes_through(
+@pytest.mark.parametrize("fake", ["gemini", "openai-images"], indirect=True)
+def test_an_interrupt_of_the_worker_passes_through_the_sdk(
     fake: FakeProvider, load: Load, picture: Picture
 ) -> None:
     """RQ ends a job by raising from a signal; taken for a network error it would be lost."""

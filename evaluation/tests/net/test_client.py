@@ -40,6 +40,16 @@ def test_a_reply_has_status_headers_and_body(client: HttpClient, server: Hostile
     assert "body" not in repr(reply)
 
 
+def test_connections_are_kept_and_shared_by_threads(
+    client: HttpClient, server: HostileServer
+) -> None:
+    url = server.answers("/ok", response(200, b"x" * 1000))
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(lambda _: client.send("GET", url, timeout=5), range(80)))
+    assert {len(reply.body) for reply in replies} == {1000}
+    assert server.connections <= 8
+
+
 def test_idle_connections_are_closed(
     client: HttpClient, server: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +260,12 @@ def test_a_bad_certificate_is_permanent_and_says_why(
     assert (error.fault, error.permanent) == (Fault.TLS, True)
     assert reason in error.message
     assert server.received == []
+
+
+def test_an_unknown_authority_is_not_trusted(authority: Authority) -> None:
+    with HostileServer(authority.server_context()) as server:
+        error = failure(HttpClient(Rules(allow_local=True)), server.url("/"))
+    assert (error.fault, error.permanent) == (Fault.TLS, True)
 
 
 def test_plain_http_behind_an_https_address_is_a_tls_error(client: HttpClient) -> None:
@@ -477,13 +493,15 @@ def test_close_ends_a_call_inside_tls(authority: Authority) -> None:
     assert (error.fault, error.billed) == (Fault.UNREACHABLE, True)
 
 
+@pytest.mark.parametrize("name", ["gemini", "openai-images", "bfl"])
 def test_an_unknown_authority_is_not_trusted_with_a_key(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch
+    name: str, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BFL_API_KEY", "a-key")
+    for variable in ("GOOGLE_API_KEY", "OPENAI_API_KEY", "BFL_API_KEY"):
+        monkeypatch.setenv(variable, "a-key")
     monkeypatch.setenv("NO_PROXY", "localhost")
     with HostileServer(authority.server_context()) as server:
-        editor = load_editor("bfl", model="m", base_url=server.url("").rstrip("/"))
+        editor = load_editor(name, model="m", base_url=server.url("").rstrip("/"))
         with pytest.raises(EditorError, match="certificate") as caught:
             editor.edit(Picture.from_image(Image.new("RGB", (64, 64))), "x")
         editor.close()

@@ -17,10 +17,13 @@ from evaluation.editors.failures import (
     failure,
     retry_after,
     server_error,
+    shorten,
 )
 from evaluation.errors import EditorError, Fault
 from evaluation.net.addresses import Rules
-from evaluation.net.client import HttpClient
+from evaluation.net.backend import trusted_authorities
+from evaluation.net.client import HttpClient, Reply
+from evaluation.packages import package_version
 from evaluation.untrusted_json import bounded, parse_json
 
 # Answers are short.
@@ -87,18 +90,6 @@ class Client(ABC):
         rules = (self.rules or Rules()) if self.stranger else None
         return HttpClient(rules, name="the judge", max_bytes=MAX_BODY)
 
-    def _post(self, path: str, headers: Mapping[str, str], payload: Mapping[str, Any]) -> Any:
-        """POST JSON and return the answer's, None if it has none. Raises by its status."""
-        reply = self.http.send("POST", f"{self.address}/{path}", headers=headers, json=payload)
-        try:
-            body = parse_json(reply.body)
-        except ValueError:
-            body = None
-        if reply.status >= 300:
-            detail = ErrorBody.read(body, reply.text).text.replace(self.key or "\0", "***")
-            raise failure("the judge", reply.status, detail, retry_after(reply.headers))
-        return body
-
     def _cost(self, tokens_in: Any, tokens_out: Any) -> float | None:
         """Return the cost of the reported tokens; None if tokens or prices are unknown."""
         counts = [bounded(tokens, MOST_TOKENS) for tokens in (tokens_in, tokens_out)]
@@ -148,10 +139,21 @@ class ChatClient(Client):
                 "type": "json_schema",
                 "json_schema": {"name": "answer", "strict": True, "schema": schema},
             }
-        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        return self._read(self._post("chat/completions", headers, payload))
+        return self._read(self._post(payload))
 
-    def _read(self, body: Any) -> Said:
+    def _post(self, payload: Mapping[str, Any]) -> Reply:
+        url = f"{self.address}/chat/completions"
+        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        return self.http.send("POST", url, headers=headers, json=payload)
+
+    def _read(self, reply: Reply) -> Said:
+        try:
+            body = parse_json(reply.body)
+        except ValueError:
+            body = None
+        if reply.status >= 300:
+            detail = ErrorBody.read(body, reply.text).text.replace(self.key or "\0", "***")
+            raise failure("the judge", reply.status, detail, retry_after(reply.headers))
         try:
             choice = body["choices"][0]
             message = choice["message"]
@@ -171,43 +173,63 @@ class ChatClient(Client):
 
 @dataclass(kw_only=True, eq=False)
 class GeminiClient(Client):
-    """Google's models, by generateContent."""
+    """Google's models, by the google-genai SDK."""
 
     default_url: ClassVar[str] = "https://generativelanguage.googleapis.com"
 
+    def missing(self) -> list[str]:
+        reasons = super().missing()
+        if not package_version("google-genai"):
+            reasons.append("install google-genai (pip install 'convergebench[providers]')")
+        if self.stranger:
+            reasons.append("Google's client is not for addresses that strangers wrote")
+        return reasons
+
     def _ask(self, text: str, pictures: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
+        from google.genai import errors, types
+
+        shown = [types.Part.from_bytes(data=png, mime_type="image/png") for png in pictures]
+        config = types.GenerateContentConfig(
+            temperature=0,
+            max_output_tokens=MAX_TOKENS,
+            response_mime_type="application/json",
+            response_json_schema=dict(schema),
+        )
+        try:
+            response = self._sdk.models.generate_content(
+                model=self.model, contents=[text, *shown], config=config
+            )
+        except errors.APIError as error:
+            detail = shorten(str(error)).replace(self.key or "\0", "***")
+            raise failure("the judge", error.code or 500, detail) from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise bad_answer(f"the judge's answer cannot be read: {shorten(str(error))}") from error
+        usage = response.usage_metadata
+        cost = self._cost(
+            usage and usage.prompt_token_count, usage and (usage.candidates_token_count or 0)
+        )
+        feedback = response.prompt_feedback
+        reply_text = response.text or ""
+        return Said(reply_text, not reply_text and bool(feedback and feedback.block_reason), cost)
+
+    @cached_property
+    def _sdk(self) -> Any:
+        from google import genai
+        from google.genai import types
+
         if not self.key:
             raise configuration("JUDGE_KEY is not set")
-        shown = [
-            {
-                "inlineData": {
-                    "data": base64.urlsafe_b64encode(png).decode(),
-                    "mime_type": "image/png",
-                }
-            }
-            for png in pictures
-        ]
-        payload = {
-            "contents": [{"role": "user", "parts": [{"text": text}, *shown]}],
-            "generationConfig": {
-                "temperature": 0,
-                "maxOutputTokens": MAX_TOKENS,
-                "responseMimeType": "application/json",
-                "responseJsonSchema": dict(schema),
-            },
-        }
-        path = f"v1/models/{self.model}:generateContent"
-        body = self._post(path, {"x-goog-api-key": self.key}, payload)
-        try:
-            refused = bool((body.get("promptFeedback") or {}).get("blockReason"))
-            candidate = (body.get("candidates") or [{}])[0]
-            parts = (candidate.get("content") or {}).get("parts") or []
-            reply = "".join(part.get("text") or "" for part in parts if not part.get("thought"))
-            usage = body.get("usageMetadata") or {}
-            cost = self._cost(usage.get("promptTokenCount"), usage.get("candidatesTokenCount", 0))
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise bad_answer(f"the judge's answer cannot be read: {error!r:.200}") from error
-        return Said(reply, refused and not reply, cost)
+        return genai.Client(
+            api_key=self.key,
+            vertexai=False,
+            http_options=types.HttpOptions(
+                base_url=self.address,
+                timeout=int(self.timeout * 1000),
+                httpx_client=self.http.sdk_client,
+                client_args={"verify": trusted_authorities()},
+                async_client_args={"ssl": trusted_authorities()},
+            ),
+        )
 
 
 CLIENTS: dict[str, type[Client]] = {"chat": ChatClient, "gemini": GeminiClient}
