@@ -36,9 +36,7 @@ class BoardForm(forms.Form):
     )
     suite = forms.ChoiceField(required=False, label="Suite")
     metric = forms.ChoiceField(required=False, label="Metric")
-    level = forms.TypedChoiceField(
-        required=False, label="Until", coerce=float, empty_value=levels.DEFAULT_LEVEL
-    )
+    level = forms.TypedChoiceField(required=False, label="Until", coerce=float, empty_value=None)
     cases = forms.ChoiceField(required=False, label="Cases")
     weights = forms.ChoiceField(
         required=False,
@@ -152,7 +150,7 @@ class BoardQuery:
         filters = BoardFilters(
             suite=suite,
             metric=values.get("metric") or metrics[0],
-            level=values.get("level", levels.DEFAULT_LEVEL),
+            level=values.get("level") or levels.DEFAULT_LEVEL,
             scope=values.get("cases") or "all",
             search=values.get("q") or "",
             provider=values.get("provider") or "",
