@@ -1,27 +1,49 @@
-"""The job that checks a contributed run: recompute every number, then publish it."""
+"""The job that checks a contributed run: recompute every number, then publish it.
+
+The file is untrusted: every refusal names its reason, and the site shows only values that were
+computed here.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
+from typing import Any
 
 import structlog
 from django.conf import settings
 from django.core.files.storage import default_storage
 from django.db import transaction
 
+from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.bundle import document as bundles
-from evaluation.bundle.checks import EQUAL
+from evaluation.bundle.checks import DIFFERENT, EQUAL, NOT_CHECKED, Check
 from evaluation.bundle.document import Bundle, BundleError
 from evaluation.bundle.verify import Verification
+from evaluation.metrics import METRICS, in_order
 from evaluation.play.finish import review
+from evaluation.records import chain_name
 from leaderboard import job_queue, standings
-from leaderboard.contributions import admission
-from leaderboard.contributions.admission import LIMITS, model_of
-from leaderboard.contributions.importing import calibrated_metrics, store_pictures, write_run
+from leaderboard.contributions.importing import (
+    LIMITS,
+    calibrated_metrics,
+    known_digest,
+    store_pictures,
+    write_run,
+)
 from leaderboard.jobs.database_scores import DatabaseScores
 from leaderboard.jobs.resilience import asked_to_stop
-from leaderboard.models import ContributedRun, RunReview
+from leaderboard.models import (
+    ContributedRun,
+    EditingModel,
+    Run,
+    RunReview,
+    StoredImage,
+    Suite,
+    Trip,
+)
+from leaderboard.models.entries import free_slug, taken_name
 
 #: Attempts on a bundle that kills the process.
 MAX_ATTEMPTS = 3
@@ -29,6 +51,12 @@ MAX_ATTEMPTS = 3
 TURNS = 10
 #: Seconds between two reports of progress.
 OFTEN = 2.0
+#: The editor of models whose runs are contributed; they cannot be played here.
+EDITOR = "elsewhere"
+#: The check ends after this number of reasons.
+MOST_REASONS = 5
+#: Admins are notified if another run has at least this share of the images.
+SAME_PICTURES = 0.5
 
 log = structlog.get_logger(__name__)
 State = ContributedRun.State
@@ -83,7 +111,7 @@ def _take(contribution: ContributedRun, bundle: Bundle) -> None:
 
     Raises BundleError if the run is refused.
     """
-    suite = admission.suite_of(bundle)
+    suite = _suite_of(bundle)
     verification = Verification(bundle, contribution.finished)
     counts = _counts(contribution, verification)
     metrics, _ = calibrated_metrics(bundle, suite, verification, only_able=True)
@@ -92,21 +120,19 @@ def _take(contribution: ContributedRun, bundle: Bundle) -> None:
         run = write_run(
             bundle,
             suite,
-            model_of(contribution),
+            _model_of(contribution),
             metrics,
             pictures,
             verified=True,
             counts=counts,
-            provenance=admission.provenance(verification, contribution.contributed_by),
+            provenance=_provenance(verification, contribution.contributed_by),
             # The flags are set below, from the audits.
             flags=[],
             published=True,
         )
         store = DatabaseScores(run, job_queue.own_token())
         store.save_review(review(store, verification.scorer))
-        RunReview.objects.filter(pk=run.pk).update(
-            hints=[*run.review.hints, *admission.same_pictures(run)]
-        )
+        RunReview.objects.filter(pk=run.pk).update(hints=[*run.review.hints, *_same_pictures(run)])
         if not contribution.end(State.SHOWN, run=run, editing_model=run.editing_model):
             raise Stopped
         standings.rebuild(run)
@@ -120,7 +146,7 @@ def _counts(contribution: ContributedRun, verification: Verification) -> dict[st
     Raises BundleError with the reasons if the run is refused, and Stopped if the check must
     pause.
     """
-    reasons = list(admission.reasons_before(verification))
+    reasons = list(_reasons_before(verification))
     finished = verification.finished
     # Counts of all checks, of the finished chains, and of the current chain.
     counts, sure, here = Counter(contribution.checks), Counter(contribution.checks), Counter[str]()
@@ -137,9 +163,9 @@ def _counts(contribution: ContributedRun, verification: Verification) -> dict[st
             here[check.verdict] += 1
         if check.what == "digest":
             lines.add(check.line)
-        if why := admission.reason(check, verification):
+        if why := _reason(check, verification):
             reasons.append(why)
-        if len(reasons) >= admission.REASONS:
+        if len(reasons) >= MOST_REASONS:
             break
         if time.monotonic() - reported_at > OFTEN:
             reported_at = time.monotonic()
@@ -174,3 +200,142 @@ def _others_wait(began: float) -> bool:
     """
     over = time.monotonic() - began > TURNS * settings.TURN_SECONDS
     return job_queue.should_leave(0, job_queue.GPU, turn_is_over=over)
+
+
+# Requirements on a bundle, before and while it is recomputed.
+
+
+def _suite_of(bundle: Bundle) -> Suite:
+    """Return the suite of the bundle's run.
+
+    Raises BundleError if the bundle cannot become a run.
+    """
+    document, stated_suite = bundle.document, bundle.suite
+    if document.run.method_version != METHOD_VERSION:
+        raise BundleError(
+            f"it was scored by method {document.run.method_version[:20]}; this site's is "
+            f"{METHOD_VERSION}: score it with this version of convergebench"
+        )
+    suite = Suite.objects.playable().filter(content_hash=stated_suite.content_hash).first()
+    if suite is None:
+        raise BundleError(
+            f"its suite {stated_suite.slug} v{stated_suite.version} ({stated_suite.content_hash[:12]}) is not a suite "
+            "of this site: play one of them, whole, without --trips, --cases or --limit"
+        )
+    if not bundle.arm.is_default:
+        raise BundleError("it was played in another way than the suite's own: an experiment's arm")
+    if not document.pictures:
+        raise BundleError("it holds no pictures, so nothing of it can be recomputed")
+    required = {
+        (case.slug, repeat)
+        for case in stated_suite.cases
+        for repeat in range(stated_suite.repeats_of(case))
+    }
+    missing = required - {(chain.case, chain.repeat) for chain in document.chains}
+    if missing:
+        raise BundleError(
+            f"{len(missing)} of {len(required)} chains are missing, such as {chain_name(*min(missing))}"
+        )
+    lost = [chain.name for chain in document.chains if chain.outcome == "lost"]
+    if lost:
+        raise BundleError(f"the chain {lost[0]} was lost: play it to its end")
+    if document.run.earlier_secrets:
+        raise BundleError("parts of it were played again by another secret: play it in one piece")
+    if run := known_digest(bundle) or Run.objects.filter(secret=document.run.secret).first():
+        shown = run.published and not run.suite.sealed
+        raise BundleError(f"it is here already{f' as run {run.pk}' if shown else ''}")
+    return suite
+
+
+def _reasons_before(verification: Verification) -> Iterator[str]:
+    """Yield the reasons to refuse the run before any number is recomputed."""
+    headline = in_order(settings.METRICS or METRICS)[0]
+    if headline not in verification.bundle.scored_metrics:
+        yield (
+            f"it was not scored by {headline}: run `convergebench weights`, then "
+            "`convergebench score RUN`"
+        )
+    elif headline in verification.unable:
+        yield f"its {headline} cannot be recomputed here: {verification.unable[headline]}"
+    for name in verification.unheard:
+        yield (
+            f"the witness {name}, whose word ends chains, was not asked: run `convergebench "
+            "weights`, then `convergebench score RUN --again`"
+        )
+
+
+def _reason(check: Check, verification: Verification) -> str:
+    """Return the reason to refuse the run by this check; empty if it passes.
+
+    Values of a metric that cannot be computed here are not imported, so they need no check.
+    """
+    if check.verdict == DIFFERENT:
+        return f"{check.line}, {check.what}: {check.detail}"
+    if check.verdict == NOT_CHECKED and check.detail not in verification.unable.values():
+        return f"{check.line}, {check.what} cannot be checked here: {check.detail}"
+    return ""
+
+
+def _provenance(verification: Verification, contributed_by: str) -> dict[str, Any]:
+    """Return the provenance of a contributed run.
+
+    Only a few version strings are copied from the bundle; everything else is written here.
+    """
+    suite, stated = verification.suite, verification.document.run.provenance
+    versions = {
+        name: str(stated[name])[:60] for name in ("convergebench", "python") if name in stated
+    }
+    return versions | {
+        "contributed_by": contributed_by,
+        "suite": {
+            "slug": suite.slug,
+            "version": suite.version,
+            "content_hash": suite.content_hash,
+        },
+        **({"secret_sha256": c[0]} if (c := verification.document.run.commitments) else {}),
+        "scoring": verification.scorer.provenance(),
+    }
+
+
+def _same_pictures(run: Run) -> list[dict[str, str]]:
+    """Return hints for admins on other runs with most of this run's images."""
+    trips = Trip.objects.filter(chain__run=run, restored__isnull=False)
+    restored = set(trips.values_list("restored_id", flat=True))
+    others = Trip.objects.filter(restored__in=StoredImage.objects.filter(pk__in=restored))
+    by_run: dict[int, set[str]] = {}
+    rows = others.exclude(chain__run=run).values_list("chain__run", "restored_id").distinct()
+    for other, picture in rows:
+        by_run.setdefault(other, set()).add(picture)
+    return [
+        {
+            "kind": "same pictures",
+            "text": f"{len(same)} of {len(restored)} returns are those of run {pk}",
+        }
+        for pk, same in sorted(by_run.items())
+        if len(same) >= SAME_PICTURES * len(restored)
+    ]
+
+
+def _model_of(contribution: ContributedRun) -> EditingModel:
+    """Return the model of a checked run: a new one, or the contributor's own.
+
+    Raises BundleError if its name was taken or the model was hidden meanwhile.
+    """
+    model = contribution.editing_model
+    if model is not None:
+        if model.status != EditingModel.Status.PUBLISHED:  # an admin hid it, or it was withdrawn
+            raise BundleError(f"“{model.name}” is no longer on the site: please write to us")
+        return model
+    if taken := taken_name(contribution.name):
+        raise BundleError(f"“{taken}” is on the site by now: contribute it under another name")
+    return EditingModel.objects.create(
+        slug=free_slug(contribution.name),
+        name=contribution.name,
+        provider=contribution.contributed_by[:80],
+        organisation=contribution.contributed_by,
+        editor=EDITOR,
+        access=EditingModel.Access.ELSEWHERE,
+        paper_url=contribution.paper_url,
+        code_url=contribution.code_url,
+        notes="Contributed as a bundle of a run that was played elsewhere; it cannot be played here.",
+    )

@@ -16,7 +16,7 @@ from django.utils import timezone
 from evaluation.content import archives
 from evaluation.content.archives import ArchiveError
 from leaderboard import job_queue
-from leaderboard.contributions.admission import LIMITS
+from leaderboard.contributions.importing import LIMITS
 from leaderboard.models import ContributedRun, EditingModel, Run, Use
 from leaderboard.models.entries import taken_name
 from leaderboard.standings import refresh_ranks

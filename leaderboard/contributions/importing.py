@@ -41,12 +41,14 @@ from leaderboard.models import (
     EditingModel,
     MetricVersion,
     Run,
+    RunReview,
     Score,
     StoredImage,
     Suite,
     Trip,
     TripStep,
 )
+from leaderboard.models.pictures import MAX_WEB_PIXELS
 from leaderboard.models.runs import ChainState, Outcome, RunState
 
 MODEL_FIELDS = (
@@ -60,6 +62,12 @@ MODEL_FIELDS = (
     "paper_url",
     "code_url",
 )
+#: Limits on an untrusted bundle: bytes of its directory and JSON, pixels per image.
+LIMITS = {
+    "max_directory": 4 * 2**20,
+    "max_document": 24 * 2**20,
+    "max_pixels": MAX_WEB_PIXELS,
+}
 #: Limits on the notes of an edit in a bundle: their number, and characters each.
 MOST_NOTES, LONGEST_NOTE = 20, 4_000
 
@@ -173,9 +181,10 @@ def write_run(
 
     Standings are not written. `fields` override the run's fields in the bundle.
     """
-    stated, chains = bundle.document.run, bundle.document.chains
+    stated, chains, core = bundle.document.run, bundle.document.chains, bundle.suite
     trips = [trip for chain in chains for trip in chain.trips]
     edits = [edit for trip in trips for _, edit in trip.edits if edit]
+    repeats = {case: bundle.arm.repeats_of(core.repeats_of(case)) for case in core.cases}
     pinned = {
         name: values
         if name in metrics or name in no_reference_metrics() or "missing" in values
@@ -185,33 +194,21 @@ def write_run(
     finished = _moment(stated.finished_at) or timezone.now()
     about = {"digest": bundle.digest, "checks": counts, "pictures": bundle.document.pictures}
     provenance = fields.pop("provenance", stated.provenance)
-    stated_fields: dict[str, Any] = {
-        "metrics": pinned,
-        "flags": stated.flags,
-        "marks_kept": stated.marks_kept,
-        "loss_under_audit": stated.loss_under_audit,
-        "changed_elsewhere": stated.changed_elsewhere,
-        "orders": stated.orders,
-    }
-    core = bundle.suite
-    repeats = {case: bundle.arm.repeats_of(core.repeats_of(case)) for case in core.cases}
-    stated_fields |= {
-        "chains_total": sum(repeats.values()),
-        "edits_total": sum(repeats[case] * core.edits_of(case) for case in core.cases),
-    }
+    same = ("secret", "earlier_secrets", "orders", "flags", *RunReview.MEDIANS)
     run = Run.objects.create(
         editing_model=model,
         suite=suite,
         state=RunState.FINISHED,
-        secret=stated.secret,
-        earlier_secrets=stated.earlier_secrets,
         arm=bundle.arm.to_dict(),
         arm_digest=bundle.arm.digest,
         stop_after=min(stated.stop_after, MOST),
+        metrics=pinned,
         provenance=provenance | {"bundle": about},
         source=Run.Source.EXTERNAL,
         verified=verified,
+        chains_total=sum(repeats.values()),
         chains_done=len(chains),
+        edits_total=sum(repeats[case] * core.edits_of(case) for case in core.cases),
         edits_done=len(edits),
         edits_saved=edits_saved(
             suite.trips, [len(chain.trips) for chain in chains if chain.outcome in STOPPED]
@@ -220,7 +217,7 @@ def write_run(
         trips_scored=sum(trip.step is not None for trip in trips),
         started_at=_moment(stated.started_at),
         finished_at=min(finished, timezone.now()),
-        **(stated_fields | fields),
+        **({name: getattr(stated, name) for name in same} | fields),
     )
     _chains(bundle, run, metrics, pictures)
     _audits(bundle, run, pictures)
@@ -261,19 +258,8 @@ def calibrated_metrics(
         if not made and picture.stored:
             subject = chain_subject(suite.core.picture_by_slug[slug])
             made = verification.scorer.only(names).calibrate(picture.stored.read(), subject)
-        Calibration.objects.bulk_create(
-            (
-                Calibration(
-                    pixels_sha256=picture.pixels_sha256,
-                    metric=versions[name],
-                    blank=calibration.blank,
-                    ladder={str(q): d for q, d in calibration.ladder.items()},
-                )
-                for name in names
-                if (calibration := (made or {}).get(name))
-            ),
-            ignore_conflicts=True,
-        )
+        computed = {versions[name]: c for name in names if (c := (made or {}).get(name))}
+        Calibration.objects.store(picture.pixels_sha256, computed)
     return versions, notes
 
 
@@ -314,14 +300,8 @@ def _trips(
         Trip(
             chain=chain,
             number=trip.number,
-            edited=_named(pictures, trip.forward),
-            restored=_named(pictures, trip.backward),
-            edited_seed=trip.forward.seed if trip.forward else None,
-            restored_seed=trip.backward.seed if trip.backward else None,
-            edited_seconds=trip.forward.seconds if trip.forward else None,
-            restored_seconds=trip.backward.seconds if trip.backward else None,
-            edited_notes=kept_notes(trip.forward),
-            restored_notes=kept_notes(trip.backward),
+            **_answer("edited", trip.forward, pictures),
+            **_answer("restored", trip.backward, pictures),
             **{name: getattr(trip, name) for name in MEASURES},
             scored_at=now if trip.step is not None else None,
         )
@@ -350,6 +330,15 @@ def _trips(
     )
 
 
+def _answer(
+    half: str, edit: EditRecord | None, pictures: Mapping[str, StoredImage]
+) -> dict[str, Any]:
+    """Return the fields of a trip's row for one of its answers, if there is one."""
+    if edit is None:
+        return {}
+    return Trip.answer(half, _named(pictures, edit), edit.seed, edit.seconds, kept_notes(edit))
+
+
 def _audits(bundle: Bundle, run: Run, pictures: Mapping[str, StoredImage]) -> None:
     chains = {(chain.case.slug, chain.repeat): chain for chain in run.chains.select_related("case")}
     Audit.objects.bulk_create(
@@ -370,15 +359,14 @@ def _audits(bundle: Bundle, run: Run, pictures: Mapping[str, StoredImage]) -> No
     )
 
 
-def kept_notes(half: EditRecord | None) -> dict[str, Any]:
+def kept_notes(edit: EditRecord) -> dict[str, Any]:
     """Return the notes on an edit that are stored, within the limits.
 
     Notes are never recomputed, and pages show some of them. URLs in them are never fetched.
     """
-    stated = list(half.notes.items())[:MOST_NOTES] if half else []
     notes = {
         name[:80]: value
-        for name, value in stated
+        for name, value in list(edit.notes.items())[:MOST_NOTES]
         if name != KEPT_AT and len(json.dumps(value)) <= LONGEST_NOTE
     }
     converted = notes.pop("converted", None)

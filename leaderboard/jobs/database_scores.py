@@ -171,19 +171,7 @@ class DatabaseScores(ScoreStore):
         computed = shipped(sha256, subject, versions)
         if unknown := [name for name in lacking if name not in computed]:
             computed |= scorer.only(unknown).calibrate(source, subject)
-        Calibration.objects.bulk_create(
-            (
-                Calibration(
-                    pixels_sha256=sha256,
-                    metric=lacking[name],
-                    blank=calibration.blank,
-                    ladder={str(q): d for q, d in calibration.ladder.items()},
-                )
-                for name, calibration in computed.items()
-                if calibration
-            ),
-            ignore_conflicts=True,
-        )
+        Calibration.objects.store(sha256, {lacking[name]: c for name, c in computed.items() if c})
 
     def lacking(self, trips: Iterable[tuple[PlayedTrips, int]], scorer: Scorer) -> list[str]:
         keys = [chain.key.trips[number].pk for chain, number in trips]
@@ -319,10 +307,9 @@ class DatabaseScores(ScoreStore):
             *({"kind": "audit", "text": hint} for hint in audited.hints),
             *(_hint(hint) for hint in review.hints),
         ]
-        medians = ("marks_kept", "loss_under_audit", "changed_elsewhere")
-        for name in medians:
+        for name in row.MEDIANS:
             setattr(row, name, getattr(audited, name))
-        row.save(update_fields=["flags", "hints", *medians])
+        row.save(update_fields=["flags", "hints", *row.MEDIANS])
 
 
 def _hint(hint: Hint) -> dict[str, Any]:

@@ -340,7 +340,7 @@ class DatabaseStore(RunStore):
         with transaction.atomic():
             self.pace.note(None)
             self._fence(chain, **({"trips_played": step.trip} if returned else {}))
-            _keep_image(stored)
+            StoredImage.objects.upsert([stored])
             if attempt:
                 self._close(chain, attempt, edits_done=1, edit_seconds=answer.seconds)
             else:
@@ -396,8 +396,8 @@ class DatabaseStore(RunStore):
                 refused = isinstance(ended, Refused)
                 row.update(outcome=Audit.Outcome.REFUSED if refused else Audit.Outcome.FAILED)
                 return
-            for image in sorted(images.values(), key=lambda image: image.pk):
-                _keep_image(image)
+            # In one order, so that two jobs that store the same images do not deadlock.
+            StoredImage.objects.upsert(sorted(images.values(), key=lambda image: image.pk))
             if attempt:
                 self._close(chain, attempt, edits_done=1, edit_seconds=ended.seconds)
             row.update(
@@ -527,13 +527,6 @@ def _stored(picture: Picture) -> StoredImage:
     return stored_safely(lambda: StoredImage.objects.write_bytes(picture))
 
 
-def _keep_image(stored: StoredImage) -> None:
-    """Insert the row of a stored image, or renew its date."""
-    StoredImage.objects.bulk_create(
-        [stored], update_conflicts=True, unique_fields=["sha256"], update_fields=["created_at"]
-    )
-
-
 def _keep_answer(chain: int, answered: AnsweredStep, stored: StoredImage) -> None:
     """Insert or complete the row of an answer."""
     step, answer = answered.step, answered.answer
@@ -541,39 +534,21 @@ def _keep_answer(chain: int, answered: AnsweredStep, stored: StoredImage) -> Non
     if answer.picture.notes:
         notes["converted"] = list(answer.picture.notes)
     if step.name == FORWARD:
-        Trip.objects.bulk_create(
-            [
-                Trip(
-                    chain_id=chain,
-                    number=step.trip,
-                    edited=stored,
-                    edited_seconds=answer.seconds,
-                    edited_seed=step.seed,
-                    edited_notes=notes,
-                )
-            ],
-            ignore_conflicts=True,
-        )
+        fields = Trip.answer("edited", stored, step.seed, answer.seconds, notes)
+        trip = Trip(chain_id=chain, number=step.trip, **fields)
+        Trip.objects.bulk_create([trip], ignore_conflicts=True)
     elif step.name == BACKWARD:
-        Trip.objects.filter(chain=chain, number=step.trip).update(
-            restored=stored,
-            restored_seconds=answer.seconds,
-            restored_seed=step.seed,
-            restored_notes=notes,
-        )
+        fields = Trip.answer("restored", stored, step.seed, answer.seconds, notes)
+        Trip.objects.filter(chain=chain, number=step.trip).update(**fields)
     else:
-        TripStep.objects.bulk_create(
-            [
-                TripStep(
-                    chain_id=chain,
-                    number=step.trip,
-                    place=step.place + 1,
-                    name=step.name,
-                    picture=stored,
-                    seed=step.seed,
-                    seconds=answer.seconds,
-                    notes=notes,
-                )
-            ],
-            ignore_conflicts=True,
+        between = TripStep(
+            chain_id=chain,
+            number=step.trip,
+            place=step.place + 1,
+            name=step.name,
+            picture=stored,
+            seed=step.seed,
+            seconds=answer.seconds,
+            notes=notes,
         )
+        TripStep.objects.bulk_create([between], ignore_conflicts=True)

@@ -331,6 +331,18 @@ class Trip(models.Model):
     def __str__(self) -> str:
         return f"trip {self.number} of {self.chain_id}"
 
+    @staticmethod
+    def answer(
+        half: str,
+        picture: StoredImage | None,
+        seed: int | None,
+        seconds: float | None,
+        notes: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Return the fields of the `edited` or `restored` image."""
+        about = {"seed": seed, "seconds": seconds, "notes": notes}
+        return {half: picture, **{f"{half}_{name}": value for name, value in about.items()}}
+
     @property
     def measures(self) -> TripMeasures:
         return TripMeasures.model_construct(**{name: getattr(self, name) for name in MEASURES})

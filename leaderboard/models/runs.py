@@ -443,6 +443,9 @@ class RunReview(models.Model):
         null=True, editable=False, help_text="Median share that an edit changes beside its place."
     )
 
+    #: The medians that the audits give.
+    MEDIANS = ("marks_kept", "loss_under_audit", "changed_elsewhere")
+
     def __str__(self) -> str:
         return f"review of run {self.run_id}"
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from django.db import models
 
 from evaluation.analysis.half_life import METHOD_VERSION
+from evaluation.measuring.calibration import Calibration as SourceCalibration
 from leaderboard.models.runs import Run
 from leaderboard.models.suites import Suite
 
@@ -28,6 +31,25 @@ class MetricVersion(models.Model):
         return f"{self.name} {self.version}"
 
 
+class CalibrationManager(models.Manager["Calibration"]):
+    def store(
+        self, pixels_sha256: str, computed: Mapping[MetricVersion, SourceCalibration]
+    ) -> None:
+        """Store the calibrations of a source that are new, by metric."""
+        self.bulk_create(
+            (
+                Calibration(
+                    pixels_sha256=pixels_sha256,
+                    metric=metric,
+                    blank=calibration.blank,
+                    ladder={str(q): d for q, d in calibration.ladder.items()},
+                )
+                for metric, calibration in computed.items()
+            ),
+            ignore_conflicts=True,
+        )
+
+
 class Calibration(models.Model):
     """A metric's distances of an image's blank card and of its JPEGs."""
 
@@ -35,6 +57,8 @@ class Calibration(models.Model):
     metric = models.ForeignKey(MetricVersion, models.CASCADE, related_name="calibrations")
     blank = models.FloatField(help_text="Distance between the picture and its mean colour.")
     ladder = models.JSONField(default=dict, help_text="JPEG quality → distance.")
+
+    objects = CalibrationManager()
 
     class Meta:
         constraints = [
