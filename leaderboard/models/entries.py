@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import Mapping
 from datetime import datetime
@@ -191,7 +192,8 @@ def free_slug(name: str) -> str:
     """Return a slug for a new model that no other model has."""
     base = slugify(name)[:70] or "model"
     taken = set(EditingModel.objects.filter(slug__startswith=base).values_list("slug", flat=True))
-    return next(s for s in (base, *(f"{base}-{n}" for n in range(2, 10_000))) if s not in taken)
+    slugs = itertools.chain([base], (f"{base}-{number}" for number in itertools.count(2)))
+    return next(slug for slug in slugs if slug not in taken)
 
 
 def new_token() -> str:

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain, islice
-from pathlib import Path
 
-from django.core.files.storage import FileSystemStorage, default_storage
-from django.db import connection
+from django.core.files.storage import default_storage
 from django.db.models import (
     Count,
     Exists,
@@ -145,30 +143,6 @@ def pictures() -> Iterator[Taken]:
         answers |= Q(pk__in=TripStep.objects.filter(chain__run=run).values("picture"))
         if (taken := _taken(f"run {run.pk}: {run}", rows.filter(answers))).count:
             yield taken
-
-
-def files() -> Iterator[Taken]:
-    """Yield sizes of files by folder if they are on this machine's disk."""
-    if not isinstance(default_storage, FileSystemStorage):
-        return
-    root = Path(default_storage.location)
-    for folder in sorted(path for path in root.glob("*") if path.is_dir()):
-        sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-        yield Taken(f"{folder.name}/", len(sizes), sum(sizes))
-
-
-def tables() -> Iterator[Taken]:
-    """Yield sizes of the largest tables with indexes; for SQLite, of the whole file."""
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute(
-                "SELECT relname, n_live_tup, pg_total_relation_size(relid) "
-                "FROM pg_stat_user_tables ORDER BY 3 DESC LIMIT 12"
-            )
-            yield from (Taken(*row) for row in cursor.fetchall())
-        else:
-            cursor.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
-            yield Taken("the database", 1, cursor.fetchone()[0])
 
 
 def _taken(what: str, rows: QuerySet[StoredImage]) -> Taken:

@@ -21,9 +21,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", metavar="action", required=True)
-        actions.add_parser(
-            "usage", help="Sizes: pictures by run, files by folder, the largest tables."
-        )
+        actions.add_parser("usage", help="Sizes of pictures, by use and by run.")
         actions.add_parser(
             "verify", help="Find pictures whose file is gone, and files without a row."
         )
@@ -54,15 +52,9 @@ class Command(BaseCommand):
             self._make_bucket()
 
     def _usage(self) -> None:
-        for title, lines in (
-            ("Pictures", storage.pictures()),
-            ("Files", storage.files()),
-            ("Database", storage.tables()),
-        ):
-            self.stdout.write(title)
-            for line in lines:
-                size = filesizeformat(line.bytes).replace("\u00a0", " ")
-                self.stdout.write(f"  {size:>10}  {line.count:>9,}  {line.what}")
+        for line in storage.pictures():
+            size = filesizeformat(line.bytes).replace("\u00a0", " ")
+            self.stdout.write(f"{size:>10}  {line.count:>9,}  {line.what}")
 
     def _verify(self) -> None:
         lost = 0

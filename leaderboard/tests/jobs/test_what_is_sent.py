@@ -81,14 +81,6 @@ def test_two_cases_of_a_picture_cannot_be_told_apart_without_pixels_and_prompt(
             assert len({*before, *after}) == 32, name
 
 
-def test_a_request_in_the_test_that_named_its_case_would_be_noticed() -> None:
-    _, received = play("huggingface")
-    request = received[0]
-    told = Received(request.method, f"{request.path}?case=1", request.headers, request.body)
-    assert besides(told) != besides(request)
-    assert besides(told).keys() == besides(request).keys()
-
-
 def test_the_order_of_chains_is_drawn_by_the_secret() -> None:
     suite, model = factories.tiny_suite(3), factories.editing_model()
 
