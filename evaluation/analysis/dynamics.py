@@ -91,6 +91,10 @@ def summarise_dynamics(chains: Sequence[Dynamics]) -> DynamicsSummary:
     )
 
 
+#: Slopes of ln s(n) above this are cut: no image has steps that grow so fast.
+MOST_SLOPE = 100.0
+
+
 # Cached, because every metric and level needs it for the same chains.
 @lru_cache(maxsize=4096)
 def _contraction(steps: tuple[float, ...]) -> tuple[float | None, float | None, float | None]:
@@ -104,9 +108,9 @@ def _contraction(steps: tuple[float, ...]) -> tuple[float | None, float | None, 
         # It moved once or never: standing still is the strongest contraction.
         return (0.0, None, None) if not any(steps[1:]) else (None, None, None)
     slope, _, low, high = theilslopes(np.log([s for s in steps if s]), numbers, alpha=0.95)
-    if numbers.size < MIN_TRIPS:
-        return math.exp(slope), None, None
-    return math.exp(slope), math.exp(low), math.exp(high)
+    # A contributed bundle may state any steps: an unbounded slope would overflow.
+    factor, least, most = (math.exp(min(value, MOST_SLOPE)) for value in (slope, low, high))
+    return (factor, None, None) if numbers.size < MIN_TRIPS else (factor, least, most)
 
 
 def _regime(

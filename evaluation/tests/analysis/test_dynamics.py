@@ -108,3 +108,7 @@ def test_a_run_has_the_medians_of_its_chains():
     assert found.limit_retention == 0.85
     assert found.regimes["contracting"] == found.chains == 3
     assert summarise_dynamics([]).contraction is None
+
+
+def test_steps_that_no_image_has_do_not_overflow():
+    assert np.isfinite(dynamics([1e-320, 1.0], 1.0).contraction)
