@@ -132,7 +132,7 @@ $(VENV)/.site: pyproject.toml constraints.txt hashes-site.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.worker: $(VENV)/.site hashes.txt
-	@echo "Installing what scores pictures (about 1.5 GB, some minutes the first time) ..."
+	@echo "Installing what scores images (about 1.5 GB, some minutes the first time) ..."
 	$(FORGET_INTERRUPTED)
 	$(INSTALL) --no-deps --require-hashes --requirement hashes.txt
 	$(PIP) --editable '.[site,worker,providers]'

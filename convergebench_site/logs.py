@@ -15,7 +15,7 @@ SECRET_NAMES = re.compile(
 HIDDEN = "[hidden]"
 #: Addresses that are secrets themselves: they allow acting for the owner.
 SECRET_ADDRESS = re.compile(
-    r"(/(?:submissions|upload|contribute|embargo|vote/(?:pictures|done))/)[\w-]{20,}"
+    r"(/(?:submissions|upload|contribute|embargo|vote/(?:images|done))/)[\w-]{20,}"
 )
 #: Secrets in the wrong place: an API token, or a key in an address.
 STRAY_SECRET = re.compile(

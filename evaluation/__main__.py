@@ -28,7 +28,7 @@ COMMANDS = (
 )
 OURS = ("evaluation", "leaderboard", "convergebench_site")
 DESCRIPTION = """\
-How many round trips does a picture last?
+How many round trips does an image last?
 
 A round trip asks an image-editing model for an edit and then for its inverse:
 add a hat, remove the hat. convergebench plays round trips, scores what comes
@@ -42,7 +42,7 @@ or step by step:
   convergebench score jpeg-smoke                     score every trip
   convergebench report jpeg-smoke                    curves, half-lives, strips: one HTML page
 
-pictures that you have already:
+images that you have already:
   convergebench score FOLDER                         I0_source.png, I1_forward.png, ...
 
 a run to hand on, or one that was published elsewhere:

@@ -18,7 +18,7 @@ from evaluation.content.catalog import FIDELITY, PLAIN, Variant
 from evaluation.content.suites import EditPair
 from evaluation.editors.base import Editor, EditSettings
 from evaluation.errors import UserFacingError, first_error
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.run_secret import SeedMode
 
 #: The wordings by the letters of the study of Nano Banana 2: short or long, with fidelity or not.
@@ -222,20 +222,20 @@ class Arm(BaseModel):
         """Return the number of repeats of a case, given that of the suite."""
         return self.repeats or usual
 
-    def cleaned(self, picture: Picture) -> Picture:
+    def cleaned(self, image: EncodedImage) -> EncodedImage:
         """Clean up a restored image before the next trip.
 
         Raises ArmError if the filter has changed.
         """
         if not self.cleanup:
-            return picture
+            return image
         here = cleanup_version()
         if here != self.cleanup_version:
             raise ArmError(
                 f"this run was begun with {self.cleanup_version}, but here is {here}: "
                 "go on with that version, or begin a new run"
             )
-        return _denoised(picture)
+        return _denoised(image)
 
 
 DEFAULT = Arm()
@@ -254,13 +254,13 @@ def cleanup_version() -> str:
     return f"non-local means, strength {strength}, windows 7 and 21, OpenCV {cv2.__version__}"
 
 
-def _denoised(picture: Picture) -> Picture:
+def _denoised(image: EncodedImage) -> EncodedImage:
     import cv2
     import numpy as np
     from PIL import Image
 
     # OpenCV's colours are the other way round, and the filter weighs light and colour apart.
-    pixels = np.ascontiguousarray(np.asarray(picture.image)[:, :, ::-1])
+    pixels = np.ascontiguousarray(np.asarray(image.decoded)[:, :, ::-1])
     strength = DENOISE_STRENGTH
     clean = cv2.fastNlMeansDenoisingColored(pixels, None, strength, strength, 7, 21)
-    return Picture.from_image(Image.fromarray(np.ascontiguousarray(clean[:, :, ::-1])))
+    return EncodedImage.from_image(Image.fromarray(np.ascontiguousarray(clean[:, :, ::-1])))

@@ -44,8 +44,8 @@ class Fault(StrEnum):
     TLS = "tls", "The endpoint's TLS certificate is not valid", False
     BLOCKED = "blocked", "The endpoint's address is not public", False
     CONFIGURATION = "configuration", "The editor is not set up", False
-    # This one picture came out wrong: after the retries the chain is broken.
-    BAD_ANSWER = "bad_answer", "The answer is not a usable picture", True
+    # This one image came out wrong: after the retries the chain is broken.
+    BAD_ANSWER = "bad_answer", "The answer is not a usable image", True
     BAD_REQUEST = "bad_request", "The endpoint rejected the request", True
 
 

@@ -1,7 +1,7 @@
 """An experiment as a file: a suite, the arms it is played in, and the models.
 
 title: Does the wording matter?
-question: Do longer prompts keep more of the picture?
+question: Do longer prompts keep more of the image?
 suite: lite
 models: [gemini-3.1-flash-image]
 repeats: 2

@@ -26,7 +26,7 @@ from evaluation.remembered import computed_once
 FORMATS = ("PNG", "JPEG", "WEBP")
 EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 MAX_BYTES = 64 * 2**20
-# Pillow only warns below 179 MP; a benchmark picture is about 1 MP.
+# Pillow only warns below 179 MP; a benchmark image is about 1 MP.
 MAX_PIXELS = 40_000_000
 # A progressive JPEG has about ten scans. One of a million empty ones, eleven bytes
 # each, would keep a processor busy for a day.
@@ -82,7 +82,7 @@ class ImageError(UserFacingError):
 
 
 @dataclass(frozen=True)
-class Picture:
+class EncodedImage:
     """An encoded image exactly as it arrived, with its type and size."""
 
     data: bytes = field(repr=False)
@@ -94,34 +94,34 @@ class Picture:
     @classmethod
     def from_bytes(
         cls, data: bytes, *, max_bytes: int = MAX_BYTES, max_pixels: int = MAX_PIXELS
-    ) -> Picture:
+    ) -> EncodedImage:
         """Check and fully decode an image. Raises ImageError naming the problem."""
         image, mime, notes = _decode(data, max_bytes, max_pixels)
-        picture = cls(data, mime, image.width, image.height, notes)
-        picture.__dict__["image"] = image
-        return picture
+        encoded = cls(data, mime, image.width, image.height, notes)
+        encoded.__dict__["decoded"] = image
+        return encoded
 
     @classmethod
     def from_head(
         cls, data: bytes, *, max_bytes: int = MAX_BYTES, max_pixels: int = MAX_PIXELS
-    ) -> Picture:
-        """Return the picture by its header, without decoding a pixel.
+    ) -> EncodedImage:
+        """Return the image by its header, without decoding a pixel.
 
-        Its `image` may still fail, and be turned by its EXIF orientation.
+        Its `decoded` may still fail, and be turned by its EXIF orientation.
         """
         image, mime = _opened(data, max_bytes, max_pixels)
         return cls(data, mime, image.width, image.height)
 
     @classmethod
     def from_image(cls, image: Image.Image) -> Self:
-        """Return an image of our own code as a PNG picture."""
-        picture = cls(encode_png(image), "image/png", image.width, image.height)
+        """Return an image of our own code, encoded as PNG."""
+        encoded = cls(encode_png(image), "image/png", image.width, image.height)
         if image.mode == "RGB":
-            picture.__dict__["image"] = image
-        return picture
+            encoded.__dict__["decoded"] = image
+        return encoded
 
     @computed_once
-    def image(self) -> Image.Image:
+    def decoded(self) -> Image.Image:
         """The canonical form: upright sRGB, 8 bit, no alpha, at the answered size."""
         return _decode(self.data, MAX_BYTES, MAX_PIXELS)[0]
 
@@ -134,28 +134,28 @@ class Picture:
         return self.width, self.height
 
     def png(self) -> bytes:
-        """Return the picture as PNG; a PNG is returned unchanged."""
-        return self.data if self.mime == "image/png" else encode_png(self.image)
+        """Return the image as PNG; a PNG is returned unchanged."""
+        return self.data if self.mime == "image/png" else encode_png(self.decoded)
 
 
 def _opened(data: bytes, max_bytes: int, max_pixels: int) -> tuple[ImageFile.ImageFile, str]:
     """Open an image by its header; return it and its MIME type by magic bytes."""
     if not data:
-        raise ImageError("the picture is empty (0 bytes)")
+        raise ImageError("the image is empty (0 bytes)")
     if len(data) > max_bytes:
-        raise ImageError(f"the picture has {len(data):,} bytes; the limit is {max_bytes:,}")
+        raise ImageError(f"the image has {len(data):,} bytes; the limit is {max_bytes:,}")
     with _readable():
         image = Image.open(io.BytesIO(data), formats=FORMATS)
         # The header holds the size: a bomb is refused before a pixel is decoded.
         if image.width * image.height > max_pixels:
             raise ImageError(
-                f"the picture is {image.width} x {image.height} pixels; "
+                f"the image is {image.width} x {image.height} pixels; "
                 f"the limit is {max_pixels / 1e6:g} megapixels"
             )
         # Viewers show only the first image of a phone's JPEG with two (MPO).
         kind = "JPEG" if image.format == "MPO" else image.format
         if kind != "JPEG" and getattr(image, "n_frames", 1) > 1:
-            raise ImageError("animated pictures are not accepted; send a single frame")
+            raise ImageError("animated images are not accepted; send a single frame")
         if kind == "JPEG" and data.count(b"\xff\xda") > MAX_SCANS:
             raise ImageError(f"the JPEG has more than {MAX_SCANS} scans")
         return image, Image.MIME[kind or ""]
@@ -177,9 +177,9 @@ def _readable() -> Iterator[None]:
     except ImageError:
         raise
     except UnidentifiedImageError:
-        raise ImageError("not a PNG, JPEG or WebP picture") from None
+        raise ImageError("not a PNG, JPEG or WebP image") from None
     except BROKEN as error:
-        raise ImageError(f"the picture cannot be decoded: {error}") from error
+        raise ImageError(f"the image cannot be decoded: {error}") from error
 
 
 def _canonical(
@@ -227,7 +227,7 @@ def _eight_bit(image: Image.Image, data: bytes) -> Image.Image:
         other.tile = [tile._replace(args=str(tile.args).replace("16B", "16L"))]
     key = image.info.get("transparency")
     eight: NDArray[Any] | None = None
-    # The whole picture in 16 bits and its parts would be many times its size.
+    # The whole image in 16 bits and its parts would be many times its size.
     for top in range(0, image.height, STRIP_ROWS):
         box = (0, top, image.width, min(top + STRIP_ROWS, image.height))
         values: NDArray[Any]
@@ -246,7 +246,7 @@ def _eight_bit(image: Image.Image, data: bytes) -> Image.Image:
         if eight is None:
             eight = np.empty((image.height, *strip.shape[1:]), dtype=np.uint8)
         eight[top : top + len(strip)] = strip
-    assert eight is not None  # noqa: S101 -- a picture has rows
+    assert eight is not None  # noqa: S101 -- an image has rows
     del other, values, strip
     return Image.fromarray(eight.squeeze(-1) if eight.shape[-1] == 1 else eight)
 
@@ -287,11 +287,11 @@ def _orientation(image: Image.Image, notes: list[str]) -> int:
         return 1
 
 
-class CleanPicture(Picture):
-    """A picture that went through `clean_wire`."""
+class CleanImage(EncodedImage):
+    """An image that went through `clean_wire`."""
 
 
-def clean_wire(picture: Picture) -> CleanPicture:
+def clean_wire(image: EncodedImage) -> CleanImage:
     """Return the image as it is sent to an editor: pixels without their two low bits.
 
     Each channel is rounded to a multiple of 4 by ordered dither, which is unbiased, causes no
@@ -299,9 +299,9 @@ def clean_wire(picture: Picture) -> CleanPicture:
     has no chunk but IHDR, IDAT and IEND. So data that an answer hides in its file or in its
     low bits cannot reach the next edit. A clean image is returned unchanged.
     """
-    if isinstance(picture, CleanPicture):
-        return picture
-    return CleanPicture.from_image(without_low_bits(picture.image))
+    if isinstance(image, CleanImage):
+        return image
+    return CleanImage.from_image(without_low_bits(image.decoded))
 
 
 def without_low_bits(image: Image.Image) -> Image.Image:

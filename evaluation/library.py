@@ -28,7 +28,7 @@ from evaluation.cli.scoring import ANSWERS, judge_of, new_scorer, scored
 from evaluation.content.suites import Suite
 from evaluation.editors import Answer, Editor, EditorError, Refused
 from evaluation.errors import UserFacingError
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.play.run_folder import RunFolder
 from evaluation.play.run_scores import RunScores, read_scores
 from evaluation.play.store import Paused
@@ -37,9 +37,9 @@ __all__ = [
     "Answer",
     "Editor",
     "EditorError",
+    "EncodedImage",
     "FrameError",
     "Paused",
-    "Picture",
     "PlayOptions",
     "Refused",
     "Results",
@@ -166,9 +166,9 @@ class Results:
         pair = self.suite.pair_by_slug[chain.pair]
         return {
             "chain": slug,
-            "picture": chain.picture,
+            "image": chain.image,
             "pair": chain.pair,
-            "kind": self.suite.picture_by_slug[chain.picture].kind,
+            "kind": self.suite.image_by_slug[chain.image].kind,
             "category": pair.category,
             "repeat": chain.repeat,
         }

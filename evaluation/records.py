@@ -97,7 +97,7 @@ MEASURES = tuple(TripMeasures.model_fields)
 
 
 class FileRecord(Record):
-    """A picture's file."""
+    """An image's file."""
 
     sha256: Sha256
     mime: Literal["image/png", "image/jpeg", "image/webp"]
@@ -107,7 +107,7 @@ class FileRecord(Record):
 
 
 class SourceRecord(FileRecord):
-    """The file of a prepared source picture."""
+    """The file of a prepared source image."""
 
     slug: Slug
 
@@ -192,7 +192,7 @@ class AuditRecord(Record):
 
 
 class CalibrationRecord(Record):
-    picture: Slug
+    image: Slug
     metric: Slug
     blank: Number
     ladder: dict[Annotated[str, StringConstraints(pattern=r"^\d{1,3}$")], Number]
@@ -338,7 +338,7 @@ class ScoreRecord(Record):
     model: str
     suite: str
     case: str
-    picture: str
+    image: str
     pair: str
     category: str
     kind: str

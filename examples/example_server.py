@@ -30,15 +30,15 @@ class Handler(BaseHTTPRequestHandler):
         if kind.startswith("multipart/"):  # {base}/images/edits
             parts = email.message_from_bytes(f"Content-Type: {kind}\n\n".encode() + body).walk()
             form: Any = {p.get_param("name", header="content-disposition"): p for p in parts}
-            picture = form["image"].get_payload(decode=True)
+            image = form["image"].get_payload(decode=True)
             prompt = form["prompt"].get_payload(decode=True).decode()
         else:  # {base}/images/generations, {base}/predictions (Cog), Hugging Face
             data = json.loads(body)
             data = data.get("input", data)
-            picture = base64.b64decode((data.get("image") or data["inputs"]).split(",")[-1])
+            image = base64.b64decode((data.get("image") or data["inputs"]).split(",")[-1])
             prompt = data.get("parameters", data)["prompt"]
         png = io.BytesIO()
-        edit(Image.open(io.BytesIO(picture)).convert("RGB"), prompt).save(png, "PNG")
+        edit(Image.open(io.BytesIO(image)).convert("RGB"), prompt).save(png, "PNG")
         kind, answer = "image/png", png.getvalue()
         if self.path.endswith(("/edits", "/generations", "/predictions")):
             b64 = base64.b64encode(answer).decode()

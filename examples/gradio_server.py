@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 
 
 def edit(image: Image.Image, prompt: str) -> Image.Image:
-    """Your model. This stand-in mirrors the picture, whatever it is asked."""
+    """Your model. This stand-in mirrors the image, whatever it is asked."""
     return ImageOps.mirror(image)
 
 

@@ -1,4 +1,4 @@
-"""Score the pictures of a run with the no-reference metrics of pyiqa, on your own machine.
+"""Score the images of a run with the no-reference metrics of pyiqa, on your own machine.
 
     pip install pyiqa
     python no_reference_scores.py RUN_OR_BUNDLE.zip --metrics musiq,topiq_nr > scores.csv
@@ -23,8 +23,8 @@ from PIL import Image
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 
 
-def pictures(where: Path) -> Iterator[tuple[str, bytes]]:
-    """Every picture of a run folder or of a bundle, with the hash it is known by."""
+def images(where: Path) -> Iterator[tuple[str, bytes]]:
+    """Every image of a run folder or of a bundle, with the hash it is known by."""
     if where.is_dir():
         for file in sorted(where.rglob("*")):
             if file.suffix.lower() in SUFFIXES:
@@ -33,13 +33,13 @@ def pictures(where: Path) -> Iterator[tuple[str, bytes]]:
         return
     with zipfile.ZipFile(where) as bundle:
         for name in bundle.namelist():
-            if name.startswith("pictures/"):
+            if name.startswith("images/"):
                 yield Path(name).stem, bundle.read(name)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("run", type=Path, help="a run folder, or a bundle with its pictures")
+    parser.add_argument("run", type=Path, help="a run folder, or a bundle with its images")
     parser.add_argument("--metrics", default="musiq", help="names of pyiqa, with commas between")
     parser.add_argument("--device", default=None, help="such as cuda or cpu")
     asked = parser.parse_args()
@@ -54,7 +54,7 @@ def main() -> None:
     rows = csv.writer(sys.stdout)
     rows.writerow(["sha256", "metric", "value", "version", "higher_is_better"])
     seen = set()
-    for sha256, data in pictures(asked.run):
+    for sha256, data in images(asked.run):
         if sha256 in seen:
             continue
         seen.add(sha256)

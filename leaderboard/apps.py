@@ -13,7 +13,7 @@ CURATOR = {
     "sourceimage": ("view", "add", "change", "delete"),
     "editpair": ("view", "add", "change", "delete"),
     "suite": ("view", "add", "change", "delete"),
-    "suitepicture": ("view",),
+    "suiteimage": ("view",),
     "case": ("view",),
     "editingmodel": ("view",),
     "run": ("view",),

@@ -92,11 +92,11 @@ def difference(estimate: float, bounds: Interval | None) -> str:
 
 
 def kept(share: float, low: float | None = None, high: float | None = None) -> str:
-    """ "keeps 62 % (55–69) of the picture"."""
+    """ "keeps 62 % (55–69) of the image"."""
     if share <= 0:
         return "keeps nothing: no better than a blank card"
     around = interval(low, high, 100, 0)
-    return f"keeps {percent(share)}{f' ({around})' if around else ''} of the picture"
+    return f"keeps {percent(share)}{f' ({around})' if around else ''} of the image"
 
 
 def kept_in_place(share: float) -> str:
@@ -107,7 +107,7 @@ def kept_in_place(share: float) -> str:
 
 
 def share_kept(share: float) -> str:
-    """ "62 % kept", below a picture."""
+    """ "62 % kept", below an image."""
     return f"{percent(share)} kept" if share > 0 else "nothing kept"
 
 

@@ -27,7 +27,7 @@ PROBE = "probe"
 SCORE_UPLOADED = "score_uploaded_chain"
 EXPORT = "export"
 COLLECT_GARBAGE = "collect_garbage"
-RECOVER = "recover_pictures"
+RECOVER = "recover_images"
 CHECK_CONTRIBUTED = "check_contributed_run"
 COUNT_VOTES = "count_votes"
 #: A visitor waits for these: they go first.

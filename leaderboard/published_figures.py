@@ -42,7 +42,7 @@ from leaderboard.models import (
     Run,
     Score,
     Suite,
-    SuitePicture,
+    SuiteImage,
     Trip,
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
@@ -302,10 +302,10 @@ def _described(published: PublishedTable) -> str:
     return "\n\n".join(
         [
             "Scores that the authors of edit-converge-bench published, ranked nowhere and not "
-            "mixed with ours: other pictures, other prompts, and no pictures to look at.",
+            "mixed with ours: other images, other prompts, and no images to look at.",
             "What was noticed on import: " + " ".join(published.remarks),
             f"Retention is of SSIM against {BLANK_SSIM}, what a card of the mean colour scores on "
-            "average: the blank card of each picture is not known. Whether the edits were made "
+            "average: the blank card of each image is not known. Whether the edits were made "
             "is not known either.",
         ]
     )
@@ -346,15 +346,15 @@ def store_table(published: PublishedTable) -> tuple[Suite, bool]:
 def _cases(
     suite: Suite, published: PublishedTable, metric: MetricVersion
 ) -> dict[tuple[str, str], Case]:
-    pictures: dict[str, SuitePicture] = {}
+    images: dict[str, SuiteImage] = {}
     cases: dict[tuple[str, str], Case] = {}
     for row in sorted(
         published.rows, key=lambda row: (row.image, CATEGORIES[row.edit_category], row.edit_pair)
     ):
-        if row.image not in pictures:
+        if row.image not in images:
             # There are no pixels to hash: the name is hashed instead.
             key = hashlib.sha256(f"{SLUG}/{row.image}".encode()).hexdigest()
-            pictures[row.image] = SuitePicture.objects.create(
+            images[row.image] = SuiteImage.objects.create(
                 suite=suite,
                 slug=slugify(Path(row.image).stem.replace("_", "-")),
                 pixels_sha256=key,
@@ -367,15 +367,15 @@ def _cases(
                 pixels_sha256=key, metric=metric, defaults={"blank": 1 - BLANK_SSIM, "ladder": {}}
             )
         if (row.image, row.edit_pair) not in cases:
-            picture, pair = pictures[row.image], slugify(row.edit_pair.replace("_", "-"))
+            image, pair = images[row.image], slugify(row.edit_pair.replace("_", "-"))
             cases[row.image, row.edit_pair] = Case.objects.create(
                 suite=suite,
-                slug=f"{picture.slug}--{pair}",
-                picture=picture,
+                slug=f"{image.slug}--{pair}",
+                image=image,
                 pair_slug=pair,
                 pair_title=row.edit_pair.replace("_", " ").capitalize(),
                 category=CATEGORIES[row.edit_category],
-                kind=picture.kind,
+                kind=image.kind,
                 forward=NOT_GIVEN,
                 backward=NOT_GIVEN,
                 position=len(cases),

@@ -13,11 +13,11 @@ from leaderboard.views import (
     downloads,
     gallery,
     health,
+    images,
     models,
     news,
     no_reference,
     people,
-    pictures,
     robustness,
     runs,
     site,
@@ -30,7 +30,7 @@ from leaderboard.views import (
 
 urlpatterns = [
     path("", board.index, name="board"),
-    path("board.png", cards.board, name="board_picture"),
+    path("board.png", cards.board, name="board_image"),
     path("value/", value.index, name="value"),
     path("value/figure.json", value.figure, name="value_figure"),
     path("gallery/", gallery.index, name="gallery"),
@@ -54,9 +54,9 @@ urlpatterns = [
     path("vote/session", people.begin, name="vote_session"),
     path("vote/answer", people.answer, name="vote_answer"),
     re_path(
-        r"^vote/pictures/(?P<ticket>[\w-]{22})/(?P<side>source|left|right)$",
-        people.picture,
-        name="vote_picture",
+        r"^vote/images/(?P<ticket>[\w-]{22})/(?P<side>source|left|right)$",
+        people.image,
+        name="vote_image",
     ),
     re_path(r"^vote/done/(?P<session>[\w-]{22})/$", people.done, name="vote_done"),
     path("favicon.ico", site.favicon),
@@ -87,10 +87,10 @@ urlpatterns = [
     path("submissions/<str:token>/state.json", submissions.status_json, name="submission_state"),
     path("submissions/<str:token>/act/", submissions.act, name="submission_act"),
     re_path(
-        r"^submissions/(?P<token>[\w-]{1,43})/pictures/"
+        r"^submissions/(?P<token>[\w-]{1,43})/images/"
         r"(?P<form>thumbnail|copy)/(?P<sha256>[0-9a-f]{64})$",
-        submissions.picture,
-        name="submission_picture",
+        submissions.image,
+        name="submission_image",
     ),
     path("embargo/<str:token>/", submissions.embargo, name="embargo"),
     path("upload/", uploaded_chains.index, name="upload_chain"),
@@ -118,12 +118,12 @@ urlpatterns = [
     path("about/", texts.about, name="about"),
     path("changelog/", texts.changelog, name="changelog"),
     re_path(
-        r"^pictures/(?P<form>thumbnail|copy|original)/(?P<sha256>[0-9a-f]{64})$",
-        pictures.picture,
-        name="picture",
+        r"^images/(?P<form>thumbnail|copy|original)/(?P<sha256>[0-9a-f]{64})$",
+        images.image,
+        name="image",
     ),
     re_path(
-        r"^pictures/jpeg/(?P<sha256>[0-9a-f]{64})/(?P<quality>[1-9][0-9]?)$",
+        r"^images/jpeg/(?P<sha256>[0-9a-f]{64})/(?P<quality>[1-9][0-9]?)$",
         cases.jpeg,
         name="jpeg",
     ),

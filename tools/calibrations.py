@@ -9,7 +9,7 @@ from typing import Any
 from tqdm import tqdm
 
 from evaluation.content import catalog, sources
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.calibration import FOLDER, face_shares
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
@@ -23,20 +23,20 @@ def compute(slug: str) -> dict[str, Any]:
     scorer = Scorer([n for n in full_reference_metrics() if n != "clip"], witnesses=())
     if scorer.not_run:
         raise MetricError(f"not all metrics run here: {scorer.not_run}")
-    pictures: dict[str, Any] = {}
-    for picture in tqdm(suite.pictures, unit="picture"):
-        source = Picture.from_image(sources.prepared(picture, suite.size))
-        subject = chain_subject(picture)
+    images: dict[str, Any] = {}
+    for image in tqdm(suite.images, unit="image"):
+        source = EncodedImage.from_image(sources.prepared(image, suite.size))
+        subject = chain_subject(image)
         found = scorer.calibrate(source, subject)
         distances = {
             name: made and [made.blank, *made.ladder.values()] for name, made in found.items()
         }
-        pictures[picture.sha256] = {"face": face_shares(subject), "distances": distances}
+        images[image.sha256] = {"face": face_shares(subject), "distances": distances}
     metrics = {
         name: {"version": version, "weights_sha256": weights}
         for name, (version, weights) in scorer.versions().items()
     }
-    return {"metrics": metrics, "pictures": pictures}
+    return {"metrics": metrics, "images": images}
 
 
 def main() -> None:

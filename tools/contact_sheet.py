@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 
 from evaluation.content import catalog, sources
 from evaluation.content.annotations import AREAS, Annotations, Box
-from evaluation.content.suites import EditPair, SourcePicture, Suite
+from evaluation.content.suites import EditPair, Suite, SuiteImage
 from evaluation.editors.instructions import follow, parse
 from evaluation.errors import EditorError
 
@@ -61,13 +61,13 @@ def annotated(image: Image.Image, places: Annotations) -> Image.Image:
     return result
 
 
-def case_picture(image: Image.Image, picture: SourcePicture, pair: EditPair) -> Image.Image:
+def case_image(image: Image.Image, source: SuiteImage, pair: EditPair) -> Image.Image:
     """Return a case's image with annotations after the first edit by rule.
 
     The annotations are drawn after edits that cover all, before edits that must not cover them, and
     before edits that move them.
     """
-    places = picture.annotations
+    places = source.annotations
     try:
         instruction = parse(pair.forward)
     except EditorError:  # a pair that only models can play
@@ -80,14 +80,14 @@ def case_picture(image: Image.Image, picture: SourcePicture, pair: EditPair) -> 
 def sheet(suite: Suite) -> Image.Image:
     """Return a sheet with a cell for every case of a shipped suite."""
 
-    @lru_cache(maxsize=4)  # cases of a picture follow each other
-    def images(picture: SourcePicture) -> Image.Image:
-        return sources.prepared(picture, suite.size)
+    @lru_cache(maxsize=4)  # cases of an image follow each other
+    def images(image: SuiteImage) -> Image.Image:
+        return sources.prepared(image, suite.size)
 
     cells = (
-        (case_picture(images(picture), picture, pair), f"{case.picture}\n{case.pair}")
+        (case_image(images(image), image, pair), f"{case.image}\n{case.pair}")
         for case in suite.cases
-        for picture in [suite.picture_by_slug[case.picture]]
+        for image in [suite.image_by_slug[case.image]]
         for pair in [suite.pair_by_slug[case.pair]]
     )
     return _sheet(cells, len(suite.cases))

@@ -1,7 +1,7 @@
-"""Make the committed pictures again from the packages they come from.
+"""Make the committed images again from the packages they come from.
 
-`fixtures/crops.json` names each package with the hash of its archive, and each picture with
-its path or byte range, its own hash, and the box and size it is cut to. The pictures lie in
+`fixtures/crops.json` names each package with the hash of its archive, and each image with
+its path or byte range, its own hash, and the box and size it is cut to. The images lie in
 fixtures/pictures/, so nobody needs this to play; `python -m tools.crops --check`
 shows that they are what they claim to be.
 """
@@ -43,9 +43,9 @@ COMMANDS = {
 
 
 def cache_folder() -> Path:
-    """Return the folder of fetched packages: $CONVERGEBENCH_PICTURES, or one in ~/.cache."""
-    stated = os.environ.get("CONVERGEBENCH_PICTURES")
-    return Path(stated) if stated else Path.home() / ".cache/convergebench/pictures"
+    """Return the folder of fetched packages: $CONVERGEBENCH_IMAGES, or one in ~/.cache."""
+    stated = os.environ.get("CONVERGEBENCH_IMAGES")
+    return Path(stated) if stated else Path.home() / ".cache/convergebench/images"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Archive:
         program, *arguments = COMMANDS[self.kind]
         if shutil.which(program) is None:
             raise OriginError(
-                f"pictures of {self.package} need {program}: install it, or fetch the package "
+                f"images of {self.package} need {program}: install it, or fetch the package "
                 f"elsewhere and put its archive at {path}"
             )
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,13 +102,13 @@ class Archive:
 
 @dataclass(frozen=True)
 class Crop:
-    """A committed picture: where its original is, and what is cut from it."""
+    """A committed image: where its original is, and what is cut from it."""
 
     file: str
     archive: str
     path: str
     sha256: str
-    bytes: tuple[int, int] | None = None  # offset and length of a picture inside the file
+    bytes: tuple[int, int] | None = None  # offset and length of an image inside the file
     box: tuple[int, int, int, int] | None = None
     side: int = 0  # the longer side's pixels, where it is made smaller
     quality: int = QUALITY
@@ -122,10 +122,10 @@ class Crop:
 
 
 def crops() -> tuple[dict[str, Archive], list[Crop]]:
-    """The archives by name, and the pictures cut from them."""
+    """The archives by name, and the images cut from them."""
     data = json.loads((catalog.folder() / "crops.json").read_text(encoding="utf-8"))
     archives = {name: _built(Archive, row) for name, row in data["archives"].items()}
-    return archives, [_built(Crop, row) for row in data["pictures"]]
+    return archives, [_built(Crop, row) for row in data["images"]]
 
 
 def original(crop: Crop, archives: Mapping[str, Archive]) -> bytes:

@@ -1,4 +1,4 @@
-"""Draw the methodology page's examples: real pictures, measured by the real metrics.
+"""Draw the methodology page's examples: real images, measured by the real metrics.
 
 The files are committed; run `python -m tools.examples` again when a metric's version changes.
 """
@@ -17,7 +17,7 @@ from PIL import Image, ImageFilter
 
 from evaluation.content import catalog, sources
 from evaluation.editors import load_editor
-from evaluation.images import Picture, blank_card, encode_jpeg, encode_webp
+from evaluation.images import EncodedImage, blank_card, encode_jpeg, encode_webp
 from evaluation.measuring.calibration import retention
 from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.scoring import Scorer
@@ -28,7 +28,7 @@ METRICS = ("lpips", "ssim", "psnr")
 #: What the headline is made of, beside itself.
 PARTS = ("picture", "lpips", "place", "colour")
 SOURCES = {"astronaut": "skimage:astronaut", "coffee": "skimage:coffee"}
-#: For the blank cards: busy, calm and dark pictures.
+#: For the blank cards: busy, calm and dark images.
 CARDS = {**SOURCES, "rocket": "skimage:rocket", "camera": "skimage:camera"}
 
 Damage = Callable[[Image.Image, float], Image.Image]
@@ -45,7 +45,7 @@ def blur(image: Image.Image, radius: float) -> Image.Image:
 
 def jpeg(image: Image.Image, strength: float) -> Image.Image:
     """Strength 0 is quality 95, 94 is quality 1."""
-    return Picture.from_bytes(encode_jpeg(image, round(95 - strength))).image
+    return EncodedImage.from_bytes(encode_jpeg(image, round(95 - strength))).decoded
 
 
 def smear(image: Image.Image) -> Image.Image:
@@ -63,7 +63,7 @@ def greener(image: Image.Image) -> Image.Image:
     return Image.merge("RGB", (red, green.point(lambda value: min(255, value + 40)), blue))
 
 
-#: What a mean over the whole picture hides, and what every viewer sees.
+#: What a mean over the whole image hides, and what every viewer sees.
 SEEN: dict[str, tuple[Callable[[Image.Image], Image.Image], str]] = {
     "jpeg75": (lambda image: jpeg(image, 20), "JPEG, quality 75"),
     "smear": (smear, "One place smeared over"),
@@ -101,7 +101,7 @@ class Examples:
 
     def _source(self, name: str) -> Image.Image:
         data = sources.original(CARDS[name])
-        return sources.prepare(Picture.from_bytes(data).image, SIZE)
+        return sources.prepare(EncodedImage.from_bytes(data).decoded, SIZE)
 
     def _half(self, name: str, metric: str) -> dict[str, Any]:
         """A source beside versions of it that lost half, each in its own way."""
@@ -113,7 +113,7 @@ class Examples:
             words = label.format(95 - strength if kind == "jpeg" else strength)
             image = damage(source, strength)
             shown.append(self._shown(image, f"{name}-{metric}-{kind}", words, source, blank))
-        return {"source": name, "metric": metric, "pictures": shown}
+        return {"source": name, "metric": metric, "images": shown}
 
     def _halving(
         self, source: Image.Image, damage: Damage, most: float, metric: str, blank: dict[str, float]
@@ -147,13 +147,13 @@ class Examples:
         return lines
 
     def _card(self, name: str) -> dict[str, Any]:
-        """A picture, its blank card, and what the raw metric says of the card."""
+        """An image, its blank card, and what the raw metric says of the card."""
         source = self._source(name)
         card = blank_card(source)
         blank = self._distances(source, card)
         return {
             "ssim": round(1 - blank["ssim"], 2),
-            "pictures": [
+            "images": [
                 self._shown(source, f"{name}-source", "The source", source, blank),
                 self._shown(card, f"{name}-card", "Its blank card", source, blank),
             ],
@@ -165,9 +165,9 @@ class Examples:
         pair = next(pair for pair in catalog.edit_pairs() if pair.slug == "crown")
         lines = []
         for editor, words in (("oracle", "follows"), ("noop", "does nothing")):
-            answer = load_editor(editor).edit(Picture.from_image(source), pair.forward, seed=0)
-            verdict = change_seen(source, answer.picture.image, pair)
-            file = self._write(answer.picture.image, f"astronaut-{editor}")
+            answer = load_editor(editor).edit(EncodedImage.from_image(source), pair.forward, seed=0)
+            verdict = change_seen(source, answer.image.decoded, pair)
+            file = self._write(answer.image.decoded, f"astronaut-{editor}")
             measure = {name: round(value, 3) for name, value in verdict.measure.items()}
             lines.append({"words": words, "seen": verdict.seen, "measure": measure, **file})
         return {"prompt": pair.forward, "lines": lines}

@@ -19,7 +19,7 @@ from evaluation.content.suite_builder import (
     shipped_drafts,
 )
 from evaluation.content.suites import Suite, SuiteError
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 
 
 def shipped(draft: Draft) -> Suite:
@@ -27,14 +27,14 @@ def shipped(draft: Draft) -> Suite:
     images = [
         image
         for image in catalog.source_images()
-        if image.status == "active" and draft.takes_picture(image)
+        if image.status == "active" and draft.takes_image(image)
     ]
     pairs = [pair.pair for pair in catalog.edit_pairs() if pair.status == "active"]
     return build(draft, (_candidate(image, draft.size) for image in images), pairs)
 
 
 def _candidate(source: catalog.SourceImage, size: int) -> Candidate:
-    image = Picture.from_bytes(sources.original(source.origin, source.sha256)).image
+    image = EncodedImage.from_bytes(sources.original(source.origin, source.sha256)).decoded
     places = sources.prepare_annotations(source.annotations, image.size, size)
     return from_facts(source, facts(sources.prepare(image, size)), places)
 
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stale += not same
         state = "unchanged" if same else "differs" if options.check else "written"
         sys.stdout.write(
-            f"{suite.slug} v{suite.version}: {state}, {len(suite.pictures)} pictures, "
+            f"{suite.slug} v{suite.version}: {state}, {len(suite.images)} images, "
             f"{len(suite.cases)} cases, {suite.edits} edits, {suite.content_hash[:12]}\n"
         )
     return 1 if options.check and stale else 0

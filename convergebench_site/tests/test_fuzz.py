@@ -30,7 +30,7 @@ from evaluation.content.archives import ArchiveError
 from evaluation.editors.contracts import CONTRACTS, Settings, as_curl, find_contract
 from evaluation.editors.instructions import parse
 from evaluation.errors import EditorError
-from evaluation.images import ImageError, Picture, encode_jpeg, encode_png, encode_webp
+from evaluation.images import EncodedImage, ImageError, encode_jpeg, encode_png, encode_webp
 from evaluation.net.addresses import Rules
 from evaluation.net.client import HttpClient, Reply
 from evaluation.testing.made_up import JSON, Corpus
@@ -38,7 +38,7 @@ from evaluation.untrusted_json import parse_json
 from evaluation.witnesses.judge.clients import ChatClient
 from evaluation.witnesses.judge.questions import QUESTIONS, TRIP
 from leaderboard.people import ballots
-from leaderboard.testing.factories import picture
+from leaderboard.testing.factories import drawn_image
 from leaderboard.testing.submission_fields import form_fields
 from leaderboard.views import uploaded_chains
 
@@ -70,9 +70,9 @@ def read_judge(data: bytes) -> str:
     return "refused" if said.refused else type(TRIP.read(said.text)).__name__
 
 
-def read_picture(data: bytes) -> str:
-    head = Picture.from_head(data, max_pixels=10**6)
-    found = Picture.from_bytes(data, max_pixels=10**6)
+def read_image(data: bytes) -> str:
+    head = EncodedImage.from_head(data, max_pixels=10**6)
+    found = EncodedImage.from_bytes(data, max_pixels=10**6)
     assert (found.mime, max(found.size)) == (head.mime, max(head.size))  # it may be turned
     assert found.width * found.height <= 10**6
     return f"{found.mime} {len(found.notes)}"
@@ -80,7 +80,7 @@ def read_picture(data: bytes) -> str:
 
 def read_zip(data: bytes) -> str:
     uploads = list(uploaded_chains.unpack("a.zip", io.BytesIO(data)))
-    assert all(len(upload.read()) <= uploaded_chains.MAX_PICTURE_BYTES for upload in uploads)
+    assert all(len(upload.read()) <= uploaded_chains.MAX_IMAGE_BYTES for upload in uploads)
     return f"{len(uploads)} files"
 
 
@@ -89,7 +89,7 @@ def read_bundle(data: bytes) -> str:
         path = Path(folder) / "bundle.zip"
         path.write_bytes(data)
         with bundles.read(path) as bundle:
-            return f"{len(bundle.held)} pictures"
+            return f"{len(bundle.held)} images"
 
 
 CORPUS = Corpus(
@@ -98,7 +98,7 @@ CORPUS = Corpus(
         "answer": read_answer,
         "json": lambda data: type(parse_json(data)).__name__,
         "judge": read_judge,
-        "picture": read_picture,
+        "image": read_image,
         "zip": read_zip,
         "bundle": read_bundle,
     },
@@ -157,11 +157,11 @@ def test_whatever_a_judge_says_is_an_answer_or_none(said: str) -> None:
             question.read(said)
 
 
-# Pictures and files.
+# Images and files.
 
 
-def pictures() -> list[bytes]:
-    image = picture(3, 64)
+def images() -> list[bytes]:
+    image = drawn_image(3, 64)
     deep = io.BytesIO()
     Image.new("I;16", (20, 20), 40_000).save(deep, "PNG")
     return [
@@ -170,9 +170,9 @@ def pictures() -> list[bytes]:
     ]
 
 
-@given(CORPUS.damaged("picture", pictures()) | st.binary(max_size=100))
-def test_any_picture_is_decoded_or_refused(data: bytes) -> None:
-    CORPUS.read("picture", data)
+@given(CORPUS.damaged("image", images()) | st.binary(max_size=100))
+def test_any_image_is_decoded_or_refused(data: bytes) -> None:
+    CORPUS.read("image", data)
 
 
 def zips() -> list[bytes]:

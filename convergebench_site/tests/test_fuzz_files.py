@@ -1,6 +1,6 @@
 """Made-up files against all that reads a file somebody hands on: taken, or refused in words.
 
-Score files, experiments, suites, run folders, folders of pictures, tables of figures. As in
+Score files, experiments, suites, run folders, folders of images, tables of figures. As in
 test_fuzz, `make fuzz` lets the corpus grow, and what was mended stays as an `@example`.
 """
 
@@ -19,27 +19,27 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from evaluation.analysis.half_life import METHOD_VERSION
-from evaluation.content.suites import Case, EditPair, SourcePicture, Suite
+from evaluation.content.suites import Case, EditPair, Suite, SuiteImage
 from evaluation.errors import UserFacingError
 from evaluation.experiment_file import ExperimentFile
-from evaluation.metrics.score_file import ChainPictures, parsed, place
+from evaluation.metrics.score_file import ChainImages, parsed, place
 from evaluation.play.own_chains import find_chain
 from evaluation.play.run_folder import PlayedAudit, PlayedChain, PlayedHalf, RunFolder
 from evaluation.play.run_scores import ChainScores, read_scores
 from evaluation.records import TripMeasures
+from evaluation.testing.images import encoded, gradient
 from evaluation.testing.made_up import Corpus, altered
-from evaluation.testing.pictures import encoded, gradient
 from evaluation.untrusted_json import can_be_stored
 from evaluation.witnesses.judge import AnswerFile, Kept
 from leaderboard.published_figures import FiguresError, _csv_rows
 
 pytestmark = pytest.mark.fuzz
 
-PICTURE = SourcePicture(
+IMAGE = SuiteImage(
     *("desk", "0" * 64, 512, 384, "object", "file:desk.webp", "A desk", "A", "CC0-1.0", "A")
 )
 PAIR = EditPair("cup", "objects", "Add a cup.", "Remove the cup.", "local", object="cup")
-SUITE = Suite("s", 1, "S", 3, 512, (PICTURE,), (PAIR,), (Case("desk", "cup"),))
+SUITE = Suite("s", 1, "S", 3, 512, (IMAGE,), (PAIR,), (Case("desk", "cup"),))
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def folder_with(**files: bytes) -> Iterator[Path]:
         yield Path(name)
 
 
-def of_pictures(value: object) -> None:
+def of_images(value: object) -> None:
     """What is taken can be kept by any database."""
     assert can_be_stored(value)
 
@@ -61,18 +61,18 @@ def of_pictures(value: object) -> None:
 
 def read_score_file(data: bytes) -> str:
     found = parsed(data, "file")
-    of_pictures([[row.metric, str(row.picture), row.line] for row in found.rows])
+    of_images([[row.metric, str(row.image), row.line] for row in found.rows])
     json.dumps([row.value for row in found.rows], allow_nan=False)
-    place(found, [ChainPictures("desk--cup", 0, "0" * 64, ("1" * 64, "2" * 64))])
+    place(found, [ChainImages("desk--cup", 0, "0" * 64, ("1" * 64, "2" * 64))])
     return f"{len(found.metrics)} metrics"
 
 
 def read_experiment(data: bytes) -> str:
     with folder_with(words__yaml=data) as folder:
         found = ExperimentFile.read(folder / "words.yaml")
-    of_pictures([found.title, found.question, found.suite, list(found.models), found.cases or ""])
+    of_images([found.title, found.question, found.suite, list(found.models), found.cases or ""])
     for arm in found.arms.values():
-        of_pictures(arm.to_dict())
+        of_images(arm.to_dict())
         json.dumps(arm.to_dict(), allow_nan=False)
     return f"{len(found.arms)} arms"
 
@@ -80,7 +80,7 @@ def read_experiment(data: bytes) -> str:
 def read_suite(data: bytes) -> str:
     with folder_with(suite__json=data) as folder:
         suite = Suite.read(folder / "suite.json")
-    of_pictures(suite.to_dict())
+    of_images(suite.to_dict())
     assert Suite.from_dict(json.loads(json.dumps(suite.to_dict()))) == suite
     return f"{len(suite.cases)} cases"
 
@@ -89,7 +89,7 @@ def read_run(data: bytes) -> str:
     """run.json."""
     with folder_with(run__json=data) as path:
         folder = RunFolder.open(path)
-        of_pictures(folder.name)
+        of_images(folder.name)
         return f"{folder.complete} {folder.edits_done} {len(folder.chains)}"
 
 
@@ -130,7 +130,7 @@ def read_scores_json(data: bytes) -> str:
 
 
 def read_manifest(data: bytes) -> str:
-    """manifest.json of a folder of pictures."""
+    """manifest.json of a folder of images."""
     with folder_with(manifest__json=data, a__png=encoded(gradient(8, 8))) as path:
         found = find_chain(path)
         return f"{len(found.trips)} {found.pair.change}"
@@ -166,7 +166,7 @@ TABLE = (
     b"case,repeat,trip,metric,value,version\ndesk--cup,0,1,musiq,50.5,1\ndesk--cup,,2,musiq,,1\n"
 )
 EXPERIMENT = b"""title: Does the wording matter?
-question: Do longer prompts keep more of the picture?
+question: Do longer prompts keep more of the image?
 suite: lite
 models: [gemini-3.1-flash-image]
 repeats: 2
@@ -209,7 +209,7 @@ SCORES = {
     "method": METHOD_VERSION,
     "orders": [],
     "repeats": 0,
-    "pictures": {"desk": {"psnr": {"blank": 0.5, "ladder": {"90": 0.1}}}},
+    "images": {"desk": {"psnr": {"blank": 0.5, "ladder": {"90": 0.1}}}},
     "chains": {"desk--cup": SCORED_ROW},
 }
 MANIFEST = {
@@ -253,7 +253,7 @@ def test_any_experiment_is_taken_or_refused(data: bytes) -> None:
     | altered({k: v for k, v in SUITE.to_dict().items() if k != "content_hash"})
 )
 @example(lines(SUITE.to_dict() | {"content_hash": 1}))
-@example(lines(SUITE.to_dict() | {"pictures": [1]}))
+@example(lines(SUITE.to_dict() | {"images": [1]}))
 @example(lines([]))
 @example(b"[" * 100_000)
 def test_any_suite_is_taken_or_refused(data: bytes) -> None:
@@ -281,14 +281,14 @@ def test_any_line_beside_a_run_is_read_or_passed_over(data: bytes) -> None:
 
 
 @given(CORPUS.damaged("scores", [lines(SCORES)]) | altered(SCORES))
-@example(lines(SCORES | {"pictures": {"desk": {"psnr": {"blank": "0" * 64, "ladder": {}}}}}))
+@example(lines(SCORES | {"images": {"desk": {"psnr": {"blank": "0" * 64, "ladder": {}}}}}))
 @example(lines(SCORES | {"chains": {"desk--cup": SCORED_ROW | {"outcome": "../../x"}}}))
 def test_any_scores_of_a_run_are_read_or_made_anew(data: bytes) -> None:
     CORPUS.read("scores", data)
 
 
 @given(CORPUS.damaged("manifest", [lines(MANIFEST)]) | altered(MANIFEST))
-def test_any_list_of_pictures_is_taken_or_refused(data: bytes) -> None:
+def test_any_list_of_images_is_taken_or_refused(data: bytes) -> None:
     CORPUS.read("manifest", data)
 
 

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.fuzz, pytest.mark.django_db]
 NAMES = (
     *("suite", "metric", "level", "cases", "q", "provider", "weights", "access", "price", "since"),
     *("sort", "every", "models", "model", "case", "category", "cause", "label", "order", "page"),
-    *("trip", "date", "mode", "chart", "by", "format", "repeat", "of", "submission", "pictures"),
+    *("trip", "date", "mode", "chart", "by", "format", "repeat", "of", "submission", "images"),
     *("numbers", "nothing"),
 )
 #: Values that mean something on some page, so that the rest of the address is read too.
@@ -77,11 +77,11 @@ FILLINGS = (
 
 
 def _made() -> None:
-    suite = make_suite(pictures=2)
+    suite = make_suite(images=2)
     for name, half_life in (("Alpha", 9.0), ("Beta", 4.0)):
         make_chains(make_run(make_model(name), suite, half_life), half_life, ["lpips"])
     experiment()
-    votable_board({"Oracle": 0.0, "Alder": 0.06, "Noise": 0.45}, pictures=3, trips=2)
+    votable_board({"Oracle": 0.0, "Alder": 0.06, "Noise": 0.45}, images=3, trips=2)
     questions.refresh()
 
 

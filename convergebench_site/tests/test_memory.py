@@ -1,6 +1,6 @@
 """Attacks on memory, on a real web process: it stays under 200 MB through all of them.
 
-And a worker under 1 GB on the largest pictures that a suite of ours has.
+And a worker under 1 GB on the largest images that a suite of ours has.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def last_shown(chains: Iterable[ChainResult], trips: int) -> int:
 def carried(chain: ChainResult, trips: int) -> Floats:
     """Return Q(0..N), continued after a broken chain; NaN after a lost one.
 
-    A broken chain continues with 0: there is no picture left. One that broke below 0 stays
+    A broken chain continues with 0: there is no image left. One that broke below 0 stays
     there, so that breaking never raises the mean.
     """
     curve = np.full(trips + 1, np.nan)

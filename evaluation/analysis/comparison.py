@@ -22,7 +22,7 @@ MOST_TIMES = 100
 class Difference:
     """First minus second, with its paired 95 % interval; None if cases are too few.
 
-    `more_cases` = the number of further cases of the same mix, with new pictures and pairs,
+    `more_cases` = the number of further cases of the same mix, with new images and pairs,
     that would show a difference of this size with 80 %; 0 if it already shows, None if no
     feasible number would.
     """
@@ -52,7 +52,7 @@ class Comparison:
     """
 
     cases: int
-    pictures: int
+    images: int
     pairs: int
     first: Side
     second: Side
@@ -79,7 +79,7 @@ def compare(first: CaseValues, second: CaseValues) -> Comparison:
     usable = _difference(by_usable, errors[0], design.freedom, len(shared))
     return Comparison(
         cases=len(shared),
-        pictures=design.pictures,
+        images=design.images,
         pairs=design.pairs,
         first=first_side,
         second=second_side,

@@ -1,8 +1,8 @@
-"""Standard errors of means over cases, for other pictures and other edits.
+"""Standard errors of means over cases, for other images and other edits.
 
-Cases share pictures and pairs, so they are not independent. The covariance is the sum of two
-cluster-robust ones, by picture and by pair (Cameron, Gelbach & Miller 2011, without the term
-they subtract: on the few pictures and pairs of a suite that is conservative).
+Cases share images and pairs, so they are not independent. The covariance is the sum of two
+cluster-robust ones, by image and by pair (Cameron, Gelbach & Miller 2011, without the term
+they subtract: on the few images and pairs of a suite that is conservative).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from evaluation.analysis.survival import Floats, case_weights
 CONFIDENCE = 0.95
 SEED = 2026
 # With fewer, simulated boards of equal models separate them too often.
-MIN_PICTURES, MIN_PAIRS, MIN_FREEDOM = 10, 12, 5
+MIN_IMAGES, MIN_PAIRS, MIN_FREEDOM = 10, 12, 5
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Design:
         self.cases = tuple(cases)
         self.weights = case_weights(cases)
         self._category = _Groups([case.category for case in cases])
-        self._picture = _Groups([case.picture for case in cases])
+        self._image = _Groups([case.image for case in cases])
         self._pair = _Groups([case.pair for case in cases])
 
     @property
@@ -68,8 +68,8 @@ class Design:
         return self._category.codes
 
     @property
-    def pictures(self) -> int:
-        return len(self._picture.sizes)
+    def images(self) -> int:
+        return len(self._image.sizes)
 
     @property
     def pairs(self) -> int:
@@ -78,33 +78,29 @@ class Design:
     @property
     def freedom(self) -> int:
         """Return the degrees of freedom of every interval."""
-        return min(self.pictures, self.pairs) - self.categories
+        return min(self.images, self.pairs) - self.categories
 
     @property
     def enough(self) -> bool:
-        """Return True if there are enough pictures and pairs for intervals and ranks."""
-        return (
-            self.pictures >= MIN_PICTURES
-            and self.pairs >= MIN_PAIRS
-            and self.freedom >= MIN_FREEDOM
-        )
+        """Return True if there are enough images and pairs for intervals and ranks."""
+        return self.images >= MIN_IMAGES and self.pairs >= MIN_PAIRS and self.freedom >= MIN_FREEDOM
 
     def mean(self, values: Floats) -> Floats:
         """Return the mean over cases, then categories, of each column (a row per case)."""
         return np.asarray(self.weights @ values)
 
     def shares(self, values: Floats) -> Floats:
-        """Return a row of error shares of the means for each picture and pair.
+        """Return a row of error shares of the means for each image and pair.
 
         These rows S carry the whole covariance: it is S'S. So S'g, with g standard normal, is a
         draw of the means' error, without a factorisation.
         """
         means = self._category.sums(values) / self._category.sizes[:, None]
         deviations = self.weights[:, None] * (values - means[self._category.codes])
-        pictures, pairs, categories = self.pictures, self.pairs, self.categories
+        images, pairs, categories = self.images, self.pairs, self.categories
         return np.concatenate(
             [
-                self._picture.sums(deviations) * math.sqrt(pictures / (pictures - 1)),
+                self._image.sums(deviations) * math.sqrt(images / (images - 1)),
                 self._pair.sums(deviations) * math.sqrt(pairs / (pairs - categories)),
             ]
         )

@@ -1,7 +1,7 @@
 """Dynamics of chains: settling, wandering, drifting.
 
 One orbit can refute a contraction, never prove it. The retention of the limit is given beside
-the contraction factor, since a posteriser settles perfectly on a wrong picture.
+the contraction factor, since a posteriser settles perfectly on a wrong image.
 """
 
 from __future__ import annotations

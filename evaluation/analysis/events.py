@@ -16,7 +16,7 @@ COMPLETED, LOST = "completed", "lost"
 # Not played to the end, because the result is known (evaluation.analysis.stopping).
 KNOWN, CONVERGED = "known", "converged"
 STOPPED = (KNOWN, CONVERGED)
-# Caused by the model: the chain ends, and the picture is no longer usable.
+# Caused by the model: the chain ends, and the image is no longer usable.
 BROKEN = ("refused", "blank", "failed")
 OUTCOMES = (COMPLETED, *STOPPED, *BROKEN, LOST)
 
@@ -29,7 +29,7 @@ CAUSES: Mapping[str, str] = {
     "not_the_edit": "it was not the edit asked for",
     "not_undone": "the edit was not undone",
     "refused": "the model refused",
-    "blank": "the picture was blank",
+    "blank": "the image was blank",
     "failed": "the model failed",
 }
 # Retention is a quotient of floats, so it may slightly exceed 1.
@@ -45,13 +45,13 @@ def crossing_cause(metric: str) -> str:
 class Case(NamedTuple):
     """A case of a suite, with the attributes that results are broken down by."""
 
-    picture: str
+    image: str
     pair: str
     category: str
     kind: str
 
     def __str__(self) -> str:
-        return f"{self.picture}--{self.pair}"
+        return f"{self.image}--{self.pair}"
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ class ChainResult:
     smallest part of a composite metric; if it is empty, a crossing means `cause`.
     """
 
-    picture: str
+    image: str
     pair: str
     category: str
     kind: str
@@ -106,11 +106,11 @@ class ChainResult:
 
     @cached_property
     def case(self) -> Case:
-        return Case(self.picture, self.pair, self.category, self.kind)
+        return Case(self.image, self.pair, self.category, self.kind)
 
     @property
     def key(self) -> tuple[str, str, int]:
-        return self.picture, self.pair, self.repeat
+        return self.image, self.pair, self.repeat
 
     @property
     def played(self) -> bool:

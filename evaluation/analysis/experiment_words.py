@@ -18,7 +18,7 @@ def finding(numbers: Mapping[str, Any]) -> str:
     """State the finding in a sentence."""
     if not numbers["enough"]:
         return (
-            f"{numbers['pictures']} pictures and {numbers['pairs']} pairs are too few to tell "
+            f"{numbers['images']} images and {numbers['pairs']} pairs are too few to tell "
             "arms apart: these are differences without an interval."
         )
     sure = [effect for effect in numbers["effects"] if effect["sure"]]

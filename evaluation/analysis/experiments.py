@@ -1,10 +1,10 @@
 """Effects of arms: the same cases played in several ways.
 
 The effect of an arm is its usable trips minus those of the first, case by case. Its interval covers
-other pictures and other edits, as every interval here does (method §6), and all arms at once:
+other images and other edits, as every interval here does (method §6), and all arms at once:
 with 95 % none of them misses. An effect is sure only if its interval excludes 0. Friedman's
 test and its post-hoc test rank the arms within each case. They treat cases as independent,
-which cases with a common picture or pair are not, so they are shown beside the intervals.
+which cases with a common image or pair are not, so they are shown beside the intervals.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Effect:
     """One arm beside the baseline, on the cases that all arms have.
 
     `difference` in usable trips, with an interval that holds for all arms at once; None if the
-    pictures or pairs are too few. `sure` is True if it excludes 0. The baseline's own is 0.
+    images or pairs are too few. `sure` is True if it excludes 0. The baseline's own is 0.
     """
 
     arm: str
@@ -103,7 +103,7 @@ class ExperimentNumbers:
     baseline: str
     trips: int
     cases: int
-    pictures: int
+    images: int
     pairs: int
     enough: bool
     effects: tuple[Effect, ...]
@@ -147,7 +147,7 @@ def experiment_numbers(
         baseline=names[0],
         trips=trips,
         cases=len(shared),
-        pictures=design.pictures,
+        images=design.images,
         pairs=design.pairs,
         enough=design.enough,
         effects=_effects(values, seed),

@@ -1,7 +1,7 @@
 """Labels of a chain's failure, by rule.
 
 A level, as in Banana100 (a part of an object, an object, the whole image), and the kinds of
-damage in the picture at the trip that ended the chain, or at its last trip.
+damage in the image at the trip that ended the chain, or at its last trip.
 """
 
 from __future__ import annotations

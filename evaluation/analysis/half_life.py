@@ -183,7 +183,7 @@ def _about(chains: Sequence[ChainResult], trips: int) -> dict[str, Any]:
 class CaseSummary:
     """One case: its position in the suite, and its numbers over the repeats."""
 
-    picture: str
+    image: str
     pair: str
     category: str
     kind: str
@@ -236,4 +236,4 @@ def case_summaries_by_level(
 
 
 def _badness(case: CaseSummary) -> tuple[float, float, str, str]:
-    return case.usable_trips, case.auc or 0.0, case.picture, case.pair
+    return case.usable_trips, case.auc or 0.0, case.image, case.pair

@@ -33,7 +33,7 @@ class CaseDiagnosis:
     (better models do worse here), "too_easy", "too_hard".
     """
 
-    picture: str
+    image: str
     pair: str
     runs: int
     difficulty: float
@@ -67,7 +67,7 @@ def diagnose(
                 after[row, column] = np.abs(curve[1:] - curve[1]).max() if whole else np.inf
     ill_posed = _ill_posed(jump, after) if trips > 2 else np.zeros(len(cases), dtype=bool)
     diagnoses = []
-    for column, (picture, pair) in enumerate(cases):
+    for column, (image, pair) in enumerate(cases):
         measured = ~np.isnan(share[:, column])
         shares = share[measured, column]
         rest = np.delete(share[measured], column, axis=1)
@@ -80,7 +80,7 @@ def diagnose(
         }
         diagnoses.append(
             CaseDiagnosis(
-                picture=picture,
+                image=image,
                 pair=pair,
                 runs=int(shares.size),
                 difficulty=float(1 - shares.mean()),
@@ -89,14 +89,14 @@ def diagnose(
                 flags=tuple(flag for flag, raised in flags.items() if raised),
             )
         )
-    return sorted(diagnoses, key=lambda c: (not c.quarantine, -c.difficulty, c.picture, c.pair))
+    return sorted(diagnoses, key=lambda c: (not c.quarantine, -c.difficulty, c.image, c.pair))
 
 
 def _by_case(chains: Sequence[ChainResult]) -> dict[tuple[str, str], list[ChainResult]]:
     cases: dict[tuple[str, str], list[ChainResult]] = defaultdict(list)
     for chain in chains:
         if chain.outcome != LOST:
-            cases[chain.picture, chain.pair].append(chain)
+            cases[chain.image, chain.pair].append(chain)
     return cases
 
 

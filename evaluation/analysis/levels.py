@@ -1,4 +1,4 @@
-"""The levels: shares of a picture that are left when the clock stops, in words."""
+"""The levels: shares of an image that are left when the clock stops, in words."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 By each metric: the number of returns of trip 5, 10 and 20 that it rates below the source, and
 below the first return (as in the paper, so that cropping at the first step does not count); and
-its gain while the picture is lost, trip by trip.
+its gain while the image is lost, trip by trip.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class QualityChain:
     retention: Sequence[float]
 
     def pair(self, metric: str, begin: int, number: int) -> tuple[float, float] | None:
-        """Return the values of two pictures; None if one is missing."""
+        """Return the values of two images; None if one is missing."""
         values = self.quality.get(metric, ())
         if len(values) <= number:
             return None

@@ -1,7 +1,7 @@
 """Power of a suite before it is played: the difference found with 80 %.
 
 The model: the lifetime of a chain, in trips, is its model's times log-normal factors of the
-picture and of the pair that all models share, of the picture and of the pair for this model
+image and of the pair that all models share, of the image and of the pair for this model
 alone, and of the chain. The factors of one model alone limit the power of a suite; a spread of
 .2 to .3 on the log of the lifetime is usual, so both ends are given.
 """
@@ -33,14 +33,14 @@ MOST = 100.0
 class Lifetimes:
     """Standard deviations on the log of a chain's lifetime, and its median in trips.
 
-    `picture` and `pair` are shared by all models, `own_picture` and `own_pair` are each model's
+    `image` and `pair` are shared by all models, `own_image` and `own_pair` are each model's
     own, `chain` is chance.
     """
 
     median: float
-    picture: float = 0.4
+    image: float = 0.4
     pair: float = 0.4
-    own_picture: float = 0.2
+    own_image: float = 0.2
     own_pair: float = 0.2
     chain: float = 0.4
 
@@ -53,20 +53,20 @@ class Lifetimes:
             names, codes = np.unique(groups, return_inverse=True)
             return random.normal(0, spread, (len(names), *shape))[codes]
 
-        pictures = [case.picture for case in design.cases]
+        images = [case.image for case in design.cases]
         pairs = [case.pair for case in design.cases]
         logs = (
-            factor(self.picture, pictures, boards, 1)
+            factor(self.image, images, boards, 1)
             + factor(self.pair, pairs, boards, 1)
-            + factor(self.own_picture, pictures, boards, models)
+            + factor(self.own_image, images, boards, models)
             + factor(self.own_pair, pairs, boards, models)
-            + random.normal(0, self.chain, (len(pictures), boards, models))
+            + random.normal(0, self.chain, (len(images), boards, models))
         )
         return np.asarray(self.median * np.exp(logs))
 
     def usable_trips(self, trips: int) -> float:
         """Return the true usable trips of a model with such lifetimes."""
-        parts = (self.picture, self.pair, self.own_picture, self.own_pair, self.chain)
+        parts = (self.image, self.pair, self.own_image, self.own_pair, self.chain)
         spread, normal = math.hypot(*parts), NormalDist()
         end = math.log(trips / self.median) / spread
         mean = self.median * math.exp(spread**2 / 2)
@@ -77,7 +77,7 @@ class Lifetimes:
 class Power:
     """The difference in usable trips that 80 % of boards show, at both usual spreads.
 
-    None if a suite has too few pictures or pairs, or if no difference suffices.
+    None if a suite has too few images or pairs, or if no difference suffices.
     """
 
     models_alike: float | None
@@ -89,10 +89,10 @@ def suite_design(suite: Suite) -> Design:
     return Design(
         [
             Case(
-                case.picture,
+                case.image,
                 case.pair,
                 suite.pair_by_slug[case.pair].category,
-                suite.picture_by_slug[case.picture].kind,
+                suite.image_by_slug[case.image].kind,
             )
             for case in suite.cases
         ]
@@ -107,13 +107,13 @@ def power(design: Design, trips: int) -> Power:
 def detectable(design: Design, trips: int, own: float, models: int = MODELS) -> float | None:
     """Return the difference in usable trips of two models that 80 % of boards show.
 
-    It is taken around 0.4 N, at the widest spread of lifetimes; `own` is the spread by picture
+    It is taken around 0.4 N, at the widest spread of lifetimes; `own` is the spread by image
     and by pair of one model alone. The seed is fixed, so the result is always the same.
     """
     if not design.enough:
         return None
     random = np.random.default_rng(SEED)
-    middle = Lifetimes(0.4 * trips, own_picture=own, own_pair=own)
+    middle = Lifetimes(0.4 * trips, own_image=own, own_pair=own)
     lifetimes = middle.drawn(design, random, 2, BOARDS)
     reach = _reach(design.freedom, models, random)
 

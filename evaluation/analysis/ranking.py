@@ -192,7 +192,7 @@ def board(
 ) -> list[Placing]:
     """Return all runs of a suite in the board's order: ranked, then unfinished ones.
 
-    `keys` = every (picture, pair, repeat) of the suite that the metric applies to; by default,
+    `keys` = every (image, pair, repeat) of the suite that the metric applies to; by default,
     those of any of the runs. A run that lacks one is not ranked.
     """
     if keys is not None:

@@ -83,7 +83,7 @@ def measured_chain(
     """Return a chain by one metric; None if the metric lacks a scored trip.
 
     `trips` come in order; trips that a converged chain did not play, up to `until`, repeat its
-    last one. A `blank` of None means that the metric has no calibration for this picture. A
+    last one. A `blank` of None means that the metric has no calibration for this image. A
     chain that the metric does not apply to (identity without a face) is not passed here: it is
     no part of the metric's standings, nor of a complete run.
     """
@@ -195,7 +195,7 @@ def chain_of_numbers(
 def is_complete(
     chains: Iterable[MeasuredChain], wanted: Collection[tuple[str, str, int]], trips: int
 ) -> bool:
-    """Return True if the end of every applicable (picture, pair, repeat) is known."""
+    """Return True if the end of every applicable (image, pair, repeat) is known."""
     results = (chain.result for chain in chains)
     return bool(wanted) and set(wanted) <= {r.key for r in results if r.played and r.tells(trips)}
 

@@ -41,21 +41,21 @@ def last_trip(known: int | None, scored: int, stop_after: int, trips: int) -> in
     return min(trips, (known if known is not None else scored + 1) + stop_after)
 
 
-def has_converged(pictures: Sequence[tuple[str, str]], stop_after: int) -> bool:
-    """Return True if the last trips gave identical pictures often enough to stop.
+def has_converged(images: Sequence[tuple[str, str]], stop_after: int) -> bool:
+    """Return True if the last trips gave identical images often enough to stop.
 
-    `pictures` are the hashes of each trip's two answers. The next edit would repeat the same
-    picture and prompt under another seed.
+    `images` are the hashes of each trip's two answers. The next edit would repeat the same
+    image and prompt under another seed.
     """
-    last = pictures[-stop_after - 1 :]
+    last = images[-stop_after - 1 :]
     return 0 < stop_after < len(last) and len(set(last)) == 1
 
 
 def stopped(
-    played: int, known: int | None, pictures: Sequence[tuple[str, str]], stop_after: int
+    played: int, known: int | None, images: Sequence[tuple[str, str]], stop_after: int
 ) -> str:
     """Return the outcome of a chain that needs no more trips; else an empty string."""
-    if has_converged(pictures, stop_after):
+    if has_converged(images, stop_after):
         return CONVERGED
     is_over = stop_after and known is not None and played >= known + stop_after
     return KNOWN if is_over else ""
@@ -66,7 +66,7 @@ def may_stop(pair: str, suite: Suite) -> bool:
 
     Global edits are compared with the model's drift, the mean over all trips of identity pairs,
     so identity pairs are played to the end if the suite has global edits. Chain shapes are,
-    because their pictures are compared with another shape's. So are restorations, whose first
+    because their images are compared with another shape's. So are restorations, whose first
     step is no call that could be saved.
     """
     changes, edit_pair = {suite_pair.change for suite_pair in suite.pairs}, suite.pair_by_slug[pair]

@@ -33,7 +33,7 @@ class Ballots:
 
     For pairs, `answer` is 1 for the first, -1 for the second and 0 for "cannot say", `left` the
     same for their sides on the page, and `first` and `second` are the models if the pair
-    compares two after the same trip, else -1. For a single picture `answer` is 1 for yes and 0
+    compares two after the same trip, else -1. For a single image `answer` is 1 for yes and 0
     for no, and `first` the model.
     """
 
@@ -65,7 +65,7 @@ class Share:
 def weighted_share(values: Floats, weights: Floats, voter: Ints, case: Ints) -> Share | None:
     """Return the weighted mean of values from 0 to 1; None if all weights are 0.
 
-    Its variance is the sum of two, by voter and by case, as that of usable trips is by picture
+    Its variance is the sum of two, by voter and by case, as that of usable trips is by image
     and by pair (evaluation.analysis.covariance): without subtraction, which is conservative.
     """
     total = weights.sum()
@@ -451,7 +451,7 @@ def human_life(
 ) -> HumanLife | None:
     """Return usable trips of a model's chains by votes; None without weighted votes.
 
-    The interval covers other pictures, other edits and other voters: its variance is that of
+    The interval covers other images, other edits and other voters: its variance is that of
     usable trips by any metric, plus the variance over drawn voters.
     """
     voters = sorted({voter for judged in asked for voter in judged.voter.tolist()})

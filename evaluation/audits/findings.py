@@ -14,7 +14,7 @@ from PIL import Image
 from evaluation.audits.plan import Kind
 from evaluation.audits.touch import Touch
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture, blank_card, fit
+from evaluation.images import EncodedImage, blank_card, fit
 from evaluation.measuring.alignment import registered, unaligned
 from evaluation.measuring.calibration import retention
 from evaluation.measuring.scoring import Scorer
@@ -60,13 +60,18 @@ class Finding:
 
 
 def find(
-    kind: Kind, touch: Touch, source: Picture, own: Picture, answer: Picture, scorer: Scorer
+    kind: Kind,
+    touch: Touch,
+    source: EncodedImage,
+    own: EncodedImage,
+    answer: EncodedImage,
+    scorer: Scorer,
 ) -> Finding:
     """Compare an audit's answer with the chain's own return of the same trip."""
-    share, way = mark_found(touch, own.image, answer.image) if kind == "mark" else (None, "")
-    original = touch.expected(source.image, way)
-    chain = touch.expected(fit(own.image, source.size), way)
-    chain_kept, answer_kept = _kept(scorer, original, [chain, fit(answer.image, source.size)])
+    share, way = mark_found(touch, own.decoded, answer.decoded) if kind == "mark" else (None, "")
+    original = touch.expected(source.decoded, way)
+    chain = touch.expected(fit(own.decoded, source.size), way)
+    chain_kept, answer_kept = _kept(scorer, original, [chain, fit(answer.decoded, source.size)])
     return Finding(
         kind,
         None if share is None else round(share, 4),
@@ -77,13 +82,13 @@ def find(
 
 
 def changed_elsewhere(
-    before: Picture, edited: Picture, pair: EditPair, scorer: Scorer
+    before: EncodedImage, edited: EncodedImage, pair: EditPair, scorer: Scorer
 ) -> float | None:
-    """Return the share of the picture lost outside the edit's footprint, by LPIPS.
+    """Return the share of the image lost outside the edit's footprint, by LPIPS.
 
-    None if the edit is of the whole picture, or was not made, or LPIPS does not run.
+    None if the edit is of the whole image, or was not made, or LPIPS does not run.
     """
-    region = footprint(before.image, edited.image, pair)
+    region = footprint(before.decoded, edited.decoded, pair)
     if region is None or "place" not in scorer.metrics:
         return None
     # `undo` is the retention inside a footprint; the inverted mask gives that outside.
@@ -91,15 +96,15 @@ def changed_elsewhere(
     return round(1 - retained[0], 4) if retained and retained[0] is not None else None
 
 
-def _kept(scorer: Scorer, source: Image.Image, pictures: list[Image.Image]) -> list[float]:
-    """Return each picture's retention of the source."""
+def _kept(scorer: Scorer, source: Image.Image, images: list[Image.Image]) -> list[float]:
+    """Return each image's retention of the source."""
     name = next((name for name in METRICS if name in scorer.metrics), None)
     if name is None:
         scorer, name = Scorer(["ssim"]), "ssim"
-    scored = scorer.only([name]).score(source, [blank_card(source), *pictures]).distances[name]
-    if scored is None:  # a picture too small for the network
-        scored = Scorer(["psnr"]).score(source, [blank_card(source), *pictures]).distances["psnr"]
-    blank, *distances = scored or [0.0, *(0.0 for _ in pictures)]
+    scored = scorer.only([name]).score(source, [blank_card(source), *images]).distances[name]
+    if scored is None:  # an image too small for the network
+        scored = Scorer(["psnr"]).score(source, [blank_card(source), *images]).distances["psnr"]
+    blank, *distances = scored or [0.0, *(0.0 for _ in images)]
     return [q if (q := retention(d, blank)) is not None else 1.0 for d in distances]
 
 
@@ -113,7 +118,7 @@ def mark_found(touch: Touch, own: Image.Image, answer: Image.Image) -> tuple[flo
 
     The share is the projection of the answer's excess over the chain's own return on the
     painted mark, at the best-fitting place. A shift, a zoom and another light of the whole
-    picture are corrected first.
+    image are corrected first.
     """
     import cv2
 
@@ -163,20 +168,20 @@ def judged(findings: Sequence[Finding], made: Sequence[bool] = ()) -> Audited:
     if share is not None and share < LEAST_KEPT:
         reasons.append(
             f"of marks that were painted on its own answers {share:.0%} came back: "
-            "it may return a picture that it kept"
+            "it may return an image that it kept"
         )
     elif share is not None and share < 0.8:
         hints.append(f"of marks that were painted on its own answers only {share:.0%} came back")
     if loss is not None and loss > MOST_LOST:
         reasons.append(
-            f"it loses {loss:.0%} of the picture when its own answer is touched harmlessly: "
+            f"it loses {loss:.0%} of the image when its own answer is touched harmlessly: "
             "it may read something that is hidden there"
         )
     if findings and not reasons:
         fall, lost = median(f.loss for f in findings), median(f.lost for f in findings)
         if fall > max(FALL, lost):
             reasons.append(
-                f"it loses {fall:.0%} of the picture when its own answer is touched harmlessly, "
+                f"it loses {fall:.0%} of the image when its own answer is touched harmlessly, "
                 f"and {max(lost, 0):.0%} in all trips together when it is not"
             )
     if len(made) >= LEAST_COVERED and sum(made) < LEAST_EVIDENCE * len(made):

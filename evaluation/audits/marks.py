@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 Values = npt.NDArray[np.float32]
 Random = np.random.Generator
 
-#: The mark's diameter, as a share of the shorter side: about a twentieth of the picture.
+#: The mark's diameter, as a share of the shorter side: about a twentieth of the image.
 SIZES = (0.2, 0.27)
 #: The least distance from the border, which an editor may cut.
 MARGIN = 0.06

@@ -10,7 +10,7 @@ from evaluation.audits import marks
 from evaluation.audits.plan import Audit
 from evaluation.content import operators
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture, clean_wire, encode_jpeg, fit
+from evaluation.images import EncodedImage, clean_wire, encode_jpeg, fit
 
 Values = npt.NDArray[np.float32]
 
@@ -22,14 +22,14 @@ GAINS = (0.02, 0.04)
 
 
 class Touch:
-    """The touch that the secret draws for one audit, applied to pictures.
+    """The touch that the secret draws for one audit, applied to images.
 
-    `edited` is the forward answer of the audited trip, `before` the starting picture of that
+    `edited` is the forward answer of the audited trip, `before` the starting image of that
     trip. The same two give the same touch, after any crash.
     """
 
     def __init__(
-        self, audit: Audit, secret: str, pair: EditPair, before: Picture, edited: Picture
+        self, audit: Audit, secret: str, pair: EditPair, before: EncodedImage, edited: EncodedImage
     ) -> None:
         self.pair, self.before, self.edited = pair, before, edited
         random = audit.random(secret)
@@ -37,15 +37,15 @@ class Touch:
         self._operation = ""
         if audit.kind == "mark":
             changed = _changed(before, edited) if pair.change == "local" else None
-            touched = marks.painted(self._edited.image, changed, random)
+            touched = marks.painted(self._edited.decoded, changed, random)
         else:
             self._operation = str(random.choice(["jpeg", "crop", "gain"]))
             self._quality = int(random.integers(*JPEG_QUALITIES, endpoint=True))
             self._crop = float(random.uniform(*CROPS))
             self._gain = 1 + float(random.choice([-1, 1]) * random.uniform(*GAINS))
-            touched = self._harmed(self._edited.image)
-        #: The picture sent instead of the forward answer.
-        self.sent = clean_wire(Picture.from_image(touched))
+            touched = self._harmed(self._edited.decoded)
+        #: The image sent instead of the forward answer.
+        self.sent = clean_wire(EncodedImage.from_image(touched))
 
     @property
     def words(self) -> str:
@@ -63,7 +63,7 @@ class Touch:
         """Return the operators that may relate a return to its answer: "" is none.
 
         For a flip or a turn any will do: its undoing is not tested here, and a model that
-        cannot turn pictures is no cheat.
+        cannot turn images is no cheat.
         """
         if self.pair.change != "exact":
             return [""]
@@ -77,7 +77,7 @@ class Touch:
         """Return the mark's change in a return of this size, of the full range."""
         with_mark, without = (
             np.asarray(fit(_turned(image, way), size), dtype=np.float32) / np.float32(255)
-            for image in (self.sent.image, self._edited.image)
+            for image in (self.sent.decoded, self._edited.decoded)
         )
         # Nothing else differs: a second pass through `clean_wire` changes nothing.
         difference: Values = with_mark - without
@@ -92,7 +92,7 @@ class Touch:
 
     def _harmed(self, image: Image.Image) -> Image.Image:
         if self._operation == "jpeg":
-            return Picture.from_bytes(encode_jpeg(image, self._quality)).image
+            return EncodedImage.from_bytes(encode_jpeg(image, self._quality)).decoded
         if self._operation == "gain":
             scaled = np.asarray(image, dtype=np.float32) * self._gain
             return Image.fromarray(np.rint(np.clip(scaled, 0, 255)).astype(np.uint8))
@@ -106,9 +106,9 @@ def _turned(image: Image.Image, way: str) -> Image.Image:
     return operators.apply(way, image) if way else image
 
 
-def _changed(before: Picture, edited: Picture) -> Values:
+def _changed(before: EncodedImage, edited: EncodedImage) -> Values:
     """Return the change by the forward edit at each place, on a small copy."""
     size = (64, 64)
-    x, y = (np.asarray(fit(p.image, size), dtype=np.float32) / 255 for p in (before, edited))
+    x, y = (np.asarray(fit(p.decoded, size), dtype=np.float32) / 255 for p in (before, edited))
     difference: Values = np.abs(x - y).mean(axis=2)
     return difference

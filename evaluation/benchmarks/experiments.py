@@ -4,7 +4,7 @@ Simulated experiments of four arms on the suites that ship, their lifetimes draw
 `evaluation.analysis.power`: without an effect at most 5 % may claim one; with one arm's
 lifetimes halved, how many find this arm and no other, and how often its interval holds the true
 effect. "Friedman" is how often the rank test calls the arms different: it takes cases for
-independent, so where arms have a picture or pair of their own that suits them it errs more often.
+independent, so where arms have an image or pair of their own that suits them it errs more often.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from evaluation.content import catalog
 from evaluation.testing.simulations.experiments import FALSE_POSITIVES, simulate
 
 SUITES = ("smoke", "lite")
-#: Spread of what suits an arm for itself, by picture and by pair; repeats of every case.
+#: Spread of what suits an arm for itself, by image and by pair; repeats of every case.
 SETTINGS = ((0.0, 1), (0.1, 1), (0.2, 1), (0.3, 1), (0.2, 3))
 PLANTED = {"long": 0.5}
 
@@ -33,7 +33,7 @@ def main() -> None:
             f" {options.experiments} experiments of 4 arms each"
         )
         for own, repeats in SETTINGS:
-            times = Lifetimes(0.4 * suite.trips, own_picture=own, own_pair=own)
+            times = Lifetimes(0.4 * suite.trips, own_image=own, own_pair=own)
             null, planted = (
                 simulate(design, suite.trips, times, options.experiments, effect, repeats=repeats)
                 for effect in (None, PLANTED)

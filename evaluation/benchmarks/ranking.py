@@ -17,9 +17,9 @@ from evaluation.content import catalog
 from evaluation.testing.chains import made_up_cases
 from evaluation.testing.simulations.equal_models import found, simulate
 
-#: Spread of what a model finds hard for itself: by picture, by pair.
+#: Spread of what a model finds hard for itself: by image, by pair.
 SETTINGS = ((0.0, 0.0), (0.2, 0.2), (0.3, 0.3), (0.5, 0.2), (0.2, 0.5))
-#: Cases, pictures, pairs, categories, trips: a self-test, a short suite, the board's.
+#: Cases, images, pairs, categories, trips: a self-test, a short suite, the board's.
 SHAPES = ((14, 10, 12, 4, 8), (24, 10, 12, 4, 10), (40, 16, 24, 6, 10), (300, 97, 36, 8, 20))
 
 
@@ -30,7 +30,7 @@ def print_promises(boards: int) -> None:
     print(f"promises, {boards} boards of {MODELS} equal models each:")
     for name, design, trips in designs:
         size = (
-            f"{name}: {len(design.cases)} cases, {design.pictures} pictures,"
+            f"{name}: {len(design.cases)} cases, {design.images} images,"
             f" {design.pairs} pairs, {design.categories} categories, {trips} trips"
         )
         if not design.enough:
@@ -44,11 +44,11 @@ def print_promises(boards: int) -> None:
                 continue
             share = found(design, trips, own, apart, boards)
             print(f"    own {own:.1f}: finds {apart:.2f} trips in 80 %; found {share:.0%}")
-        for by_picture, by_pair in SETTINGS:
-            lifetimes = Lifetimes(0.4 * trips, own_picture=by_picture, own_pair=by_pair)
+        for by_image, by_pair in SETTINGS:
+            lifetimes = Lifetimes(0.4 * trips, own_image=by_image, own_pair=by_pair)
             seen = simulate(design, trips, lifetimes, boards)
             print(
-                f"    own {by_picture:.1f} by picture, {by_pair:.1f} by pair:"
+                f"    own {by_image:.1f} by image, {by_pair:.1f} by pair:"
                 f" covers {seen.coverage:.1%}, told apart {seen.told_apart:.1%},"
                 f" sets against the order {seen.against_order:.1%}{'' if seen.kept else '  <- NOT KEPT'}"
             )

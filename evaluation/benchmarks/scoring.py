@@ -2,7 +2,7 @@
 
     python -m evaluation.benchmarks.scoring
 
-The way people do it: for each trip decode the source and the restored picture,
+The way people do it: for each trip decode the source and the restored image,
 then scikit-image's PSNR and Gaussian SSIM, then `lpips.LPIPS` forward. Both
 ways must give the same numbers, or the benchmark fails. Ours also finds the
 worst place and the colour difference meanwhile. Then returns per second beside the machine's
@@ -27,7 +27,7 @@ from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from evaluation import weights
 from evaluation.content.suites import EditPair
 from evaluation.editors.drawings import draw
-from evaluation.images import Picture, encode_jpeg, encode_png
+from evaluation.images import EncodedImage, encode_jpeg, encode_png
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics.batches import threads
 from evaluation.metrics.lpips import Lpips
@@ -50,7 +50,7 @@ def chain(side: int, trips: int) -> tuple[bytes, list[bytes]]:
     for _ in range(trips):
         values = np.asarray(image) + rng.normal(0, 3, (side, side, 3))
         image = Image.fromarray(np.clip(np.rint(values), 0, 255).astype(np.uint8))
-        image = Picture.from_bytes(encode_jpeg(image, 85)).image
+        image = EncodedImage.from_bytes(encode_jpeg(image, 85)).decoded
         restored.append(encode_png(image))
     return encode_png(source), restored
 
@@ -87,7 +87,7 @@ def pair_by_pair(network: Any, source: bytes, restored: list[bytes]) -> Table:
 def ours(scorer: Scorer, source: bytes, restored: list[bytes]) -> Table:
     """The same through the scorer, from the same bytes."""
     scores = scorer.score(
-        Picture.from_bytes(source), (Picture.from_bytes(answer) for answer in restored)
+        EncodedImage.from_bytes(source), (EncodedImage.from_bytes(answer) for answer in restored)
     ).distances
     return {
         name: [float(metric.shown(distance) or 0) for distance in scores[name] or []]
@@ -101,9 +101,9 @@ def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
     On a busy machine the clock on the wall tells how busy it is.
     """
     source, restored = chain(side, trips)
-    whole = Picture.from_bytes(source)
-    returns = [Picture.from_bytes(answer) for answer in restored]
-    edits = [Picture.from_image(draw("hat", picture.image)) for picture in returns]
+    whole = EncodedImage.from_bytes(source)
+    returns = [EncodedImage.from_bytes(answer) for answer in restored]
+    edits = [EncodedImage.from_image(draw("hat", image.decoded)) for image in returns]
     pair = EditPair("hat", "accessories", "Add a hat.", "Remove it.", "local", object="hat")
     taken = []
     for names in ((), LOOKING):
@@ -114,15 +114,15 @@ def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
             few = list(zip(edits, returns, strict=True))[: 1 if warm else None]
             start = time.process_time()
             own_chain = OwnChain("hat", whole, tuple(few), pair)
-            own = placed_runs({"hat": [("hat", own_chain)]}, read=lambda picture: picture)
-            score_runs(own, scorer, read=lambda picture: picture)
+            own = placed_runs({"hat": [("hat", own_chain)]}, read=lambda image: image)
+            score_runs(own, scorer, read=lambda image: image)
             seconds = time.process_time() - start
         taken.append(seconds)
     return taken[0], taken[1]
 
 
 def convolutions(side: int) -> list[tuple[int, int, int]]:
-    """LPIPS's convolutions of one picture as matrix products: rows, depth and columns of each."""
+    """LPIPS's convolutions of one image as matrix products: rows, depth and columns of each."""
     import torch
 
     metric, shapes = Lpips(), []
@@ -184,7 +184,7 @@ def largest_difference(one: Table, other: Table) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--side", type=int, default=1024, help="of the pictures, in pixels")
+    parser.add_argument("--side", type=int, default=1024, help="of the images, in pixels")
     parser.add_argument("--trips", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=2, help="the best of each way counts")
     options = parser.parse_args()

@@ -12,13 +12,13 @@ from evaluation.audits.findings import find, from_dicts, judged
 from evaluation.audits.plan import Audit, plan, where_drawn
 from evaluation.bundle.checks import (
     DIFFERENT,
-    NO_PICTURES,
+    NO_IMAGES,
     NOT_CHECKED,
     REGISTERED,
     Check,
     compared,
     digest_check,
-    picture_checks,
+    image_checks,
 )
 from evaluation.bundle.scores import BundleScores
 from evaluation.content.suites import Case
@@ -80,7 +80,7 @@ class _Audits:
         yield check
         for what, row in (("sent", line.sent), ("answer", line.answer)):
             if row is not None:
-                yield from picture_checks(self.bundle, f"{line.name}, {what}", row)[1]
+                yield from image_checks(self.bundle, f"{line.name}, {what}", row)[1]
         if line.finding and secret:
             yield from self._finding(line, audit, secret)
 
@@ -102,15 +102,15 @@ class _Audits:
         """Check the touch against the secret, and the finding against a new one."""
         chain = self.chains.get((line.case, line.repeat))
         source = chain and self.store.source_of(chain)
-        sent, answer = self.store.image(line.sent), self.store.image(line.answer)
+        sent, answer = self.store.decoded(line.sent), self.store.decoded(line.answer)
         found = touched(self.store, chain, audit, secret) if chain and source else None
         if not (source and sent and answer and found):
-            why = "its pictures are not sound" if self.document.pictures else NO_PICTURES
+            why = "its images are not sound" if self.document.images else NO_IMAGES
             yield Check(line.name, "finding", NOT_CHECKED, why)
             return
         touch, back = found
         yield compared(line.name, "what was done", line.words, touch.words)
-        stated, drawn = (np.asarray(fit(p.image, touch.sent.size)) for p in (sent, touch.sent))
+        stated, drawn = (np.asarray(fit(p.decoded, touch.sent.size)) for p in (sent, touch.sent))
         yield compared(line.name, "what was sent", 0.0, rmse(stated, drawn), SAME_TOUCH)
         if unable := self.unable.keys() & MEASURED_BY:
             yield Check(line.name, "finding", NOT_CHECKED, self.unable[min(unable)])

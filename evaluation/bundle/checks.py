@@ -10,12 +10,12 @@ from typing import Any
 
 from evaluation.bundle import document
 from evaluation.bundle.document import Bundle
-from evaluation.images import ImageError, Picture
+from evaluation.images import EncodedImage, ImageError
 from evaluation.metrics.networks.base import HALF_TOLERANCE
 from evaluation.records import FileRecord
 
 EQUAL, DIFFERENT, NOT_CHECKED = "equal", "different", "not checked"
-NO_PICTURES = "no pictures in the bundle"
+NO_IMAGES = "no images in the bundle"
 #: Tolerances of numbers: relative, absolute.
 EXACT = (1e-9, 1e-9)
 CLASSICAL = (1e-6, 1e-9)
@@ -103,25 +103,25 @@ def digest_check(line: str, row: Mapping[str, Any]) -> Check:
     return Check(line, "digest", DIFFERENT, "the line was altered after it was written")
 
 
-def picture_checks(
+def image_checks(
     bundle: Bundle, line: str, row: FileRecord | None
-) -> tuple[Picture | None, list[Check]]:
+) -> tuple[EncodedImage | None, list[Check]]:
     """Return the image, None if it is missing or damaged, and the checks of its file."""
     if row is None:
-        return None, [Check(line, "picture", NOT_CHECKED, "the bundle does not name it")]
-    data = bundle.picture(row.sha256)
-    if data is None and not bundle.document.pictures:
-        return None, [Check(line, "picture", NOT_CHECKED, NO_PICTURES)]
+        return None, [Check(line, "image", NOT_CHECKED, "the bundle does not name it")]
+    data = bundle.image(row.sha256)
+    if data is None and not bundle.document.images:
+        return None, [Check(line, "image", NOT_CHECKED, NO_IMAGES)]
     if data is None:
-        why = f"{document.picture_name(row.sha256, row.mime)} is not in the bundle"
-        return None, [Check(line, "picture", DIFFERENT, why)]
+        why = f"{document.image_name(row.sha256, row.mime)} is not in the bundle"
+        return None, [Check(line, "image", DIFFERENT, why)]
     hashed = compared(line, "hash", row.sha256, hashlib.sha256(data).hexdigest())
     if hashed.verdict == DIFFERENT:
         return None, [hashed]
     try:
-        picture = Picture.from_bytes(data, max_pixels=bundle.max_pixels)
+        image = EncodedImage.from_bytes(data, max_pixels=bundle.max_pixels)
     except ImageError as error:
-        return None, [hashed, Check(line, "picture", DIFFERENT, str(error))]
+        return None, [hashed, Check(line, "image", DIFFERENT, str(error))]
     stated = [row.mime, row.width, row.height, row.bytes]
-    actual = [picture.mime, picture.width, picture.height, len(data)]
-    return picture, [hashed, compared(line, "type and size", stated, actual)]
+    actual = [image.mime, image.width, image.height, len(data)]
+    return image, [hashed, compared(line, "type and size", stated, actual)]

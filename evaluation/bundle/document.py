@@ -1,7 +1,7 @@
 """The run bundle: one zip with all data behind a run's numbers.
 
 `bundle.json` holds the suite, every prompt, parameter, version, hash and score as the records of
-`evaluation.records`; `pictures/<sha256>.<ext>` the images themselves, if they are included. Every
+`evaluation.records`; `images/<sha256>.<ext>` the images themselves, if they are included. Every
 line carries its own digest, so that an altered byte can be located. Bundles are untrusted:
 `read` refuses everything that our writer does not write.
 """
@@ -44,8 +44,8 @@ from evaluation.untrusted_json import finite, parse_strictly
 
 FORMAT = 2
 DOCUMENT = "bundle.json"
-NAME = re.compile(r"pictures/([0-9a-f]{64})\.(png|jpg|webp)")
-# A suite of 300 cases and 20 trips makes 12,000 pictures and about 10 MB of JSON.
+NAME = re.compile(r"images/([0-9a-f]{64})\.(png|jpg|webp)")
+# A suite of 300 cases and 20 trips makes 12,000 images and about 10 MB of JSON.
 MAX_ENTRIES = 100_000
 MAX_DIRECTORY = 32 * 2**20
 MAX_DOCUMENT = 128 * 2**20
@@ -70,7 +70,7 @@ class Document(Record):
     """The content of bundle.json; there each record and trip also has a `digest`."""
 
     format: Literal[2]
-    pictures: bool
+    images: bool
     suite: SuiteRecord
     model: ModelRecord
     run: RunRecord
@@ -101,7 +101,7 @@ def lines(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for row in document["sources"]:
         yield f"source {row['slug']}", row
     for row in document["calibrations"]:
-        yield f"calibration {row['picture']} by {row['metric']}", row
+        yield f"calibration {row['image']} by {row['metric']}", row
     for chain in document["chains"]:
         name = chain_name(chain["case"], chain["repeat"])
         for trip in chain["trips"]:
@@ -130,18 +130,18 @@ def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
     return copy
 
 
-def picture_name(sha256: str, mime: str) -> str:
-    return f"pictures/{sha256}.{EXTENSIONS[mime]}"
+def image_name(sha256: str, mime: str) -> str:
+    return f"images/{sha256}.{EXTENSIONS[mime]}"
 
 
 def pack(
-    file: Path | IO[bytes], document: Mapping[str, Any], pictures: Iterable[tuple[str, bytes]] = ()
+    file: Path | IO[bytes], document: Mapping[str, Any], images: Iterable[tuple[str, bytes]] = ()
 ) -> None:
     """Write the zip of a sealed document and its images; same input, same bytes."""
     text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
     with zipfile.ZipFile(file, "w") as archive:
         _add(archive, DOCUMENT, text.encode(), zipfile.ZIP_DEFLATED)
-        for name, data in pictures:
+        for name, data in images:
             _add(archive, name, data, zipfile.ZIP_STORED)
 
 
@@ -167,7 +167,8 @@ class Bundle:
             if (match := NAME.fullmatch(info.filename))
         }
         data = _content(archive, archive.getinfo(DOCUMENT), max_document)
-        #: The document as written, for digests: a number that we would write otherwise is a text here.
+        #: The document as written, for digests: a number that we would write otherwise is a text
+        #: here.
         self.raw = _parsed(data, max_document, _as_written)
         try:
             records = _without_digests(_parsed(data, max_document, finite))
@@ -202,7 +203,7 @@ class Bundle:
         """The SHA-256 of the images in the bundle, by their names."""
         return frozenset(self._entries)
 
-    def picture(self, sha256: str) -> bytes | None:
+    def image(self, sha256: str) -> bytes | None:
         """Return the bytes of an image; None if it is not in the bundle."""
         info = self._entries.get(sha256)
         return None if info is None else _content(self._archive, info, MAX_BYTES)

@@ -27,7 +27,7 @@ from evaluation.bundle.write import (
 from evaluation.content import catalog
 from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.content.suites import plain_slug
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.metrics import scored_metrics
 from evaluation.play.run_folder import PlayedAudit, PlayedChain, PlayedHalf, RunFolder
 from evaluation.play.run_scores import ChainScores, RunScores
@@ -55,14 +55,14 @@ def write_bundle(
     out: Path,
     *,
     findings: Mapping[tuple[str, int], Finding] | None = None,
-    pictures: bool = True,
+    images: bool = True,
 ) -> dict[str, Any]:
     """Write the bundle of a complete, scored run; return its document.
 
     `findings` are those of its audits, by chain and trip. Raises BundleError naming the missing
     part.
     """
-    return write(FolderSource(folder, scores, findings or {}), out, pictures=pictures)
+    return write(FolderSource(folder, scores, findings or {}), out, images=images)
 
 
 class FolderSource:
@@ -154,19 +154,19 @@ class FolderSource:
         return RunRecord.of(fields)
 
     def sources(self) -> Iterator[SourceRecord]:
-        chains = {chain.picture: chain for chain in self.folder.chains.values()}
+        chains = {chain.image: chain for chain in self.folder.chains.values()}
         for slug, chain in sorted(chains.items()):
             yield SourceRecord.of({"slug": slug, **_file(self.folder.source(chain))})
 
     def calibrations(self) -> list[CalibrationRecord]:
         return [
             CalibrationRecord(
-                picture=picture,
+                image=image,
                 metric=metric,
                 blank=calibration.blank,
                 ladder={str(quality): d for quality, d in calibration.ladder.items()},
             )
-            for picture, calibrations in sorted(self.scores.pictures.items())
+            for image, calibrations in sorted(self.scores.images.items())
             for metric in sorted(scored_metrics(self._metrics))
             if (calibration := calibrations.get(metric))
         ]
@@ -283,8 +283,8 @@ class FolderSource:
         results: dict[str, dict[str, Any]] = {chain.name: {} for chain in self._chains}
         rows = []
         for metric in scored_metrics(self._metrics):
-            by_picture = {row.picture: row for row in calibrations if row.metric == metric}
-            chains = measured(suite, metric, by_picture, self._chains)
+            by_image = {row.image: row for row in calibrations if row.metric == metric}
+            chains = measured(suite, metric, by_image, self._chains)
             if chains is None:
                 continue
             for record, chain in chains:
@@ -336,14 +336,14 @@ def _of_chain(folder: RunFolder, chain: PlayedChain) -> Iterator[tuple[str, str,
         made.append(folder.read_sent(chain, audit))
         if audit.file:
             made.append(folder.read(chain, audit))
-    yield from ((picture.sha256, picture.mime, picture.data) for picture in made)
+    yield from ((image.sha256, image.mime, image.data) for image in made)
 
 
-def _file(picture: Picture) -> dict[str, Any]:
+def _file(image: EncodedImage) -> dict[str, Any]:
     return {
-        "sha256": picture.sha256,
-        "mime": picture.mime,
-        "width": picture.width,
-        "height": picture.height,
-        "bytes": len(picture.data),
+        "sha256": image.sha256,
+        "mime": image.mime,
+        "width": image.width,
+        "height": image.height,
+        "bytes": len(image.data),
     }

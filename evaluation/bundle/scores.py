@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from evaluation.bundle.checks import picture_checks
+from evaluation.bundle.checks import image_checks
 from evaluation.bundle.document import Bundle
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.trip_measures import found_by_scoring
 from evaluation.metrics.base import Subject
@@ -21,7 +21,7 @@ from evaluation.records import ChainRecord, FileRecord
 
 
 class _Key(NamedTuple):
-    picture: str
+    image: str
     repeat: int
     record: ChainRecord
 
@@ -47,10 +47,10 @@ class BundleScores(GatheredScores):
             if trip.step is None or len(trip.edits) != len(pair.trip(trip.number)):
                 break
             count += 1
-        key = _Key(case.picture, record.repeat, record)
+        key = _Key(case.image, record.repeat, record)
         slug = chain_slug(record.case, record.repeat)
-        picture = self.suite.picture_by_slug[case.picture]
-        return PlayedTrips(key, slug, pair, picture, record.outcome, count, count)
+        image = self.suite.image_by_slug[case.image]
+        return PlayedTrips(key, slug, pair, image, record.outcome, count, count)
 
     def chains(self) -> Iterator[PlayedTrips]:
         yield from filter(None, map(self.played, self.bundle.document.chains))
@@ -60,24 +60,24 @@ class BundleScores(GatheredScores):
         score_chains(self, scorer, [replace(chain, scored=0)])
         return self.scores.pop(chain.slug)
 
-    def source_of(self, chain: PlayedTrips) -> Picture | None:
+    def source_of(self, chain: PlayedTrips) -> EncodedImage | None:
         """Return the chain's source image; None if it is missing or damaged."""
-        return self.image(self._sources.get(chain.key.picture))
+        return self.decoded(self._sources.get(chain.key.image))
 
-    def image(self, row: FileRecord | None) -> Picture | None:
-        return picture_checks(self.bundle, "", row)[0]
+    def image(self, row: FileRecord | None) -> EncodedImage | None:
+        return image_checks(self.bundle, "", row)[0]
 
-    def source(self, chain: PlayedTrips) -> Picture:
+    def source(self, chain: PlayedTrips) -> EncodedImage:
         if (source := self.source_of(chain)) is None:
             raise ImageGone(chain.slug)
         return source
 
-    def answer(self, chain: PlayedTrips, trip: int, place: int) -> Picture | None:
+    def answer(self, chain: PlayedTrips, trip: int, place: int) -> EncodedImage | None:
         _, edit = chain.key.record.trips[trip - 1].edits[place]
-        return self.image(edit)
+        return self.decoded(edit)
 
     def calibrate(
-        self, chain: PlayedTrips, source: Picture, subject: Subject, scorer: Scorer
+        self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> None:
         """Do nothing: calibrations are checked on their own lines."""
 

@@ -23,7 +23,7 @@ from evaluation.bundle.checks import (
     EXACT,
     HALF,
     NETWORK,
-    NO_PICTURES,
+    NO_IMAGES,
     NOT_CHECKED,
     QUALITY,
     REGISTERED,
@@ -31,7 +31,7 @@ from evaluation.bundle.checks import (
     Check,
     compared,
     digest_check,
-    picture_checks,
+    image_checks,
 )
 from evaluation.bundle.document import Bundle
 from evaluation.bundle.scores import BundleScores
@@ -40,7 +40,7 @@ from evaluation.content.operators import degraded
 from evaluation.content.shapes import FORWARD
 from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.calibration import Calibration
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
@@ -79,7 +79,9 @@ DONE = ("reframed", "step", "from_source")
 OPERATED = 0.004
 
 
-def _made_by_us(line: str, pair: EditPair, number: int, before: Picture, stated: Picture) -> Check:
+def _made_by_us(
+    line: str, pair: EditPair, number: int, before: EncodedImage, stated: EncodedImage
+) -> Check:
     """Check that our operator makes the same image again."""
     apart = distance(degraded(pair.degradation, before, number), stated)
     state = EQUAL if apart <= OPERATED else DIFFERENT
@@ -109,7 +111,7 @@ class Verification:
         self.able = [name for name in pinned if name not in self.unable]
         self.able += [name for name, reason in self.no_reference.items() if not reason]
         self.secrets = self.document.run.secrets
-        #: The calibrations computed here, by picture and metric, once the sources are checked.
+        #: The calibrations computed here, by image and metric, once the sources are checked.
         self.calibrations: dict[str, dict[str, Calibration | None]] = {}
         self.store = BundleScores(bundle, self.scorer)
         self.deaf = self._deaf()
@@ -183,7 +185,7 @@ class Verification:
             if why:
                 yield Check(f"chain {chain.name}", "trips", DIFFERENT, why)
 
-    # Pictures and the measures taken on them.
+    # Images and the measures taken on them.
 
     def _sources(self) -> Iterator[Check]:
         rows = {row.slug: row for row in self.document.sources}
@@ -192,25 +194,25 @@ class Verification:
         calibrations = list(
             zip(self.bundle.raw["calibrations"], self.document.calibrations, strict=True)
         )
-        used = {case.picture for case in self.suite.cases}
-        for picture in self.suite.pictures:
-            if picture.slug not in used and picture.slug not in rows:
-                continue  # an unused picture of a partial suite
-            line = f"source {picture.slug}"
-            source, checks = picture_checks(self.bundle, line, rows.get(picture.slug))
+        used = {case.image for case in self.suite.cases}
+        for image in self.suite.images:
+            if image.slug not in used and image.slug not in rows:
+                continue  # an unused image of a partial suite
+            line = f"source {image.slug}"
+            source, checks = image_checks(self.bundle, line, rows.get(image.slug))
             yield from checks
             if source is not None:
-                pixels = pixel_sha256(source.image)
-                yield compared(line, "pixels", picture.sha256, pixels)
-            picture_rows = [(raw, row) for raw, row in calibrations if row.picture == picture.slug]
+                pixels = pixel_sha256(source.decoded)
+                yield compared(line, "pixels", image.sha256, pixels)
+            image_rows = [(raw, row) for raw, row in calibrations if row.image == image.slug]
             made = (
-                self.scorer.only(self.able).calibrate(source, chain_subject(picture))
-                if source and picture_rows
+                self.scorer.only(self.able).calibrate(source, chain_subject(image))
+                if source and image_rows
                 else {}
             )
-            self.calibrations[picture.slug] = made
-            for raw, row in picture_rows:
-                line = f"calibration {row.picture} by {row.metric}"
+            self.calibrations[image.slug] = made
+            for raw, row in image_rows:
+                line = f"calibration {row.image} by {row.metric}"
                 yield digest_check(line, raw)
                 calibration = made.get(row.metric)
                 stated = {"blank": row.blank, "ladder": row.ladder}
@@ -221,8 +223,8 @@ class Verification:
                 here = {"blank": calibration.blank, "ladder": ladder}
                 yield compared(line, "numbers", stated, here, self._tolerance(row.metric))
         for _, row in calibrations:
-            if row.picture not in self.suite.picture_by_slug:
-                yield Check(f"calibration {row.picture}", "picture", DIFFERENT, "not in the suite")
+            if row.image not in self.suite.image_by_slug:
+                yield Check(f"calibration {row.image}", "image", DIFFERENT, "not in the suite")
 
     def _chains(self) -> Iterator[Check]:
         for raw, record in zip(self.bundle.raw["chains"], self.document.chains, strict=True):
@@ -265,12 +267,12 @@ class Verification:
                 names = [name for name, _ in trip.edits]
                 yield compared(line, "steps", names, [step.name for step in steps])
             prompts = {step.name: step.prompt for step in steps}
-            restored: Picture | None = None
+            restored: EncodedImage | None = None
             for name, half in trip.edits:
                 restored = None
                 if half is not None:
                     yield compared(line, f"{name} prompt", half.prompt, prompts.get(name))
-                    restored, checks = picture_checks(self.bundle, f"{line}, {name}", half)
+                    restored, checks = image_checks(self.bundle, f"{line}, {name}", half)
                     yield from checks
                 if chain.pair.degradation and name == FORWARD and restored and before:
                     yield _made_by_us(f"{line}, {name}", chain.pair, trip.number, before, restored)
@@ -349,8 +351,8 @@ class Verification:
         stated = self.document.run.orders
         if not stated and not any(pair.against for pair in self.suite.pairs):
             return
-        if not self.document.pictures:
-            yield Check("run", "orders", NOT_CHECKED, NO_PICTURES)
+        if not self.document.images:
+            yield Check("run", "orders", NOT_CHECKED, NO_IMAGES)
             return
         rows = compare_orders(self.suite, step_reader(self.store))
         yield compared("run", "orders", stated, rows, CLASSICAL)
@@ -387,7 +389,7 @@ class Verification:
             )
 
     def _measured(self, metric: str) -> list[tuple[ChainRecord, MeasuredChain]] | None:
-        calibrations = {r.picture: r for r in self.document.calibrations if r.metric == metric}
+        calibrations = {r.image: r for r in self.document.calibrations if r.metric == metric}
         return measured(self.suite, metric, calibrations, self.document.chains)
 
     def _standing(
@@ -430,9 +432,9 @@ class Verification:
             if here.get(name) != version
         } | {"judge": "a judge is not asked again: its answers are kept where it was asked"}
 
-    def _why(self, metric: str | None, source: Picture | None) -> str:
+    def _why(self, metric: str | None, source: EncodedImage | None) -> str:
         if source is None:
-            return "its pictures are not sound" if self.document.pictures else NO_PICTURES
+            return "its images are not sound" if self.document.images else NO_IMAGES
         if metric in self.unable:
             return self.unable[metric or ""]
         return self.scorer.unfit(source.size).get(metric or "", "it is not among the run's metrics")
@@ -465,13 +467,13 @@ def stop_checks(bundle: Bundle) -> Iterator[Check]:
         line = f"chain {chain.name}"
         yield compared(line, "the run stops chains", True, stop_after > 0)
         if chain.outcome == CONVERGED:
-            pictures = [
+            images = [
                 (trip.forward.sha256, trip.backward.sha256)
                 for trip in chain.trips
                 if trip.forward and trip.backward
             ]
-            whole = len(pictures) == len(chain.trips)
-            repeats = whole and has_converged(pictures, stop_after)
+            whole = len(images) == len(chain.trips)
+            repeats = whole and has_converged(images, stop_after)
             yield compared(line, "nothing changed any more", True, repeats)
 
 

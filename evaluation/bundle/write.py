@@ -57,32 +57,32 @@ class RunSource(Protocol):
         ...
 
 
-def write(source: RunSource, file: Path | IO[bytes], *, pictures: bool) -> dict[str, Any]:
+def write(source: RunSource, file: Path | IO[bytes], *, images: bool) -> dict[str, Any]:
     """Write the bundle and return its sealed document; same run, same bytes.
 
     Raises BundleError if a record is invalid.
     """
     try:
-        sealed = bundles.sealed(_document(source, pictures=pictures))
+        sealed = bundles.sealed(_document(source, images=images))
     except ValidationError as error:
         raise BundleError(bundles.invalid(error)) from None
-    images = _named(source) if pictures else ()
+    named = _named(source) if images else ()
     if not isinstance(file, Path):
-        bundles.pack(file, sealed, images)
+        bundles.pack(file, sealed, named)
         return sealed
     part = file.with_name(f".{file.name}.part")
     try:
-        bundles.pack(part, sealed, images)
+        bundles.pack(part, sealed, named)
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)
     return sealed
 
 
-def _document(source: RunSource, *, pictures: bool) -> dict[str, Any]:
+def _document(source: RunSource, *, images: bool) -> dict[str, Any]:
     return {
         "format": bundles.FORMAT,
-        "pictures": pictures,
+        "images": images,
         "suite": {"definition": source.suite()},
         "model": source.model().model_dump(),
         "run": source.run().model_dump(),
@@ -101,15 +101,15 @@ def _dumped(records: Iterable[Record]) -> list[dict[str, Any]]:
 
 def _named(source: RunSource) -> Iterator[tuple[str, bytes]]:
     for sha256, mime, data in source.images():
-        yield bundles.picture_name(sha256, mime), data
+        yield bundles.image_name(sha256, mime), data
 
 
 # Shared by every store.
 
 
-def file_fields(picture: Any) -> dict[str, Any]:
+def file_fields(image: Any) -> dict[str, Any]:
     """Return the fields of FileRecord that any image object has."""
-    return {name: getattr(picture, name) for name in FileRecord.model_fields}
+    return {name: getattr(image, name) for name in FileRecord.model_fields}
 
 
 def trip_fields(
@@ -155,20 +155,20 @@ def measured(
 ) -> list[tuple[ChainRecord, MeasuredChain]] | None:
     """Return every chain that this metric measures; None if it lacks scored chains.
 
-    `calibrations` are the metric's, by picture. Raises KeyError for a case outside the suite.
+    `calibrations` are the metric's, by image. Raises KeyError for a case outside the suite.
     """
     cases = {case.slug: case for case in suite.cases}
     selective = metric in METRICS and metric_class(metric).selective
     pairs = []
     for line in chains:
         case = cases[line.case]
-        pair, kind = suite.pair_by_slug[case.pair], suite.picture_by_slug[case.picture].kind
-        calibration = calibrations.get(case.picture)
+        pair, kind = suite.pair_by_slug[case.pair], suite.image_by_slug[case.image].kind
+        calibration = calibrations.get(case.image)
         if calibration is None and selective:
             continue  # such as identity without a face
         chain = measured_chain(
             metric,
-            Case(case.picture, case.pair, pair.category, kind),
+            Case(case.image, case.pair, pair.category, kind),
             line.repeat,
             line.outcome,
             [

@@ -48,7 +48,7 @@ from evaluation.editors.contracts import CONTRACTS
 from evaluation.editors.failures import configuration
 from evaluation.editors.reference import RuleEditor
 from evaluation.errors import EditorError, first_error
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 
 #: (image, prompt, seed) -> image
 EditFunction = Callable[[Image.Image, str, int | None], Any]
@@ -263,14 +263,18 @@ class OwnEditor(Editor):
     inner: Editor
 
     def send(
-        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
+        self,
+        image: EncodedImage,
+        prompt: str,
+        seed: int | None = None,
+        beside: Beside | None = None,
     ) -> Answer:
         with _pausing(self.inner):
-            return self.inner.send(picture, prompt, seed, beside)
+            return self.inner.send(image, prompt, seed, beside)
 
-    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+    def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
         with _pausing(self.inner):
-            return self.inner.edit(picture, prompt, seed)
+            return self.inner.edit(image, prompt, seed)
 
     def missing(self) -> list[str]:
         return self.inner.missing()
@@ -304,15 +308,15 @@ class FunctionEditor(Editor):
     function: EditFunction
     about: Mapping[str, Any] = field(default_factory=dict)
 
-    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+    def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
         started = time.perf_counter()
-        answer = self.function(picture.image, prompt, seed)
+        answer = self.function(image.decoded, prompt, seed)
         seconds = time.perf_counter() - started
         if isinstance(answer, Answer):
             return answer
         if isinstance(answer, Image.Image):
-            answer = Picture.from_image(answer.convert("RGB"))
-        if not isinstance(answer, Picture):
+            answer = EncodedImage.from_image(answer.convert("RGB"))
+        if not isinstance(answer, EncodedImage):
             raise configuration(f"{_name(self)} returned no PIL image: {answer!r:.80}")
         return Answer(answer, seconds)
 

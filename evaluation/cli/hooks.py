@@ -34,7 +34,7 @@ class Hook(Protocol):
         """Begin with the run's name, editor, options and suite, as plain data."""
 
     def on_trip(self, trip: Mapping[str, Any]) -> None:
-        """Record a played trip: chain, picture, pair, trip, seconds, cost."""
+        """Record a played trip: chain, image, pair, trip, seconds, cost."""
 
     def end(self, results: Mapping[str, MetricResult] | None) -> None:
         """End with the results by metric, the headline first; None if it was not scored."""
@@ -95,7 +95,7 @@ def _trip_row(chain: PlayedChain) -> dict[str, Any]:
     costs = [half.cost for half in steps if half.cost is not None]
     return {
         "chain": chain.slug,
-        "picture": chain.picture,
+        "image": chain.image,
         "pair": chain.pair,
         "trip": steps[-1].number,
         "seconds": sum(half.seconds for half in steps),

@@ -53,7 +53,7 @@ def find_suite(
     """Return a shipped suite by its name, or the suite in a file; or a part of it.
 
     `trips` shortens it; `cases` are patterns (a text is split at commas) of the name of a case,
-    its picture or its pair; `limit` takes the first of them. A part has another content hash.
+    its image or its pair; `limit` takes the first of them. A part has another content hash.
     """
     is_file = name.endswith(".json") or "/" in name
     suite = Suite.read(Path(name)) if is_file else catalog.suite(name)
@@ -68,7 +68,7 @@ def find_suite(
             if not any(_matches(case, pattern.strip()) for case in suite.cases):
                 raise SuiteError(
                     f"no case of {suite.slug} is called {pattern.strip()!r}; they are like "
-                    f"{suite.cases[0].slug}, and a pattern may name a picture or a pair too"
+                    f"{suite.cases[0].slug}, and a pattern may name an image or a pair too"
                 )
         wanted = tuple(
             case for case in wanted if any(_matches(case, pattern.strip()) for pattern in patterns)
@@ -81,7 +81,7 @@ def find_suite(
 
 
 def _matches(case: Case, pattern: str) -> bool:
-    return any(fnmatchcase(name, pattern) for name in (case.slug, case.picture, case.pair))
+    return any(fnmatchcase(name, pattern) for name in (case.slug, case.image, case.pair))
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class NoReference(Strict):
     in_points: bool = Field(description="Gaps are in hundredths of the metric's usual range.")
     value: list[float | None] = Field(description="Mean over chains.")
     gained: list[float | None] = Field(description="Since the source; above 0 is better.")
-    lost: list[float | None] = Field(description="Of the picture, by the headline metric.")
+    lost: list[float | None] = Field(description="Of the image, by the headline metric.")
     trips: dict[str, ReturnsOfTrip]
     by_kept: list[dict[str, float]] = Field(
         default=[], description="Of a judge: how many returns it calls worn, by retention."
@@ -171,7 +171,7 @@ def ranks(suite: Suite, runs: Mapping[str, RunScores]) -> list[Rank]:
 def _keys(suite: Suite, scores: RunScores) -> list[tuple[str, str, int]]:
     """Return the keys of all chains that a run with these scores should have."""
     return [
-        (case.picture, case.pair, repeat)
+        (case.image, case.pair, repeat)
         for case in suite.cases
         for repeat in range(scores.repeats or suite.repeats_of(case))
     ]
@@ -245,7 +245,7 @@ def ranks_table(ranked: Sequence[Rank]) -> str:
 def no_reference_table(numbers: Mapping[str, Mapping[str, Any]]) -> str:
     """Format no-reference metrics beside the loss of the image."""
     trips = sorted({int(n) for metric in numbers.values() for n in metric["trips"]})
-    head = ["no-reference metric", "source", f"trip {trips[-1]}", "picture lost"]
+    head = ["no-reference metric", "source", f"trip {trips[-1]}", "image lost"]
     head += [f"called worse at {n}" for n in trips]
     rows = []
     for metric in numbers.values():

@@ -108,7 +108,7 @@ def report_judge(judge: Judge) -> None:
     note(
         f"{about['calls']} answers of {about['version']}, USD {about['usd']:.4f}; "
         f"{about['controls_failed']} of {about['controls']} controls failed"
-        + ("" if first is None else f"; it prefers the first picture in {first:.0%}")
+        + ("" if first is None else f"; it prefers the first image in {first:.0%}")
     )
     if judge.silent:
         note(f"the judge is not asked any more: {judge.silent}")

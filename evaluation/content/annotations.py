@@ -41,11 +41,11 @@ def _left_first(
     eyes: tuple[tuple[float, float], tuple[float, float]],
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     if eyes[0][0] >= eyes[1][0]:
-        raise ValueError("the eye on the picture's left comes first")
+        raise ValueError("the eye on the image's left comes first")
     return eyes
 
 
-#: In fractions of the picture, 0 to 1.
+#: In fractions of the image, 0 to 1.
 Fraction = Annotated[float, Strict(), Field(ge=0, le=1), AfterValidator(_rounded)]
 Point: TypeAlias = tuple[Fraction, Fraction]  # x, y
 #: Left, top, right, bottom.
@@ -57,7 +57,7 @@ _CONFIG = ConfigDict(extra="forbid")
 
 @dataclass(frozen=True, config=_CONFIG)
 class Words:
-    """Words written in a picture, and their place."""
+    """Words written in an image, and their place."""
 
     text: Annotated[str, Field(pattern=r"\S")]
     box: Box
@@ -65,10 +65,10 @@ class Words:
 
 @dataclass(frozen=True, config=_CONFIG)
 class Annotations:
-    """The annotated places of a picture, with at most one face."""
+    """The annotated places of an image, with at most one face."""
 
     face: Box | None = None  # hairline to chin, cheek to cheek
-    # Both pupils, the one on the picture's left first.
+    # Both pupils, the one on the image's left first.
     eyes: Annotated[tuple[Point, Point], AfterValidator(_left_first)] | None = None
     mouth: Point | None = None  # the middle of the lips
     head_top: Point | None = None  # of the hair or hat as it is
@@ -101,7 +101,7 @@ class Annotations:
         return data
 
     def cropped(self, crop: Box) -> Annotations:
-        """Return the same places in fractions of a part of the picture.
+        """Return the same places in fractions of a part of the image.
 
         Boxes are clipped, and dropped if more than half of them is cut away; points outside are
         dropped, also cut words, and a whole face if it has lost its eyes.
@@ -155,5 +155,5 @@ def _adapter() -> TypeAdapter[Annotations]:
     return TypeAdapter(Annotations)
 
 
-#: Of a picture without annotations.
+#: Of an image without annotations.
 UNANNOTATED = Annotations()

@@ -15,7 +15,7 @@ from typing import IO
 
 from evaluation.errors import UserFacingError
 
-# Pictures hardly shrink and our JSON shrinks to a tenth; a bomb shrinks to a thousandth.
+# Images hardly shrink and our JSON shrinks to a tenth; a bomb shrinks to a thousandth.
 MAX_RATIO = 100
 RATIO_FROM = 2**20
 

@@ -24,9 +24,9 @@ from evaluation.content.suites import (
     ONLY_FIELDS,
     EditPair,
     Slug,
-    SourcePicture,
     Suite,
     SuiteError,
+    SuiteImage,
     find_suite,
 )
 from evaluation.errors import UserFacingError, first_error
@@ -53,7 +53,7 @@ PLAIN = "plain"
 #: A sentence after any wording, to measure its effect.
 FIDELITY = "Keep everything else exactly the same."
 REVERSIBILITIES = ("exact", "clean", "partial", "destroys", "invents")
-#: Labels of pictures of a person, by group. Skin and age are apparent ones.
+#: Labels of images of a person, by group. Skin and age are apparent ones.
 PORTRAIT_GROUPS = {
     "sex": ("woman", "man"),
     "age": ("child", "young adult", "middle-aged", "old"),
@@ -176,17 +176,17 @@ class CatalogPair(EditPair):
         return EditPair(**{item.name: getattr(self, item.name) for item in fields(EditPair)})
 
 
-def is_portrait(picture: SourceImage | SourcePicture) -> bool:
-    """Return True if the picture shows one person's face."""
-    return picture.kind == "face" and "person" in picture.contains
+def is_portrait(image: SourceImage | SuiteImage) -> bool:
+    """Return True if the image shows one person's face."""
+    return image.kind == "face" and "person" in image.contains
 
 
-def portraits(pictures: Iterable[SourceImage | SourcePicture]) -> dict[str, dict[str, int]]:
+def portraits(images: Iterable[SourceImage | SuiteImage]) -> dict[str, dict[str, int]]:
     """Count the portraits by label of each group, to report how diverse they are."""
     counted: dict[str, Counter[str]] = {group: Counter() for group in PORTRAIT_GROUPS}
-    for picture in pictures:
-        if is_portrait(picture):
-            labels = {*picture.contains, _made(picture)}
+    for image in images:
+        if is_portrait(image):
+            labels = {*image.contains, _made(image)}
             for group, names in PORTRAIT_GROUPS.items():
                 counted[group][next((name for name in names if name in labels), UNSAID)] += 1
     return {
@@ -195,8 +195,8 @@ def portraits(pictures: Iterable[SourceImage | SourcePicture]) -> dict[str, dict
     }
 
 
-def _made(picture: SourceImage | SourcePicture) -> str:
-    return "painted" if "painting" in picture.contains else picture.made
+def _made(image: SourceImage | SuiteImage) -> str:
+    return "painted" if "painting" in image.contains else image.made
 
 
 def folder() -> Path:

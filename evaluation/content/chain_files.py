@@ -56,7 +56,7 @@ def arranged(
         return ChainFiles(source, tuple((None, file) for file in rest))
     if len(rest) % 2:
         raise ChainFilesError(
-            f"there are {len(rest)} pictures after the source; edited and restored in turn make "
+            f"there are {len(rest)} images after the source; edited and restored in turn make "
             "an even number"
         )
     return ChainFiles(source, tuple(zip(rest[::2], rest[1::2], strict=True)))
@@ -78,7 +78,7 @@ def _by_names(files: Sequence[File], name: Callable[[File], str]) -> ChainFiles[
         if (key[0] == 0) != (key[1] == "source"):
             raise ChainFilesError(f"{name(file)} is neither the source nor of a trip")
         if key in by_step:
-            raise ChainFilesError(f"{name(by_step[key])} and {name(file)} are the same picture")
+            raise ChainFilesError(f"{name(by_step[key])} and {name(file)} are the same image")
         by_step[key] = file
     if (0, "source") not in by_step:
         raise ChainFilesError("I0_source is missing")

@@ -13,9 +13,9 @@ from PIL import Image
 
 from evaluation.content import operators, placement
 from evaluation.content.sources import nearest_aspect
-from evaluation.content.suites import EditPair, SourcePicture
+from evaluation.content.suites import EditPair, SuiteImage
 from evaluation.errors import UserFacingError
-from evaluation.images import ImageError, Picture, blank_card
+from evaluation.images import EncodedImage, ImageError, blank_card
 
 # With a smaller error of the mean colour, half-lives have no meaning (method, section 3).
 NEAR_FLAT = (10 / 255) ** 2
@@ -23,14 +23,14 @@ SMALLEST_SIDE = 256
 # A crop that loses more than this is refused.
 LARGEST_CUT = 0.35
 # Bits of 64 in which the perceptual hashes of a resized, recompressed or brightened copy
-# still differ; measured on the shipped pictures in the tests.
+# still differ; measured on the shipped images in the tests.
 NEAR_DUPLICATE_BITS = 6
-# In a picture this similar to its mirrored copy, mirroring cannot be seen.
+# In an image this similar to its mirrored copy, mirroring cannot be seen.
 SYMMETRIC = 0.9
 
 
 class Refused(UserFacingError):
-    """A picture that the benchmark does not accept; `reasons` are sentences."""
+    """An image that the benchmark does not accept; `reasons` are sentences."""
 
     def __init__(self, reasons: list[str]) -> None:
         super().__init__(" ".join(reasons))
@@ -39,24 +39,24 @@ class Refused(UserFacingError):
 
 def check(
     data: bytes, *, licence: str, attribution: str = "", known: Mapping[str, str] | None = None
-) -> Picture:
-    """Decode a picture and check it. Raises Refused with every reason.
+) -> EncodedImage:
+    """Decode an image and check it. Raises Refused with every reason.
 
-    `known` maps names of pictures already there to their fingerprints.
+    `known` maps names of images already there to their fingerprints.
     """
     try:
-        picture = Picture.from_bytes(data)
+        image = EncodedImage.from_bytes(data)
     except ImageError as error:
         raise Refused([_sentence(str(error))]) from error
     reasons = [
         *_unlicensed(licence, attribution),
-        *_badly_sized(picture.image),
-        *_near_flat(picture.image),
-        *_duplicates(picture.image, known or {}),
+        *_badly_sized(image.decoded),
+        *_near_flat(image.decoded),
+        *_duplicates(image.decoded, known or {}),
     ]
     if reasons:
         raise Refused(reasons)
-    return picture
+    return image
 
 
 def fingerprint(image: Image.Image) -> str:
@@ -96,50 +96,46 @@ def symmetries(image: Image.Image) -> frozenset[str]:
     return frozenset(names)
 
 
-def fits(
-    picture: SourcePicture, pair: EditPair, symmetric_under: Collection[str] = ()
-) -> list[str]:
-    """Return the reasons why the pair cannot be played on the picture, if any.
+def fits(image: SuiteImage, pair: EditPair, symmetric_under: Collection[str] = ()) -> list[str]:
+    """Return the reasons why the pair cannot be played on the image, if any.
 
-    `symmetric_under` is the result of `symmetries` for the prepared picture.
+    `symmetric_under` is the result of `symmetries` for the prepared image.
     """
     reasons = []
-    if pair.kinds and picture.kind not in pair.kinds:
+    if pair.kinds and image.kind not in pair.kinds:
         wanted = " or ".join(pair.kinds)
-        reasons.append(
-            f"The pair is for pictures of kind {wanted}; this is of kind {picture.kind}."
-        )
-    contained = {_label(name) for name in picture.contains}
+        reasons.append(f"The pair is for images of kind {wanted}; this is of kind {image.kind}.")
+    contained = {_label(name) for name in image.contains}
     reasons += [
-        f"The picture contains “{name}”, which the pair needs to be absent."
+        f"The image contains “{name}”, which the pair needs to be absent."
         for name in pair.absent
         if _label(name) in contained
     ]
     reasons += [
-        f"The picture does not contain “{name}”, which the pair needs."
+        f"The image does not contain “{name}”, which the pair needs."
         for name in pair.present
         if _label(name) not in contained
     ]
     if pair.place:
         missing = placement.lacks(
-            pair.place, pair.object, picture.annotations, picture.width, picture.height
+            pair.place, pair.object, image.annotations, image.width, image.height
         )
         reasons += [missing] if missing else []
     for step in pair.steps:
         if step.object in placement.THINGS:
             place = placement.THINGS[step.object].place
             missing = placement.lacks(
-                place, step.object, picture.annotations, picture.width, picture.height
+                place, step.object, image.annotations, image.width, image.height
             )
             reasons += [missing] if missing else []
-    if pair.operator in operators.QUARTER_TURNS and picture.width != picture.height:
+    if pair.operator in operators.QUARTER_TURNS and image.width != image.height:
         reasons.append(
-            f"A quarter turn changes the shape of a picture of {picture.width} x {picture.height} "
+            f"A quarter turn changes the shape of an image of {image.width} x {image.height} "
             "pixels; only square ones can be turned."
         )
     if pair.operator and pair.operator in symmetric_under:
         reasons.append(
-            f"The picture looks the same after {pair.operator.replace('_', ' ')}, "
+            f"The image looks the same after {pair.operator.replace('_', ' ')}, "
             "so nobody could see whether it was done."
         )
     return reasons
@@ -148,7 +144,7 @@ def fits(
 def _unlicensed(licence: str, attribution: str) -> list[str]:
     reasons = []
     if not licence.strip() or _label(licence) in ("unknown", "none", "all rights reserved"):
-        reasons.append("The picture has no licence that lets it be shown and edited.")
+        reasons.append("The image has no licence that lets it be shown and edited.")
     elif not attribution.strip() and _label(licence).startswith("cc-by"):
         reasons.append(f"The licence {licence.strip()} asks for an attribution; none is given.")
     return reasons
@@ -157,7 +153,7 @@ def _unlicensed(licence: str, attribution: str) -> list[str]:
 def _badly_sized(image: Image.Image) -> list[str]:
     if min(image.size) < SMALLEST_SIDE:
         return [
-            f"The picture is too small: {image.width} x {image.height} pixels; "
+            f"The image is too small: {image.width} x {image.height} pixels; "
             f"both sides need at least {SMALLEST_SIDE}."
         ]
     width, height = nearest_aspect(*image.size)
@@ -166,7 +162,7 @@ def _badly_sized(image: Image.Image) -> list[str]:
     )
     if 1 - left > LARGEST_CUT:
         return [
-            f"The picture is too long: cropping {image.width} x {image.height} pixels to "
+            f"The image is too long: cropping {image.width} x {image.height} pixels to "
             f"{width}:{height} would cut away {1 - left:.0%} of it."
         ]
     return []
@@ -176,7 +172,7 @@ def _near_flat(image: Image.Image) -> list[str]:
     error = flatness_error(image)
     if error < NEAR_FLAT:
         return [
-            f"The picture is nearly one colour: its mean colour alone comes within "
+            f"The image is nearly one colour: its mean colour alone comes within "
             f"{255 * error**0.5:.1f} of 255 levels; at least 10 are needed."
         ]
     return []
@@ -185,7 +181,7 @@ def _near_flat(image: Image.Image) -> list[str]:
 def _duplicates(image: Image.Image, known: Mapping[str, str]) -> list[str]:
     mine = fingerprint(image)
     near = [name for name, other in known.items() if distance(mine, other) <= NEAR_DUPLICATE_BITS]
-    return [f"The picture is a duplicate, or nearly one, of {name}." for name in near]
+    return [f"The image is a duplicate, or nearly one, of {name}." for name in near]
 
 
 def _label(text: str) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from evaluation.images import Picture, encode_jpeg
+from evaluation.images import EncodedImage, encode_jpeg
 
 # rotate_90 turns clockwise, as is common in speech; Pillow's ROTATE_90 turns the other way.
 OPERATORS = {
@@ -63,16 +63,16 @@ class Degradation:
     apply: Callable[[Values, Random], Values]
 
 
-def degraded(name: str, picture: Picture, number: int) -> Picture:
+def degraded(name: str, image: EncodedImage, number: int) -> EncodedImage:
     """Degrade an image; the same image always gives the same answer.
 
     Random values are drawn from the name, the trip's number and the image itself.
     """
-    pixels = np.asarray(picture.image)
-    text = f"{name}/{VERSION}/{number}/{picture.width}x{picture.height}/".encode()
+    pixels = np.asarray(image.decoded)
+    text = f"{name}/{VERSION}/{number}/{image.width}x{image.height}/".encode()
     drawn = hashlib.sha256(text + pixels.tobytes()).digest()
     random = np.random.default_rng(int.from_bytes(drawn[:8], "big"))
-    return Picture.from_image(_image(DEGRADATIONS[name].apply(_values(picture.image), random)))
+    return EncodedImage.from_image(_image(DEGRADATIONS[name].apply(_values(image.decoded), random)))
 
 
 # The parts of the degradations.
@@ -130,7 +130,7 @@ def _enlarged(image: Image.Image, like: Values) -> Values:
 
 
 def _jpeg(image: Image.Image, quality: int) -> Image.Image:
-    return Picture.from_bytes(encode_jpeg(image, quality)).image
+    return EncodedImage.from_bytes(encode_jpeg(image, quality)).decoded
 
 
 def _grained(values: Values, sigma: float, random: Random) -> Values:

@@ -44,7 +44,7 @@ class Thing:
     """A drawing's place and size, and its usual names.
 
     `width` is in widths of the face for worn things (in distances of the eyes for glasses), else
-    the largest share of the picture's shorter side. `anchor` is the point of the drawing, in
+    the largest share of the image's shorter side. `anchor` is the point of the drawing, in
     fractions of it, that is put on the head's point. `alone` is its spot in an image without
     annotations: its centre as a share of the image's sides, its width as one of the shorter side.
     """
@@ -83,7 +83,7 @@ class Spot:
         )
 
     def share_inside(self, width: float, height: float) -> float:
-        """Return the part of its box inside a picture of this size."""
+        """Return the part of its box inside an image of this size."""
         left, top, right, bottom = self.box
         across = max(0.0, min(right, width) - max(left, 0))
         down = max(0.0, min(bottom, height) - max(top, 0))
@@ -91,7 +91,7 @@ class Spot:
 
 
 def spot(name: str, places: Annotations, width: int, height: int) -> Spot | None:
-    """Return the spot of the drawing in a picture of this size, or None.
+    """Return the spot of the drawing in an image of this size, or None.
 
     None means that there is no room.
     """
@@ -107,7 +107,7 @@ def spot(name: str, places: Annotations, width: int, height: int) -> Spot | None
 
 
 def usual_spot(name: str, width: int, height: int) -> Spot:
-    """Return the spot of the drawing in a picture of this size without annotations."""
+    """Return the spot of the drawing in an image of this size without annotations."""
     (x, y, share), shape = THINGS[name].alone, aspect(name)
     # In an extreme format the drawing is smaller, so that it stays inside the image.
     wide = min(share * min(width, height), 0.9 * width, 0.9 * height * shape)
@@ -132,7 +132,7 @@ def region(place: str, places: Annotations) -> Box | None:
     if place in AREAS:
         boxes: tuple[Box, ...] = getattr(places, place)
         return max(boxes, key=_area, default=None)
-    raise ValueError(f"{place!r} is not a region of a picture")
+    raise ValueError(f"{place!r} is not a region of an image")
 
 
 def lacks(place: str, thing: str, places: Annotations, width: int, height: int) -> str:
@@ -140,15 +140,15 @@ def lacks(place: str, thing: str, places: Annotations, width: int, height: int) 
     if thing in THINGS and THINGS[thing].place == place:
         if spot(thing, places, width, height):
             return ""
-        return f"The picture has no room for a {thing.replace('-', ' ')} ({place})."
+        return f"The image has no room for a {thing.replace('-', ' ')} ({place})."
     if place in ("eyes", "head", "neck", "ears"):
         return "" if getattr(places, FACE_PLACES[place]) else f"No {place} are annotated."
     box = region(place, places)
     if box is None:
-        return f"The picture has no free {place}." if place in AREAS else f"It has no {place}."
+        return f"The image has no free {place}." if place in AREAS else f"It has no {place}."
     smallest = SMALLEST_MOUTH if place == "mouth" else SMALLEST_REGION
     if place != "text" and _area(box) < smallest:
-        return f"The picture's {place} is too small: {_area(box):.0%} of it."
+        return f"The image's {place} is too small: {_area(box):.0%} of it."
     return ""
 
 

@@ -23,7 +23,7 @@ from evaluation.content.placement import PLACES
 RULES = ("turn", "draw", "tint", "swap", "write", "rewrite", "scale", "keep")
 #: Besides the places of placement.py: everything, or all pixels with more red than blue.
 REGIONS = (*PLACES, "whole", "red")
-#: Places for words, in fractions of the picture: centre and height of the letters.
+#: Places for words, in fractions of the image: centre and height of the letters.
 LINES = {
     "top": (0.5, 0.12, 0.15),
     "bottom": (0.5, 0.88, 0.15),

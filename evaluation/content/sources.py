@@ -2,12 +2,12 @@
 
 An origin is written `scheme:rest`:
 
-    skimage:astronaut                              a picture in the scikit-image wheel
+    skimage:astronaut                              an image in the scikit-image wheel
     sklearn:china.jpg                              ... in the scikit-learn wheel
     matplotlib:grace_hopper.jpg                    ... in the matplotlib wheel
     file:pictures/desk.webp                        a file committed under fixtures/
 
-A detail of a picture is named by its box in pixels, `#left,top,right,bottom` at the end.
+A detail of an image is named by its box in pixels, `#left,top,right,bottom` at the end.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from PIL import Image
 
 from evaluation.content import catalog
 from evaluation.content.annotations import Annotations
-from evaluation.content.suites import SourcePicture
+from evaluation.content.suites import SuiteImage
 from evaluation.errors import UserFacingError
-from evaluation.images import Picture, encode_png, fit
+from evaluation.images import EncodedImage, encode_png, fit
 
 # Every provider supports these without cropping or padding.
 ASPECTS = ((1, 1), (4, 3), (3, 4), (3, 2), (2, 3), (16, 9))
@@ -71,31 +71,31 @@ def _file(origin: str) -> bytes:
     if scheme == "file":
         return _read(catalog.folder() / rest, origin, "it is committed with the project")
     places = ", ".join([*WHEELS, "file"])
-    raise OriginError(f"{origin!r}: {scheme!r} is not a place pictures come from ({places})")
+    raise OriginError(f"{origin!r}: {scheme!r} is not a place images come from ({places})")
 
 
 def _detail(data: bytes, box: str, origin: str) -> bytes:
-    image = Picture.from_bytes(data).image
+    image = EncodedImage.from_bytes(data).decoded
     try:
         left, top, right, bottom = (int(side) for side in box.split(","))
     except ValueError:
         raise OriginError(f"{origin!r}: a detail is four numbers, left,top,right,bottom") from None
     if not (0 <= left < right <= image.width and 0 <= top < bottom <= image.height):
         raise OriginError(
-            f"{origin!r}: the detail is not inside the picture of {image.width} x {image.height}"
+            f"{origin!r}: the detail is not inside the image of {image.width} x {image.height}"
         )
     return encode_png(image.crop((left, top, right, bottom)))
 
 
-def prepared(picture: SourcePicture, size: int) -> Image.Image:
+def prepared(image: SuiteImage, size: int) -> Image.Image:
     """Return a suite's image at the suite's size, checked against its pixel hash."""
-    image = prepare(Picture.from_bytes(original(picture.origin)).image, size)
-    if pixel_sha256(image) != picture.sha256:
+    fitted = prepare(EncodedImage.from_bytes(original(image.origin)).decoded, size)
+    if pixel_sha256(fitted) != image.sha256:
         raise OriginError(
-            f"{picture.slug} ({picture.origin}) does not give the pixels the suite was frozen with; "
+            f"{image.slug} ({image.origin}) does not give the pixels the suite was frozen with; "
             "install the versions named in constraints.txt"
         )
-    return image
+    return fitted
 
 
 def prepare(image: Image.Image, size: int) -> Image.Image:
@@ -167,7 +167,7 @@ def _from_wheel(scheme: str, name: str) -> bytes:
     for candidate in (name, f"{name}.png", f"{name}.jpg"):
         if (base / candidate).is_file():
             return (base / candidate).read_bytes()
-    raise OriginError(f"{distribution} has no picture {name!r}; {hint}")
+    raise OriginError(f"{distribution} has no image {name!r}; {hint}")
 
 
 def _read(path: Path, origin: str, hint: str) -> bytes:

@@ -14,14 +14,14 @@ from PIL import Image
 
 from evaluation.content import catalog, curation, sources
 from evaluation.content.annotations import UNANNOTATED, Annotations
-from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, SuiteError
+from evaluation.content.suites import Case, EditPair, Suite, SuiteError, SuiteImage
 
-Stratum = tuple[str, str]  # kind of picture, category of pair
+Stratum = tuple[str, str]  # kind of image, category of pair
 #: The largest share of a category, so that no single kind of edit decides the order.
 LARGEST_SHARE = 0.25
 #: With fewer, intervals and ranks have no meaning (method, section 6).
-FEWEST_PICTURES, FEWEST_PAIRS = 10, 12
-#: Fields that a suite's picture has from its source.
+FEWEST_IMAGES, FEWEST_PAIRS = 10, 12
+#: Fields that a suite's image has from its source.
 DESCRIBED = (
     "slug",
     "kind",
@@ -41,7 +41,7 @@ DESCRIBED = (
 class Candidate:
     """A prepared image, and the operators that have no visible effect on it."""
 
-    picture: SourcePicture
+    image: SuiteImage
     symmetric_under: frozenset[str] = frozenset()
 
 
@@ -65,29 +65,29 @@ class Draft:
     kinds: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()  # beginnings of origins, such as "skimage:"
-    picture_slugs: tuple[str, ...] = ()
-    without_pictures: tuple[str, ...] = ()
+    image_slugs: tuple[str, ...] = ()
+    without_images: tuple[str, ...] = ()
     without_subkinds: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()  # a picture must contain at least one of these labels
-    smallest_side: int = 0  # of the prepared picture, in pixels
+    needs: tuple[str, ...] = ()  # an image must contain at least one of these labels
+    smallest_side: int = 0  # of the prepared image, in pixels
     categories: tuple[str, ...] = ()
     pair_slugs: tuple[str, ...] = ()
     without_pairs: tuple[str, ...] = ()
     without_cases: tuple[str, ...] = ()
-    must_pictures: tuple[str, ...] = ()  # in at least one case each, independent of the draw
+    must_images: tuple[str, ...] = ()  # in at least one case each, independent of the draw
     must_pairs: tuple[str, ...] = ()
     shapes: bool = False  # takes pairs with a shape, and no others
     narrow: bool = False  # a suite on purpose too narrow to compare models by
 
-    def takes_picture(self, picture: SourcePicture | catalog.SourceImage) -> bool:
+    def takes_image(self, image: SuiteImage | catalog.SourceImage) -> bool:
         return (
-            (not self.kinds or picture.kind in self.kinds)
-            and (not self.made or picture.made in self.made)
-            and (not self.origins or picture.origin.startswith(self.origins))
-            and (not self.picture_slugs or picture.slug in self.picture_slugs)
-            and picture.slug not in self.without_pictures
-            and picture.subkind not in self.without_subkinds
-            and (not self.needs or not set(self.needs).isdisjoint(picture.contains))
+            (not self.kinds or image.kind in self.kinds)
+            and (not self.made or image.made in self.made)
+            and (not self.origins or image.origin.startswith(self.origins))
+            and (not self.image_slugs or image.slug in self.image_slugs)
+            and image.slug not in self.without_images
+            and image.subkind not in self.without_subkinds
+            and (not self.needs or not set(self.needs).isdisjoint(image.contains))
         )
 
     def takes_pair(self, pair: EditPair) -> bool:
@@ -120,17 +120,17 @@ def from_facts(source: Any, measured: Facts, places: Annotations = UNANNOTATED) 
     """Return the candidate of an image from its facts, without its pixels.
 
     `source` is a row of the catalogue or of the database, `places` are its annotations on the
-    prepared picture.
+    prepared image.
     """
     described = {name: getattr(source, name) for name in DESCRIBED}
-    picture = SourcePicture(
+    image = SuiteImage(
         **described | {"contains": tuple(source.contains)},
         sha256=measured.sha256,
         width=measured.width,
         height=measured.height,
         annotations=places,
     )
-    return Candidate(picture, measured.symmetric_under)
+    return Candidate(image, measured.symmetric_under)
 
 
 # Building.
@@ -140,13 +140,13 @@ def build(draft: Draft, candidates: Iterable[Candidate], pairs: Iterable[EditPai
     """Build the suite of a draft; the order of its content does not matter.
 
     Every stratum (kind x category) gets its share of cases; within it the pair used least
-    and the picture with the fewest cases come first. Required content is chosen before.
+    and the image with the fewest cases come first. Required content is chosen before.
     """
     taken = [
         item
         for item in candidates
-        if draft.takes_picture(item.picture)
-        and min(item.picture.width, item.picture.height) >= draft.smallest_side
+        if draft.takes_image(item.image)
+        and min(item.image.width, item.image.height) >= draft.smallest_side
     ]
     usable_pairs = [pair for pair in pairs if draft.takes_pair(pair)]
     possible = _possible_cases(taken, usable_pairs, frozenset(draft.without_cases))
@@ -154,9 +154,9 @@ def build(draft: Draft, candidates: Iterable[Candidate], pairs: Iterable[EditPai
     shares = dict(draft.shares) or _even_shares(draft.cases, possible, required)
     cases = _choose(possible, shares, draft.seed, required)
     if not cases:
-        raise SuiteError("no picture fits any pair under these filters")
+        raise SuiteError("no image fits any pair under these filters")
     cases = _repeated(cases, draft.repeated, draft.seed)
-    used_pictures = {case.picture for case in cases}
+    used_images = {case.image for case in cases}
     used_pairs = {case.pair for case in cases}
     return Suite(
         slug=draft.slug,
@@ -166,23 +166,23 @@ def build(draft: Draft, candidates: Iterable[Candidate], pairs: Iterable[EditPai
         trips=draft.trips,
         size=draft.size,
         repeats=draft.repeats,
-        pictures=tuple(
+        images=tuple(
             sorted(
-                (c.picture for c in taken if c.picture.slug in used_pictures),
-                key=lambda picture: picture.slug,
+                (c.image for c in taken if c.image.slug in used_images),
+                key=lambda image: image.slug,
             )
         ),
         pairs=tuple(
             sorted((p for p in usable_pairs if p.slug in used_pairs), key=lambda pair: pair.slug)
         ),
-        cases=tuple(sorted(cases, key=lambda case: (case.picture, case.pair))),
+        cases=tuple(sorted(cases, key=lambda case: (case.image, case.pair))),
     )
 
 
 def refusals(suite: Suite, narrow: bool = False) -> list[str]:
     """Return the reasons against freezing the suite; empty if there are none.
 
-    `narrow`: it may have few pictures, pairs or categories.
+    `narrow`: it may have few images, pairs or categories.
     """
     reasons = []
     counts = Counter(suite.pair_by_slug[case.pair].category for case in suite.cases)
@@ -193,14 +193,14 @@ def refusals(suite: Suite, narrow: bool = False) -> list[str]:
                 "than a quarter"
             )
     for what, actual, fewest in (
-        ("pictures", len(suite.pictures), FEWEST_PICTURES),
+        ("images", len(suite.images), FEWEST_IMAGES),
         ("pairs", len(suite.pairs), FEWEST_PAIRS),
     ):
         if actual < fewest and not narrow:
             reasons.append(f"{actual} {what} are too few to compare models: at least {fewest}")
     for case in suite.cases:
-        picture, pair = suite.picture_by_slug[case.picture], suite.pair_by_slug[case.pair]
-        reasons += [f"{case.slug}: {reason}" for reason in curation.fits(picture, pair)]
+        image, pair = suite.image_by_slug[case.image], suite.pair_by_slug[case.pair]
+        reasons += [f"{case.slug}: {reason}" for reason in curation.fits(image, pair)]
     return reasons
 
 
@@ -208,7 +208,7 @@ def balance(suite: Suite) -> dict[Stratum, int]:
     """Count the cases of each stratum."""
     return dict(
         Counter(
-            (suite.picture_by_slug[case.picture].kind, suite.pair_by_slug[case.pair].category)
+            (suite.image_by_slug[case.image].kind, suite.pair_by_slug[case.pair].category)
             for case in suite.cases
         )
     )
@@ -220,22 +220,22 @@ def _possible_cases(
     possible: dict[Stratum, list[Case]] = {}
     for item in candidates:
         for pair in pairs:
-            case = Case(item.picture.slug, pair.slug)
-            if case.slug in without or curation.fits(item.picture, pair, item.symmetric_under):
+            case = Case(item.image.slug, pair.slug)
+            if case.slug in without or curation.fits(item.image, pair, item.symmetric_under):
                 continue
-            possible.setdefault((item.picture.kind, pair.category), []).append(case)
+            possible.setdefault((item.image.kind, pair.category), []).append(case)
     return possible
 
 
 def _required(
     draft: Draft, possible: Mapping[Stratum, Sequence[Case]]
 ) -> dict[Stratum, list[Case]]:
-    """Choose few cases that contain every required picture and pair."""
+    """Choose few cases that contain every required image and pair."""
     cases = [(stratum, case) for stratum, rows in possible.items() for case in rows]
-    wanted = {*(("picture", slug) for slug in draft.must_pictures)}
+    wanted = {*(("image", slug) for slug in draft.must_images)}
     wanted |= {("pair", slug) for slug in draft.must_pairs}
     chosen: dict[Stratum, list[Case]] = {}
-    pictures: Counter[str] = Counter()
+    images: Counter[str] = Counter()
     for what, slug in sorted(wanted):
         fitting = [(s, case) for s, case in cases if getattr(case, what) == slug]
         if not fitting:
@@ -247,15 +247,15 @@ def _required(
         stratum, best = min(
             fitting,
             key=lambda item: (
-                # A case that meets two requirements comes first, then the least used picture.
-                -sum((kind, getattr(item[1], kind)) in wanted for kind in ("picture", "pair")),
-                pictures[item[1].picture],
+                # A case that meets two requirements comes first, then the least used image.
+                -sum((kind, getattr(item[1], kind)) in wanted for kind in ("image", "pair")),
+                images[item[1].image],
                 len(chosen.get(item[0], ())),
                 _lot(draft.seed, item[1]),
             ),
         )
         chosen.setdefault(stratum, []).append(best)
-        pictures[best.picture] += 1
+        images[best.image] += 1
     return chosen
 
 
@@ -292,9 +292,9 @@ def _choose(
     required: Mapping[Stratum, Sequence[Case]],
 ) -> list[Case]:
     chosen = [case for stratum in sorted(required) for case in required[stratum]]
-    of_picture = Counter(case.picture for case in chosen)
+    of_image = Counter(case.image for case in chosen)
     of_pair = Counter(case.pair for case in chosen)
-    # The smallest stratum first, while its pictures are still unused.
+    # The smallest stratum first, while its images are still unused.
     for stratum in sorted(shares, key=lambda s: (len(possible.get(s, ())), s)):
         there = required.get(stratum, ())
         left = [case for case in possible.get(stratum, ()) if case not in there]
@@ -304,43 +304,43 @@ def _choose(
                 f"{shares[stratum]} cases of {' x '.join(stratum)} are asked for, "
                 f"but only {len(left) + len(there)} fit"
             )
-        in_stratum = Counter(case.picture for case in there)
+        in_stratum = Counter(case.image for case in there)
         for _ in range(more):
             best = min(
                 left,
                 key=lambda case: (
                     of_pair[case.pair],
-                    in_stratum[case.picture],
-                    of_picture[case.picture],
+                    in_stratum[case.image],
+                    of_image[case.image],
                     _lot(seed, case),
                 ),
             )
             left.remove(best)
             chosen.append(best)
-            in_stratum[best.picture] += 1
-            of_picture[best.picture] += 1
+            in_stratum[best.image] += 1
+            of_image[best.image] += 1
             of_pair[best.pair] += 1
     return chosen
 
 
 def _repeated(cases: Sequence[Case], count: int, seed: int) -> list[Case]:
-    """Mark `count` cases to be played twice, spread over pictures and pairs."""
+    """Mark `count` cases to be played twice, spread over images and pairs."""
     again: set[str] = set()
-    of_picture: Counter[str] = Counter()
+    of_image: Counter[str] = Counter()
     of_pair: Counter[str] = Counter()
     while len(again) < min(count, len(cases)):
         best = min(
             (case for case in cases if case.slug not in again),
-            key=lambda case: (of_picture[case.picture], of_pair[case.pair], _lot(seed + 1, case)),
+            key=lambda case: (of_image[case.image], of_pair[case.pair], _lot(seed + 1, case)),
         )
         again.add(best.slug)
-        of_picture[best.picture] += 1
+        of_image[best.image] += 1
         of_pair[best.pair] += 1
     return [replace(case, repeats=2) if case.slug in again else case for case in cases]
 
 
 def _lot(seed: int, case: Case) -> str:
-    # A hash, not random.Random: adding a picture must not reshuffle all others.
+    # A hash, not random.Random: adding an image must not reshuffle all others.
     return hashlib.sha256(f"{seed}:{case.slug}".encode()).hexdigest()
 
 

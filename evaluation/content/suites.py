@@ -59,7 +59,7 @@ class SuiteError(UserFacingError):
 
 
 @dataclass(frozen=True)
-class SourcePicture:
+class SuiteImage:
     """A prepared source: cropped, at the working size. `sha256` is of its RGB pixels."""
 
     slug: Slug
@@ -76,7 +76,7 @@ class SourcePicture:
     source_url: Text = ""
     made: Text = "real"  # real, rendered, generated
     contains: tuple[Text, ...] = ()
-    # Of the prepared picture, not of the original.
+    # Of the prepared image, not of the original.
     annotations: Annotated[Annotations, PlainSerializer(Annotations.to_dict)] = UNANNOTATED
 
     __pydantic_config__ = ONLY_FIELDS
@@ -103,9 +103,9 @@ class EditPair:
     object: Text = ""
     source_text: Text = ""  # for CLIP's direction score
     target_text: Text = ""
-    kinds: tuple[Text, ...] = ()  # picture kinds it fits; empty = all
-    absent: tuple[Text, ...] = ()  # labels that a picture must not contain
-    present: tuple[Text, ...] = ()  # labels that a picture must contain, all of them
+    kinds: tuple[Text, ...] = ()  # image kinds it fits; empty = all
+    absent: tuple[Text, ...] = ()  # labels that an image must not contain
+    present: tuple[Text, ...] = ()  # labels that an image must contain, all of them
     place: Text = ""  # the place of the edit, see evaluation.content.placement; empty = anywhere
     type: Text = ""  # family/name, see evaluation.content.edit_types
     witness: Text = ""  # the witness of the edit and its target: "detector:chair"
@@ -184,9 +184,9 @@ class EditPair:
 
 @dataclass(frozen=True)
 class Case:
-    """A source picture with an edit pair, by their slugs."""
+    """A source image with an edit pair, by their slugs."""
 
-    picture: Slug
+    image: Slug
     pair: Slug
     repeats: Annotated[int, Strict(), Field(ge=0, le=1_000)] = 0  # 0 = the suite's number
 
@@ -194,7 +194,7 @@ class Case:
 
     @property
     def slug(self) -> str:
-        return f"{self.picture}--{self.pair}"
+        return f"{self.image}--{self.pair}"
 
 
 def plain_slug(text: str, most: int) -> str:
@@ -253,9 +253,9 @@ class Suite:
     version: Annotated[int, Strict(), Field(ge=1, le=1_000_000)]
     title: Text
     trips: Count
-    # A prepared picture has about size x size pixels in any aspect.
+    # A prepared image has about size x size pixels in any aspect.
     size: Annotated[int, Strict(), Field(ge=1, le=16_384)]
-    pictures: tuple[SourcePicture, ...]
+    images: tuple[SuiteImage, ...]
     pairs: tuple[Playable, ...]
     cases: tuple[Case, ...]
     repeats: Count = 1
@@ -294,8 +294,8 @@ class Suite:
         return case.repeats or self.repeats
 
     @cached_property
-    def picture_by_slug(self) -> Mapping[str, SourcePicture]:
-        return {picture.slug: picture for picture in self.pictures}
+    def image_by_slug(self) -> Mapping[str, SuiteImage]:
+        return {image.slug: image for image in self.images}
 
     @cached_property
     def pair_by_slug(self) -> Mapping[str, EditPair]:
@@ -306,7 +306,7 @@ class Suite:
 
     def _content(self) -> dict[str, Any]:
         content: dict[str, Any] = _adapter().dump_python(self, mode="json")
-        for name in ("pictures", "pairs", "cases"):
+        for name in ("images", "pairs", "cases"):
             content[name] = [
                 {key: value for key, value in row.items() if value or key not in LATER}
                 for row in content[name]
@@ -325,10 +325,8 @@ class Suite:
         except ValidationError as error:
             raise SuiteError(f"the suite file does not fit: {first_error(error)}") from None
         for case in suite.cases:
-            if case.picture not in suite.picture_by_slug or case.pair not in suite.pair_by_slug:
-                raise SuiteError(
-                    f"case {case.slug} names a picture or pair the suite does not hold"
-                )
+            if case.image not in suite.image_by_slug or case.pair not in suite.pair_by_slug:
+                raise SuiteError(f"case {case.slug} names an image or pair the suite does not hold")
         if stated and stated != suite.content_hash:
             raise SuiteError(
                 f"the suite's content hash is {suite.content_hash[:12]}, but it states {stated[:12]}: "

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from evaluation.content.annotations import UNANNOTATED, Annotations
 from evaluation.errors import EditorError, Fault
-from evaluation.images import Picture, clean_wire
+from evaluation.images import EncodedImage, clean_wire
 from evaluation.untrusted_json import storable, storable_value
 
 
@@ -38,7 +38,7 @@ class Answer:
     Notes have only those remarks of a provider that files and databases can store.
     """
 
-    picture: Picture
+    image: EncodedImage
     seconds: float
     cost: float | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -52,8 +52,8 @@ class Turn:
     """An earlier edit of a conversation; `sent` is None if the model had the image."""
 
     prompt: str
-    answer: Picture
-    sent: Picture | None = None
+    answer: EncodedImage
+    sent: EncodedImage | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Beside:
     source image.
     """
 
-    before: Picture | None = None
+    before: EncodedImage | None = None
     annotations: Annotations = UNANNOTATED
     settings: EditSettings = AS_USUAL
 
@@ -95,7 +95,11 @@ class Editor(ABC):
     queue: ClassVar[str] = "edits"
 
     def send(
-        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
+        self,
+        image: EncodedImage,
+        prompt: str,
+        seed: int | None = None,
+        beside: Beside | None = None,
     ) -> Answer:
         """Send a clean image to the editor: the entry point of plays, probes and audits.
 
@@ -103,17 +107,17 @@ class Editor(ABC):
         """
         settings = beside.settings if beside else AS_USUAL
         if settings == AS_USUAL:
-            return self.edit(clean_wire(picture), prompt, seed)
+            return self.edit(clean_wire(image), prompt, seed)
         if unable := self.unable(settings):
             raise EditorError("; ".join(unable), fault=Fault.CONFIGURATION, permanent=True)
-        return self.edit_so(clean_wire(picture), prompt, seed, settings)
+        return self.edit_so(clean_wire(image), prompt, seed, settings)
 
     @abstractmethod
-    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+    def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
         """Return the edited image. Raises Refused or EditorError."""
 
     def edit_so(
-        self, picture: Picture, prompt: str, seed: int | None, settings: EditSettings
+        self, image: EncodedImage, prompt: str, seed: int | None, settings: EditSettings
     ) -> Answer:
         """Return the edited image by these settings; for editors that take any of them."""
         raise NotImplementedError

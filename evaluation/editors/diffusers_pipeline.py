@@ -19,7 +19,7 @@ from evaluation.editors.failures import configuration, shorten
 from evaluation.editors.latent import load_autoencoder, passed
 from evaluation.editors.sizes import SizeRule
 from evaluation.errors import EditorError, Fault
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.packages import package_version
 from evaluation.torch_compat import ready_torchvision
 
@@ -87,32 +87,32 @@ class DiffusersPipeline(Editor):
         self._closed = threading.Event()
         self._floor_lock = threading.Lock()
 
-    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+    def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
         if missing := self.missing():
             raise configuration(f"{self.checkpoint}: " + "; ".join(missing))
         loaded = self._load()
         with loaded.lock:
             started = time.monotonic()
-            arguments = self._arguments(loaded.pipe, picture, prompt, seed or 0, started)
-            with self._told(loaded, picture), _seeded(seed or 0):
+            arguments = self._arguments(loaded.pipe, image, prompt, seed or 0, started)
+            with self._told(loaded, image), _seeded(seed or 0):
                 output = loaded.pipe(**arguments)
             seconds = time.monotonic() - started
         notes = {"dtype": loaded.dtype, "placement": loaded.placement, "model": self.checkpoint}
         if any(getattr(output, "nsfw_content_detected", None) or ()):
-            raise Refused("the pipeline's safety checker blacked the picture out", notes=notes)
-        return Answer(Picture.from_image(output.images[0].convert("RGB")), seconds, 0.0, notes)
+            raise Refused("the pipeline's safety checker blacked the image out", notes=notes)
+        return Answer(EncodedImage.from_image(output.images[0].convert("RGB")), seconds, 0.0, notes)
 
     def edit_so(
-        self, picture: Picture, prompt: str, seed: int | None, settings: EditSettings
+        self, image: EncodedImage, prompt: str, seed: int | None, settings: EditSettings
     ) -> Answer:
         """Pass the image through the autoencoder: `floor` is the only supported setting."""
         if missing := self.missing():
             raise configuration(f"{self.checkpoint}: " + "; ".join(missing))
         with self._floor_lock:
             started = time.monotonic()
-            image = passed(self._autoencoder, picture.image)
+            decoded = passed(self._autoencoder, image.decoded)
         notes = {"autoencoder": type(self._autoencoder).__name__, "model": self.checkpoint}
-        return Answer(Picture.from_image(image), time.monotonic() - started, 0.0, notes)
+        return Answer(EncodedImage.from_image(decoded), time.monotonic() - started, 0.0, notes)
 
     @cached_property
     def _autoencoder(self) -> Any:
@@ -217,7 +217,7 @@ class DiffusersPipeline(Editor):
         return _Loaded(pipe, str(dtype).removeprefix("torch."), placement)
 
     def _arguments(
-        self, pipe: Any, picture: Picture, prompt: str, seed: int, started: float
+        self, pipe: Any, image: EncodedImage, prompt: str, seed: int, started: float
     ) -> dict[str, Any]:
         """Return image, prompt, seed, size and callback as this pipeline's arguments."""
         import torch
@@ -225,12 +225,12 @@ class DiffusersPipeline(Editor):
         accepted = inspect.signature(pipe.__call__).parameters
         arguments: dict[str, Any] = {
             "prompt": self.prompt_template.replace("{prompt}", prompt),
-            self.image_argument: [picture.image] if self.image_list else picture.image,
+            self.image_argument: [image.decoded] if self.image_list else image.decoded,
             # On the CPU: the same noise for every GPU.
             "generator": torch.Generator("cpu").manual_seed(seed),
         }
         if "height" in accepted and "width" in accepted:
-            arguments["width"], arguments["height"] = self.size_rule.nearest(picture.size)
+            arguments["width"], arguments["height"] = self.size_rule.nearest(image.size)
 
         def look(*step: Any) -> dict[str, Any]:
             if self._closed.is_set() or time.monotonic() - started > self.timeout:
@@ -248,7 +248,7 @@ class DiffusersPipeline(Editor):
         return arguments
 
     @contextmanager
-    def _told(self, loaded: _Loaded, picture: Picture) -> Iterator[None]:
+    def _told(self, loaded: _Loaded, image: EncodedImage) -> Iterator[None]:
         """Translate the errors of a pipeline; after a lack of GPU memory allow a retry."""
         import torch
 
@@ -261,7 +261,7 @@ class DiffusersPipeline(Editor):
                 f"{self.pipeline} took longer than {self.timeout:g} s", fault=Fault.TIMEOUT
             ) from None
         except (torch.OutOfMemoryError, MemoryError) as error:
-            where = f"{picture.width} x {picture.height}, {loaded.placement}"
+            where = f"{image.width} x {image.height}, {loaded.placement}"
             with _shelf.lock:
                 _shelf.too_much.setdefault(self._key, set()).add(loaded.placement)
                 _shelf.drop()

@@ -16,7 +16,7 @@ from evaluation.editors.contracts import Call, Contract, Settings, find_contract
 from evaluation.editors.failures import bad_answer
 from evaluation.editors.payloads import type_note
 from evaluation.editors.sizes import TIERS, at_tier
-from evaluation.images import MAX_BYTES, ImageError, Picture
+from evaluation.images import MAX_BYTES, EncodedImage, ImageError
 from evaluation.net.addresses import Rules
 from evaluation.net.client import MAX_BODY_BYTES, HttpClient, SecurityEvent
 from evaluation.net.large_answers import LARGE, LARGE_PIXELS
@@ -62,43 +62,43 @@ class Endpoint(Settings, Editor):
     def protocol(self) -> Contract:
         return find_contract(self.contract)
 
-    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+    def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
         """Return the edited image; the edit, its polls and fetches share one deadline."""
-        return self.edit_so(picture, prompt, seed, AS_USUAL)
+        return self.edit_so(image, prompt, seed, AS_USUAL)
 
     def edit_so(
-        self, picture: Picture, prompt: str, seed: int | None, settings: EditSettings
+        self, image: EncodedImage, prompt: str, seed: int | None, settings: EditSettings
     ) -> Answer:
         with LARGE.edit():
-            return self._edit(picture, prompt, seed, settings)
+            return self._edit(image, prompt, seed, settings)
 
     @property
     def tiers(self) -> Collection[str]:
         return tuple(TIERS) if self.size == "input" else ()
 
     def _edit(
-        self, picture: Picture, prompt: str, seed: int | None, settings: EditSettings
+        self, image: EncodedImage, prompt: str, seed: int | None, settings: EditSettings
     ) -> Answer:
         start = time.monotonic()
         call = Call(self.http, self)
-        wanted = at_tier(picture.size, settings.size) if settings.size else picture.size
+        wanted = at_tier(image.size, settings.size) if settings.size else image.size
         request = self.protocol.request(self._so(settings), prompt, seed, wanted)
-        reply = call.post(request, picture.png(), self._idempotency_key(picture, prompt, seed))
-        data = self.protocol.picture(call, reply)
+        reply = call.post(request, image.png(), self._idempotency_key(image, prompt, seed))
+        data = self.protocol.image(call, reply)
         seconds = time.monotonic() - start
         limits = {"max_bytes": min(self.max_bytes, MAX_BYTES), "max_pixels": self.max_pixels}
         try:
-            head = Picture.from_head(data, **limits)
+            head = EncodedImage.from_head(data, **limits)
             if head.width * head.height <= LARGE_PIXELS:
-                answered = Picture.from_bytes(data, **limits)
+                answered = EncodedImage.from_bytes(data, **limits)
             else:
                 LARGE.wait(self.timeout)
                 # An undecoded copy: many edits that end at once hold their answers in memory.
-                answered = replace(Picture.from_bytes(data, **limits))
+                answered = replace(EncodedImage.from_bytes(data, **limits))
         except ImageError as error:
             raise bad_answer(str(error)) from error
         except TimeoutError:
-            raise bad_answer("no room for a picture this large: others are being read") from None
+            raise bad_answer("no room for an image this large: others are being read") from None
         notes = {"status": reply.status, **call.notes, **type_note(call.stated_type, answered)}
         return Answer(answered, seconds, self.price, notes)
 
@@ -110,9 +110,9 @@ class Endpoint(Settings, Editor):
         called.extra = {**self.extra, "temperature": settings.temperature}
         return called
 
-    def _idempotency_key(self, picture: Picture, prompt: str, seed: int | None) -> str:
+    def _idempotency_key(self, image: EncodedImage, prompt: str, seed: int | None) -> str:
         """Return a key that is the same for every attempt at this edit of the run."""
-        text = "\0".join((self.group, self.url, self.model, picture.sha256, prompt, str(seed)))
+        text = "\0".join((self.group, self.url, self.model, image.sha256, prompt, str(seed)))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def describe(self) -> dict[str, Any]:

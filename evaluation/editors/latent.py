@@ -21,7 +21,7 @@ from evaluation.editors.base import Beside
 from evaluation.editors.failures import configuration
 from evaluation.editors.instructions import Instruction
 from evaluation.editors.reference import RuleEditor
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.torch_compat import ready_torchvision
 
 OWN = Path(__file__).resolve().parent / "autoencoder" / "model"
@@ -55,15 +55,15 @@ class Latent(RuleEditor):
         self._lock = threading.Lock()  # threads share the editor, and the memory of one device
 
     def answer(
-        self, picture: Picture, instruction: Instruction, seed: int, beside: Beside
-    ) -> Picture:
+        self, image: EncodedImage, instruction: Instruction, seed: int, beside: Beside
+    ) -> EncodedImage:
         if beside.settings.floor:
-            return self.damage(picture.image, np.random.default_rng(seed))
-        return super().answer(picture, instruction, seed, beside)
+            return self.damage(image.decoded, np.random.default_rng(seed))
+        return super().answer(image, instruction, seed, beside)
 
-    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+    def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
         with self._lock:
-            return Picture.from_image(passed(self.autoencoder, image))
+            return EncodedImage.from_image(passed(self.autoencoder, image))
 
     @cached_property
     def autoencoder(self) -> Any:
@@ -101,7 +101,7 @@ def load_autoencoder(checkpoint: str, **options: Any) -> Any:
 
 
 def passed(autoencoder: Any, image: Image.Image) -> Image.Image:
-    """Encode and decode the picture once, at its own size."""
+    """Encode and decode the image once, at its own size."""
     halo = sight(autoencoder) if image.width * image.height > LARGE_PIXELS else None
     if halo is None or 4 * halo > TILE:
         return _passed(autoencoder, image)

@@ -18,7 +18,7 @@ from evaluation import weights
 from evaluation.editors.base import Beside
 from evaluation.editors.instructions import Instruction, Mask, follow, rim, widened
 from evaluation.editors.reference import RuleEditor
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 
 #: Of a larger image the network gets the part around the hole: it uses no more than that, but
 #: holds several copies of its input.
@@ -39,10 +39,10 @@ class NeuralEraser(RuleEditor):
         self._lock = threading.Lock()  # OpenCV's network holds one image at a time
 
     def answer(
-        self, picture: Picture, instruction: Instruction, seed: int, beside: Beside
-    ) -> Picture:
-        edited = follow(instruction, picture.image, beside.annotations, self.paint_over)
-        return Picture.from_image(edited)
+        self, image: EncodedImage, instruction: Instruction, seed: int, beside: Beside
+    ) -> EncodedImage:
+        edited = follow(instruction, image.decoded, beside.annotations, self.paint_over)
+        return EncodedImage.from_image(edited)
 
     def paint_over(self, image: Image.Image, mask: Mask) -> Image.Image:
         if not mask.any():

@@ -21,7 +21,7 @@ from evaluation.editors.base import Answer, Beside, Editor
 from evaluation.editors.failures import configuration
 from evaluation.editors.instructions import KEEP, Instruction, follow, parse
 from evaluation.editors.sizes import TIERS, at_tier
-from evaluation.images import Picture, blank_card, clean_wire, encode_jpeg, fit
+from evaluation.images import EncodedImage, blank_card, clean_wire, encode_jpeg, fit
 from evaluation.weights import Requirements
 
 # Incremented whenever an answer can change, so that curves never mix versions.
@@ -38,27 +38,35 @@ class RuleEditor(Requirements, Editor):
     }
 
     def send(
-        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
+        self,
+        image: EncodedImage,
+        prompt: str,
+        seed: int | None = None,
+        beside: Beside | None = None,
     ) -> Answer:
         beside = beside or Beside()
         if unable := self.unable(beside.settings):
             raise configuration("; ".join(unable))
-        return self.edit(clean_wire(picture), prompt, seed, beside)
+        return self.edit(clean_wire(image), prompt, seed, beside)
 
     @property
     def tiers(self) -> Collection[str]:
         return tuple(TIERS)
 
     def edit(
-        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
+        self,
+        image: EncodedImage,
+        prompt: str,
+        seed: int | None = None,
+        beside: Beside | None = None,
     ) -> Answer:
         started = time.perf_counter()
         if seed is None:
-            seed = int(hashlib.sha256(f"{picture.sha256}/{prompt}".encode()).hexdigest()[:8], 16)
+            seed = int(hashlib.sha256(f"{image.sha256}/{prompt}".encode()).hexdigest()[:8], 16)
         instruction, beside = self.understood(prompt, seed), beside or Beside()
         if tier := beside.settings.size:
-            picture = Picture.from_image(fit(picture.image, at_tier(picture.size, tier)))
-        answer = self.answer(picture, instruction, seed, beside)
+            image = EncodedImage.from_image(fit(image.decoded, at_tier(image.size, tier)))
+        answer = self.answer(image, instruction, seed, beside)
         return Answer(
             answer, time.perf_counter() - started, cost=0.0, notes={"understood": str(instruction)}
         )
@@ -68,14 +76,14 @@ class RuleEditor(Requirements, Editor):
         return parse(prompt)
 
     def answer(
-        self, picture: Picture, instruction: Instruction, seed: int, beside: Beside
-    ) -> Picture:
-        edited = follow(instruction, picture.image, beside.annotations)
+        self, image: EncodedImage, instruction: Instruction, seed: int, beside: Beside
+    ) -> EncodedImage:
+        edited = follow(instruction, image.decoded, beside.annotations)
         return self.damage(edited, np.random.default_rng(seed))
 
-    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+    def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
         """Return the edited image after the editor's damage."""
-        return Picture.from_image(image)
+        return EncodedImage.from_image(image)
 
     def describe(self) -> dict[str, Any]:
         options: dict[str, Any] = (
@@ -87,12 +95,12 @@ class RuleEditor(Requirements, Editor):
 
 
 class Oracle(RuleEditor):
-    """Undoes every edit exactly: it is given the picture before it, beside the one to edit."""
+    """Undoes every edit exactly: it is given the image before it, beside the one to edit."""
 
     def answer(
-        self, picture: Picture, instruction: Instruction, seed: int, beside: Beside
-    ) -> Picture:
-        return beside.before or super().answer(picture, instruction, seed, beside)
+        self, image: EncodedImage, instruction: Instruction, seed: int, beside: Beside
+    ) -> EncodedImage:
+        return beside.before or super().answer(image, instruction, seed, beside)
 
 
 class NoOp(RuleEditor):
@@ -101,38 +109,42 @@ class NoOp(RuleEditor):
     modules: ClassVar[dict[str, str]] = {}
 
     def edit(
-        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
+        self,
+        image: EncodedImage,
+        prompt: str,
+        seed: int | None = None,
+        beside: Beside | None = None,
     ) -> Answer:
-        return Answer(picture, 0.0, cost=0.0)
+        return Answer(image, 0.0, cost=0.0)
 
 
 class BlankCard(RuleEditor):
     """The mean colour and nothing else."""
 
-    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
-        return Picture.from_image(blank_card(image))
+    def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
+        return EncodedImage.from_image(blank_card(image))
 
 
 @dataclass
 class Thumbnail(RuleEditor):
-    """Shrinks the picture to a thumbnail and back."""
+    """Shrinks the image to a thumbnail and back."""
 
     side: Annotated[int, Interval(ge=1, le=4096)] = 16
 
-    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+    def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
         scale = self.side / max(image.size)
         small = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-        return Picture.from_image(_there_and_back(image, small))
+        return EncodedImage.from_image(_there_and_back(image, small))
 
 
 @dataclass
 class Jpeg(RuleEditor):
-    """Saves the picture as JPEG."""
+    """Saves the image as JPEG."""
 
     quality: Annotated[int, Interval(ge=1, le=100)] = 75
 
-    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
-        return Picture.from_bytes(encode_jpeg(image, self.quality))
+    def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
+        return EncodedImage.from_bytes(encode_jpeg(image, self.quality))
 
 
 @dataclass
@@ -141,8 +153,8 @@ class Noise(RuleEditor):
 
     sigma: Annotated[float, Interval(ge=0, le=255)] = 2.0
 
-    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
-        return Picture.from_image(self.noisy(image, random))
+    def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
+        return EncodedImage.from_image(self.noisy(image, random))
 
     def noisy(self, image: Image.Image, random: np.random.Generator) -> Image.Image:
         values = np.array(image)
@@ -171,28 +183,28 @@ class Misreader(Noise):
 
 @dataclass
 class Resample(RuleEditor):
-    """Resizes the picture to a part of its size and back."""
+    """Resizes the image to a part of its size and back."""
 
     factor: Annotated[float, Interval(gt=0, le=1)] = 7 / 8
 
-    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+    def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
         small = (
             max(1, round(image.width * self.factor)),
             max(1, round(image.height * self.factor)),
         )
-        return Picture.from_image(_there_and_back(image, small))
+        return EncodedImage.from_image(_there_and_back(image, small))
 
 
 @dataclass
 class ColourDrift(RuleEditor):
-    """Makes the picture a little greener, `step` of 255."""
+    """Makes the image a little greener, `step` of 255."""
 
     step: Annotated[int, Interval(ge=-255, le=255)] = 2
 
-    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+    def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
         red, green, blue = image.split()
         drifted = green.point([min(max(v + self.step, 0), 255) for v in range(256)])
-        return Picture.from_image(Image.merge("RGB", (red, drifted, blue)))
+        return EncodedImage.from_image(Image.merge("RGB", (red, drifted, blue)))
 
 
 def _there_and_back(image: Image.Image, size: tuple[int, int]) -> Image.Image:

@@ -25,7 +25,7 @@ from evaluation import weights
 from evaluation.editors.base import Answer, Beside
 from evaluation.editors.instructions import widened
 from evaluation.editors.reference import RuleEditor
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 
 Pixels = npt.NDArray[np.uint8]
 #: Below this the grain belongs to the image; `sigma` of 255.
@@ -55,12 +55,16 @@ class RestoringEditor(RuleEditor):
     made_for: ClassVar[str | None] = "operator"
 
     def edit(
-        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
+        self,
+        image: EncodedImage,
+        prompt: str,
+        seed: int | None = None,
+        beside: Beside | None = None,
     ) -> Answer:
         if not _RESTORE.search(prompt):
-            return super().edit(picture, prompt, seed, beside)
+            return super().edit(image, prompt, seed, beside)
         started = time.perf_counter()
-        answer = Picture.from_image(self.restored(picture.image))
+        answer = EncodedImage.from_image(self.restored(image.decoded))
         return Answer(answer, time.perf_counter() - started, 0.0, {"understood": "restore"})
 
     @abstractmethod
@@ -70,7 +74,7 @@ class RestoringEditor(RuleEditor):
 
 class Restorer(RestoringEditor):
     """Scratches are inpainted, grain is smoothed by non-local means, light and colours are
-    stretched, edges sharpened: each as far as the picture seems to need it."""
+    stretched, edges sharpened: each as far as the image seems to need it."""
 
     def restored(self, image: Image.Image) -> Image.Image:
         pixels: Pixels = np.asarray(image)
@@ -174,17 +178,17 @@ class SuperResolver(RestoringEditor):
         pixels = np.rint(np.clip(answer[0].numpy().transpose(1, 2, 0), 0, 255)).astype(np.uint8)
         return Image.fromarray(pixels).resize(image.size, Image.Resampling.LANCZOS)
 
-    def _run(self, picture: Any) -> Any:
+    def _run(self, image: Any) -> Any:
         import torch
         from torch.nn import functional
 
         outputs: dict[str, Any] = {}
-        answer = picture
+        answer = image
         for layer in self._layers:
             given = [outputs[name] for name in layer.inputs]
             match layer.kind:
                 case "InputLayer":
-                    answer = picture
+                    answer = image
                 case "Conv2D":
                     answer = functional.conv2d(given[0], layer.kernel, layer.bias, padding="same")
                 case "Activation":

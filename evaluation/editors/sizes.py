@@ -22,7 +22,7 @@ class SizeRule:
     """Sizes that a model accepts, as its row states them.
 
     One of: `ratios` ("4:3"), `sizes` ("1536x1024"), a fixed `word` ("adaptive"), a fixed
-    `area` in pixels at the picture's shape, or free width and height within the bounds;
+    `area` in pixels at the image's shape, or free width and height within the bounds;
     the last two in `step`s.
     """
 

@@ -18,7 +18,7 @@ from PIL import Image
 from evaluation.images import fit
 
 BLOCK = 32
-# Pictures from this side on are judged at half their size, from twice it on at a quarter: blocks
+# Images from this side on are judged at half their size, from twice it on at a quarter: blocks
 # are means anyway, and it takes a quarter of the time.
 LARGE = 1024
 # An edit fills the few blocks that differ most; the rest decides the best fit.
@@ -31,7 +31,7 @@ GAINS, OFFSETS = (0.5, 2.0), (-0.4, 0.4)
 # A prior of 1 on the gain, which matters only at low contrast.
 PRIOR = 1e-3
 # Colours may also be half or fully desaturated. That fit is chosen if it leaves less than half of
-# the error of gains and offsets, over 0.9 of the picture since few of its colours may be bright.
+# the error of gains and offsets, over 0.9 of the image since few of its colours may be bright.
 PALER = (0.5, 1.0)
 PALER_FITTING, PALER_WORTH = 0.9, 0.5
 LIGHT = np.array([0.299, 0.587, 0.114])
@@ -52,13 +52,13 @@ FLOW_LEAST_GAIN = 0.001
 FLOW_BLUR = 1.5 / 512
 # The largest distance over which a warp moves colours; a share of the longer side.
 FLOW_REACH = 1 / 32
-# Smaller pictures are too small to detect a warp.
+# Smaller images are too small to detect a warp.
 FLOW_LEAST = 64
 
 
 @dataclass(frozen=True)
 class Aligned:
-    """Two pictures of one size, before and after an edit; they differ by the edit."""
+    """Two images of one size, before and after an edit; they differ by the edit."""
 
     before: Values
     after: Values
@@ -76,9 +76,9 @@ class Aligned:
 
     @cached_property
     def blocks(self) -> Floats:
-        """Return the mean difference of every block at least half inside both pictures."""
+        """Return the mean difference of every block at least half inside both images."""
         sums, counts = (per_block(v, self.block) for v in (self.difference, self.inside))
-        # A picture smaller than a block is one block.
+        # An image smaller than a block is one block.
         whole = counts >= min(self.block**2, self.inside.size) / 2
         return sums[whole] / counts[whole] if whole.any() else np.zeros(1)
 
@@ -89,7 +89,7 @@ class Aligned:
 
 
 def unaligned(before: Image.Image, after: Image.Image) -> Aligned:
-    """Return both pictures uncorrected, at the first's size or a fraction of it."""
+    """Return both images uncorrected, at the first's size or a fraction of it."""
     factor = 2 ** max(0, int(math.log2(max(before.size) / (LARGE / 2))))
     factor = min(factor, BLOCK, *before.size)
     x, y = (_reduced(image, factor) for image in (before, fit(after, before.size)))
@@ -101,40 +101,37 @@ def _reduced(image: Image.Image, factor: int) -> Values:
     return np.asarray(small, dtype=np.float32) / np.float32(255)
 
 
-def registered(pictures: Aligned) -> Aligned:
+def registered(images: Aligned) -> Aligned:
     """Correct shift, zoom and colours by the best fit."""
-    warps = registrations(pictures.before, pictures.after)
+    warps = registrations(images.before, images.after)
     return min(
-        (
-            recoloured(pictures if warp is None else moved(pictures, warp))
-            for warp in (None, *warps)
-        ),
+        (recoloured(images if warp is None else moved(images, warp)) for warp in (None, *warps)),
         key=lambda corrected: corrected.rest,
     )
 
 
-def moved(pictures: Aligned, warp: Floats) -> Aligned:
-    """Move the second picture by the warp, which maps points of the first to it."""
+def moved(images: Aligned, warp: Floats) -> Aligned:
+    """Move the second image by the warp, which maps points of the first to it."""
     import cv2
 
-    height, width = pictures.inside.shape
+    height, width = images.inside.shape
     flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
     edge = cv2.BORDER_REPLICATE
-    after = cv2.warpAffine(pictures.after, warp, (width, height), flags=flags, borderMode=edge)
+    after = cv2.warpAffine(images.after, warp, (width, height), flags=flags, borderMode=edge)
     flags = cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP
-    inside = cv2.warpAffine(pictures.inside, warp, (width, height), flags=flags)
-    return replace(pictures, after=np.clip(after, 0, 1), inside=np.asarray(inside), moved=True)
+    inside = cv2.warpAffine(images.inside, warp, (width, height), flags=flags)
+    return replace(images, after=np.clip(after, 0, 1), inside=np.asarray(inside), moved=True)
 
 
-def recoloured(pictures: Aligned) -> Aligned:
-    """Fit the first picture's channels to the second's: a gain and an offset each."""
+def recoloured(images: Aligned) -> Aligned:
+    """Fit the first image's channels to the second's: a gain and an offset each."""
     import cv2
 
-    height, width = pictures.inside.shape
+    height, width = images.inside.shape
     size = (min(width, COLOUR_SIDE), min(height, COLOUR_SIDE))
     x, y, inside = (
         np.asarray(cv2.resize(v, size, interpolation=cv2.INTER_AREA), dtype=np.float64)
-        for v in (pictures.before, pictures.after, pictures.inside)
+        for v in (images.before, images.after, images.inside)
     )
     usable = inside > 0.99
     # A pixel clipped to white or black carries no colour.
@@ -142,11 +139,11 @@ def recoloured(pictures: Aligned) -> Aligned:
     if unclipped.mean() >= 0.3:
         usable = unclipped
     if not usable.any():
-        return pictures
+        return images
     # Channel by channel: sums over many pixels are fast, over three channels slow.
     matrix, offset = _colour_fit(*(np.ascontiguousarray(v[usable].T) for v in (x, y)))
-    before = pictures.before @ matrix.T.astype(np.float32) + offset.astype(np.float32)
-    return replace(pictures, before=np.clip(before, 0, 1))
+    before = images.before @ matrix.T.astype(np.float32) + offset.astype(np.float32)
+    return replace(images, before=np.clip(before, 0, 1))
 
 
 def _colour_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
@@ -211,80 +208,80 @@ def _least_squares(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     return gain, np.clip(middle_y - gain * middle_x, *OFFSETS)
 
 
-def equally_sharp(pictures: Aligned) -> Aligned:
-    """Blur the first picture like the second, if most of that lost fine detail."""
+def equally_sharp(images: Aligned) -> Aligned:
+    """Blur the first image like the second, if most of that lost fine detail."""
     import cv2
 
     before, after = (
-        per_block(np.abs(cv2.Laplacian(grey(v), cv2.CV_32F)), pictures.block)
-        for v in (pictures.before, pictures.after)
+        per_block(np.abs(cv2.Laplacian(grey(v), cv2.CV_32F)), images.block)
+        for v in (images.before, images.after)
     )
     # The median ignores the edit, which changes sharpness only locally.
     if float(np.median(after / (before + 1e-6))) >= SHARP:
-        return pictures
+        return images
     blurred = (
-        replace(pictures, before=np.asarray(cv2.GaussianBlur(pictures.before, (0, 0), sigma)))
+        replace(images, before=np.asarray(cv2.GaussianBlur(images.before, (0, 0), sigma)))
         for sigma in BLURS
     )
-    return min((pictures, *blurred), key=lambda candidate: candidate.rest)
+    return min((images, *blurred), key=lambda candidate: candidate.rest)
 
 
-def unwobbled(pictures: Aligned) -> Aligned | None:
-    """Straighten the second picture; None if no smooth warp explains the difference.
+def unwobbled(images: Aligned) -> Aligned | None:
+    """Straighten the second image; None if no smooth warp explains the difference.
 
     The flow is smoothed over a fortieth of the side and limited to a seventeenth.
     """
-    height, width = pictures.inside.shape
+    height, width = images.inside.shape
     side = max(height, width)
-    wobbly = without_grain(pictures)
+    wobbly = without_grain(images)
     worth = max(FLOW_WORTH * wobbly.rest, FLOW_LEAST_GAIN)
     if side < FLOW_LEAST or wobbly.rest < worth:
         return None
     flow = np.zeros((height, width, 2), np.float32)
     for small_side in FLOW_SIDES:
-        flow = _refined(pictures, flow, min(1.0, small_side / side))
-    pulled = replace(pictures, after=np.clip(_pulled(pictures.after, flow), 0, 1))
+        flow = _refined(images, flow, min(1.0, small_side / side))
+    pulled = replace(images, after=np.clip(_pulled(images.after, flow), 0, 1))
     straight = without_grain(pulled)
     return straight if wobbly.rest - straight.rest >= worth else None
 
 
-def foreign(pictures: Aligned) -> Aligned:
-    """Replace the first picture by the second, clipped to the first's nearby colours.
+def foreign(images: Aligned) -> Aligned:
+    """Replace the first image by the second, clipped to the first's nearby colours.
 
     A warp only moves colours, so the remaining difference is no warp: a flow may shrink a drawn
     object to nothing, but cannot explain the origin of its colours.
     """
     import cv2
 
-    pictures = without_grain(pictures)
-    radius = max(1, round(FLOW_REACH * max(pictures.inside.shape)))
+    images = without_grain(images)
+    radius = max(1, round(FLOW_REACH * max(images.inside.shape)))
     around = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1, 2 * radius + 1))
-    least, most = cv2.erode(pictures.before, around), cv2.dilate(pictures.before, around)
-    return replace(pictures, before=np.clip(pictures.after, least, most))
+    least, most = cv2.erode(images.before, around), cv2.dilate(images.before, around)
+    return replace(images, before=np.clip(images.after, least, most))
 
 
-def without_grain(pictures: Aligned) -> Aligned:
-    """Blur both pictures slightly and equally."""
+def without_grain(images: Aligned) -> Aligned:
+    """Blur both images slightly and equally."""
     import cv2
 
-    sigma = FLOW_BLUR * max(pictures.inside.shape)
+    sigma = FLOW_BLUR * max(images.inside.shape)
     before, after = (
-        np.asarray(cv2.GaussianBlur(v, (0, 0), sigma)) for v in (pictures.before, pictures.after)
+        np.asarray(cv2.GaussianBlur(v, (0, 0), sigma)) for v in (images.before, images.after)
     )
-    return replace(pictures, before=before, after=after)
+    return replace(images, before=before, after=after)
 
 
-def _refined(pictures: Aligned, flow: Values, scale: float) -> Values:
+def _refined(images: Aligned, flow: Values, scale: float) -> Values:
     """Refine the flow (from `before` to `after`) on a copy at this scale."""
     import cv2
 
-    height, width = pictures.inside.shape
+    height, width = images.inside.shape
     size = (max(16, round(width * scale)), max(16, round(height * scale)))
     side = max(size)
     ratio = np.array([width / size[0], height / size[1]], np.float32)
     x, y = (
         cv2.resize(grey(v), size, interpolation=cv2.INTER_AREA)
-        for v in (pictures.before, pictures.after)
+        for v in (images.before, images.after)
     )
     small = cv2.resize(flow, size) / ratio
     y = _pulled(y, small)
@@ -304,7 +301,7 @@ def _refined(pictures: Aligned, flow: Values, scale: float) -> Values:
 
 
 def _pulled(values: Values, flow: Values) -> Values:
-    """Return the picture with every pixel fetched along the flow."""
+    """Return the image with every pixel fetched along the flow."""
     import cv2
 
     height, width = values.shape[:2]
@@ -355,7 +352,7 @@ def registrations(x: Values, y: Values) -> list[Floats]:
     everywhere = np.ones_like(small_y, np.uint8)
     warps = []
     # The correlation maximiser finds only the nearest maximum: start it at rest and, if the
-    # pictures still differ, at the result of a search over zooms.
+    # images still differ, at the result of a search over zooms.
     for begin in (_rest_position, _coarse):
         start = begin(small_x, small_y, size)
         if begin is _coarse and np.abs(start - np.eye(2, 3)).max() < NEARBY:
@@ -406,7 +403,7 @@ def _coarse(x: Values, y: Values, size: tuple[int, int]) -> Values:
 
 
 def _enlarged(warp: Floats, ratio: tuple[float, float]) -> Floats:
-    """Scale the warp of a small copy to the picture; pixel centres lie at halves."""
+    """Scale the warp of a small copy to the image; pixel centres lie at halves."""
     scale, half = np.array(ratio), np.array([0.5, 0.5])
     linear = warp[:, :2] * scale[:, None] / scale[None, :]
     shift = (warp[:, 2] + half - warp[:, :2] @ half) * scale

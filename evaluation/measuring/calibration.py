@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 from evaluation.content import catalog
-from evaluation.images import Picture, encode_jpeg
+from evaluation.images import EncodedImage, encode_jpeg
 from evaluation.metrics.base import FLAT, Subject
 
 QUALITIES = (95, 90, 85, 80, 75, 70, 60, 50, 40, 30, 20, 15, 10, 7, 5, 3, 1)
@@ -46,9 +46,9 @@ def retention(distance: float | None, blank: float | None) -> float | None:
 
 
 def jpeg_saves(source: Image.Image) -> Iterator[Image.Image]:
-    """Yield the source decoded from JPEG, one picture per quality."""
+    """Yield the source decoded from JPEG, one image per quality."""
     for quality in QUALITIES:
-        yield Picture.from_bytes(encode_jpeg(source, quality)).image
+        yield EncodedImage.from_bytes(encode_jpeg(source, quality)).decoded
 
 
 def jpeg_equivalent(distance: float | None, ladder: Mapping[int, float]) -> float | None:
@@ -61,7 +61,7 @@ def jpeg_equivalent(distance: float | None, ladder: Mapping[int, float]) -> floa
     if distance is None or not ladder:
         return None
     qualities = sorted(ladder, reverse=True)
-    # Loss should grow down the ladder, but a real picture's ladder is not quite monotonic
+    # Loss should grow down the ladder, but a real image's ladder is not quite monotonic
     # (SSIM of astronaut at 70 and 60), so the nearest monotonic ladder is used.
     losses = isotonic_regression([ladder[quality] for quality in qualities]).x
     losses = np.concatenate([[0.0], np.maximum(losses, 0.0)])
@@ -83,13 +83,13 @@ def shipped(
     """
     calibrations: dict[str, Calibration | None] = {}
     for file in _files():
-        picture = file["pictures"].get(pixels_sha256)
-        if picture is None or picture["face"] != face_shares(subject):
+        image = file["images"].get(pixels_sha256)
+        if image is None or image["face"] != face_shares(subject):
             continue
         for name, (version, weights) in versions.items():
             made_with = file["metrics"].get(name)
             if made_with == {"version": version, "weights_sha256": weights}:
-                calibrations[name] = _calibration(picture["distances"][name])
+                calibrations[name] = _calibration(image["distances"][name])
     return calibrations
 
 

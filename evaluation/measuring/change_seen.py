@@ -31,8 +31,8 @@ from evaluation.measuring.alignment import (
 from evaluation.metrics.base import is_large
 from evaluation.metrics.psnr import mse
 
-# Exact pairs: the least correlation with the truth, and the largest share of the untouched picture
-# beside it; no half of the picture may hold more of the untouched picture than of the truth.
+# Exact pairs: the least correlation with the truth, and the largest share of the untouched image
+# beside it; no half of the image may hold more of the untouched image than of the truth.
 MATCH = 0.5
 UNTOUCHED = 0.5
 UNTOUCHED_HALF = 1.0
@@ -73,12 +73,12 @@ def change_seen(before: Image.Image, after: Image.Image, pair: EditPair) -> Chan
 
 
 def drift(before: Image.Image, after: Image.Image) -> float:
-    """Return the mean absolute difference of two pictures, of the full range."""
+    """Return the mean absolute difference of two images, of the full range."""
     after = fit(after, before.size)
     if not is_large(before.size):
         return float(np.abs(_values(after) - _values(before)).mean())
     x, y = np.asarray(before), np.asarray(after)
-    # In bands of integers, because a large picture as floats takes too much memory.
+    # In bands of integers, because a large image as floats takes too much memory.
     sums = (
         int(np.abs(np.subtract(y[top : top + BAND], x[top : top + BAND], dtype=np.int16)).sum())
         for top in range(0, before.height, BAND)
@@ -87,16 +87,16 @@ def drift(before: Image.Image, after: Image.Image) -> float:
 
 
 def moved_enough(distance: float, identity_drift: float) -> bool:
-    """Return True if a global edit moved the picture well beyond the model's drift."""
+    """Return True if a global edit moved the image well beyond the model's drift."""
     return distance > DRIFTS * identity_drift and distance >= MOVED
 
 
 def _exact(before: Image.Image, after: Image.Image, operator: str) -> ChangeSeen:
-    """Judge whether the answer is the truth, not a blend with the untouched picture."""
+    """Judge whether the answer is the truth, not a blend with the untouched image."""
     truth = operators.apply(operator, before)
     before, after = (fit(image, truth.size) for image in (before, after))
     truth_mse = mse(np.asarray(after), np.asarray(truth))
-    # Only shapes are compared, and large pictures show them as well at half their size.
+    # Only shapes are compared, and large images show them as well at half their size.
     factor = next(n for n in (1, 2, 4, 8) if not is_large((truth.width // n, truth.height // n)))
     x, y, t = (_values(image.reduce(factor)) for image in (before, after, truth))
     plain = Aligned(t, y, np.ones(t.shape[:2], np.float32), block=1)
@@ -116,32 +116,32 @@ def _exact(before: Image.Image, after: Image.Image, operator: str) -> ChangeSeen
 
 
 def correlation(a: Values, b: Values) -> float:
-    """Return the normalised cross-correlation of two pictures; 0 if one is flat."""
+    """Return the normalised cross-correlation of two images; 0 if one is flat."""
     a, b = a - a.mean(axis=(0, 1)), b - b.mean(axis=(0, 1))
     norm = math.sqrt(float(np.square(a).sum()) * float(np.square(b).sum()))
     return float((a * b).sum()) / norm if norm > 1e-9 * a.size else 0.0
 
 
-def _correlation_inside(pictures: Aligned) -> float:
-    inside = pictures.inside[..., None]
-    return correlation(pictures.after * inside, pictures.before * inside)
+def _correlation_inside(images: Aligned) -> float:
+    inside = images.inside[..., None]
+    return correlation(images.after * inside, images.before * inside)
 
 
-def _untouched(pictures: Aligned, untouched: Values) -> tuple[float, float]:
-    """Return the untouched picture's weight in the answer, relative to the truth's.
+def _untouched(images: Aligned, untouched: Values) -> tuple[float, float]:
+    """Return the untouched image's weight in the answer, relative to the truth's.
 
-    Returns the value of the whole picture and the largest of its halves. The answer is fitted
-    by the truth and the untouched picture together, on small high-pass copies: two pictures of
+    Returns the value of the whole image and the largest of its halves. The answer is fitted
+    by the truth and the untouched image together, on small high-pass copies: two images of
     one scene share their broad light.
     """
     import cv2
 
-    height, width = pictures.inside.shape
+    height, width = images.inside.shape
     scale = min(1.0, FIT_SIDE / max(height, width))
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    inside = cv2.resize(pictures.inside, size, interpolation=cv2.INTER_AREA)[..., None] > 0.99
+    inside = cv2.resize(images.inside, size, interpolation=cv2.INTER_AREA)[..., None] > 0.99
     detail = []
-    for values in (pictures.after, pictures.before, untouched):
+    for values in (images.after, images.before, untouched):
         small = cv2.resize(values, size, interpolation=cv2.INTER_AREA)
         detail.append((small - cv2.GaussianBlur(small, (0, 0), HIGH_PASS * max(size))) * inside)
     wide, high = size[0] // 2, size[1] // 2
@@ -151,7 +151,7 @@ def _untouched(pictures: Aligned, untouched: Values) -> tuple[float, float]:
 
 
 def _share(answer: Values, truth: Values, untouched: Values) -> float:
-    """Return the untouched picture's weight over the truth's, at most MOST."""
+    """Return the untouched image's weight over the truth's, at most MOST."""
     y, t, x = (part.astype(np.float64).ravel() for part in (answer, truth, untouched))
     products = np.array([[t @ t, t @ x], [t @ x, x @ x]])
     products += np.eye(2) * (1e-9 * np.trace(products) + 1e-12)
@@ -160,28 +160,28 @@ def _share(answer: Values, truth: Values, untouched: Values) -> float:
 
 
 def _local(before: Image.Image, after: Image.Image) -> ChangeSeen:
-    pictures = unaligned(before, after)
+    images = unaligned(before, after)
     # Correcting global changes only removes differences, so it is skipped if there are few.
-    if _top(pictures.blocks) < TOP:
-        return _judged(pictures)
-    pictures = equally_sharp(registered(pictures))
-    straight = unwobbled(pictures)
+    if _top(images.blocks) < TOP:
+        return _judged(images)
+    images = equally_sharp(registered(images))
+    straight = unwobbled(images)
     if straight is None:
-        verdict, smooth = _judged(pictures), _judged(without_grain(pictures))
-        # Grain over the whole picture hides an edit from the median, but not from the eye.
+        verdict, smooth = _judged(images), _judged(without_grain(images))
+        # Grain over the whole image hides an edit from the median, but not from the eye.
         grainy = smooth.measure["median"] < GRAIN * verdict.measure["median"]
         return smooth if grainy and not verdict.seen else verdict
-    # In a warped picture the edit is the difference after straightening, or colours that no
+    # In a warped image the edit is the difference after straightening, or colours that no
     # warp can explain.
     verdict = _judged(straight)
-    return verdict if verdict.seen else _judged(foreign(pictures))
+    return verdict if verdict.seen else _judged(foreign(images))
 
 
-def _judged(pictures: Aligned) -> ChangeSeen:
+def _judged(images: Aligned) -> ChangeSeen:
     """Judge whether some blocks changed much, and much more than the others."""
-    top, median = _top(pictures.blocks), float(np.median(pictures.blocks))
+    top, median = _top(images.blocks), float(np.median(images.blocks))
     seen = top >= TOP and top >= TOP_TO_MEDIAN * median
-    return ChangeSeen(seen, {"top": top, "median": median, "registered": float(pictures.moved)})
+    return ChangeSeen(seen, {"top": top, "median": median, "registered": float(images.moved)})
 
 
 def _top(blocks: Floats) -> float:

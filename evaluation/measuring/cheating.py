@@ -14,19 +14,19 @@ import imagehash
 import numpy as np
 
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture, fit
+from evaluation.images import EncodedImage, fit
 from evaluation.metrics.psnr import mse
 
-# Two 8-bit pictures closer than this (mean squared error of the full range) are the same
-# picture saved twice: 48 dB, where a JPEG of quality 95 gives about 40.
+# Two 8-bit images closer than this (mean squared error of the full range) are the same
+# image saved twice: 48 dB, where a JPEG of quality 95 gives about 40.
 SAME = 10**-4.8
-# Below 30 dB a picture has lost detail that no edit can restore ...
+# Below 30 dB an image has lost detail that no edit can restore ...
 LOST = 10**-3.0
 # ... so an error that falls to a quarter was not undone by editing.
 JUMP = 0.25
-# Bits of 256 in which copies of a picture may differ. Measured on the 105 shipped pictures: saved
+# Bits of 256 in which copies of an image may differ. Measured on the 105 shipped images: saved
 # as JPEG 75 or WebP 80, or resized to 0.25-1.5 of their size, they differ in up to 15 bits, as
-# JPEG 30 or 10 % brighter or darker in up to 33; two different pictures differ in 59 or more.
+# JPEG 30 or 10 % brighter or darker in up to 33; two different images differ in 59 or more.
 NEAR = 32
 
 
@@ -66,7 +66,7 @@ def signs(errors: Iterable[HalfErrors], pair: EditPair) -> list[Sign]:
             suspicious.append(Sign(name, half.number, half.direction, detail))
 
         if half.to_input <= SAME:
-            sign("returned its input", "the answer is the picture that was sent")
+            sign("returned its input", "the answer is the image that was sent")
         if half.direction == "backward":
             error = half.to_source
             # After one trip a good editor may be this close; after further losses none is.
@@ -81,14 +81,14 @@ def signs(errors: Iterable[HalfErrors], pair: EditPair) -> list[Sign]:
     return suspicious
 
 
-def repeated_answers(answers: Mapping[str, Iterable[Picture]]) -> list[tuple[str, str]]:
-    """Return the pairs of cases (by name) that got the same picture for an answer.
+def repeated_answers(answers: Mapping[str, Iterable[EncodedImage]]) -> list[tuple[str, str]]:
+    """Return the pairs of cases (by name) that got the same image for an answer.
 
     Cases that share a source may have equal answers honestly, so pass one case per source.
     """
     hashes = {
-        case: [imagehash.dhash(picture.image, hash_size=16) for picture in pictures]
-        for case, pictures in answers.items()
+        case: [imagehash.dhash(image.decoded, hash_size=16) for image in images]
+        for case, images in answers.items()
     }
     return [
         (first, second)
@@ -97,8 +97,8 @@ def repeated_answers(answers: Mapping[str, Iterable[Picture]]) -> list[tuple[str
     ]
 
 
-def mean_square(a: Picture, b: Picture) -> float:
-    """Return the mean squared error of two pictures, of the full range."""
+def mean_square(a: EncodedImage, b: EncodedImage) -> float:
+    """Return the mean squared error of two images, of the full range."""
     if a.sha256 == b.sha256:
         return 0.0
-    return mse(np.asarray(a.image), np.asarray(fit(b.image, a.size)))
+    return mse(np.asarray(a.decoded), np.asarray(fit(b.decoded, a.size)))

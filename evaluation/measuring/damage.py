@@ -37,7 +37,7 @@ def damage(
 ) -> dict[str, float]:
     """Measure the differences of the return from its source, outside the footprint.
 
-    `zoom` and `shift` (share of the side) of the whole picture; `cast`, the median shift of its
+    `zoom` and `shift` (share of the side) of the whole image; `cast`, the median shift of its
     hues in CIELAB; `detail`, the log ratio of fine detail to the source's; `changed`, the share
     of places with other content, and within it the shares in which content is `lost` or
     `invented`.
@@ -97,25 +97,25 @@ def _detail(source: Image.Image, returned: Image.Image) -> float:
     return float(np.median(np.log(fine[1] / fine[0])))
 
 
-def _structure(pictures: Aligned, footprint: Mask | None) -> tuple[float, float, float]:
+def _structure(images: Aligned, footprint: Mask | None) -> tuple[float, float, float]:
     """Return the shares of places with other content: all, with less, with more."""
     import cv2
 
-    height, width = pictures.inside.shape
+    height, width = images.inside.shape
     window = (max(3, round(width * WINDOW)), max(3, round(height * WINDOW)))
 
     def mean(values: Values) -> Values:
         averaged: Values = cv2.blur(values, window, borderType=cv2.BORDER_REFLECT)
         return averaged
 
-    x, y = (_band(v) * pictures.inside for v in (pictures.before, pictures.after))
+    x, y = (_band(v) * images.inside for v in (images.before, images.after))
     middle_x, middle_y = mean(x), mean(y)
     spread_x, spread_y = (
         np.sqrt(np.maximum(0, mean(v * v) - m * m)) for v, m in ((x, middle_x), (y, middle_y))
     )
     together = mean(x * y) - middle_x * middle_y
     likeness = together / (spread_x * spread_y + PLAIN**2)
-    counts = (np.maximum(spread_x, spread_y) > PLAIN) & (mean(pictures.inside) > 0.75)
+    counts = (np.maximum(spread_x, spread_y) > PLAIN) & (mean(images.inside) > 0.75)
     if footprint is not None:
         region = cv2.resize(footprint.astype(np.float32), (width, height))
         counts &= mean(region) < 0.25

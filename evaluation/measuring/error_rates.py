@@ -22,14 +22,14 @@ class ErrorRate:
 
     #: The subject, such as "local" pairs or a witness.
     of: str
-    #: The change applied to the pictures beside the edit.
+    #: The change applied to the images beside the edit.
     what: str
     should_be_seen: bool
     judged: int
     seen: int
     #: The misjudged cases.
     wrong: tuple[str, ...] = ()
-    #: The suite of the judged pictures; empty if they are in none.
+    #: The suite of the judged images; empty if they are in none.
     suite: str = ""
 
     @property
@@ -39,7 +39,7 @@ class ErrorRate:
 
 @dataclass(frozen=True)
 class ErrorTable:
-    """All rows, and the suites (slug: content hash) of the judged pictures."""
+    """All rows, and the suites (slug: content hash) of the judged images."""
 
     suites: Mapping[str, str]
     rows: tuple[ErrorRate, ...]

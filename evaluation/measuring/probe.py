@@ -1,4 +1,4 @@
-"""Probe an endpoint with one small picture, edited and restored.
+"""Probe an endpoint with one small image, edited and restored.
 
 `probe_steps` yields each step when it begins ("running") and when its result is known, so that
 a page can show it live; `probe` returns them all. A step holds the status, type, size and time
@@ -24,7 +24,7 @@ from evaluation.editors.contracts.replies import ReplyError
 from evaluation.editors.endpoint import Endpoint
 from evaluation.editors.payloads import WRONG_TYPE
 from evaluation.errors import EditorError, Fault
-from evaluation.images import Picture, blank_card, clean_wire, is_reframed
+from evaluation.images import EncodedImage, blank_card, clean_wire, is_reframed
 from evaluation.measuring.calibration import retention
 from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.cheating import mean_square
@@ -50,11 +50,11 @@ PAIR = EditPair(
 LABELS = {
     "settings": "The settings make a request",
     "address": "The address may be called",
-    "forward": "The endpoint edits a picture",
+    "forward": "The endpoint edits an image",
     "size": "The size is kept",
     "change": "The edit can be seen",
     "backward": "The endpoint takes the edit back",
-    "restored": "The picture returns",
+    "restored": "The image returns",
 }
 
 ADVICE = {
@@ -71,7 +71,7 @@ ADVICE = {
     Fault.BLOCKED: "Give an address that everybody on the internet can reach.",
     Fault.CONFIGURATION: "Check the address, the contract and the model id: the page shows the exact "
     "request as a curl line to try.",
-    Fault.BAD_ANSWER: "Answer with one whole PNG, JPEG or WebP picture, where the contract expects it.",
+    Fault.BAD_ANSWER: "Answer with one whole PNG, JPEG or WebP image, where the contract expects it.",
     Fault.BAD_REQUEST: "The server dislikes a field it was sent. Switch off the seed, response_format "
     "or size, give a model id, or take the last extra parameter away.",
 }
@@ -119,15 +119,15 @@ def probe(subject: Editor | Mapping[str, Any], **options: Any) -> ProbeReport:
 def probe_steps(
     subject: Editor | Mapping[str, Any],
     *,
-    picture: Picture | None = None,
+    image: EncodedImage | None = None,
     pair: EditPair = PAIR,
     quote: bool = False,
     seconds: float = math.inf,
-    keep: Callable[[str, Picture], None] = lambda name, picture: None,
+    keep: Callable[[str, EncodedImage], None] = lambda name, image: None,
 ) -> Iterator[Step]:
     """Yield the steps as they happen; a step replaces an earlier one of its name.
 
-    The whole probe, with retries, ends within `seconds`. `keep` receives each picture with its
+    The whole probe, with retries, ends within `seconds`. `keep` receives each image with its
     name: "sent", "edited", "returned".
     """
     deadline = time.monotonic() + seconds
@@ -139,22 +139,22 @@ def probe_steps(
             return
         yield Step("settings", "passed")
         try:
-            yield from _edits(editor, picture or probe_picture(), pair, quote, deadline, keep)
+            yield from _edits(editor, image or probe_image(), pair, quote, deadline, keep)
         finally:
             editor.close()
     else:
-        yield from _edits(subject, picture or probe_picture(), pair, quote, deadline, keep)
+        yield from _edits(subject, image or probe_image(), pair, quote, deadline, keep)
 
 
 def _edits(
     editor: Editor,
-    picture: Picture,
+    image: EncodedImage,
     pair: EditPair,
     quote: bool,
     deadline: float,
-    keep: Callable[[str, Picture], None],
+    keep: Callable[[str, EncodedImage], None],
 ) -> Iterator[Step]:
-    source = clean_wire(picture)  # the answers are compared with the picture as sent
+    source = clean_wire(image)  # the answers are compared with the image as sent
     if isinstance(editor, Endpoint):
         yield Step("address", "running")
         try:
@@ -167,17 +167,17 @@ def _edits(
     forward = yield from _call("forward", editor, source, pair.forward, quote, deadline)
     if forward is None:
         return
-    keep("edited", forward.picture)
-    yield _size(source, forward.picture)
-    yield _change(source, forward.picture, pair)
-    backward = yield from _call("backward", editor, forward.picture, pair.backward, quote, deadline)
+    keep("edited", forward.image)
+    yield _size(source, forward.image)
+    yield _change(source, forward.image, pair)
+    backward = yield from _call("backward", editor, forward.image, pair.backward, quote, deadline)
     if backward is not None:
-        keep("returned", backward.picture)
-        yield _restored(source, backward.picture)
+        keep("returned", backward.image)
+        yield _restored(source, backward.image)
 
 
 def _call(
-    name: str, editor: Editor, picture: Picture, prompt: str, quote: bool, deadline: float
+    name: str, editor: Editor, image: EncodedImage, prompt: str, quote: bool, deadline: float
 ) -> Generator[Step, None, Answer | None]:
     """Yield the steps of one edit; return the answer, or None without one."""
     again = ""
@@ -190,7 +190,7 @@ def _call(
         if isinstance(editor, Endpoint):
             editor.timeout = min(editor.timeout, left)
         try:
-            answer = editor.send(picture, prompt, seed=SEED)
+            answer = editor.send(image, prompt, seed=SEED)
         except Refused as refused:
             detail = f"the model refused: {refused.reason}" if quote else "the model refused"
             advice = "The prompt is harmless; a filter of the model may be too strict."
@@ -211,19 +211,19 @@ def _call(
 
 
 def _answered(name: str, answer: Answer) -> Step:
-    picture, seconds = answer.picture, answer.seconds
+    image, seconds = answer.image, answer.seconds
     data = {
         "seconds": round(seconds, 3),
         "status": answer.notes.get("status"),
-        "type": picture.mime,
-        "width": picture.width,
-        "height": picture.height,
-        "bytes": len(picture.data),
-        "notes": list(picture.notes),
+        "type": image.mime,
+        "width": image.width,
+        "height": image.height,
+        "bytes": len(image.data),
+        "notes": list(image.notes),
     }
     detail = (
-        f"{picture.mime}, {picture.width} x {picture.height}, "
-        f"{len(picture.data) / 1000:,.0f} kB in {seconds:.1f} s"
+        f"{image.mime}, {image.width} x {image.height}, "
+        f"{len(image.data) / 1000:,.0f} kB in {seconds:.1f} s"
     )
     if wrong := answer.notes.get(WRONG_TYPE):
         advice = "State the type that the bytes have; it is the bytes that are read."
@@ -234,8 +234,8 @@ def _answered(name: str, answer: Answer) -> Step:
     return Step(name, "passed", detail, data=data)
 
 
-def _size(source: Picture, answered: Picture) -> Step:
-    sent, got = (f"{picture.width} x {picture.height}" for picture in (source, answered))
+def _size(source: EncodedImage, answered: EncodedImage) -> Step:
+    sent, got = (f"{image.width} x {image.height}" for image in (source, answered))
     if answered.size == source.size:
         return Step("size", "passed", f"{got}, as sent")
     if is_reframed(answered.size, source.size):
@@ -243,7 +243,7 @@ def _size(source: Picture, answered: Picture) -> Step:
             "size",
             "warning",
             f"sent {sent}, got {got}: another shape",
-            "Answer with the shape that was sent. A picture that is cropped or stretched loses in "
+            "Answer with the shape that was sent. An image that is cropped or stretched loses in "
             "every comparison with its source.",
         )
     return Step(
@@ -254,16 +254,16 @@ def _size(source: Picture, answered: Picture) -> Step:
     )
 
 
-def _change(source: Picture, answered: Picture, pair: EditPair) -> Step:
+def _change(source: EncodedImage, answered: EncodedImage, pair: EditPair) -> Step:
     if _same(source, answered):
         return Step(
             "change",
             "failed",
             "the answer is the input unchanged",
-            "The model must follow the prompt; a picture sent back as it came scores 0.",
+            "The model must follow the prompt; an image sent back as it came scores 0.",
         )
     try:
-        verdict = change_seen(source.image, answered.image, pair)
+        verdict = change_seen(source.decoded, answered.decoded, pair)
     except ImportError:
         return Step("change", "skipped", "OpenCV is not installed here; runs judge the change")
     data = {"measure": dict(verdict.measure)}
@@ -272,32 +272,32 @@ def _change(source: Picture, answered: Picture, pair: EditPair) -> Step:
             "change",
             "warning",
             "no clear change was found where the prompt asks for one",
-            "Look at the picture your model makes of this prompt; trips without a seen change count "
+            "Look at the image your model makes of this prompt; trips without a seen change count "
             "as failed.",
             data,
         )
-    return Step("change", "passed", f"“{pair.forward}” changed the picture", data=data)
+    return Step("change", "passed", f"“{pair.forward}” changed the image", data=data)
 
 
-def _restored(source: Picture, restored: Picture) -> Step:
-    card = Picture.from_image(blank_card(source.image))
+def _restored(source: EncodedImage, restored: EncodedImage) -> Step:
+    card = EncodedImage.from_image(blank_card(source.decoded))
     retained = retention(mean_square(source, restored), mean_square(source, card))
     if retained is None:
-        return Step("restored", "skipped", "the picture that was sent is of one colour")
+        return Step("restored", "skipped", "the image that was sent is of one colour")
     data = {"retained": round(retained, 4)}
     if retained <= 0:
         return Step(
             "restored",
             "warning",
-            "after one round trip nothing of the picture is left",
-            "Check that the backward prompt reaches the model together with the edited picture.",
+            "after one round trip nothing of the image is left",
+            "Check that the backward prompt reaches the model together with the edited image.",
             data,
         )
-    return Step("restored", "passed", f"{retained * 100:.1f} % of the picture is back", data=data)
+    return Step("restored", "passed", f"{retained * 100:.1f} % of the image is back", data=data)
 
 
-def _same(one: Picture, other: Picture) -> bool:
-    return one.size == other.size and one.image.tobytes() == other.image.tobytes()
+def _same(one: EncodedImage, other: EncodedImage) -> bool:
+    return one.size == other.size and one.decoded.tobytes() == other.decoded.tobytes()
 
 
 def _failed(name: str, error: EditorError, quote: bool) -> Step:
@@ -319,7 +319,7 @@ def _advice(error: EditorError) -> str:
 
 
 @cache
-def probe_picture() -> Picture:
+def probe_image() -> EncodedImage:
     """Draw a landscape with some grain, the same on every machine."""
     rows, columns = np.mgrid[0:SIDE, 0:SIDE] / SIDE
     sky = np.stack((110 + 90 * rows, 160 + 60 * rows, 230 + 10 * rows), axis=-1)
@@ -342,4 +342,4 @@ def probe_picture() -> Picture:
         np.random.default_rng(7).normal(0, 4, (SIDE, SIDE, 1)) + 6 * np.sin(40 * columns)[..., None]
     )
     pixels = np.asarray(image, np.float64) + grain
-    return Picture.from_image(Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)))
+    return EncodedImage.from_image(Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)))

@@ -1,4 +1,4 @@
-"""Score restored pictures against their source, for every metric at once."""
+"""Score restored images against their source, for every metric at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from PIL import Image
 
-from evaluation.images import Picture, blank_card
+from evaluation.images import EncodedImage, blank_card
 from evaluation.measuring.calibration import QUALITIES, Calibration, jpeg_saves
 from evaluation.metrics import METRICS, Features, Metric, MetricError, load_metric, metric_class
 from evaluation.metrics.base import (
@@ -31,7 +31,7 @@ from evaluation.metrics.base import (
     is_large,
 )
 from evaluation.metrics.batches import (
-    AnyPicture,
+    AnyImage,
     batch_size,
     batches,
     return_freed_memory,
@@ -45,7 +45,7 @@ from evaluation.witnesses import Panel
 
 # The size of the cache of source features, in pixels of their sources: 150 MB.
 KEPT_PIXELS = 1_200_000
-#: Pictures derived from a source to find a metric's scale on it.
+#: Images derived from a source to find a metric's scale on it.
 REFERENCES: Mapping[str, Callable[[Image.Image], Image.Image]] = {
     "blank": blank_card,
     "grain": grainy,
@@ -66,7 +66,7 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of one chain; every list has one entry per restored picture."""
+    """The scores of one chain; every list has one entry per restored image."""
 
     #: By full-reference metric; None if it was not run or does not apply to this chain.
     distances: dict[str, list[float] | None]
@@ -80,23 +80,23 @@ class Scores:
     undo: list[float | None] | None = None
     #: The share lost in each of 48 x 48 cells (0: nothing, 1: as on a blank card), on request.
     maps: list[Cells] | None = None
-    #: By no-reference metric that ran: values of the source, then of each restored picture.
+    #: By no-reference metric that ran: values of the source, then of each restored image.
     quality: dict[str, list[float | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Returns:
-    """The restored pictures of one source, with its subject."""
+    """The restored images of one source, with its subject."""
 
-    source: AnyPicture
-    restored: Iterable[AnyPicture]
+    source: AnyImage
+    restored: Iterable[AnyImage]
     subject: Subject | None = None
-    #: Footprints by picture, if they differ from the subject's; read after all pictures.
+    #: Footprints by image, if they differ from the subject's; read after all images.
     footprints: Sequence[Mask | None] | None = None
 
 
 class Scorer:
-    """Distances of restored pictures to their source, by each metric that runs here.
+    """Distances of restored images to their source, by each metric that runs here.
 
     `not_run` gives the reasons for the others; their scores are None, never 0. The features of
     the last few sources are cached, since a source serves many chains.
@@ -131,17 +131,17 @@ class Scorer:
 
     def score(
         self,
-        source: AnyPicture,
-        restored: Iterable[AnyPicture],
+        source: AnyImage,
+        restored: Iterable[AnyImage],
         subject: Subject | None = None,
         *,
         maps: bool = False,
         footprints: Sequence[Mask | None] | None = None,
     ) -> Scores:
-        """Return the scores of each restored picture by each metric, in order.
+        """Return the scores of each restored image by each metric, in order.
 
-        Pictures of another size are fitted to the source's first. An iterator is read a few
-        pictures at a time, so a long chain need not be in memory.
+        Images of another size are fitted to the source's first. An iterator is read a few
+        images at a time, so a long chain need not be in memory.
         """
         chain = Returns(source, restored, subject, footprints)
         return self.score_together([chain], maps=maps)[0]
@@ -149,7 +149,7 @@ class Scorer:
     def score_together(self, chains: Sequence[Returns], *, maps: bool = False) -> list[Scores]:
         """Score several chains whose sources all have one size.
 
-        Their pictures share batches: a few of each keep all threads, or a GPU, as busy as many
+        Their images share batches: a few of each keep all threads, or a GPU, as busy as many
         of one. Raises MetricError if the sizes differ.
         """
         sources = [rgb(chain.source) for chain in chains]
@@ -171,14 +171,14 @@ class Scorer:
                 sources, (chain.subject or Subject() for chain in chains), strict=True
             )
         ]
-        pictures = (
-            (scored_chain, picture)
+        images = (
+            (scored_chain, image)
             for scored_chain, chain in zip(scored, chains, strict=True)
-            for picture in chain.restored
-            if scored_chain.is_new(picture)
+            for image in chain.restored
+            if scored_chain.is_new(image)
         )
         with threads(metrics.values(), size) as pool:
-            for batch in batches(pictures, size, batch_size(metrics.values(), size), pool):
+            for batch in batches(images, size, batch_size(metrics.values(), size), pool):
                 _measure(metrics, batch, pool)
         return [
             scored_chain.scores(self.names, maps, chain.footprints)
@@ -186,12 +186,12 @@ class Scorer:
         ]
 
     def at_once(self, size: tuple[int, int], pixels: int) -> int:
-        """Return the best batch of pictures of this size, of at most `pixels` in all."""
+        """Return the best batch of images of this size, of at most `pixels` in all."""
         several = batch_size(self.metrics.values(), size)
         return max(1, min(several, pixels // math.prod(size)))
 
     def calibrate(
-        self, source: AnyPicture, subject: Subject | None = None
+        self, source: AnyImage, subject: Subject | None = None
     ) -> dict[str, Calibration | None]:
         """Return each metric's scale on this source: its blank card and its JPEG ladder.
 
@@ -200,8 +200,8 @@ class Scorer:
         """
         original = rgb(source)
         face = Subject(subject.face) if subject else None
-        pictures = itertools.chain((blank_card(original),), jpeg_saves(original))
-        scores = self.only(self.full_reference).score(original, pictures, face)
+        images = itertools.chain((blank_card(original),), jpeg_saves(original))
+        scores = self.only(self.full_reference).score(original, images, face)
         calibrations: dict[str, Calibration | None] = {}
         for name, distances in scores.distances.items():
             if distances is None:
@@ -212,7 +212,7 @@ class Scorer:
             calibrations[name] = Calibration(distances[0] if blank is None else blank, ladder)
         return calibrations
 
-    def only_face(self, source: AnyPicture) -> Box | None:
+    def only_face(self, source: AnyImage) -> Box | None:
         """Return the single face of an unannotated source; None without a face metric."""
         image = rgb(source)
         direct = (m for m in self.metrics.values() if isinstance(m, DirectMetric))
@@ -233,7 +233,7 @@ class Scorer:
 
     @property
     def no_reference(self) -> list[str]:
-        """Return the requested metrics that take one picture alone."""
+        """Return the requested metrics that take one image alone."""
         return [name for name in self.names if not metric_class(name).reference]
 
     def unfit(self, size: tuple[int, int]) -> dict[str, str]:
@@ -304,7 +304,7 @@ class Scorer:
 
 
 class _Chain:
-    """One chain during scoring: the losses and values of its pictures so far."""
+    """One chain during scoring: the losses and values of its images so far."""
 
     def __init__(
         self,
@@ -314,11 +314,11 @@ class _Chain:
         features: dict[str, Features],
     ) -> None:
         self.source, self.subject, self.metrics = source, subject, metrics
-        #: By no-reference metric: the value of each picture.
+        #: By no-reference metric: the value of each image.
         self.values: dict[str, list[float | None]] = {
             name: [] for name, metric in metrics.items() if not metric.reference
         }
-        # The index of each return among the measured pictures: repeated pictures are measured once.
+        # The index of each return among the measured images: repeated images are measured once.
         self.order: list[int] = []
         self._places: dict[str, int] = {}
         self.is_large = is_large(source.size)
@@ -337,15 +337,15 @@ class _Chain:
                 self.direct[name] = metric
                 self.losses[name] = []
 
-    def is_new(self, picture: AnyPicture) -> bool:
+    def is_new(self, image: AnyImage) -> bool:
         """Return True if the next return must be measured: no earlier one is the same."""
-        key = picture.sha256 if isinstance(picture, Picture) else str(len(self.order))
+        key = image.sha256 if isinstance(image, EncodedImage) else str(len(self.order))
         new = key not in self._places
         self.order.append(self._places.setdefault(key, len(self._places)))
         return new
 
     def _each(self) -> None:
-        """Expand values and losses from distinct pictures to all returns."""
+        """Expand values and losses from distinct images to all returns."""
         self.values = {
             name: [values[place] for place in self.order] for name, values in self.values.items()
         }
@@ -354,7 +354,7 @@ class _Chain:
         }
 
     def references(self, name: str) -> dict[str, Loss]:
-        """Return the losses of the derived pictures, shared by chains of one source."""
+        """Return the losses of the derived images, shared by chains of one source."""
         losses: dict[str, Loss] = self.features.setdefault(f"{name} references", {})
         return losses
 
@@ -410,7 +410,7 @@ class _Chain:
 
 
 def _references(metrics: Mapping[str, Metric]) -> dict[str, list[str]]:
-    """Return the derived pictures needed, by metric without a fixed blank value."""
+    """Return the derived images needed, by metric without a fixed blank value."""
     needed: dict[str, dict[str, None]] = {}
     for metric in metrics.values():
         if isinstance(metric, CombinedMetric):
@@ -439,18 +439,18 @@ def _measure(metrics: Mapping[str, Metric], batch: _Batch, pool: ThreadPoolExecu
 
 
 def _add_losses(name: str, metric: DirectMetric, batch: _Batch, pool: ThreadPoolExecutor) -> None:
-    """Add the losses of the pictures, in a thread each, or all at once on a GPU."""
+    """Add the losses of the images, in a thread each, or all at once on a GPU."""
     chains = list(dict.fromkeys(chain for chain, _ in batch))
     _prepare(name, metric, chains, pool)
     images = [(chain, image) for chain, image in batch if name in chain.direct]
     if not images:
         return
     drawn = _undrawn_references(name, images)
-    pictures = [*((chain, image) for chain, _, image in drawn), *images]
-    sources = [chain.features[name] for chain, _ in pictures]
-    views = [metric.view(image, chain.subject) for chain, image in pictures]
+    measured = [*((chain, image) for chain, _, image in drawn), *images]
+    sources = [chain.features[name] for chain, _ in measured]
+    views = [metric.view(image, chain.subject) for chain, image in measured]
     on_gpu = isinstance(metric, NetworkMetric) and metric.device != "cpu"
-    # A large source goes by tiles, each for all pictures at once: it passes the network once.
+    # A large source goes by tiles, each for all images at once: it passes the network once.
     if on_gpu or len(views) == 1 or (metric.by_tiles and is_large(views[0].size)):
         losses = [*metric.losses(sources, views)]
     else:

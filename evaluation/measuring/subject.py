@@ -1,4 +1,4 @@
-"""Annotations of a chain's pictures that metrics need beside the pixels.
+"""Annotations of a chain's images that metrics need beside the pixels.
 
 The footprint is the region of the first forward edit: loss inside it is not damage (method §3).
 The hair under a hat is unknown to any model, so it does not count for the worst place; its
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
-from evaluation.content.suites import EditPair, SourcePicture
-from evaluation.images import Picture
+from evaluation.content.suites import EditPair, SuiteImage
+from evaluation.images import EncodedImage
 from evaluation.measuring.alignment import registered, unaligned
 from evaluation.metrics.base import CELLS, Box, Cells, Mask, Subject
 
@@ -21,8 +21,8 @@ from evaluation.metrics.base import CELLS, Box, Cells, Mask, Subject
 CHANGED = 0.06
 CHANGED_TO_MEDIAN = 4.0
 GROWN = 2  # cells
-MOST = 0.25  # of the picture
-MOST_TOGETHER = 0.5  # of the picture, for the edits of a shape
+MOST = 0.25  # of the image
+MOST_TOGETHER = 0.5  # of the image, for the edits of a shape
 
 
 class ChainSubject:
@@ -34,36 +34,36 @@ class ChainSubject:
 
     def __init__(
         self,
-        picture: SourcePicture | None,
-        source: Picture,
+        image: SuiteImage | None,
+        source: EncodedImage,
         pair: EditPair,
         face: Box | None = None,
     ) -> None:
         self.source, self.pair = source, pair
-        self.subject = chain_subject(picture, face=face)
+        self.subject = chain_subject(image, face=face)
         shapes = pair.cycle if pair.shape else ()
         self._edits = sum(len(shape.moves) for shape in shapes)
 
-    def see(self, number: int, pictures: Sequence[Picture | None]) -> Subject:
+    def see(self, number: int, images: Sequence[EncodedImage | None]) -> Subject:
         """Return the subject from trip `number` on, given the answers to its steps.
 
         The trips of the first cycle must be passed in order; later ones change nothing.
-        `pictures` are the trip's starting picture, then the answers.
+        `images` are the trip's starting image, then the answers.
         """
         if not self.pair.shape:
-            if number == 1 and (first := pictures[1]):
-                region = footprint(self.source.image, first.image, self.pair)
+            if number == 1 and (first := images[1]):
+                region = footprint(self.source.decoded, first.decoded, self.pair)
                 self.subject = Subject(self.subject.face, region)
         elif number <= len(self.pair.cycle):
             for move in self.pair.trip(number).moves:
-                before, edited = pictures[move.before], pictures[move.edited]
+                before, edited = images[move.before], images[move.edited]
                 if before and edited:
                     self._add(before, edited, self.pair.of_move(number, move))
         return self.subject
 
-    def _add(self, before: Picture, edited: Picture, pair: EditPair) -> None:
+    def _add(self, before: EncodedImage, edited: EncodedImage, pair: EditPair) -> None:
         most = min(MOST, MOST_TOGETHER / self._edits)
-        region = footprint(before.image, edited.image, pair, most)
+        region = footprint(before.decoded, edited.decoded, pair, most)
         previous = self.subject.footprint
         if region is not None:
             self.subject = Subject(
@@ -72,22 +72,22 @@ class ChainSubject:
 
 
 def chain_subject(
-    picture: SourcePicture | None,
-    source: Picture | None = None,
-    first_edit: Picture | None = None,
+    image: SuiteImage | None,
+    source: EncodedImage | None = None,
+    first_edit: EncodedImage | None = None,
     pair: EditPair | None = None,
     face: Box | None = None,
 ) -> Subject:
-    """Return the suite picture's annotated face and the first edit's footprint.
+    """Return the suite image's annotated face and the first edit's footprint.
 
-    `face` is for a picture that is in no suite. The footprint is None if the first edit is not
+    `face` is for an image that is in no suite. The footprint is None if the first edit is not
     stored.
     """
-    if picture is not None:
-        face = picture.annotations.face
+    if image is not None:
+        face = image.annotations.face
     region = None
     if source is not None and first_edit is not None and pair is not None:
-        region = footprint(source.image, first_edit.image, pair)
+        region = footprint(source.decoded, first_edit.decoded, pair)
     return Subject(face, region)
 
 
@@ -104,8 +104,8 @@ def footprint(
         return None
     import cv2
 
-    pictures = registered(unaligned(source, edited))
-    change = cv2.resize(pictures.difference, (CELLS, CELLS), interpolation=cv2.INTER_AREA)
+    images = registered(unaligned(source, edited))
+    change = cv2.resize(images.difference, (CELLS, CELLS), interpolation=cv2.INTER_AREA)
     limit = max(CHANGED, CHANGED_TO_MEDIAN * float(np.median(change)))
     changed = change > limit
     if not changed.any():
@@ -120,7 +120,7 @@ def footprint(
 
 
 def _at_most(grown: Mask, part: Mask, change: Cells, share: float) -> Mask:
-    """Reduce the mask to this share of the picture.
+    """Reduce the mask to this share of the image.
 
     Dilated cells are removed first, then the cells that changed least.
     """

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from evaluation.content.suites import Case, EditPair, Suite
-from evaluation.images import Picture, fit, is_reframed, without_low_bits
+from evaluation.images import EncodedImage, fit, is_reframed, without_low_bits
 from evaluation.measuring.change_seen import ChangeSeen, change_seen, moved_enough
 from evaluation.measuring.cheating import HalfErrors, mean_square
 from evaluation.measuring.damage import damage
@@ -35,16 +35,16 @@ _DAMAGE = Remembered[Mapping[str, float]](8)
 
 
 def measure_trip(
-    source: Picture,
-    before: Picture,
-    edited: Picture | None,
-    restored: Picture,
+    source: EncodedImage,
+    before: EncodedImage,
+    edited: EncodedImage | None,
+    restored: EncodedImage,
     pair: EditPair,
     panel: Panel | None = None,
     subject: Subject | None = None,
     *,
     number: int = 1,
-    between: Sequence[Picture] = (),
+    between: Sequence[EncodedImage] = (),
 ) -> TripMeasures:
     """Measure trip `number`, which began with `before`.
 
@@ -52,20 +52,20 @@ def measure_trip(
     the others. Without `edited` the edit is not judged; without a panel no witness is heard.
     """
     size = source.size
-    original, last, final = (np.asarray(fit(p.image, size)) for p in (source, before, restored))
+    original, last, final = (np.asarray(fit(p.decoded, size)) for p in (source, before, restored))
     verdict = ChangeSeen(None)
     evidence: list[dict[str, Any]] = []
     steps: list[dict[str, Any]] = []
     if edited is not None and pair.shape:
-        pictures = (before, edited, *between, restored)
-        verdict, evidence, steps = measure_steps(source, pictures, pair, number, panel, subject)
+        images = (before, edited, *between, restored)
+        verdict, evidence, steps = measure_steps(source, images, pair, number, panel, subject)
     elif edited is not None:
         if panel is not None:
             trip = TripToJudge(source, before, edited, restored, pair, subject or Subject())
             evidence = panel.hear(trip)
         verdict = _SEEN.of(
             (before.sha256, edited.sha256, pair.change, pair.operator),
-            lambda: change_seen(before.image, edited.image, pair),
+            lambda: change_seen(before.decoded, edited.decoded, pair),
         )
     if edited is not None:
         sent = (edited, *between)[-1]
@@ -86,11 +86,13 @@ def measure_trip(
     )
 
 
-def _damage(source: Picture, restored: Picture, footprint: Mask | None) -> Mapping[str, float]:
+def _damage(
+    source: EncodedImage, restored: EncodedImage, footprint: Mask | None
+) -> Mapping[str, float]:
     region = None if footprint is None else footprint.tobytes()
     return _DAMAGE.of(
         (source.sha256, restored.sha256, region),
-        lambda: damage(source.image, restored.image, footprint),
+        lambda: damage(source.decoded, restored.decoded, footprint),
     )
 
 
@@ -110,7 +112,7 @@ def found_by_scoring(scores: Scores, index: int) -> dict[str, Any]:
     return findings
 
 
-def _from_input(before: Picture, answer: Picture) -> float:
+def _from_input(before: EncodedImage, answer: EncodedImage) -> float:
     """Return the error of an answer against its input.
 
     The input is taken without its low bits, as it is sent here, and with all bits, as another
@@ -119,8 +121,8 @@ def _from_input(before: Picture, answer: Picture) -> float:
     error = mean_square(before, answer)
     if error == 0:
         return 0.0
-    sent = np.asarray(without_low_bits(before.image))
-    return min(error, mse(sent, np.asarray(fit(answer.image, before.size))))
+    sent = np.asarray(without_low_bits(before.decoded))
+    return min(error, mse(sent, np.asarray(fit(answer.decoded, before.size))))
 
 
 def half_errors(number: int, trip: TripMeasures) -> list[HalfErrors]:
@@ -128,7 +130,7 @@ def half_errors(number: int, trip: TripMeasures) -> list[HalfErrors]:
     if trip.step is None or trip.from_source is None:
         return []
     measure, to_source = trip.change_measure, trip.from_source**2
-    if "to_input" not in measure:  # the edited picture is not stored
+    if "to_input" not in measure:  # the edited image is not stored
         return [HalfErrors(number, "backward", trip.step**2, to_source)]
     return [
         HalfErrors(number, "forward", measure["to_input"]),
@@ -149,7 +151,7 @@ def identity_drift(measures: Iterable[Mapping[str, float]]) -> float | None:
 
 
 def judge_global(measure: Mapping[str, float], drift: float | None) -> ChangeSeen:
-    """Judge whether a global edit moved the picture further than the model's drift.
+    """Judge whether a global edit moved the image further than the model's drift.
 
     If the suite has no identity pair (`drift` is None), only the absolute move is judged.
     """
@@ -161,14 +163,14 @@ def judge_global(measure: Mapping[str, float], drift: float | None) -> ChangeSee
 
 #: The least confidence of a counted detection.
 SURE = 0.2
-#: Reads a chain's picture by case, repeat, trip and step: 0 is the trip's starting picture, k the
+#: Reads a chain's image by case, repeat, trip and step: 0 is the trip's starting image, k the
 #: answer to its k-th step. None if the chain ended earlier.
-ReadStep = Callable[[Case, int, int, int], Picture | None]
+ReadStep = Callable[[Case, int, int, int], EncodedImage | None]
 
 
 def measure_steps(
-    source: Picture,
-    pictures: Sequence[Picture],
+    source: EncodedImage,
+    images: Sequence[EncodedImage],
     pair: EditPair,
     number: int,
     panel: Panel | None,
@@ -176,9 +178,9 @@ def measure_steps(
 ) -> tuple[ChangeSeen, list[dict[str, Any]], list[dict[str, Any]]]:
     """Measure the steps of trip `number`: verdict, evidence, and a row per step.
 
-    `pictures` are the trip's starting picture and the answers to its steps. The change was seen
+    `images` are the trip's starting image and the answers to its steps. The change was seen
     if that of every edit was. A step's row has `seen`, the verdict on its own edit (None: not
-    judged); `back`, the distance (RMSE) to the picture that it should restore; and `wanted` and
+    judged); `back`, the distance (RMSE) to the image that it should restore; and `wanted` and
     `counted`, the expected number of things and the number detected beyond those in the source.
     """
     shape = pair.trip(number)
@@ -189,27 +191,27 @@ def measure_steps(
     measure: dict[str, float] = {}
     for move in shape.moves:
         edit_pair = pair.of_move(number, move)
-        before, edited = pictures[move.before], pictures[move.edited]
-        verdict = change_seen(before.image, edited.image, edit_pair)
+        before, edited = images[move.before], images[move.edited]
+        verdict = change_seen(before.decoded, edited.decoded, edit_pair)
         rows[move.edited - 1]["seen"] = verdict.seen
         measure |= {f"{move.edited}-{name}": value for name, value in verdict.measure.items()}
         if panel is not None:
-            returned = None if move.returned is None else pictures[move.returned]
+            returned = None if move.returned is None else images[move.returned]
             trip = TripToJudge(source, before, edited, returned, edit_pair, subject or Subject())
             evidence += [{**item, "step": move.edited} for item in panel.hear(trip)]
     for place, step in enumerate(shape.steps, start=1):
         if step.back_to is not None:
-            rows[place - 1]["back"] = round(distance(pictures[step.back_to], pictures[place]), 6)
+            rows[place - 1]["back"] = round(distance(images[step.back_to], images[place]), 6)
     if panel is not None and "detector" in panel.witnesses:
-        _count(rows, source, pictures, pair, number)
+        _count(rows, source, images, pair, number)
     seen = [row["seen"] for row in rows if row["seen"] is not None]
     return ChangeSeen(all(seen) if seen else None, measure), evidence, rows
 
 
 def _count(
     rows: list[dict[str, Any]],
-    source: Picture,
-    pictures: Sequence[Picture],
+    source: EncodedImage,
+    images: Sequence[EncodedImage],
     pair: EditPair,
     number: int,
 ) -> None:
@@ -223,8 +225,8 @@ def _count(
     if len(things) < len(shape.moves) or not things:
         return  # a count that misses some of the requested things is meaningless
 
-    def shown(picture: Picture) -> Counter[str]:
-        detections = detector().things(picture.image)
+    def shown(image: EncodedImage) -> Counter[str]:
+        detections = detector().things(image.decoded)
         return Counter(detection.name for detection in detections if detection.sure >= SURE)
 
     kinds, in_source = {thing for thing, _ in things.values()}, shown(source)
@@ -232,40 +234,40 @@ def _count(
         row["wanted"] = sum(
             made <= place and (back is None or back > place) for made, (_, back) in things.items()
         )
-        in_step = shown(pictures[place])
+        in_step = shown(images[place])
         row["counted"] = sum(max(0, in_step[kind] - in_source[kind]) for kind in kinds)
 
 
 def compare_orders(suite: Suite, read: ReadStep) -> list[dict[str, Any]]:
-    """Compare the pictures of two shapes at the points where both should be equal.
+    """Compare the images of two shapes at the points where both should be equal.
 
-    A pair is compared with the pair it names in `against`, on every picture of both, wherever
+    A pair is compared with the pair it names in `against`, on every image of both, wherever
     the same edits stand after the same number of edits: with A and B made in either order (the
     commutator distance of A and B), and when all edits are undone. `distance` is RMSE;
     `standing` is the number of edits that are not undone.
     """
     rows = []
-    cases = {(case.picture, case.pair): case for case in suite.cases}
+    cases = {(case.image, case.pair): case for case in suite.cases}
     for case in suite.cases:
         pair = suite.pair_by_slug[case.pair]
-        other = cases.get((case.picture, pair.against))
+        other = cases.get((case.image, pair.against))
         if other is None:
             continue
         meetings = list(_meetings(pair, suite.pair_by_slug[other.pair], suite.trips))
         for repeat in range(min(suite.repeats_of(case), suite.repeats_of(other))):
             for edits, standing, mine, theirs in meetings:
-                picture, other_picture = read(case, repeat, *mine), read(other, repeat, *theirs)
-                if picture is None or other_picture is None:
+                image, other_image = read(case, repeat, *mine), read(other, repeat, *theirs)
+                if image is None or other_image is None:
                     continue
                 rows.append(
                     {
-                        "picture": case.picture,
+                        "image": case.image,
                         "pair": case.pair,
                         "against": other.pair,
                         "repeat": repeat,
                         "edits": edits,
                         "standing": standing,
-                        "distance": round(distance(picture, other_picture), 6),
+                        "distance": round(distance(image, other_image), 6),
                     }
                 )
     return rows
@@ -298,13 +300,13 @@ def _states(pair: EditPair, trips: int) -> Iterator[tuple[Counter[str], Place]]:
             yield +standing, (number, place)
 
 
-def distance(one: Picture, other: Picture) -> float:
-    """Return the RMSE of two pictures, the second fitted to the size of the first."""
-    return rmse(np.asarray(one.image), np.asarray(fit(other.image, one.size)))
+def distance(one: EncodedImage, other: EncodedImage) -> float:
+    """Return the RMSE of two images, the second fitted to the size of the first."""
+    return rmse(np.asarray(one.decoded), np.asarray(fit(other.decoded, one.size)))
 
 
 def rmse(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
-    """Return the root mean square difference of two pictures, of sRGB in [0, 1]."""
+    """Return the root mean square difference of two images, of sRGB in [0, 1]."""
     return math.sqrt(mse(a, b))
 
 
@@ -318,7 +320,7 @@ def loss_map(lost: Cells) -> bytes:
     """Return a PNG of 48 x 48 pixels, clear without loss and red at full loss.
 
     `lost` is one of `Scores.maps`: by cell the share lost, 1 as on a blank card. The PNG covers
-    the whole picture, whatever its shape: the browser stretches it.
+    the whole image, whatever its shape: the browser stretches it.
     """
     steps = np.rint(np.clip(lost, 0, 1) * (STEPS - 1)).astype(np.uint8)
     image = Image.frombytes("P", (CELLS, CELLS), steps.tobytes())

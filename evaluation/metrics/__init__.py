@@ -77,5 +77,5 @@ def no_reference_metrics() -> tuple[str, ...]:
 
 @cache
 def semantic_metrics() -> tuple[str, ...]:
-    """Return the metrics of a picture's meaning, in order."""
+    """Return the metrics of an image's meaning, in order."""
     return tuple(name for name in METRICS if metric_class(name).semantic)

@@ -1,9 +1,9 @@
-"""Metrics: a distance that is 0 for equal pictures, and its display.
+"""Metrics: a distance that is 0 for equal images, and its display.
 
 Labels, versions and directions are class attributes, so tables and charts read them without
 loading torch; heavy modules load inside `prepare` and `losses`. Most metrics measure
-pictures (`DirectMetric`). Some combine the measurements of others in `combine`
-(`CombinedMetric`). Some take one picture alone (`NoReferenceMetric`) and are no distance.
+images (`DirectMetric`). Some combine the measurements of others in `combine`
+(`CombinedMetric`). Some take one image alone (`NoReferenceMetric`) and are no distance.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from evaluation.weights import Requirements
 #: The result of `prepare`; only the metric that made it can read it.
 Features: TypeAlias = Any
 
-#: Left, top, right, bottom, as shares of the picture's width and height.
+#: Left, top, right, bottom, as shares of the image's width and height.
 Box: TypeAlias = tuple[float, float, float, float]
-#: Values over a picture's cells, 48 x 48 whatever its shape.
+#: Values over an image's cells, 48 x 48 whatever its shape.
 Cells: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.bool_]
 #: Integers from 0 to 255.
@@ -35,7 +35,7 @@ CELLS = 48
 # A source nearer than this to its blank card is flat, and has no scale.
 FLAT = 1e-9
 
-#: Larger pictures are measured one at a time, and by tiles: networks and metrics need about 200
+#: Larger images are measured one at a time, and by tiles: networks and metrics need about 200
 #: bytes per pixel.
 LARGE_PIXELS = 1_500_000
 
@@ -50,7 +50,7 @@ class NotApplicable(Exception):
 
 @dataclass(frozen=True)
 class Subject:
-    """Annotations of a chain's pictures beside their pixels."""
+    """Annotations of a chain's images beside their pixels."""
 
     #: The single annotated face, if any.
     face: Box | None = None
@@ -63,7 +63,7 @@ class Subject:
             if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
                 raise MetricError(
                     f"face is {self.face}: it should be left, top, right and bottom as shares "
-                    "of the picture, from 0 to 1"
+                    "of the image, from 0 to 1"
                 )
         if self.footprint is not None and self.footprint.shape != (CELLS, CELLS):
             raise MetricError(
@@ -88,17 +88,17 @@ class LossWords:
 
 
 class Metric(Requirements):
-    """A distance between a source and restored pictures: d(x, x) = 0, always finite."""
+    """A distance between a source and restored images: d(x, x) = 0, always finite."""
 
     name: ClassVar[str]
     label: ClassVar[str]
     #: The measured property in common words: "perceived quality".
     looks_at: ClassVar[str]
-    #: True if it measures a picture's meaning; it is then shown beside the headline.
+    #: True if it measures an image's meaning; it is then shown beside the headline.
     semantic: ClassVar[bool] = False
     #: Changes whenever numbers can change; curves never mix versions.
     version: str
-    #: True if it compares pictures with their source; only such a metric ranks.
+    #: True if it compares images with their source; only such a metric ranks.
     reference: ClassVar[bool] = True
     #: For the shown value; a distance is always better when smaller.
     higher_is_better: ClassVar[bool]
@@ -109,9 +109,9 @@ class Metric(Requirements):
     smallest: ClassVar[int] = 1
     #: The distance of retention 0; None if it is measured on each source's blank card.
     blank: ClassVar[float | None] = None
-    #: True if it applies to some pictures only, such as those with a face.
+    #: True if it applies to some images only, such as those with a face.
     selective: ClassVar[bool] = False
-    #: The metrics it combines; empty if it measures pictures itself.
+    #: The metrics it combines; empty if it measures images itself.
     parts: ClassVar[tuple[str, ...]] = ()
     #: Texts for a part of the headline metric.
     lost: ClassVar[LossWords | None] = None
@@ -140,11 +140,11 @@ class Metric(Requirements):
 
 
 class DirectMetric(Metric, ABC):
-    """A metric that measures pictures itself."""
+    """A metric that measures images itself."""
 
-    #: True if its features are many times the picture's size: those of a large one are not cached.
+    #: True if its features are many times the image's size: those of a large one are not cached.
     holds_much: ClassVar[bool] = False
-    #: True if large pictures are measured together, by tiles.
+    #: True if large images are measured together, by tiles.
     by_tiles: ClassVar[bool] = False
     #: The reason why it does not apply if `prepare` returns None.
     not_found: ClassVar[str] = "what it measures is not found in the source"
@@ -154,7 +154,7 @@ class DirectMetric(Metric, ABC):
         return None
 
     def view(self, image: Image.Image, subject: Subject) -> Image.Image:
-        """Return the part of a picture that it measures."""
+        """Return the part of an image that it measures."""
         return image
 
     @abstractmethod
@@ -165,29 +165,29 @@ class DirectMetric(Metric, ABC):
     def losses(
         self, sources: Sequence[Features], restored: Sequence[Image.Image]
     ) -> Sequence[Loss]:
-        """Return the loss of each restored picture to its own source, at the source's size."""
+        """Return the loss of each restored image to its own source, at the source's size."""
 
     def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
-        """Return the distance of each restored picture to one source."""
+        """Return the distance of each restored image to one source."""
         return [loss.distance for loss in self.losses([source] * len(restored), restored)]
 
     def only_face(self, image: Image.Image) -> Box | None:
-        """Return the single face of an unannotated picture, or None."""
+        """Return the single face of an unannotated image, or None."""
         return None
 
 
 @dataclass(frozen=True)
 class Loss:
-    """The distance of one picture; subclasses may add its location."""
+    """The distance of one image; subclasses may add its location."""
 
     distance: float
 
 
 @dataclass(frozen=True)
 class Found:
-    """Measurements of one chain; every list has one entry per restored picture."""
+    """Measurements of one chain; every list has one entry per restored image."""
 
-    #: By metric that measures pictures: the results of its `losses`.
+    #: By metric that measures images: the results of its `losses`.
     losses: Mapping[str, Sequence[Any]]
     #: By metric, including those already combined.
     distances: Mapping[str, Sequence[float]]
@@ -207,7 +207,7 @@ class Found:
         """Retention by one part after each trip. Raises NotApplicable without a scale."""
         self.check_scale(part)
         blank = self._blank(part)
-        # Empty if there was no picture to measure.
+        # Empty if there was no image to measure.
         return [] if blank is None else [1 - d / blank for d in self.distances[part.name]]
 
     def _blank(self, part: type[Metric]) -> float | None:
@@ -229,7 +229,7 @@ class Combined:
 class CombinedMetric(Metric, ABC):
     """A metric computed from the measurements of others (`parts`)."""
 
-    #: Pictures derived from the source (REFERENCES) that its parts without a scale also measure.
+    #: Images derived from the source (REFERENCES) that its parts without a scale also measure.
     references: ClassVar[tuple[str, ...]] = ()
 
     def with_parts(self, available: Collection[str]) -> CombinedMetric:
@@ -242,7 +242,7 @@ class CombinedMetric(Metric, ABC):
 
 
 class NoReferenceMetric(Metric, ABC):
-    """A value of one picture on its own: no distance, and never ranked."""
+    """A value of one image on its own: no distance, and never ranked."""
 
     reference = False
     higher_is_better: ClassVar[bool] = False
@@ -251,7 +251,7 @@ class NoReferenceMetric(Metric, ABC):
     modules = {"cv2": "opencv-python-headless"}
 
     def value(self, image: Image.Image) -> float | None:
-        """Return the value of a picture; None if it is too small or has no contrast."""
+        """Return the value of an image; None if it is too small or has no contrast."""
         if self.unfit(image.size):
             return None
         value = self.luma_value(np.asarray(image.convert("L")))
@@ -260,7 +260,7 @@ class NoReferenceMetric(Metric, ABC):
 
     @abstractmethod
     def luma_value(self, luma: Luma) -> float | None:
-        """Return the value of a picture with this luma; None if it is not defined."""
+        """Return the value of an image with this luma; None if it is not defined."""
 
 
 def is_large(size: tuple[int, int]) -> bool:
@@ -271,5 +271,5 @@ def finite(metric: Metric, distances: Sequence[float]) -> list[Loss]:
     """Return the distances as losses >= 0. Raises MetricError for NaN or infinity."""
     if not all(map(math.isfinite, distances)):
         raise MetricError(f"{metric.label} gave a value that is not a number")
-    # Rounding can give -1e-8 for two equal pictures.
+    # Rounding can give -1e-8 for two equal images.
     return [Loss(max(0.0, float(distance))) for distance in distances]

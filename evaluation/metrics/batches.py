@@ -1,4 +1,4 @@
-"""Pictures of one or several chains, decoded and measured a batch at a time."""
+"""Images of one or several chains, decoded and measured a batch at a time."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import TypeAlias, TypeVar
 
 from PIL import Image
 
-from evaluation.images import Picture, fit
+from evaluation.images import EncodedImage, fit
 from evaluation.metrics.base import Metric, MetricError, is_large
 from evaluation.metrics.networks.base import NetworkMetric
 
-AnyPicture: TypeAlias = Image.Image | Picture
-#: The owner of a picture.
+AnyImage: TypeAlias = Image.Image | EncodedImage
+#: The owner of an image.
 Owner = TypeVar("Owner")
 
-# Pictures held decoded at a time, of one chain or of several; the next ones are decoded meanwhile,
+# Images held decoded at a time, of one chain or of several; the next ones are decoded meanwhile,
 # unless they are large. A GPU gets larger batches, which pass a network at once.
 BATCH, GPU_BATCH, LARGE_BATCH = 8, 16, 4
 #: glibc's option: blocks from this size on return to the system when freed.
@@ -31,7 +31,7 @@ BLOCK = 2 * 2**20
 
 
 def batch_size(metrics: Iterable[Metric], size: tuple[int, int]) -> int:
-    """Return the number of pictures of this size measured at a time."""
+    """Return the number of images of this size measured at a time."""
     if is_large(size):
         return LARGE_BATCH
     networks = (metric for metric in metrics if isinstance(metric, NetworkMetric))
@@ -40,9 +40,9 @@ def batch_size(metrics: Iterable[Metric], size: tuple[int, int]) -> int:
 
 @contextmanager
 def threads(metrics: Iterable[Metric], size: tuple[int, int]) -> Iterator[ThreadPoolExecutor]:
-    """Provide one thread per processor; each picture is processed by one thread.
+    """Provide one thread per processor; each image is processed by one thread.
 
-    Two threads inside one convolution wait for each other; two pictures do not. This keeps all
+    Two threads inside one convolution wait for each other; two images do not. This keeps all
     processors busy, above all on a busy machine.
     """
     count = 1 if is_large(size) else min(_processors(), BATCH)
@@ -63,15 +63,15 @@ def threads(metrics: Iterable[Metric], size: tuple[int, int]) -> Iterator[Thread
 
 
 def batches(
-    pictures: Iterable[tuple[Owner, AnyPicture]],
+    images: Iterable[tuple[Owner, AnyImage]],
     size: tuple[int, int],
     several: int,
     pool: ThreadPoolExecutor,
 ) -> Iterator[list[tuple[Owner, Image.Image]]]:
-    """Yield pictures decoded at the source's size; prepare the next batch meanwhile."""
-    rest = iter(pictures)
+    """Yield images decoded at the source's size; prepare the next batch meanwhile."""
+    rest = iter(images)
 
-    def ready(own: tuple[Owner, AnyPicture]) -> tuple[Owner, Image.Image]:
+    def ready(own: tuple[Owner, AnyImage]) -> tuple[Owner, Image.Image]:
         return own[0], fit(rgb(own[1]), size)
 
     if is_large(size):
@@ -90,14 +90,14 @@ def batches(
         yield list(batch)
 
 
-def rgb(picture: AnyPicture) -> Image.Image:
-    image = picture.image if isinstance(picture, Picture) else picture
-    if image.mode != "RGB":
+def rgb(image: AnyImage) -> Image.Image:
+    decoded = image.decoded if isinstance(image, EncodedImage) else image
+    if decoded.mode != "RGB":
         raise MetricError(
-            f"a picture of mode {image.mode} is not in canonical form: "
-            "read it with evaluation.images.Picture"
+            f"an image of mode {decoded.mode} is not in canonical form: "
+            "read it with evaluation.images.EncodedImage"
         )
-    return image
+    return decoded
 
 
 def _processors() -> int:
@@ -115,8 +115,8 @@ def return_freed_memory() -> bool:
     """Make this process return large freed blocks; return True if it can.
 
     glibc otherwise keeps them between small blocks still in use: a process that measured one
-    large picture would stay at its peak size. It costs a few per cent of time, so only
-    processes that meet such pictures do it.
+    large image would stay at its peak size. It costs a few per cent of time, so only
+    processes that meet such images do it.
     """
     if not sys.platform.startswith("linux"):
         return False

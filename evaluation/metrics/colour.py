@@ -1,4 +1,4 @@
-"""Mean colour difference: CIEDE2000 (Sharma et al., 2005) of the pictures at 128 x 128."""
+"""Mean colour difference: CIEDE2000 (Sharma et al., 2005) of the images at 128 x 128."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SIDE = 128
 class Colour(DirectMetric):
     """Detail is averaged away first: what is left is whether the colours are still the same.
 
-    The scale is its own, since a blank card's colour difference says little of a
-    picture: half of it, a mean difference of 10, is plainly another colour.
+    The scale is its own, since a blank card's colour difference says little of an
+    image: half of it, a mean difference of 10, is plainly another colour.
     """
 
     name, label, version = "colour", "Colour difference", "ciede2000-128-1"
@@ -51,7 +51,7 @@ class Colour(DirectMetric):
 
 
 def _lab(image: Image.Image) -> Any:
-    """The box averages of the picture in CIELAB; a side below 128 px stays as it is."""
+    """The box averages of the image in CIELAB; a side below 128 px stays as it is."""
     import cv2
     from skimage.color import rgb2lab
 

@@ -24,7 +24,7 @@ AROUND = 2.2
 SIDE = 320
 # The network that finds faces takes a second at that side; this one shows it a face of 90 px.
 SMALL_SIDE = 192
-# A whole picture in which a face is looked for.
+# A whole image in which a face is looked for.
 WHOLE_SIDE = 512
 # Folds of cloth get up to .2, faces more than 1.
 SURE = 0.5
@@ -37,7 +37,7 @@ REMEMBERED = 32
 class Identity(DirectMetric):
     """The Euclidean distance of two embeddings; below .6 dlib calls them the same person.
 
-    It applies where one face is annotated and is found in the source. A picture that
+    It applies where one face is annotated and is found in the source. An image that
     comes back without a face is as far away as can be.
     """
 
@@ -66,7 +66,7 @@ class Identity(DirectMetric):
     def __init__(self) -> None:
         # What finds faces is not made to be run by two threads at once.
         self._lock = Lock()
-        # The witness of identity looks at the same pictures.
+        # The witness of identity looks at the same images.
         self._known = Remembered[Any](REMEMBERED)
 
     def inapplicable(self, subject: Subject) -> str | None:
@@ -105,7 +105,7 @@ class Identity(DirectMetric):
         return distance
 
     def only_face(self, image: Image.Image) -> Box | None:
-        """Where the one face of a picture is that nobody annotated; None for none or several."""
+        """Where the one face of an image is that nobody annotated; None for none or several."""
         small = _at_most(image, WHOLE_SIDE)
         pixels = np.ascontiguousarray(small)
         with self._lock:
@@ -119,7 +119,7 @@ class Identity(DirectMetric):
         return (left, top, right, bottom) if left < right and top < bottom else None
 
     def _embedding(self, image: Image.Image) -> Any:
-        """128 numbers of the face in the picture; None where there is none."""
+        """128 numbers of the face in the image; None where there is none."""
         pixels = np.ascontiguousarray(image)
         key = sha256(repr(pixels.shape).encode() + pixels.tobytes()).digest()
         return self._known.of(key, lambda: self._computed(pixels, image))
@@ -185,7 +185,7 @@ def _file(name: str) -> str:
 
 
 def _at_most(image: Image.Image, side: int) -> Image.Image:
-    """The picture with its longer side at most this long."""
+    """The image with its longer side at most this long."""
     small = image.copy()
     small.thumbnail((side, side), Image.Resampling.BOX, reducing_gap=None)
     return small

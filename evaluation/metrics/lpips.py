@@ -16,14 +16,14 @@ from evaluation.metrics.base import CELLS, Cells, Features, Loss, LossWords, fin
 from evaluation.metrics.networks.alex import alex
 from evaluation.metrics.networks.base import NetworkMetric, as_tensor, in_spans, moved
 
-# A large picture goes through the network by tiles of this side. The layers have strides of 4, 8
+# A large image goes through the network by tiles of this side. The layers have strides of 4, 8
 # and 16 pixels; a tile's border affects values within 80 pixels of it.
 TILE, STRIDES, HALO = 768, (4, 8, 16, 16, 16), 96
 
 
 @dataclass(frozen=True)
 class Span:
-    """Rows, or columns, `begin` to `end` of a picture, read with a halo."""
+    """Rows, or columns, `begin` to `end` of an image, read with a halo."""
 
     begin: int
     end: int
@@ -56,7 +56,7 @@ class Span:
 
 @dataclass(frozen=True)
 class LocatedLoss(Loss):
-    """LPIPS of one picture, with its map over the picture."""
+    """LPIPS of one image, with its map over the image."""
 
     #: The layers' maps before their spatial means, resized to 48 x 48 and summed.
     cells: Cells
@@ -68,17 +68,17 @@ class Lpips(NetworkMetric):
     name, label, version = "lpips", "LPIPS", "alex-0.1"
     looks_at = "perceived quality"
     higher_is_better = False
-    # AlexNet's last pooling has no output for a smaller picture.
+    # AlexNet's last pooling has no output for a smaller image.
     smallest = 31
     modules = {"torch": "torch", "safetensors": "safetensors"}
     weights = "lpips-alex"
     by_tiles = True
     lost = LossWords(
         cause="whole",
-        ended="the whole picture is worn",
-        crossed="Half of the picture is lost",
+        ended="the whole image is worn",
+        crossed="Half of the image is lost",
         because="all over",
-        most="the whole picture changed",
+        most="the whole image changed",
         level="whole-image",
     )
 
@@ -110,7 +110,7 @@ class Lpips(NetworkMetric):
     def losses(
         self, sources: Sequence[Features], restored: Sequence[Image.Image]
     ) -> list[LocatedLoss]:
-        """Return distance and map of each picture to its own source, in one pass."""
+        """Return distance and map of each image to its own source, in one pass."""
 
         def compare(part: slice) -> list[LocatedLoss]:
             return _losses(self._maps(moved(sources[part], self.device), restored[part]))
@@ -130,10 +130,10 @@ class Lpips(NetworkMetric):
         return [loss.distance for loss in _losses(self._maps(sources, images))]
 
     def _by_tiles(self, source: Image.Image, restored: Sequence[Image.Image]) -> list[LocatedLoss]:
-        """Return the losses of large pictures, computed tile by tile."""
+        """Return the losses of large images, computed tile by tile."""
         import torch
 
-        bands: list[list[Any]] = [[] for _ in restored]  # by picture, then by band: its layers
+        bands: list[list[Any]] = [[] for _ in restored]  # by image, then by band: its layers
         for rows in Span.of(source.height):
             parts: list[list[Any]] = [[] for _ in restored]
             for columns in Span.of(source.width):
@@ -164,7 +164,7 @@ class Lpips(NetworkMetric):
         ]
 
     def _maps(self, sources: Sequence[Features], images: Sequence[Image.Image]) -> list[Any]:
-        """Return each layer's map of differences between pictures and sources."""
+        """Return each layer's map of differences between images and sources."""
         maps = []
         spans = list(in_spans(sources))
         for index, (layer, head) in enumerate(

@@ -1,4 +1,4 @@
-"""The headline: how much of the picture is kept, by whichever of its parts kept least."""
+"""The headline: how much of the image is kept, by whichever of its parts kept least."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evaluation.metrics.place import Place
 PARTS: tuple[type[Metric], ...] = (Lpips, Place, Colour, Identity)
 #: By part, how pages speak of its loss.
 LOST: dict[str, LossWords] = {part.name: part.lost for part in PARTS if part.lost}
-# Not every machine has it, and few pictures have a face.
+# Not every machine has it, and few images have a face.
 OPTIONAL = Identity.name
 
 
@@ -71,7 +71,7 @@ class WholePicture(CombinedMetric):
 
 @dataclass(frozen=True)
 class Least:
-    """What one trip kept of the picture, and the metric that says so."""
+    """What one trip kept of the image, and the metric that says so."""
 
     kept: float
     because: str

@@ -1,4 +1,4 @@
-"""The worst place: what a mean over the whole picture hides, such as one lost face.
+"""The worst place: what a mean over the whole image hides, such as one lost face.
 
 LPIPS before its spatial mean is a map. In windows of a sixth of each side the loss
 beyond that of unseen grain is compared with that of the source's blank card; the
@@ -50,7 +50,7 @@ class Place(CombinedMetric):
     lost = LossWords(
         cause="place",
         ended="one place is lost",
-        crossed="One place of the picture is half lost",
+        crossed="One place of the image is half lost",
         because="in one place",
         most="one place changed most",
         level="sub-object",
@@ -65,7 +65,7 @@ class Place(CombinedMetric):
         return Lpips().missing()
 
     def combine(self, found: Found) -> Combined:
-        """The worst place of every picture, and what is kept where the edit was made."""
+        """The worst place of every image, and what is kept where the edit was made."""
         found.check_scale(Lpips)
         losses = found.losses[Lpips.name]
         if not losses:
@@ -109,7 +109,7 @@ def grainy(source: Image.Image) -> Image.Image:
     """The source with grain that nobody sees, the same each time."""
     values = np.array(source)
     columns = np.arange(source.width) % TILE
-    # A band at a time: the numbers in between of a large picture are too much to hold.
+    # A band at a time: the numbers in between of a large image are too much to hold.
     for top in range(0, source.height, TILE):
         band = values[top : top + TILE]
         worn = band.astype(np.int16) + _grain()[: len(band), columns]
@@ -133,11 +133,11 @@ class WorstPlace:
 
 
 def worst_place(loss: Cells, scale: Scale, footprint: Mask | None = None) -> WorstPlace:
-    """The window that keeps least of the picture, of those outside the footprint."""
+    """The window that keeps least of the image, of those outside the footprint."""
     kept = 1 - scale.lost(_windows(loss), _windows(scale.card), _windows(scale.grain))
     if footprint is not None:
         outside = _windows(footprint) <= INSIDE
-        # A footprint is at most a quarter of the picture; if it still touches every
+        # A footprint is at most a quarter of the image; if it still touches every
         # window, all of them count: no chain may be without a worst place.
         kept = np.where(outside | ~outside.any(), kept, np.inf)
     row, column = np.unravel_index(int(kept.argmin()), kept.shape)

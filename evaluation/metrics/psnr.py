@@ -12,7 +12,7 @@ from PIL import Image
 
 from evaluation.metrics.base import DirectMetric, Features, Loss, finite
 
-# Equal pictures have an infinite PSNR, and beyond 60 dB the 8-bit rounding dominates.
+# Equal images have an infinite PSNR, and beyond 60 dB the 8-bit rounding dominates.
 CAP = 60.0
 ROWS = 64
 
@@ -44,9 +44,9 @@ class Psnr(DirectMetric):
 
 
 def mse(a: NDArray[Any], b: NDArray[Any]) -> float:
-    """Return the exact mean squared error of two 8-bit pictures, of the full range."""
+    """Return the exact mean squared error of two 8-bit images, of the full range."""
     total = 0
-    # A few rows at a time fit the processor's cache and limit the memory of a large picture.
+    # A few rows at a time fit the processor's cache and limit the memory of a large image.
     for top in range(0, len(a), ROWS):
         difference = np.subtract(a[top : top + ROWS], b[top : top + ROWS], dtype=np.int16)
         # 255² just fits 16 unsigned bits: integers are exact and faster than floats.

@@ -1,6 +1,6 @@
 """Values of no-reference metrics computed elsewhere: a CSV or JSON file.
 
-Each row names a picture of a run, by the SHA-256 of its file or by case, repeat and trip (0:
+Each row names an image of a run, by the SHA-256 of its file or by case, repeat and trip (0:
 the source), and gives a metric, its value (empty: not run) and its version:
 
     sha256,metric,value,version
@@ -37,7 +37,7 @@ HASH = re.compile(r"[0-9a-f]{64}")
 FIELDS = {"sha256", "case", "repeat", "trip", "metric", "value", "version", "higher_is_better"}
 MOST = {"repeat": 1000, "trip": 1000}
 
-#: A picture of a run: by its hash, or by case, repeat and trip.
+#: An image of a run: by its hash, or by case, repeat and trip.
 Key = str | tuple[str, int, int]
 
 
@@ -48,7 +48,7 @@ class ScoreFileError(UserFacingError):
 @dataclass(frozen=True)
 class Row:
     line: str
-    picture: Key
+    image: Key
     metric: str
     value: float | None
 
@@ -63,8 +63,8 @@ class ScoreFile:
 
 
 @dataclass
-class ChainPictures:
-    """The pictures of one chain by their hashes, with their values."""
+class ChainImages:
+    """The images of one chain by their hashes, with their values."""
 
     case: str
     repeat: int
@@ -98,7 +98,7 @@ def parsed(data: bytes, name: str) -> ScoreFile:
     for line, values in given_rows:
         if len(rows) == MAX_ROWS:
             raise ScoreFileError(f"{name} has more than {MAX_ROWS:,} rows")
-        row = Row(line, _picture(line, values), _metric(line, values), _value(line, values))
+        row = Row(line, _image(line, values), _metric(line, values), _value(line, values))
         pin: dict[str, Any] = {"version": _version(line, values), "file": digest}
         pin |= {"higher_is_better": _direction(line, row.metric, values)}
         if metrics.setdefault(row.metric, pin) != pin:
@@ -149,10 +149,10 @@ def _check_fields(line: str, names: Iterable[str]) -> None:
     if missing := {"metric", "value", "version"} - given:
         raise ScoreFileError(f"{line}: the field {min(missing)} is missing")
     if "sha256" not in given and not {"case", "trip"} <= given:
-        raise ScoreFileError(f"{line}: it should name pictures by sha256, or by case and trip")
+        raise ScoreFileError(f"{line}: it should name images by sha256, or by case and trip")
 
 
-def _picture(line: str, values: Mapping[str, Any]) -> Key:
+def _image(line: str, values: Mapping[str, Any]) -> Key:
     if stated := str(values.get("sha256") or "").lower():
         if not HASH.fullmatch(stated):
             raise ScoreFileError(f"{line}, sha256: {stated[:20]!r} is not 64 hexadecimal digits")
@@ -228,24 +228,24 @@ def _direction(line: str, metric: str, values: Mapping[str, Any]) -> bool:
     return about.higher_is_better
 
 
-def place(found: ScoreFile, chains: Iterable[ChainPictures]) -> None:
-    """Add the values to their chains. Raises ScoreFileError for an unknown picture."""
-    by_key: dict[Key, list[tuple[ChainPictures, int]]] = {}
+def place(found: ScoreFile, chains: Iterable[ChainImages]) -> None:
+    """Add the values to their chains. Raises ScoreFileError for an unknown image."""
+    by_key: dict[Key, list[tuple[ChainImages, int]]] = {}
     for chain in chains:
         for number, digest in enumerate((chain.source, *chain.restored)):
             by_key.setdefault(digest, []).append((chain, number))
             by_key.setdefault((chain.case, chain.repeat, number), []).append((chain, number))
-    values_by_picture: dict[tuple[Key, str], float | None] = {}
+    values_by_image: dict[tuple[Key, str], float | None] = {}
     for row in found.rows:
-        places = by_key.get(row.picture)
+        places = by_key.get(row.image)
         if not places:
             which, name = (
-                ("sha256", f"{row.picture[:12]}…")
-                if isinstance(row.picture, str)
-                else ("case", "{} (repeat {}), trip {}".format(*row.picture))
+                ("sha256", f"{row.image[:12]}…")
+                if isinstance(row.image, str)
+                else ("case", "{} (repeat {}), trip {}".format(*row.image))
             )
-            raise ScoreFileError(f"{row.line}, {which}: the run has no picture {name}")
-        if values_by_picture.setdefault((row.picture, row.metric), row.value) != row.value:
+            raise ScoreFileError(f"{row.line}, {which}: the run has no image {name}")
+        if values_by_image.setdefault((row.image, row.metric), row.value) != row.value:
             raise ScoreFileError(f"{row.line}, value: {row.metric} said otherwise of it before")
         for chain, number in places:
             values = chain.quality.setdefault(row.metric, [None] * (len(chain.restored) + 1))

@@ -20,7 +20,7 @@ OPENAI_SHA256 = "b8cca3fd41ae0c99ba7e8951adf17d267cdb84cd88be6f7c2e0eca1737a0383
 class Clip(NetworkMetric):
     """CLIP ViT-L/14 (Radford et al., 2021): 1 - cosine of the image embeddings.
 
-    Pictures are preprocessed by CLIP's own transform.
+    Images are preprocessed by CLIP's own transform.
     """
 
     name, label, version = "clip", "CLIP similarity", "vit-l-14-openai-1"
@@ -63,21 +63,21 @@ class Clip(NetworkMetric):
     def direction(
         self, before: Image.Image, after: Image.Image, source_text: str, target_text: str
     ) -> float | None:
-        """Return the cosine between the change of the picture and the change of the text.
+        """Return the cosine between the change of the image and the change of the text.
 
-        None if the picture or the text did not change.
+        None if the image or the text did not change.
         """
         import open_clip
         import torch
 
-        pictures = torch.cat([self.prepare(before), self.prepare(after)])
+        images = torch.cat([self.prepare(before), self.prepare(after)])
         tokens = open_clip.get_tokenizer(self.architecture)([source_text, target_text])
         with torch.inference_mode():
             texts = self.network.encode_text(tokens.to(self.device), normalize=True).float()
-            picture_step, text_step = pictures[1] - pictures[0], texts[1] - texts[0]
-            if not picture_step.any() or not text_step.any():
+            image_step, text_step = images[1] - images[0], texts[1] - texts[0]
+            if not image_step.any() or not text_step.any():
                 return None
-            return float(torch.nn.functional.cosine_similarity(picture_step, text_step, dim=0))
+            return float(torch.nn.functional.cosine_similarity(image_step, text_step, dim=0))
 
 
 SIDE = 224

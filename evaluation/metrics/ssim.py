@@ -49,9 +49,9 @@ class Ssim(DirectMetric):
 
 @dataclass(frozen=True)
 class Moments:
-    """A picture (minus OFFSET) with its local means and variances, without borders.
+    """An image (minus OFFSET) with its local means and variances, without borders.
 
-    Those of a large picture are not stored, but computed for each comparison.
+    Those of a large image are not stored, but computed for each comparison.
     """
 
     values: Plane
@@ -94,7 +94,7 @@ class Moments:
 
 
 def moments(values: Plane) -> tuple[Plane, Plane]:
-    """Return local means and variances, for windows inside the picture."""
+    """Return local means and variances, for windows inside the image."""
     mean = smooth(values)
     variance = smooth(values * values)
     variance -= mean * mean
@@ -111,7 +111,7 @@ def _ratio(product: Plane, squares: Plane, constant: np.float32) -> Plane:
 
 
 def plane(image: Image.Image) -> Plane:
-    """Return the picture minus OFFSET; a large one unchanged, to centre by rows."""
+    """Return the image minus OFFSET; a large one unchanged, to centre by rows."""
     values: Any = np.asarray(image)
     return values if is_large(image.size) else centred(values)
 
@@ -126,7 +126,7 @@ def centred(values: Any) -> Plane:
 
 
 def smooth(values: Plane) -> Plane:
-    """Return the Gaussian-weighted local mean, for windows inside the picture."""
+    """Return the Gaussian-weighted local mean, for windows inside the image."""
     import cv2
 
     kernel = cv2.getGaussianKernel(WINDOW, SIGMA, cv2.CV_32F)
@@ -144,7 +144,7 @@ BAND = 512
 class MsSsim(DirectMetric):
     """MS-SSIM (Wang et al., 2003): SSIM over five scales, each half the last.
 
-    Contrast and structure at every scale, luminance at the last; channels averaged. A picture
+    Contrast and structure at every scale, luminance at the last; channels averaged. An image
     too small for the window at the fifth scale is not measured: with fewer scales it would be
     another metric.
     """
@@ -175,7 +175,7 @@ def _similarity(source: Sequence[Moments], values: Plane) -> float:
 
 
 def _scales(values: Plane) -> list[Plane]:
-    """Return the picture at five sizes, each pixel a mean of two by two."""
+    """Return the image at five sizes, each pixel a mean of two by two."""
     import cv2
 
     scales = [values]

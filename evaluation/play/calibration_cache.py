@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic import FiniteFloat, TypeAdapter
 
 from evaluation.content.sources import pixel_sha256
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.calibration import Calibration, shipped
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics.base import Subject
@@ -29,13 +29,13 @@ _FILE = TypeAdapter(dict[str, tuple[FiniteFloat, dict[int, FiniteFloat]] | None]
 
 
 def calibrated(
-    scorer: Scorer, source: Picture, subject: Subject
+    scorer: Scorer, source: EncodedImage, subject: Subject
 ) -> Mapping[str, Calibration | None]:
     """Return the scorer's calibrations of a source, cached or else computed."""
     file = folder() / f"{_key(scorer, source, subject)}.json"
     if cached := _read(file, scorer):
         return cached
-    computed = shipped(pixel_sha256(source.image), subject, scorer.versions())
+    computed = shipped(pixel_sha256(source.decoded), subject, scorer.versions())
     if unknown := [name for name in scorer.full_reference if name not in computed]:
         computed |= scorer.only(unknown).calibrate(source, subject)
     with suppress(OSError):  # a cache that cannot be written costs time, nothing else
@@ -53,11 +53,11 @@ def folder() -> Path:
     )
 
 
-def _key(scorer: Scorer, source: Picture, subject: Subject) -> str:
+def _key(scorer: Scorer, source: EncodedImage, subject: Subject) -> str:
     depends = scorer.provenance()
     about = {
         "format": 2,
-        "source": pixel_sha256(source.image),
+        "source": pixel_sha256(source.decoded),
         "size": source.size,
         "face": repr(subject.face),
         "names": scorer.full_reference,

@@ -14,7 +14,7 @@ from evaluation.audits.findings import Audited
 from evaluation.audits.plan import Audit
 from evaluation.audits.touch import Touch
 from evaluation.content.suites import Case, EditPair
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.cheating import Sign, repeated_answers, signs
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.trip_measures import (
@@ -91,7 +91,7 @@ def _ask_about_chain(store: ScoreStore, judge: Judge, chain: PlayedTrips) -> Non
     if not measures:
         return
 
-    def read(number: int) -> tuple[Picture, Picture, Picture] | None:
+    def read(number: int) -> tuple[EncodedImage, EncodedImage, EncodedImage] | None:
         edited = store.answer(chain, number, 0)
         before, back = (restored(store, chain, n) for n in (number - 1, number))
         return (before, edited, back) if before and edited and back else None
@@ -111,7 +111,7 @@ def _ask_about_chain(store: ScoreStore, judge: Judge, chain: PlayedTrips) -> Non
         store.save_quality(chain, WORN, worn)
 
 
-def restored(store: ScoreStore, chain: PlayedTrips, number: int) -> Picture | None:
+def restored(store: ScoreStore, chain: PlayedTrips, number: int) -> EncodedImage | None:
     """Return the image that a trip restored; for trip 0 the source."""
     if not number:
         return store.source(chain)
@@ -122,7 +122,7 @@ def step_reader(store: ScoreStore) -> ReadStep:
     """Return a function that reads an image of a chain by trip and place."""
     chains = {chain.slug: chain for chain in store.chains()}
 
-    def read(case: Case, repeat: int, number: int, place: int) -> Picture | None:
+    def read(case: Case, repeat: int, number: int, place: int) -> EncodedImage | None:
         chain = chains.get(chain_slug(case.slug, repeat))
         if chain is None or number > chain.scored:
             return None
@@ -173,7 +173,7 @@ def measure_audits(store: ScoreStore, scorer: Scorer) -> None:
 
 def touched(
     store: ScoreStore, chain: PlayedTrips, audit: Audit, secret: str
-) -> tuple[Touch, Picture] | None:
+) -> tuple[Touch, EncodedImage] | None:
     """Return the touch of an audit, and the image that the chain restored in that trip.
 
     None if the chain broke before it restored that image: there is nothing to compare with.
@@ -211,13 +211,13 @@ def chain_signs(measures: Sequence[TripMeasures], pair: EditPair) -> list[Sign]:
 
 def _alike(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:
     """Yield a hint for each group of sources that got the same answer."""
-    by_picture: dict[str, PlayedTrips] = {}
+    by_image: dict[str, PlayedTrips] = {}
     for chain in chains:
-        if chain.outcome in (COMPLETED, *STOPPED) and chain.played and chain.picture:
-            by_picture.setdefault(chain.picture.slug, chain)
-    by_slug = {chain.slug: chain for chain in by_picture.values()}
+        if chain.outcome in (COMPLETED, *STOPPED) and chain.played and chain.image:
+            by_image.setdefault(chain.image.slug, chain)
+    by_slug = {chain.slug: chain for chain in by_image.values()}
     answers = {slug: [store.answer(chain, 1, 0)] for slug, chain in by_slug.items()}
     first_answers = {slug: [first] for slug, (first,) in answers.items() if first}
     for group in repeated_answers(first_answers):
         evidence = [(by_slug[slug], Sign("same answer", 1, "forward", slug)) for slug in group]
-        yield Hint("same answer", f"to different pictures: {', '.join(group)}", evidence)
+        yield Hint("same answer", f"to different images: {', '.join(group)}", evidence)

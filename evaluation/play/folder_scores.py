@@ -10,7 +10,7 @@ from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.audits.findings import Finding
 from evaluation.audits.plan import Audit
 from evaluation.content.suites import Suite
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.calibration import Calibration
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics.base import Subject
@@ -27,7 +27,7 @@ from evaluation.witnesses.judge import Judge
 class GatheredScores(ScoreStore):
     """Scores of chains in memory, by slug, with the calibrations of their sources.
 
-    The key of a chain has its `picture`, by slug, and its `repeat`.
+    The key of a chain has its `image`, by slug, and its `repeat`.
     """
 
     def __init__(
@@ -36,16 +36,16 @@ class GatheredScores(ScoreStore):
         self.suite, self.on_trips = suite, on_trips
         self.provenance = scorer.provenance()
         self.scores: dict[str, ChainScores] = {}
-        self.pictures: dict[str, Mapping[str, Calibration | None]] = {}
+        self.images: dict[str, Mapping[str, Calibration | None]] = {}
         self.orders: Sequence[Mapping[str, Any]] = ()
 
     def run_scores(self) -> RunScores:
         """Return the scores of all chains so far."""
-        used = {chain.picture for chain in self.scores.values()}
+        used = {chain.image for chain in self.scores.values()}
         return RunScores(
             self.suite.content_hash,
             self.provenance,
-            {slug: rows for slug, rows in self.pictures.items() if slug in used},
+            {slug: rows for slug, rows in self.images.items() if slug in used},
             dict(self.scores),
             tuple(self.orders),
         )
@@ -57,18 +57,18 @@ class GatheredScores(ScoreStore):
             if chain.slug not in self.scores or chain.scored < chain.played
         ]
         # By image, so that the features of a source are computed once.
-        return sorted(waiting, key=lambda chain: str(chain.key.picture))[:CHAINS_AT_ONCE]
+        return sorted(waiting, key=lambda chain: str(chain.key.image))[:CHAINS_AT_ONCE]
 
     def calibrate(
-        self, chain: PlayedTrips, source: Picture, subject: Subject, scorer: Scorer
+        self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> None:
-        if chain.key.picture not in self.pictures:
-            self.pictures[chain.key.picture] = calibrated(scorer, source, subject)
+        if chain.key.image not in self.images:
+            self.images[chain.key.image] = calibrated(scorer, source, subject)
 
     def save_scores(self, chain: PlayedTrips, trips: ScoredTrips) -> None:
         scored = trips.first - 1
         before = self.scores.get(chain.slug) or ChainScores(
-            chain.key.picture, chain.pair.slug, chain.key.repeat, chain.outcome, (), {}, ()
+            chain.key.image, chain.pair.slug, chain.key.repeat, chain.outcome, (), {}, ()
         )
         quality = joined_quality(before.quality, trips.scores.quality, scored)
         measures = (*before.trips, *trips.measures)
@@ -155,7 +155,7 @@ class FolderScores(GatheredScores):
                 count += 1
             if count or not chain.trips:
                 self.scores[slug] = scored.first(count)
-                self.pictures[chain.picture] = before.pictures[chain.picture]
+                self.images[chain.image] = before.images[chain.image]
                 self.on_trips(count)
 
     def run_scores(self) -> RunScores:
@@ -180,16 +180,16 @@ class FolderScores(GatheredScores):
                 chain,
                 chain.slug,
                 self.folder.pair(chain),
-                self.suite.picture_by_slug[chain.picture],
+                self.suite.image_by_slug[chain.image],
                 chain.outcome,
                 len(chain.trips),
                 len(scored.trips) if scored else 0,
             )
 
-    def source(self, chain: PlayedTrips) -> Picture:
+    def source(self, chain: PlayedTrips) -> EncodedImage:
         return self.folder.source(chain.key)
 
-    def answer(self, chain: PlayedTrips, trip: int, place: int) -> Picture:
+    def answer(self, chain: PlayedTrips, trip: int, place: int) -> EncodedImage:
         played: PlayedChain = chain.key
         return self.folder.read(played, played.trips[trip - 1][place])
 
@@ -210,7 +210,7 @@ class FolderScores(GatheredScores):
             if made.file and (played.slug, made.number) not in self.found
         ]
 
-    def audit_answer(self, audit: AnsweredAudit) -> Picture:
+    def audit_answer(self, audit: AnsweredAudit) -> EncodedImage:
         return self.folder.read(*audit.key)
 
     def save_finding(self, audit: AnsweredAudit, finding: Finding) -> None:

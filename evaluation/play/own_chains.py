@@ -29,9 +29,9 @@ from evaluation.content import catalog
 from evaluation.content.chain_files import ChainFilesError, File, arranged
 from evaluation.content.operators import OPERATORS
 from evaluation.content.sources import pixel_sha256
-from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, plain_slug
+from evaluation.content.suites import Case, EditPair, Suite, SuiteImage, plain_slug
 from evaluation.errors import UserFacingError
-from evaluation.images import ImageError, Picture
+from evaluation.images import EncodedImage, ImageError
 from evaluation.measuring.scoring import Scorer
 from evaluation.play.finish import finish
 from evaluation.play.folder_scores import GatheredScores
@@ -76,7 +76,7 @@ def find_chain(folder: Path, *, in_turn: bool = False) -> OwnChain[Path]:
     files = [f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES and f.is_file()]
     if not files:
         raise ChainFolderError(
-            f"{folder} holds no picture ({', '.join(SUFFIXES)}) and no manifest.json"
+            f"{folder} holds no image ({', '.join(SUFFIXES)}) and no manifest.json"
         )
     try:
         chain_files = arranged(files, lambda file: file.name, in_turn=in_turn)
@@ -98,7 +98,7 @@ def _from_manifest(folder: Path) -> OwnChain[Path]:
         if isinstance(trip, str):
             trip = {"backward": trip}
         if not isinstance(trip, dict) or "backward" not in trip:
-            raise ChainFolderError(f'{file}: trip {number} names no "backward" picture')
+            raise ChainFolderError(f'{file}: trip {number} names no "backward" image')
         forward = trip.get("forward")
         trips.append(
             (_inside(folder, forward) if forward else None, _inside(folder, trip["backward"]))
@@ -157,10 +157,10 @@ def _inside(folder: Path, name: Any) -> Path:
     return file
 
 
-def read_picture(file: Path) -> Picture:
+def read_image(file: Path) -> EncodedImage:
     """Read an image file. Raises ChainFolderError if it cannot be read."""
     try:
-        return Picture.from_bytes(file.read_bytes())
+        return EncodedImage.from_bytes(file.read_bytes())
     except (OSError, ImageError) as error:
         raise ChainFolderError(f"{file}: {error}") from error
 
@@ -170,13 +170,13 @@ class PlacedChain:
     """A chain with its place in the suite that is made of all of them."""
 
     chain: OwnChain[Any]
-    picture: str
+    image: str
     pair: EditPair
     repeat: int
 
     @property
     def slug(self) -> str:
-        return chain_slug(Case(self.picture, self.pair.slug).slug, self.repeat)
+        return chain_slug(Case(self.image, self.pair.slug).slug, self.repeat)
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def find_runs(
     chains = {model: rows for model, rows in chains.items() if rows}
     if not chains:
         raise ChainFolderError(
-            f"{folder} holds no picture ({', '.join(SUFFIXES)}), no manifest.json and no folder "
+            f"{folder} holds no image ({', '.join(SUFFIXES)}), no manifest.json and no folder "
             "of a chain"
         )
     return placed_runs(chains, changed)
@@ -230,7 +230,7 @@ class OwnScores(GatheredScores):
         suite: Suite,
         scorer: Scorer,
         placed: Mapping[str, PlacedChain],
-        read: Callable[[Any], Picture],
+        read: Callable[[Any], EncodedImage],
         on_trips: Callable[[int], object] = lambda count: None,
     ) -> None:
         super().__init__(suite, scorer, on_trips)
@@ -249,10 +249,10 @@ class OwnScores(GatheredScores):
                 len(scored.trips) if scored else 0,
             )
 
-    def source(self, chain: PlayedTrips) -> Picture:
+    def source(self, chain: PlayedTrips) -> EncodedImage:
         return self.read(chain.key.chain.source)
 
-    def answer(self, chain: PlayedTrips, trip: int, place: int) -> Picture | None:
+    def answer(self, chain: PlayedTrips, trip: int, place: int) -> EncodedImage | None:
         file = chain.key.chain.trips[trip - 1][place]
         return self.read(file) if file else None
 
@@ -262,7 +262,7 @@ def score_runs(
     scorer: Scorer,
     judge: Judge | None = None,
     *,
-    read: Callable[[Any], Picture] = lambda file: read_picture(file),
+    read: Callable[[Any], EncodedImage] = lambda file: read_image(file),
     on_trips: Callable[[int], object] = lambda count: None,
 ) -> dict[str, RunScores]:
     """Score every model's chains; `read` decodes an image file."""
@@ -291,7 +291,7 @@ def _chains(folder: Path, in_turn: bool) -> list[tuple[str, OwnChain[Path]]]:
 def placed_runs(
     chains: Mapping[str, Sequence[tuple[str, OwnChain[Any]]]],
     changed: Callable[[EditPair], EditPair] = lambda pair: pair,
-    read: Callable[[Any], Picture] = lambda file: read_picture(file),
+    read: Callable[[Any], EncodedImage] = lambda file: read_image(file),
 ) -> OwnRuns:
     """Return the chains of every model, by their folders' names, as runs of one suite.
 
@@ -299,7 +299,7 @@ def placed_runs(
     """
     # All chains are cut to the shortest, so that they can be compared.
     trips = min(len(chain.trips) for rows in chains.values() for _, chain in rows)
-    pictures: dict[str, SourcePicture] = {}
+    images: dict[str, SuiteImage] = {}
     pairs: dict[EditPair, EditPair] = {}
     runs: dict[str, dict[str, PlacedChain]] = {}
     repeats: Counter[tuple[str, str]] = Counter()
@@ -308,10 +308,10 @@ def placed_runs(
         runs[model] = {}
         for folder, chain in rows:
             source = read(chain.source)
-            key = pixel_sha256(source.image)
-            if key not in pictures:
-                pictures[key] = SourcePicture(
-                    slug=f"source-{len(pictures) + 1}",
+            key = pixel_sha256(source.decoded)
+            if key not in images:
+                images[key] = SuiteImage(
+                    slug=f"source-{len(images) + 1}",
                     sha256=key,
                     width=source.width,
                     height=source.height,
@@ -322,16 +322,16 @@ def placed_runs(
                     licence="",
                     attribution="",
                 )
-            picture = pictures[key]
+            image = images[key]
             described = changed(chain.pair)
             # Without a description of the edit, every folder counts as another edit.
             if described == PAIR:
                 described = replace(PAIR, forward=f"{PAIR.forward} of {folder}")
             slug = f"own-{len(pairs) + 1}-{plain_slug(described.object or folder, 40)}"
             pair = pairs.setdefault(described, replace(described, slug=slug))
-            case = (picture.slug, pair.slug)
+            case = (image.slug, pair.slug)
             chain = replace(chain, trips=chain.trips[:trips])
-            placed = PlacedChain(chain, picture.slug, pair, seen[case])
+            placed = PlacedChain(chain, image.slug, pair, seen[case])
             seen[case] += 1
             runs[model][placed.slug] = placed
         repeats |= seen
@@ -342,9 +342,9 @@ def placed_runs(
         title=f"{'a chain' if count == 1 else f'{count} own chains'} of {trips} "
         f"trip{'s' if trips > 1 else ''}",
         trips=trips,
-        size=max(max(picture.width, picture.height) for picture in pictures.values()),
-        pictures=tuple(pictures.values()),
+        size=max(max(image.width, image.height) for image in images.values()),
+        images=tuple(images.values()),
         pairs=tuple(pairs.values()),
-        cases=tuple(Case(picture, pair, count) for (picture, pair), count in repeats.items()),
+        cases=tuple(Case(image, pair, count) for (image, pair), count in repeats.items()),
     )
     return OwnRuns(suite, runs)

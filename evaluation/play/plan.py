@@ -13,7 +13,7 @@ from evaluation.arms import CONVERSATION, DEFAULT, Arm
 from evaluation.content.annotations import UNANNOTATED, Annotations
 from evaluation.content.suites import EditPair
 from evaluation.editors.base import EditSettings, Turn
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.run_secret import Seed
 
 
@@ -52,9 +52,9 @@ class Position:
     `history` holds the earlier edits if the arm is one conversation.
     """
 
-    picture: Picture
+    image: EncodedImage
     number: int = 1
-    earlier: tuple[Picture, ...] = ()
+    earlier: tuple[EncodedImage, ...] = ()
     history: tuple[Turn, ...] = ()
 
     @property
@@ -62,11 +62,11 @@ class Position:
         """The place of the next edit in its trip, counted from 0."""
         return len(self.earlier)
 
-    def after(self, step: Step, answer: Picture) -> Position:
+    def after(self, step: Step, answer: EncodedImage) -> Position:
         """Return the position after `step` is answered; the history is unchanged."""
         if step.restores:
             return Position(answer, step.trip + 1, (), self.history)
-        return Position(answer, step.trip, (*self.earlier, self.picture), self.history)
+        return Position(answer, step.trip, (*self.earlier, self.image), self.history)
 
 
 @dataclass(frozen=True)
@@ -118,4 +118,4 @@ class Plan:
         if position.earlier:
             first, *others = position.earlier
             return replace(position, earlier=(self.arm.cleaned(first), *others))
-        return replace(position, picture=self.arm.cleaned(position.picture))
+        return replace(position, image=self.arm.cleaned(position.image))

@@ -12,7 +12,7 @@ from functools import partial
 from evaluation.audits.touch import Touch
 from evaluation.editors.base import Answer, Beside, Editor, Refused
 from evaluation.errors import EditorError, Fault
-from evaluation.images import Picture, is_blank
+from evaluation.images import EncodedImage, is_blank
 from evaluation.play.plan import Position, Step
 from evaluation.play.retries import Attempt, Limits, Stopped, with_retries
 from evaluation.play.round_trips import round_trips
@@ -166,13 +166,13 @@ class Player:
         self._audit(chain, at)
         for answered in round_trips(plan, edit, at):
             answer = answered.answer
-            blank = is_blank(answer.picture.image)
+            blank = is_blank(answer.image.decoded)
             store.save_answer(chain, answered, ended.pop() if ended else None, blank=blank)
             self._last_answer = time.monotonic()
             if blank:
                 raise _Blank(f"Trip {answered.step.trip}, {answered.step.name}: one colour only")
             chain.attempt = 0
-            at = at.after(answered.step, answer.picture)
+            at = at.after(answered.step, answer.image)
             if outcome := self._stops(chain, at):
                 return outcome
             self._audit(chain, at)
@@ -188,13 +188,13 @@ class Player:
         self,
         chain: ClaimedChain,
         ended: list[Attempt],
-        picture: Picture,
+        image: EncodedImage,
         step: Step,
         beside: Beside,
     ) -> Answer:
         """Send an edit, with retries; append the last attempt to `ended`."""
         began = time.monotonic()
-        call = partial(self.editor.send, picture, step.prompt, step.seed, beside)
+        call = partial(self.editor.send, image, step.prompt, step.seed, beside)
         attempt = partial(self._attempt, chain, ended, step, call)
         try:
             return with_retries(attempt, self.limits, self.stop)
@@ -236,7 +236,7 @@ class Player:
         if not step.restores:
             return
         pair = plan.pair.of_return(at.number)
-        touch = Touch(audit, chain.secret, pair, at.earlier[0], at.picture)
+        touch = Touch(audit, chain.secret, pair, at.earlier[0], at.image)
         seed = audit.seed(chain.secret)
         step = replace(step, name="audit", prompt=pair.backward, seed=seed)
         beside = Beside(annotations=plan.annotations)

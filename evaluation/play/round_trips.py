@@ -12,14 +12,14 @@ from typing import Protocol
 
 from evaluation.content.operators import DEGRADATIONS, VERSION, degraded
 from evaluation.editors.base import Answer, Beside, Turn
-from evaluation.images import Picture, clean_wire
+from evaluation.images import EncodedImage, clean_wire
 from evaluation.play.plan import Plan, Position, Step
 
 
 class EditStep(Protocol):
     """A function that sends one step to the editor."""
 
-    def __call__(self, picture: Picture, step: Step, beside: Beside) -> Answer: ...
+    def __call__(self, image: EncodedImage, step: Step, beside: Beside) -> Answer: ...
 
 
 @dataclass(frozen=True)
@@ -38,33 +38,33 @@ def round_trips(plan: Plan, edit: EditStep, start: Position) -> Iterator[Answere
     at, history = plan.cleaned(start), start.history
     for step in plan.steps_from(start):
         if step.is_synthetic:
-            answer = degrade(step, at.picture)
+            answer = degrade(step, at.image)
         else:
             settings = replace(step.settings, history=history if plan.is_conversation else None)
             before = None if step.back_to is None else at.earlier[step.back_to]
-            answer = edit(at.picture, step, Beside(before, plan.annotations, settings))
+            answer = edit(at.image, step, Beside(before, plan.annotations, settings))
         yield AnsweredStep(step, answer)
         if plan.is_conversation and not step.is_synthetic:
-            history = (*history, turn(step, answer.picture, at.picture))
-        at = at.after(step, answer.picture)
+            history = (*history, turn(step, answer.image, at.image))
+        at = at.after(step, answer.image)
         if step.restores:
             at = plan.cleaned(at)
 
 
-def degrade(step: Step, picture: Picture) -> Answer:
+def degrade(step: Step, image: EncodedImage) -> Answer:
     """Answer a synthetic step; the same image always gives the same answer."""
     started = time.perf_counter()
-    answer = degraded(step.operator, picture, step.trip)
+    answer = degraded(step.operator, image, step.trip)
     words = f"{DEGRADATIONS[step.operator].title}, version {VERSION}"
     return Answer(answer, time.perf_counter() - started, 0.0, {"made by us": words})
 
 
-def turn(step: Step, answer: Picture, sent: Picture) -> Turn:
+def turn(step: Step, answer: EncodedImage, sent: EncodedImage) -> Turn:
     """Return an edit as a turn of a conversation, its images over the clean wire."""
     return Turn(step.prompt, clean_wire(answer), clean_wire(sent) if step.is_new_image else None)
 
 
-def history(plan: Plan, source: Picture, answers: Iterable[Picture]) -> tuple[Turn, ...]:
+def history(plan: Plan, source: EncodedImage, answers: Iterable[EncodedImage]) -> tuple[Turn, ...]:
     """Return the conversation so far, from the answers of a chain in their order."""
     turns: list[Turn] = []
     at = Position(source)
@@ -72,6 +72,6 @@ def history(plan: Plan, source: Picture, answers: Iterable[Picture]) -> tuple[Tu
         if step.place == 0:
             at = plan.cleaned(at)
         if not step.is_synthetic:
-            turns.append(turn(step, answer, at.picture))
+            turns.append(turn(step, answer, at.image))
         at = at.after(step, answer)
     return tuple(turns)

@@ -36,10 +36,10 @@ from evaluation.audits.touch import Touch
 from evaluation.content import sources
 from evaluation.content.chain_files import SOURCE, answer_name
 from evaluation.content.shapes import BACKWARD, FORWARD
-from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, SuiteError
+from evaluation.content.suites import Case, EditPair, Suite, SuiteError, SuiteImage
 from evaluation.editors.base import Answer, Refused, Turn
 from evaluation.errors import EditorError, UserFacingError, first_error
-from evaluation.images import EXTENSIONS, MAX_BYTES, ImageError, Picture
+from evaluation.images import EXTENSIONS, MAX_BYTES, EncodedImage, ImageError
 from evaluation.play.plan import Plan, Position
 from evaluation.play.retries import Attempt
 from evaluation.play.round_trips import AnsweredStep, history
@@ -48,7 +48,7 @@ from evaluation.run_secret import chain_seeds, new_secret
 from evaluation.untrusted_json import parse_strictly, read_json_file, storable
 
 FORMAT: Final = 3
-#: A picture lies in its chain's folder: a folder may come from an untrusted person.
+#: An image lies in its chain's folder: a folder may come from an untrusted person.
 FILE = re.compile(r"[A-Za-z0-9_-]+\.[a-z]{3,4}")
 
 
@@ -97,7 +97,7 @@ class PlayedAudit:
 class PlayedChain:
     """The played part of a chain; `outcome` is empty while it is still to be played."""
 
-    picture: str
+    image: str
     pair: str
     repeat: int = 0
     outcome: str = ""
@@ -109,7 +109,7 @@ class PlayedChain:
 
     @property
     def case(self) -> str:
-        return Case(self.picture, self.pair).slug
+        return Case(self.image, self.pair).slug
 
     @property
     def slug(self) -> str:
@@ -198,7 +198,7 @@ class RunFolder:
         self.path, self.header, self.suite = path, header, suite
         self.arm = header.arm
         self._writing = threading.Lock()
-        self._prepared: dict[str, Picture] = {}
+        self._prepared: dict[str, EncodedImage] = {}
         self.chains = self._read_chains()
 
     @classmethod
@@ -304,33 +304,33 @@ class RunFolder:
         """Write a JSON file into the folder."""
         write_json(self.path / name, data)
 
-    # Pictures.
+    # Images.
 
-    def source(self, chain: PlayedChain) -> Picture:
+    def source(self, chain: PlayedChain) -> EncodedImage:
         """Return the chain's source image, checked against the suite."""
-        slug = chain.picture
+        slug = chain.image
         with self._writing:
             if slug not in self._prepared:
-                wanted = self.suite.picture_by_slug[slug]
-                self._prepared[slug] = self._kept(slug, wanted) or Picture.from_image(
+                wanted = self.suite.image_by_slug[slug]
+                self._prepared[slug] = self._kept(slug, wanted) or EncodedImage.from_image(
                     sources.prepared(wanted, self.suite.size)
                 )
             return self._prepared[slug]
 
-    def _kept(self, slug: str, wanted: SourcePicture) -> Picture | None:
+    def _kept(self, slug: str, wanted: SuiteImage) -> EncodedImage | None:
         """Return the source as saved in a chain's folder, or None.
 
         Scoring then needs no package of images.
         """
         for chain in self.chains.values():
             file = self._folder(chain) / SOURCE
-            if chain.picture == slug and file.is_file():
-                picture = _decoded(file, _read_bytes(file))
-                if sources.pixel_sha256(picture.image) == wanted.sha256:
-                    return picture
+            if chain.image == slug and file.is_file():
+                image = _decoded(file, _read_bytes(file))
+                if sources.pixel_sha256(image.decoded) == wanted.sha256:
+                    return image
         return None
 
-    def read(self, chain: PlayedChain, half: PlayedHalf | PlayedAudit) -> Picture:
+    def read(self, chain: PlayedChain, half: PlayedHalf | PlayedAudit) -> EncodedImage:
         """Read an answer and check its hash."""
         return _decoded(self._folder(chain) / half.file, self.read_bytes(chain, half))
 
@@ -343,10 +343,10 @@ class RunFolder:
         file = self._folder(chain) / half.file
         data = _read_bytes(file)
         if hashlib.sha256(data).hexdigest() != half.sha256:
-            raise RunFolderError(f"{file} is not the picture that was answered: its hash differs")
+            raise RunFolderError(f"{file} is not the image that was answered: its hash differs")
         return data
 
-    def read_sent(self, chain: PlayedChain, audit: PlayedAudit) -> Picture:
+    def read_sent(self, chain: PlayedChain, audit: PlayedAudit) -> EncodedImage:
         """Return the image that an audit sent."""
         file = self._folder(chain) / audit.sent
         return _decoded(file, _read_bytes(file))
@@ -358,7 +358,7 @@ class RunFolder:
     def plan(self, chain: PlayedChain) -> Plan:
         """Return the steps of the chain."""
         seeds = chain_seeds(self.secret, chain.case, chain.repeat, self.arm.seeds)
-        annotations = self.suite.picture_by_slug[chain.picture].annotations
+        annotations = self.suite.image_by_slug[chain.image].annotations
         return Plan(self.pair(chain), self.suite.trips, seeds, self.arm, annotations)
 
     def position(self, chain: PlayedChain) -> Position:
@@ -367,8 +367,8 @@ class RunFolder:
         begun = len(chain.halves) - len(open_steps)
         start = self.read(chain, chain.halves[begun - 1]) if begun else self.source(chain)
         number = chain.halves[begun - 1].number + 1 if begun else 1
-        *earlier, picture = start, *(self.read(chain, half) for half in open_steps)
-        return Position(picture, number, tuple(earlier), self._history(chain))
+        *earlier, image = start, *(self.read(chain, half) for half in open_steps)
+        return Position(image, number, tuple(earlier), self._history(chain))
 
     def _history(self, chain: PlayedChain) -> tuple[Turn, ...]:
         """Return the earlier turns if the run's chains are conversations."""
@@ -389,17 +389,17 @@ class RunFolder:
     def add(self, slug: str, answered: AnsweredStep) -> PlayedChain:
         """Save an answer: first its image, then the line that names it."""
         chain, step, answer = self.chains[slug], answered.step, answered.answer
-        picture = answer.picture
-        file = answer_name(step.trip, step.name, picture.mime)
-        _write(self._folder(chain) / file, picture.data)
+        image = answer.image
+        file = answer_name(step.trip, step.name, image.mime)
+        _write(self._folder(chain) / file, image.data)
         played = PlayedHalf(
             step.trip,
             step.name,
             file,
-            picture.sha256,
-            picture.mime,
-            picture.width,
-            picture.height,
+            image.sha256,
+            image.mime,
+            image.width,
+            image.height,
             step.seed,
             round(answer.seconds, 3),
             answer.cost,
@@ -421,13 +421,13 @@ class RunFolder:
         _write(self._folder(chain) / sent, touch.sent.data)
         played = PlayedAudit(audit.number, audit.kind, touch.words, seed, sent, "answered")
         if isinstance(ended, Answer):
-            picture = ended.picture
-            file = f"A{audit.number}_answer.{EXTENSIONS[picture.mime]}"
-            _write(self._folder(chain) / file, picture.data)
+            image = ended.image
+            file = f"A{audit.number}_answer.{EXTENSIONS[image.mime]}"
+            _write(self._folder(chain) / file, image.data)
             played = replace(
                 played,
                 file=file,
-                sha256=picture.sha256,
+                sha256=image.sha256,
                 seconds=round(ended.seconds, 3),
                 cost=ended.cost,
             )
@@ -488,7 +488,7 @@ class RunFolder:
             raise RunFolderError(f"{file} is of another chain: {chain.slug[:80]!r}")
         for name in (*(h.file for h in chain.halves), *(n for a in chain.audits for n in a.files)):
             if not FILE.fullmatch(name):
-                raise RunFolderError(f"{file}: {name[:80]!r} is not a picture of its folder")
+                raise RunFolderError(f"{file}: {name[:80]!r} is not an image of its folder")
         return chain
 
     def _folder(self, chain: PlayedChain) -> Path:
@@ -499,7 +499,7 @@ def _unplayed(suite: Suite, arm: Arm) -> Iterator[PlayedChain]:
     """Yield every chain of the suite, not played yet."""
     for case in suite.cases:
         for repeat in range(arm.repeats_of(suite.repeats_of(case))):
-            yield PlayedChain(case.picture, case.pair, repeat)
+            yield PlayedChain(case.image, case.pair, repeat)
 
 
 def _read_bytes(file: Path) -> bytes:
@@ -514,9 +514,9 @@ def _read_bytes(file: Path) -> bytes:
         raise RunFolderError(f"{file}: {error}") from error
 
 
-def _decoded(file: Path, data: bytes) -> Picture:
+def _decoded(file: Path, data: bytes) -> EncodedImage:
     try:
-        return Picture.from_bytes(data)
+        return EncodedImage.from_bytes(data)
     except ImageError as error:
         raise RunFolderError(f"{file}: {error}") from error
 

@@ -28,7 +28,7 @@ from evaluation.witnesses.base import Verdict
 class ChainScores:
     """One chain: its distances by metric (None: not run) and measures by trip."""
 
-    picture: str
+    image: str
     pair: str
     repeat: int
     outcome: str
@@ -85,17 +85,17 @@ class ChainScores:
 
 @dataclass(frozen=True)
 class RunScores:
-    """RUN/scores.json: chains by slug, and each picture's calibration by metric."""
+    """RUN/scores.json: chains by slug, and each image's calibration by metric."""
 
     suite: Annotated[str, Field(description="The content hash of the suite.")]
     provenance: Annotated[
         Mapping[str, Any], Field(description="Metrics, witnesses and packages by version.")
     ]
-    pictures: Mapping[str, Mapping[str, Calibration | None]]
+    images: Mapping[str, Mapping[str, Calibration | None]]
     chains: Mapping[str, ChainScores]
     orders: Annotated[
         tuple[Mapping[str, Any], ...],
-        Field(description="Pictures of two chain shapes where both should show the same."),
+        Field(description="Images of two chain shapes where both should show the same."),
     ] = ()
     method: str = METHOD_VERSION
     repeats: Annotated[
@@ -136,13 +136,13 @@ class RunScores:
         for chain in self.chains.values():
             candidates = (self.retention(chain, name) for name in METRICS if name in self.metrics)
             retention_values = next((values for values in candidates if values is not None), ())
-            case = f"{chain.picture}--{chain.pair}"
+            case = f"{chain.image}--{chain.pair}"
             chains.append(QualityChain(case, chain.quality, retention_values))
         return no_reference_numbers(chains, suite.trips, self.quality_metrics)
 
     def retention(self, chain: ChainScores, metric: str) -> tuple[float, ...] | None:
         """Return Q(1..n) of a chain; None if the metric was not run on it."""
-        calibration = self.pictures[chain.picture].get(metric)
+        calibration = self.images[chain.image].get(metric)
         distances = chain.distances.get(metric)
         if calibration is None or distances is None:
             return None
@@ -168,9 +168,9 @@ class RunScores:
     def _measured(
         self, suite: Suite, chain: ChainScores, metric: str, until: int
     ) -> MeasuredChain | None:
-        pair, kind = suite.pair_by_slug[chain.pair], suite.picture_by_slug[chain.picture].kind
-        case = Case(chain.picture, chain.pair, pair.category, kind)
-        return chain.measured(case, metric, self.pictures[chain.picture].get(metric), until)
+        pair, kind = suite.pair_by_slug[chain.pair], suite.image_by_slug[chain.image].kind
+        case = Case(chain.image, chain.pair, pair.category, kind)
+        return chain.measured(case, metric, self.images[chain.image].get(metric), until)
 
 
 _SCORES = TypeAdapter(RunScores)
@@ -195,8 +195,8 @@ def _are_of(scores: RunScores, suite: Suite) -> bool:
     same_suite = scores.suite == suite.content_hash and "metrics" in scores.provenance
     return same_suite and all(
         chain.pair in suite.pair_by_slug
-        and chain.picture in suite.picture_by_slug
-        and chain.picture in scores.pictures
+        and chain.image in suite.image_by_slug
+        and chain.image in scores.images
         and chain.outcome in ("", *OUTCOMES)
         and all(
             v is None or (len(v) == len(chain.trips) and all(0 <= d < math.inf for d in v))

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.scoring import Returns, Scorer
 from evaluation.measuring.subject import ChainSubject
 from evaluation.measuring.trip_measures import found_by_scoring, measure_trip
@@ -65,9 +65,9 @@ class _Part:
     reader: _Reader
     first: int
     #: The image that each trip began with, and the answers to its steps.
-    starts: Sequence[Picture]
-    answers: Sequence[Sequence[Picture | None]]
-    restored: Sequence[Picture]
+    starts: Sequence[EncodedImage]
+    answers: Sequence[Sequence[EncodedImage | None]]
+    restored: Sequence[EncodedImage]
     subjects: Sequence[Subject]
 
     @property
@@ -95,9 +95,9 @@ class _Reader:
         self.store, self.chain = store, chain
         self.source = store.source(chain)
         # The face in a suite's image is annotated; in any other image it must be detected.
-        face = None if chain.picture else scorer.only_face(self.source)
-        self._seen = ChainSubject(chain.picture, self.source, chain.pair, face)
-        self._before: Picture | None = None
+        face = None if chain.image else scorer.only_face(self.source)
+        self._seen = ChainSubject(chain.image, self.source, chain.pair, face)
+        self._before: EncodedImage | None = None
         self._next = chain.scored + 1
         #: A chain that broke on its first trip yields one empty part.
         self._is_empty = not chain.played
@@ -117,9 +117,9 @@ class _Reader:
         if not numbers:
             return None
         before = self._before or self._image_before(first)
-        starts: list[Picture] = []
-        answers: list[list[Picture | None]] = []
-        restored: list[Picture] = []
+        starts: list[EncodedImage] = []
+        answers: list[list[EncodedImage | None]] = []
+        restored: list[EncodedImage] = []
         subjects: list[Subject] = []
         for number in numbers:
             starts.append(before)
@@ -134,7 +134,7 @@ class _Reader:
         """Read no more of the chain: its images are gone, or another worker scores it."""
         self._next, self._is_empty = self.chain.played + 1, False
 
-    def _image_before(self, first: int) -> Picture:
+    def _image_before(self, first: int) -> EncodedImage:
         """Return the image that trip `first` began with.
 
         The scored trips of the first cycle also show the places of the edits.
@@ -147,11 +147,11 @@ class _Reader:
                 before = self._restored(answers, number)
         return before
 
-    def _answers(self, number: int) -> list[Picture | None]:
+    def _answers(self, number: int) -> list[EncodedImage | None]:
         steps = len(self.chain.pair.trip(number))
         return [self.store.answer(self.chain, number, place) for place in range(steps)]
 
-    def _restored(self, answers: Sequence[Picture | None], number: int) -> Picture:
+    def _restored(self, answers: Sequence[EncodedImage | None], number: int) -> EncodedImage:
         *others, restored = answers
         if restored is None or None in others[1:]:
             raise ValueError(f"trip {number} lacks an answer")
@@ -196,7 +196,7 @@ def _measures(part: _Part, scorer: Scorer) -> Iterator[TripMeasures]:
             scorer.panel,
             part.subjects[index],
             number=part.first + index,
-            between=[picture for picture in between if picture],
+            between=[image for image in between if image],
         )
 
 

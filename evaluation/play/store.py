@@ -10,10 +10,10 @@ from typing import Any
 from evaluation.audits.findings import Finding
 from evaluation.audits.plan import Audit
 from evaluation.audits.touch import Touch
-from evaluation.content.suites import EditPair, SourcePicture, Suite
+from evaluation.content.suites import EditPair, Suite, SuiteImage
 from evaluation.editors.base import Answer, Refused
 from evaluation.errors import EditorError, UserFacingError
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.scoring import Scorer, Scores
 from evaluation.metrics.base import Subject
 from evaluation.play.plan import Plan, Position
@@ -144,14 +144,14 @@ class Cancelled(Exception):
 class PlayedTrips:
     """The whole trips of a chain, and the number of them that are scored.
 
-    `key` identifies the chain in the store, `slug` is that of its case and repeat. `picture` is
+    `key` identifies the chain in the store, `slug` is that of its case and repeat. `image` is
     the suite's description of the source; None outside a suite.
     """
 
     key: Any
     slug: str
     pair: EditPair
-    picture: SourcePicture | None
+    image: SuiteImage | None
     outcome: str
     played: int
     scored: int
@@ -165,7 +165,7 @@ class ScoredTrips:
     """
 
     first: int
-    answers: Sequence[Sequence[Picture | None]]
+    answers: Sequence[Sequence[EncodedImage | None]]
     measures: Sequence[TripMeasures]
     scores: Scores
 
@@ -200,11 +200,11 @@ class ScoreStore(ABC):
         """Give back the chains that were claimed last."""
 
     @abstractmethod
-    def source(self, chain: PlayedTrips) -> Picture:
+    def source(self, chain: PlayedTrips) -> EncodedImage:
         """Return the chain's source image."""
 
     @abstractmethod
-    def answer(self, chain: PlayedTrips, trip: int, place: int) -> Picture | None:
+    def answer(self, chain: PlayedTrips, trip: int, place: int) -> EncodedImage | None:
         """Return the answer to a step of a trip, counted from 0. Raises ImageGone.
 
         None if the image was not saved.
@@ -212,7 +212,7 @@ class ScoreStore(ABC):
 
     @abstractmethod
     def calibrate(
-        self, chain: PlayedTrips, source: Picture, subject: Subject, scorer: Scorer
+        self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> None:
         """Make sure every metric is calibrated on this source."""
 
@@ -260,7 +260,7 @@ class ScoreStore(ABC):
         """Return the answered audits of a chain that have no finding yet."""
         return ()
 
-    def audit_answer(self, audit: AnsweredAudit) -> Picture:
+    def audit_answer(self, audit: AnsweredAudit) -> EncodedImage:
         """Return the image that answered an audit."""
         raise NotImplementedError
 

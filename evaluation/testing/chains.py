@@ -9,7 +9,7 @@ import numpy as np
 
 from evaluation.analysis.events import Case, ChainResult
 from evaluation.editors.base import Answer, Beside
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.play.plan import Step
 from evaluation.play.round_trips import EditStep
 
@@ -19,8 +19,8 @@ KINDS = ("face", "object", "scene")
 
 
 def chain(*retention: float, **fields: Any) -> ChainResult:
-    """A chain of one picture and pair, unless `fields` say otherwise."""
-    place = {"picture": "cat", "pair": "hat", "category": "objects", "kind": "face", "repeat": 0}
+    """A chain of one image and pair, unless `fields` say otherwise."""
+    place = {"image": "cat", "pair": "hat", "category": "objects", "kind": "face", "repeat": 0}
     return ChainResult(**{**place, **fields}, retention=retention)
 
 
@@ -30,17 +30,17 @@ def halving(time: float, trips: int = 20, **fields: Any) -> ChainResult:
 
 
 def made_up_cases(
-    count: int, pictures: int, pairs: int, categories: int, seed: int = 0
+    count: int, images: int, pairs: int, categories: int, seed: int = 0
 ) -> list[Case]:
-    """Cases in which every picture and every pair occurs, else drawn at random."""
+    """Cases in which every image and every pair occurs, else drawn at random."""
     random = np.random.default_rng(seed)
     order = random.permutation(pairs)
-    places = {(n % pictures, int(order[n % pairs])) for n in range(max(pictures, pairs))}
-    others = [(a, b) for a in range(pictures) for b in range(pairs) if (a, b) not in places]
+    places = {(n % images, int(order[n % pairs])) for n in range(max(images, pairs))}
+    others = [(a, b) for a in range(images) for b in range(pairs) if (a, b) not in places]
     drawn = random.choice(len(others), count - len(places), replace=False)
     places.update(others[n] for n in drawn)
     return [
-        Case(f"picture-{a:03}", f"pair-{b:03}", f"category-{b % categories}", KINDS[a % 3])
+        Case(f"image-{a:03}", f"pair-{b:03}", f"category-{b % categories}", KINDS[a % 3])
         for a, b in sorted(places)
     ]
 
@@ -48,20 +48,20 @@ def made_up_cases(
 def run_of(
     times: np.ndarray, *, trips: int = 20, repeats: int = 1, loss: float = 0.0, seed: int = 0
 ) -> list[ChainResult]:
-    """A run in which every picture has a case in each of three categories.
+    """A run in which every image has a case in each of three categories.
 
-    `times` by picture, category (and repeat) are the halving times; `loss` is the
+    `times` by image, category (and repeat) are the halving times; `loss` is the
     share of chains that break or get lost on their way.
     """
     random = np.random.default_rng(seed)
     times = times.reshape(len(times), len(CATEGORIES), repeats)
     run = []
-    for (picture, column, repeat), time in np.ndenumerate(times):
+    for (image, column, repeat), time in np.ndenumerate(times):
         place = {
-            "picture": f"picture-{picture:03}",
-            "pair": f"{CATEGORIES[column]}-{picture // 3 % 8}",
+            "image": f"image-{image:03}",
+            "pair": f"{CATEGORIES[column]}-{image // 3 % 8}",
             "category": CATEGORIES[column],
-            "kind": KINDS[picture % 3],
+            "kind": KINDS[image % 3],
             "repeat": repeat,
         }
         whole = halving(time, trips, **place)
@@ -75,23 +75,23 @@ def run_of(
 
 
 def spread_times(
-    pictures: int,
+    images: int,
     random: np.random.Generator,
     *,
     median: float = 8.0,
-    picture: float = 0.4,
+    image: float = 0.4,
     case: float = 0.4,
 ) -> np.ndarray:
-    """Log-normal halving times whose spread is partly the picture's, partly the case's."""
-    of_picture = random.normal(0, picture, (pictures, 1))
-    of_case = random.normal(0, case, (pictures, len(CATEGORIES)))
-    return median * np.exp(of_picture + of_case)
+    """Log-normal halving times whose spread is partly the image's, partly the case's."""
+    of_image = random.normal(0, image, (images, 1))
+    of_case = random.normal(0, case, (images, len(CATEGORIES)))
+    return median * np.exp(of_image + of_case)
 
 
 def asking(edit: Edit) -> EditStep:
     """Ask for each step plainly: no retries, no ledger."""
 
-    def ask(picture: Picture, step: Step, beside: Beside) -> Answer:
-        return edit(picture, step.prompt, seed=step.seed, beside=beside)
+    def ask(image: EncodedImage, step: Step, beside: Beside) -> Answer:
+        return edit(image, step.prompt, seed=step.seed, beside=beside)
 
     return ask

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from PIL import Image
 
-from evaluation.images import Picture, encode_jpeg
+from evaluation.images import EncodedImage, encode_jpeg
 from evaluation.measuring.alignment import Floats
 
 Drift = Callable[[Image.Image], Image.Image]
@@ -15,7 +15,7 @@ SEED = 5
 
 
 def as_jpeg(image: Image.Image, quality: int) -> Image.Image:
-    return Picture.from_bytes(encode_jpeg(image, quality)).image
+    return EncodedImage.from_bytes(encode_jpeg(image, quality)).decoded
 
 
 def noisy(image: Image.Image, strength: float) -> Image.Image:
@@ -32,7 +32,7 @@ def lit(
 def wobbly(
     image: Image.Image, strength: float, smooth: float = 32, seed: int = SEED
 ) -> Image.Image:
-    """The picture as if redrawn: every point moved by so many pixels (standard deviation)."""
+    """The image as if redrawn: every point moved by so many pixels (standard deviation)."""
     import cv2
 
     width, height = image.size
@@ -48,7 +48,7 @@ def wobbly(
 
 
 def moved(image: Image.Image, right: float = 0, down: float = 0, zoom: float = 1.0) -> Image.Image:
-    """The picture as a camera sees it that moved a little; beyond the border, its mean colour."""
+    """The image as a camera sees it that moved a little; beyond the border, its mean colour."""
     middle = np.array(image.size) / 2
     shift = middle - (middle + np.array([right, down])) / zoom
     red, green, blue = (int(value) for value in _array(image).mean(axis=(0, 1)))

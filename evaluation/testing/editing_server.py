@@ -1,7 +1,7 @@
 """A local editing endpoint that counts its calls, for tests and measurements.
 
 It speaks the Hugging Face contract, takes a fixed time for an edit, answers
-the same input with the same picture, and misbehaves as it is told.
+the same input with the same image, and misbehaves as it is told.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 HEAD_ENDS = b"\r\n\r\n"
-#: What the server answers instead of a picture: status, headers, body. None: a picture.
+#: What the server answers instead of an image: status, headers, body. None: an image.
 Reply = tuple[int, Mapping[str, str], bytes]
 
 
@@ -73,9 +73,9 @@ class EditingServer:
     def _asked(self, caller: _Caller, headers: Mapping[str, str], body: bytes) -> None:
         """Answer a call, now or when its edit has taken its time."""
         data = json.loads(body)
-        picture, parameters = base64.b64decode(data["inputs"]), data["parameters"]
+        image, parameters = base64.b64decode(data["inputs"]), data["parameters"]
         seed = parameters.get("seed", 0)
-        name = hashlib.sha256(picture + f"{parameters['prompt']}/{seed}".encode()).hexdigest()
+        name = hashlib.sha256(image + f"{parameters['prompt']}/{seed}".encode()).hexdigest()
         call = Call(name, parameters["prompt"], headers.get("idempotency-key", ""), seed)
         self.calls.append(call)
         self.in_flight += 1
@@ -84,7 +84,7 @@ class EditingServer:
         def answer() -> None:
             self.in_flight -= 1
             with caller.hung_up_on_error():
-                edited = (self.edit or noisy_turn)(picture, parameters["prompt"], seed)
+                edited = (self.edit or noisy_turn)(image, parameters["prompt"], seed)
                 caller.reply(200, {"Content-Type": "image/png"}, edited)
 
         reply = None
@@ -145,11 +145,11 @@ class _Caller(asyncio.Protocol):
             self.hang_up()
 
 
-def noisy_turn(picture: bytes, prompt: str, seed: int) -> bytes:
-    """The picture mirrored or upside down, with a little noise that the seed decides."""
-    image = Image.open(io.BytesIO(picture)).convert("RGB")
-    turned = ImageOps.mirror(image) if "irror" in prompt else image.rotate(180)
-    noise = np.random.default_rng(seed).integers(-6, 7, (image.height, image.width, 3))
+def noisy_turn(image: bytes, prompt: str, seed: int) -> bytes:
+    """The image mirrored or upside down, with a little noise that the seed decides."""
+    decoded = Image.open(io.BytesIO(image)).convert("RGB")
+    turned = ImageOps.mirror(decoded) if "irror" in prompt else decoded.rotate(180)
+    noise = np.random.default_rng(seed).integers(-6, 7, (decoded.height, decoded.width, 3))
     noisy = np.clip(np.asarray(turned, dtype=np.int16) + noise, 0, 255).astype(np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(noisy).save(buffer, "PNG", compress_level=1)

@@ -9,12 +9,12 @@ from PIL import Image
 
 from evaluation.editors.endpoint import Endpoint
 from evaluation.errors import EditorError
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.testing.hostile_server import HostileServer, as_json, response
 
 KEY = "sk-canary-0123456789abcdef"
-PICTURE = Picture.from_image(Image.linear_gradient("L").resize((48, 32)).convert("RGB"))
-EDITED = Picture.from_image(Image.new("RGB", (48, 32), (200, 30, 30)))
+IMAGE = EncodedImage.from_image(Image.linear_gradient("L").resize((48, 32)).convert("RGB"))
+EDITED = EncodedImage.from_image(Image.new("RGB", (48, 32), (200, 30, 30)))
 B64 = base64.b64encode(EDITED.data).decode()
 PATHS = {
     "openai-edits": "/v1/images/edits",
@@ -46,7 +46,7 @@ def failure(server: HostileServer, *replies: bytes, **options: Any) -> EditorErr
     contract = options.setdefault("contract", "openai-edits")
     server.answers(PATHS[contract], *replies)
     try:
-        endpoint(server, **options).edit(PICTURE, "Add a hat.", seed=5)
+        endpoint(server, **options).edit(IMAGE, "Add a hat.", seed=5)
     except EditorError as error:
         found = error
     else:

@@ -9,8 +9,8 @@ from PIL import Image, ImageFilter
 
 from evaluation.content.suites import EditPair
 from evaluation.editors.drawings import draw
-from evaluation.images import Picture
-from evaluation.testing.reference_pictures import small, worn
+from evaluation.images import EncodedImage
+from evaluation.testing.reference_images import small, worn
 
 TRIPS = 3
 HAT = EditPair("hat", "accessories", "Add a hat.", "Remove the hat.", "local", object="hat")
@@ -18,7 +18,7 @@ HAT = EditPair("hat", "accessories", "Add a hat.", "Remove the hat.", "local", o
 
 @dataclass(frozen=True)
 class HatChain:
-    """A folder of pictures, and what is known of them."""
+    """A folder of images, and what is known of them."""
 
     folder: Path
     #: Of the PSNR, after the first and the last trip.
@@ -27,19 +27,19 @@ class HatChain:
     ends: float
 
     @property
-    def source(self) -> Picture:
+    def source(self) -> EncodedImage:
         return self._read("I0_source")
 
     @property
-    def edited(self) -> list[Picture]:
+    def edited(self) -> list[EncodedImage]:
         return [self._read(f"I{number}_forward") for number in range(1, TRIPS + 1)]
 
     @property
-    def restored(self) -> list[Picture]:
+    def restored(self) -> list[EncodedImage]:
         return [self._read(f"I{number}_backward") for number in range(1, TRIPS + 1)]
 
-    def _read(self, name: str) -> Picture:
-        return Picture.from_bytes((self.folder / f"{name}.png").read_bytes())
+    def _read(self, name: str) -> EncodedImage:
+        return EncodedImage.from_bytes((self.folder / f"{name}.png").read_bytes())
 
 
 def real(shared: Path) -> HatChain:
@@ -50,13 +50,13 @@ def real(shared: Path) -> HatChain:
 def drawn(folder: Path) -> HatChain:
     """The same of an astronaut: the hat is drawn, each trip blurs a little and adds noise."""
     image = small(256, 256)
-    pictures = {"I0_source": image}
+    images = {"I0_source": image}
     for number in range(1, TRIPS + 1):
-        pictures[f"I{number}_forward"] = draw("hat", image)
+        images[f"I{number}_forward"] = draw("hat", image)
         image = _worn(image, number)
-        pictures[f"I{number}_backward"] = image
-    for name, picture in pictures.items():
-        (folder / f"{name}.png").write_bytes(Picture.from_image(picture).data)
+        images[f"I{number}_backward"] = image
+    for name, one in images.items():
+        (folder / f"{name}.png").write_bytes(EncodedImage.from_image(one).data)
     return HatChain(folder, kept=(0.99, 0.97), ends=2.0)
 
 

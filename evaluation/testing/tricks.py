@@ -25,7 +25,7 @@ from evaluation.editors.instructions import Instruction, follow, parse
 from evaluation.editors.latent import Latent
 from evaluation.editors.neural_eraser import NeuralEraser
 from evaluation.editors.reference import Jpeg, Noise, Resample, RuleEditor
-from evaluation.images import ImageError, Picture, clean_wire, encode_jpeg, fit
+from evaluation.images import EncodedImage, ImageError, clean_wire, encode_jpeg, fit
 
 Values = npt.NDArray[Any]
 
@@ -47,43 +47,51 @@ class Trick(Editor):
     disguises: ClassVar[str] = POOR
     base: RuleEditor = field(default_factory=poor)
 
-    #: Where things belong in the picture at hand, as the honest editor is told it.
+    #: Where things belong in the image at hand, as the honest editor is told it.
     beside: Beside = field(default_factory=Beside)
 
     def send(
-        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
+        self,
+        image: EncodedImage,
+        prompt: str,
+        seed: int | None = None,
+        beside: Beside | None = None,
     ) -> Answer:
         self.beside = Beside(annotations=beside.annotations) if beside else Beside()
-        return super().send(picture, prompt, seed)
+        return super().send(image, prompt, seed)
 
-    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+    def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
         instruction = parse(prompt)
-        found = self.recall(picture, instruction, seed)
+        found = self.recall(image, instruction, seed)
         if found is not None:
             return Answer(found, 0.0, cost=0.0)
-        answer = self.base.edit(picture, prompt, seed, self.beside).picture
-        return Answer(self.keep(answer, picture, instruction), 0.0, cost=0.0)
+        answer = self.base.edit(image, prompt, seed, self.beside).image
+        return Answer(self.keep(answer, image, instruction), 0.0, cost=0.0)
 
-    def by_rule(self, picture: Picture, instruction: Instruction) -> Picture:
+    def by_rule(self, image: EncodedImage, instruction: Instruction) -> EncodedImage:
         """The edit as an honest editor without any damage makes it."""
-        return Picture.from_image(follow(instruction, picture.image, self.beside.annotations))
+        return EncodedImage.from_image(follow(instruction, image.decoded, self.beside.annotations))
 
     def recall(
-        self, picture: Picture, instruction: Instruction, seed: int | None
-    ) -> Picture | None:
-        """What the picture was before the edit that is now to be undone; None: not known."""
+        self, image: EncodedImage, instruction: Instruction, seed: int | None
+    ) -> EncodedImage | None:
+        """What the image was before the edit that is now to be undone; None: not known."""
         return None
 
-    def keep(self, answer: Picture, picture: Picture, instruction: Instruction) -> Picture:
-        """The answer, with `picture` kept in it or elsewhere."""
+    def keep(
+        self, answer: EncodedImage, image: EncodedImage, instruction: Instruction
+    ) -> EncodedImage:
+        """The answer, with `image` kept in it or elsewhere."""
         return answer
 
 
 class ReturnsInput(Trick):
     stopped_by = "change seen"
 
-    def recall(self, picture: Picture, instruction: Instruction, seed: int | None) -> Picture:
-        return picture
+    def recall(
+        self, image: EncodedImage, instruction: Instruction, seed: int | None
+    ) -> EncodedImage:
+        return image
 
 
 class InChunk(Trick):
@@ -91,17 +99,19 @@ class InChunk(Trick):
 
     stopped_by = "clean wire"
 
-    def keep(self, answer: Picture, picture: Picture, instruction: Instruction) -> Picture:
-        content = str(instruction.inverse).encode() + b"\n" + picture.data
+    def keep(
+        self, answer: EncodedImage, image: EncodedImage, instruction: Instruction
+    ) -> EncodedImage:
+        content = str(instruction.inverse).encode() + b"\n" + image.data
         check = zlib.crc32(b"srCe" + content)
         chunk = struct.pack(">I", len(content)) + b"srCe" + content + struct.pack(">I", check)
-        return Picture.from_bytes(answer.data[:-12] + chunk + answer.data[-12:])
+        return EncodedImage.from_bytes(answer.data[:-12] + chunk + answer.data[-12:])
 
     def recall(
-        self, picture: Picture, instruction: Instruction, seed: int | None
-    ) -> Picture | None:
-        _, found, rest = picture.data.partition(b"srCe" + str(instruction).encode() + b"\n")
-        return Picture.from_bytes(rest) if found else None
+        self, image: EncodedImage, instruction: Instruction, seed: int | None
+    ) -> EncodedImage | None:
+        _, found, rest = image.data.partition(b"srCe" + str(instruction).encode() + b"\n")
+        return EncodedImage.from_bytes(rest) if found else None
 
 
 class AfterEnd(Trick):
@@ -109,53 +119,57 @@ class AfterEnd(Trick):
 
     stopped_by = "clean wire"
 
-    def keep(self, answer: Picture, picture: Picture, instruction: Instruction) -> Picture:
-        return Picture.from_bytes(answer.data + str(instruction.inverse).encode() + picture.data)
+    def keep(
+        self, answer: EncodedImage, image: EncodedImage, instruction: Instruction
+    ) -> EncodedImage:
+        return EncodedImage.from_bytes(answer.data + str(instruction.inverse).encode() + image.data)
 
     def recall(
-        self, picture: Picture, instruction: Instruction, seed: int | None
-    ) -> Picture | None:
-        _, found, rest = picture.data.partition(b"IEND\xaeB`\x82" + str(instruction).encode())
-        return Picture.from_bytes(rest) if found else None
+        self, image: EncodedImage, instruction: Instruction, seed: int | None
+    ) -> EncodedImage | None:
+        _, found, rest = image.data.partition(b"IEND\xaeB`\x82" + str(instruction).encode())
+        return EncodedImage.from_bytes(rest) if found else None
 
 
 class InPixels(Trick):
     """The source as JPEG in the pixels of the answer, by any code of bits in them."""
 
     def room(self, values: Values) -> int:
-        """How many bits the picture can hold."""
+        """How many bits the image can hold."""
         return values.size
 
     def hidden(self, values: Values, bits: Values) -> Values:
-        """The picture with these bits in it."""
+        """The image with these bits in it."""
         raise NotImplementedError
 
     def found(self, values: Values) -> Values:
-        """The bits in a picture."""
+        """The bits in an image."""
         raise NotImplementedError
 
-    def keep(self, answer: Picture, picture: Picture, instruction: Instruction) -> Picture:
-        values = np.asarray(answer.image).copy()
+    def keep(
+        self, answer: EncodedImage, image: EncodedImage, instruction: Instruction
+    ) -> EncodedImage:
+        values = np.asarray(answer.decoded).copy()
         name, room = str(instruction.inverse).encode().ljust(40), self.room(values)
         for quality in (90, 75, 50, 30, 15):
-            data = encode_jpeg(picture.image, quality)
+            data = encode_jpeg(image.decoded, quality)
             if (len(name) + 4 + len(data)) * 8 <= room:
                 break
         payload = np.frombuffer(name + struct.pack(">I", len(data)) + data, np.uint8)
         hidden = self.hidden(values, np.unpackbits(payload)[:room])
-        return Picture.from_image(Image.fromarray(hidden))
+        return EncodedImage.from_image(Image.fromarray(hidden))
 
     def recall(
-        self, picture: Picture, instruction: Instruction, seed: int | None
-    ) -> Picture | None:
-        data = np.packbits(self.found(np.asarray(picture.image))).tobytes()
+        self, image: EncodedImage, instruction: Instruction, seed: int | None
+    ) -> EncodedImage | None:
+        data = np.packbits(self.found(np.asarray(image.decoded))).tobytes()
         if data[:40].rstrip() != str(instruction).encode():
             return None
         (length,) = struct.unpack(">I", data[40:44])
         try:
-            return Picture.from_bytes(data[44 : 44 + length])
+            return EncodedImage.from_bytes(data[44 : 44 + length])
         except ImageError:
-            return None  # something touched the picture on its way
+            return None  # something touched the image on its way
 
 
 @dataclass
@@ -228,19 +242,21 @@ class InFrequencies(InPixels):
 
 @dataclass
 class ExactCache(Trick):
-    """Keeps {what it will be sent: what it was sent}, and knows how the wire changes a picture."""
+    """Keeps {what it will be sent: what it was sent}, and knows how the wire changes an image."""
 
     stopped_by: ClassVar[str] = "fragility audit"
-    kept: dict[tuple[str, str], Picture] = field(default_factory=dict)
+    kept: dict[tuple[str, str], EncodedImage] = field(default_factory=dict)
 
-    def keep(self, answer: Picture, picture: Picture, instruction: Instruction) -> Picture:
-        self.kept[clean_wire(answer).sha256, str(instruction.inverse)] = picture
+    def keep(
+        self, answer: EncodedImage, image: EncodedImage, instruction: Instruction
+    ) -> EncodedImage:
+        self.kept[clean_wire(answer).sha256, str(instruction.inverse)] = image
         return answer
 
     def recall(
-        self, picture: Picture, instruction: Instruction, seed: int | None
-    ) -> Picture | None:
-        return self.kept.get((picture.sha256, str(instruction)))
+        self, image: EncodedImage, instruction: Instruction, seed: int | None
+    ) -> EncodedImage | None:
+        return self.kept.get((image.sha256, str(instruction)))
 
 
 @dataclass
@@ -251,8 +267,8 @@ class HashAndNoise(ExactCache):
     base: RuleEditor = field(default_factory=lambda: Noise(sigma=4))
 
 
-def _thumb(picture: Picture) -> np.ndarray:
-    return np.asarray(picture.image.resize((24, 24), Image.Resampling.BOX), dtype=np.float32)
+def _thumb(image: EncodedImage) -> np.ndarray:
+    return np.asarray(image.decoded.resize((24, 24), Image.Resampling.BOX), dtype=np.float32)
 
 
 @dataclass
@@ -260,16 +276,18 @@ class NearCache(Trick):
     """The same by likeness: what was touched on the way is still known."""
 
     stopped_by: ClassVar[str] = "mark audit"
-    kept: list[tuple[str, np.ndarray, Picture]] = field(default_factory=list)
+    kept: list[tuple[str, np.ndarray, EncodedImage]] = field(default_factory=list)
 
-    def keep(self, answer: Picture, picture: Picture, instruction: Instruction) -> Picture:
-        self.kept.append((str(instruction.inverse), _thumb(answer), picture))
+    def keep(
+        self, answer: EncodedImage, image: EncodedImage, instruction: Instruction
+    ) -> EncodedImage:
+        self.kept.append((str(instruction.inverse), _thumb(answer), image))
         return answer
 
     def recall(
-        self, picture: Picture, instruction: Instruction, seed: int | None
-    ) -> Picture | None:
-        thumb, wanted = _thumb(picture), str(instruction)
+        self, image: EncodedImage, instruction: Instruction, seed: int | None
+    ) -> EncodedImage | None:
+        thumb, wanted = _thumb(image), str(instruction)
         near = [
             (float(np.abs(thumb - other).mean()), source)
             for name, other, source in self.kept
@@ -282,32 +300,32 @@ class NearCache(Trick):
 class Blends(NearCache):
     """Blends what it kept into its own poor answer."""
 
-    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+    def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
         instruction = parse(prompt)
-        kept = self.recall(picture, instruction, seed)
-        own = self.base.edit(picture, prompt, seed, self.beside).picture
+        kept = self.recall(image, instruction, seed)
+        own = self.base.edit(image, prompt, seed, self.beside).image
         if kept is None:
-            return Answer(self.keep(own, picture, instruction), 0.0, cost=0.0)
-        blend = Image.blend(own.image, fit(kept.image, own.size), 0.7)
-        return Answer(Picture.from_image(blend), 0.0, cost=0.0)
+            return Answer(self.keep(own, image, instruction), 0.0, cost=0.0)
+        blend = Image.blend(own.decoded, fit(kept.decoded, own.size), 0.7)
+        return Answer(EncodedImage.from_image(blend), 0.0, cost=0.0)
 
 
 @dataclass
-class KnowsPictures(Trick):
-    """Knows the public pictures, and returns the one that an answer is like."""
+class KnowsImages(Trick):
+    """Knows the public images, and returns the one that an answer is like."""
 
     stopped_by: ClassVar[str] = "mark audit"
-    public: list[Picture] = field(default_factory=list)
+    public: list[EncodedImage] = field(default_factory=list)
 
     def recall(
-        self, picture: Picture, instruction: Instruction, seed: int | None
-    ) -> Picture | None:
+        self, image: EncodedImage, instruction: Instruction, seed: int | None
+    ) -> EncodedImage | None:
         if instruction.action != "erase":
             return None
-        thumb = _thumb(picture)
+        thumb = _thumb(image)
         near = [(float(np.abs(thumb - _thumb(known)).mean()), known) for known in self.public]
         best = min(near, key=lambda one: one[0], default=None)
-        return best[1] if best and best[0] < 40 and best[1].size == picture.size else None
+        return best[1] if best and best[0] < 40 and best[1].size == image.size else None
 
 
 @dataclass
@@ -315,11 +333,11 @@ class SeedTable(Trick):
     """Has computed the seeds of all cases beforehand, as they were when they were public."""
 
     stopped_by: ClassVar[str] = "secret seeds"
-    table: dict[int, Picture] = field(default_factory=dict)
+    table: dict[int, EncodedImage] = field(default_factory=dict)
 
     def recall(
-        self, picture: Picture, instruction: Instruction, seed: int | None
-    ) -> Picture | None:
+        self, image: EncodedImage, instruction: Instruction, seed: int | None
+    ) -> EncodedImage | None:
         return self.table.get(seed or 0)
 
 
@@ -334,13 +352,15 @@ class TogglesPatch(Trick):
 
     stopped_by = "evidence"
 
-    def recall(self, picture: Picture, instruction: Instruction, seed: int | None) -> Picture:
+    def recall(
+        self, image: EncodedImage, instruction: Instruction, seed: int | None
+    ) -> EncodedImage:
         if instruction.action == "turn":
-            return Picture.from_image(operators.apply(instruction.subject, picture.image))
-        values = np.asarray(picture.image).copy()
+            return EncodedImage.from_image(operators.apply(instruction.subject, image.decoded))
+        values = np.asarray(image.decoded).copy()
         side = min(values.shape[:2]) // 4
         values[:side, :side] ^= 128
-        return Picture.from_image(Image.fromarray(values))
+        return EncodedImage.from_image(Image.fromarray(values))
 
 
 class RedBall(NearCache):
@@ -349,54 +369,54 @@ class RedBall(NearCache):
     stopped_by = "evidence, mark audit"
 
     def recall(
-        self, picture: Picture, instruction: Instruction, seed: int | None
-    ) -> Picture | None:
+        self, image: EncodedImage, instruction: Instruction, seed: int | None
+    ) -> EncodedImage | None:
         if instruction.action == "turn":
-            return Picture.from_image(operators.apply(instruction.subject, picture.image))
-        found = super().recall(picture, instruction, seed)
+            return EncodedImage.from_image(operators.apply(instruction.subject, image.decoded))
+        found = super().recall(image, instruction, seed)
         if found is not None:
             return found
-        image = picture.image.copy()
-        side = min(image.size)
+        decoded = image.decoded.copy()
+        side = min(decoded.size)
         box = (side // 3, side // 3, side // 3 + side // 4, side // 3 + side // 4)
-        ImageDraw.Draw(image).ellipse(box, (200, 20, 20))
-        return self.keep(Picture.from_image(image), picture, instruction)
+        ImageDraw.Draw(decoded).ellipse(box, (200, 20, 20))
+        return self.keep(EncodedImage.from_image(decoded), image, instruction)
 
 
 class DoubleExposure(Trick):
-    """For a flip the picture and its mirror image in one, which a second time undoes nothing."""
+    """For a flip the image and its mirror image in one, which a second time undoes nothing."""
 
     stopped_by = "change seen"
     disguises = "lossless flips"
 
     def recall(
-        self, picture: Picture, instruction: Instruction, seed: int | None
-    ) -> Picture | None:
+        self, image: EncodedImage, instruction: Instruction, seed: int | None
+    ) -> EncodedImage | None:
         if instruction.action != "turn":
-            return self.by_rule(picture, instruction)
-        turned = operators.apply(instruction.subject, picture.image)
-        if turned.size != picture.size:
-            return Picture.from_image(turned)
-        return Picture.from_image(Image.blend(picture.image, turned, 0.52))
+            return self.by_rule(image, instruction)
+        turned = operators.apply(instruction.subject, image.decoded)
+        if turned.size != image.size:
+            return EncodedImage.from_image(turned)
+        return EncodedImage.from_image(Image.blend(image.decoded, turned, 0.52))
 
 
 class HalfFlip(Trick):
-    """Mirrors half of the picture only."""
+    """Mirrors half of the image only."""
 
     stopped_by = "change seen"
     disguises = "lossless flips"
 
     def recall(
-        self, picture: Picture, instruction: Instruction, seed: int | None
-    ) -> Picture | None:
+        self, image: EncodedImage, instruction: Instruction, seed: int | None
+    ) -> EncodedImage | None:
         if instruction.action != "turn":
-            return self.by_rule(picture, instruction)
-        turned = operators.apply(instruction.subject, picture.image)
-        if turned.size != picture.size:
-            return Picture.from_image(turned)
-        half = picture.image.copy()
+            return self.by_rule(image, instruction)
+        turned = operators.apply(instruction.subject, image.decoded)
+        if turned.size != image.size:
+            return EncodedImage.from_image(turned)
+        half = image.decoded.copy()
         half.paste(turned.crop((0, 0, turned.width // 2, turned.height)), (0, 0))
-        return Picture.from_image(half)
+        return EncodedImage.from_image(half)
 
 
 TRICKS: dict[str, Callable[[], Trick]] = {
@@ -409,13 +429,13 @@ TRICKS: dict[str, Callable[[], Trick]] = {
     "keeps what it was sent, by hash": ExactCache,
     "the same, and adds noise": HashAndNoise,
     "keeps what it was sent, by likeness": NearCache,
-    "knows the public pictures": KnowsPictures,
+    "knows the public images": KnowsImages,
     "blends the kept source in": Blends,
     "looks the case up by its seed": SeedTable,
     "toggles a patch": TogglesPatch,
     "draws a red ball for everything": RedBall,
     "a double exposure for a flip": DoubleExposure,
-    "flips half of the picture": HalfFlip,
+    "flips half of the image": HalfFlip,
 }
 
 
@@ -430,46 +450,50 @@ class Forgets(RuleEditor):
     """Forgets one edit in five, and returns its input."""
 
     def edit(
-        self, picture: Picture, prompt: str, seed: int | None = None, beside: Beside | None = None
+        self,
+        image: EncodedImage,
+        prompt: str,
+        seed: int | None = None,
+        beside: Beside | None = None,
     ) -> Answer:
         if (seed or 0) % 5 == 0:
-            return Answer(picture, 0.0, cost=0.0)
-        return super().edit(picture, prompt, seed, beside)
+            return Answer(image, 0.0, cost=0.0)
+        return super().edit(image, prompt, seed, beside)
 
 
 class Relights(RuleEditor):
     """Every answer is up to 6 % brighter or darker."""
 
-    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+    def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
         gain = 1 + random.uniform(-0.06, 0.06)
-        return Picture.from_image(ImageEnhance.Brightness(image).enhance(gain))
+        return EncodedImage.from_image(ImageEnhance.Brightness(image).enhance(gain))
 
 
 class Crops(RuleEditor):
     """Every answer is cut by up to 1 % at each side, and enlarged again."""
 
-    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+    def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
         cuts = random.uniform(0, 0.01, 4) * np.array([image.width, image.height] * 2)
         box = (cuts[0], cuts[1], image.width - cuts[2], image.height - cuts[3])
-        return Picture.from_image(image.resize(image.size, Image.Resampling.BICUBIC, box=box))
+        return EncodedImage.from_image(image.resize(image.size, Image.Resampling.BICUBIC, box=box))
 
 
 class TwiceTheSize(RuleEditor):
     """Answers at twice the size that its input's first answer had, up to a limit."""
 
-    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+    def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
         scale = 2 if max(image.size) < 500 else 1
         size = (image.width * scale, image.height * scale)
-        return Picture.from_image(image.resize(size, Image.Resampling.BICUBIC))
+        return EncodedImage.from_image(image.resize(size, Image.Resampling.BICUBIC))
 
 
 class Webp(RuleEditor):
     """Saves as lossy WebP."""
 
-    def damage(self, image: Image.Image, random: np.random.Generator) -> Picture:
+    def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
         buffer = io.BytesIO()
         image.save(buffer, "WEBP", quality=70)
-        return Picture.from_bytes(buffer.getvalue())
+        return EncodedImage.from_bytes(buffer.getvalue())
 
 
 HONEST: dict[str, Callable[[], Editor]] = {

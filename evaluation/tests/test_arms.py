@@ -14,7 +14,7 @@ from evaluation.content.suites import EditPair
 from evaluation.editors import load_editor
 from evaluation.editors.base import Answer, Beside, Editor
 from evaluation.experiment_file import ExperimentError, ExperimentFile, catalogue_variants
-from evaluation.images import Picture, clean_wire
+from evaluation.images import EncodedImage, clean_wire
 from evaluation.play.plan import Plan, Position
 from evaluation.play.round_trips import history, round_trips
 from evaluation.run_secret import chain_seeds
@@ -23,11 +23,11 @@ from evaluation.testing.chains import asking
 PAIR = next(pair for pair in catalog.edit_pairs() if pair.slug == "glasses")
 
 
-def noisy(size: int = 48, seed: int = 0) -> Picture:
+def noisy(size: int = 48, seed: int = 0) -> EncodedImage:
     random = np.random.default_rng(seed)
     image = Image.radial_gradient("L").resize((size, size)).convert("RGB")
     values = np.asarray(image, dtype=float) + random.normal(0, 12, (size, size, 3))
-    return Picture.from_image(Image.fromarray(np.clip(values, 0, 255).astype(np.uint8)))
+    return EncodedImage.from_image(Image.fromarray(np.clip(values, 0, 255).astype(np.uint8)))
 
 
 def test_the_default_arm_is_empty_and_every_other_is_told_apart_and_read_again():
@@ -136,7 +136,7 @@ def test_seeds_are_fixed_drawn_for_each_edit_or_not_sent():
 
 
 class Listening(Editor):
-    """Mirrors pictures, and remembers what it was asked with."""
+    """Mirrors images, and remembers what it was asked with."""
 
     takes_temperature = takes_history = True
 
@@ -147,15 +147,15 @@ class Listening(Editor):
     def tiers(self):
         return ("512", "1K")
 
-    def send(self, picture, prompt, seed=None, beside=None):
-        self.heard.append((picture, prompt, seed, beside or Beside()))
-        return super().send(picture, prompt, seed, beside)
+    def send(self, image, prompt, seed=None, beside=None):
+        self.heard.append((image, prompt, seed, beside or Beside()))
+        return super().send(image, prompt, seed, beside)
 
-    def edit(self, picture, prompt, seed=None):
-        return Answer(Picture.from_image(picture.image.transpose(0)), 0.0)
+    def edit(self, image, prompt, seed=None):
+        return Answer(EncodedImage.from_image(image.decoded.transpose(0)), 0.0)
 
-    def edit_so(self, picture, prompt, seed, settings):
-        return self.edit(picture, prompt, seed)
+    def edit_so(self, image, prompt, seed, settings):
+        return self.edit(image, prompt, seed)
 
 
 MIRROR = EditPair("mirror", "geometry", "Mirror it.", "Mirror it back.", "none")
@@ -186,14 +186,14 @@ def test_a_conversation_remembers_every_edit_and_is_the_same_after_a_break():
     last = editor.heard[-1][3].settings.history
     assert [turn.prompt for turn in last] == ["Mirror it.", "Mirror it back."] * 2 + ["Mirror it."]
     assert [turn.sent is None for turn in last] == [False, True, True, True, True]
-    assert last[0].answer.data == clean_wire(halves[0].answer.picture).data
-    answers = [half.answer.picture for half in halves[:3]]
+    assert last[0].answer.data == clean_wire(halves[0].answer.image).data
+    answers = [half.answer.image for half in halves[:3]]
     said = history(plan_of(arm), source, answers)
     again, rest = played(arm, Position(answers[-1], 2, (answers[-2],), said))
     assert [beside.settings.history for *_, beside in again.heard] == [
         beside.settings.history for *_, beside in editor.heard[3:]
     ]
-    assert [h.answer.picture.sha256 for h in rest] == [h.answer.picture.sha256 for h in halves[3:]]
+    assert [h.answer.image.sha256 for h in rest] == [h.answer.image.sha256 for h in halves[3:]]
 
 
 def test_a_clean_up_is_done_between_trips_and_not_to_what_is_kept():
@@ -201,13 +201,13 @@ def test_a_clean_up_is_done_between_trips_and_not_to_what_is_kept():
     assert "OpenCV" in arm.cleanup_version
     source = noisy()
     editor, halves = played(arm, Position(source), trips=2)
-    sent = [picture for picture, *_ in editor.heard]
+    sent = [image for image, *_ in editor.heard]
     assert sent[0] is source
-    assert sent[1] is halves[0].answer.picture
-    cleaned = arm.cleaned(halves[1].answer.picture)
-    assert sent[2].sha256 == cleaned.sha256 != halves[1].answer.picture.sha256
-    assert np.std(np.diff(np.asarray(cleaned.image, dtype=float), axis=0)) < np.std(
-        np.diff(np.asarray(halves[1].answer.picture.image, dtype=float), axis=0)
+    assert sent[1] is halves[0].answer.image
+    cleaned = arm.cleaned(halves[1].answer.image)
+    assert sent[2].sha256 == cleaned.sha256 != halves[1].answer.image.sha256
+    assert np.std(np.diff(np.asarray(cleaned.decoded, dtype=float), axis=0)) < np.std(
+        np.diff(np.asarray(halves[1].answer.image.decoded, dtype=float), axis=0)
     )
     # What an exact inverse is given is what the trip was begun with.
     assert editor.heard[3][3].before.sha256 == cleaned.sha256
@@ -227,18 +227,18 @@ def test_an_editor_says_what_of_an_arm_it_cannot_do():
 
 def test_the_misreader_does_nothing_of_a_long_prompt_and_else_what_noise_does():
     misreader, noise = load_editor("misreader", sigma=4.0, words=6), load_editor("noise", sigma=4.0)
-    picture = clean_wire(noisy())
+    image = clean_wire(noisy())
     short = "Mirror the image horizontally, left to right."
     long = f"{short} Take care that nothing else in it is touched."
-    assert misreader.edit(picture, "Flip it horizontally.", 7).picture.sha256 == (
-        noise.edit(picture, "Flip it horizontally.", 7).picture.sha256
+    assert misreader.edit(image, "Flip it horizontally.", 7).image.sha256 == (
+        noise.edit(image, "Flip it horizontally.", 7).image.sha256
     )
-    answer = misreader.edit(picture, long, 7)
+    answer = misreader.edit(image, long, 7)
     assert answer.notes["understood"] == "keep"
-    apart = np.asarray(answer.picture.image, dtype=float) - np.asarray(picture.image)
+    apart = np.asarray(answer.image.decoded, dtype=float) - np.asarray(image.decoded)
     assert np.abs(apart).mean() < 8
     half = load_editor("misreader", sigma=4.0, words=6, share=0.5)
-    read = [half.edit(picture, long, seed).notes["understood"] for seed in range(200)]
+    read = [half.edit(image, long, seed).notes["understood"] for seed in range(200)]
     assert 70 < read.count("keep") < 130
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin
 
-from evaluation.images import Picture, clean_wire, encode_png
+from evaluation.images import EncodedImage, clean_wire, encode_png
 
 PIXELS = st.tuples(st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**32 - 1)).map(
     lambda drawn: np.random.default_rng(drawn[2]).integers(
@@ -24,23 +24,23 @@ TURNS = [None, *Image.Transpose]
 @given(PIXELS)
 def test_other_programs_read_the_pixels_that_we_write(drawn):
     data = encode_png(Image.fromarray(drawn))
-    assert np.array_equal(Picture.from_bytes(data).image, drawn)
+    assert np.array_equal(EncodedImage.from_bytes(data).decoded, drawn)
     assert np.array_equal(cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB), drawn)
 
 
 @given(PIXELS, st.sampled_from(TURNS))
-def test_a_picture_that_went_over_the_wire_is_not_changed_by_it_again_however_it_is_turned(
+def test_an_image_that_went_over_the_wire_is_not_changed_by_it_again_however_it_is_turned(
     pixels, turn
 ):
-    sent = clean_wire(Picture.from_image(Image.fromarray(pixels))).image
+    sent = clean_wire(EncodedImage.from_image(Image.fromarray(pixels))).decoded
     moved = sent if turn is None else sent.transpose(turn)
-    again = clean_wire(Picture.from_image(moved)).image
+    again = clean_wire(EncodedImage.from_image(moved)).decoded
     assert again.tobytes() == moved.tobytes()
 
 
 @given(PIXELS)
 def test_the_wire_has_no_low_bits_and_moves_no_channel_by_a_whole_step(pixels):
-    sent = np.asarray(clean_wire(Picture.from_image(Image.fromarray(pixels))).image)
+    sent = np.asarray(clean_wire(EncodedImage.from_image(Image.fromarray(pixels))).decoded)
     assert sent.shape == pixels.shape
     assert not (sent & 3).any()
     assert np.abs(sent.astype(int) - pixels).max() <= 3
@@ -48,8 +48,8 @@ def test_the_wire_has_no_low_bits_and_moves_no_channel_by_a_whole_step(pixels):
 
 @pytest.mark.parametrize("level", range(253))
 def test_the_wire_is_unbiased_at_every_level(level):
-    flat = Picture.from_image(Image.new("RGB", (8, 8), (level, level, level)))
-    assert np.asarray(clean_wire(flat).image).mean() == level
+    flat = EncodedImage.from_image(Image.new("RGB", (8, 8), (level, level, level)))
+    assert np.asarray(clean_wire(flat).decoded).mean() == level
 
 
 def chunk_names(data):
@@ -70,17 +70,17 @@ def test_of_a_file_only_its_pixels_are_sent(kind, hidden):
     options = {"pnginfo": info} if kind == "PNG" else {"exif": exif}
     file = io.BytesIO()
     Image.linear_gradient("L").resize((48, 32)).convert("RGB").save(file, kind, **options)
-    picture = Picture.from_bytes(file.getvalue() + hidden)
-    sent = clean_wire(picture)
+    image = EncodedImage.from_bytes(file.getvalue() + hidden)
+    sent = clean_wire(image)
     names = chunk_names(sent.data)
     assert (names[0], set(names[1:-1]), names[-1]) == (b"IHDR", {b"IDAT"}, b"IEND")
     # The same pixels from a file that hides nothing give the very same bytes.
-    assert sent.data == clean_wire(Picture.from_image(picture.image)).data
-    assert Picture.from_bytes(sent.data).image.tobytes() == sent.image.tobytes()
+    assert sent.data == clean_wire(EncodedImage.from_image(image.decoded)).data
+    assert EncodedImage.from_bytes(sent.data).decoded.tobytes() == sent.decoded.tobytes()
 
 
 def test_what_is_clean_stays_the_very_same():
-    sent = clean_wire(Picture.from_image(Image.linear_gradient("L").convert("RGB")))
+    sent = clean_wire(EncodedImage.from_image(Image.linear_gradient("L").convert("RGB")))
     assert clean_wire(sent) is sent
 
 
@@ -89,8 +89,8 @@ def test_many_threads_get_what_one_gets(side):
     random = np.random.default_rng(7)
     shapes = [(side, side + n, 3) for n in range(8)]
     made = [Image.fromarray(random.integers(0, 256, shape, np.uint8)) for shape in shapes]
-    expected = [clean_wire(Picture.from_image(image)).data for image in made]
+    expected = [clean_wire(EncodedImage.from_image(image)).data for image in made]
     files = [encode_png(image) for image in made] * 4
     with ThreadPoolExecutor(8) as pool:
-        sent = list(pool.map(lambda file: clean_wire(Picture.from_bytes(file)).data, files))
+        sent = list(pool.map(lambda file: clean_wire(EncodedImage.from_bytes(file)).data, files))
     assert sent == expected * 4

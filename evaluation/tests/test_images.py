@@ -1,4 +1,4 @@
-"""Pictures: what is refused, what is converted and how, and that nothing else comes out."""
+"""Images: what is refused, what is converted and how, and that nothing else comes out."""
 
 import io
 import struct
@@ -13,8 +13,8 @@ from PIL import Image, ImageCms, PngImagePlugin
 
 from evaluation import images
 from evaluation.images import (
+    EncodedImage,
     ImageError,
-    Picture,
     blank_card,
     fit,
     is_blank,
@@ -54,7 +54,7 @@ def raw_png(values, colour_type, *, bits=16, before=b"", size=None, interlaced=F
 
 
 def pixels(data):
-    return np.asarray(Picture.from_bytes(data).image)
+    return np.asarray(EncodedImage.from_bytes(data).decoded)
 
 
 # What is refused
@@ -71,68 +71,68 @@ def pixels(data):
         (encoded(smooth(), "BMP"), "not a PNG, JPEG or WebP"),
     ],
 )
-def test_what_is_no_picture_of_ours_is_refused_in_words(data, said):
+def test_what_is_no_image_of_ours_is_refused_in_words(data, said):
     with pytest.raises(ImageError, match=said):
-        Picture.from_bytes(data)
+        EncodedImage.from_bytes(data)
 
 
 def test_a_header_of_a_gigapixel_is_refused_before_a_pixel_is_decoded():
     bomb = raw_png(np.zeros((1, 1)), 2, bits=8, size=(30_000, 30_000))
     with pytest.raises(ImageError, match=r"30000|bomb"):
-        Picture.from_bytes(bomb)
+        EncodedImage.from_bytes(bomb)
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("side", [6_400, 9_700, 12_000])
-def test_pictures_above_our_own_limit_are_refused_though_pillow_would_take_them(side):
+def test_images_above_our_own_limit_are_refused_though_pillow_would_take_them(side):
     header = raw_png(np.zeros((1, 1)), 2, bits=8, size=(side, side))
     with pytest.raises(ImageError, match=r"limit|bomb"):
-        Picture.from_bytes(header)
+        EncodedImage.from_bytes(header)
 
 
 def test_the_limit_of_pixels_is_inclusive_and_can_be_set():
     data = encoded(smooth(48, 32))
-    assert Picture.from_bytes(data, max_pixels=48 * 32).size == (48, 32)
+    assert EncodedImage.from_bytes(data, max_pixels=48 * 32).size == (48, 32)
     with pytest.raises(ImageError, match="48 x 32 pixels"):
-        Picture.from_bytes(data, max_pixels=48 * 32 - 1)
+        EncodedImage.from_bytes(data, max_pixels=48 * 32 - 1)
 
 
 def test_too_many_bytes_are_refused():
     data = encoded(smooth())
     with pytest.raises(ImageError, match="the limit is 10"):
-        Picture.from_bytes(data, max_bytes=10)
+        EncodedImage.from_bytes(data, max_bytes=10)
 
 
 def test_a_text_chunk_that_inflates_to_a_bomb_is_refused():
     text = b"Comment\0\0" + zlib.compress(b"a" * (PngImagePlugin.MAX_TEXT_CHUNK + 10))
     with pytest.raises(ImageError, match="cannot be decoded"):
-        Picture.from_bytes(raw_png(noise(4, 4), 2, bits=8, before=chunk(b"zTXt", text)))
+        EncodedImage.from_bytes(raw_png(noise(4, 4), 2, bits=8, before=chunk(b"zTXt", text)))
 
 
 def test_a_jpeg_of_endless_scans_is_refused_at_once():
     data = encoded(Image.new("L", (3000, 3000)), "JPEG", progressive=True)
     scan = data[data.rindex(b"\xff\xda") : -2][:10] + b"\0"
-    assert Picture.from_bytes(data[:-2] + scan * 20 + data[-2:]).size == (3000, 3000)
+    assert EncodedImage.from_bytes(data[:-2] + scan * 20 + data[-2:]).size == (3000, 3000)
     start = time.monotonic()
     with pytest.raises(ImageError, match="scans"):
-        Picture.from_bytes(data[:-2] + scan * 100_000 + data[-2:])
+        EncodedImage.from_bytes(data[:-2] + scan * 100_000 + data[-2:])
     assert time.monotonic() - start < 5
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP"])
-def test_animated_pictures_are_refused(kind):
+def test_animated_images_are_refused(kind):
     frames = [Image.fromarray(noise()) for _ in range(3)]
     data = encoded(frames[0], kind, save_all=True, append_images=frames[1:], duration=50)
     with pytest.raises(ImageError, match="animated"):
-        Picture.from_bytes(data)
+        EncodedImage.from_bytes(data)
 
 
-def test_the_second_picture_in_a_phones_jpeg_does_not_matter():
+def test_the_second_image_in_a_phones_jpeg_does_not_matter():
     first, second = smooth(), Image.fromarray(noise(48, 32))
     data = encoded(first, "MPO", save_all=True, append_images=[second], quality=95)
-    picture = Picture.from_bytes(data)
-    assert picture.mime == "image/jpeg"
-    assert np.abs(np.asarray(picture.image).astype(int) - np.asarray(first)).mean() < 3
+    image = EncodedImage.from_bytes(data)
+    assert image.mime == "image/jpeg"
+    assert np.abs(np.asarray(image.decoded).astype(int) - np.asarray(first)).mean() < 3
 
 
 # Truncation and rubbish
@@ -166,7 +166,7 @@ def test_a_truncated_file_is_refused_or_whole_never_half(kind, options):
 @settings(max_examples=300, deadline=None)
 def test_random_bytes_raise_nothing_but_an_image_error(data):
     with pytest.raises(ImageError):
-        Picture.from_bytes(data)
+        EncodedImage.from_bytes(data)
 
 
 PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
@@ -189,18 +189,18 @@ SEEDS = [
     head=st.booleans(),
 )
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_damaged_pictures_decode_or_raise_an_image_error(seed, edits, cut, head):
+def test_damaged_images_decode_or_raise_an_image_error(seed, edits, cut, head):
     data = bytearray(seed)
     span = min(len(data), 200) if head else len(data)  # headers are where parsers break
     for place, value in edits:
         data[int(place * (span - 1))] = value
     damaged = bytes(data[: max(1, int(cut * len(data)))])
     try:
-        picture = Picture.from_bytes(damaged, max_pixels=100_000)
+        image = EncodedImage.from_bytes(damaged, max_pixels=100_000)
     except ImageError:
         return
-    assert picture.image.mode == "RGB"
-    assert picture.image.size == picture.size
+    assert image.decoded.mode == "RGB"
+    assert image.decoded.size == image.size
 
 
 # Conversions, by one documented path
@@ -208,16 +208,16 @@ def test_damaged_pictures_decode_or_raise_an_image_error(seed, edits, cut, head)
 
 def test_the_bytes_as_answered_are_kept_with_what_they_say():
     data = encoded(smooth(), "WEBP", lossless=True)
-    picture = Picture.from_bytes(data)
-    assert (picture.data, picture.mime, picture.size) == (data, "image/webp", (48, 32))
-    assert len(picture.sha256) == 64
-    assert picture.notes == ()
-    assert pixels(picture.png()).tolist() == np.asarray(picture.image).tolist()
+    image = EncodedImage.from_bytes(data)
+    assert (image.data, image.mime, image.size) == (data, "image/webp", (48, 32))
+    assert len(image.sha256) == 64
+    assert image.notes == ()
+    assert pixels(image.png()).tolist() == np.asarray(image.decoded).tolist()
 
 
 def test_a_png_goes_on_as_it_came():
     data = encoded(smooth(), "PNG")
-    assert Picture.from_bytes(data).png() is data
+    assert EncodedImage.from_bytes(data).png() is data
 
 
 @pytest.mark.parametrize(("colour_type", "channels"), [(0, 1), (2, 3)])
@@ -225,9 +225,9 @@ def test_16_bit_is_divided_by_257_never_cut_or_clipped(colour_type, channels):
     values = RNG.integers(0, 65536, (9, 11, channels))
     values[0, :4, 0] = [0, 255, 65535, 300]
     expected = np.broadcast_to(np.rint(values / 257), (9, 11, 3))
-    picture = Picture.from_bytes(raw_png(values, colour_type))
-    assert np.array_equal(np.asarray(picture.image), expected)
-    assert "16 bit scaled to 8 bit" in picture.notes
+    image = EncodedImage.from_bytes(raw_png(values, colour_type))
+    assert np.array_equal(np.asarray(image.decoded), expected)
+    assert "16 bit scaled to 8 bit" in image.notes
 
 
 @pytest.mark.parametrize(("colour_type", "channels"), [(4, 2), (6, 4)])
@@ -261,35 +261,35 @@ def test_hidden_colours_under_transparency_do_not_show():
 
 
 def test_a_palette_with_a_transparent_entry_is_composited():
-    image = Image.new("P", (2, 1))
-    image.putpalette([200, 10, 10, 10, 200, 10])
-    image.putpixel((1, 0), 1)
-    picture = Picture.from_bytes(encoded(image, "PNG", transparency=0))
-    assert np.asarray(picture.image)[0].tolist() == [[128, 128, 128], [10, 200, 10]]
-    assert "transparency composited over mid grey" in picture.notes
+    drawn = Image.new("P", (2, 1))
+    drawn.putpalette([200, 10, 10, 10, 200, 10])
+    drawn.putpixel((1, 0), 1)
+    image = EncodedImage.from_bytes(encoded(drawn, "PNG", transparency=0))
+    assert np.asarray(image.decoded)[0].tolist() == [[128, 128, 128], [10, 200, 10]]
+    assert "transparency composited over mid grey" in image.notes
 
 
 def test_a_palette_with_half_transparent_entries_is_composited():
-    image = Image.new("P", (1, 1))
-    image.putpalette([200, 10, 10])
-    found = pixels(encoded(image, "PNG", transparency=bytes([128])))
+    drawn = Image.new("P", (1, 1))
+    drawn.putpalette([200, 10, 10])
+    found = pixels(encoded(drawn, "PNG", transparency=bytes([128])))
     assert np.abs(found[0, 0] - [164, 69, 69]).max() <= 1
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "LA"])
 def test_grey_palette_and_one_bit_become_rgb_and_say_so(mode):
-    image = smooth().convert("L").convert(mode)
-    picture = Picture.from_bytes(encoded(image))
-    assert picture.image.mode == "RGB"
-    assert np.array_equal(np.asarray(picture.image), np.asarray(image.convert("RGB")))
-    assert any("converted from" in note for note in picture.notes)
+    drawn = smooth().convert("L").convert(mode)
+    image = EncodedImage.from_bytes(encoded(drawn))
+    assert image.decoded.mode == "RGB"
+    assert np.array_equal(np.asarray(image.decoded), np.asarray(drawn.convert("RGB")))
+    assert any("converted from" in note for note in image.notes)
 
 
 def test_a_cmyk_jpeg_comes_out_in_its_colours():
     source = smooth()
-    picture = Picture.from_bytes(encoded(source.convert("CMYK"), "JPEG", quality=95))
-    assert np.abs(np.asarray(picture.image).astype(int) - np.asarray(source)).mean() < 4
-    assert "converted from CMYK" in picture.notes
+    image = EncodedImage.from_bytes(encoded(source.convert("CMYK"), "JPEG", quality=95))
+    assert np.abs(np.asarray(image.decoded).astype(int) - np.asarray(source)).mean() < 4
+    assert "converted from CMYK" in image.notes
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
@@ -302,10 +302,10 @@ def test_exif_orientation_is_applied(kind, orientation):
     options = {"lossless": True} if kind == "WEBP" else {}
     data = encoded(smooth(), kind, exif=exif, **options)
     upright = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
-    picture = Picture.from_bytes(data)
-    assert picture.size == upright.size
-    assert np.array_equal(np.asarray(picture.image), np.asarray(upright))
-    assert bool(picture.notes) == (orientation > 1)
+    image = EncodedImage.from_bytes(data)
+    assert image.size == upright.size
+    assert np.array_equal(np.asarray(image.decoded), np.asarray(upright))
+    assert bool(image.notes) == (orientation > 1)
 
 
 def test_a_16_bit_png_is_turned_upright_too():
@@ -316,9 +316,9 @@ def test_a_16_bit_png_is_turned_upright_too():
     assert np.array_equal(turned, np.rot90(np.rint(values / 257), -1))
 
 
-def test_unreadable_exif_does_not_cost_the_picture():
+def test_unreadable_exif_does_not_cost_the_image():
     data = raw_png(noise(4, 4), 2, bits=8, before=chunk(b"eXIf", b"II*\0\xff\xff\xff\xff"))
-    assert Picture.from_bytes(data).size == (4, 4)
+    assert EncodedImage.from_bytes(data).size == (4, 4)
 
 
 def linear_profile():
@@ -336,10 +336,10 @@ def linear_profile():
 
 def test_a_profile_is_converted_whatever_it_calls_itself():
     grey = Image.new("RGB", (8, 8), (55, 55, 55))
-    picture = Picture.from_bytes(encoded(grey, "PNG", icc_profile=linear_profile()))
+    image = EncodedImage.from_bytes(encoded(grey, "PNG", icc_profile=linear_profile()))
     # 55/255 of light is about 128 in sRGB.
-    assert np.abs(np.asarray(picture.image).astype(int) - 128).max() <= 2
-    assert "colour profile converted to sRGB" in picture.notes
+    assert np.abs(np.asarray(image.decoded).astype(int) - 128).max() <= 2
+    assert "colour profile converted to sRGB" in image.notes
 
 
 def test_transparency_is_composited_after_the_profile_is_converted():
@@ -352,31 +352,33 @@ def test_transparency_is_composited_after_the_profile_is_converted():
 def test_a_copy_of_the_canonical_form_is_not_converted_or_turned_again(kind):
     exif = Image.Exif()
     exif[0x0112] = 6
-    picture = Picture.from_bytes(encoded(smooth(), kind, exif=exif, icc_profile=linear_profile()))
-    assert len(picture.notes) == 2
-    for copy in (images.encode_png(picture.image), images.encode_webp(picture.image)):
-        again = Picture.from_bytes(copy)
+    image = EncodedImage.from_bytes(
+        encoded(smooth(), kind, exif=exif, icc_profile=linear_profile())
+    )
+    assert len(image.notes) == 2
+    for copy in (images.encode_png(image.decoded), images.encode_webp(image.decoded)):
+        again = EncodedImage.from_bytes(copy)
         assert again.notes == ()
-        assert np.array_equal(np.asarray(again.image), np.asarray(picture.image))
+        assert np.array_equal(np.asarray(again.decoded), np.asarray(image.decoded))
         assert b"lcms" not in copy
 
 
 def test_a_profile_that_is_srgb_leaves_every_pixel_alone():
-    image = Image.fromarray(noise())
-    picture = Picture.from_bytes(encoded(image, "PNG", icc_profile=PROFILE))
-    assert np.array_equal(np.asarray(picture.image), np.asarray(image))
-    assert picture.notes == ()
+    drawn = Image.fromarray(noise())
+    image = EncodedImage.from_bytes(encoded(drawn, "PNG", icc_profile=PROFILE))
+    assert np.array_equal(np.asarray(image.decoded), np.asarray(drawn))
+    assert image.notes == ()
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "LA", "P"])
 def test_a_profile_of_rubbish_or_of_another_kind_is_ignored(mode):
-    image = smooth().convert("L").convert(mode)
+    drawn = smooth().convert("L").convert(mode)
     for profile in (b"rubbish", PROFILE[:200], PROFILE):
-        picture = Picture.from_bytes(encoded(image, "PNG", icc_profile=profile))
-        assert np.array_equal(np.asarray(picture.image), np.asarray(image.convert("RGB")))
+        image = EncodedImage.from_bytes(encoded(drawn, "PNG", icc_profile=profile))
+        assert np.array_equal(np.asarray(image.decoded), np.asarray(drawn.convert("RGB")))
 
 
-def test_html_behind_a_picture_changes_nothing():
+def test_html_behind_an_image_changes_nothing():
     data = encoded(smooth())
     assert np.array_equal(pixels(data + b"<script>alert(1)</script>"), np.asarray(smooth()))
 
@@ -385,9 +387,9 @@ def test_html_behind_a_picture_changes_nothing():
 
 
 def test_another_size_is_resized_by_lanczos_and_the_same_size_is_not_touched():
-    image = smooth()
-    assert fit(image, image.size) is image
-    assert fit(image, (10, 12)) == image.resize((10, 12), Image.Resampling.LANCZOS)
+    drawn = smooth()
+    assert fit(drawn, drawn.size) is drawn
+    assert fit(drawn, (10, 12)) == drawn.resize((10, 12), Image.Resampling.LANCZOS)
 
 
 @pytest.mark.parametrize(
@@ -412,10 +414,10 @@ def test_the_blank_card_is_the_mean_colour():
     )
 
 
-def test_one_colour_is_blank_even_after_jpeg_and_a_dark_picture_is_not():
+def test_one_colour_is_blank_even_after_jpeg_and_a_dark_image_is_not():
     black = Image.new("RGB", (64, 64), (3, 0, 0))
     assert is_blank(black)
-    assert is_blank(Picture.from_bytes(images.encode_jpeg(black, 60)).image)
+    assert is_blank(EncodedImage.from_bytes(images.encode_jpeg(black, 60)).decoded)
     dark = np.zeros((64, 64, 3), np.uint8)
     dark[10, 10] = 30
     assert not is_blank(Image.fromarray(dark))
@@ -428,8 +430,8 @@ def test_a_card_with_a_trace_of_noise_is_still_blank(sigma, blank):
 
 
 def test_our_own_encoders_come_back():
-    image = smooth()
-    for data in (images.encode_png(image), images.encode_webp(image)):
-        assert np.array_equal(pixels(data), np.asarray(image))
-    assert Picture.from_bytes(images.thumbnail(image, 16)).size == (16, 11)
-    assert Picture.from_image(image).image is image
+    drawn = smooth()
+    for data in (images.encode_png(drawn), images.encode_webp(drawn)):
+        assert np.array_equal(pixels(data), np.asarray(drawn))
+    assert EncodedImage.from_bytes(images.thumbnail(drawn, 16)).size == (16, 11)
+    assert EncodedImage.from_image(drawn).decoded is drawn

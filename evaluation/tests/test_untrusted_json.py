@@ -37,7 +37,7 @@ def test_63_megabytes_of_nothing_stay_63_megabytes() -> None:
     assert int(done.stdout) < 400  # the texts themselves, while they are made; it was 1,500
 
 
-def test_a_large_picture_in_json_is_read() -> None:
+def test_a_large_image_in_json_is_read() -> None:
     body = json.dumps({"data": [{"b64_json": "A" * 20_000_000}]}).encode()
     assert len(parse_json(body)["data"][0]["b64_json"]) == 20_000_000
 

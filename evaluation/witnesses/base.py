@@ -1,8 +1,8 @@
 """Witnesses: evidence that an edit was made and undone.
 
 "Change seen" compares pixels; a witness recognises the requested thing. The edit was made if
-the edited picture shows more of the thing than the picture before. It was undone if the
-returned picture shows no more of it than the source.
+the edited image shows more of the thing than the image before. It was undone if the
+returned image shows no more of it than the source.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from PIL import Image
 
 from evaluation.content.suites import EditPair
 from evaluation.errors import UserFacingError
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.metrics.base import Metric, Subject
 from evaluation.remembered import Remembered
 from evaluation.weights import Requirements
 
-#: Number of pictures in the cache: each is the end of one trip and the start of the next.
+#: Number of images in the cache: each is the end of one trip and the start of the next.
 REMEMBERED = 64
 
 
@@ -36,12 +36,12 @@ class WitnessError(UserFacingError):
 
 @dataclass(frozen=True)
 class TripToJudge:
-    """The pictures of one trip, with its edit pair and subject."""
+    """The images of one trip, with its edit pair and subject."""
 
-    source: Picture
-    before: Picture
-    edited: Picture
-    returned: Picture | None
+    source: EncodedImage
+    before: EncodedImage
+    edited: EncodedImage
+    returned: EncodedImage | None
     pair: EditPair
     subject: Subject = field(default_factory=Subject)
 
@@ -58,9 +58,9 @@ class Evidence:
     undone: bool | None
     #: True if it can end a chain (method §4): only with an error rate below 5 %.
     gates: bool
-    #: Amounts of the thing in the picture before, the edited and the returned picture.
+    #: Amounts of the thing in the image before, the edited and the returned image.
     amounts: tuple[float, ...] = ()
-    #: True if a thing that no instruction mentions (`thing`) is still in the returned picture.
+    #: True if a thing that no instruction mentions (`thing`) is still in the returned image.
     kept: bool | None = None
     #: A remark in words, such as the names of missing things.
     said: str = ""
@@ -97,7 +97,7 @@ class Witness(Requirements, ABC):
 
 
 class AmountWitness(Witness):
-    """A witness that measures the amount of a thing in a picture."""
+    """A witness that measures the amount of a thing in an image."""
 
     #: By thing: the least increase that is evidence of it.
     rise: ClassVar[Mapping[str, float]]
@@ -113,7 +113,7 @@ class AmountWitness(Witness):
 
     @abstractmethod
     def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
-        """Return the amount of the thing in the picture; None if undecided."""
+        """Return the amount of the thing in the image; None if undecided."""
 
     def limit(self, thing: str) -> float:
         """Return the least increase that is evidence of the thing."""
@@ -123,9 +123,9 @@ class AmountWitness(Witness):
         thing = self.thing(trip.pair)
         if thing is None:
             return None
-        pictures = [trip.source, trip.before, trip.edited]
-        pictures += [trip.returned] if trip.returned else []
-        amounts = [self._remembered(picture, thing, trip) for picture in pictures]
+        images = [trip.source, trip.before, trip.edited]
+        images += [trip.returned] if trip.returned else []
+        amounts = [self._remembered(image, thing, trip) for image in images]
         if None in amounts:
             return None
         source, before, edited, *rest = (amount for amount in amounts if amount is not None)
@@ -141,10 +141,10 @@ class AmountWitness(Witness):
             self.name, self.version, thing, made, undone, gates, (before, edited, *rest)
         )
 
-    def _remembered(self, picture: Picture, thing: str, trip: TripToJudge) -> float | None:
+    def _remembered(self, image: EncodedImage, thing: str, trip: TripToJudge) -> float | None:
         footprint = b"" if trip.subject.footprint is None else trip.subject.footprint.tobytes()
-        key = picture.sha256, thing, trip.subject.face, footprint, trip.source.sha256
-        return self._amounts.of(key, lambda: self.amount(picture.image, thing, trip))
+        key = image.sha256, thing, trip.subject.face, footprint, trip.source.sha256
+        return self._amounts.of(key, lambda: self.amount(image.decoded, thing, trip))
 
 
 def asked(pair: EditPair, witness: str) -> str | None:
@@ -164,7 +164,7 @@ class Verdict:
     def of(cls, evidence: Iterable[Mapping[str, Any]], *, gating: bool = False) -> Self:
         """Combine the evidence of all witnesses, or only of those that can end a chain.
 
-        One witness that sees the thing is enough, in the edited picture and in the returned
+        One witness that sees the thing is enough, in the edited image and in the returned
         one. In a trip of many steps each edit must have been made.
         """
         counted = [item for item in evidence if item["gates"] or not gating]

@@ -83,7 +83,7 @@ class ImageNetClasses(AmountWitness):
 
 
 def changed_place(image: Image.Image, footprint: Mask | None) -> Image.Image:
-    """Crop to the square around the footprint; without one, return the picture."""
+    """Crop to the square around the footprint; without one, return the image."""
     if footprint is None:
         return image
     rows, columns = np.nonzero(footprint)
@@ -108,11 +108,11 @@ TOWARDS = 0.1
 
 
 class ClipDirection(Witness):
-    """The cosine between the change of the pictures and that of the captions."""
+    """The cosine between the change of the images and that of the captions."""
 
     name, label, version = "clip", "CLIP’s direction", f"{Clip.version}-direction-1"
     licence = "MIT"
-    can = "any pair that describes its picture before and after the edit in words"
+    can = "any pair that describes its image before and after the edit in words"
     cannot = (
         "small things, counts, left and right; it runs only where somebody supplies CLIP, and how "
         "often it errs was not measured"
@@ -125,12 +125,12 @@ class ClipDirection(Witness):
         before, after = trip.pair.source_text, trip.pair.target_text
         if not before or not after:
             return None
-        there = self.metric.direction(trip.before.image, trip.edited.image, before, after)
-        # An unchanged picture has no direction and counts as 0.
+        there = self.metric.direction(trip.before.decoded, trip.edited.decoded, before, after)
+        # An unchanged image has no direction and counts as 0.
         amounts: tuple[float, ...] = (there or 0.0,)
         made, undone = amounts[0] >= TOWARDS, None
         if made and trip.returned:
-            back = self.metric.direction(trip.edited.image, trip.returned.image, after, before)
+            back = self.metric.direction(trip.edited.decoded, trip.returned.decoded, after, before)
             amounts = (*amounts, back or 0.0)
             undone = amounts[1] >= TOWARDS
         return Evidence(self.name, self.version, after, made, undone, gates=False, amounts=amounts)
@@ -149,10 +149,10 @@ class SamePerson(Witness):
 
     name, label, version = "identity", "face recognition", Identity.version
     licence = "Boost; weights CC0"
-    can = "whether the one face of a picture is still that of the same person"
+    can = "whether the one face of an image is still that of the same person"
     cannot = (
-        "pictures without a face or with several; its word ends a chain as the cause "
-        "“another person”, by the face distance that is part of the picture’s retention"
+        "images without a face or with several; its word ends a chain as the cause "
+        "“another person”, by the face distance that is part of the image’s retention"
     )
     weights = Identity.weights
     modules = Identity.modules
@@ -162,8 +162,8 @@ class SamePerson(Witness):
         if trip.subject.face is None or trip.returned is None:
             return None
         source, returned = (
-            self.metric.view(fit(picture.image, trip.source.size), trip.subject)
-            for picture in (trip.source, trip.returned)
+            self.metric.view(fit(image.decoded, trip.source.size), trip.subject)
+            for image in (trip.source, trip.returned)
         )
         face = self.metric.prepare(source)
         if face is None:

@@ -23,7 +23,7 @@ WEIGHTS = "coco-detector"
 SIDE, CELL = 512, 4
 # Peaks below LEAST are noise; boxes of a class that overlap by SAME are one thing.
 LEAST, SAME = 0.1, 0.5
-# Number of pictures in the cache: each is the end of one trip and the start of the next.
+# Number of images in the cache: each is the end of one trip and the start of the next.
 REMEMBERED = 64
 NAMES = (
     *("person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat"),
@@ -42,7 +42,7 @@ NAMES = (
 
 @dataclass(frozen=True)
 class Found:
-    """One detected thing: class, confidence, and box as shares of the picture."""
+    """One detected thing: class, confidence, and box as shares of the image."""
 
     name: str
     sure: float
@@ -55,16 +55,16 @@ class Found:
 
 
 class Detector:
-    """Detects things, one picture at a time."""
+    """Detects things, one image at a time."""
 
     def __init__(self) -> None:
         self._graph = Graph(weights.locate(WEIGHTS)[0].read_bytes())
         self._known = Remembered[list[Found]](REMEMBERED)
-        # One picture at a time: the network's activations are many times its size.
+        # One image at a time: the network's activations are many times its size.
         self._lock = Lock()
 
     def things(self, image: Image.Image) -> list[Found]:
-        """Return all things in the picture, most confident first."""
+        """Return all things in the image, most confident first."""
         small = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
         key = sha256(small.tobytes()).digest()
         with self._lock:
@@ -153,7 +153,7 @@ class CocoDetector(AmountWitness):
 SURE, MISSED = 0.45, 0.15
 # The least overlap of two boxes in the same place.
 OVERLAP = 0.3
-# Smaller things are detected unreliably; a share of the picture.
+# Smaller things are detected unreliably; a share of the image.
 LEAST_AREA = 0.01
 
 
@@ -172,7 +172,7 @@ class Rest(Witness):
             return None
         expected = [
             thing
-            for thing in detector().things(trip.source.image)
+            for thing in detector().things(trip.source.decoded)
             if thing.sure >= SURE
             and thing.area >= LEAST_AREA
             and not _in_place(thing, trip.subject.footprint)
@@ -180,7 +180,7 @@ class Rest(Witness):
         ]
         if not expected:
             return None
-        returned = detector().things(trip.returned.image)
+        returned = detector().things(trip.returned.decoded)
         gone = [
             thing for thing in expected if not any(_is_same(thing, other) for other in returned)
         ]

@@ -65,7 +65,7 @@ class FaceParsing(AmountWitness):
         face = trip.subject.face
         if face is None or (face[3] - face[1]) * trip.source.height < SMALLEST:
             return None
-        if sharpness(image, face) < SHARP * sharpness(trip.source.image, face):
+        if sharpness(image, face) < SHARP * sharpness(trip.source.decoded, face):
             return None
         return float(self.shares(image, face)[CLASSES[thing]])
 
@@ -88,7 +88,7 @@ class FaceParsing(AmountWitness):
 def surroundings(image: Image.Image, face: Box) -> Image.Image:
     """Crop the head with room above and below, at the network's size.
 
-    Beyond the picture its border is repeated: the network takes black for hair or a hat.
+    Beyond the image its border is repeated: the network takes black for hair or a hat.
     """
     left, top, right, bottom = (s * side for s, side in zip(face, image.size * 2, strict=True))
     height = max(right - left, bottom - top)

@@ -15,7 +15,7 @@ from evaluation import weights
 from evaluation.content.suites import EditPair
 from evaluation.witnesses.base import AmountWitness, TripToJudge, WitnessError, asked
 
-# Text is detected at this side, or at less in a small picture, because further enlargement shows
+# Text is detected at this side, or at less in a small image, because further enlargement shows
 # no more letters; lines are read at the height of the training data.
 SIDE, STEP = 640, 32
 ENLARGED = 1.5
@@ -43,7 +43,7 @@ class Reader(AmountWitness):
 
     def __init__(self) -> None:
         super().__init__()
-        # An OpenCV network holds one picture at a time.
+        # An OpenCV network holds one image at a time.
         self._lock = Lock()
 
     def thing(self, pair: EditPair) -> str | None:
@@ -57,7 +57,7 @@ class Reader(AmountWitness):
             return likeness(thing, self.lines(image))
 
     def lines(self, image: Image.Image) -> list[str]:
-        """Return the text in the picture, line by line from the top."""
+        """Return the text in the image, line by line from the top."""
         import cv2
 
         scale = min(SIDE / max(image.size), ENLARGED)

@@ -14,13 +14,13 @@ from evaluation.content.suites import EditPair
 from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witness, asked
 
 Values = NDArray[np.float64]
-# Pictures are averaged over cells first, so that a shift of a few pixels or slight noise counts
+# Images are averaged over cells first, so that a shift of a few pixels or slight noise counts
 # neither as a turn nor as a colour.
 SIDE = 48
 
 
 class Hue(AmountWitness):
-    """The distance of the picture's colours towards the requested colour.
+    """The distance of the image's colours towards the requested colour.
 
     Edits that have an exact answer are compared with it, on a scale from -1 (the source) to 1
     (the source inverted or with two of its channels swapped).
@@ -28,8 +28,8 @@ class Hue(AmountWitness):
 
     name, label, version = "hue", "colour", "lab-48-2"
     licence = "our own"
-    can = "whether the whole picture was inverted, turned grey, warmer, darker, more vivid"
-    cannot = "the colour of one thing in the picture"
+    can = "whether the whole image was inverted, turned grey, warmer, darker, more vivid"
+    cannot = "the colour of one thing in the image"
     modules = {"skimage": "scikit-image"}
     rise = {
         "inverted": 1.0,
@@ -52,10 +52,10 @@ class Hue(AmountWitness):
         return thing if thing in AMOUNTS else None
 
     def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
-        source, picture = _cells(trip.source.image), _cells(image)
+        source, cells = _cells(trip.source.decoded), _cells(image)
         if thing in NEED_COLOUR and _chroma(_lab(source)).mean() < GREY:
             return None
-        return AMOUNTS[thing](picture, source)
+        return AMOUNTS[thing](cells, source)
 
 
 def _cells(image: Image.Image) -> Values:
@@ -63,10 +63,10 @@ def _cells(image: Image.Image) -> Values:
     return np.asarray(small, dtype=np.float64) / 255
 
 
-def _lab(picture: Values) -> Values:
+def _lab(image: Values) -> Values:
     from skimage.color import rgb2lab
 
-    lab: Values = rgb2lab(picture)
+    lab: Values = rgb2lab(image)
     return lab
 
 
@@ -81,41 +81,41 @@ def _likeness(one: Values, other: Values) -> float:
     return float((one * other).sum()) / norm if norm > 1e-9 else 0.0
 
 
-def _inverted(picture: Values, source: Values) -> float:
-    centred, reference = (values - values.mean(axis=(0, 1)) for values in (picture, source))
+def _inverted(image: Values, source: Values) -> float:
+    centred, reference = (values - values.mean(axis=(0, 1)) for values in (image, source))
     return -_likeness(centred, reference)
 
 
-def _swapped(picture: Values, source: Values) -> float:
-    return -_likeness(*(values[..., 0] - values[..., 2] for values in (picture, source)))
+def _swapped(image: Values, source: Values) -> float:
+    return -_likeness(*(values[..., 0] - values[..., 2] for values in (image, source)))
 
 
-def _opposite(picture: Values, source: Values) -> float:
-    return -_likeness(*(_lab(values)[..., 1:] for values in (picture, source)))
+def _opposite(image: Values, source: Values) -> float:
+    return -_likeness(*(_lab(values)[..., 1:] for values in (image, source)))
 
 
-def _colourless(picture: Values, source: Values) -> float:
-    chroma, source_chroma = (float(_chroma(_lab(values)).mean()) for values in (picture, source))
+def _colourless(image: Values, source: Values) -> float:
+    chroma, source_chroma = (float(_chroma(_lab(values)).mean()) for values in (image, source))
     return 1 - chroma / source_chroma
 
 
-def _one_hue(picture: Values, source: Values) -> float:
-    """Return the share of the picture's colour that is brown, from 0 to 1."""
-    lab = _lab(picture)
+def _one_hue(image: Values, source: Values) -> float:
+    """Return the share of the image's colour that is brown, from 0 to 1."""
+    lab = _lab(image)
     chroma = float(_chroma(lab).sum())
     return float((lab[..., 1:] @ BROWN).sum()) / chroma if chroma > SIDE**2 else 0.0
 
 
 def _towards(direction: Values) -> Callable[[Values, Values], float]:
-    return lambda picture, source: float((_lab(picture)[..., 1:] @ direction).mean()) / 100
+    return lambda image, source: float((_lab(image)[..., 1:] @ direction).mean()) / 100
 
 
-def _vividness(picture: Values, source: Values) -> float:
-    return math.log(float(_chroma(_lab(picture)).mean()) + 1)
+def _vividness(image: Values, source: Values) -> float:
+    return math.log(float(_chroma(_lab(image)).mean()) + 1)
 
 
-def _lightness(picture: Values, source: Values) -> float:
-    return float(_lab(picture)[..., 0].mean()) / 100
+def _lightness(image: Values, source: Values) -> float:
+    return float(_lab(image)[..., 0].mean()) / 100
 
 
 def _direction(degrees: float) -> Values:
@@ -125,7 +125,7 @@ def _direction(degrees: float) -> Values:
 
 
 BROWN = _direction(75)
-# Mean chroma below which a picture counts as grey.
+# Mean chroma below which an image counts as grey.
 GREY = 3.0
 NEED_COLOUR = ("swapped", "opposite", "none")
 AMOUNTS: dict[str, Callable[[Values, Values], float]] = {
@@ -137,16 +137,16 @@ AMOUNTS: dict[str, Callable[[Values, Values], float]] = {
     "orange": _towards(_direction(70)),
     "blue": _towards(_direction(270)),
     "vivid": _vividness,
-    "pale": lambda picture, source: -_vividness(picture, source),
+    "pale": lambda image, source: -_vividness(image, source),
     "bright": _lightness,
-    "dark": lambda picture, source: -_lightness(picture, source),
+    "dark": lambda image, source: -_lightness(image, source),
 }
 
 
-# On a scale from -1 (the picture before) to 1 (that picture moved exactly): a double exposure of
+# On a scale from -1 (the image before) to 1 (that image moved exactly): a double exposure of
 # both, or half of each, lies at 0.
 MOVED = 0.3
-# A picture that the operator maps nearly onto itself gives no evidence.
+# An image that the operator maps nearly onto itself gives no evidence.
 ALIKE = 0.9
 WORDS = {
     "flip_horizontal": "flipped left to right",
@@ -158,27 +158,27 @@ WORDS = {
 
 
 class Geometry(Witness):
-    """Similarity to the moved picture minus similarity to the one before."""
+    """Similarity to the moved image minus similarity to the one before."""
 
     name, label, version = "geometry", "the exact operator", "cells-48-1"
     licence = "our own"
-    can = "whether the picture was flipped or turned as asked, and turned back"
-    cannot = "a pair without an exact operator; a picture that is its own mirror image"
+    can = "whether the image was flipped or turned as asked, and turned back"
+    cannot = "a pair without an exact operator; an image that is its own mirror image"
     gates = frozenset(WORDS)
 
     def look(self, trip: TripToJudge) -> Evidence | None:
         thing = WORDS.get(self.operator(trip.pair))
         if thing is None:
             return None
-        before = _detail(trip.before.image)
-        moved = _detail(operators.apply(trip.pair.operator, trip.before.image))
+        before = _detail(trip.before.decoded)
+        moved = _detail(operators.apply(trip.pair.operator, trip.before.decoded))
         alike = _likeness(before, moved)
         if alike > ALIKE:
             return None
-        pictures = [trip.before, trip.edited, *([trip.returned] if trip.returned else [])]
+        images = [trip.before, trip.edited, *([trip.returned] if trip.returned else [])]
         amounts = tuple(
             (_likeness(cells, moved) - _likeness(cells, before)) / (1 - alike)
-            for cells in (_detail(picture.image) for picture in pictures)
+            for cells in (_detail(image.decoded) for image in images)
         )
         made = amounts[1] >= MOVED
         undone = amounts[2] < MOVED if made and trip.returned else None
@@ -191,7 +191,7 @@ class Geometry(Witness):
 
 
 def _detail(image: Image.Image) -> Values:
-    """Return the picture's detail as a square, so that quarter turns keep its size."""
+    """Return the image's detail as a square, so that quarter turns keep its size."""
     small = image.resize((SIDE, SIDE), Image.Resampling.BOX)
     values = np.asarray(small, dtype=np.float64)
     centred: Values = values - values.mean(axis=(0, 1))

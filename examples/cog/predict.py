@@ -10,16 +10,16 @@ from PIL import Image, ImageOps
 
 
 def edit(image: Image.Image, prompt: str) -> Image.Image:
-    """Your model. This stand-in mirrors the picture, whatever it is asked."""
+    """Your model. This stand-in mirrors the image, whatever it is asked."""
     return ImageOps.mirror(image)
 
 
 class Predictor(BasePredictor):
     def predict(
         self,
-        image: Path = Input(description="The picture to edit"),
+        image: Path = Input(description="The image to edit"),
         prompt: str = Input(description="What to change"),
-        seed: int = Input(default=0, description="Draws the same picture again"),
+        seed: int = Input(default=0, description="Draws the same image again"),
         width: int = Input(default=0, description="Of the answer; 0 as it is sent"),
         height: int = Input(default=0, description="Of the answer; 0 as it is sent"),
     ) -> Path:

@@ -34,7 +34,7 @@ from leaderboard.text import safe_cell
 UNDO_SECONDS = 3600
 
 
-def picture(stored: StoredImage | None, side: int = 64, alt: str = "") -> SafeString | str:
+def image_tag(stored: StoredImage | None, side: int = 64, alt: str = "") -> SafeString | str:
     """Return a thumbnail with its size, so that rows do not move; links need `alt`."""
     if stored is None:
         return "–"

@@ -19,10 +19,10 @@ from django.utils.text import slugify
 from import_export.admin import ExportMixin, ImportExportMixin
 
 from evaluation.content import curation, sources, suite_builder
-from evaluation.content.suites import SourcePicture
+from evaluation.content.suites import SuiteImage
 from evaluation.editors import EditorError, load_editor
 from evaluation.editors.base import Beside
-from evaluation.images import MAX_BYTES, Picture, encode_webp
+from evaluation.images import MAX_BYTES, EncodedImage, encode_webp
 from leaderboard.admin.base import (
     CurationActions,
     HistoryAdmin,
@@ -31,7 +31,7 @@ from leaderboard.admin.base import (
     WordingsField,
     WordsField,
     checkboxes,
-    picture,
+    image_tag,
 )
 from leaderboard.content import drafts, loading
 from leaderboard.models import EditPair, SourceImage, StoredImage, Suite
@@ -42,13 +42,13 @@ class AnnotationsWidget(forms.Textarea):
     """The annotations as JSON, below the image they are drawn on."""
 
     template_name = "admin/leaderboard/sourceimage/annotations.html"
-    picture: StoredImage | None = None
+    image: StoredImage | None = None
 
     class Media:
         js = (Script("js/annotate.js", defer=True),)
 
     def get_context(self, name: str, value: Any, attrs: Any) -> dict[str, Any]:
-        return super().get_context(name, value, attrs) | {"picture": self.picture}
+        return super().get_context(name, value, attrs) | {"image": self.image}
 
 
 class SourceImageForm(NoticesConflicts):
@@ -56,7 +56,7 @@ class SourceImageForm(NoticesConflicts):
     file = forms.FileField(
         required=False,
         help_text="PNG, JPEG or WebP, at least 512 pixels on both sides is best. "
-        "Given once: a changed picture is a new source image.",
+        "Given once: a changed image is a new source image.",
     )
 
     class Meta:
@@ -68,7 +68,7 @@ class SourceImageForm(NoticesConflicts):
         super().__init__(*args, **kwargs)
         if self.instance.pk:
             del self.fields["file"]
-            self.fields["annotations"].widget.picture = self.instance.stored
+            self.fields["annotations"].widget.image = self.instance.stored
         else:
             self.fields["file"].required = True
 
@@ -82,7 +82,7 @@ class SourceImageForm(NoticesConflicts):
                 {"file": f"The file has {upload.size:,} bytes; the limit is {MAX_BYTES:,}."}
             )
         try:
-            self.picture = loading.checked_image(
+            self.image = loading.checked_image(
                 upload.read(), cleaned.get("licence", ""), cleaned.get("attribution", "")
             )
         except curation.Refused as refused:
@@ -91,8 +91,8 @@ class SourceImageForm(NoticesConflicts):
 
     def save(self, commit: bool = True) -> SourceImage:
         if not self.instance.pk:
-            self.instance.stored = StoredImage.objects.get_or_store(self.picture)
-            self.instance.perceptual_hash = curation.fingerprint(self.picture.image)
+            self.instance.stored = StoredImage.objects.get_or_store(self.image)
+            self.instance.perceptual_hash = curation.fingerprint(self.image.decoded)
         return super().save(commit)
 
 
@@ -121,7 +121,7 @@ class SourceImageAdmin(CurationActions, ExportMixin, HistoryAdmin):
     readonly_fields = ("preview",)
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        return super().get_queryset(request).annotate(suites=Count("suite_pictures", distinct=True))
+        return super().get_queryset(request).annotate(suites=Count("suite_images", distinct=True))
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         # The pixels of an image never change: only a new one takes a file.
@@ -130,18 +130,17 @@ class SourceImageAdmin(CurationActions, ExportMixin, HistoryAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         used = (
-            obj is not None
-            and obj.suite_pictures.filter(suite__status=Suite.Status.FROZEN).exists()
+            obj is not None and obj.suite_images.filter(suite__status=Suite.Status.FROZEN).exists()
         )
         return not used and super().has_delete_permission(request, obj)
 
     @admin.display(description="")
     def thumbnail(self, row: SourceImage) -> str:
-        return picture(row.stored, alt=row.title)
+        return image_tag(row.stored, alt=row.title)
 
-    @admin.display(description="picture")
+    @admin.display(description="image")
     def preview(self, row: SourceImage) -> str:
-        return picture(row.stored, 256, row.title) if row.pk else "–"
+        return image_tag(row.stored, 256, row.title) if row.pk else "–"
 
     @admin.display(description="annotated")
     def places(self, row: SourceImage) -> str:
@@ -160,12 +159,12 @@ SYMMETRY_SIZE = 128
 
 
 class EditPairForm(NoticesConflicts):
-    kinds = checkboxes(Kind.choices, "Kinds of pictures", "None ticked means all.")
+    kinds = checkboxes(Kind.choices, "Kinds of images", "None ticked means all.")
     present = WordsField(
-        label="Must contain", help_text="What a picture must show: brown hair, table."
+        label="Must contain", help_text="What an image must show: brown hair, table."
     )
     absent = WordsField(
-        label="Must not contain", help_text="What a picture must not show yet: chair, sofa."
+        label="Must not contain", help_text="What an image must not show yet: chair, sofa."
     )
     variants = WordingsField(
         label="Other wordings",
@@ -305,10 +304,10 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
     def used(self, row: Any) -> int:
         return row.count
 
-    @admin.display(description="on pictures")
+    @admin.display(description="on images")
     def tried(self, row: EditPair) -> str:
         return format_html(
-            '<a href="{}" aria-label="See {} on pictures">See it</a>',
+            '<a href="{}" aria-label="See {} on images">See it</a>',
             reverse("admin:leaderboard_editpair_fits", args=[row.pk]),
             row.title,
         )
@@ -322,7 +321,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
         if not row.pk:
             return "Save the pair first."
         return format_html(
-            '<a href="{}">Which pictures fit, and how it looks on them</a>',
+            '<a href="{}">Which images fit, and how it looks on them</a>',
             reverse("admin:leaderboard_editpair_fits", args=[row.pk]),
         )
 
@@ -373,25 +372,25 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
             raise Http404
         pair = get_object_or_404(EditPair, pk=pk)
         source = get_object_or_404(SourceImage.objects.select_related("stored"), slug=slug)
-        start = Picture.from_image(sources.prepare(source.stored.read().image, PREVIEW_SIZE))
+        start = EncodedImage.from_image(sources.prepare(source.stored.read().decoded, PREVIEW_SIZE))
         editor = load_editor("oracle")
         places = drafts.prepared_places(source, PREVIEW_SIZE)
         try:
-            answer = editor.send(start, pair.forward, 1, Beside(annotations=places)).picture
+            answer = editor.send(start, pair.forward, 1, Beside(annotations=places)).image
             if half == "backward":
-                answer = editor.send(answer, pair.backward, 2, Beside(start, places)).picture
+                answer = editor.send(answer, pair.backward, 2, Beside(start, places)).image
         except EditorError as error:
             raise Http404(error.message) from None
         response = HttpResponse(
-            encode_webp(answer.image, lossless=False), content_type="image/webp"
+            encode_webp(answer.decoded, lossless=False), content_type="image/webp"
         )
         response["Cache-Control"] = "private, max-age=60"
         return response
 
 
-def _as_core(source: SourceImage) -> SourcePicture:
+def _as_core(source: SourceImage) -> SuiteImage:
     """Return an image as the rules of fitting read it, without opening its file."""
     width, height = sources.working_size(source.stored.width, source.stored.height, PREVIEW_SIZE)
     unread = suite_builder.Facts("", width, height, frozenset())
     places = drafts.prepared_places(source, PREVIEW_SIZE)
-    return suite_builder.from_facts(source, unread, places).picture
+    return suite_builder.from_facts(source, unread, places).image

@@ -114,7 +114,7 @@ class VoteAdmin(ReadOnly):
     )
     list_filter = ("kind", "role", "question__case__suite")
     list_select_related = (
-        *("voter", "question__case__picture"),
+        *("voter", "question__case__image"),
         "question__first__chain__run__editing_model",
         "question__second__chain__run__editing_model",
     )

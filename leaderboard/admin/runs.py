@@ -21,7 +21,7 @@ from django.views.decorators.http import require_POST
 
 from evaluation.estimate import duration
 from leaderboard import jobs
-from leaderboard.admin.base import ReadOnly, WithPages, picture, start_budget
+from leaderboard.admin.base import ReadOnly, WithPages, image_tag, start_budget
 from leaderboard.models import (
     Call,
     Run,
@@ -309,13 +309,13 @@ class RunAdmin(WithPages, admin.ModelAdmin):
         for row in rows:
             trips = Trip.objects.filter(
                 chain__run=run, chain__case=row["case"], number=row["trip"]
-            ).select_related("chain__case__picture__stored", "edited", "restored")
+            ).select_related("chain__case__image__stored", "edited", "restored")
             trip = trips.first()
             if trip is None:
                 continue
             answer = trip.edited if row["direction"] == "forward" else trip.restored
-            source = trip.chain.case.picture.stored
-            shown = format_html("{}{}", picture(source, 96), picture(answer, 96))
+            source = trip.chain.case.image.stored
+            shown = format_html("{}{}", image_tag(source, 96), image_tag(answer, 96))
             link = reverse("run_case", args=[run.pk, row["case"]])
             yield (format_html('<a href="{}">{} {}</a>', link, shown, row["detail"]),)
 
@@ -328,9 +328,9 @@ class RunAdmin(WithPages, admin.ModelAdmin):
         "queued to play failed chains again",
     )
     recover = _run_action(
-        "Bring lost pictures back, or play them again",
+        "Bring lost images back, or play them again",
         jobs.recover,
-        "queued for a look at their pictures",
+        "queued for a look at their images",
     )
     score_again = _run_action(
         "Score again with today's metrics", jobs.score_again, "queued to be scored again"

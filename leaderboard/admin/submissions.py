@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from simple_history.admin import SimpleHistoryAdmin
 
-from leaderboard.admin.base import WithPages, picture, start_budget
+from leaderboard.admin.base import WithPages, image_tag, start_budget
 from leaderboard.contributions.forms import withdraw
 from leaderboard.models import ContributedRun, EditingModel, Submission, Suite
 from leaderboard.models.entries import SUBMISSION_MOVES
@@ -136,7 +136,7 @@ class SubmissionAdmin(WithPages, SimpleHistoryAdmin):
         if row.probed_at is None:
             return "under way" if row.state == Submission.State.PROBING else "–"
         words = "passed" if row.probe.get("ok") else "failed"
-        return format_html("{} {}", picture(row.probe_edited, 40), words)
+        return format_html("{} {}", image_tag(row.probe_edited, 40), words)
 
     @admin.display(description="key")
     def key_state(self, row: Submission) -> str:
@@ -161,8 +161,8 @@ class SubmissionAdmin(WithPages, SimpleHistoryAdmin):
 
     def review_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show the submission with its probe and cost, and take the decision."""
-        pictures = ("probe_sent", "probe_edited", "probe_returned")
-        submission = self.row_to_change(request, pk, "suite", "editing_model", *pictures)
+        images = ("probe_sent", "probe_edited", "probe_returned")
+        submission = self.row_to_change(request, pk, "suite", "editing_model", *images)
         estimate = status.estimate(submission)
         budget = start_budget(estimate)
         decision = request.GET.get("decision", "approve")

@@ -23,7 +23,7 @@ from leaderboard.admin.base import (
     ThumbnailChoices,
     WithPages,
     checkboxes,
-    picture,
+    image_tag,
 )
 from leaderboard.content import drafts
 from leaderboard.models import (
@@ -33,7 +33,7 @@ from leaderboard.models import (
     Run,
     SourceImage,
     Suite,
-    SuitePicture,
+    SuiteImage,
 )
 from leaderboard.models.suites import Category, Curation, Kind
 
@@ -54,10 +54,10 @@ class SuiteForm(NoticesConflicts):
         help_text="Another seed chooses other cases under the same filters.",
     )
     kinds = checkboxes(Kind.choices, "Only kinds")
-    made = checkboxes(SourceImage.Made.choices, "Only pictures that are")
+    made = checkboxes(SourceImage.Made.choices, "Only images that are")
     categories = checkboxes(Category.choices, "Only categories")
-    must_pictures = forms.MultipleChoiceField(
-        label="Pictures it must include",
+    must_images = forms.MultipleChoiceField(
+        label="Images it must include",
         required=False,
         widget=ThumbnailChoices,
         help_text="Each gets at least one case; the others are drawn by the seed.",
@@ -75,7 +75,7 @@ class SuiteForm(NoticesConflicts):
     narrow = forms.BooleanField(
         label="Too narrow to rank by",
         required=False,
-        help_text="Said on purpose, it may have few pictures, pairs or categories.",
+        help_text="Said on purpose, it may have few images, pairs or categories.",
     )
     shapes = forms.BooleanField(
         label="Chain shapes",
@@ -92,7 +92,7 @@ class SuiteForm(NoticesConflicts):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if "must_pictures" in self.fields:  # a draft
+        if "must_images" in self.fields:  # a draft
             self._offer_content()
         filters = self.instance.filters or {}
         self.initial.update({name: filters[name] for name in drafts.FILTERS & filters.keys()})
@@ -103,12 +103,12 @@ class SuiteForm(NoticesConflicts):
         sources = list(active.only("slug", "title", "stored"))
         pairs = EditPair.objects.filter(status=Curation.ACTIVE).order_by("title")
         offered = {
-            "must_pictures": [(source.slug, source.title) for source in sources],
+            "must_images": [(source.slug, source.title) for source in sources],
             "must_pairs": list(pairs.values_list("slug", "title")),
         }
         for name, choices in offered.items():
             cast(forms.MultipleChoiceField, self.fields[name]).choices = choices
-        self.fields["must_pictures"].widget.thumbnails = {  # type: ignore[attr-defined]
+        self.fields["must_images"].widget.thumbnails = {  # type: ignore[attr-defined]
             source.slug: source.stored.thumbnail_url for source in sources
         }
 
@@ -130,7 +130,7 @@ class SuiteAdmin(WithPages, HistoryAdmin):
         "next": "<int:pk>/next/",
     }
     list_display = (
-        *("title", "some_pictures", "version", "status", "case_count", "trips", "run_count"),
+        *("title", "some_images", "version", "status", "case_count", "trips", "run_count"),
         "frozen_at",
     )
     list_filter = ("status", "published_elsewhere")
@@ -156,7 +156,7 @@ class SuiteAdmin(WithPages, HistoryAdmin):
             {
                 "fields": (
                     *("cases", "repeated", "seed", "kinds", "made", "categories"),
-                    *("must_pictures", "must_pairs", "narrow", "shapes", "preview"),
+                    *("must_images", "must_pairs", "narrow", "shapes", "preview"),
                 )
             },
         ),
@@ -175,7 +175,7 @@ class SuiteAdmin(WithPages, HistoryAdmin):
             super()
             .get_queryset(request)
             .defer("definition")
-            .prefetch_related(Prefetch("pictures", SuitePicture.objects.select_related("stored")))
+            .prefetch_related(Prefetch("images", SuiteImage.objects.select_related("stored")))
             .annotate(n_cases=_count(Case), n_runs=_count(Run))
         )
 
@@ -205,11 +205,13 @@ class SuiteAdmin(WithPages, HistoryAdmin):
         """Return the suite's page; None for a draft or a sealed suite."""
         return suite.get_absolute_url() if suite.is_frozen and not suite.sealed else None
 
-    @admin.display(description="pictures")
-    def some_pictures(self, row: Suite) -> str:
+    @admin.display(description="images")
+    def some_images(self, row: Suite) -> str:
         """Return the first images of a frozen suite; none if it is sealed."""
-        shown = [] if row.sealed else list(row.pictures.all())[:FEW]
-        return format_html_join("", "{}", ((picture(image.stored, 40),) for image in shown)) or "–"
+        shown = [] if row.sealed else list(row.images.all())[:FEW]
+        return (
+            format_html_join("", "{}", ((image_tag(image.stored, 40),) for image in shown)) or "–"
+        )
 
     @admin.display(description="cases", ordering="n_cases")
     def case_count(self, row: Any) -> int:
@@ -292,13 +294,13 @@ def _count(of: type[Model]) -> Coalesce:
 
 def _contact_sheet(core: CoreSuite) -> list[dict[str, Any]]:
     """Return every case with its image and pair, for review by a curator."""
-    sources = SourceImage.objects.filter(slug__in=core.picture_by_slug).select_related("stored")
+    sources = SourceImage.objects.filter(slug__in=core.image_by_slug).select_related("stored")
     by_slug = {source.slug: source for source in sources}
     pairs = EditPair.objects.in_bulk(core.pair_by_slug, field_name="slug")
     return [
         {
             "case": case,
-            "source": by_slug[case.picture],
+            "source": by_slug[case.image],
             "pair": pairs[case.pair],
             "repeats": core.repeats_of(case),
         }

@@ -186,7 +186,7 @@ def trips(request: HttpRequest, run_id: Id, case_id: Id) -> Any:
     rows = (
         Trip.objects.filter(chain__run=_run(run_id), chain__case_id=case_id)
         .select_related("chain", "edited", "restored")
-        .prefetch_related("scores__metric", "chain__steps__picture")
+        .prefetch_related("scores__metric", "chain__steps__image")
     )
     return rows.order_by("chain__repeat", "number", "pk")
 
@@ -262,7 +262,7 @@ def _models() -> QuerySet[EditingModel]:
 
 def _cases() -> QuerySet[Case]:
     cases = Case.objects.filter(suite__sealed=False)
-    return cases.select_related("suite", "picture__stored").defer("suite__definition")
+    return cases.select_related("suite", "image__stored").defer("suite__definition")
 
 
 def _runs() -> QuerySet[Run]:

@@ -15,7 +15,7 @@ from leaderboard.models import ApiToken
 from leaderboard.visitors import wait
 
 DESCRIPTION = """
-Every number of the board, with the curves, trips, scores and pictures behind it, and
+Every number of the board, with the curves, trips, scores and images behind it, and
 submissions by machine. The same under `/api/v1/openapi.json`.
 
 ### Reading

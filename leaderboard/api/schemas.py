@@ -114,7 +114,7 @@ class BoardOut(Schema):
         ]
 
 
-class PictureOut(Schema):
+class ImageOut(Schema):
     sha256: str
     mime: str
     width: int
@@ -128,7 +128,7 @@ class CaseOut(Schema):
     id: int
     slug: str
     suite: str = Field(alias="suite.key")
-    picture: str = Field(alias="picture.title")
+    image: str = Field(alias="image.title")
     pair: str = Field(alias="pair_slug")
     category: str
     kind: str
@@ -138,9 +138,9 @@ class CaseOut(Schema):
         description="The trips of a chain shape, each its steps: name, letter, prompt. Empty: "
         "forward, then backward."
     )
-    licence: str = Field(alias="picture.licence")
-    attribution: str = Field(alias="picture.attribution")
-    source: PictureOut | None = Field(alias="picture.stored")
+    licence: str = Field(alias="image.licence")
+    attribution: str = Field(alias="image.attribution")
+    source: ImageOut | None = Field(alias="image.stored")
     url: Url = Field(alias="get_absolute_url")
 
 
@@ -262,7 +262,7 @@ class StepOut(Schema):
 
     place: int
     name: str
-    picture: PictureOut | None
+    image: ImageOut | None
     seconds: float | None
 
 
@@ -271,8 +271,8 @@ class TripOut(TripMeasures, Schema):
 
     repeat: int = Field(alias="chain.repeat")
     number: int
-    edited: PictureOut | None
-    restored: PictureOut | None
+    edited: ImageOut | None
+    restored: ImageOut | None
     edited_seconds: float | None
     restored_seconds: float | None
     between: list[StepOut] = Field(

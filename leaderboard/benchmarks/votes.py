@@ -1,6 +1,6 @@
 """How many votes a minute the site takes: python -m leaderboard.benchmarks.votes
 
-On one gunicorn of two processes, voters fetch the three pictures of each pair and answer it,
+On one gunicorn of two processes, voters fetch the three images of each pair and answer it,
 first at the pace of 600 votes a minute and then as fast as they can, while a reader asks for
 the board. What the two processes spend on a vote is measured, too: it does not depend on what
 else the machine does. Exits with 1 when 500 votes a minute would take more than half of two cores.
@@ -28,7 +28,7 @@ TIMEOUT = 120.0
 INVENT = """
 from leaderboard.testing.votable import votable_board
 from leaderboard.people import counting
-votable_board(pictures=8, side=512)
+votable_board(images=8, side=512)
 counting.count()
 """
 
@@ -44,13 +44,13 @@ def main() -> int:
             fast, under_load = voted(address, SECONDS / 2, None)
     print(f"board without votes: {show(alone)}")
     print(f"{paced.each_minute:.0f} votes a minute at a pace of {PACE:.0f}: board {show(beside)}")
-    print(f"  an answer takes {show(paced.answers)}, a picture {show(paced.pictures)}")
+    print(f"  an answer takes {show(paced.answers)}, an image {show(paced.images)}")
     print(f"{fast.each_minute:.0f} votes a minute at full speed: board {show(under_load)}")
     slower = statistics.median(beside) / statistics.median(alone)
     print(f"the board beside votes: {slower:.2f} x")
     share = paced.processor / len(paced.answers) * WANTED / 60 / CORES
     print(
-        f"a vote with its pictures takes {1000 * paced.processor / len(paced.answers):.0f} ms of "
+        f"a vote with its images takes {1000 * paced.processor / len(paced.answers):.0f} ms of "
         f"processor: {WANTED:.0f} a minute take {share:.0%} of {CORES} cores (limit {MOST:.0%})"
     )
     return 0 if share <= MOST else 1
@@ -68,10 +68,10 @@ def invent(data: Path) -> None:
 
 @dataclass
 class Taken:
-    """Seconds that each answer and each picture took, and for how long voters voted."""
+    """Seconds that each answer and each image took, and for how long voters voted."""
 
     answers: list[float] = field(default_factory=list)
-    pictures: list[float] = field(default_factory=list)
+    images: list[float] = field(default_factory=list)
     seconds: float = 0.0
     #: Seconds of processor that the site took meanwhile, the reader's pages with it.
     processor: float = 0.0
@@ -130,10 +130,10 @@ def vote(address: str, number: int, end: float, wait: float, taken: Taken) -> No
                 start = time.perf_counter()
                 if start >= end:
                     return
-                for picture in question["pictures"].values():
+                for image in question["images"].values():
                     began = time.perf_counter()
-                    client.get(picture).raise_for_status()
-                    taken.pictures.append(time.perf_counter() - began)
+                    client.get(image).raise_for_status()
+                    taken.images.append(time.perf_counter() - began)
                 began = time.perf_counter()
                 said = {"ticket": question["ticket"], "answer": "left", "seconds": 1.0}
                 client.post("/vote/answer", json=said).raise_for_status()

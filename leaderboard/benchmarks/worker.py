@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.editors.base import Answer, Editor
-from evaluation.images import Picture, encode_png
+from evaluation.images import EncodedImage, encode_png
 from evaluation.testing.editing_server import EditingServer, noisy_turn
 
 CHAINS, TRIPS, SIZE = 64, 20, 64  # trips as in the suite `standard`
@@ -43,26 +43,26 @@ MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
 
 
 class Instant(Editor):
-    """Answers at once, each time with another picture: what is left is our own work."""
+    """Answers at once, each time with another image: what is left is our own work."""
 
     def __init__(self) -> None:
         self.answers = cycle(answers(200))
 
-    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
-        return Answer(Picture.from_bytes(next(self.answers)), 0.0)
+    def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
+        return Answer(EncodedImage.from_bytes(next(self.answers)), 0.0)
 
 
 @cache
 def answers(count: int) -> list[bytes]:
-    """Pictures made beforehand, so that the endpoint takes no processor from the worker."""
+    """Images made beforehand, so that the endpoint takes no processor from the worker."""
     from leaderboard.testing import factories
 
-    source = encode_png(factories.picture(0, SIZE))
+    source = encode_png(factories.drawn_image(0, SIZE))
     return [noisy_turn(source, "Mirror", seed) for seed in range(count)]
 
 
 def numbered(png: bytes, number: int) -> bytes:
-    """The same picture in bytes of its own, as every answer of a model has them."""
+    """The same image in bytes of its own, as every answer of a model has them."""
     text = b"tEXtNumber\0" + str(number).encode()
     chunk = struct.pack(">I", len(text) - 4) + text + struct.pack(">I", zlib.crc32(text))
     return png[:-END] + chunk + png[-END:]
@@ -174,7 +174,7 @@ def bookkeeping() -> str:
     database = sum(float(query["time"]) for query in queries)
     return (
         f"{len(queries) / trips:.1f} queries, {1000 * database / trips:.2f} ms in the database, "
-        f"{1000 * cpu / trips:.2f} ms of processor with two pictures decoded and stored; "
+        f"{1000 * cpu / trips:.2f} ms of processor with two images decoded and stored; "
         f"{trips / wall:.0f} trips/s, 8 chains at once"
     )
 
@@ -203,7 +203,7 @@ def play(
         made: Iterator[bytes] = cycle(answers(200))
         if unique:
             made = map(numbered, made, numbers)
-        server.edit = lambda picture, prompt, seed: next(made)
+        server.edit = lambda image, prompt, seed: next(made)
         processes = []
         for _ in range(workers):
             environment = os.environ | {"MAX_CALLS_IN_FLIGHT": str(each)}

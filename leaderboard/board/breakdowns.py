@@ -66,7 +66,7 @@ def parts(scopes: Iterable[str], pair_titles: dict[str, str]) -> list[Part]:
     present = set(scopes)
     offered = [
         *(Part(f"category:{value}", label, "Category") for value, label in Category.choices),
-        *(Part(f"kind:{value}", label, "Kind of picture") for value, label in Kind.choices),
+        *(Part(f"kind:{value}", label, "Kind of image") for value, label in Kind.choices),
         *(Part(f"pair:{slug}", title, PAIRS) for slug, title in pair_titles.items()),
     ]
     return [part for part in offered if part.scope in present]

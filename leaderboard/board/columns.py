@@ -178,14 +178,14 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "level",
         lambda row: row.filters.level,
-        "The share of the picture that is left when the clock stops.",
+        "The share of the image that is left when the clock stops.",
     ),
     Column("cases", lambda row: row.filters.scope, "all, category:…, kind:… or pair:…"),
     Column("trips", lambda row: row.filters.suite.trips, "How many round trips the suite has."),
     Column(
         "half_life",
         lambda row: row.half_life,
-        "How many round trips a picture lasts: the half-life of the decay with as many usable trips.",
+        "How many round trips an image lasts: the half-life of the decay with as many usable trips.",
         decimals=4,
         label="{life}",
         unit=", in round trips",
@@ -203,7 +203,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "semantic",
         lambda row: row.semantic_half_life,
-        "The same by a metric that looks at what the picture means.",
+        "The same by a metric that looks at what the image means.",
         field="semantic_half_life",
         decimals=4,
         label="Semantic {life}",
@@ -226,10 +226,10 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "curve",
         lambda row: row.auc,
-        "The share of the picture that is kept, on average over all trips.",
+        "The share of the image that is kept, on average over all trips.",
         field="auc",
         decimals=4,
-        label="Picture kept",
+        label="Image kept",
         head="",
     ),
     Column(

@@ -14,7 +14,7 @@ from leaderboard.models import Chain, StoredImage, Trip
 class Step:
     """An image of the example, with its caption and its retention."""
 
-    picture: StoredImage
+    image: StoredImage
     words: str
     kept: float | None = None
 
@@ -58,7 +58,7 @@ def example(rows: Sequence[BoardRow], filters: BoardFilters) -> Example | None:
             restored__isnull=False,
             edited__isnull=False,
         )
-        .select_related("chain__case__picture__stored", "edited", "restored")
+        .select_related("chain__case__image__stored", "edited", "restored")
         .order_by("number")
     ):
         trips_of.setdefault(trip.chain_id, []).append(trip)
@@ -66,7 +66,7 @@ def example(rows: Sequence[BoardRow], filters: BoardFilters) -> Example | None:
     for clear in (True, False):
         for row, pk, best in zip(rows, wanted, chosen, strict=True):
             shown = trips_of.get(pk or 0, [])
-            whole = shown and shown[0].number == 1 and shown[0].chain.case.picture.stored
+            whole = shown and shown[0].number == 1 and shown[0].chain.case.image.stored
             if whole and bool(best) == clear:
                 return Example(shown[0].chain, row, _steps(shown, metric))
     return None
@@ -91,7 +91,7 @@ def _first(chains: Sequence[tuple[int, str, int, list[float]]]) -> int | None:
 
 def _steps(trips: Sequence[Trip], metric: str) -> list[Step]:
     chain = trips[0].chain
-    source, edited = chain.case.picture.stored, trips[0].edited
+    source, edited = chain.case.image.stored, trips[0].edited
     steps = [Step(source, "source")] if source else []
     steps += [Step(edited, "edited")] if edited else []
     for trip in trips:

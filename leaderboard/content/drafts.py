@@ -21,7 +21,7 @@ from evaluation.content.annotations import Annotations
 from evaluation.content.suites import Suite as CoreSuite
 from evaluation.content.suites import SuiteError
 from evaluation.estimate import Estimate
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.metrics import METRICS, in_order, scored_metrics
 from leaderboard.content.loading import store_suite
 from leaderboard.models import Chain, EditingModel, EditPair, SourceImage, Suite
@@ -54,7 +54,7 @@ class Preview:
 
     @property
     def strata(self) -> list[tuple[str, str, int]]:
-        """(picture kind, category, number of cases), in order."""
+        """(image kind, category, number of cases), in order."""
         balance = suite_builder.balance(self.suite)
         return [(kind, category, count) for (kind, category), count in sorted(balance.items())]
 
@@ -77,7 +77,7 @@ def preview(suite: Suite) -> Preview:
     excluded = set(suite.filters.get("without") or ())
     active = SourceImage.objects.filter(status=Curation.ACTIVE).select_related("stored")
     # The draft selects images before any is opened.
-    wanted = [source for source in active if draft.takes_picture(source)]  # type: ignore[arg-type]
+    wanted = [source for source in active if draft.takes_image(source)]  # type: ignore[arg-type]
     pairs = [p.as_core() for p in EditPair.objects.filter(status=Curation.ACTIVE)]
     facts = facts_of(wanted, suite.size)
     candidates = [
@@ -98,9 +98,9 @@ def freeze(suite: Suite) -> Suite:
     if ready.refusals:
         raise SuiteError("; ".join(ready.refusals[:5]))
     core = ready.suite
-    used = SourceImage.objects.filter(slug__in=[picture.slug for picture in core.pictures])
+    used = SourceImage.objects.filter(slug__in=[image.slug for image in core.images])
     prepared = {
-        source.slug: Picture.from_image(_prepared(source, locked.size))
+        source.slug: EncodedImage.from_image(_prepared(source, locked.size))
         for source in used.select_related("stored")
     }
     return store_suite(core, prepared, row=locked)
@@ -113,7 +113,7 @@ def next_version(suite: Suite, without: Collection[str] = (), changes: str = "")
     if suite.is_frozen and not filters:
         filters = {
             "cases": suite.cases.count(),
-            "picture_slugs": [p.slug for p in suite.core.pictures],
+            "image_slugs": [p.slug for p in suite.core.images],
             "pair_slugs": [p.slug for p in suite.core.pairs],
         }
     if without:
@@ -150,7 +150,7 @@ def _of_row(suite: Suite) -> dict[str, Any]:
 
 
 def _prepared(source: SourceImage, size: int) -> Image.Image:
-    return sources.prepare(source.stored.read().image, size)
+    return sources.prepare(source.stored.read().decoded, size)
 
 
 def _without(suite: CoreSuite, excluded: set[str]) -> CoreSuite:
@@ -161,7 +161,7 @@ def _without(suite: CoreSuite, excluded: set[str]) -> CoreSuite:
     return replace(
         suite,
         cases=cases,
-        pictures=tuple(p for p in suite.pictures if p.slug in {c.picture for c in cases}),
+        images=tuple(p for p in suite.images if p.slug in {c.image for c in cases}),
         pairs=tuple(p for p in suite.pairs if p.slug in {c.pair for c in cases}),
     )
 
@@ -179,7 +179,7 @@ def diagnose_suite(suite: Suite) -> list[CaseDiagnosis]:
         return []
     metric = in_order(run_by_all)[0]
     results: dict[str, list[ChainResult]] = defaultdict(list)
-    chains = Chain.objects.filter(run__in=[pk for pk, _ in chosen]).select_related("case__picture")
+    chains = Chain.objects.filter(run__in=[pk for pk, _ in chosen]).select_related("case__image")
     for chain in chains.iterator(chunk_size=500):
         if result := stored_result(chain, metric, suite.trips):
             results[str(chain.run_id)].append(result)

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from evaluation.content import catalog, curation, sources, suite_builder
 from evaluation.content.suites import Suite as CoreSuite
-from evaluation.images import ImageError, Picture
+from evaluation.images import EncodedImage, ImageError
 from leaderboard.models import (
     Case,
     EditingModel,
@@ -22,7 +22,7 @@ from leaderboard.models import (
     SourceImage,
     StoredImage,
     Suite,
-    SuitePicture,
+    SuiteImage,
 )
 
 
@@ -55,7 +55,7 @@ def load_editing_models(loaded: Loaded) -> None:
             loaded.count("editing models")
 
 
-def checked_image(data: bytes, licence: str, attribution: str) -> Picture:
+def checked_image(data: bytes, licence: str, attribution: str) -> EncodedImage:
     """Return a new source image's pixels. Raises curation.Refused with every reason."""
     hashed = SourceImage.objects.exclude(perceptual_hash="")
     return curation.check(
@@ -68,12 +68,12 @@ def checked_image(data: bytes, licence: str, attribution: str) -> Picture:
 
 def add_source_image(fields: Mapping[str, Any], data: bytes) -> SourceImage:
     """Create a source image with its file, all or nothing. Raises curation.Refused."""
-    picture = checked_image(data, fields["licence"], fields.get("attribution", ""))
+    image = checked_image(data, fields["licence"], fields.get("attribution", ""))
     with transaction.atomic():
         return SourceImage.objects.create(
             **fields,
-            stored=StoredImage.objects.get_or_store(picture),
-            perceptual_hash=curation.fingerprint(picture.image),
+            stored=StoredImage.objects.get_or_store(image),
+            perceptual_hash=curation.fingerprint(image.decoded),
         )
 
 
@@ -104,7 +104,7 @@ def load_suite(suite: CoreSuite, loaded: Loaded) -> Suite | None:
         return existing
     try:
         prepared = {
-            p.slug: Picture.from_image(sources.prepared(p, suite.size)) for p in suite.pictures
+            p.slug: EncodedImage.from_image(sources.prepared(p, suite.size)) for p in suite.images
         }
     except (sources.OriginError, ImageError) as error:
         loaded.refused[f"suite {suite.slug} v{suite.version}"] = str(error)
@@ -116,7 +116,7 @@ def load_suite(suite: CoreSuite, loaded: Loaded) -> Suite | None:
 
 @transaction.atomic
 def store_suite(
-    suite: CoreSuite, prepared: Mapping[str, Picture], row: Suite | None = None
+    suite: CoreSuite, prepared: Mapping[str, EncodedImage], row: Suite | None = None
 ) -> Suite:
     """Store a frozen suite as rows: its definition, prepared images and cases."""
     row = row or Suite(slug=suite.slug, version=suite.version)
@@ -129,32 +129,32 @@ def store_suite(
     row.status, row.frozen_at = Suite.Status.FROZEN, timezone.now()
     row.definition, row.content_hash = suite.to_dict(), suite.content_hash
     row.save()
-    sources = SourceImage.objects.in_bulk([p.slug for p in suite.pictures], field_name="slug")
+    sources = SourceImage.objects.in_bulk([p.slug for p in suite.images], field_name="slug")
     rows = {
-        picture.slug: SuitePicture.objects.create(
+        image.slug: SuiteImage.objects.create(
             suite=row,
-            slug=picture.slug,
-            source_image=sources.get(picture.slug),
-            stored=StoredImage.objects.get_or_store(prepared[picture.slug]),
-            pixels_sha256=picture.sha256,
-            title=picture.title,
-            kind=picture.kind,
-            licence=picture.licence,
-            attribution=picture.attribution,
+            slug=image.slug,
+            source_image=sources.get(image.slug),
+            stored=StoredImage.objects.get_or_store(prepared[image.slug]),
+            pixels_sha256=image.sha256,
+            title=image.title,
+            kind=image.kind,
+            licence=image.licence,
+            attribution=image.attribution,
         )
-        for picture in suite.pictures
+        for image in suite.images
     }
     pairs = EditPair.objects.in_bulk([p.slug for p in suite.pairs], field_name="slug")
     Case.objects.bulk_create(
         Case(
             suite=row,
             slug=case.slug,
-            picture=rows[case.picture],
+            image=rows[case.image],
             edit_pair=pairs.get(case.pair),
             pair_slug=pair.slug,
             pair_title=pairs[pair.slug].title if pair.slug in pairs else pair.slug,
             category=pair.category,
-            kind=rows[case.picture].kind,
+            kind=rows[case.image].kind,
             forward=pair.forward,
             backward=pair.backward,
             position=position,

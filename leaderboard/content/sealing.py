@@ -1,6 +1,6 @@
 """Sealed twins of suites: the same kinds of edits on private images and wordings.
 
-A folder holds the images and `pictures.json`, a list of objects with `file`, `kind` and, if
+A folder holds the images and `images.json`, a list of objects with `file`, `kind` and, if
 known, `contains` and `annotations`. An optional `wordings.json` rewords pairs in the owner's
 words: {"glasses": {"forward": "…", "backward": "…"}}.
 """
@@ -21,7 +21,7 @@ from evaluation.content.catalog import SourceImage
 from evaluation.content.suites import EditPair, SuiteError
 from evaluation.content.suites import Suite as CoreSuite
 from evaluation.errors import first_error
-from evaluation.images import ImageError, Picture
+from evaluation.images import EncodedImage, ImageError
 from evaluation.untrusted_json import read_json_file
 from leaderboard.content.loading import store_suite
 from leaderboard.models import Suite
@@ -30,8 +30,8 @@ SEALED = "sealed"
 
 
 @dataclass(frozen=True)
-class PictureRow:
-    """A row of `pictures.json`."""
+class ImageRow:
+    """A row of `images.json`."""
 
     file: str
     kind: str
@@ -53,9 +53,9 @@ def seal(suite: CoreSuite, folder: Path, *, narrow: bool = False) -> Suite:
     if (folder / "wordings.json").is_file():
         words = _read(folder / "wordings.json", dict[str, Wording])
     pairs = _worded(suite.pairs, words)
-    rows: list[PictureRow] = _read(folder / "pictures.json", list[PictureRow])
+    rows: list[ImageRow] = _read(folder / "images.json", list[ImageRow])
     if not rows:
-        raise SuiteError("pictures.json: expected a list of pictures")
+        raise SuiteError("images.json: expected a list of images")
     candidates, prepared = [], {}
     for number, row in enumerate(rows, start=1):
         slug = f"sealed-{number}"
@@ -63,7 +63,7 @@ def seal(suite: CoreSuite, folder: Path, *, narrow: bool = False) -> Suite:
         try:
             places = Annotations.from_dict(row.annotations)
         except ValueError as error:
-            raise SuiteError(f"pictures.json, {row.file}: annotations: {error}") from None
+            raise SuiteError(f"images.json, {row.file}: annotations: {error}") from None
         source = SourceImage(
             slug=slug,
             origin=SEALED,
@@ -78,7 +78,7 @@ def seal(suite: CoreSuite, folder: Path, *, narrow: bool = False) -> Suite:
         )
         places = sources.prepare_annotations(places, image.size, suite.size)
         ready = sources.prepare(image, suite.size)
-        prepared[slug] = Picture.from_image(ready)
+        prepared[slug] = EncodedImage.from_image(ready)
         candidates.append(suite_builder.from_facts(source, suite_builder.facts(ready), places))
     slug = f"{suite.slug}-sealed"
     newest = Suite.objects.filter(slug=slug).order_by("-version").first()
@@ -93,7 +93,7 @@ def seal(suite: CoreSuite, folder: Path, *, narrow: bool = False) -> Suite:
     twin = suite_builder.build(draft, candidates, pairs)
     if reasons := suite_builder.refusals(twin, narrow):
         raise SuiteError("; ".join(reasons[:5]))
-    used = {picture.slug: prepared[picture.slug] for picture in twin.pictures}
+    used = {image.slug: prepared[image.slug] for image in twin.images}
     with transaction.atomic():
         return store_suite(twin, used, row=Suite(slug=slug, version=twin.version, sealed=True))
 
@@ -122,6 +122,6 @@ def _read(path: Path, shape: Any) -> Any:
 
 def _image(path: Path) -> Any:
     try:
-        return Picture.from_bytes(path.read_bytes()).image
+        return EncodedImage.from_bytes(path.read_bytes()).decoded
     except (OSError, ImageError) as error:
         raise SuiteError(f"{path}: {error}") from None

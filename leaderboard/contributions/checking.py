@@ -29,7 +29,7 @@ from leaderboard.contributions.importing import (
     LIMITS,
     calibrated_metrics,
     known_digest,
-    store_pictures,
+    store_images,
     write_run,
 )
 from leaderboard.jobs.database_scores import DatabaseScores
@@ -56,7 +56,7 @@ EDITOR = "elsewhere"
 #: The check ends after this number of reasons.
 MOST_REASONS = 5
 #: Admins are notified if another run has at least this share of the images.
-SAME_PICTURES = 0.5
+SAME_IMAGES = 0.5
 
 log = structlog.get_logger(__name__)
 State = ContributedRun.State
@@ -115,14 +115,14 @@ def _take(contribution: ContributedRun, bundle: Bundle) -> None:
     verification = Verification(bundle, contribution.finished)
     counts = _counts(contribution, verification)
     metrics, _ = calibrated_metrics(bundle, suite, verification, only_able=True)
-    pictures = store_pictures(bundle)
+    images = store_images(bundle)
     with transaction.atomic():
         run = write_run(
             bundle,
             suite,
             _model_of(contribution),
             metrics,
-            pictures,
+            images,
             verified=True,
             counts=counts,
             provenance=_provenance(verification, contribution.contributed_by),
@@ -132,7 +132,7 @@ def _take(contribution: ContributedRun, bundle: Bundle) -> None:
         )
         store = DatabaseScores(run, job_queue.own_token())
         store.save_review(review(store, verification.scorer))
-        RunReview.objects.filter(pk=run.pk).update(hints=[*run.review.hints, *_same_pictures(run)])
+        RunReview.objects.filter(pk=run.pk).update(hints=[*run.review.hints, *_same_images(run)])
         if not contribution.end(State.SHOWN, run=run, editing_model=run.editing_model):
             raise Stopped
         standings.rebuild(run)
@@ -224,8 +224,8 @@ def _suite_of(bundle: Bundle) -> Suite:
         )
     if not bundle.arm.is_default:
         raise BundleError("it was played in another way than the suite's own: an experiment's arm")
-    if not document.pictures:
-        raise BundleError("it holds no pictures, so nothing of it can be recomputed")
+    if not document.images:
+        raise BundleError("it holds no images, so nothing of it can be recomputed")
     required = {
         (case.slug, repeat)
         for case in stated_suite.cases
@@ -297,22 +297,22 @@ def _provenance(verification: Verification, contributed_by: str) -> dict[str, An
     }
 
 
-def _same_pictures(run: Run) -> list[dict[str, str]]:
+def _same_images(run: Run) -> list[dict[str, str]]:
     """Return hints for admins on other runs with most of this run's images."""
     trips = Trip.objects.filter(chain__run=run, restored__isnull=False)
     restored = set(trips.values_list("restored_id", flat=True))
     others = Trip.objects.filter(restored__in=StoredImage.objects.filter(pk__in=restored))
     by_run: dict[int, set[str]] = {}
     rows = others.exclude(chain__run=run).values_list("chain__run", "restored_id").distinct()
-    for other, picture in rows:
-        by_run.setdefault(other, set()).add(picture)
+    for other, image in rows:
+        by_run.setdefault(other, set()).add(image)
     return [
         {
-            "kind": "same pictures",
+            "kind": "same images",
             "text": f"{len(same)} of {len(restored)} returns are those of run {pk}",
         }
         for pk, same in sorted(by_run.items())
-        if len(same) >= SAME_PICTURES * len(restored)
+        if len(same) >= SAME_IMAGES * len(restored)
     ]
 
 

@@ -20,12 +20,12 @@ from evaluation.bundle.document import Bundle, BundleError
 from evaluation.bundle.verify import Verification
 from evaluation.content.sources import pixel_sha256
 from evaluation.editors.payloads import KEPT_AT
-from evaluation.images import ImageError, Picture
+from evaluation.images import EncodedImage, ImageError
 from evaluation.measuring.subject import chain_subject
 from evaluation.metrics import no_reference_metrics
 from evaluation.metrics.score_file import (
     MAX_IN_RUN,
-    ChainPictures,
+    ChainImages,
     ScoreFile,
     ScoreFileError,
     place,
@@ -48,7 +48,7 @@ from leaderboard.models import (
     Trip,
     TripStep,
 )
-from leaderboard.models.pictures import MAX_WEB_PIXELS
+from leaderboard.models.images import MAX_WEB_PIXELS
 from leaderboard.models.runs import ChainState, Outcome, RunState
 
 MODEL_FIELDS = (
@@ -114,14 +114,14 @@ def import_bundle(
         )
     suite = stored_suite or store_suite(bundle.suite, prepared)
     metrics, notes = calibrated_metrics(bundle, suite, verification)
-    pictures = store_pictures(bundle)
+    images = store_images(bundle)
     with transaction.atomic():
         run = write_run(
             bundle,
             suite,
             _model(bundle, model_slug),
             metrics,
-            pictures,
+            images,
             verified=verdict(counts),
             counts=dict(counts),
             published=publish,
@@ -139,7 +139,7 @@ def known_digest(bundle: Bundle) -> Run | None:
     ).first()
 
 
-def store_pictures(bundle: Bundle) -> dict[str, StoredImage]:
+def store_images(bundle: Bundle) -> dict[str, StoredImage]:
     """Store every image of a run that can be decoded; return them by hash.
 
     Called before the run's rows are written; images that no row names are later deleted.
@@ -150,19 +150,19 @@ def store_pictures(bundle: Bundle) -> dict[str, StoredImage]:
         *(file for audit in document.audits for file in (audit.sent, audit.answer)),
     ]
     for file in files:
-        data = bundle.picture(file.sha256) if file and file.sha256 not in by_hash else None
+        data = bundle.image(file.sha256) if file and file.sha256 not in by_hash else None
         if data is None or file is None:
             continue
         try:
-            picture = Picture.from_bytes(data, max_pixels=bundle.max_pixels)
+            image = EncodedImage.from_bytes(data, max_pixels=bundle.max_pixels)
         except ImageError:
             continue
-        if picture.sha256 != file.sha256:
+        if image.sha256 != file.sha256:
             continue  # its bytes do not match the hash
-        stored = by_hash[file.sha256] = StoredImage.objects.get_or_store(picture)
+        stored = by_hash[file.sha256] = StoredImage.objects.get_or_store(image)
         # Written here, so that no web process decodes untrusted images.
-        stored.write_copy(picture)
-        stored.write_thumbnail(picture)
+        stored.write_copy(image)
+        stored.write_thumbnail(image)
     return by_hash
 
 
@@ -171,7 +171,7 @@ def write_run(
     suite: Suite,
     model: EditingModel,
     metrics: dict[str, MetricVersion],
-    pictures: Mapping[str, StoredImage],
+    images: Mapping[str, StoredImage],
     *,
     verified: bool | None,
     counts: dict[str, int],
@@ -192,7 +192,7 @@ def write_run(
         for name, values in stated.metrics.items()
     }
     finished = _moment(stated.finished_at) or timezone.now()
-    about = {"digest": bundle.digest, "checks": counts, "pictures": bundle.document.pictures}
+    about = {"digest": bundle.digest, "checks": counts, "images": bundle.document.images}
     provenance = fields.pop("provenance", stated.provenance)
     same = ("secret", "earlier_secrets", "orders", "flags", *RunReview.MEDIANS)
     run = Run.objects.create(
@@ -219,8 +219,8 @@ def write_run(
         finished_at=min(finished, timezone.now()),
         **({name: getattr(stated, name) for name in same} | fields),
     )
-    _chains(bundle, run, metrics, pictures)
-    _audits(bundle, run, pictures)
+    _chains(bundle, run, metrics, images)
+    _audits(bundle, run, images)
     return run
 
 
@@ -236,7 +236,7 @@ def calibrated_metrics(
     versions: dict[str, MetricVersion] = {}
     lacking: dict[str, list[str]] = {}
     notes = []
-    pictures = {p.slug: p for p in suite.pictures.select_related("stored") if p.stored}
+    images = {p.slug: p for p in suite.images.select_related("stored") if p.stored}
     for name in bundle.scored_metrics:
         pinned, why = bundle.document.run.metrics[name], verification.unable.get(name)
         values: dict[str, Any] = {
@@ -246,7 +246,7 @@ def calibrated_metrics(
         }
         version = MetricVersion.objects.filter(**values).first()
         here = set(version.calibrations.values_list("pixels_sha256", flat=True) if version else ())
-        missing = [slug for slug, p in pictures.items() if p.pixels_sha256 not in here]
+        missing = [slug for slug, p in images.items() if p.pixels_sha256 not in here]
         if why and (missing or only_able):
             notes.append(f"{name} is left out, as it cannot be calibrated here: {why}")
             continue
@@ -254,12 +254,12 @@ def calibrated_metrics(
         for slug in missing:
             lacking.setdefault(slug, []).append(name)
     for slug, names in lacking.items():
-        picture, made = pictures[slug], verification.calibrations.get(slug)
-        if not made and picture.stored:
-            subject = chain_subject(suite.core.picture_by_slug[slug])
-            made = verification.scorer.only(names).calibrate(picture.stored.read(), subject)
+        image, made = images[slug], verification.calibrations.get(slug)
+        if not made and image.stored:
+            subject = chain_subject(suite.core.image_by_slug[slug])
+            made = verification.scorer.only(names).calibrate(image.stored.read(), subject)
         computed = {versions[name]: c for name in names if (c := (made or {}).get(name))}
-        Calibration.objects.store(picture.pixels_sha256, computed)
+        Calibration.objects.store(image.pixels_sha256, computed)
     return versions, notes
 
 
@@ -267,7 +267,7 @@ def _chains(
     bundle: Bundle,
     run: Run,
     metrics: dict[str, MetricVersion],
-    pictures: Mapping[str, StoredImage],
+    images: Mapping[str, StoredImage],
 ) -> None:
     cases = {case.slug: case for case in Case.objects.filter(suite=run.suite)}
     for line in bundle.document.chains:
@@ -286,22 +286,22 @@ def _chains(
             trips_scored=scored,
             quality=line.quality,
         )
-        _trips(chain, line, metrics, pictures)
+        _trips(chain, line, metrics, images)
 
 
 def _trips(
     chain: Chain,
     line: ChainRecord,
     metrics: dict[str, MetricVersion],
-    pictures: Mapping[str, StoredImage],
+    images: Mapping[str, StoredImage],
 ) -> None:
     now = timezone.now()
     rows = [
         Trip(
             chain=chain,
             number=trip.number,
-            **_answer("edited", trip.forward, pictures),
-            **_answer("restored", trip.backward, pictures),
+            **_answer("edited", trip.forward, images),
+            **_answer("restored", trip.backward, images),
             **{name: getattr(trip, name) for name in MEASURES},
             scored_at=now if trip.step is not None else None,
         )
@@ -314,7 +314,7 @@ def _trips(
             number=trip.number,
             place=place,
             name=step.name,
-            picture=_named(pictures, step),
+            image=_named(images, step),
             seed=step.seed,
             seconds=step.seconds,
             notes=kept_notes(step),
@@ -331,15 +331,15 @@ def _trips(
 
 
 def _answer(
-    half: str, edit: EditRecord | None, pictures: Mapping[str, StoredImage]
+    half: str, edit: EditRecord | None, images: Mapping[str, StoredImage]
 ) -> dict[str, Any]:
     """Return the fields of a trip's row for one of its answers, if there is one."""
     if edit is None:
         return {}
-    return Trip.answer(half, _named(pictures, edit), edit.seed, edit.seconds, kept_notes(edit))
+    return Trip.answer(half, _named(images, edit), edit.seed, edit.seconds, kept_notes(edit))
 
 
-def _audits(bundle: Bundle, run: Run, pictures: Mapping[str, StoredImage]) -> None:
+def _audits(bundle: Bundle, run: Run, images: Mapping[str, StoredImage]) -> None:
     chains = {(chain.case.slug, chain.repeat): chain for chain in run.chains.select_related("case")}
     Audit.objects.bulk_create(
         Audit(
@@ -348,8 +348,8 @@ def _audits(bundle: Bundle, run: Run, pictures: Mapping[str, StoredImage]) -> No
             kind=line.kind,
             outcome=line.outcome,
             words=line.words[:200],
-            sent=_named(pictures, line.sent),
-            answer=_named(pictures, line.answer),
+            sent=_named(images, line.sent),
+            answer=_named(images, line.answer),
             seed=line.seed,
             seconds=line.seconds,
             finding=line.finding,
@@ -375,8 +375,8 @@ def kept_notes(edit: EditRecord) -> dict[str, Any]:
     return notes
 
 
-def _named(pictures: Mapping[str, StoredImage], file: FileRecord | None) -> StoredImage | None:
-    return pictures.get(file.sha256) if file else None
+def _named(images: Mapping[str, StoredImage], file: FileRecord | None) -> StoredImage | None:
+    return images.get(file.sha256) if file else None
 
 
 def _moment(text: str | None) -> Any:
@@ -387,7 +387,7 @@ def _moment(text: str | None) -> Any:
     return moment if moment and timezone.is_aware(moment) else None
 
 
-def _prepared(bundle: Bundle) -> dict[str, Picture]:
+def _prepared(bundle: Bundle) -> dict[str, EncodedImage]:
     """Return the source images of a suite that is new to this site.
 
     Raises BundleError if one is missing or differs from the suite.
@@ -398,20 +398,20 @@ def _prepared(bundle: Bundle) -> dict[str, Picture]:
         raise BundleError(f"{named} is not the suite of that name and version that is here")
     files = {row.slug: row.sha256 for row in bundle.document.sources}
     by_slug = {}
-    for picture in suite.pictures:
-        data = bundle.picture(files.get(picture.slug, ""))
+    for image in suite.images:
+        data = bundle.image(files.get(image.slug, ""))
         if data is None:
             raise BundleError(
-                f"{named} is not known here, and the bundle lacks its source pictures: "
-                "import a bundle with pictures, or load the suite first"
+                f"{named} is not known here, and the bundle lacks its source images: "
+                "import a bundle with images, or load the suite first"
             )
         try:
-            by_slug[picture.slug] = Picture.from_bytes(data)
+            by_slug[image.slug] = EncodedImage.from_bytes(data)
         except ImageError as error:
-            raise BundleError(f"source {picture.slug}: {error}") from None
+            raise BundleError(f"source {image.slug}: {error}") from None
         # A frozen suite is defined by its pixels, so a source with other pixels is refused.
-        if pixel_sha256(by_slug[picture.slug].image) != picture.sha256:
-            raise BundleError(f"source {picture.slug} does not have the pixels its suite names")
+        if pixel_sha256(by_slug[image.slug].decoded) != image.sha256:
+            raise BundleError(f"source {image.slug} does not have the pixels its suite names")
     return by_slug
 
 
@@ -439,22 +439,22 @@ def import_scores(run: Run, found: ScoreFile) -> None:
     if len(files) > MAX_IN_RUN:
         raise ScoreFileError(f"run {run.pk} would have more than {MAX_IN_RUN} imported metrics")
     trips = Prefetch("trips", Trip.objects.select_related("restored").order_by("number"))
-    chains = list(run.chains.select_related("case__picture__stored").prefetch_related(trips))
-    pictures = {chain.pk: _pictures(chain) for chain in chains}
-    place(found, pictures.values())
+    chains = list(run.chains.select_related("case__image__stored").prefetch_related(trips))
+    images = {chain.pk: _images(chain) for chain in chains}
+    place(found, images.values())
     for chain in chains:
         others = {n: v for n, v in chain.quality.items() if n not in found.metrics}
-        chain.quality = others | pictures[chain.pk].quality
+        chain.quality = others | images[chain.pk].quality
     Chain.objects.bulk_update(chains, ["quality"], batch_size=200)
     run.provenance = {**run.provenance, "score_files": files}
     run.save(update_fields=["provenance"])
     standings.write_no_reference(run, chains)
 
 
-def _pictures(chain: Chain) -> ChainPictures:
-    source = chain.case.picture.stored
+def _images(chain: Chain) -> ChainImages:
+    source = chain.case.image.stored
     restored = [trip.restored.sha256 if trip.restored else "" for trip in chain.trips.all()]
-    return ChainPictures(
+    return ChainImages(
         chain.case.slug,
         chain.repeat,
         source.sha256 if source else "",

@@ -295,11 +295,11 @@ def strips(view: ExperimentView, model: ModelView, metric: str, asked: str) -> d
     if chosen is None:
         return {}
     offered = order[:CASES] if chosen in order[:CASES] else [chosen, *order[: CASES - 1]]
-    cases = Case.objects.select_related("picture__stored").in_bulk(offered)
+    cases = Case.objects.select_related("image__stored").in_bulk(offered)
     case, last = cases[chosen], view.experiment.suite.trips
     numbers = ticks(last)[-SHOWN:]
     of_case = Chain.objects.filter(run__in=runs, case=case, repeat=0)
-    by_run = {chain.run_id: chain for chain in of_case.select_related("case__picture__stored")}
+    by_run = {chain.run_id: chain for chain in of_case.select_related("case__image__stored")}
     arms = [name for run, name in runs.items() if run in by_run]
     prompts = [
         model.runs[name].core_arm.prompts_of(case.pair_slug, case.forward, case.backward)

@@ -44,15 +44,15 @@ from leaderboard.people import vote_rows
 Ledger = defaultdict[tuple[int, int, str], tuple[str | None, int]]
 
 
-def write(run: Run, file: Path | IO[bytes], *, pictures: bool = False) -> None:
+def write(run: Run, file: Path | IO[bytes], *, images: bool = False) -> None:
     """Write the bundle of a finished run, with or without its images.
 
     The same run gives the same bytes. Raises BundleError if the run has no bundle.
     """
-    write_bundle(DatabaseSource(run), file, pictures=pictures)
+    write_bundle(DatabaseSource(run), file, images=images)
 
 
-def pictures_size(run: Run) -> int:
+def images_size(run: Run) -> int:
     """Return the size of a bundle's images in bytes."""
     return sum(stored.bytes for stored in _stored(run))
 
@@ -72,7 +72,7 @@ class DatabaseSource:
         self.row = run
         self.metrics = {metric.pk: metric for metric in standings.pinned_metrics(run)}
         self.ledger = _ledger(run)
-        self.pictures = list(run.suite.pictures.select_related("stored").order_by("slug"))
+        self.suite_images = list(run.suite.images.select_related("stored").order_by("slug"))
 
     def suite(self) -> Mapping[str, Any]:
         return self.row.suite.definition or {}
@@ -98,22 +98,22 @@ class DatabaseSource:
         )
 
     def sources(self) -> Iterator[SourceRecord]:
-        for picture in self.pictures:
-            if picture.stored:
-                yield SourceRecord.of({"slug": picture.slug, **file_fields(picture.stored)})
+        for image in self.suite_images:
+            if image.stored:
+                yield SourceRecord.of({"slug": image.slug, **file_fields(image.stored)})
 
     def calibrations(self) -> Iterator[CalibrationRecord]:
-        pixels = [picture.pixels_sha256 for picture in self.pictures]
+        pixels = [image.pixels_sha256 for image in self.suite_images]
         rows = {
             (row.pixels_sha256, row.metric_id): row
             for row in Calibration.objects.filter(metric__in=self.metrics, pixels_sha256__in=pixels)
         }
         names = sorted((metric.name, pk) for pk, metric in self.metrics.items())
-        for picture in self.pictures:
+        for image in self.suite_images:
             for name, pk in names:
-                if row := rows.get((picture.pixels_sha256, pk)):
+                if row := rows.get((image.pixels_sha256, pk)):
                     yield CalibrationRecord(
-                        picture=picture.slug, metric=name, blank=row.blank, ladder=row.ladder
+                        image=image.slug, metric=name, blank=row.blank, ladder=row.ladder
                     )
 
     def chains(self) -> Iterator[ChainRecord]:
@@ -121,7 +121,7 @@ class DatabaseSource:
         trips = Trip.objects.select_related("edited", "restored").prefetch_related(scores)
         chains = self.row.chains.select_related("case").prefetch_related(
             Prefetch("trips", trips.order_by("number")),
-            Prefetch("steps", TripStep.objects.select_related("picture")),
+            Prefetch("steps", TripStep.objects.select_related("image")),
         )
         for chain in chains:
             yield ChainRecord.of(
@@ -162,7 +162,7 @@ class DatabaseSource:
             {"name": step.name, **fields}
             for step in chain.steps.all()
             if step.number == trip.number
-            and (fields := edit(step.name, step.picture, step.seed, step.seconds, step.notes))
+            and (fields := edit(step.name, step.image, step.seed, step.seconds, step.notes))
         ]
         return trip_fields(
             trip.number,
@@ -232,10 +232,10 @@ def _stored(run: Run) -> list[StoredImage]:
     """Return every image of a run once, by hash: sources, answers, sent by audits."""
     trips, audits = Trip.objects.filter(chain__run=run), Audit.objects.filter(chain__run=run)
     keys = {
-        *run.suite.pictures.values_list("stored", flat=True),
+        *run.suite.images.values_list("stored", flat=True),
         *trips.values_list("edited", flat=True),
         *trips.values_list("restored", flat=True),
-        *TripStep.objects.filter(chain__run=run).values_list("picture", flat=True),
+        *TripStep.objects.filter(chain__run=run).values_list("image", flat=True),
         *audits.values_list("sent", flat=True),
         *audits.values_list("answer", flat=True),
     }

@@ -17,12 +17,12 @@ from leaderboard.people import vote_rows
 
 #: Smallest difference in retention between the two images of a preference.
 MARGIN = 0.05
-README = """# ConvergeBench: degraded pictures and preferences
+README = """# ConvergeBench: degraded images and preferences
 
 Written on {date} from {runs} public runs of {suites}.
 
-- `degraded.jsonl`: {degraded:,} lines: a source picture, what came back after `trip` round
-  trips, and the share of the picture that is left, by metric (`retention`: 1 = identical, 0 =
+- `degraded.jsonl`: {degraded:,} lines: a source image, what came back after `trip` round
+  trips, and the share of the image that is left, by metric (`retention`: 1 = identical, 0 =
   no better than a card of the mean colour, may be negative).
 - `preferences.jsonl`: {preferences:,} lines: two returns for the same source, of which `better`
   keeps more by every metric that was run, by at least {margin:g} for one of them. `from` says
@@ -33,10 +33,10 @@ Written on {date} from {runs} public runs of {suites}.
   (`retention`) and what witnesses and judges say (`evidence`), the voter as a hash with a weight by
   the stated rule, and its role: `gold` has a known answer, `repeat` is the voter's own pair again;
   leave both out of fits.
-- `pictures/`: named by the SHA-256 of their bytes, exactly as used and as answered.
+- `images/`: named by the SHA-256 of their bytes, exactly as used and as answered.
 
-Licences. Each line names the licence and attribution of its source picture; a degraded
-picture is derived from it, under the same licence. It was made by the model that the line
+Licences. Each line names the licence and attribution of its source image; a degraded
+image is derived from it, under the same licence. It was made by the model that the line
 names, whose terms may ask for more.
 
 Provenance. Each line names run, model, secret, suite and the suite's content hash; metric
@@ -54,7 +54,7 @@ class Counts:
     degraded: int = 0
     preferences: int = 0
     votes: int = 0
-    pictures: int = 0
+    images: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Return:
 
     chain: Chain
     trip: Trip
-    picture: StoredImage
+    image: StoredImage
     retention: Mapping[str, float]
 
     @property
@@ -71,7 +71,7 @@ class Return:
         """Origin and scores of the return, as written to the dataset."""
         run = self.chain.run
         return {
-            "picture": _name(self.picture),
+            "image": _name(self.image),
             "trip": self.trip.number,
             "retention": dict(self.retention),
             "change_seen": self.trip.change_seen,
@@ -97,7 +97,7 @@ def export(out: Path, suite: Suite | None = None) -> Counts:
     exported = list(runs.select_related("editing_model", "suite").order_by("suite", "pk"))
     if not exported:
         raise DatasetError("there is no public run to export")
-    (out / "pictures").mkdir(parents=True, exist_ok=True)
+    (out / "images").mkdir(parents=True, exist_ok=True)
     counts = Counts(runs=len(exported))
     written: set[str] = set()
     with (
@@ -108,7 +108,7 @@ def export(out: Path, suite: Suite | None = None) -> Counts:
             for returns in _by_case(current, [run for run in exported if run.suite == current]):
                 about = _about(current, returns[0].chain)
                 for back in returns:
-                    _keep(out, written, returns[0].chain.case.picture.stored, back.picture)
+                    _keep(out, written, returns[0].chain.case.image.stored, back.image)
                     degraded.write(_line({**about, "degraded": back.facts}))
                     counts.degraded += 1
                 for better, worse, source in _preferences(returns):
@@ -116,7 +116,7 @@ def export(out: Path, suite: Suite | None = None) -> Counts:
                     preferences.write(_line(about | pair))
                     counts.preferences += 1
     counts.votes = _write_votes(out, exported, written)
-    counts.pictures = len(written)
+    counts.images = len(written)
     _write_about(out, exported, counts)
     return counts
 
@@ -130,7 +130,7 @@ def _write_votes(out: Path, runs: list[Run], kept: set[str]) -> int:
         for vote in vote_rows.with_all(votes).iterator(chunk_size=vote_rows.BATCH):
             first, second = vote.question.first, vote.question.second
             keys = {
-                "source": vote.question.case.picture.stored_id,
+                "source": vote.question.case.image.stored_id,
                 "first": first.restored_id,
                 "second": second and second.restored_id,
             }
@@ -140,7 +140,7 @@ def _write_votes(out: Path, runs: list[Run], kept: set[str]) -> int:
                 side: _name(stored[key]) if key in stored else None for side, key in keys.items()
             }
             row = vote_rows.VoteOut.from_orm(vote).model_dump(mode="json")
-            file.write(_line(row | {"pictures": files}))
+            file.write(_line(row | {"images": files}))
             number += 1
     return number
 
@@ -148,11 +148,11 @@ def _write_votes(out: Path, runs: list[Run], kept: set[str]) -> int:
 def _by_case(suite: Suite, runs: list[Run]) -> Iterator[list[Return]]:
     """Yield the returns of each case that has any."""
     trips = Trip.objects.filter(scored_at__isnull=False).select_related("restored")
-    for case in suite.cases.filter(picture__stored__isnull=False):
+    for case in suite.cases.filter(image__stored__isnull=False):
         chains = (
             Chain.objects.filter(case=case, run__in=runs)
-            .select_related("run__editing_model", "case__picture__stored")
-            .select_related("case__picture__source_image")
+            .select_related("run__editing_model", "case__image__stored")
+            .select_related("case__image__source_image")
             .prefetch_related(Prefetch("trips", trips.order_by("number")))
             .order_by("run", "repeat")
         )
@@ -194,9 +194,9 @@ def _better(one: Return, other: Return) -> bool:
 
 def _about(suite: Suite, chain: Chain) -> dict[str, Any]:
     """Return the fields that all lines of a case share."""
-    case, picture = chain.case, chain.case.picture
+    case, image = chain.case, chain.case.image
     return {
-        "source": _name(picture.stored) if picture.stored else None,
+        "source": _name(image.stored) if image.stored else None,
         "case": case.slug,
         "kind": case.kind,
         "category": case.category,
@@ -205,15 +205,15 @@ def _about(suite: Suite, chain: Chain) -> dict[str, Any]:
         "steps": case.steps,
         "suite": suite.key,
         "suite_hash": suite.content_hash,
-        "title": picture.title,
-        "licence": picture.licence,
-        "attribution": picture.attribution,
-        "source_url": picture.source_image.source_url if picture.source_image else "",
+        "title": image.title,
+        "licence": image.licence,
+        "attribution": image.attribution,
+        "source_url": image.source_image.source_url if image.source_image else "",
     }
 
 
-def _keep(out: Path, kept: set[str], *pictures: StoredImage | None) -> None:
-    for stored in pictures:
+def _keep(out: Path, kept: set[str], *images: StoredImage | None) -> None:
+    for stored in images:
         if stored is not None and stored.pk not in kept:
             (out / _name(stored)).write_bytes(stored.data())
             kept.add(stored.pk)
@@ -246,7 +246,7 @@ def _write_about(out: Path, runs: list[Run], counts: Counts) -> None:
 
 
 def _name(stored: StoredImage) -> str:
-    return f"pictures/{Path(stored.name).name}"
+    return f"images/{Path(stored.name).name}"
 
 
 def _line(data: Mapping[str, Any]) -> str:

@@ -28,19 +28,19 @@ def score_records(run: Run) -> Iterator[ScoreRecord]:
     blanks = _blanks(run)
     scores = (
         Score.objects.filter(trip__chain__run=run)
-        .select_related("metric", "trip__chain__case__picture")
+        .select_related("metric", "trip__chain__case__image")
         .order_by("trip__chain__case__position", "trip__chain__repeat", "trip__number", "metric")
     )
     for score in scores.iterator(chunk_size=2000):
         trip = score.trip
         chain, case = trip.chain, trip.chain.case
-        blank = blanks.get((case.picture.pixels_sha256, score.metric_id))
+        blank = blanks.get((case.image.pixels_sha256, score.metric_id))
         yield ScoreRecord(
             run=run.pk,
             model=run.editing_model.slug,
             suite=run.suite.key,
             case=case.slug,
-            picture=case.picture.slug,
+            image=case.image.slug,
             pair=case.pair_slug,
             category=case.category,
             kind=case.kind,
@@ -57,7 +57,7 @@ def score_records(run: Run) -> Iterator[ScoreRecord]:
 
 
 def _blanks(run: Run) -> dict[tuple[str, int], float]:
-    pixels = run.suite.pictures.values_list("pixels_sha256", flat=True)
+    pixels = run.suite.images.values_list("pixels_sha256", flat=True)
     rows = Calibration.objects.filter(pixels_sha256__in=list(pixels))
     return {
         (sha, metric): blank

@@ -24,7 +24,7 @@ from leaderboard.jobs.control import (
 )
 from leaderboard.jobs.play_job import play
 from leaderboard.jobs.probe_job import probe
-from leaderboard.jobs.recovery import recover_pictures, sweep
+from leaderboard.jobs.recovery import recover_images, sweep
 from leaderboard.jobs.score_job import score
 from leaderboard.jobs.uploaded_chains import score as score_uploaded_chain
 from leaderboard.models import Suite
@@ -45,7 +45,7 @@ __all__ = [
     "play_again",
     "probe",
     "recover",
-    "recover_pictures",
+    "recover_images",
     "resume",
     "score",
     "score_again",

@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 REASONS = {
     "person": "Paused by an administrator",
     "budget": "The budget is used up",
-    "storage": "Pictures cannot be stored",
+    "storage": "Images cannot be stored",
     "metric_version": "The metrics changed during the run",
     "internal": "An error of ours",
 }
@@ -77,7 +77,7 @@ def start(
     if not suite.is_frozen:
         raise CannotMove(f"{suite} is a draft; freeze it first.")
     if suite.sealed and not arm.is_default:
-        raise CannotMove(f"{suite} is sealed: an experiment would tell its pictures and wordings.")
+        raise CannotMove(f"{suite} is sealed: an experiment would tell its images and wordings.")
     secret = secret or new_secret()
     if stop_after is None:
         stop_after = 0 if editing_model.is_reference else suite.stop_after
@@ -188,7 +188,7 @@ def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
 def recover(run: Run) -> None:
     """Enqueue a search for images of the run that are missing from storage."""
     if not run.is_ended:
-        raise CannotMove(f"A {run.get_state_display().lower()} run sees to its own pictures.")
+        raise CannotMove(f"A {run.get_state_display().lower()} run sees to its own images.")
     job_queue.enqueue(run.pk, job_queue.RECOVER, queue_of(run.editing_model))
 
 

@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from evaluation.analysis.stopping import may_stop
 from evaluation.audits.findings import Finding, from_dicts
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.calibration import shipped
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.trip_measures import loss_map
@@ -68,9 +68,9 @@ class ChainRows:
     def between(self) -> dict[int, list[StoredImage | None]]:
         """The answers between the first and the last of a trip, by trip."""
         by_trip: dict[int, list[StoredImage | None]] = defaultdict(list)
-        steps: Iterable[TripStep] = self.chain.steps.select_related("picture")
+        steps: Iterable[TripStep] = self.chain.steps.select_related("image")
         for step in sorted(steps, key=lambda step: (step.number, step.place)):
-            by_trip[step.number].append(step.picture)
+            by_trip[step.number].append(step.image)
         return by_trip
 
     def answer(self, pair_steps: int, number: int, place: int) -> StoredImage | None:
@@ -102,7 +102,7 @@ class DatabaseScores(ScoreStore):
             ChainRows(chain),
             chain_slug(case.slug, chain.repeat),
             self._pairs[case.pair_slug],
-            self.suite.picture_by_slug[case.picture.slug],
+            self.suite.image_by_slug[case.image.slug],
             chain.outcome,
             chain.trips_played,
             chain.trips_scored,
@@ -130,10 +130,10 @@ class DatabaseScores(ScoreStore):
         mine = Chain.objects.filter(score_token=self.token)
         mine.update(score_lease_until=after(settings.LEASE_SECONDS))
 
-    def source(self, chain: PlayedTrips) -> Picture:
-        return _read(chain.key.chain.case.picture.stored)
+    def source(self, chain: PlayedTrips) -> EncodedImage:
+        return _read(chain.key.chain.case.image.stored)
 
-    def answer(self, chain: PlayedTrips, trip: int, place: int) -> Picture:
+    def answer(self, chain: PlayedTrips, trip: int, place: int) -> EncodedImage:
         return _read(chain.key.answer(len(chain.pair.trip(trip)), trip, place))
 
     @cached_property
@@ -151,15 +151,15 @@ class DatabaseScores(ScoreStore):
 
     def is_calibrated(self, chain: PlayedTrips) -> bool:
         """Return True if this job has calibrated the chain's source."""
-        return chain.key.chain.case.picture.pixels_sha256 in self._calibrated
+        return chain.key.chain.case.image.pixels_sha256 in self._calibrated
 
     def calibrate(
-        self, chain: PlayedTrips, source: Picture, subject: Subject, scorer: Scorer
+        self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> None:
         """Store the calibrations of a source, shipped or else computed."""
         if self.is_calibrated(chain):
             return
-        sha256 = chain.key.chain.case.picture.pixels_sha256
+        sha256 = chain.key.chain.case.image.pixels_sha256
         self._calibrated.add(sha256)
         have = set(
             Calibration.objects.filter(pixels_sha256=sha256).values_list("metric_id", flat=True)
@@ -244,7 +244,7 @@ class DatabaseScores(ScoreStore):
     # Finishing.
 
     def chains(self) -> Iterator[PlayedTrips]:
-        for chain in self.run.chains.select_related("case__picture__stored"):
+        for chain in self.run.chains.select_related("case__image__stored"):
             yield self.played(chain)
 
     def _scored(self, chain: PlayedTrips) -> list[Trip]:
@@ -288,7 +288,7 @@ class DatabaseScores(ScoreStore):
             answered.append(AnsweredAudit(row, planned, next(drew, self.run.secret)))
         return answered
 
-    def audit_answer(self, audit: AnsweredAudit) -> Picture:
+    def audit_answer(self, audit: AnsweredAudit) -> EncodedImage:
         return _read(audit.key.answer)
 
     def save_finding(self, audit: AnsweredAudit, finding: Finding) -> None:
@@ -328,8 +328,8 @@ def _hint(hint: Hint) -> dict[str, Any]:
     }
 
 
-def _read(stored: StoredImage | None) -> Picture:
+def _read(stored: StoredImage | None) -> EncodedImage:
     """Read an image. Raises ImageGone, or Paused while storage is unavailable."""
     if stored is None:
-        raise LookupError("a trip that counts as played lacks a picture")
+        raise LookupError("a trip that counts as played lacks an image")
     return stored_safely(stored.read)

@@ -30,7 +30,7 @@ from evaluation.audits.touch import Touch
 from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.editors.base import Answer, Refused, Turn
 from evaluation.errors import EditorError, Fault
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.play.plan import Plan, Position
 from evaluation.play.retries import Attempt, Stopped
 from evaluation.play.round_trips import AnsweredStep, history
@@ -149,7 +149,7 @@ class DatabaseStore(RunStore):
         audits = chain.audits.filter(outcome=Audit.Outcome.PLANNED)
         pair = self.arm.worded(self.suite.pair_by_slug[chain.case.pair_slug])
         seeds = chain_seeds(self.run.secret, chain.case.slug, chain.repeat, self.arm.seeds)
-        annotations = self.suite.picture_by_slug[chain.case.picture.slug].annotations
+        annotations = self.suite.image_by_slug[chain.case.image.slug].annotations
         return ClaimedChain(
             chain.pk,
             self.run.secret,
@@ -167,12 +167,12 @@ class DatabaseStore(RunStore):
 
     def position(self, chain: ClaimedChain) -> Position:
         stored, number, answers = self._stored(chain)
-        *earlier, picture = [stored_safely(image.read) for image in stored]
+        *earlier, image = [stored_safely(image.read) for image in stored]
         turns: tuple[Turn, ...] = ()
         if chain.plan.is_conversation:
             source, *rest = [stored_safely(image.read) for image in answers]
             turns = history(chain.plan, source, rest)
-        return Position(picture, number, tuple(earlier), turns)
+        return Position(image, number, tuple(earlier), turns)
 
     @_locked
     def _stored(self, claimed: ClaimedChain) -> tuple[list[StoredImage], int, list[StoredImage]]:
@@ -184,7 +184,7 @@ class DatabaseStore(RunStore):
         played = chain.trips_played
         under_way = chain.trips.filter(number__in=(played, played + 1))
         trips = {trip.number: trip for trip in under_way.select_related("edited", "restored")}
-        source = chain.case.picture.stored
+        source = chain.case.image.stored
         whole, begun = trips.get(played), trips.get(played + 1)
         images = [whole.restored if whole else source]
         if begun:
@@ -307,7 +307,7 @@ class DatabaseStore(RunStore):
         call = self._calls[chain.key]
         cost = self.run.editing_model.price_per_edit if attempt.cost is None else attempt.cost
         cost = None if cost is None else round(Decimal(cost), 5)
-        image = attempt.ended.picture if isinstance(attempt.ended, Answer) else None
+        image = attempt.ended.image if isinstance(attempt.ended, Answer) else None
         Call.objects.filter(pk=call.pk).update(
             outcome=attempt.outcome,
             message=message[:500],
@@ -323,7 +323,7 @@ class DatabaseStore(RunStore):
     def save_answer(
         self, chain: ClaimedChain, answered: AnsweredStep, attempt: Attempt | None, *, blank: bool
     ) -> None:
-        stored = _stored(answered.answer.picture)
+        stored = _stored(answered.answer.image)
         self._save_answer(chain, answered, attempt, stored, blank)
 
     @_locked
@@ -361,7 +361,7 @@ class DatabaseStore(RunStore):
             outcome=Call.OURS,
             message=str(answer.notes.get("made by us", "")),
             seconds=answer.seconds,
-            bytes=len(answer.picture.data),
+            bytes=len(answer.image.data),
             cost=Decimal(0),
             started_at=timezone.now(),
         )
@@ -376,7 +376,7 @@ class DatabaseStore(RunStore):
     ) -> None:
         images: dict[str, StoredImage] = {}
         if isinstance(ended, Answer):
-            images = {"sent": _stored(touch.sent), "answer": _stored(ended.picture)}
+            images = {"sent": _stored(touch.sent), "answer": _stored(ended.image)}
         self._save_audit(chain, audit, touch, ended, attempt, images)
 
     @_locked
@@ -522,17 +522,17 @@ def _there(stored: StoredImage | None) -> StoredImage:
     return stored
 
 
-def _stored(picture: Picture) -> StoredImage:
+def _stored(image: EncodedImage) -> StoredImage:
     """Write the bytes of an image. Raises Paused while storage is unavailable."""
-    return stored_safely(lambda: StoredImage.objects.write_bytes(picture))
+    return stored_safely(lambda: StoredImage.objects.write_bytes(image))
 
 
 def _keep_answer(chain: int, answered: AnsweredStep, stored: StoredImage) -> None:
     """Insert or complete the row of an answer."""
     step, answer = answered.step, answered.answer
     notes = dict(answer.notes)
-    if answer.picture.notes:
-        notes["converted"] = list(answer.picture.notes)
+    if answer.image.notes:
+        notes["converted"] = list(answer.image.notes)
     if step.name == FORWARD:
         fields = Trip.answer("edited", stored, step.seed, answer.seconds, notes)
         trip = Trip(chain_id=chain, number=step.trip, **fields)
@@ -546,7 +546,7 @@ def _keep_answer(chain: int, answered: AnsweredStep, stored: StoredImage) -> Non
             number=step.trip,
             place=step.place + 1,
             name=step.name,
-            picture=stored,
+            image=stored,
             seed=step.seed,
             seconds=answer.seconds,
             notes=notes,

@@ -8,7 +8,7 @@ import structlog
 from django.conf import settings
 from django.db.models.functions import Now
 
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.probe import ProbeReport, Step, probe_steps
 from leaderboard import endpoints
 from leaderboard.jobs.resilience import DATABASE_AWAY, renewed
@@ -75,9 +75,9 @@ def _report(submission: Submission) -> ProbeReport:
     }
     rows = Submission.objects.filter(pk=submission.pk)
 
-    def keep(name: str, picture: Picture) -> None:
-        stored = StoredImage.objects.get_or_store(picture)
-        stored.write_what_pages_cannot(picture)
+    def keep(name: str, image: EncodedImage) -> None:
+        stored = StoredImage.objects.get_or_store(image)
+        stored.write_what_pages_cannot(image)
         rows.update(**{f"probe_{name}": stored})
 
     report = ProbeReport((), 0.0)

@@ -26,10 +26,10 @@ from leaderboard.models import (
     Trip,
     TripStep,
     UploadedChain,
-    UploadedPicture,
+    UploadedImage,
     Use,
 )
-from leaderboard.models.pictures import write
+from leaderboard.models.images import write
 from leaderboard.models.runs import RunState
 from leaderboard.operation import storage
 from leaderboard.people import counting
@@ -42,15 +42,15 @@ def _forget_uploads() -> None:
     """Delete the rows and images of expired uploads."""
     expired = list(UploadedChain.objects.expired().values_list("pk", flat=True)[:200])
     if expired:
-        pictures = UploadedPicture.objects.filter(chain__in=expired)
-        keys = set(pictures.values_list("stored_id", flat=True))
+        images = UploadedImage.objects.filter(chain__in=expired)
+        keys = set(images.values_list("stored_id", flat=True))
         UploadedChain.objects.filter(pk__in=expired).delete()
-        removed = storage.collect_pictures(keys)
-        log.info("uploads deleted", chains=len(expired), pictures=removed.rows)
+        removed = storage.collect_images(keys)
+        log.info("uploads deleted", chains=len(expired), images=removed.rows)
     ContributedRun.objects.expired().delete()
 
 
-def recover_pictures(run_id: int) -> None:
+def recover_images(run_id: int) -> None:
     """Restore images of an ended run that are missing from storage.
 
     If the provider no longer has one, its chain is played again from that trip on.
@@ -61,11 +61,11 @@ def recover_pictures(run_id: int) -> None:
     editor = control.editor_of(run)
     fetched, gone = 0, dict[int, int]()
     trips = Trip.objects.filter(chain__run=run).select_related("edited", "restored")
-    steps = TripStep.objects.filter(chain__run=run).select_related("picture")
+    steps = TripStep.objects.filter(chain__run=run).select_related("image")
     answers = [
         *((t.chain_id, t.number, t.edited, t.edited_notes) for t in trips),
         *((t.chain_id, t.number, t.restored, t.restored_notes) for t in trips),
-        *((step.chain_id, step.number, step.picture, step.notes) for step in steps),
+        *((step.chain_id, step.number, step.image, step.notes) for step in steps),
     ]
     for chain, number, stored, notes in sorted(answers, key=lambda row: row[:2]):
         if stored is None or default_storage.exists(stored.name):
@@ -76,7 +76,7 @@ def recover_pictures(run_id: int) -> None:
             gone.setdefault(chain, number)
     editor.close()
     again = control.play_from(run, gone) if gone else 0
-    log.info("pictures looked for", run=run.pk, fetched=fetched, chains_played_again=again)
+    log.info("images looked for", run=run.pk, fetched=fetched, chains_played_again=again)
 
 
 def _fetched(editor: Editor, stored: StoredImage, url: str | None) -> bool:
@@ -86,7 +86,7 @@ def _fetched(editor: Editor, stored: StoredImage, url: str | None) -> bool:
     try:
         data = editor.fetch_again(url)
     except EditorError as error:
-        log.info("picture not kept", picture=stored.pk, error=error.message)
+        log.info("image not kept", image=stored.pk, error=error.message)
         return False
     if sha256(data).hexdigest() != stored.pk:
         return False

@@ -128,10 +128,10 @@ def stored_safely(access: Callable[[], T]) -> T:
     try:
         return retrying(access)
     except FileNotFoundError as error:
-        raise ImageGone(f"A picture is gone from storage: {error.filename or error}") from error
+        raise ImageGone(f"An image is gone from storage: {error.filename or error}") from error
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
-        message = f"Pictures cannot be stored or read: {why}"
+        message = f"Images cannot be stored or read: {why}"
         raise Paused(message, "storage", STORAGE_REST) from error
 
 

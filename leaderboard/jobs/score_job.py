@@ -146,7 +146,7 @@ class ScoreJob:
         # Needed also if every chain broke at once: its zeros are results by these metrics.
         for chain in store.chains():
             if not store.is_calibrated(chain):
-                subject = chain_subject(chain.picture)
+                subject = chain_subject(chain.image)
                 store.calibrate(chain, store.source(chain), subject, scorer)
         judge = judge_of(run)
         try:

@@ -12,7 +12,7 @@ from django.db.models import F
 from evaluation.analysis.dynamics import dynamics
 from evaluation.analysis.events import Case, event
 from evaluation.analysis.levels import LEVELS
-from evaluation.images import ImageError, Picture
+from evaluation.images import EncodedImage, ImageError
 from evaluation.measuring.calibration import jpeg_equivalent
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import HEADLINE, MetricError, full_reference_metrics, load_metric
@@ -21,7 +21,7 @@ from evaluation.play.own_chains import PAIR, OwnChain, OwnScores, placed_runs
 from evaluation.play.score import score as score_trips
 from evaluation.play.store import PlayedTrips
 from leaderboard.models import StoredImage, UploadedChain
-from leaderboard.models.uploads import MAX_PICTURE_PIXELS
+from leaderboard.models.uploads import MAX_IMAGE_PIXELS
 
 #: A chain that killed the process so often is not tried again.
 MAX_ATTEMPTS = 3
@@ -39,7 +39,7 @@ def score(chain_id: int) -> None:
     chain = UploadedChain.objects.get(pk=chain_id)
     try:
         if chain.attempts > MAX_ATTEMPTS:
-            raise ImageError("These pictures could not be scored: the scoring did not survive them")
+            raise ImageError("These images could not be scored: the scoring did not survive them")
         results = _results(chain)
     except Exception as error:
         log.exception("uploaded chain not scored", chain=chain.pk)
@@ -55,35 +55,35 @@ def score(chain_id: int) -> None:
     waiting.update(state=UploadedChain.State.SCORED, results=results)
 
 
-def _decoded(answer: tuple[int, StoredImage]) -> Picture:
+def _decoded(answer: tuple[int, StoredImage]) -> EncodedImage:
     """Decode an image of a trip for the first time; write its copies for the page."""
     number, stored = answer
     with default_storage.open(stored.name) as file:
         data = file.read()
     try:
-        picture = Picture.from_bytes(data, max_pixels=MAX_PICTURE_PIXELS)
+        image = EncodedImage.from_bytes(data, max_pixels=MAX_IMAGE_PIXELS)
     except ImageError as error:
         raise ImageError(f"{f'Return {number}' if number else 'The source'}: {error}") from None
     # The header of an image turned by EXIF has width and height exchanged.
-    if picture.size != (stored.width, stored.height):
-        StoredImage.objects.filter(pk=stored.pk).update(width=picture.width, height=picture.height)
-    stored.write_thumbnail(picture)
-    stored.write_copy(picture)
-    return picture
+    if image.size != (stored.width, stored.height):
+        StoredImage.objects.filter(pk=stored.pk).update(width=image.width, height=image.height)
+    stored.write_thumbnail(image)
+    stored.write_copy(image)
+    return image
 
 
 class UploadedScores(OwnScores):
     """The scores of an uploaded chain; its calibrations are not cached."""
 
     def calibrate(
-        self, chain: PlayedTrips, source: Picture, subject: Subject, scorer: Scorer
+        self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> None:
-        self.pictures[chain.key.picture] = scorer.calibrate(source, subject)
+        self.images[chain.key.image] = scorer.calibrate(source, subject)
 
 
 def _results(chain: UploadedChain) -> dict[str, Any]:
     rows = {
-        (p.number, p.forward): (p.number, p.stored) for p in chain.pictures.select_related("stored")
+        (p.number, p.forward): (p.number, p.stored) for p in chain.images.select_related("stored")
     }
     count = max(number for number, _ in rows)
     trips = tuple((rows.get((n, True)), rows[n, False]) for n in range(1, count + 1))
@@ -100,7 +100,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
     (scored,) = store.scores.values()
     metrics: dict[str, Any] = {}
     for name in scored.distances:
-        calibration = store.pictures[scored.picture].get(name)
+        calibration = store.images[scored.image].get(name)
         measured = scored.measured(CASE, name, calibration, count)
         if measured is None:
             continue

@@ -34,7 +34,7 @@ from leaderboard.models import Chain, Run
 
 log = structlog.get_logger(__name__)
 #: Modules of every job that reads, audits and stores images.
-PICTURES = (
+IMAGES = (
     *(f"PIL.{name}ImagePlugin" for name in ("Bmp", "Gif", "Jpeg", "Png", "Ppm", "WebP")),
     *("convergebench_site.storage", "cv2", "encodings.idna", "numpy.ma"),
 )
@@ -245,7 +245,7 @@ def preload(queue_name: str) -> None:
     block all threads, and copy the pages that forks share.
     """
     try:
-        for module in PICTURES:
+        for module in IMAGES:
             importlib.import_module(module)
         if queue_name == job_queue.GPU:
             for module in STATISTICS:

@@ -1,10 +1,10 @@
 """All stored data of the site: the benchmark, the measured models, the results."""
 
-from leaderboard.models.access import ApiToken, Use, visible_pictures
+from leaderboard.models.access import ApiToken, Use, visible_images
 from leaderboard.models.chains import Audit, Call, Chain, JudgeAnswer, Score, Trip, TripStep
 from leaderboard.models.entries import EditingModel, Pace, SecurityEvent, Submission
 from leaderboard.models.experiments import Experiment, ExperimentArm, ExperimentResult
-from leaderboard.models.pictures import StoredImage
+from leaderboard.models.images import StoredImage
 from leaderboard.models.runs import Run, RunProgress, RunReview
 from leaderboard.models.standings import (
     BoardRecord,
@@ -16,8 +16,8 @@ from leaderboard.models.standings import (
     Standing,
     SuiteReport,
 )
-from leaderboard.models.suites import Case, EditPair, SourceImage, Suite, SuitePicture
-from leaderboard.models.uploads import ContributedRun, UploadedChain, UploadedPicture
+from leaderboard.models.suites import Case, EditPair, SourceImage, Suite, SuiteImage
+from leaderboard.models.uploads import ContributedRun, UploadedChain, UploadedImage
 from leaderboard.models.votes import PeopleReport, PeopleStanding, Question, Vote, Voter
 
 __all__ = [
@@ -53,14 +53,14 @@ __all__ = [
     "StoredImage",
     "Submission",
     "Suite",
-    "SuitePicture",
+    "SuiteImage",
     "SuiteReport",
     "Trip",
     "TripStep",
     "UploadedChain",
-    "UploadedPicture",
+    "UploadedImage",
     "Use",
     "Vote",
     "Voter",
-    "visible_pictures",
+    "visible_images",
 ]

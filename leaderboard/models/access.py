@@ -14,10 +14,10 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from leaderboard.models.chains import Audit, Trip, TripStep
-from leaderboard.models.pictures import StoredImage
+from leaderboard.models.images import StoredImage
 from leaderboard.models.runs import Run, RunState
-from leaderboard.models.suites import Curation, SourceImage, SuitePicture
-from leaderboard.models.uploads import UploadedChain, UploadedPicture
+from leaderboard.models.suites import Curation, SourceImage, SuiteImage
+from leaderboard.models.uploads import UploadedChain, UploadedImage
 
 #: Prefix that identifies a token in a leaked text.
 PREFIX = "cbt_"
@@ -143,7 +143,7 @@ def _hidden(value: str) -> str:
     return salted_hmac("leaderboard.quotas", value.casefold(), algorithm="sha256").hexdigest()
 
 
-def visible_pictures(user: Any) -> QuerySet[StoredImage]:
+def visible_images(user: Any) -> QuerySet[StoredImage]:
     """Return the images that this visitor may see.
 
     Images of suites, of runs visible to the visitor, and of chains uploaded in the last day: the
@@ -157,16 +157,16 @@ def visible_pictures(user: Any) -> QuerySet[StoredImage]:
     # The choice of audits is secret until the run has ended.
     audits = Audit.objects.filter(chain__run__in=runs.filter(state=RunState.FINISHED))
     return StoredImage.objects.filter(
-        Q(Exists(SuitePicture.objects.filter(stored=this, suite__sealed=False)))
+        Q(Exists(SuiteImage.objects.filter(stored=this, suite__sealed=False)))
         | Q(Exists(SourceImage.objects.filter(stored=this).exclude(status=Curation.DRAFT)))
         | Q(Exists(trips.filter(edited=this)))
         | Q(Exists(trips.filter(restored=this)))
-        | Q(Exists(TripStep.objects.filter(chain__run__in=runs, picture=this)))
+        | Q(Exists(TripStep.objects.filter(chain__run__in=runs, image=this)))
         | Q(Exists(audits.filter(sent=this)))
         | Q(Exists(audits.filter(answer=this)))
         | Q(
             Exists(
-                UploadedPicture.objects.filter(stored=this, chain__in=UploadedChain.objects.kept())
+                UploadedImage.objects.filter(stored=this, chain__in=UploadedChain.objects.kept())
             )
         )
     )

@@ -18,7 +18,7 @@ from evaluation.audits.plan import Audit as PlannedAudit
 from evaluation.metrics import METRICS, in_order
 from evaluation.records import MEASURES, TripMeasures
 from leaderboard.models.entries import EditingModel, Pace
-from leaderboard.models.pictures import StoredImage
+from leaderboard.models.images import StoredImage
 from leaderboard.models.runs import ChainState, Outcome, Run, after
 from leaderboard.models.suites import Case
 
@@ -80,20 +80,20 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         until = after(settings.LEASE_SECONDS)
         if not keys or not taken.update(state=ChainState.PLAYING, token=token, lease_until=until):
             return []
-        mine = list(self.held(token).filter(pk__in=keys).select_related("case__picture__stored"))
+        mine = list(self.held(token).filter(pk__in=keys).select_related("case__image__stored"))
         _lose_calls([chain.pk for chain in mine])
         return mine
 
     def claim_scores(self, run: Run, token: UUID, most: int) -> list[Chain]:
         """Claim up to `most` chains with unscored trips, ordered by image."""
-        order = ("case__picture", "case__position", "repeat")
+        order = ("case__image", "case__position", "repeat")
         chosen = self.free_to_score().filter(run=run).order_by(*order)[:most]
         keys = list(chosen.values_list("pk", flat=True))
         self.free_to_score().filter(pk__in=keys).update(
             score_token=token, score_lease_until=after(settings.LEASE_SECONDS)
         )
         mine = self.filter(pk__in=keys, score_token=token)
-        return list(mine.select_related("case__picture__stored").order_by(*order))
+        return list(mine.select_related("case__image__stored").order_by(*order))
 
     def renew(self, token: UUID) -> None:
         """Extend the leases of all chains that this token plays or scores."""
@@ -268,13 +268,13 @@ class TripQuerySet(models.QuerySet["Trip"]):
         """Return all answers of these chains, by chain and in order."""
         by_chain: dict[int, list[StoredImage]] = defaultdict(list)
         between: dict[tuple[int, int], list[StoredImage | None]] = defaultdict(list)
-        steps = TripStep.objects.filter(chain__in=chains).select_related("picture")
+        steps = TripStep.objects.filter(chain__in=chains).select_related("image")
         for step in steps.order_by("place"):
-            between[step.chain_id, step.number].append(step.picture)
+            between[step.chain_id, step.number].append(step.image)
         trips = self.filter(chain__in=chains).select_related("edited", "restored")
         for trip in trips.order_by("number"):
             all_steps = (trip.edited, *between[trip.chain_id, trip.number], trip.restored)
-            by_chain[trip.chain_id] += [picture for picture in all_steps if picture]
+            by_chain[trip.chain_id] += [image for image in all_steps if image]
         return by_chain
 
 
@@ -300,14 +300,14 @@ class Trip(models.Model):
     step = models.FloatField(null=True, help_text="RMSE between this return and the one before.")
     from_source = models.FloatField(null=True, help_text="RMSE between this return and the source.")
     because = models.CharField(
-        max_length=20, blank=True, help_text="The metric by which least of the picture is kept."
+        max_length=20, blank=True, help_text="The metric by which least of the image is kept."
     )
     worst_place = models.JSONField(
         null=True,
-        help_text="[left, top, right, bottom] as shares of the picture, and what is kept there.",
+        help_text="[left, top, right, bottom] as shares of the image, and what is kept there.",
     )
     loss_map = models.BinaryField(
-        null=True, help_text="Where the picture was lost: a small PNG to lay over the return."
+        null=True, help_text="Where the image was lost: a small PNG to lay over the return."
     )
     undo = models.FloatField(null=True, help_text="What is kept where the edit was made.")
     evidence = models.JSONField(
@@ -317,7 +317,7 @@ class Trip(models.Model):
         default=dict, help_text="How the return differs: moved, tinted, grainy, drawn anew."
     )
     steps = models.JSONField(
-        default=list, help_text="What each step made of the picture; none of a round trip."
+        default=list, help_text="What each step made of the image; none of a round trip."
     )
     scored_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -334,14 +334,14 @@ class Trip(models.Model):
     @staticmethod
     def answer(
         half: str,
-        picture: StoredImage | None,
+        image: StoredImage | None,
         seed: int | None,
         seconds: float | None,
         notes: dict[str, Any],
     ) -> dict[str, Any]:
         """Return the fields of the `edited` or `restored` image."""
         about = {"seed": seed, "seconds": seconds, "notes": notes}
-        return {half: picture, **{f"{half}_{name}": value for name, value in about.items()}}
+        return {half: image, **{f"{half}_{name}": value for name, value in about.items()}}
 
     @property
     def measures(self) -> TripMeasures:
@@ -352,9 +352,9 @@ class TripStepQuerySet(models.QuerySet["TripStep"]):
     def under_way(self, played: Mapping[int, int]) -> dict[int, list[StoredImage]]:
         """Return by chain the answers of its unfinished trip; `played` counts full trips."""
         by_chain: dict[int, list[StoredImage]] = defaultdict(list)
-        for step in self.filter(chain__in=played).select_related("picture").order_by("place"):
-            if step.number == played[step.chain_id] + 1 and step.picture:
-                by_chain[step.chain_id].append(step.picture)
+        for step in self.filter(chain__in=played).select_related("image").order_by("place"):
+            if step.number == played[step.chain_id] + 1 and step.image:
+                by_chain[step.chain_id].append(step.image)
         return by_chain
 
 
@@ -365,7 +365,7 @@ class TripStep(models.Model):
     number = models.PositiveSmallIntegerField(help_text="Of the trip.")
     place = models.PositiveSmallIntegerField(help_text="Which of the trip's steps, from 2 on.")
     name = models.CharField(max_length=8)
-    picture = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
+    image = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
     seed = models.PositiveIntegerField(null=True)
     seconds = models.FloatField(null=True)
     notes = models.JSONField(default=dict)
@@ -445,7 +445,7 @@ class Audit(models.Model):
     number = models.PositiveSmallIntegerField(help_text="The trip whose forward answer is touched.")
     kind = models.CharField(max_length=10, choices=Kind)
     outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
-    words = models.CharField(max_length=200, blank=True, help_text="What was done to the picture.")
+    words = models.CharField(max_length=200, blank=True, help_text="What was done to the image.")
     sent = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
     answer = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
     seed = models.PositiveIntegerField(null=True)

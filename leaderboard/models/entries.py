@@ -23,7 +23,7 @@ from simple_history.models import HistoricalRecords
 from evaluation.audits.plan import audit_count
 from evaluation.estimate import Estimate, estimate
 from leaderboard.models.encryption import EncryptedTextField
-from leaderboard.models.pictures import StoredImage
+from leaderboard.models.images import StoredImage
 from leaderboard.models.suites import Suite
 from leaderboard.text import skeleton
 
@@ -288,14 +288,14 @@ class Submission(models.Model):
         return reverse("submission", args=[self.token])
 
     @property
-    def probe_pictures(self) -> list[tuple[str, StoredImage]]:
+    def probe_images(self) -> list[tuple[str, StoredImage]]:
         """The images of the test so far, each with its caption."""
         shown = {
             "What we sent": self.probe_sent,
             "After the edit": self.probe_edited,
             "What came back": self.probe_returned,
         }
-        return [(label, picture) for label, picture in shown.items() if picture]
+        return [(label, image) for label, image in shown.items() if image]
 
     def claim_probe(self, until: Any) -> bool:
         """Claim the test of the endpoint until a time, and count the attempt."""

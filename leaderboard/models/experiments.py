@@ -124,7 +124,7 @@ class ExperimentArm(models.Model):
     size = models.CharField(
         max_length=12,
         blank=True,
-        choices=[("", "As the pictures"), *((t, t) for t in TIERS), ("interleaved", "1K, 2K, 4K")],
+        choices=[("", "As the images"), *((t, t) for t in TIERS), ("interleaved", "1K, 2K, 4K")],
         help_text="What answers are asked for at; interleaved: another for each trip.",
     )
     session = models.CharField(

@@ -65,7 +65,7 @@ class Outcome(models.TextChoices):
     KNOWN = "known", "Stopped: known"
     CONVERGED = "converged", "Stopped: nothing changes any more"
     REFUSED = "refused", "Refused"
-    BLANK = "blank", "Blank picture"
+    BLANK = "blank", "Blank image"
     FAILED = "failed", "No usable answer"
     LOST = "lost", "Lost through our fault"
 
@@ -230,7 +230,7 @@ class Run(models.Model):
     orders = models.JSONField(
         default=list,
         editable=False,
-        help_text="Pictures of two chain shapes laid beside each other.",
+        help_text="Images of two chain shapes laid beside each other.",
     )
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)

@@ -55,7 +55,7 @@ class Calibration(models.Model):
 
     pixels_sha256 = models.CharField(max_length=64)
     metric = models.ForeignKey(MetricVersion, models.CASCADE, related_name="calibrations")
-    blank = models.FloatField(help_text="Distance between the picture and its mean colour.")
+    blank = models.FloatField(help_text="Distance between the image and its mean colour.")
     ladder = models.JSONField(default=dict, help_text="JPEG quality → distance.")
 
     objects = CalibrationManager()

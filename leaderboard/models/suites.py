@@ -19,7 +19,7 @@ from evaluation.content.annotations import Annotations
 from evaluation.content.edit_types import BY_FAMILY, difficulty
 from evaluation.content.placement import PLACES
 from evaluation.content.shapes import BACKWARD, FORWARD, Step
-from leaderboard.models.pictures import StoredImage
+from leaderboard.models.images import StoredImage
 
 
 class Kind(models.TextChoices):
@@ -113,9 +113,9 @@ class EditPair(models.Model):
     class Change(models.TextChoices):
         EXACT = "exact", "Exact: a known operator"
         LOCAL = "local", "Local: something appears in one place"
-        GLOBAL = "global", "Global: the whole picture changes"
+        GLOBAL = "global", "Global: the whole image changes"
         NONE = "none", "None: nothing should change"
-        OPERATOR = "operator", "Operator: we degrade the picture, the model restores it"
+        OPERATOR = "operator", "Operator: we degrade the image, the model restores it"
 
     class Reversibility(models.TextChoices):
         EXACT = "exact", "Exact"
@@ -149,7 +149,7 @@ class EditPair(models.Model):
         max_length=12,
         choices=[(place, place.capitalize()) for place in PLACES],
         blank=True,
-        help_text="Where it happens: only pictures that have this place annotated are taken.",
+        help_text="Where it happens: only images that have this place annotated are taken.",
     )
     witness = models.CharField(
         max_length=80,
@@ -160,7 +160,7 @@ class EditPair(models.Model):
         max_length=100,
         blank=True,
         help_text="Steps of one trip where there are more than two, as A B b a: a small letter "
-        "takes its capital back, = says that the picture should be back. Empty: there and back.",
+        "takes its capital back, = says that the image should be back. Empty: there and back.",
     )
     steps = models.JSONField(
         default=list,
@@ -171,20 +171,20 @@ class EditPair(models.Model):
     against = models.SlugField(
         max_length=80,
         blank=True,
-        help_text="The pair with the same edits in another order, to lay its pictures beside.",
+        help_text="The pair with the same edits in another order, to lay its images beside.",
     )
     source_text = models.CharField(
         max_length=200, blank=True, help_text="CLIP text before the edit."
     )
     target_text = models.CharField(max_length=200, blank=True, help_text="CLIP text after it.")
     kinds = models.JSONField(
-        default=list, blank=True, help_text='Picture kinds it fits, as ["face"]; empty means all.'
+        default=list, blank=True, help_text='Image kinds it fits, as ["face"]; empty means all.'
     )
     absent = models.JSONField(
-        default=list, blank=True, help_text='What a picture must not contain, as ["chair", "sofa"].'
+        default=list, blank=True, help_text='What an image must not contain, as ["chair", "sofa"].'
     )
     present = models.JSONField(
-        default=list, blank=True, help_text='What a picture must contain, as ["brown hair"].'
+        default=list, blank=True, help_text='What an image must contain, as ["brown hair"].'
     )
     variants = models.JSONField(
         default=list,
@@ -279,7 +279,7 @@ class Suite(models.Model):
     size = models.PositiveSmallIntegerField(
         default=512,
         validators=[MinValueValidator(64), MaxValueValidator(2048)],
-        help_text="Longer side of a prepared picture, in pixels.",
+        help_text="Longer side of a prepared image, in pixels.",
     )
     repeats = models.PositiveSmallIntegerField(
         default=1, validators=[MinValueValidator(1), MaxValueValidator(20)]
@@ -302,7 +302,7 @@ class Suite(models.Model):
     )
     sealed = models.BooleanField(
         default=False,
-        help_text="Its pictures, prompts and hash are never shown, sent or exported: only numbers.",
+        help_text="Its images, prompts and hash are never shown, sent or exported: only numbers.",
     )
     source_url = models.URLField(max_length=500, blank=True)
     source_date = models.DateField(null=True, blank=True)
@@ -399,17 +399,15 @@ class Suite(models.Model):
         return core.Suite.from_dict(self.definition)
 
 
-class SuitePicture(models.Model):
+class SuiteImage(models.Model):
     """A source image prepared for a suite: cropped, at its working size."""
 
-    suite = models.ForeignKey(Suite, models.CASCADE, related_name="pictures")
+    suite = models.ForeignKey(Suite, models.CASCADE, related_name="images")
     slug = models.SlugField(max_length=80)
     source_image = models.ForeignKey(
-        SourceImage, models.PROTECT, null=True, related_name="suite_pictures"
+        SourceImage, models.PROTECT, null=True, related_name="suite_images"
     )
-    stored = models.ForeignKey(
-        StoredImage, models.PROTECT, null=True, related_name="suite_pictures"
-    )
+    stored = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="suite_images")
     pixels_sha256 = models.CharField(max_length=64, db_index=True)
     title = models.CharField(max_length=200)
     kind = models.CharField(max_length=16, choices=Kind)
@@ -418,7 +416,7 @@ class SuitePicture(models.Model):
 
     class Meta:
         ordering = ("slug",)
-        constraints = [models.UniqueConstraint(fields=("suite", "slug"), name="suite_picture_slug")]
+        constraints = [models.UniqueConstraint(fields=("suite", "slug"), name="suite_image_slug")]
 
     def __str__(self) -> str:
         return self.title
@@ -429,7 +427,7 @@ class Case(models.Model):
 
     suite = models.ForeignKey(Suite, models.CASCADE, related_name="cases")
     slug = models.SlugField(max_length=170)
-    picture = models.ForeignKey(SuitePicture, models.CASCADE, related_name="cases")
+    image = models.ForeignKey(SuiteImage, models.CASCADE, related_name="cases")
     edit_pair = models.ForeignKey(EditPair, models.SET_NULL, null=True, related_name="cases")
     pair_slug = models.SlugField(max_length=80)
     pair_title = models.CharField(max_length=120)
@@ -451,7 +449,7 @@ class Case(models.Model):
         constraints = [models.UniqueConstraint(fields=("suite", "slug"), name="suite_case_slug")]
 
     def __str__(self) -> str:
-        return f"{self.picture.title}: {self.pair_title}"
+        return f"{self.image.title}: {self.pair_title}"
 
     def get_absolute_url(self) -> str:
         return reverse("case", args=[self.pk])

@@ -12,13 +12,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from leaderboard.models.entries import EditingModel, new_token
-from leaderboard.models.pictures import StoredImage
+from leaderboard.models.images import StoredImage
 from leaderboard.models.runs import Run, after
 
 KEPT = timedelta(days=1)
 #: Small: uploads are anonymous, need no key, and scoring one of this size takes a worker
 #: 0.95 GB.
-MAX_PICTURE_PIXELS = 1_600_000
+MAX_IMAGE_PIXELS = 1_600_000
 
 
 class UploadedChainQuerySet(models.QuerySet["UploadedChain"]):
@@ -55,10 +55,10 @@ class UploadedChain(models.Model):
         return reverse("uploaded_chain", args=[self.token])
 
 
-class UploadedPicture(models.Model):
+class UploadedImage(models.Model):
     """One image of such a chain: the source (number 0), edited or restored."""
 
-    chain = models.ForeignKey(UploadedChain, models.CASCADE, related_name="pictures")
+    chain = models.ForeignKey(UploadedChain, models.CASCADE, related_name="images")
     stored = models.ForeignKey(StoredImage, models.PROTECT, related_name="uploads")
     number = models.PositiveSmallIntegerField()
     forward = models.BooleanField(default=False)
@@ -66,7 +66,7 @@ class UploadedPicture(models.Model):
     class Meta:
         ordering = ("number", "-forward")
         constraints = [
-            models.UniqueConstraint(fields=("chain", "number", "forward"), name="uploaded_picture")
+            models.UniqueConstraint(fields=("chain", "number", "forward"), name="uploaded_image")
         ]
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
 from leaderboard.models.chains import Trip
-from leaderboard.models.pictures import MAX_WEB_PIXELS
+from leaderboard.models.images import MAX_WEB_PIXELS
 from leaderboard.models.runs import Run, RunState
 from leaderboard.models.suites import Case
 
@@ -20,7 +20,7 @@ class Kind(models.TextChoices):
     """The two kinds of questions."""
 
     PAIR = "pair", "Which is closer to the original?"
-    USABLE = "usable", "Could you still use this picture?"
+    USABLE = "usable", "Could you still use this image?"
 
 
 def votable_runs() -> models.QuerySet[Run]:
@@ -33,7 +33,7 @@ def votable_trips() -> models.QuerySet[Trip]:
     sides = F("restored__width") * F("restored__height")
     return Trip.objects.annotate(pixels=sides).filter(
         chain__run__in=votable_runs(),
-        chain__case__picture__stored__isnull=False,
+        chain__case__image__stored__isnull=False,
         scored_at__isnull=False,
         restored__isnull=False,
         pixels__lte=MAX_WEB_PIXELS,

@@ -3,7 +3,7 @@
     OUT/backup.json         date, version, migrations, and the hash of the dump
     OUT/database.sqlite3    SQLite's copy of itself, or
     OUT/database.dump       pg_dump's custom format
-    PICTURES/originals/…    the images as they arrived, if a folder for them is named
+    IMAGES/originals/…    the images as they arrived, if a folder for them is named
 
 Images are named by their content and never change, so one folder of them serves every backup,
 and a second backup copies only new ones. Keys (SECRET_KEY, FIELD_KEYS) are in no backup.
@@ -47,26 +47,26 @@ class BackupError(UserFacingError):
 class Counted:
     """Numbers of images that the database names, copied, and missing or changed."""
 
-    pictures: int = 0
+    images: int = 0
     copied: int = 0
     missing: int = 0
 
 
-def backup(out: Path, pictures: Path | None = None) -> Counted:
-    """Write a backup into an empty folder; copy new images to `pictures` if given."""
+def backup(out: Path, images: Path | None = None) -> Counted:
+    """Write a backup into an empty folder; copy new images to `images` if given."""
     if out.exists() and any(out.iterdir()):
         raise BackupError(f"{out} is not empty; every backup has a folder of its own")
     out.mkdir(parents=True, exist_ok=True)
     database = out / DUMPS[connection.vendor]
     # The database first: images that it names are stored already, and stay at least for a day.
     _dump(database)
-    counted = _copy_pictures(pictures) if pictures else Counted(StoredImage.objects.count())
+    counted = _copy_images(images) if images else Counted(StoredImage.objects.count())
     about = {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "version": __version__,
         "database": connection.vendor,
         "migrations": sorted(map(list, MigrationRecorder(connection).applied_migrations())),
-        "pictures": counted.pictures,
+        "images": counted.images,
         "sha256": _hash(database),
     }
     # Written last: a backup without it is unfinished.
@@ -74,7 +74,7 @@ def backup(out: Path, pictures: Path | None = None) -> Counted:
     return counted
 
 
-def restore(folder: Path, pictures: Path | None = None, *, force: bool = False) -> Counted:
+def restore(folder: Path, images: Path | None = None, *, force: bool = False) -> Counted:
     """Restore a backup into this site's database and storage, at today's migrations.
 
     Raises BackupError if it is incomplete, or the database is not empty and `force` is not given.
@@ -87,10 +87,10 @@ def restore(folder: Path, pictures: Path | None = None, *, force: bool = False) 
     call_command("migrate", interactive=False, verbosity=0)
     counted = Counted()
     for row in StoredImage.objects.order_by("pk").iterator():
-        counted.pictures += 1
+        counted.images += 1
         if default_storage.exists(row.name):
             continue
-        data = _read_picture(pictures / row.name, row.pk) if pictures else None
+        data = _read_image(images / row.name, row.pk) if images else None
         if data is None:
             counted.missing += 1
             continue
@@ -117,12 +117,12 @@ def _checked_dump(folder: Path) -> Path:
     return dump
 
 
-def _copy_pictures(pictures: Path) -> Counted:
+def _copy_images(images: Path) -> Counted:
     """Copy every stored image that is not in the folder yet."""
     counted = Counted()
     for row in StoredImage.objects.order_by("pk").iterator():
-        counted.pictures += 1
-        place = pictures / row.name
+        counted.images += 1
+        place = images / row.name
         if place.is_file():
             continue
         try:
@@ -138,7 +138,7 @@ def _copy_pictures(pictures: Path) -> Counted:
     return counted
 
 
-def _read_picture(file: Path, stated: str) -> bytes | None:
+def _read_image(file: Path, stated: str) -> bytes | None:
     """Return the bytes of an image; None if they are missing or changed."""
     try:
         data = file.read_bytes()

@@ -11,7 +11,7 @@ from leaderboard.text import absolute
 State = Submission.State
 
 NEXT = {
-    State.PROBING: "We are sending one small picture through your endpoint.",
+    State.PROBING: "We are sending one small image through your endpoint.",
     State.PROBE_FAILED: "The test did not pass. The failed step says why and how to mend it.",
     State.REVIEW: "The test passed. A person looks at it next.",
     State.ASKED: "We have a question; please answer it on this submission's page.",

@@ -84,7 +84,7 @@ def unclaimed_bundles() -> Iterator[str]:
     )
 
 
-def collect_pictures(keys: Iterable[str]) -> Collected:
+def collect_images(keys: Iterable[str]) -> Collected:
     """Remove the unreferenced of these images, with their files."""
     collected = Collected()
     before = timezone.now() - MOMENT
@@ -129,18 +129,18 @@ class Taken:
     bytes: int
 
 
-def pictures() -> Iterator[Taken]:
+def images() -> Iterator[Taken]:
     """Yield sizes of images by use; one with several uses counts with each."""
     rows = StoredImage.objects
-    yield _taken("all pictures", rows.all())
+    yield _taken("all images", rows.all())
     yield _taken("source images", rows.filter(source_images__isnull=False).distinct())
-    yield _taken("prepared for suites", rows.filter(suite_pictures__isnull=False).distinct())
+    yield _taken("prepared for suites", rows.filter(suite_images__isnull=False).distinct())
     yield _taken("uploads at /upload/", rows.filter(uploads__isnull=False).distinct())
     yield _taken("nothing refers to", unreferenced(timezone.now()))
     for run in Run.objects.select_related("editing_model", "suite").order_by("pk"):
         trips = Trip.objects.filter(chain__run=run)
         answers = Q(pk__in=trips.values("edited")) | Q(pk__in=trips.values("restored"))
-        answers |= Q(pk__in=TripStep.objects.filter(chain__run=run).values("picture"))
+        answers |= Q(pk__in=TripStep.objects.filter(chain__run=run).values("image"))
         if (taken := _taken(f"run {run.pk}: {run}", rows.filter(answers))).count:
             yield taken
 

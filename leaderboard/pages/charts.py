@@ -124,7 +124,7 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
             # Space at the right for the names of the reference editors.
             xaxis=trips_axis(trips, 1.16 if any(c.reference for c in curves) else 1.01),
             yaxis={
-                "title": {"text": "picture kept (higher is better)"},
+                "title": {"text": "image kept (higher is better)"},
                 "tickformat": ".0%",
                 # A model may fall below a blank card; the chart shows that, but not how far.
                 "range": [max(-0.25, min(0, lowest)) - 0.03, 1.03],
@@ -144,7 +144,7 @@ def retention_finding(curves: Sequence[Curve], trips: int) -> str:
     """Return the title: best and worst retention at the trip of widest gap."""
     drawn = [curve for curve in curves if any(value is not None for value in curve.mean[1:])]
     if not drawn:
-        return "How much of the picture is kept, trip by trip"
+        return "How much of the image is kept, trip by trip"
 
     def kept(curve: Curve, number: int) -> float:
         return max(0, at(curve.mean, number) or 0)
@@ -159,7 +159,7 @@ def retention_finding(curves: Sequence[Curve], trips: int) -> str:
         rest = f" and {worst.name} {formatting.percent(kept(worst, number))}"
     share = formatting.percent(kept(best, number))
     start = formatting.after(number).capitalize()
-    return f"{start}, {best.name} keeps {share} of the picture{rest}"
+    return f"{start}, {best.name} keeps {share} of the image{rest}"
 
 
 def retention_table(curves: Sequence[Curve], trips: int) -> Table:

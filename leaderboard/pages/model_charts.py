@@ -56,9 +56,9 @@ def curves_chart(results: RunResults) -> Chart | None:
         curves,
         trips,
         title=_wears_out_first(standings, trips),
-        subtitle="Share of the picture kept after each round trip, by each metric, mean over the cases. "
+        subtitle="Share of the image kept after each round trip, by each metric, mean over the cases. "
         f"The band is the 95\u00a0% interval of {formatting.metric_label(results.metric)}. "
-        "0\u00a0% is a blank card of the picture’s mean colour.",
+        "0\u00a0% is a blank card of the image’s mean colour.",
         about=results.about,
         file_name=f"{results.run.editing_model.slug}-{results.run.suite.key}-{results.metric}-curves",
     )
@@ -72,11 +72,11 @@ def _wears_out_first(standings: Mapping[str, Standing], trips: int) -> str:
         if name in standings and len(mean := standings[name].curve.get("mean", ())) > trips
     }
     if not left:
-        return "How much of the picture is kept, trip by trip"
+        return "How much of the image is kept, trip by trip"
     most, least = max(left, key=lambda n: left[n]), min(left, key=lambda n: left[n])
     start = f"{formatting.after(trips).capitalize()}, {formatting.percent(left[most])} is left of"
     if formatting.percent(left[most]) == formatting.percent(left[least]):
-        return f"{start} the picture, by every metric"
+        return f"{start} the image, by every metric"
     lasting, gone = (formatting.looks_at(name) or name for name in (most, least))
     return f"{start} {lasting}, {formatting.percent(left[least])} of {gone}"
 
@@ -241,12 +241,12 @@ def floor_sentence(results: RunResults, floor: Standing) -> str:
     """Return how long the autoencoder alone lasts, beside the edits."""
     edited, alone = results.standing.usable_trips, floor.usable_trips
     return (
-        f"Its autoencoder alone, without any edit, keeps a picture usable for {alone:.1f} of "
+        f"Its autoencoder alone, without any edit, keeps an image usable for {alone:.1f} of "
         f"{formatting.count(results.trips, 'round trip')}; with edits it is {edited:.1f}. "
         + (
             "No prompt can beat the first number."
             if edited <= alone
-            else "The edits are kinder than the passes: they change less of the picture."
+            else "The edits are kinder than the passes: they change less of the image."
         )
     )
 
@@ -348,7 +348,7 @@ def published_chart(results: RunResults) -> Chart | None:
         id="published",
         title=f"{label} after each round trip, beside what others published",
         subtitle=f"On the scale of {label} itself. Dotted lines with open marks were published "
-        "elsewhere, on other pictures and other edits: they are context, take no part in any "
+        "elsewhere, on other images and other edits: they are context, take no part in any "
         "rank, and are not our measurements.",
         figure={"data": traces, "layout": _published_layout(metric, last)},
         table=_published_table(name, values, theirs, trips, metric),

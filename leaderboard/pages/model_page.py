@@ -46,11 +46,11 @@ OUTCOMES = {
     "known": "stopped, their end known",
     "converged": "stopped, nothing changed any more",
     "refused": "refused",
-    "blank": "ended by a blank picture",
+    "blank": "ended by a blank image",
     "failed": "ended without a usable answer",
     "lost": "lost through our fault",
     "change_not_seen": "with a trip where no change was seen",
-    "reframed": "with a trip that changed the shape of the picture",
+    "reframed": "with a trip that changed the shape of the image",
     "recovered": f"came back above {left()} after having lost it",
 }
 
@@ -133,11 +133,11 @@ def answer(results: RunResults) -> str:
     cause = telling(results.standing)
     broken = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
     if usable >= trips - 0.05:
-        return f"Every picture is still usable after {formatting.count(trips, 'round trip')}."
+        return f"Every image is still usable after {formatting.count(trips, 'round trip')}."
     if usable < 0.05:
-        return f"No picture outlasts its first round trip.{broken}"
+        return f"No image outlasts its first round trip.{broken}"
     return (
-        f"A picture stays usable for {usable:.1f} of {formatting.count(trips, 'round trip')} "
+        f"An image stays usable for {usable:.1f} of {formatting.count(trips, 'round trip')} "
         f"on average.{broken}"
     )
 
@@ -215,7 +215,7 @@ def _ending(chain: Chain, number: int, trip: Trip | None) -> dict[str, Any]:
     left, top, right, bottom = ((trip and trip.worst_place) or [0] * 5)[:4]
     return {
         "case": chain.case,
-        "picture": (trip.restored or trip.edited) if trip else None,
+        "image": (trip.restored or trip.edited) if trip else None,
         "words": f"{chain.case.pair_title}, trip {number}",
         "place": {"x": left, "y": top, "width": right - left, "height": bottom - top},
     }
@@ -307,7 +307,7 @@ def _motion_sentence(
 ) -> str:
     limit = known.get("limit_retention")
     if known.get("contraction") == 0 and known.get("path_efficiency") is None:
-        return "Nothing moves: every return is the picture it was made from."
+        return "Nothing moves: every return is the image it was made from."
     if not regimes:
         return ""
     name, count, meaning = regimes[0]
@@ -317,7 +317,7 @@ def _motion_sentence(
     if name == "undetermined":
         return f"Where the chains end up cannot be told: too few trips, or too uneven ones.{left}"
     where = "every chain" if count == chains else f"{count} of {chains} chains"
-    return f"In {where} the picture {meaning}.{left}"
+    return f"In {where} the image {meaning}.{left}"
 
 
 def outcomes(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:

@@ -115,7 +115,7 @@ class Shown:
         return f"{self.trip.chain.get_absolute_url()}#trip-{self.trip.number}"
 
     @property
-    def picture(self) -> StoredImage | None:
+    def image(self) -> StoredImage | None:
         return self.trip.restored
 
     @property
@@ -174,13 +174,13 @@ def level_words(first: Line | None) -> str:
     ours = formatting.percent(DEFAULT_LEVEL)
     if first.holds_ours:
         return (
-            f"Half of the people no longer use a picture of which {first.at} is kept, by the "
+            f"Half of the people no longer use an image of which {first.at} is kept, by the "
             f"headline. Our level of {ours} lies within: the votes do not speak against it."
         )
     side = "later" if first.level["level"] < DEFAULT_LEVEL else "earlier"
     return (
-        f"Half of the people no longer use a picture of which {first.at} is kept, by the headline. "
-        f"Our level of {ours} lies outside: people give a picture up {side} than the headline."
+        f"Half of the people no longer use an image of which {first.at} is kept, by the headline. "
+        f"Our level of {ours} lies outside: people give an image up {side} than the headline."
     )
 
 
@@ -206,7 +206,7 @@ def yes_chart(lines: Sequence[Line]) -> Chart | None:
     return Chart(
         id="usable",
         title="The less is kept, the fewer people would use it",
-        subtitle="Share of “yes, I could still use it” over what a metric keeps of the picture; "
+        subtitle="Share of “yes, I could still use it” over what a metric keeps of the image; "
         "each point stands for as many votes.",
         figure={
             "data": traces,
@@ -237,7 +237,7 @@ def differences(numbers: Mapping[str, Any]) -> list[Difference]:
     pairs, single = numbers.get("differences", ()), numbers.get("usable_differences", ())
     keys = {row[side] for row in (*pairs, *single) for side in ("first", "second") if side in row}
     rows = votable_trips().filter(pk__in=keys).select_related("restored", "chain__case")
-    rows = rows.select_related("chain__run__editing_model", "chain__case__picture__stored")
+    rows = rows.select_related("chain__run__editing_model", "chain__case__image__stored")
     trips = {trip.pk: trip for trip in rows.defer("loss_map", "evidence", "damage")}
     disagreements = []
     for row in pairs:
@@ -249,7 +249,7 @@ def differences(numbers: Mapping[str, Any]) -> list[Difference]:
                 f"More is kept of {better.name}’s {better.after}; so say "
                 f"{row['with_it']} of {row['people']} people."
             )
-            disagreements.append(Difference(shown[0].trip.chain.case.picture.stored, shown, words))
+            disagreements.append(Difference(shown[0].trip.chain.case.image.stored, shown, words))
     for row in single:
         if trip := trips.get(row["first"]):
             verdict = "still usable" if row["kept"] > DEFAULT_LEVEL else "lost"
@@ -257,7 +257,7 @@ def differences(numbers: Mapping[str, Any]) -> list[Difference]:
                 f"{verdict.capitalize()}, by the headline; {row['use_it']} of "
                 f"{row['people']} people could still use it."
             )
-            disagreements.append(Difference(trip.chain.case.picture.stored, [Shown(trip)], words))
+            disagreements.append(Difference(trip.chain.case.image.stored, [Shown(trip)], words))
     return disagreements
 
 
@@ -275,7 +275,7 @@ class Answered:
 
     @property
     def source(self) -> StoredImage | None:
-        return self.question.case.picture.stored
+        return self.question.case.image.stored
 
     @property
     def said(self) -> str:
@@ -302,7 +302,7 @@ class Answered:
 
 def revealed(votes: QuerySet[Vote]) -> list[Answered]:
     """Return the questions of a finished session, with names and answers."""
-    related = ("question__case__picture__stored",)
+    related = ("question__case__image__stored",)
     trips = [
         f"question__{side}__{what}"
         for side in ("first", "second")

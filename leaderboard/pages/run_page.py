@@ -233,10 +233,10 @@ def _mean_retention(run: Run, name: str) -> list[tuple[float, int]]:
     metric = MetricVersion.objects.filter(
         name=name, version=pinned["version"], weights_sha256=pinned.get("weights_sha256") or ""
     ).first()
-    picture = "trip__chain__case__picture__pixels_sha256"
+    image = "trip__chain__case__image__pixels_sha256"
     rows = list(
         Score.objects.filter(trip__chain__run=run, metric=metric)
-        .values_list("trip__number", picture)
+        .values_list("trip__number", image)
         .annotate(distance=Avg("distance"), chains=Count("pk"))
     )
     blanks = dict(
@@ -273,17 +273,17 @@ def compared_orders(run: Run) -> list[dict[str, Any]]:
     """
     titles = pair_titles(run.suite_id)
     groups: dict[tuple[str, str, int], dict[int, list[float]]] = defaultdict(dict)
-    pictures: dict[tuple[str, str, int], set[str]] = defaultdict(set)
+    images: dict[tuple[str, str, int], set[str]] = defaultdict(set)
     for row in run.orders:
         key = (row["pair"], row["against"], row["standing"])
         groups[key].setdefault(row["edits"], []).append(255 * row["distance"])
-        pictures[key].add(row["picture"])
+        images[key].add(row["image"])
     return [
         {
             "pair": titles.get(pair, pair),
             "against": titles.get(against, against),
             "when": _when(standing),
-            "pictures": len(pictures[pair, against, standing]),
+            "images": len(images[pair, against, standing]),
             "first": fmean(by_edits[min(by_edits)]),
             "last": fmean(by_edits[max(by_edits)]),
             "edits": max(by_edits),
@@ -309,7 +309,7 @@ def restoration_matrix(chains: Sequence[Chain], metric: str) -> dict[str, Any] |
     by_cell: dict[tuple[str, str], list[float]] = defaultdict(list)
     cases: dict[tuple[str, str], int] = {}
     for chain in chains:
-        key = chain.case.picture.title, chain.case.pair_slug
+        key = chain.case.image.title, chain.case.pair_slug
         cases[key] = chain.case_id
         if retention := chain.retention(metric):
             by_cell[key].append(retention[-1])

@@ -87,13 +87,13 @@ class Frame:
     @property
     def steps(self) -> list[dict[str, Any]]:
         """Every step except the last, in order; empty for a plain round trip."""
-        answers = {step.place: step.picture for step in self.between} | {1: self.trip.edited}
+        answers = {step.place: step.image for step in self.between} | {1: self.trip.edited}
         rows = self.trip.steps or [{}] * len(self.asked)
         return [
             {
                 "label": letter,
                 "words": f"Trip {self.number}, step {place} ({letter}): {prompt}",
-                "picture": answers.get(place),
+                "image": answers.get(place),
                 "seen": rows[place - 1].get("seen"),
                 "counted": _counted(rows[place - 1]),
                 "made": self._heard("made", ("yes", "no"), place),
@@ -234,7 +234,7 @@ def frames(
     """
     between: dict[int, list[TripStep]] = defaultdict(list)
     shaped = case is not None and bool(case.steps)
-    for step in chain.steps.select_related("picture") if shaped else ():
+    for step in chain.steps.select_related("image") if shaped else ():
         between[step.number].append(step)
     steps = {int(quality): loss for quality, loss in (ladder or {}).items()}
     scale = metric_class(metric)()
@@ -324,7 +324,7 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
     lasted, last = formatting.in_trips(time, trips), chain.retention(metric)[-1:]
     if cause == "censored":
         left = formatting.percent(last[0]) if last else "all"
-        return f"{left} of the picture is still there {formatting.after(trips)}."
+        return f"{left} of the image is still there {formatting.after(trips)}."
     if cause == "stopped":
         return "It was stopped before half was lost by this metric: when that is, is not known."
     if cause in CROSSED:
@@ -340,13 +340,13 @@ EVENTS = {
     "not_the_edit": "It was not the edit asked for",
     "not_undone": "The edit was not undone",
     "refused": "The model refused",
-    "blank": "The model answered with a blank picture",
+    "blank": "The model answered with a blank image",
     "failed": "No usable answer came",
     "lost": "We lost the chain",
 }
 ENDED: dict[str, str] = {
     Outcome.REFUSED: "The model refused before the first return.",
-    Outcome.BLANK: "The model answered with a blank picture before the first return.",
+    Outcome.BLANK: "The model answered with a blank image before the first return.",
     Outcome.FAILED: "No usable answer came before the first return.",
     Outcome.LOST: "We lost this chain before the first return; it counts for nobody.",
 }
@@ -364,7 +364,7 @@ class ShortStrip:
 
     @property
     def source(self) -> StoredImage | None:
-        return self.chain.case.picture.stored
+        return self.chain.case.image.stored
 
 
 #: Columns of trips that no short strip reads.

@@ -24,7 +24,7 @@ from django.utils.crypto import salted_hmac
 from evaluation.images import encode_webp, fit
 from evaluation.untrusted_json import bounded
 from leaderboard.models import Question, StoredImage, Vote, Voter
-from leaderboard.models.pictures import decoding, write
+from leaderboard.models.images import decoding, write
 from leaderboard.models.votes import Kind, new_ticket
 
 COOKIE, SALT, PATH = "voter", "leaderboard.people.voter", "/vote/"
@@ -93,7 +93,7 @@ def open_session(voter: Voter, kind: str) -> list[Vote]:
     return list(
         Vote.objects.open()
         .filter(session=last.session)
-        .select_related("question__case__picture__stored")
+        .select_related("question__case__image__stored")
         .order_by("place")
     )
 
@@ -108,7 +108,7 @@ def start(voter: Voter, kind: str) -> list[Vote]:
         return left
     shown = Vote.objects.filter(voter=voter, question=OuterRef("pk"))
     free = Question.objects.open().votable().filter(~Exists(shown), kind=kind)
-    free = free.select_related("case__picture__stored").order_by("due")
+    free = free.select_related("case__image__stored").order_by("due")
     golds = list(free.exclude(gold="")[:LOOKED_AT])
     ordinary = _varied(list(free.filter(gold="")[:LOOKED_AT]), LENGTH - GOLDS - REPEATS)
     if len(ordinary) < LEAST:
@@ -256,7 +256,7 @@ def read_image(stored: StoredImage, size: tuple[int, int]) -> bytes:
 
 
 def draw_image(stored: StoredImage, size: tuple[int, int]) -> bytes:
-    data = encode_webp(fit(stored.read().image, size))
+    data = encode_webp(fit(stored.read().decoded, size))
     return data + bytes(-len(data) % ROUNDED)
 
 

@@ -234,7 +234,7 @@ def _lives(
     for vote, (image, _) in zip(single.votes, single.images, strict=True):
         if image.run in runs:
             by_chain[image.chain].append((image.number, vote.voter, float(vote.answer)))
-    chains = Chain.objects.filter(pk__in=list(by_chain)).select_related("case__picture")
+    chains = Chain.objects.filter(pk__in=list(by_chain)).select_related("case__image")
     by_run: dict[int, list[Asked]] = defaultdict(list)
     for chain in chains:
         if result := stored_result(chain, chain.headline, suite.trips):
@@ -252,10 +252,10 @@ def _lives(
 def _prepare() -> None:
     """Draw the images of the next questions, in the order of the questions."""
     end = time.monotonic() + PREPARING
-    for trip in questions.pictures_due(PREPARED):
+    for trip in questions.images_due(PREPARED):
         if time.monotonic() > end:
             break
-        source = trip.chain.case.picture.stored
+        source = trip.chain.case.image.stored
         for stored in (source, trip.restored):
             if source and stored:
                 try:

@@ -127,12 +127,12 @@ def _pairs(candidates: Sequence[VotedImage], known: Known) -> Iterator[Question]
     for group in spots.values():
         # Each with its most informative partner, so that every model is compared.
         for candidate in group:
-            others = (other for other in group if other.picture != candidate.picture)
+            others = (other for other in group if other.image != candidate.image)
             yield from _best((_pair(candidate, other, known) for other in others), 1)
     for group in chains.values():
         group.sort(key=lambda candidate: candidate.number)
         for candidate, other in itertools.pairwise(group):
-            if candidate.picture != other.picture:
+            if candidate.image != other.image:
                 yield _pair(candidate, other, known, OWN_TRIPS)
 
 
@@ -249,11 +249,11 @@ def _store(chosen: Sequence[Question]) -> None:
     Question.objects.bulk_update(old, ["gold", "ease", "due"], batch_size=500)
 
 
-def pictures_due(most: int) -> list[Trip]:
+def images_due(most: int) -> list[Trip]:
     """Return the trips of the questions due first, with their images and sources."""
     soon = list(Question.objects.open().order_by("due").values_list("first", "second")[:most])
     keys = list(dict.fromkeys(key for pair in soon for key in pair if key))
-    trips = Trip.objects.filter(pk__in=keys).select_related("restored", "chain__case__picture")
-    trips = trips.select_related("chain__case__picture__stored").defer("loss_map", "evidence")
+    trips = Trip.objects.filter(pk__in=keys).select_related("restored", "chain__case__image")
+    trips = trips.select_related("chain__case__image__stored").defer("loss_map", "evidence")
     by_key = {trip.pk: trip for trip in trips}
     return [by_key[key] for key in keys if key in by_key]

@@ -39,7 +39,7 @@ class VotedImage:
     chain: int
     run: int
     case: int
-    picture: str
+    image: str
     is_reference: bool
     kept: Mapping[str, float]
     verdicts: Mapping[str, Mapping[str, bool]]
@@ -64,7 +64,7 @@ def voted_images(trips: QuerySet[Trip]) -> dict[int, VotedImage]:
             chain=chain.pk,
             run=chain.run_id,
             case=chain.case_id,
-            picture=trip.restored_id or "",
+            image=trip.restored_id or "",
             is_reference=chain.run.editing_model.is_reference,
             kept=chain.retentions_after(trip.number),
             verdicts=verdicts(trip.evidence),
@@ -167,8 +167,8 @@ class ImageOut(Schema):
     model: str = Field(alias="chain.run.editing_model.slug")
     run: int = Field(alias="chain.run_id")
     trip: int = Field(alias="number")
-    sha256: str | None = Field(alias="restored_id", description="The picture as answered.")
-    retention: dict[str, float] = Field(description="What each metric keeps of the picture.")
+    sha256: str | None = Field(alias="restored_id", description="The image as answered.")
+    retention: dict[str, float] = Field(description="What each metric keeps of the image.")
     evidence: dict[str, dict[str, bool]] = Field(
         description="What each witness and judge says: undone, kept."
     )
@@ -190,7 +190,7 @@ class VoteOut(Schema):
     suite: str = Field(alias="question.case.suite.key")
     case: str = Field(alias="question.case.slug")
     category: str = Field(alias="question.case.category")
-    source: str | None = Field(alias="question.case.picture.stored_id")
+    source: str | None = Field(alias="question.case.image.stored_id")
     first: ImageOut = Field(alias="question.first")
     second: ImageOut | None = Field(alias="question.second")
     answer: str | None = Field(
@@ -238,9 +238,7 @@ def with_all(votes: QuerySet[Vote]) -> QuerySet[Vote]:
     """Return these votes with the rows that a record needs, oldest first."""
     models = [f"question__{side}__chain__run__editing_model" for side in SIDES]
     unread = [f"question__{side}__{name}" for side in SIDES for name in UNREAD]
-    rows = votes.select_related(
-        "voter", "question__case__suite", "question__case__picture", *models
-    )
+    rows = votes.select_related("voter", "question__case__suite", "question__case__image", *models)
     return rows.defer("question__case__suite__definition", *unread).order_by("pk")
 
 

@@ -81,7 +81,7 @@ def _chains(
         metric: {name: [] for name in runs} for metric in metrics
     }
     names = {run.pk: name for name, run in runs.items()}
-    chains = Chain.objects.filter(run__in=names).select_related("case__picture")
+    chains = Chain.objects.filter(run__in=names).select_related("case__image")
     for chain in chains.iterator(chunk_size=500):
         for metric in metrics:
             if result := stored_result(chain, metric, trips):

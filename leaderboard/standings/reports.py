@@ -109,7 +109,7 @@ def _boards(suite: Suite, runs: list[Run]) -> dict[Choice, dict[str, Usable]]:
 def _chains(suite: Suite, runs: list[Run], metric: str) -> dict[str, list[ChainResult]]:
     """Return the chains of cases that were played repeatedly, by run."""
     again = Chain.objects.filter(run__in=runs, repeat__gt=0).values("case")
-    chains = Chain.objects.filter(run__in=runs, case__in=again).select_related("case__picture")
+    chains = Chain.objects.filter(run__in=runs, case__in=again).select_related("case__image")
     by_run: dict[str, list[ChainResult]] = defaultdict(list)
     for chain in chains:
         if result := stored_result(chain, metric, suite.trips):

@@ -74,10 +74,8 @@ def rebuild(run: Run) -> None:
     run.case_values.all().delete()
     complete = False
     wanted = {
-        (picture, pair, n)
-        for picture, pair, times in run.suite.cases.values_list(
-            "picture__slug", "pair_slug", "repeats"
-        )
+        (image, pair, n)
+        for image, pair, times in run.suite.cases.values_list("image__slug", "pair_slug", "repeats")
         for n in range(run.core_arm.repeats_of(times))
     }
     for metric in pinned_metrics(run):
@@ -156,21 +154,21 @@ def _touch(suite: Suite, now: datetime) -> None:
 
 def _with_trips(chains: QuerySet[Chain]) -> list[Chain]:
     trips = Prefetch("trips", Trip.objects.order_by("number"))
-    return list(chains.select_related("case__picture").prefetch_related(trips))
+    return list(chains.select_related("case__image").prefetch_related(trips))
 
 
 def suite_cases(suite: Suite) -> list[CoreCase]:
     """Return the suite's cases in the order in which values of cases are stored."""
     rows = Case.objects.filter(suite=suite).order_by("position")
     return [
-        CoreCase(*row) for row in rows.values_list("picture__slug", "pair_slug", "category", "kind")
+        CoreCase(*row) for row in rows.values_list("image__slug", "pair_slug", "category", "kind")
     ]
 
 
 def core_case(chain: Chain) -> CoreCase:
     """Return the chain's case as a case of the statistics."""
     case = chain.case
-    return CoreCase(case.picture.slug, case.pair_slug, case.category, case.kind)
+    return CoreCase(case.image.slug, case.pair_slug, case.category, case.kind)
 
 
 def stored_result(chain: Chain, metric: str, trips: int) -> ChainResult | None:
@@ -208,7 +206,7 @@ def _measure(
 
     `outcome` counts in place of each chain's own.
     """
-    pixels = {chain.case.picture.pixels_sha256 for chain in chains}
+    pixels = {chain.case.image.pixels_sha256 for chain in chains}
     calibrations = {
         row.pixels_sha256: row
         for row in Calibration.objects.filter(metric=metric, pixels_sha256__in=pixels)
@@ -217,7 +215,7 @@ def _measure(
     distances = dict(scores.values_list("trip_id", "distance"))
     measured = []
     for chain in chains:
-        calibration = calibrations.get(chain.case.picture.pixels_sha256)
+        calibration = calibrations.get(chain.case.image.pixels_sha256)
         if calibration is None and _is_selective(metric.name):
             continue
         # An unfinished chain is censored at its present trip.
@@ -284,12 +282,12 @@ def _extremes(
 ) -> dict[float, dict[str, Any]]:
     """Return the worst and the best cases at each level, by their keys."""
     by_level = case_summaries_by_level([row.result for _, row in measured], trips, levels)
-    pk = {(row.result.picture, row.result.pair): chain.case_id for chain, row in measured}
+    pk = {(row.result.image, row.result.pair): chain.case_id for chain, row in measured}
 
     def numbers(some: Sequence[CaseSummary]) -> list[dict[str, Any]]:
         return [
             {
-                "case": pk[case.picture, case.pair],
+                "case": pk[case.image, case.pair],
                 "auc": case.auc,
                 "usable_trips": case.usable_trips,
             }

@@ -33,7 +33,7 @@ class SuiteChoiceField(forms.ModelChoiceField):
 
 #: Ways in which a request may state the size.
 SIZES = (
-    ("input", "The size of the picture we send"),
+    ("input", "The size of the image we send"),
     ("omit", "State no size"),
     *((size, size.replace("x", " x ")) for size in ("512x512", "768x768", "1024x1024")),
     *((size, size.replace("x", " x ")) for size in ("1536x1024", "1024x1536", "2048x2048")),

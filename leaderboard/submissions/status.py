@@ -44,7 +44,7 @@ def state(submission: Submission) -> dict[str, Any]:
         "next": what_next(submission, run),
         "message": submission.message,
         "probe": submission.probe.get("steps", []),
-        "pictures": [_shown(submission, *item) for item in submission.probe_pictures],
+        "images": [_shown(submission, *item) for item in submission.probe_images],
         "probed": submission.probed_at is not None,
         "run": _run(run) if run else None,
         "returns": _returns(submission, run) if run and run.state in ACTIVE_STATES else [],
@@ -60,18 +60,18 @@ def _label(submission: Submission, run: Run | None) -> str:
     return submission.get_state_display()
 
 
-def _shown(submission: Submission, label: str, picture: StoredImage) -> dict[str, str]:
+def _shown(submission: Submission, label: str, image: StoredImage) -> dict[str, str]:
     """Return an image for the page, by an address that only the page has."""
-    address = reverse("submission_picture", args=[submission.token, "thumbnail", picture.pk])
+    address = reverse("submission_image", args=[submission.token, "thumbnail", image.pk])
     return {"src": address, "label": label}
 
 
 def _returns(submission: Submission, run: Run) -> list[dict[str, str]]:
     """Return the newest restored images of an active run."""
     trips = Trip.objects.filter(chain__run=run, restored__isnull=False)
-    newest = trips.select_related("chain__case__picture", "restored").order_by("-pk")[:LATEST]
+    newest = trips.select_related("chain__case__image", "restored").order_by("-pk")[:LATEST]
     return [
-        _shown(submission, f"{trip.chain.case.picture.title}, trip {trip.number}", trip.restored)
+        _shown(submission, f"{trip.chain.case.image.title}, trip {trip.number}", trip.restored)
         for trip in newest
         if trip.restored
     ]
@@ -134,7 +134,7 @@ def estimate(submission: Submission) -> Estimate:
 
 
 #: Added to the cost if chains may be stopped early.
-FEWER = " Fewer where pictures wear out early: a chain ends soon after its end is known."
+FEWER = " Fewer where images wear out early: a chain ends soon after its end is known."
 
 
 def cost(submission: Submission) -> str:
@@ -235,7 +235,7 @@ def result(run: Run | None) -> dict[str, Any] | None:
         return {"answer": "The run is finished, but nothing could be scored."}
     trips, details = results.trips, results.standing.details
     keys = [row["case"] for end in ("worst", "best") for row in details.get(end, [])[:EXTREMES]]
-    chains = run.chains.filter(case__in=keys, repeat=0).select_related("case__picture__stored")
+    chains = run.chains.filter(case__in=keys, repeat=0).select_related("case__image__stored")
     by_case = {chain.case_id: chain for chain in chains}
     shown = [by_case[case] for case in dict.fromkeys(keys) if case in by_case]
     return {
@@ -245,7 +245,7 @@ def result(run: Run | None) -> dict[str, Any] | None:
     }
 
 
-def picture(run: Run | None, sha256: str) -> StoredImage | None:
+def image(run: Run | None, sha256: str) -> StoredImage | None:
     """Return an image of the run's answers, for its submitter before publication."""
     if run is None or run.suite.sealed:
         return None

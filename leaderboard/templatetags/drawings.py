@@ -76,23 +76,23 @@ register.simple_tag(charts.sparkline)
 register.simple_tag(charts.difference_bar)
 
 
-GONE = SafeString('<span class="gone">no picture</span>')
+GONE = SafeString('<span class="gone">no image</span>')
 
 
 @register.simple_tag
 def thumb(
-    picture: StoredImage | None,
+    image: StoredImage | None,
     alt: str,
     shape: StoredImage | None = None,
     side: int = SHOWN_SIDE,
 ) -> SafeString:
     """Return a lazy thumbnail in the size of `shape`, so that strips line up."""
-    width, height = shown_size(shape or picture, side)
-    if picture is None:
+    width, height = shown_size(shape or image, side)
+    if image is None:
         return GONE
     return format_html(
         '<img src="{}" alt="{}" width="{}" height="{}" loading="lazy" decoding="async">',
-        picture.thumbnail_url,
+        image.thumbnail_url,
         alt,
         width,
         height,
@@ -100,9 +100,9 @@ def thumb(
 
 
 @register.simple_tag
-def framed(picture: StoredImage | None, alt: str, shape: StoredImage | None = None) -> SafeString:
+def framed(image: StoredImage | None, alt: str, shape: StoredImage | None = None) -> SafeString:
     """Return a thumbnail that links to the image in full size."""
-    small = thumb(picture, alt, shape)
-    if picture is None:
+    small = thumb(image, alt, shape)
+    if image is None:
         return small
-    return format_html('<a href="{}">{}</a>', picture.copy_url, small)
+    return format_html('<a href="{}">{}</a>', image.copy_url, small)

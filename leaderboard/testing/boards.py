@@ -21,7 +21,7 @@ from leaderboard.models import (
     Run,
     Standing,
     Suite,
-    SuitePicture,
+    SuiteImage,
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
 
@@ -35,9 +35,9 @@ KINDS = ("face", "object", "scene")
 
 
 def make_suite(
-    slug: str = "demo", trips: int = 20, pictures: int = 8, pairs: int = 4, **fields: Any
+    slug: str = "demo", trips: int = 20, images: int = 8, pairs: int = 4, **fields: Any
 ) -> Suite:
-    """A frozen suite of `pictures` pictures with every pair; 10 with 12 are enough for intervals."""
+    """A frozen suite of `images` images with every pair; 10 with 12 are enough for intervals."""
     suite = Suite.objects.create(
         slug=slug,
         title=fields.pop("title", slug.title()),
@@ -46,12 +46,12 @@ def make_suite(
         **fields,
     )
     places = itertools.count()
-    for number in range(pictures):
-        picture = SuitePicture.objects.create(
+    for number in range(images):
+        image = SuiteImage.objects.create(
             suite=suite,
-            slug=f"picture-{number}",
+            slug=f"image-{number}",
             pixels_sha256=f"{number:064x}",
-            title=f"Picture {number}",
+            title=f"Image {number}",
             kind=KINDS[number % 3],
             licence="CC0-1.0",
         )
@@ -59,12 +59,12 @@ def make_suite(
             Case(
                 edits=2 * suite.trips,
                 suite=suite,
-                slug=f"{picture.slug}--{slug}",
-                picture=picture,
+                slug=f"{image.slug}--{slug}",
+                image=image,
                 pair_slug=slug,
                 pair_title=title,
                 category=category,
-                kind=picture.kind,
+                kind=image.kind,
                 forward=f"Do {title}.",
                 backward=f"Undo {title}.",
                 position=next(places),
@@ -195,10 +195,10 @@ def make_standing(
 
 
 def make_chains(run: Run, half_life: float, metrics: Iterable[str]) -> list[Chain]:
-    """A played chain per case; pictures differ, so that there is something to resample."""
+    """A played chain per case; images differ, so that there is something to resample."""
     numbers = range(1, run.suite.trips + 1)
     retention = {}
-    for place, case in enumerate(run.suite.cases.select_related("picture")):
+    for place, case in enumerate(run.suite.cases.select_related("image")):
         own = half_life * (0.7 + 0.6 * (place * 7 % 10) / 10)
         retention[case] = [round(0.5 ** (n / own), 4) for n in numbers]
     return played_chains(run, retention, metrics)

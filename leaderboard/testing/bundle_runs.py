@@ -25,13 +25,13 @@ PAIRS = (factories.FLIP, factories.REPLICA)
 
 
 def bundled_suite() -> Suite:
-    """Six pictures, so that there are intervals to recompute."""
+    """Six images, so that there are intervals to recompute."""
     return factories.tiny_suite(6, PAIRS, trips=2)
 
 
-def bundle_of(run: Run, folder: Path, *, pictures: bool = True) -> Path:
-    path = folder / f"run-{run.pk}{'' if pictures else '-numbers'}.zip"
-    site_bundles.write(run, path, pictures=pictures)
+def bundle_of(run: Run, folder: Path, *, images: bool = True) -> Path:
+    path = folder / f"run-{run.pk}{'' if images else '-numbers'}.zip"
+    site_bundles.write(run, path, images=images)
     return path
 
 

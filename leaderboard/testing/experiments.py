@@ -1,4 +1,4 @@
-"""A small experiment, really played: enough pictures and pairs for an interval, tiny pictures."""
+"""A small experiment, really played: enough images and pairs for an interval, tiny images."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from leaderboard.testing import factories
 
 PAIRS = 12
 LONG = (
-    "Please take the whole picture as it is, every single part of it from one edge to the other, "
+    "Please take the whole image as it is, every single part of it from one edge to the other, "
     "and do the following with it, carefully and without changing anything else. "
 )
 _WAYS = (factories.FLIP, factories.TURN, factories.REPLICA)
 
 
 def worded_suite(trips: int = 2, pairs: int = PAIRS, size: int = 32) -> Suite:
-    """As many pictures as pairs, each pair with a short, a long and a colloquial wording."""
-    core, pictures = factories.core_suite(pairs, (), trips=trips, size=size, slug="worded")
+    """As many images as pairs, each pair with a short, a long and a colloquial wording."""
+    core, images = factories.core_suite(pairs, (), trips=trips, size=size, slug="worded")
     made = tuple(_pair(number) for number in range(pairs))
-    cases = tuple(Case(p.slug, pair.slug) for p, pair in zip(core.pictures, made, strict=True))
-    suite = store_suite(replace(core, pairs=made, cases=cases), pictures)
+    cases = tuple(Case(p.slug, pair.slug) for p, pair in zip(core.images, made, strict=True))
+    suite = store_suite(replace(core, pairs=made, cases=cases), images)
     for pair in made:
         variants = [
             {"name": name, "forward": f"{before}{pair.forward}", "backward": before + pair.backward}

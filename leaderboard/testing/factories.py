@@ -1,4 +1,4 @@
-"""Small real rows for tests: a frozen suite with pictures, and models that play it."""
+"""Small real rows for tests: a frozen suite with images, and models that play it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from PIL import Image
 
 from evaluation.content.shapes import Step
 from evaluation.content.sources import pixel_sha256
-from evaluation.content.suites import Case, EditPair, SourcePicture
+from evaluation.content.suites import Case, EditPair, SuiteImage
 from evaluation.content.suites import Suite as CoreSuite
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from leaderboard.content.loading import store_suite
 from leaderboard.models import EditingModel, Suite
 
@@ -81,8 +81,8 @@ QUARTERS = EditPair(
 SHAPES = (IN_TURN, NESTED, OTHER_ORDER, QUARTERS)
 
 
-def picture(number: int = 0, size: int = 64) -> Image.Image:
-    """A picture of its own for every number: soft colours with structure, nowhere flat."""
+def drawn_image(number: int = 0, size: int = 64) -> Image.Image:
+    """An image of its own for every number: soft colours with structure, nowhere flat."""
     random = np.random.default_rng(number)
     coarse = random.integers(0, 256, (size // 8, size // 8, 3), dtype=np.uint8)
     image = Image.fromarray(coarse).resize((size, size), Image.Resampling.BICUBIC)
@@ -91,16 +91,16 @@ def picture(number: int = 0, size: int = 64) -> Image.Image:
 
 
 def core_suite(
-    pictures: int = 2,
+    images: int = 2,
     pairs: tuple[EditPair, ...] = (FLIP, TURN),
     *,
     trips: int = 3,
     repeats: int = 1,
     size: int = 64,
     slug: str = "tiny",
-) -> tuple[CoreSuite, dict[str, Picture]]:
-    """A suite of every picture with every pair, and its pictures by slug."""
-    images = {f"picture-{number}": picture(number, size) for number in range(pictures)}
+) -> tuple[CoreSuite, dict[str, EncodedImage]]:
+    """A suite of every image with every pair, and its images by slug."""
+    drawn = {f"image-{number}": drawn_image(number, size) for number in range(images)}
     suite = CoreSuite(
         slug=slug,
         version=1,
@@ -108,8 +108,8 @@ def core_suite(
         trips=trips,
         size=size,
         repeats=repeats,
-        pictures=tuple(
-            SourcePicture(
+        images=tuple(
+            SuiteImage(
                 slug=name,
                 sha256=pixel_sha256(image),
                 width=image.width,
@@ -121,19 +121,17 @@ def core_suite(
                 licence="CC0-1.0",
                 attribution="A test",
             )
-            for name, image in images.items()
+            for name, image in drawn.items()
         ),
         pairs=pairs,
-        cases=tuple(Case(name, pair.slug) for name in images for pair in pairs),
+        cases=tuple(Case(name, pair.slug) for name in drawn for pair in pairs),
     )
-    return suite, {name: Picture.from_image(image) for name, image in images.items()}
+    return suite, {name: EncodedImage.from_image(image) for name, image in drawn.items()}
 
 
-def tiny_suite(
-    pictures: int = 2, pairs: tuple[EditPair, ...] = (FLIP, TURN), **sizes: Any
-) -> Suite:
+def tiny_suite(images: int = 2, pairs: tuple[EditPair, ...] = (FLIP, TURN), **sizes: Any) -> Suite:
     """The rows of `core_suite`, frozen."""
-    return store_suite(*core_suite(pictures, pairs, **sizes))
+    return store_suite(*core_suite(images, pairs, **sizes))
 
 
 def editing_model(slug: str = "noise", editor: str = "noise", **fields: Any) -> EditingModel:

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 from evaluation.testing.local_server import LocalServer
 
-BUCKET = "pictures"
+BUCKET = "images"
 
 
 class FakeS3:

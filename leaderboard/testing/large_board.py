@@ -60,14 +60,14 @@ def invent_board(
     Calibration.objects.bulk_create(
         (
             Calibration(
-                pixels_sha256=picture.pixels_sha256, metric=metric, blank=BLANK, ladder={"75": 0.05}
+                pixels_sha256=image.pixels_sha256, metric=metric, blank=BLANK, ladder={"75": 0.05}
             )
-            for picture in suite.pictures.all()
+            for image in suite.images.all()
             for metric in metrics
         ),
         ignore_conflicts=True,
     )
-    pictures = list(StoredImage.objects.all()[:40])
+    images = list(StoredImage.objects.all()[:40])
     details = _details(suite)
     for number in range(models + references):
         model = make_model(
@@ -83,27 +83,27 @@ def invent_board(
         run = make_run(model, suite, half_life, metrics=METRICS, levels=LEVELS, scopes=SCOPES)
         run.standings.filter(scope="all").update(details=details)
         if with_trips:
-            _add_trips(make_chains(run, half_life, METRICS), metrics, pictures)
+            _add_trips(make_chains(run, half_life, METRICS), metrics, images)
     _add_case_values(suite, metrics, cases)
     _rank(suite)
     return suite
 
 
 def _suite(slug: str, count: int, trips: int) -> Suite:
-    """A frozen suite of three cases a picture."""
-    core, pictures = factories.core_suite(-(-count // 3), (), trips=trips, slug=slug)
+    """A frozen suite of three cases an image."""
+    core, images = factories.core_suite(-(-count // 3), (), trips=trips, slug=slug)
     pairs = tuple(
         CorePair(f"pair-{n}", CATEGORIES[n % 3], f"Add thing {n}.", f"Remove thing {n}.", "local")
         for n in range(PAIRS)
     )
     sources = tuple(
-        replace(picture, kind=KINDS[number % 3]) for number, picture in enumerate(core.pictures)
+        replace(image, kind=KINDS[number % 3]) for number, image in enumerate(core.images)
     )
     cases = tuple(
         CoreCase(sources[number // 3].slug, pairs[7 * number % PAIRS].slug)
         for number in range(count)
     )
-    return store_suite(replace(core, pictures=sources, pairs=pairs, cases=cases), pictures)
+    return store_suite(replace(core, images=sources, pairs=pairs, cases=cases), images)
 
 
 def _details(suite: Suite) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _details(suite: Suite) -> dict[str, Any]:
 
 
 def _add_trips(
-    chains: Sequence[Chain], metrics: Sequence[MetricVersion], pictures: Sequence[StoredImage]
+    chains: Sequence[Chain], metrics: Sequence[MetricVersion], images: Sequence[StoredImage]
 ) -> None:
     """The played and scored trips of chains whose results are known."""
     now = timezone.now()
@@ -134,8 +134,8 @@ def _add_trips(
             Trip(
                 chain=chain,
                 number=number,
-                edited=pictures[number % len(pictures)],
-                restored=pictures[(number + 1) % len(pictures)],
+                edited=images[number % len(images)],
+                restored=images[(number + 1) % len(images)],
                 edited_seconds=8,
                 restored_seconds=8,
                 change_seen=True,

@@ -1,4 +1,4 @@
-"""Measures pictures of four megapixels as a scoring job does, and prints the memory it took.
+"""Measures images of four megapixels as a scoring job does, and prints the memory it took.
 
 `manage.py shell -c "from leaderboard.testing import large_chain; large_chain.main()"`: the peak
 in MB after each step.
@@ -15,7 +15,7 @@ from PIL import Image
 
 from evaluation.content import catalog, sources
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture, encode_jpeg, encode_png
+from evaluation.images import EncodedImage, encode_jpeg, encode_png
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
 from evaluation.measuring.trip_measures import measure_trip
@@ -37,18 +37,20 @@ def measure() -> dict[str, int]:
     preload(job_queue.GPU)
     found = {"imports": peak()}
     suite = catalog.suite("smoke")
-    face = suite.picture_by_slug["woman-with-buns"]
+    face = suite.image_by_slug["woman-with-buns"]
     large = sources.prepared(face, suite.size).resize(SIZE, Image.Resampling.BICUBIC)
     grain = np.random.default_rng(0).integers(-6, 7, (*SIZE[::-1], 1), dtype=np.int16)
     noisy = np.clip(np.asarray(large) + grain, 0, 255).astype(np.uint8)
-    source = Picture.from_bytes(encode_png(Image.fromarray(noisy)))
-    edited = source.image.copy()
+    source = EncodedImage.from_bytes(encode_png(Image.fromarray(noisy)))
+    edited = source.decoded.copy()
     edited.paste((205, 25, 30), (900, 200, 1500, 600))
-    data = encode_png(edited), encode_jpeg(source.image, 90)
+    data = encode_png(edited), encode_jpeg(source.decoded, 90)
     del large, grain, noisy, edited
     found["source"] = peak()
     scorer = Scorer()
-    trips = [tuple(map(Picture.from_bytes, data)) for _ in range(TRIPS_PIXELS // math.prod(SIZE))]
+    trips = [
+        tuple(map(EncodedImage.from_bytes, data)) for _ in range(TRIPS_PIXELS // math.prod(SIZE))
+    ]
     there, back = trips[0]
     # All networks are loaded by then, so that the last step tells what all of it takes.
     for name, pair in {

@@ -1,4 +1,4 @@
-"""Stored runs whose chains lose a known share of the picture at every trip."""
+"""Stored runs whose chains lose a known share of the image at every trip."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from PIL import Image
 
 from evaluation.content.suites import Case as CoreCase
 from evaluation.content.suites import EditPair as CorePair
-from evaluation.content.suites import SourcePicture
 from evaluation.content.suites import Suite as CoreSuite
-from evaluation.images import Picture
+from evaluation.content.suites import SuiteImage
+from evaluation.images import EncodedImage
 from leaderboard.content import loading
 from leaderboard.models import (
     Calibration,
@@ -28,28 +28,28 @@ from leaderboard.models import (
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.standings import rebuild
 
-TRIPS, PICTURES, BLANK = 10, 12, 0.8
+TRIPS, IMAGES, BLANK = 10, 12, 0.8
 
 
-def losing_suite(pictures: int = PICTURES) -> Suite:
-    """A frozen suite of two cases a picture, calibrated for one metric.
+def losing_suite(images: int = IMAGES) -> Suite:
+    """A frozen suite of two cases an image, calibrated for one metric.
 
-    12 pictures are just enough for intervals.
+    12 images are just enough for intervals.
     """
     sources = [
-        SourcePicture(
+        SuiteImage(
             *(f"p{n}", f"{n:064x}", 64, 64, ("face", "scene")[n % 2], "file:x", f"P{n}", "a"),
             *("CC0-1.0", "a"),
         )
-        for n in range(pictures)
+        for n in range(images)
     ]
     hats = [
         CorePair(f"hat-{n}", "accessories", f"Add hat {n}.", "Remove the hat.", "local")
-        for n in range(pictures // 2)
+        for n in range(images // 2)
     ]
     balls = [
         CorePair(f"ball-{n}", "objects", f"Add ball {n}.", "Remove the ball.", "local")
-        for n in range(pictures // 2)
+        for n in range(images // 2)
     ]
     pairs = [*hats, *balls]
     cases = [
@@ -59,7 +59,7 @@ def losing_suite(pictures: int = PICTURES) -> Suite:
     ]
     core = CoreSuite("s", 1, "S", TRIPS, 64, tuple(sources), tuple(pairs), tuple(cases))
     stored = {
-        p.slug: Picture.from_image(Image.new("RGB", (64, 64), (n * 20 % 256, n, 9)))
+        p.slug: EncodedImage.from_image(Image.new("RGB", (64, 64), (n * 20 % 256, n, 9)))
         for n, p in enumerate(sources)
     }
     row = loading.store_suite(core, stored)
@@ -72,7 +72,7 @@ def losing_suite(pictures: int = PICTURES) -> Suite:
 
 
 def losing_run(suite: Suite, name: str, loss: float, *, spread: float = 0.0, **model: Any) -> Run:
-    """A finished run whose chains lose `loss` of the picture at every trip."""
+    """A finished run whose chains lose `loss` of the image at every trip."""
     random = np.random.default_rng(len(name))
     now = timezone.now()
     run = Run.objects.create(

@@ -21,10 +21,10 @@ def served(server: EditingServer, **fields: Any) -> EditingModel:
     return factories.editing_model("served", "endpoint", options=options, **fields)
 
 
-def started(server: EditingServer, trips: int = 3, pictures: int = 2, **fields: Any) -> Run:
-    """A queued run of two chains for each picture."""
+def started(server: EditingServer, trips: int = 3, images: int = 2, **fields: Any) -> Run:
+    """A queued run of two chains for each image."""
     budget = {name: fields.pop(name) for name in list(fields) if name.startswith("budget")}
-    suite = factories.tiny_suite(pictures, trips=trips)
+    suite = factories.tiny_suite(images, trips=trips)
     return jobs.start(served(server, **fields), suite, **budget)
 
 
@@ -41,7 +41,7 @@ def scored(run: Run) -> Run:
 
 
 def error(status: int, headers: dict[str, str] | None = None, body: bytes = b"{}") -> Reply:
-    """What the server answers instead of a picture."""
+    """What the server answers instead of an image."""
     return status, {"Content-Type": "application/json", **(headers or {})}, body
 
 

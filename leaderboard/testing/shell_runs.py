@@ -17,12 +17,12 @@ from leaderboard.testing.played import QUICK
 
 def shell_bundle(folder: Path, editor: str = "jpeg", **sizes: Any) -> Path:
     """The bundle of a run on `factories.core_suite(**sizes)`."""
-    suite, pictures = factories.core_suite(**sizes)
+    suite, images = factories.core_suite(**sizes)
     run = RunFolder.create(folder / "mine", suite, editor=editor, options={})
     for chain in run.chains.values():
         place = run.path / "chains" / chain.slug
         place.mkdir(parents=True)
-        (place / SOURCE).write_bytes(pictures[chain.picture].png())
+        (place / SOURCE).write_bytes(images[chain.image].png())
     run = RunFolder.open(run.path)
     with run.playing():
         folder_player(run, load_editor(editor), limits=Limits()).play()

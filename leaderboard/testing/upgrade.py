@@ -2,7 +2,7 @@
 
 That revision's own code (from git, with the packages that are installed here) makes a database
 and plays a part of a run. Then today's code migrates, plays the rest and scores, and plays the
-same run from its start beside it: pictures and scores must be equal to the byte.
+same run from its start beside it: images and scores must be equal to the byte.
 """
 
 from __future__ import annotations

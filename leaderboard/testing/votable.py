@@ -1,4 +1,4 @@
-"""Small public runs with real pictures to vote on, made without playing anything."""
+"""Small public runs with real images to vote on, made without playing anything."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from django.utils import timezone
 from PIL import Image
 
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from leaderboard.models import (
     EditingModel,
     Question,
@@ -20,7 +20,7 @@ from leaderboard.models import (
     Voter,
 )
 from leaderboard.testing.boards import make_model, make_run, played_chains
-from leaderboard.testing.factories import picture, tiny_suite
+from leaderboard.testing.factories import drawn_image, tiny_suite
 
 #: By model, what a round trip takes: the first is the cleanest.
 MODELS = {"Oracle": 0.0, "Alder": 0.06, "Beech": 0.12, "Cedar": 0.2, "Noise": 0.45}
@@ -29,10 +29,10 @@ SIZES = (64, 96, 48, 80, 64)
 
 
 def votable_board(
-    models: Mapping[str, float] = MODELS, *, pictures: int = 6, trips: int = 3, side: int = 64
+    models: Mapping[str, float] = MODELS, *, images: int = 6, trips: int = 3, side: int = 64
 ) -> Suite:
-    """A suite of two pairs with every picture, and a finished public run of each model."""
-    suite = tiny_suite(pictures, trips=trips, size=side)
+    """A suite of two pairs with every image, and a finished public run of each model."""
+    suite = tiny_suite(images, trips=trips, size=side)
     for place, (name, loss) in enumerate(models.items()):
         votable_run(name, suite, loss, size=SIZES[place % len(SIZES)] * side // 64)
     return suite
@@ -47,12 +47,12 @@ def votable_run(
     # Its name, not its number: that is another one in every test on PostgreSQL.
     random = np.random.default_rng(list(name.encode()))
     retention = {}
-    for case in suite.cases.select_related("picture"):
+    for case in suite.cases.select_related("image"):
         own = loss * random.uniform(0.8, 1.2)
         retention[case] = [round(max(-0.1, 1 - own * n), 4) for n in range(1, suite.trips + 1)]
     now, trips = timezone.now(), []
     for chain in played_chains(run, retention, ("picture", "lpips")):
-        source = picture(int(chain.case.picture.slug.rsplit("-", 1)[-1]), suite.size)
+        source = drawn_image(int(chain.case.image.slug.rsplit("-", 1)[-1]), suite.size)
         for number, share in enumerate(retention[chain.case], start=1):
             stored = _stored(_worn(source, 1 - share, random), size)
             trips.append(
@@ -69,7 +69,7 @@ def _worn(source: Image.Image, lost: float, random: np.random.Generator) -> Imag
 
 
 def _stored(image: Image.Image, size: int) -> StoredImage:
-    return StoredImage.objects.get_or_store(Picture.from_image(image.resize((size, size))))
+    return StoredImage.objects.get_or_store(EncodedImage.from_image(image.resize((size, size))))
 
 
 def cast(

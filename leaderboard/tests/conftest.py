@@ -36,7 +36,7 @@ def quick_metrics(settings: Any) -> None:
 
 @pytest.fixture
 def suite(db: None) -> Suite:
-    """Two small pictures with two pairs each."""
+    """Two small images with two pairs each."""
     return tiny_suite()
 
 

@@ -82,7 +82,7 @@ def test_a_whole_table_becomes_a_suite_that_nobody_is_ranked_in(published_table,
     page = client.get(f"/?suite={suite.slug}-v1").content.decode()
     assert "These results were published by others" in page
     assert "nano_banana (edit-converge-bench)" in page
-    # Without a picture anywhere, every page about it still stands.
+    # Without an image anywhere, every page about it still stands.
     run = Run.objects.first()
     case = run.chains.first().case
     for path in (

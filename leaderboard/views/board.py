@@ -129,7 +129,7 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
         return ""
     trips, first = filters.suite.trips, best[0].standing
     if first.usable_trips < 0.05:
-        return "No model keeps a picture through its first round trip."
+        return "No model keeps an image through its first round trip."
     lasts = formatting.in_trips(first.half_life, trips)
     cause = telling(first)
     besides = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
@@ -192,8 +192,8 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
         trips,
         # The title names only curves that are visible at first.
         title=retention_finding([c for c in curves if not (c.reference or c.hidden)], trips),
-        subtitle=f"Picture kept after each round trip by {label}, mean over cases with 95\u00a0% band. "
-        "0\u00a0% is a blank card of the picture’s mean colour. Click a name to show or hide its curve.",
+        subtitle=f"Image kept after each round trip by {label}, mean over cases with 95\u00a0% band. "
+        "0\u00a0% is a blank card of the image’s mean colour. Click a name to show or hide its curve.",
         about=about(filters, [*models, *groups[REFERENCE]]),
         file_name=f"{filters.suite.key}-{filters.metric}-curves",
     )

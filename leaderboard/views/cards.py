@@ -41,14 +41,14 @@ def draw(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
     pen = Pen(ImageDraw.Draw(image))
     pen.text(MARGIN, 52, "ConvergeBench", 26, BAR)
     pen.text(MARGIN, 92, "How many round trips", 46)
-    pen.text(MARGIN, 146, "does a picture last?", 46)
+    pen.text(MARGIN, 146, "does an image last?", 46)
     shown = [row for row in rows if row.standing][:ROWS]
     if filters and shown:
         _bars(pen, shown, filters.suite.trips)
         what = f"{filters.suite}, {formatting.metric_label(filters.metric)}, {filters.suite.trips} round trips"
         pen.text(MARGIN, HEIGHT - 50, what, 22, QUIET)
     else:
-        pen.text(MARGIN, 300, "Edit a picture, undo the edit, again and again:", 30, QUIET)
+        pen.text(MARGIN, 300, "Edit an image, undo the edit, again and again:", 30, QUIET)
         pen.text(
             MARGIN,
             344,
@@ -145,24 +145,24 @@ def card(
     finding: str,
     about: str,
     curves: Sequence[Sequence[float | None]] = (),
-    pictures: Sequence[tuple[Image.Image, str]] = (),
+    images: Sequence[tuple[Image.Image, str]] = (),
 ) -> bytes:
     """Return a PNG with a name, a finding, a drawing or images, and a caption."""
-    image = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), GROUND)
-    pen = Pen(ImageDraw.Draw(image))
+    canvas = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), GROUND)
+    pen = Pen(ImageDraw.Draw(canvas))
     pen.text(MARGIN, 46, "ConvergeBench", 26, BAR)
     pen.text(MARGIN, 84, pen.fitting(name, 36, WIDTH - 2 * MARGIN), 36, QUIET)
     for place, line in enumerate(pen.wrapped(finding, 44, WIDTH - 2 * MARGIN, 4)):
         pen.text(MARGIN, 138 + 54 * place, line, 44, INK)
-    for place, (picture, words) in enumerate(pictures[:5]):
+    for place, (shown, words) in enumerate(images[:5]):
         left = MARGIN + (SIDE + 16) * place
-        small = ImageOps.contain(picture.convert("RGB"), (SIDE * SCALE, SIDE * SCALE))
-        image.paste(small, (left * SCALE, 330 * SCALE))
+        small = ImageOps.contain(shown.convert("RGB"), (SIDE * SCALE, SIDE * SCALE))
+        canvas.paste(small, (left * SCALE, 330 * SCALE))
         pen.text(left, 338 + small.height // SCALE, pen.fitting(words, 20, SIDE), 20, QUIET)
-    if not pictures:
+    if not images:
         _draw(pen, [curve for curve in curves if len(curve) > 1])
     pen.text(MARGIN, HEIGHT - 46, pen.fitting(about, 22, WIDTH - 2 * MARGIN), 22, QUIET)
-    return flat_png(image, photographs=bool(pictures))
+    return flat_png(canvas, photographs=bool(images))
 
 
 def read(stored: StoredImage | None) -> Image.Image | None:
@@ -204,8 +204,8 @@ def board(request: HttpRequest) -> HttpResponse:
     rows = query.rows() if query else []
     ranked = [row for row in rows if row.group == RANKED]
     shown = ranked or [row for row in rows if row.group != UNRANKED]
-    picture = draw(shown, query.filters if query else None)
-    response = HttpResponse(picture, content_type="image/png")
+    image = draw(shown, query.filters if query else None)
+    response = HttpResponse(image, content_type="image/png")
     return response if not query or query.is_kept else not_kept(response)
 
 
@@ -218,7 +218,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
     by_key = by_suite(runs_of(editing_model, AnonymousUser()))
     suite_key = request.GET.get("suite", "")
     run = by_key.get(suite_key) or most_telling(by_key)
-    finding, about, curve = "How many round trips does a picture last?", "Not measured yet", ()
+    finding, about, curve = "How many round trips does an image last?", "Not measured yet", ()
     results = RunResults.of(run) if run else None
     if run and results:
         standing = results.standing
@@ -236,7 +236,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
 @keep_page(stamp)
 def case(request: HttpRequest, case_id: int) -> HttpResponse:
     """Serve the card of a case: its source, and the best and worst last return."""
-    cases = Case.objects.filter(suite__sealed=False).select_related("picture__stored", "suite")
+    cases = Case.objects.filter(suite__sealed=False).select_related("image__stored", "suite")
     shown_case = get_object_or_404(cases.defer("suite__definition"), pk=case_id)
     chains = Chain.objects.filter(
         case=shown_case, repeat=0, run__in=Run.objects.on_the_board(), usable_trips__isnull=False
@@ -251,18 +251,18 @@ def case(request: HttpRequest, case_id: int) -> HttpResponse:
         .defer("loss_map", "evidence")
         .order_by("number")
     }
-    pictures = [(read(shown_case.picture.stored), "Source")]
+    images = [(read(shown_case.image.stored), "Source")]
     for chain in ends:
         if trip := last.get(chain.pk):
             words = f"{chain.run.editing_model.name}, trip {trip.number}"
-            pictures.append((read(trip.restored), words))
+            images.append((read(trip.restored), words))
     finding = f"“{shown_case.forward}”, and back."
     if ends:
         usable = ends[0].usable_trips or 0.0
         trips = formatting.count(shown_case.suite.trips, "round trip")
         finding += f" {ends[0].run.editing_model.name} keeps it for {usable:.1f} of {trips}."
-    shown = [(picture, words) for picture, words in pictures if picture]
-    return _png(card(str(shown_case), finding, str(shown_case.suite), pictures=shown))
+    shown = [(image, words) for image, words in images if image]
+    return _png(card(str(shown_case), finding, str(shown_case.suite), images=shown))
 
 
 @require_safe

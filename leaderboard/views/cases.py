@@ -11,11 +11,11 @@ from django.views.decorators.http import require_safe
 from evaluation.images import encode_jpeg
 from evaluation.metrics import HEADLINE, in_order
 from leaderboard.board.rows import stamp
-from leaderboard.models import Calibration, Case, Chain, Run, StoredImage, SuitePicture, Trip
-from leaderboard.models.pictures import decoding
+from leaderboard.models import Calibration, Case, Chain, Run, StoredImage, SuiteImage, Trip
+from leaderboard.models.images import decoding
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import strips
-from leaderboard.views.pictures import as_picture
+from leaderboard.views.images import as_image
 from leaderboard.views.site import noindex_variants
 from leaderboard.visitors import limited
 
@@ -29,7 +29,7 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
     """Show a case of a run: source, Y1, X1, Y2, X2, ..."""
     runs = Run.objects.visible_to(request.user).select_related("editing_model", "suite")
     run = get_object_or_404(runs.defer("suite__definition"), pk=run_id)
-    cases = Case.objects.select_related("picture__stored").filter(suite=run.suite)
+    cases = Case.objects.select_related("image__stored").filter(suite=run.suite)
     case = get_object_or_404(cases, pk=case_id)
     case.forward, case.backward = run.core_arm.prompts_of(
         case.pair_slug, case.forward, case.backward
@@ -48,7 +48,7 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
     before, after, place, count = _neighbours(case, cases.filter(chains__run=run).distinct())
     context = {
         "case": case,
-        "source": case.picture.stored,
+        "source": case.image.stored,
         "run": run,
         "model": run.editing_model,
         "suite": run.suite,
@@ -74,7 +74,7 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
 def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
     """Show a case as every model played it, the best first."""
     cases = Case.objects.filter(suite__sealed=False)
-    cases = cases.select_related("picture__stored", "suite").defer("suite__definition")
+    cases = cases.select_related("image__stored", "suite").defer("suite__definition")
     case = get_object_or_404(cases, pk=case_id)
     chains = list(
         Chain.objects.filter(case=case, repeat=0, run__in=Run.objects.on_the_board())
@@ -91,7 +91,7 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
     before, after, place, count = _neighbours(case, Case.objects.filter(suite=case.suite_id))
     context = {
         "case": case,
-        "source": case.picture.stored,
+        "source": case.image.stored,
         "suite": case.suite,
         "strips": strips.short_strips(shown, case.suite.trips, metric, every=True),
         "more": len(chains) - len(shown),
@@ -137,16 +137,16 @@ def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
         if too_many := limited(request, "jpeg"):
             return too_many
         # Only images of suites, so that visitors cannot have other images encoded.
-        if not SuitePicture.objects.filter(stored=sha256, suite__sealed=False).exists():
-            raise Http404("no suite has this picture")
+        if not SuiteImage.objects.filter(stored=sha256, suite__sealed=False).exists():
+            raise Http404("no suite has this image")
         stored = get_object_or_404(StoredImage, pk=sha256)
         try:
             with decoding:
-                data = encode_jpeg(stored.read().image, int(quality))
+                data = encode_jpeg(stored.read().decoded, int(quality))
         except FileNotFoundError:
-            raise Http404("this picture is not in storage") from None
+            raise Http404("this image is not in storage") from None
         cache.set(key, data, 3600)
-    return as_picture(HttpResponse(data, content_type="image/jpeg"), f"jpeg-{quality}", sha256)
+    return as_image(HttpResponse(data, content_type="image/jpeg"), f"jpeg-{quality}", sha256)
 
 
 _REPEATS = frozenset(map(str, range(20)))
@@ -167,7 +167,7 @@ def _ladder(run: Run, case: Case, metric: str) -> dict[str, float]:
     """Return the JPEG ladder of this source by the run's version of the metric."""
     pinned = run.metrics.get(metric, {})
     row = Calibration.objects.filter(
-        pixels_sha256=case.picture.pixels_sha256,
+        pixels_sha256=case.image.pixels_sha256,
         metric__name=metric,
         metric__version=pinned.get("version", ""),
         metric__weights_sha256=pinned.get("weights_sha256") or "",

@@ -63,4 +63,4 @@ def page(asked: BoardQuery) -> dict[str, Any]:
 def finding(easiest: breakdowns.Part, hardest: breakdowns.Part) -> str:
     """Return the page's finding in one sentence."""
     first, last = (formatting.edits(part.scope.partition(":")[2]) for part in (easiest, hardest))
-    return f"{first} keep a picture longest, {last.lower()} wear it out first"
+    return f"{first} keep an image longest, {last.lower()} wear it out first"

@@ -126,7 +126,7 @@ def headline(
     tied = [item.other.model.name for item in against if not item.comparison.separated]
     if tied and all(nobody_reached(item.comparison, filters.suite.trips) for item in against):
         lost, trips = levels.lost(filters.level), filters.suite.trips
-        return f"None of the {count} loses {lost} of the picture within {trips} round trips"
+        return f"None of the {count} loses {lost} of the image within {trips} round trips"
     if tied:
         return (
             f"{leader.model.name} lasts longest, but cannot be told from {formatting.listed(tied)}"
@@ -150,7 +150,7 @@ def curves(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart:
         drawn,
         filters.suite.trips,
         subtitle=f"By {formatting.metric_label(filters.metric)}, mean over cases with 95\u00a0% band. "
-        "0\u00a0% is a blank card of the picture’s mean colour.",
+        "0\u00a0% is a blank card of the image’s mean colour.",
         about=f"{filters.suite}, by {formatting.metric_label(filters.metric)}",
         file_name="-".join(["compare", *(row.model.slug for row in rows), filters.suite.key]),
     )
@@ -175,7 +175,7 @@ def side_by_side(
     duels = found.duels if found else []
     requested = int(case) if case.isascii() and case.isdigit() and len(case) < 10 else None
     keys = [key for key in (requested, *(duel.case for duel in duels)) if key]
-    cases = Case.objects.filter(suite=asked.filters.suite).select_related("picture__stored")
+    cases = Case.objects.filter(suite=asked.filters.suite).select_related("image__stored")
     by_key = cases.in_bulk(keys)
     shown = next((by_key[key] for key in keys if key in by_key), None)
     if shown is None:
@@ -304,15 +304,15 @@ def _results(
 ) -> tuple[dict[int, list[events.ChainResult]], dict[int, dict[int, float]]]:
     """Return the chains by run, and the mean AUC by case and run."""
     rows = Chain.objects.filter(run__in=runs).values_list(
-        *("run_id", "case_id", "repeat", "state", "outcome", "case__picture__slug"),
+        *("run_id", "case_id", "repeat", "state", "outcome", "case__image__slug"),
         *("case__pair_slug", "case__category", "case__kind", f"results__{filters.metric}"),
     )
     chains: dict[int, list[events.ChainResult]] = defaultdict(list)
     areas: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for run, case, repeat, state, outcome, picture, pair, category, kind, result in rows:
+    for run, case, repeat, state, outcome, image, pair, category, kind, result in rows:
         if not result:
             continue
-        place = events.Case(picture, pair, category, kind)
+        place = events.Case(image, pair, category, kind)
         ended = outcome if state == ChainState.PLAYED else ""
         chains[run].append(
             chain_of_numbers(filters.metric, place, repeat, ended, result, filters.suite.trips)
@@ -362,7 +362,7 @@ def outlook(comparison: Comparison, trips: int) -> str:
         return "both outlast this suite: more trips would tell, or a stricter “until”"
     decisive = comparison.usable_trips
     if decisive.interval is None:
-        return "too few pictures to tell"
+        return "too few images to tell"
     if decisive.more_cases is None:
         return "no number of cases in reach would show a difference of this size"
     if decisive.more_cases == 0:

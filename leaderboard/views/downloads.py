@@ -29,7 +29,7 @@ from leaderboard.text import attachment
 from leaderboard.visitors import limited
 
 #: Size limit of images in a download, so that a web worker is not busy for minutes.
-MOST_PICTURES = 300 * 2**20
+MOST_IMAGES = 300 * 2**20
 
 
 @require_safe
@@ -60,26 +60,26 @@ def _stream(lines: Iterator[str], name: str) -> StreamingHttpResponse:
 
 @require_safe
 def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
-    """Serve a public run's bundle; `?pictures=1` adds the images if they are few."""
+    """Serve a public run's bundle; `?images=1` adds the images if they are few."""
     # Each bundle is written on request, the most expensive request of a visitor.
     if too_many := limited(request, "run_bundle"):
         return too_many
     runs = Run.objects.public().select_related("editing_model", "suite")
     run = get_object_or_404(runs, pk=run_id)
-    pictures = request.GET.get("pictures") == "1"
-    if pictures and (size := bundles.pictures_size(run)) > MOST_PICTURES:
+    images = request.GET.get("images") == "1"
+    if images and (size := bundles.images_size(run)) > MOST_IMAGES:
         return HttpResponse(
-            f"The pictures of this run take {size / 2**20:,.0f} MB; up to "
-            f"{MOST_PICTURES / 2**20:.0f} MB are sent this way. Whoever keeps this site can "
+            f"The images of this run take {size / 2**20:,.0f} MB; up to "
+            f"{MOST_IMAGES / 2**20:.0f} MB are sent this way. Whoever keeps this site can "
             f"write the bundle with: manage.py export_results bundle {run.pk}\n"
-            "Without pictures: leave out ?pictures=1.\n",
+            "Without images: leave out ?images=1.\n",
             status=413,
             content_type="text/plain; charset=utf-8",
         )
     # Above a few MB it is a temporary file on disk.
     file = tempfile.SpooledTemporaryFile(max_size=8 * 2**20)  # noqa: SIM115
     try:
-        bundles.write(run, file, pictures=pictures)
+        bundles.write(run, file, images=images)
     except BundleError as error:
         file.close()
         raise Http404(str(error)) from None
@@ -87,7 +87,7 @@ def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
     return FileResponse(
         file,
         as_attachment=True,
-        filename=f"convergebench-run-{run.pk}{'-pictures' if pictures else ''}.zip",
+        filename=f"convergebench-run-{run.pk}{'-images' if images else ''}.zip",
         content_type="application/zip",
     )
 

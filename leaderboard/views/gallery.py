@@ -171,7 +171,7 @@ def _page(
         ordered = fitting.filter(run__in=runs).annotate(place=place).order_by("place", *order)
         keys = list(ordered.values_list("pk", flat=True)[start : start + SHOWN + 1])
     rows = (
-        Chain.objects.select_related("case__picture__stored", "run__editing_model", "run__suite")
+        Chain.objects.select_related("case__image__stored", "run__editing_model", "run__suite")
         .defer(
             "run__provenance",
             "run__suite__definition",

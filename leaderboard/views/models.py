@@ -100,7 +100,7 @@ def results_context(results: RunResults) -> dict[str, Any]:
         chain.case_id: chain
         for chain in run.chains.filter(
             case__in={*worst, *best, *(row["case"] for row in endings)}, repeat=0
-        ).select_related("case__picture__stored")
+        ).select_related("case__image__stored")
     }
     played = strips.played_trips(
         chains.values(), {*strips.short_numbers(trips), *(row["trip"] for row in endings)}

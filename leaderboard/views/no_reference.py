@@ -204,12 +204,12 @@ def finding(lines: Lines, metrics: Sequence[str], trip: int) -> str:
     gone = sum(ends) / len(ends) if ends else 0.0
     if not worst.better:
         return (
-            f"No metric calls a worn picture better than its source at trip {trip}, "
-            f"where {formatting.percent(gone)} of the picture is lost"
+            f"No metric calls a worn image better than its source at trip {trip}, "
+            f"where {formatting.percent(gone)} of the image is lost"
         )
     return (
-        f"{name} calls {formatting.percent(worst.better)} of pictures better than their source at "
-        f"trip {trip}, although {formatting.percent(gone)} of the picture is lost"
+        f"{name} calls {formatting.percent(worst.better)} of images better than their source at "
+        f"trip {trip}, although {formatting.percent(gone)} of the image is lost"
     )
 
 
@@ -242,9 +242,9 @@ def _plane_finding(shown: Lines, metric: str, name: str) -> str:
         and line.lost >= 0.1
     ]
     if not praised:
-        return f"{name} falls as pictures wear out, for every model"
+        return f"{name} falls as images wear out, for every model"
     models = formatting.count(len(praised), "model")
-    return f"{name} rises while pictures wear out, for {models} of {len(shown)}"
+    return f"{name} rises while images wear out, for {models} of {len(shown)}"
 
 
 def _plane(shown: Lines, metric: str, unit: str) -> Figure:
@@ -275,7 +275,7 @@ def _plane(shown: Lines, metric: str, unit: str) -> Figure:
         "data": traces,
         "layout": layout(
             xaxis={
-                "title": {"text": "picture lost"},
+                "title": {"text": "image lost"},
                 "tickformat": ".0%",
                 "range": [-0.02 * far, 1.04 * far],
             },
@@ -329,14 +329,14 @@ def judged(line: NoReferenceResult, metric: str, trip: int) -> list[dict[str, An
     praised, seen = cases.get("better_cases", []), cases.get("worse_cases", [])
     order = {case: place for place, case in enumerate([*praised, *seen])}
     chains = Chain.objects.filter(run=line.run, case__in=order, repeat=0)
-    chains = chains.select_related("case__picture__stored")
+    chains = chains.select_related("case__image__stored")
     ordered = sorted(chains, key=lambda chain: order[chain.case_id])
     trips = Trip.objects.filter(chain__in=ordered, number=trip).select_related("restored")
     returned = {row.chain_id: row.restored for row in trips}
     return [
         {
             "chain": chain,
-            "source": chain.case.picture.stored,
+            "source": chain.case.image.stored,
             "returned": returned.get(chain.pk),
             "before": at(chain.quality.get(metric) or (), 0),
             "after": at(chain.quality.get(metric) or (), trip),
@@ -398,10 +398,10 @@ def _asked_finding(results: Sequence[Mapping[str, Any]]) -> str:
     worst = [band for result in results for band in result["by_kept"] if band["most"] <= 0.5]
     judged_count, worn = (sum(band[name] for band in worst) for name in ("asked", "worn"))
     if not judged_count:
-        return "Asked outright, a model says yes or no; no return has lost half of its picture yet"
+        return "Asked outright, a model says yes or no; no return has lost half of its image yet"
     return (
         f"Asked outright, a model calls {formatting.percent(worn / judged_count)} of the returns worn that "
-        "lost more than half of the picture"
+        "lost more than half of the image"
     )
 
 

@@ -97,14 +97,14 @@ def answer(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @noindex
-def picture(request: HttpRequest, ticket: str, side: str) -> HttpResponse:
+def image(request: HttpRequest, ticket: str, side: str) -> HttpResponse:
     """Serve an image of an open ticket.
 
     Raises Http404 if the question is answered or no longer votable.
     """
     vote = _own_vote(request, ticket)
     question = vote.question
-    source = question.case.picture.stored
+    source = question.case.image.stored
     if not vote.is_open or source is None:
         raise Http404("this question is over")
     # Checked on every request, because a run may have been withdrawn meanwhile.
@@ -115,12 +115,12 @@ def picture(request: HttpRequest, ticket: str, side: str) -> HttpResponse:
         first = (side == "left") == vote.first_left or question.second is None
         trip = question.first if first else question.second
         if trip is None or trip.restored is None:
-            raise Http404("there is no such picture")
+            raise Http404("there is no such image")
         stored = trip.restored
     try:
         data = ballots.read_image(stored, (source.width, source.height))
     except (FileNotFoundError, ImageError):
-        raise Http404("this picture is lost") from None
+        raise Http404("this image is lost") from None
     response = HttpResponse(data, content_type="image/webp")
     # Not cached or named, so that a cache cannot reveal where else the image is shown.
     response["Cache-Control"] = "private, no-store"
@@ -156,26 +156,26 @@ def _session(made: list[Vote]) -> dict[str, Any]:
 
 
 def _question(vote: Vote) -> dict[str, Any]:
-    source = vote.question.case.picture.stored
+    source = vote.question.case.image.stored
     sides = ("source", "left", "right") if vote.kind == Kind.PAIR else ("source", "left")
     return {
         "ticket": vote.ticket,
         "width": source.width if source else 0,
         "height": source.height if source else 0,
-        "pictures": {side: reverse("vote_picture", args=[vote.ticket, side]) for side in sides},
+        "images": {side: reverse("vote_image", args=[vote.ticket, side]) for side in sides},
     }
 
 
 def _own_vote(request: HttpRequest, ticket: str) -> Vote:
     """Return the vote of this ticket. Raises Http404 for another voter's ticket."""
     related = (
-        *("voter", "question__case__picture__stored", "question__first__restored"),
+        *("voter", "question__case__image__stored", "question__first__restored"),
         "question__second__restored",
     )
     # Loss maps and evidence are not read: they take longer than all other columns.
     votes = Vote.objects.select_related(*related).only(
         *("pk", "ticket", "kind", "role", "first_left", "answered_at", "asked_at", "voter__key"),
-        *("question__case__picture__stored", "question__first__restored"),
+        *("question__case__image__stored", "question__first__restored"),
         *("question__second__restored", "question__kind"),
     )
     if not TICKET.fullmatch(ticket):  # no query: PostgreSQL rejects NUL bytes

@@ -27,7 +27,7 @@ TITLES = {
     "level": "By another level",
     "trips": "With fewer round trips",
     "category": "Without one category",
-    "kind": "Without one kind of picture",
+    "kind": "Without one kind of image",
     "pair": "Without one edit pair",
 }
 #: Smallest tau at which two orders count as the same.

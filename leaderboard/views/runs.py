@@ -38,7 +38,7 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
     label = request.GET.get("label", "")
     label = label if label in LABELS else ""
     chosen = run.chains.labelled(label) if label else run.chains.all()
-    chains = _ordered(list(chosen.select_related("case__picture__stored")), metric, order)
+    chains = _ordered(list(chosen.select_related("case__image__stored")), metric, order)
     page = Paginator(chains, PAGE).get_page(request.GET.get("page"))
     context = {
         "run": run,
@@ -94,7 +94,7 @@ def _rows(run: Run, chains: list[Chain], metric: str) -> list[dict[str, Any]]:
     # The filter on the run is for the planner: with ten million trips the database would
     # otherwise read those of every run.
     last = last.filter(chain__run=run).select_related("restored").only("chain", "restored")
-    pictures = {trip.chain_id: trip.restored for trip in last}
+    images = {trip.chain_id: trip.restored for trip in last}
     rows = []
     for chain in chains:
         chain.run = run
@@ -103,8 +103,8 @@ def _rows(run: Run, chains: list[Chain], metric: str) -> list[dict[str, Any]]:
             {
                 "chain": chain,
                 "case": chain.case,
-                "source": chain.case.picture.stored,
-                "last": pictures.get(chain.pk),
+                "source": chain.case.image.stored,
+                "last": images.get(chain.pk),
                 "kept": retention[-1] if retention else None,
                 "verdict": strips.verdict(chain, metric, run.suite.trips),
                 "labels": [LABELS.get(name, name) for name in chain.label_names],

@@ -61,7 +61,7 @@ def robots(request: HttpRequest) -> HttpResponse:
         "User-agent: *",
         "Disallow: /admin/",
         "Disallow: /submissions/",
-        "Disallow: /pictures/original/",
+        "Disallow: /images/original/",
         "Disallow: /*?*sort=",
         "Disallow: /*?*every=",
         "Disallow: /compare/?*",

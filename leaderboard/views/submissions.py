@@ -23,7 +23,7 @@ from leaderboard.submissions import status as stages
 from leaderboard.submissions import workflow
 from leaderboard.submissions.forms import EndpointForm, SubmissionForm, curl_line, curl_of
 from leaderboard.text import absolute
-from leaderboard.views import pictures
+from leaderboard.views import images
 from leaderboard.views.site import noindex
 from leaderboard.visitors import client_address, limited
 
@@ -142,23 +142,23 @@ def embargo(request: HttpRequest, token: str) -> HttpResponse:
 
 
 @require_safe
-def picture(request: HttpRequest, token: str, form: str, sha256: str) -> HttpResponseBase:
+def image(request: HttpRequest, token: str, form: str, sha256: str) -> HttpResponseBase:
     """Serve an image of the test or of an unpublished run, by either link."""
     submission = get_object_or_404(_submissions(), Q(token=token) | Q(embargo_token=token))
-    tested = [shown for _, shown in submission.probe_pictures if submission.token == token]
+    tested = [shown for _, shown in submission.probe_images if submission.token == token]
     tested_image = next((shown for shown in tested if shown.pk == sha256), None)
     run = workflow.run_of(submission)
     # The shared link gives no more access than the page it leads to.
     shared = submission.token != token
     if shared and (run is None or run.withdrawn_at or submission.state != State.APPROVED):
         raise Http404
-    stored = tested_image or stages.picture(run, sha256)
+    stored = tested_image or stages.image(run, sha256)
     if stored is None:
         raise Http404
     try:
-        return pictures.as_picture(pictures.content(stored, form), form, sha256, pictures.OWN)
+        return images.as_image(images.content(stored, form), form, sha256, images.OWN)
     except (FileNotFoundError, ImageError):
-        raise Http404(pictures.LOST) from None
+        raise Http404(images.LOST) from None
 
 
 def _submissions() -> QuerySet[Submission]:

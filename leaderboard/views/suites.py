@@ -19,7 +19,7 @@ from evaluation.content import catalog
 from evaluation.content.edit_types import BY_FAMILY
 from evaluation.metrics import HEADLINE
 from leaderboard.board.rows import stamp
-from leaderboard.models import Case, Run, Standing, Suite, SuitePicture, SuiteReport
+from leaderboard.models import Case, Run, Standing, Suite, SuiteImage, SuiteReport
 from leaderboard.models.suites import Category, EditPair, Kind
 from leaderboard.page_cache import keep_page
 from leaderboard.pages.model_page import shell_name
@@ -55,7 +55,7 @@ def latest(request: HttpRequest, slug: str) -> HttpResponse:
 def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
     suite = get_object_or_404(Suite.objects.frozen(), slug=slug, version=version)
     cases = list(Case.objects.filter(suite=suite).select_related("edit_pair"))
-    pictures = list(SuitePicture.objects.filter(suite=suite).select_related("stored"))
+    images = list(SuiteImage.objects.filter(suite=suite).select_related("stored"))
     versions = _counted(Suite.objects.frozen().filter(slug=slug)).order_by("-version")
     context = {
         "suite": suite,
@@ -63,13 +63,13 @@ def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
         "shell_name": shell_name(suite),
         "cases": cases,
         "edits": sum(case.repeats * case.edits for case in cases),
-        "pictures": _pictures(suite, pictures, cases),
+        "images": _images(suite, images, cases),
         "pairs": _pairs(suite, cases),
         "balance": _balance(cases),
         "types": _types(suite),
         "twice": sum(case.repeats > suite.repeats for case in cases),
-        "people": catalog.portraits(suite.core.pictures) if suite.definition else {},
-        "licences": Counter(picture.licence for picture in pictures).most_common(),
+        "people": catalog.portraits(suite.core.images) if suite.definition else {},
+        "licences": Counter(image.licence for image in images).most_common(),
         "versions": versions,
         "runs": Run.objects.public().as_the_suite_says().filter(suite=suite).count(),
         "power": _power(suite),
@@ -120,27 +120,27 @@ def _counted(suites: Any) -> Any:
         .with_edits()
         .annotate(
             case_count=count(Case.objects.filter(of_suite)),
-            picture_count=count(SuitePicture.objects.filter(of_suite)),
+            image_count=count(SuiteImage.objects.filter(of_suite)),
             run_count=count(Run.objects.public().as_the_suite_says().filter(of_suite)),
         )
     )
 
 
-def _pictures(
-    suite: Suite, pictures: Sequence[SuitePicture], cases: Sequence[Case]
+def _images(
+    suite: Suite, images: Sequence[SuiteImage], cases: Sequence[Case]
 ) -> list[dict[str, Any]]:
     """Return each image with its origin and its cases."""
-    by_slug = {row["slug"]: row for row in (suite.definition or {}).get("pictures", [])}
-    by_picture: dict[int, list[Case]] = {}
+    by_slug = {row["slug"]: row for row in (suite.definition or {}).get("images", [])}
+    by_image: dict[int, list[Case]] = {}
     for case in cases:
-        by_picture.setdefault(case.picture_id, []).append(case)
+        by_image.setdefault(case.image_id, []).append(case)
     return [
         {
-            "picture": picture,
-            "origin": {"author": "", "source_url": "", "made": ""} | by_slug.get(picture.slug, {}),
-            "cases": by_picture.get(picture.pk, []),
+            "image": image,
+            "origin": {"author": "", "source_url": "", "made": ""} | by_slug.get(image.slug, {}),
+            "cases": by_image.get(image.pk, []),
         }
-        for picture in pictures
+        for image in images
     ]
 
 

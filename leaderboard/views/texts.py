@@ -172,7 +172,7 @@ def _chain(story: str, place: int) -> ChainResult:
     outcome, retention = _STORIES[story]
     seen = (story != "It does nothing",) * len(retention)
     return ChainResult(
-        picture=f"picture-{place}",
+        image=f"image-{place}",
         pair="example",
         category="accessories",
         kind="face",
@@ -197,7 +197,7 @@ def _steps(times: list[tuple[float, bool]]) -> str:
 class Stop(NamedTuple):
     """A step of the tour: its images, the newest last, and its text."""
 
-    pictures: Sequence[tuple[StoredImage, str]]
+    images: Sequence[tuple[StoredImage, str]]
     title: str
     text: str = ""
 
@@ -219,23 +219,23 @@ def stops(found: Example) -> list[Stop]:
     case, name = found.chain.case, found.row.model.name
     source, edited, *returns = found.steps
     first = returns[0]
-    before = (source.picture, "source")
+    before = (source.image, "source")
     steps = [
-        Stop([before], "A picture.", "It is the source: what comes back is measured against it."),
+        Stop([before], "An image.", "It is the source: what comes back is measured against it."),
         Stop(
-            [before, (edited.picture, "edited")],
+            [before, (edited.image, "edited")],
             f"“{case.forward}”",
             f"{name} is asked to change it.",
         ),
         Stop(
-            [before, (first.picture, "undone")],
+            [before, (first.image, "undone")],
             f"“{case.backward}”",
             f"And to take the change back. That was one round trip. {_kept(first.kept)}".rstrip(),
         ),
     ]
     steps += [
         Stop(
-            [before, (step.picture, step.words)],
+            [before, (step.image, step.words)],
             f"The same again and again: {step.words}.",
             _kept(step.kept),
         )
@@ -245,11 +245,11 @@ def stops(found: Example) -> list[Stop]:
 
 
 def _kept(share: float | None) -> str:
-    return "" if share is None else f"{formatting.percent(max(0.0, share))} of the picture is kept."
+    return "" if share is None else f"{formatting.percent(max(0.0, share))} of the image is kept."
 
 
 def _meaning(found: Example) -> list[Stop]:
-    ends = [(found.steps[0].picture, "source"), (found.steps[-1].picture, found.steps[-1].words)]
+    ends = [(found.steps[0].image, "source"), (found.steps[-1].image, found.steps[-1].words)]
     trips = found.row.filters.suite.trips
     life = found.row.standing.half_life if found.row.standing else None
     lasts = formatting.in_trips(life, trips)
@@ -262,8 +262,8 @@ def _meaning(found: Example) -> list[Stop]:
         ),
         Stop(
             ends,
-            "How long does a picture last?",
-            "Until half of it is lost, or the edit is not made. Over many pictures and edits that "
+            "How long does an image last?",
+            "Until half of it is lost, or the edit is not made. Over many images and edits that "
             f"is the half-life: {found.row.model.name} lasts {lasts}.",
         ),
     ]

@@ -18,19 +18,19 @@ from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.content import archives, chain_files
 from evaluation.content.archives import ArchiveError
 from evaluation.content.chain_files import ChainFilesError, arranged
-from evaluation.images import ImageError, Picture
+from evaluation.images import EncodedImage, ImageError
 from evaluation.metrics import HEADLINE, METRICS
 from evaluation.metrics.picture import LOST
 from leaderboard import formatting, job_queue
-from leaderboard.models import StoredImage, UploadedChain, UploadedPicture, Use
-from leaderboard.models.uploads import KEPT, MAX_PICTURE_PIXELS
+from leaderboard.models import StoredImage, UploadedChain, UploadedImage, Use
+from leaderboard.models.uploads import KEPT, MAX_IMAGE_PIXELS
 from leaderboard.pages.charts import Curve, retention_chart
 from leaderboard.text import plain_text
 from leaderboard.views.site import noindex
 from leaderboard.visitors import client_address, limited, network_of
 
-MAX_PICTURES = 101
-MAX_PICTURE_BYTES = 12 * 2**20
+MAX_IMAGES = 101
+MAX_IMAGE_BYTES = 12 * 2**20
 MAX_TOTAL_BYTES = 120 * 2**20
 MAX_TOTAL_PIXELS = 300_000_000
 MAX_NAME = 100
@@ -120,7 +120,7 @@ def _numbered(files: list[Upload]) -> list[Upload]:
 def detail(request: HttpRequest, token: str) -> HttpResponse:
     """Show the chain's result, or that it is being scored."""
     chain = get_object_or_404(UploadedChain.objects.kept(), token=token)
-    strip = list(chain.pictures.select_related("stored"))
+    strip = list(chain.images.select_related("stored"))
     context: dict[str, Any] = {
         "chain": chain,
         "strip": strip,
@@ -169,7 +169,7 @@ def _shown(chain: UploadedChain) -> dict[str, Any]:
         trips,
         id="own",
         title=finding(metrics, names[0], trips) if main else "No metric could be run",
-        subtitle="Picture kept after each trip, by every metric. 0 % is a blank card of the source’s mean colour.",
+        subtitle="Image kept after each trip, by every metric. 0 % is a blank card of the source’s mean colour.",
     )
     return {
         "chart": chart if curves else None,
@@ -193,7 +193,7 @@ def _one_trip(main: dict[str, Any]) -> str:
 def finding(metrics: dict[str, Any], name: str, trips: int) -> str:
     """Return the retention at the end; by the headline, also the worst part."""
     share = formatting.percent(max(0.0, metrics[name]["retention"][-1]))
-    left = f"{formatting.after(trips).capitalize()}, {share} of the picture is left"
+    left = f"{formatting.after(trips).capitalize()}, {share} of the image is left"
     if name != HEADLINE:
         return f"{left} by {metrics[name]['label']}"
     parts = [part for part in LOST if part in metrics]
@@ -218,22 +218,22 @@ def unpack(name: str, file: IO[bytes], room: int = MAX_TOTAL_BYTES) -> list[Uplo
     entries = [
         e for e in archive.infolist() if not e.is_dir() and not e.filename.startswith("__MACOSX")
     ]
-    if len(entries) > MAX_PICTURES:
-        raise Unusable(f"{name} holds {len(entries)} files; at most {MAX_PICTURES} are taken.")
+    if len(entries) > MAX_IMAGES:
+        raise Unusable(f"{name} holds {len(entries)} files; at most {MAX_IMAGES} are taken.")
     if sum(entry.file_size for entry in entries) > room:
         raise Unusable(f"{name} is too large: more than {room // 2**20} MB unpacked.")
     uploads = []
     for entry in entries:
         title = entry.filename.rsplit("/", 1)[-1][-MAX_NAME:]
         try:
-            archives.check_entry(entry, f"{title} in {name}", MAX_PICTURE_BYTES)
+            archives.check_entry(entry, f"{title} in {name}", MAX_IMAGE_BYTES)
         except ArchiveError as error:
             raise Unusable(f"{error}.") from None
         uploads.append(
             Upload(
                 title,
                 entry.file_size,
-                partial(archives.content, archive, entry, f"{title} in {name}", MAX_PICTURE_BYTES),
+                partial(archives.content, archive, entry, f"{title} in {name}", MAX_IMAGE_BYTES),
             )
         )
     return uploads
@@ -245,8 +245,8 @@ def arrange(files: Iterable[Upload]) -> list[tuple[int, bool, Upload]]:
     Raises Unusable if the files are no chain.
     """
     files = list(files)
-    if len(files) > MAX_PICTURES:
-        raise Unusable(f"{len(files)} pictures; at most {MAX_PICTURES} are taken.")
+    if len(files) > MAX_IMAGES:
+        raise Unusable(f"{len(files)} images; at most {MAX_IMAGES} are taken.")
     try:
         chain = arranged(files, lambda file: file.name)
     except ChainFilesError as error:
@@ -280,28 +280,27 @@ def keep(files: Iterable[Upload], *, name: str, remote_address: str | None) -> U
     stored, pixels = [], 0
     for number, forward, file in arrange(files):
         try:
-            picture = Picture.from_head(
-                file.read(), max_bytes=MAX_PICTURE_BYTES, max_pixels=MAX_PICTURE_PIXELS
+            image = EncodedImage.from_head(
+                file.read(), max_bytes=MAX_IMAGE_BYTES, max_pixels=MAX_IMAGE_PIXELS
             )
         except ArchiveError as error:
             raise Unusable(f"{error}.") from None
         except ImageError as error:
             raise Unusable(f"{file.name}: {error}.") from None
-        pixels += picture.width * picture.height
+        pixels += image.width * image.height
         if pixels > MAX_TOTAL_PIXELS:
             raise Unusable(f"More than {MAX_TOTAL_PIXELS // 10**6} megapixels in all.")
-        if not number and min(picture.size) < 64:
+        if not number and min(image.size) < 64:
             raise Unusable(
-                f"The source is {picture.width} x {picture.height} pixels; both sides need at "
-                "least 64."
+                f"The source is {image.width} x {image.height} pixels; both sides need at least 64."
             )
         # Only the bytes are written here; those of a refused chain are deleted later.
-        stored.append((number, forward, StoredImage.objects.write_bytes(picture)))
+        stored.append((number, forward, StoredImage.objects.write_bytes(image)))
     with transaction.atomic():
         StoredImage.objects.upsert(row for *_, row in stored)
         chain = UploadedChain.objects.create(name=name, remote_address=remote_address)
-        UploadedPicture.objects.bulk_create(
-            UploadedPicture(chain=chain, number=number, forward=forward, stored=row)
+        UploadedImage.objects.bulk_create(
+            UploadedImage(chain=chain, number=number, forward=forward, stored=row)
             for number, forward, row in stored
         )
     job_queue.enqueue(chain.pk, job_queue.SCORE_UPLOADED, job_queue.GPU)

@@ -1,4 +1,4 @@
-/* Draws a picture's annotations, and lets a curator draw them: boxes by dragging, points by clicking. */
+/* Draws an image's annotations, and lets a curator draw them: boxes by dragging, points by clicking. */
 "use strict";
 
 const BOXES = { floor: "#ff9900", wall: "#ff00ff", sky: "#00bfff", surface: "#b5651d", water: "#0000ff" };
@@ -20,9 +20,9 @@ class Annotator {
     this.status = root.querySelector("[role=status]");
     this.image = new Image();
     this.image.addEventListener("load", () => this.fit());
-    // Of a very large picture there may be no full copy yet; its small one is enough to draw on.
+    // Of a very large image there may be no full copy yet; its small one is enough to draw on.
     this.image.addEventListener("error", () => { this.image.src = root.dataset.small; }, { once: true });
-    this.image.src = root.dataset.picture;
+    this.image.src = root.dataset.image;
     this.start = null;
     for (const name of TOOLS) this.tool.add(new Option(name.replace("_", " "), name));
     this.tool.addEventListener("change", () => {
@@ -120,7 +120,7 @@ class Annotator {
       pen.strokeStyle = pen.fillStyle = colour;
       pen.strokeRect(left * width, top * height, (right - left) * width, (bottom - top) * height);
       if (!label) return;
-      // Black behind the words: they must be read on any picture.
+      // Black behind the words: they must be read on any image.
       pen.fillStyle = "#000000";
       pen.fillRect(left * width, top * height, pen.measureText(label).width + 6, 17);
       pen.fillStyle = "#ffffff";

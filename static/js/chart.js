@@ -120,7 +120,7 @@ function offerDownloads(chart, library, figure) {
     const format = target.dataset.download;
     if (!format) return;
     const { data, layout } = themed(figure, 1200, true);
-    // In the page the heading is the title; a picture that travels carries its own, with what
+    // In the page the heading is the title; an image that travels carries its own, with what
     // it shows and where it is from, and is light: it may be printed.
     const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
     const source = [chart.dataset.about, location.href].filter(Boolean).join(" · ");

@@ -35,8 +35,8 @@ function figure(shown) {
   return item;
 }
 
-// Only where something is new: a picture that is there already would flicker.
-function pictures(place, shown) {
+// Only where something is new: an image that is there already would flicker.
+function images(place, shown) {
   const list = document.querySelector(place);
   const before = [...list.querySelectorAll("img")].map((image) => image.getAttribute("src")).join();
   if (before !== shown.map((one) => one.src).join()) list.replaceChildren(...shown.map(figure));
@@ -50,8 +50,8 @@ function show(state) {
   const words = { "#state-label": state.label, "#state-next": state.next, "#state-queue": state.queue };
   for (const [place, text] of Object.entries(words)) document.querySelector(place).textContent = text;
   if (state.probe.length) document.querySelector("#probe").replaceChildren(...state.probe.map(line));
-  pictures("#probe-pictures", state.pictures);
-  pictures("#returns", state.returns);
+  images("#probe-images", state.images);
+  images("#returns", state.returns);
   if (state.run) {
     document.querySelector("#evaluation").hidden = false;
     document.querySelector("#run-bar").max = state.run.total;

@@ -1,5 +1,5 @@
 // Looks at one chain: a slider through the trips, wipe, flicker, difference, map of loss, zoom.
-// The strip below is the data: its pictures, links and numbers. Full-size copies are
+// The strip below is the data: its images, links and numbers. Full-size copies are
 // fetched only once somebody uses the viewer; until then the thumbnails stand in.
 
 const FLICKER_MS = 400; // two changes in 0.8 s: slower than what can harm
@@ -25,9 +25,9 @@ function start() {
   let flickered = false;
   let timer;
 
-  // Pictures are fetched once and kept. Full size where the viewer is in use.
+  // Images are fetched once and kept. Full size where the viewer is in use.
   const loaded = new Map();
-  function picture(address) {
+  function fetched(address) {
     if (!loaded.has(address)) {
       const image = new Image();
       image.src = address;
@@ -38,7 +38,7 @@ function start() {
     return image.complete && image.naturalWidth ? image : null;
   }
   function best({ full, small }) {
-    return (awake && picture(full)) || picture(small);
+    return (awake && fetched(full)) || fetched(small);
   }
 
   const current = () => trips[trip.value - 1]; // undefined at 0: the source itself
@@ -48,7 +48,7 @@ function start() {
     return shown.edited && now.edited ? now.edited : now.restored;
   };
 
-  // The part of the picture that is looked at: all of it, or the worst place with some room.
+  // The part of the image that is looked at: all of it, or the worst place with some room.
   function region() {
     const place = current()?.place ?? lastPlace();
     const whole = { x: 0, y: 0, width: size.width, height: size.height };
@@ -93,7 +93,7 @@ function start() {
     const shownNow = restoredOrEdited();
     const after = best(shownNow);
     // Says that no thumbnail stands in any more.
-    viewer.toggleAttribute("data-full", Boolean(awake && picture(source.full) && picture(shownNow.full)));
+    viewer.toggleAttribute("data-full", Boolean(awake && fetched(source.full) && fetched(shownNow.full)));
     main.classList.toggle("pixels", Boolean(part.zoomed));
     if (before && after) {
       if (shown.difference) {
@@ -123,10 +123,10 @@ function start() {
     pen.fillRect(edge + 1, 0, 1, main.height);
   }
 
-  // The map covers the whole picture, whatever its size.
+  // The map covers the whole image, whatever its size.
   function drawLost(part) {
     const address = current()?.map;
-    const map = address && picture(address);
+    const map = address && fetched(address);
     if (map) paint(main, map, part);
   }
 
@@ -154,7 +154,7 @@ function start() {
   function drawBeside(part, before) {
     const now = current();
     beside.classList.toggle("pixels", Boolean(part.zoomed));
-    const image = now?.jpeg ? picture(viewer.dataset.jpeg.replace(/1$/, now.jpeg)) : before;
+    const image = now?.jpeg ? fetched(viewer.dataset.jpeg.replace(/1$/, now.jpeg)) : before;
     if (image) paint(beside, image, part);
     frame(beside, part);
   }
@@ -164,12 +164,12 @@ function start() {
     const number = Number(trip.value);
     const after = number === 1 ? "After 1 round trip" : `After ${number} round trips`;
     const restored = now ? `${after}: ${now.words}` : "The source itself.";
-    const looked = now && shown.edited ? `Y${number}, the edited picture of trip ${number}` : restored;
+    const looked = now && shown.edited ? `Y${number}, the edited image of trip ${number}` : restored;
     const how = [
       shown.difference && `difference to the source, times ${gain.value}: black is none, yellow is much`,
       !shown.difference && shown.wipe && "the source left of the line",
       !shown.difference && shown.flicker && "in turn with the source",
-      !shown.difference && shown.lost && "red where the picture is lost, by LPIPS",
+      !shown.difference && shown.lost && "red where the image is lost, by LPIPS",
       shown.zoom && region().spot && "the worst place",
     ].filter(Boolean).join("; ");
     const text = how ? `${looked} (${how})` : looked;
@@ -206,7 +206,7 @@ function start() {
   function toggle(mode) {
     wake();
     shown[mode] = !shown[mode];
-    // One way of comparing at a time; zoom and the edited picture go with each.
+    // One way of comparing at a time; zoom and the edited image go with each.
     if (shown[mode] && ["wipe", "flicker", "difference"].includes(mode)) {
       for (const other of ["wipe", "flicker", "difference"]) if (other !== mode) shown[other] = false;
     }
@@ -269,12 +269,12 @@ function start() {
 function readTrip(figure) {
   const link = figure.querySelector("a");
   const edited = figure.parentElement.querySelector("figure.edited a");
-  const pictures = (anchor) => anchor && { full: anchor.href, small: anchor.querySelector("img").src };
+  const images = (anchor) => anchor && { full: anchor.href, small: anchor.querySelector("img").src };
   const { place, map, words, jpeg, like } = figure.dataset;
   return {
     figure, map, words, jpeg, like,
-    restored: pictures(link) ?? pictures(edited),
-    edited: pictures(edited),
+    restored: images(link) ?? images(edited),
+    edited: images(edited),
     place: place ? place.split(" ").map(Number) : null,
   };
 }

@@ -1,9 +1,9 @@
-// Blind votes. Tickets come ten at a time; the pictures of the next questions are fetched and
+// Blind votes. Tickets come ten at a time; the images of the next questions are fetched and
 // decoded while somebody looks at this one, so that the next is there at once.
 
 const FLICKER_MS = 400; // as on the strip: slower than what can harm
 const ZOOM = 3;
-const AHEAD = 2; // questions whose pictures are fetched before their turn
+const AHEAD = 2; // questions whose images are fetched before their turn
 const TRIES = 4; // to send an answer, each after twice the time of the one before
 
 const ballot = document.getElementById("ballot");
@@ -58,10 +58,10 @@ async function begin() {
   }
 }
 
-// A picture as an element that is decoded already; its address is used once.
+// An image as an element that is decoded already; its address is used once.
 async function load(address) {
   const answer = await fetch(address, { cache: "no-store" });
-  if (!answer.ok) throw new Error("A picture could not be loaded; please start again.");
+  if (!answer.ok) throw new Error("An image could not be loaded; please start again.");
   const image = new Image();
   image.src = URL.createObjectURL(await answer.blob());
   await image.decode();
@@ -71,7 +71,7 @@ async function load(address) {
 function fetchAhead(place) {
   for (const question of session.questions.slice(place, place + AHEAD + 1)) {
     question.ready ??= Promise.all(
-      Object.entries(question.pictures).map(async ([side, address]) => [side, await load(address)]),
+      Object.entries(question.images).map(async ([side, address]) => [side, await load(address)]),
     ).then(Object.fromEntries);
     question.ready.catch(() => {}); // said when its turn comes
   }
@@ -83,14 +83,14 @@ async function next() {
   now += 1;
   const question = session.questions[now];
   if (!question) return finish();
-  const pictures = await question.ready;
+  const images = await question.ready;
   for (const [side, frame] of Object.entries(frames)) {
-    const image = pictures[side];
+    const image = images[side];
     if (!image) continue;
     image.alt = { source: "The original", left: "Left copy", right: "Right copy" }[side];
     image.draggable = false;
     const over = new Image();
-    over.src = pictures.source.src;
+    over.src = images.source.src;
     over.alt = "";
     over.hidden = true;
     over.className = "over";
@@ -172,7 +172,7 @@ function toggle(mode) {
   if (shown.flicker) timer = setInterval(() => { source = !source; draw(); }, FLICKER_MS);
 }
 
-// All pictures show the same place.
+// All images show the same place.
 let place = { x: 0.5, y: 0.5 };
 function look(at) {
   place = { x: Math.min(1, Math.max(0, at.x)), y: Math.min(1, Math.max(0, at.y)) };
@@ -196,7 +196,7 @@ for (const frame of Object.values(frames)) {
     look(within(frame, event));
   });
   frame.addEventListener("click", (event) => {
-    if (moved) return; // a finger that moved the picture did not tap
+    if (moved) return; // a finger that moved the image did not tap
     if (!shown.zoom) place = within(frame, event);
     toggle("zoom");
   });

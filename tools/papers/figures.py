@@ -54,7 +54,7 @@ def curves(rows: Sequence[Json], references: Sequence[Json], trips: int) -> Any:
         handles.append(line)
         names.append(f"{row['model']['name']} (reference editor)")
     axes.axhline(DEFAULT_LEVEL, color=INK, linewidth=0.7, linestyle=":")
-    axes.set(xlim=(0, trips), ylim=(-0.1, 1.03), xlabel="round trips", ylabel="picture kept")
+    axes.set(xlim=(0, trips), ylim=(-0.1, 1.03), xlabel="round trips", ylabel="image kept")
     axes.grid(visible=True)
     _legend(figure, handles, names)
     return figure

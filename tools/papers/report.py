@@ -128,7 +128,7 @@ def write(source: Source, suite: str, folder: Path) -> str:
 
 def paper(board: Board) -> Document:
     return Document(
-        title=f"How many round trips does a picture last? Results on {board.title}",
+        title=f"How many round trips does an image last? Results on {board.title}",
         abstract=_abstract(board),
         sections=[
             Section("Introduction", _introduction()),
@@ -148,7 +148,7 @@ def _abstract(board: Board) -> str:
     text = (
         "An image-editing model is asked for an edit and then for its inverse, again and again. "
         f"On {board.title}, {cases} of {board.trips} round trips "
-        "each, we measure after how many of them a picture can no longer be used. "
+        "each, we measure after how many of them an image can no longer be used. "
         f"{formatting.count(len(board.ranked), 'ranked model')} "
         f"and {formatting.count(len(board.references), 'reference editor')} were measured."
     )
@@ -157,7 +157,7 @@ def _abstract(board: Board) -> str:
     best = board.ranked[0]
     around = tables.interval(best["standing"])
     text += (
-        f" The longest-lasting, {best['model']['name']}, keeps a picture usable for "
+        f" The longest-lasting, {best['model']['name']}, keeps an image usable for "
         f"{best['standing']['usable_trips']:.1f} trips"
         f"{f' (95 % interval {around})' if around else ''}."
     )
@@ -171,7 +171,7 @@ def _introduction() -> list[Block]:
     return [
         Paragraph(
             "People do not edit once: they try, look, and take back. An editing system in which "
-            "every step costs a little of the picture cannot be steered for long, however good a "
+            "every step costs a little of the image cannot be steered for long, however good a "
             "single edit looks. A round trip, an edit and its inverse, has the source itself as its "
             "reference, so what is lost can be measured without asking anybody. An edit that is "
             "not made, or not taken back, ends a chain as much as wear does."
@@ -181,11 +181,11 @@ def _introduction() -> list[Block]:
 
 def _suite(board: Board) -> list[Block]:
     definition = board.definition
-    cases, pictures, pairs = (definition[name] for name in ("cases", "pictures", "pairs"))
+    cases, images, pairs = (definition[name] for name in ("cases", "images", "pairs"))
     return [
         Paragraph(
             f"{board.title} has {formatting.count(len(cases), 'case')}: "
-            f"{formatting.count(len(pictures), 'source picture')} and "
+            f"{formatting.count(len(images), 'source image')} and "
             f"{formatting.count(len(pairs), 'edit pair')}, each played for "
             f"{formatting.count(board.trips, 'round trip')}. It is frozen; its content hash is"
         ),
@@ -206,21 +206,21 @@ def _methods(board: Board) -> list[Block]:
                 "brought to multiples of four by ordered dither, without any other data.",
                 "Retention: Q = 1 - d(source, return) / d(source, blank card), where the blank card "
                 "is the source's mean colour. 1 is identical, 0 no better than the card.",
-                f"{label}, the headline: trip by trip the smallest retention of the whole picture by "
+                f"{label}, the headline: trip by trip the smallest retention of the whole image by "
                 "LPIPS, of its worst place outside the edit, of its colours, and of the face where "
                 "there is one.",
                 "Change seen: every forward edit is checked for having been made, by pixels and, "
                 "where a witness with a known error can see it, by meaning. An edit that was not "
                 "made, or was not undone, ends the chain before that trip.",
                 f"Event: the first trip at which {lost}, the edit fails, or the model breaks the "
-                "chain (refusal, blank picture, no answer).",
+                "chain (refusal, blank image, no answer).",
                 "Usable trips: the area under the survival curve up to the suite's last trip. "
                 "Half-life: of the exponential decay with as many usable trips; never extrapolated "
                 "past the last trip.",
                 "Means are taken over repeats, then cases of a category, then categories, each "
                 "category the same.",
-                "Intervals speak of other pictures and of other edits: the covariance of all "
-                "models is the sum of two cluster-robust ones, by picture and by pair, with "
+                "Intervals speak of other images and of other edits: the covariance of all "
+                "models is the sum of two cluster-robust ones, by image and by pair, with "
                 "Student's t. Ranks are sets from simultaneous intervals of all differences.",
                 "Audits: extra backward calls on touched answers show an editor that keeps the "
                 "source aside or hides it in its answer.",
@@ -246,8 +246,8 @@ def _results(board: Board) -> list[Block]:
         ),
         Figure(
             "curves",
-            "Picture kept after each round trip, mean over cases with 95 % bands. 0 is a blank "
-            "card of the picture's mean colour.",
+            "Image kept after each round trip, mean over cases with 95 % bands. 0 is a blank "
+            "card of the image's mean colour.",
         ),
         tables.retention_table(shown, trips),
         tables.category_table(shown, board.standings),
@@ -297,7 +297,7 @@ def _limits() -> list[Block]:
                 "Not every undoing is well defined: what stood behind an added chair can only be "
                 "guessed. The place of the edit is left out of what ends a chain.",
                 "Hosted models change behind their name: a run is a date, and it is printed.",
-                "Pictures come from open collections that models may have been trained on.",
+                "Images come from open collections that models may have been trained on.",
                 "Metrics were made for single distortions: half-lives by different metrics are "
                 "not comparable with each other.",
                 "Where no witness can see what was asked for, only pixels say that an edit was "
@@ -310,7 +310,7 @@ def _limits() -> list[Block]:
 def _citation(board: Board) -> list[Block]:
     return [
         Paragraph(
-            "Every run can be downloaded as a bundle with its pictures, scores and secret; "
+            "Every run can be downloaded as a bundle with its images, scores and secret; "
             "“convergebench verify” computes each number again. Cite the suite by its hash and "
             "the numbers by their date:"
         ),

@@ -217,7 +217,7 @@ def forerunner(comparison: Comparison) -> list[Table]:
             "Mean score after so many round trips, as published and as measured here",
             ["Model, metric", "Published", "Here", "Difference"],
             lines,
-            note="Other pictures, other edits, and there no check that an edit was made: a "
+            note="Other images, other edits, and there no check that an edit was made: a "
             "difference is no error of either.",
         ),
         _usable_by_ssim(comparison),
@@ -298,7 +298,7 @@ def banana100(comparison: Comparison) -> list[Table]:
     return [
         Table(
             "metrics",
-            "Which metrics call the picture worse after 5, 10 and 20 steps in every case",
+            "Which metrics call the image worse after 5, 10 and 20 steps in every case",
             ["Metric", "Usual range", "Better", "There", *(entry.name for entry, _ in quality)],
             verdicts,
             note="Here: cases called worse than the first return at each of these trips, of "

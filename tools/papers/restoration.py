@@ -65,7 +65,7 @@ class Restored:
         return NOTHING if shown is None else f"{shown:.3f}"
 
     def of_scene(self, slug: str) -> set[str]:
-        return {name for name, case in self.cases.items() if case.picture == slug}
+        return {name for name, case in self.cases.items() if case.image == slug}
 
     def of_degradation(self, name: str) -> set[str]:
         return {slug for slug, case in self.cases.items() if case.pair == f"restore-{name}"}
@@ -113,8 +113,8 @@ def _methods(facts: Json, restored: Sequence[Restored]) -> Table:
         "Over all scenes and degradations (their table 5)",
         ["Method", *_head(facts)],
         lines,
-        note="Other pictures, and degradations of ours: compare methods within a half. “Do nothing” "
-        "is what the degraded pictures themselves score.",
+        note="Other images, and degradations of ours: compare methods within a half. “Do nothing” "
+        "is what the degraded images themselves score.",
     )
 
 
@@ -192,7 +192,7 @@ def _friedman(arms: Sequence[Restored]) -> Table:
         "Do the prompts differ? Friedman's test over cases",
         ["Model", *(name.upper() for name in FULL)],
         lines,
-        note="Rank tests take cases for independent, though seven share a picture: the intervals "
+        note="Rank tests take cases for independent, though seven share an image: the intervals "
         "of the experiment's page decide, these do not.",
     )
 
@@ -250,7 +250,7 @@ def _test(treatments: Sequence[Mapping[str, float]]) -> tuple[float, float] | No
 def _scenes() -> Table:
     return Table(
         "scenes",
-        "Which picture stands for which scene, and what each degradation does",
+        "Which image stands for which scene, and what each degradation does",
         ["There", "Here"],
         [
             *([scene, slug] for scene, slug in RESTORED.items()),

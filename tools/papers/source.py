@@ -221,11 +221,11 @@ def _scores(chains: list[Json]) -> str:
     """Return the distances of a bundle's chains as the site exports them."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow(("case", "picture", "pair", "repeat", "trip", "metric", "distance"))
+    writer.writerow(("case", "image", "pair", "repeat", "trip", "metric", "distance"))
     for chain in chains:
-        picture, _, pair = chain["case"].partition("--")
+        image, _, pair = chain["case"].partition("--")
         for trip in chain["trips"]:
             for metric, distance in trip["scores"].items():
-                place = (chain["case"], picture, pair, chain["repeat"], trip["number"])
+                place = (chain["case"], image, pair, chain["repeat"], trip["number"])
                 writer.writerow((*place, metric, distance))
     return text.getvalue()

@@ -22,24 +22,23 @@ Standings = Mapping[int, Sequence[Json]]
 def suite_table(definition: Json) -> Table:
     """Count the cases by category of edit and kind of image."""
     categories = {pair["slug"]: pair["category"] for pair in definition["pairs"]}
-    pictures = {picture["slug"]: picture for picture in definition["pictures"]}
+    images = {image["slug"]: image for image in definition["images"]}
     counts = Counter(
-        (categories[case["pair"]], pictures[case["picture"]]["kind"])
-        for case in definition["cases"]
+        (categories[case["pair"]], images[case["image"]]["kind"]) for case in definition["cases"]
     )
     kinds = sorted({kind for _, kind in counts})
     rows = []
     for category in sorted({category for category, _ in counts}):
         numbers = [counts[category, kind] for kind in kinds]
         rows.append([category.capitalize(), *map(str, numbers), str(sum(numbers))])
-    licences = Counter(picture["licence"] for picture in pictures.values()).most_common()
+    licences = Counter(image["licence"] for image in images.values()).most_common()
     listed = ", ".join(f"{licence or 'not stated'} ({count})" for licence, count in licences)
     return Table(
         "suite",
-        "Cases of the suite by category of edit and kind of picture",
+        "Cases of the suite by category of edit and kind of image",
         ["Category", *(kind.capitalize() for kind in kinds), "All"],
         rows,
-        note=f"Licences of the pictures: {listed}." if listed else "",
+        note=f"Licences of the images: {listed}." if listed else "",
     )
 
 
@@ -118,7 +117,7 @@ def retention_table(rows: Sequence[Json], trips: int) -> Table:
 
     return Table(
         "kept",
-        "Picture kept after so many round trips, mean over cases",
+        "Image kept after so many round trips, mean over cases",
         ["Model", *(str(number) for number in numbers)],
         [[row["model"]["name"], *retentions(row["standing"])] for row in rows],
         note="100 % is the source itself, 0 % a blank card of its mean colour.",

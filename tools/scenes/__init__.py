@@ -1,1 +1,1 @@
-"""The benchmark's own rendered pictures, and how they are made (needs the extra `scenes`)."""
+"""The benchmark's own rendered images, and how they are made (needs the extra `scenes`)."""

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--preview", action="store_true", help="small and grainy, in seconds")
     parser.add_argument("--samples", type=int, help="rays per pixel")
     parser.add_argument(
-        "--scale", type=int, default=1, help="2 for the pictures called NAME-2k, 4 for NAME-4k"
+        "--scale", type=int, default=1, help="2 for the images called NAME-2k, 4 for NAME-4k"
     )
     parser.add_argument("--to", type=Path, help="folder; fixtures/pictures when left out")
     options = parser.parse_args(arguments)
@@ -57,9 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         began = time.monotonic()
         samples = options.samples or (PREVIEW_SAMPLES if options.preview else SAMPLES)
         scale = PREVIEW_SCALE if options.preview else float(options.scale)
-        picture = SCENES[name]().picture(samples, scale)
+        image = SCENES[name]().image(samples, scale)
         path = folder / (f"{name}.webp" if options.scale == 1 else f"{name}-{options.scale}k.webp")
-        picture.save(path, "WEBP", quality=QUALITY, method=6)
+        image.save(path, "WEBP", quality=QUALITY, method=6)
         size = path.stat().st_size / 1024
         sys.stdout.write(f"{path}: {size:.0f} KB, {time.monotonic() - began:.0f} s\n")
         sys.stdout.flush()

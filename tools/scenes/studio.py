@@ -1,4 +1,4 @@
-"""A scene to fill with meshes and lights, its camera, and the way from radiance to a picture."""
+"""A scene to fill with meshes and lights, its camera, and the way from radiance to an image."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tools.scenes.materials import Material
 from tools.scenes.meshes import Array, Mesh, Point, grid
 
 # The scalar variant needs no system package. Threads make it differ by a few noisy pixels from
-# run to run, which is why the pictures themselves are committed.
+# run to run, which is why the images themselves are committed.
 VARIANT = "scalar_rgb"
 DEPTH = 7
 
 
 @dataclass
 class Camera:
-    """Where the picture is taken from. An aperture above 0 blurs what is out of focus."""
+    """Where the image is taken from. An aperture above 0 blurs what is out of focus."""
 
     position: Point
     target: Point
@@ -109,8 +109,8 @@ class Scene:
         # A hair below the ground plane: a table top may lie on it.
         self.add(grid(lines).moved(z=-0.01), materials.matte(paint))
 
-    def picture(self, samples: int, scale: float = 1.0) -> Image.Image:
-        """The rendered, denoised, tone-mapped picture."""
+    def image(self, samples: int, scale: float = 1.0) -> Image.Image:
+        """The rendered, denoised, tone-mapped image."""
         width, height = round(self.width * scale), round(self.height * scale)
         channels = self._radiance(width, height, samples)
         shown = _developed(channels[..., :3], self.exposure)

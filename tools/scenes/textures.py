@@ -46,11 +46,11 @@ def wood(dark: Colour, light: Colour, seed: int, planks: int = 4, size: int = 10
     fibre = noise(size, 6, seed + 2, 3, stretch=40)
     tone = rng.uniform(-0.18, 0.18, planks)[board]
     amount = 0.5 + 0.18 * rings + 0.45 * (fibre - 0.5) + tone
-    picture = mix(dark, light, amount)
+    image = mix(dark, light, amount)
     if planks > 1:
         seam = np.minimum(y % (size // planks), -y % (size // planks))
-        picture *= np.where(seam < 2, 0.45, 1.0)[..., None]
-    return np.clip(picture, 0, 1)
+        image *= np.where(seam < 2, 0.45, 1.0)[..., None]
+    return np.clip(image, 0, 1)
 
 
 def marble(base: Colour, vein: Colour, seed: int, size: int = 1024) -> Array:
@@ -84,8 +84,8 @@ def tiles(
     inside = np.clip((np.minimum(edge_x * across / down, edge_y) - gap) / 0.012, 0, 1)
     tone = 1 + rng.uniform(-variation, variation, (down, across))[row, column]
     rough = 1 + 0.25 * variation * (noise(size, 20, seed + 1, 4) - 0.5) * 4
-    picture = np.array(colour) * (tone * rough)[..., None]
-    return np.clip(np.array(joint) * (1 - inside)[..., None] + picture * inside[..., None], 0, 1)
+    image = np.array(colour) * (tone * rough)[..., None]
+    return np.clip(np.array(joint) * (1 - inside)[..., None] + image * inside[..., None], 0, 1)
 
 
 def checks(one: Colour, two: Colour, across: int, size: int = 1024) -> Array:
@@ -138,17 +138,15 @@ def wallpaper(ground: Colour, motif: Colour, across: int, size: int = 1024) -> A
 def landscape_painting(seed: int, size: int = 512) -> Array:
     """A small painted view for a frame on a wall: sky, hills, meadow."""
     v = np.linspace(0, 1, size)[:, None] * np.ones((1, size))
-    picture = mix((0.36, 0.56, 0.78), (0.95, 0.86, 0.70), v * 1.8)
+    image = mix((0.36, 0.56, 0.78), (0.95, 0.86, 0.70), v * 1.8)
     for i, (level, colour) in enumerate(
         [(0.45, (0.42, 0.50, 0.62)), (0.58, (0.30, 0.45, 0.36)), (0.72, (0.52, 0.58, 0.24))]
     ):
         ridge = level + 0.16 * (noise(size, size / 3, seed + i, 3)[0] - 0.5)
-        picture = np.where(
-            (v > ridge)[..., None], np.array(colour) * (1.15 - 0.3 * v[..., None]), picture
+        image = np.where(
+            (v > ridge)[..., None], np.array(colour) * (1.15 - 0.3 * v[..., None]), image
         )
-    return np.clip(
-        picture + 0.10 * (noise(size, 14, seed + 9, 2, stretch=3) - 0.5)[..., None], 0, 1
-    )
+    return np.clip(image + 0.10 * (noise(size, 14, seed + 9, 2, stretch=3) - 0.5)[..., None], 0, 1)
 
 
 def card(
@@ -156,8 +154,8 @@ def card(
 ) -> Array:
     """A card with words: each line is (words, centre's share of the height from above, height
     of its capitals as a share, colour, font of matplotlib's such as "DejaVuSerif-Bold")."""
-    picture = Image.new("RGB", (width, height), _bytes(ground))
-    draw = ImageDraw.Draw(picture)
+    image = Image.new("RGB", (width, height), _bytes(ground))
+    draw = ImageDraw.Draw(image)
     for words, centre, tall, colour, font in lines:
         face = ImageFont.truetype(_font(font), tall * height / 0.73)
         draw.text(
@@ -167,7 +165,7 @@ def card(
             face,
             anchor="ms",
         )
-    return np.asarray(picture, dtype=np.float64) / 255
+    return np.asarray(image, dtype=np.float64) / 255
 
 
 def _bytes(colour: Colour) -> tuple[int, int, int]:

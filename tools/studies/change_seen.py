@@ -10,11 +10,11 @@ from evaluation.measuring.error_rates import ErrorRate, ErrorTable
 from tools.studies import tables
 from tools.studies.change_seen_rates import DAMAGES, DRIFTS, FALSE_FLIPS, error_rates
 
-HELP = 'measure how often "change seen" errs, on the shipped pictures'
+HELP = 'measure how often "change seen" errs, on the shipped images'
 DESCRIPTION = """\
 Every trip is asked: was the edit made at all? This study measures how often that
 judgement errs: on drawings and flips that were made, while the model also moved,
-recoloured or wore out the whole picture; and on pictures in which nothing was made.
+recoloured or wore out the whole image; and on images in which nothing was made.
 It takes a few minutes."""
 SUITES = ("smoke", "lite")
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--suite",
         action="append",
         metavar="SUITE",
-        help=f"whose pictures and pairs; may be given again (default: {', '.join(SUITES)})",
+        help=f"whose images and pairs; may be given again (default: {', '.join(SUITES)})",
     )
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     parser.add_argument(

@@ -1,7 +1,7 @@
 """How often "change seen" errs: honest edits it misses, and changes it sees where none was made.
 
-Measured on shipped pictures, with the drawings and flips of the reference editors under
-everything else that a model may do to the whole picture.
+Measured on shipped images, with the drawings and flips of the reference editors under
+everything else that a model may do to the whole image.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.error_rates import ErrorRate
 from evaluation.testing.drifts import Drift, as_jpeg, lit, moved, noisy, wobbly
 
-#: What becomes of a picture (first) that should have become its flip (second).
+#: What becomes of an image (first) that should have become its flip (second).
 Answer = Callable[[Image.Image, Image.Image], Image.Image]
 
 WARMTH = (25, 0, -25)
@@ -29,7 +29,7 @@ WARMTH = (25, 0, -25)
 
 @dataclass(frozen=True)
 class Shipped:
-    """A case of a suite with its picture."""
+    """A case of a suite with its image."""
 
     slug: str
     image: Image.Image
@@ -51,11 +51,11 @@ def shipped_cases(suites: Iterable[Suite], change: str) -> list[Shipped]:
             pair = suite.pair_by_slug[case.pair]
             if pair.change != change:
                 continue
-            picture = suite.picture_by_slug[case.picture]
-            if case.picture not in images:
-                images[case.picture] = sources.prepared(picture, suite.size)
+            image = suite.image_by_slug[case.image]
+            if case.image not in images:
+                images[case.image] = sources.prepared(image, suite.size)
             slug = f"{suite.slug}/{case.slug}"
-            found.append(Shipped(slug, images[case.picture], pair, picture.annotations))
+            found.append(Shipped(slug, images[case.image], pair, image.annotations))
     return found
 
 
@@ -78,17 +78,17 @@ def _flipped_and_damaged(drift: Drift, _: Image.Image, truth: Image.Image) -> Im
 
 
 def with_drawing(name: str, drift: Drift, cases: Iterable[Shipped]) -> ErrorRate:
-    """How often a drawing is missed in a picture that drifted."""
+    """How often a drawing is missed in an image that drifted."""
     verdicts = {case.slug: change_seen(case.image, drift(case.edited), case.pair) for case in cases}
     return _rate("local", name, True, {slug: v.seen for slug, v in verdicts.items()})
 
 
 def without_edit(name: str, drift: Drift, cases: Iterable[Shipped]) -> ErrorRate:
-    """How often a drawing is seen that nobody made; every picture once."""
-    pictures = {case.slug.partition("--")[0]: case for case in cases}
+    """How often a drawing is seen that nobody made; every image once."""
+    images = {case.slug.partition("--")[0]: case for case in cases}
     verdicts = {
         slug: change_seen(case.image, drift(case.image), case.pair).seen
-        for slug, case in pictures.items()
+        for slug, case in images.items()
     }
     return _rate("local", name, False, verdicts)
 
@@ -160,7 +160,7 @@ def _upper_half(image: Image.Image, truth: Image.Image) -> Image.Image:
 
 
 FALSE_FLIPS: dict[str, Answer] = {
-    "the picture untouched": lambda image, _: image,
+    "the image untouched": lambda image, _: image,
     "a double exposure, 55 to 45": lambda image, truth: Image.blend(
         fit(image, truth.size), truth, 0.55
     ),

@@ -1,4 +1,4 @@
-"""How often the witnesses err on pictures whose truth is known: drawn edits, through wear.
+"""How often the witnesses err on images whose truth is known: drawn edits, through wear.
 
 Rows that should be seen: an edit that was made, one that was undone, what else was there and
 still is. Rows that should not: a red ball instead of the edit, an edit that was left on,
@@ -17,11 +17,11 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from evaluation.content import operators, sources
-from evaluation.content.suites import EditPair, SourcePicture, Suite
+from evaluation.content.suites import EditPair, Suite, SuiteImage
 from evaluation.editors import load_editor
 from evaluation.editors.base import Beside
 from evaluation.editors.drawings import draw
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.error_rates import ErrorRate
 from evaluation.measuring.subject import chain_subject
 from evaluation.metrics.base import Subject
@@ -39,8 +39,8 @@ NOT_FACES = frozenset({"profile", "cropped head", "sculpture", "animal"})
 def through_latent(image: Image.Image) -> Image.Image:
     """Once through the autoencoder of the latent editor."""
     editor: Any = load_editor("latent")
-    answer: Picture = editor.damage(image, np.random.default_rng(0))
-    return answer.image
+    answer: EncodedImage = editor.damage(image, np.random.default_rng(0))
+    return answer.decoded
 
 
 WEAR: dict[str, Drift] = {
@@ -96,12 +96,12 @@ def worn_rates(panel: Panel, suite: Suite) -> list[ErrorRate]:
 
 
 def flipped_rates(panel: Panel, suite: Suite) -> list[ErrorRate]:
-    """Of every picture: each exact move, wear by wear in turn."""
+    """Of every image: each exact move, wear by wear in turn."""
     return _rates(panel, _flipped(suite))
 
 
 def rest_rates(panel: Panel, suite: Suite) -> list[ErrorRate]:
-    """Of every picture: itself through wear, a thing painted over, another face in its place."""
+    """Of every image: itself through wear, a thing painted over, another face in its place."""
     return _rates(panel, _bystanders(suite))
 
 
@@ -115,26 +115,28 @@ def _rates(panel: Panel, trips: Iterable[Known]) -> list[ErrorRate]:
 def _drawn(suite: Suite) -> Iterator[Known]:
     editor = load_editor("oracle")
     for case in suite.cases:
-        pair, picture = suite.pair_by_slug[case.pair], suite.picture_by_slug[case.picture]
+        pair, image = suite.pair_by_slug[case.pair], suite.image_by_slug[case.image]
         if not pair.witness and pair.change != "exact":
             continue
-        source = Picture.from_image(sources.prepared(picture, suite.size))
+        source = EncodedImage.from_image(sources.prepared(image, suite.size))
         if pair.change == "exact":
-            edited = operators.apply(pair.operator, source.image)
+            edited = operators.apply(pair.operator, source.decoded)
         else:
-            beside = Beside(annotations=picture.annotations)
-            edited = editor.send(source, pair.forward, None, beside).picture.image
-        ball = draw("ball", source.image, picture.annotations)
+            beside = Beside(annotations=image.annotations)
+            edited = editor.send(source, pair.forward, None, beside).image.decoded
+        ball = draw("ball", source.decoded, image.annotations)
         name = f"{suite.slug}/{case.slug}"
         for wear, worn in WEAR.items():
-            after, back, else_ = (Picture.from_image(worn(i)) for i in (edited, source.image, ball))
-            subject = chain_subject(picture, source, after, pair)
+            after, back, else_ = (
+                EncodedImage.from_image(worn(i)) for i in (edited, source.decoded, ball)
+            )
+            subject = chain_subject(image, source, after, pair)
 
             def trip(
-                y: Picture,
-                x: Picture,
+                y: EncodedImage,
+                x: EncodedImage,
                 about: Subject = subject,
-                source: Picture = source,
+                source: EncodedImage = source,
                 pair: EditPair = pair,
             ) -> TripToJudge:
                 return TripToJudge(source, source, y, x, pair, about)
@@ -142,21 +144,21 @@ def _drawn(suite: Suite) -> Iterator[Known]:
             yield Known(name, wear, {"made": True, "undone": True}, trip(after, back))
             yield Known(name, f"left on, {wear}", {"undone": False}, trip(after, after))
             if pair.object != "ball":
-                about = chain_subject(picture, source, else_, pair)
+                about = chain_subject(image, source, else_, pair)
                 what = f"a red ball instead, {wear}"
                 yield Known(name, what, {"made": False}, trip(else_, back, about))
 
 
 def _flipped(suite: Suite) -> Iterator[Known]:
     wears = cycle(WEAR.items())
-    for picture in suite.pictures:
-        source = Picture.from_image(sources.prepared(picture, suite.size))
+    for image in suite.images:
+        source = EncodedImage.from_image(sources.prepared(image, suite.size))
         for operator in operators.OPERATORS:
             wear, worn = next(wears)
             pair = EditPair(operator, "geometry", "", "", "exact", operator=operator)
-            flipped = operators.apply(operator, source.image)
-            after, back = (Picture.from_image(worn(i)) for i in (flipped, source.image))
-            name, what = f"{picture.slug}--{operator}", f"every move, {wear}"
+            flipped = operators.apply(operator, source.decoded)
+            after, back = (EncodedImage.from_image(worn(i)) for i in (flipped, source.decoded))
+            name, what = f"{image.slug}--{operator}", f"every move, {wear}"
             trip = TripToJudge(source, source, after, back, pair)
             yield Known(name, what, {"made": True, "undone": True}, trip)
             yield Known(name, f"left on, {what}", {"undone": False}, replace(trip, returned=after))
@@ -165,18 +167,20 @@ def _flipped(suite: Suite) -> Iterator[Known]:
 
 def _worn(suite: Suite) -> Iterator[Known]:
     wears = cycle(WEAR.items())
-    bare = [p for p in suite.pictures if _is_bare(p)]
-    for picture in bare:
-        source = Picture.from_image(sources.prepared(picture, suite.size))
-        ball = draw("ball", source.image, picture.annotations)
+    bare = [p for p in suite.images if _is_bare(p)]
+    for image in bare:
+        source = EncodedImage.from_image(sources.prepared(image, suite.size))
+        ball = draw("ball", source.decoded, image.annotations)
         for thing in WORN:
             wear, worn = next(wears)
             pair = EditPair(
                 thing, "accessories", f"Add {thing}.", f"Remove {thing}.", "local", object=thing
             )
-            drawn = draw(thing, source.image, picture.annotations)
-            after, back, else_ = (Picture.from_image(worn(i)) for i in (drawn, source.image, ball))
-            name, subject = f"{picture.slug}--{thing}", chain_subject(picture)
+            drawn = draw(thing, source.decoded, image.annotations)
+            after, back, else_ = (
+                EncodedImage.from_image(worn(i)) for i in (drawn, source.decoded, ball)
+            )
+            name, subject = f"{image.slug}--{thing}", chain_subject(image)
             trip = TripToJudge(source, source, after, back, pair, subject)
             what = f"worn things, {wear}"
             yield Known(name, what, {"made": True, "undone": True}, trip)
@@ -185,39 +189,41 @@ def _worn(suite: Suite) -> Iterator[Known]:
             yield Known(name, f"a red ball instead, {what}", {"made": False}, instead)
 
 
-def _is_bare(picture: SourcePicture) -> bool:
-    has, face = set(picture.contains), picture.annotations
+def _is_bare(image: SuiteImage) -> bool:
+    has, face = set(image.contains), image.annotations
     whole = face.face and face.eyes and face.head_top
     return bool(whole) and "person" in has and not has & (COVERED | NOT_FACES)
 
 
 def _bystanders(suite: Suite) -> Iterator[Known]:
     pair = EditPair("nothing", "replication", "Nothing.", "Nothing.", "none")
-    faces = [p for p in suite.pictures if _is_bare(p)]
-    for picture in suite.pictures:
-        source = Picture.from_image(sources.prepared(picture, suite.size))
-        subject = chain_subject(picture)
-        others = [p for p in faces if p.slug != picture.slug]
+    faces = [p for p in suite.images if _is_bare(p)]
+    for image in suite.images:
+        source = EncodedImage.from_image(sources.prepared(image, suite.size))
+        subject = chain_subject(image)
+        others = [p for p in faces if p.slug != image.slug]
 
         def trip(
-            image: Image.Image, source: Picture = source, subject: Subject = subject
+            image: Image.Image, source: EncodedImage = source, subject: Subject = subject
         ) -> TripToJudge:
-            return TripToJudge(source, source, source, Picture.from_image(image), pair, subject)
+            return TripToJudge(
+                source, source, source, EncodedImage.from_image(image), pair, subject
+            )
 
         for wear, worn in WEAR.items():
-            yield Known(picture.slug, wear, {"kept": True}, trip(worn(source.image)))
-        if erased := _erased(source.image):
+            yield Known(image.slug, wear, {"kept": True}, trip(worn(source.decoded)))
+        if erased := _erased(source.decoded):
             what = "a thing painted over"
-            yield Known(picture.slug, what, {"kept": False}, trip(erased), "rest")
-        if picture in faces and others:
-            other = others[len(picture.slug) % len(others)]
-            exchanged = _other_face(source.image, picture, suite, other)
+            yield Known(image.slug, what, {"kept": False}, trip(erased), "rest")
+        if image in faces and others:
+            other = others[len(image.slug) % len(others)]
+            exchanged = _other_face(source.decoded, image, suite, other)
             what = "another face"
-            yield Known(picture.slug, what, {"kept": False}, trip(exchanged), "identity")
+            yield Known(image.slug, what, {"kept": False}, trip(exchanged), "identity")
 
 
 def _erased(image: Image.Image) -> Image.Image | None:
-    """The surest thing that is not most of the picture, painted over from its border."""
+    """The surest thing that is not most of the image, painted over from its border."""
     import cv2
 
     things = (t for t in detector().things(image) if t.sure >= SURE and LEAST_AREA <= t.area <= 0.3)
@@ -234,19 +240,19 @@ def _erased(image: Image.Image) -> Image.Image | None:
 
 
 def _other_face(
-    image: Image.Image, picture: SourcePicture, suite: Suite, other: SourcePicture
+    image: Image.Image, own: SuiteImage, suite: Suite, other: SuiteImage
 ) -> Image.Image:
-    """The picture with another's face, hair and all, in the place of its own."""
+    """The image with another's face, hair and all, in the place of its own."""
     theirs = sources.prepared(other, suite.size)
-    left, top, right, bottom = _face_box(picture, image.size)
+    left, top, right, bottom = _face_box(own, image.size)
     exchanged = image.copy()
     patch = theirs.crop(_face_box(other, theirs.size)).resize((right - left, bottom - top))
     exchanged.paste(patch, (left, top))
     return exchanged
 
 
-def _face_box(picture: SourcePicture, size: tuple[int, int]) -> tuple[int, int, int, int]:
-    left, top, right, bottom = picture.annotations.face or (0.0, 0.0, 1.0, 1.0)
+def _face_box(image: SuiteImage, size: tuple[int, int]) -> tuple[int, int, int, int]:
+    left, top, right, bottom = image.annotations.face or (0.0, 0.0, 1.0, 1.0)
     wide, high = size
     return round(left * wide), round(top * high), round(right * wide), round(bottom * high)
 

@@ -14,7 +14,7 @@ from evaluation.cli.printing import CommandError
 from evaluation.measuring.error_rates import ErrorRate, ErrorTable
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
-from evaluation.play.own_chains import find_chain, read_picture, with_pair
+from evaluation.play.own_chains import find_chain, read_image, with_pair
 from evaluation.play.run_folder import RunFolder
 from evaluation.witnesses import WITNESSES, TripToJudge
 from tools.studies import tables
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Measure and print the table."""
-    scorer = Scorer(["identity"])  # it finds the face of a picture that nobody annotated
+    scorer = Scorer(["identity"])  # it finds the face of an image that nobody annotated
     panel = scorer.panel
     if args.witness:
         panel.keep(_known(args.witness, WITNESSES))
@@ -136,27 +136,27 @@ def _trips(
     suites[run.suite.slug] = run.suite.content_hash
     for chain in run.chains.values():
         source, pair = run.source(chain), run.pair(chain)
-        picture = run.suite.picture_by_slug[chain.picture]
+        image = run.suite.image_by_slug[chain.image]
         before, subject = source, None
         for number, halves in enumerate(islice(chain.trips, args.trips), start=1):
-            pictures = [before, *(run.read(chain, half) for half in halves)]
+            images = [before, *(run.read(chain, half) for half in halves)]
             for move in pair.trip(number).moves:
-                own, edited = pair.of_move(number, move), pictures[move.edited]
-                first, last = pictures[move.before], move.returned
+                own, edited = pair.of_move(number, move), images[move.edited]
+                first, last = images[move.before], move.returned
                 if not (subject and not pair.shape):
-                    subject = chain_subject(picture, first, edited, own)
+                    subject = chain_subject(image, first, edited, own)
                 yield (
                     f"{chain.slug} {number}{move.letter}",
                     TripToJudge(
                         source,
                         first,
                         edited,
-                        None if last is None else pictures[last],
+                        None if last is None else images[last],
                         own,
                         subject,
                     ),
                 )
-            before = pictures[-1]
+            before = images[-1]
 
 
 def _own_trips(
@@ -164,12 +164,12 @@ def _own_trips(
 ) -> Iterator[tuple[str, TripToJudge]]:
     chain = find_chain(folder)
     pair = with_pair(chain.pair, {"object": args.object})
-    source = read_picture(chain.source)
+    source = read_image(chain.source)
     before, face, subject = source, scorer.only_face(source), None
     for number, (forward, backward) in enumerate(islice(chain.trips, args.trips), start=1):
-        returned = read_picture(backward)
+        returned = read_image(backward)
         if forward:
-            edited = read_picture(forward)
+            edited = read_image(forward)
             subject = subject or chain_subject(None, source, edited, pair, face)
             yield (
                 f"{chain.name} {number}",

@@ -29,9 +29,9 @@ def test_a_sheet_has_a_cell_for_every_case_and_shows_the_edit():
     assert sheet.width == columns * contact_sheet.CELL
     assert sheet.height >= len(suite.cases) / columns * contact_sheet.CELL
     case = suite.cases[0]
-    picture, pair = suite.picture_by_slug[case.picture], suite.pair_by_slug[case.pair]
-    image = sources.prepared(picture, suite.size)
-    shown = contact_sheet.case_picture(image, picture, pair)
-    outlined = contact_sheet.annotated(image, picture.annotations)
+    source, pair = suite.image_by_slug[case.image], suite.pair_by_slug[case.pair]
+    image = sources.prepared(source, suite.size)
+    shown = contact_sheet.case_image(image, source, pair)
+    outlined = contact_sheet.annotated(image, source.annotations)
     assert ImageChops.difference(image, outlined).getbbox()
     assert ImageChops.difference(shown, outlined).getbbox()

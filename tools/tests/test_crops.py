@@ -7,13 +7,13 @@ import pytest
 from PIL import Image
 
 from evaluation.content import catalog
-from evaluation.testing.pictures import busy, encoded
+from evaluation.testing.images import busy, encoded
 from tools import crops
 from tools.crops import cache_folder
 
 
 def test_an_image_is_cut_from_its_archive_and_checked(tmp_path, monkeypatch):
-    monkeypatch.setenv("CONVERGEBENCH_PICTURES", str(tmp_path))
+    monkeypatch.setenv("CONVERGEBENCH_IMAGES", str(tmp_path))
     monkeypatch.setattr(catalog, "folder", lambda: tmp_path)
     image, buffer = encoded(busy(300, 200)), io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
@@ -29,7 +29,7 @@ def test_an_image_is_cut_from_its_archive_and_checked(tmp_path, monkeypatch):
         "side": 100,
     }
     archive = {"kind": "wheel", "package": "images==1.0", "sha256": sha256}
-    data = {"archives": {"images": archive}, "pictures": [crop]}
+    data = {"archives": {"images": archive}, "images": [crop]}
     (tmp_path / "crops.json").write_text(json.dumps(data))
     to = ["--to", str(tmp_path)]
     assert crops.main(["--check", *to]) == 1

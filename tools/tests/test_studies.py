@@ -14,14 +14,14 @@ SMOKE = catalog.suite("smoke")
 
 def test_the_study_of_change_seen_prints_its_table(monkeypatch, capsys):
     one = {"nothing else": change_seen_rates.DRIFTS["nothing else"]}
-    untouched = {"the picture untouched": change_seen_rates.FALSE_FLIPS["the picture untouched"]}
+    untouched = {"the image untouched": change_seen_rates.FALSE_FLIPS["the image untouched"]}
     for name, kept in (("DRIFTS", one), ("DAMAGES", one), ("FALSE_FLIPS", untouched)):
         monkeypatch.setattr(change_seen_rates, name, kept)
     few = replace(SMOKE, cases=SMOKE.cases[:1] + SMOKE.cases[-1:])
     monkeypatch.setattr("tools.studies.change_seen.find_suite", lambda _: few)
     assert main(["change-seen", "--suite", "smoke", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
-    assert [row["what"] for row in rows] == ["nothing else"] * 3 + ["the picture untouched"]
+    assert [row["what"] for row in rows] == ["nothing else"] * 3 + ["the image untouched"]
     assert main(["change-seen", "--suite", "smoke"]) == 0
     assert "a drawing" in capsys.readouterr().out
 
@@ -68,7 +68,7 @@ def test_the_study_of_witnesses_prints_its_table(monkeypatch, capsys):
 
 def test_a_folder_of_one_chain_is_judged(tmp_path, capsys):
     pytest.importorskip("torch", reason="torch is not installed (pip install .[worker])")
-    image = change_seen_rates.shipped_cases([SMOKE], "local")[0].image
+    image = change_seen_rates.shipped_cases([SMOKE], "local")[0].decoded
     for name in ("I0_source", "I1_forward", "I1_backward"):
         image.save(tmp_path / f"{name}.png")
     assert main(["witnesses", str(tmp_path), "--object", "glasses"]) == 0

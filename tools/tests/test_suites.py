@@ -23,7 +23,7 @@ def test_a_shipped_suite_is_what_its_draft_gives_today(draft):
 
 def test_the_command_says_what_is_up_to_date(capsys):
     assert main(["smoke", "--check"]) == 0
-    assert "smoke v2: unchanged, 14 pictures, 14 cases, 224 edits" in capsys.readouterr().out
+    assert "smoke v2: unchanged, 14 images, 14 cases, 224 edits" in capsys.readouterr().out
 
 
 def test_a_frozen_suite_is_not_overwritten_by_accident(tmp_path, monkeypatch):
@@ -40,4 +40,4 @@ def test_a_frozen_suite_is_not_overwritten_by_accident(tmp_path, monkeypatch):
 
 def test_every_scene_of_the_study_has_its_image():
     suite = catalog.suite("restoration")
-    assert {picture.slug for picture in suite.pictures} == set(RESTORED.values())
+    assert {image.slug for image in suite.images} == set(RESTORED.values())

@@ -1,6 +1,6 @@
 """Train the tiny autoencoder that ships with the latent editor.
 
-    nice -n 19 python -m tools.training.autoencoder WORK --pictures FOLDER ...
+    nice -n 19 python -m tools.training.autoencoder WORK --images FOLDER ...
 
 Minimises L1 + LPIPS on random crops; a share of the batches (`--own`) are its own
 answers, or ten passes would lose what one keeps. Stops after `--minutes` of
@@ -36,7 +36,7 @@ FIELDS = ("step", "minutes", "rate", "l1", "lpips", *(f"psnr_after_{n}" for n in
 
 
 def new_autoencoder(channels: int, latent_channels: int, blocks: Sequence[int]) -> Any:
-    """An untrained AutoencoderTiny, halving the picture once per block after the first."""
+    """An untrained AutoencoderTiny, halving the image once per block after the first."""
     ready_torchvision()
     from diffusers import AutoencoderTiny
 
@@ -127,36 +127,36 @@ def save_model(model: Any, folder: Path) -> None:
     file.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
-def read_pictures(folders: Sequence[Path], longest: int) -> list[Pixels]:
-    """Every readable colour picture below the folders, in the order of their paths."""
+def read_images(folders: Sequence[Path], longest: int) -> list[Pixels]:
+    """Every readable colour image below the folders, in the order of their paths."""
     paths = sorted(path for folder in folders for path in folder.rglob("*.*"))
-    pictures = []
+    images = []
     for path in paths:
         if path.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
             continue
         image = Image.open(path).convert("RGB")
         image.thumbnail((longest, longest), Image.Resampling.LANCZOS)
-        pictures.append(np.asarray(image))
-    return pictures
+        images.append(np.asarray(image))
+    return images
 
 
-def crops(pictures: Sequence[Pixels], side: int, batch: int, seed: int) -> Iterator[Pixels]:
+def crops(images: Sequence[Pixels], side: int, batch: int, seed: int) -> Iterator[Pixels]:
     """Endless batches of random crops, half of them mirrored."""
     random = np.random.default_rng(seed)
-    usable = [picture for picture in pictures if min(picture.shape[:2]) >= side]
+    usable = [image for image in images if min(image.shape[:2]) >= side]
     while True:
         chosen = []
         for index in random.integers(len(usable), size=batch):
-            picture = usable[index]
-            top = random.integers(picture.shape[0] - side + 1)
-            left = random.integers(picture.shape[1] - side + 1)
-            crop = picture[top : top + side, left : left + side]
+            image = usable[index]
+            top = random.integers(image.shape[0] - side + 1)
+            left = random.integers(image.shape[1] - side + 1)
+            crop = image[top : top + side, left : left + side]
             chosen.append(crop[:, ::-1] if random.random() < 0.5 else crop)
         yield np.stack(chosen)
 
 
 def as_tensor(pixels: Pixels) -> Any:
-    """A batch of 8-bit pictures as diffusers wants them, in [-1, 1]."""
+    """A batch of 8-bit images as diffusers wants them, in [-1, 1]."""
     import torch
 
     values = torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2).float()
@@ -164,26 +164,26 @@ def as_tensor(pixels: Pixels) -> Any:
 
 
 def passed(model: Any, image: Any) -> Any:
-    """The picture after one pass, in 8 bit as it would be stored."""
+    """The image after one pass, in 8 bit as it would be stored."""
     answer = model.decode(model.encode(image).latents).sample.clamp(-1, 1)
     return ((answer + 1) * 127.5).round() / 127.5 - 1
 
 
-def psnr_after(model: Any, pictures: Sequence[Pixels], passes: Sequence[int]) -> list[float]:
+def psnr_after(model: Any, images: Sequence[Pixels], passes: Sequence[int]) -> list[float]:
     """PSNR of the mean squared error after each number of passes, 8 bit between them."""
     import torch
 
     errors = dict.fromkeys(passes, 0.0)
     with torch.inference_mode():
-        for picture in pictures:
-            height, width = (side // 16 * 16 for side in picture.shape[:2])
-            source = as_tensor(picture[None, :height, :width])
+        for pixels in images:
+            height, width = (side // 16 * 16 for side in pixels.shape[:2])
+            source = as_tensor(pixels[None, :height, :width])
             image = source
             for n in range(1, max(passes) + 1):
                 image = passed(model, image)
                 if n in errors:
                     errors[n] += float(((image - source) / 2).square().mean())
-    return [-10 * math.log10(max(error / len(pictures), 1e-10)) for error in errors.values()]
+    return [-10 * math.log10(max(error / len(images), 1e-10)) for error in errors.values()]
 
 
 def train(options: argparse.Namespace) -> None:
@@ -191,12 +191,10 @@ def train(options: argparse.Namespace) -> None:
 
     torch.manual_seed(options.seed)
     torch.set_num_threads(options.threads)
-    pictures = read_pictures(options.pictures, options.longest)
-    held_out = [
-        picture[64:192, 64:192] for picture in pictures[::12] if min(picture.shape[:2]) >= 192
-    ]
-    training = [picture for index, picture in enumerate(pictures) if index % 12]
-    print(f"{len(training)} pictures to learn from, {len(held_out)} held out", flush=True)
+    images = read_images(options.images, options.longest)
+    held_out = [image[64:192, 64:192] for image in images[::12] if min(image.shape[:2]) >= 192]
+    training = [image for index, image in enumerate(images) if index % 12]
+    print(f"{len(training)} images to learn from, {len(held_out)} held out", flush=True)
 
     model = new_autoencoder(options.channels, options.latent_channels, options.blocks)
     model = model.to(memory_format=torch.channels_last)
@@ -268,7 +266,7 @@ def train(options: argparse.Namespace) -> None:
             log.flush()
             save()
             sums, count, last_log = np.zeros(2), 0, spent
-            clock = time.process_time()  # looking at the held-out pictures is not training
+            clock = time.process_time()  # looking at the held-out images is not training
         if done:
             return
 
@@ -279,9 +277,9 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("work", type=Path, help="folder of the model, its state and the log")
     parser.add_argument(
-        "--pictures", type=Path, nargs="+", required=True, help="folders to learn from"
+        "--images", type=Path, nargs="+", required=True, help="folders to learn from"
     )
-    parser.add_argument("--longest", type=int, default=512, help="longer side of a picture")
+    parser.add_argument("--longest", type=int, default=512, help="longer side of an image")
     parser.add_argument("--minutes", type=float, default=60, help="of processor time")
     parser.add_argument("--steps", type=int, help="stop after this many steps all the same")
     parser.add_argument("--lpips", type=float, default=0.1, help="weight of LPIPS beside L1")

@@ -21,7 +21,7 @@ from evaluation.play.run_scores import RunScores, read_scores
 HELP = "pack a scored run into one file that others can check"
 DESCRIPTION = """\
 Packs a run that was played to its end and scored into one zip: suite, prompts, seeds,
-versions, hashes, scores, standings and pictures, in the format of the site's own
+versions, hashes, scores, standings and images, in the format of the site's own
 bundles. `convergebench verify` recomputes every number of it, and a site takes it under
 "Contribute a run". The run's secret is in it, since its seeds are checked by it; no key and
 no address of an endpoint is."""
@@ -42,14 +42,14 @@ class BundleOutput(Output):
     suite: str
     whole_suite: bool = Field(description="Whether it is a suite as shipped, not a part of one.")
     chains: int
-    pictures: bool
+    images: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="a folder made by `run`, scored")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the zip file (RUN.zip)")
     parser.add_argument(
-        "--no-pictures", action="store_true", help="numbers alone; a site does not take those"
+        "--no-images", action="store_true", help="numbers alone; a site does not take those"
     )
     parser.add_argument("--json", action="store_true", help="print what was packed as JSON")
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     out = args.out or args.run.resolve().with_suffix(".zip")
     if out.is_dir():
         raise CommandError(f"{out} is a folder; name a file with --out")
-    document = packed(folder, out, pictures=not args.no_pictures)
+    document = packed(folder, out, images=not args.no_images)
     shipped = {(s.slug, s.content_hash) for s in catalog.suites()}
     whole = (folder.suite.slug, folder.suite.content_hash) in shipped
     if args.json:
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
                 suite=folder.suite.slug,
                 whole_suite=whole,
                 chains=len(document["chains"]),
-                pictures=document["pictures"],
+                images=document["images"],
             )
         )
         return 0
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def packed(folder: RunFolder, out: Path, *, pictures: bool = True) -> dict[str, Any]:
+def packed(folder: RunFolder, out: Path, *, images: bool = True) -> dict[str, Any]:
     """Write the bundle of a run folder; return its document."""
     scores = scores_of(folder)
     findings: dict[tuple[str, int], Finding] = {}
@@ -95,7 +95,7 @@ def packed(folder: RunFolder, out: Path, *, pictures: bool = True) -> dict[str, 
         store = FolderScores(folder, scorer)
         measure_audits(store, scorer)
         findings = store.found
-    return write_bundle(folder, scores, out, findings=findings, pictures=pictures)
+    return write_bundle(folder, scores, out, findings=findings, images=images)
 
 
 def scores_of(folder: RunFolder) -> RunScores:

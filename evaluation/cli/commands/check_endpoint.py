@@ -14,9 +14,9 @@ from evaluation.cli.editors import add_options, check_options, endpoint_options
 from evaluation.cli.printing import Output, say, say_json
 from evaluation.editors import editor_class
 from evaluation.editors.contracts import Settings, as_curl, find_contract
-from evaluation.measuring.probe import ProbeReport, Step, probe_picture, probe_steps
+from evaluation.measuring.probe import ProbeReport, Step, probe_image, probe_steps
 
-HELP = "send one small picture through an endpoint and say whether it works"
+HELP = "send one small image through an endpoint and say whether it works"
 EPILOG = """\
 examples:
   convergebench check-endpoint http://localhost:8000/v1 --allow-local
@@ -90,4 +90,4 @@ def _show_curl(options: dict[str, Any]) -> None:
     names = {field.name for field in fields(Settings)}
     settings = Settings(**{name: value for name, value in options.items() if name in names})
     find_contract(settings.contract).check(settings)
-    say(as_curl(settings, size=probe_picture().size, with_key=bool(settings.api_key)))
+    say(as_curl(settings, size=probe_image().size, with_key=bool(settings.api_key)))

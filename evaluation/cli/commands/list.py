@@ -25,7 +25,7 @@ list editors         every name that `run --editor` takes: the editing models of
 list editors NAME    what `--option` takes for this one (or for my.module:MyEditor),
                      with types, ranges and defaults.
 list suites          every name that `run --suite` takes. A suite is a frozen, hashed
-                     list of cases (a source picture with an edit pair), with the number
+                     list of cases (a source image with an edit pair), with the number
                      of trips and the working size. Results are compared only within one."""
 
 
@@ -92,7 +92,7 @@ def _list_suites(as_json: bool) -> None:
         [
             suite.slug,
             str(suite.version),
-            str(len(suite.pictures)),
+            str(len(suite.images)),
             str(len(suite.cases)),
             str(suite.trips),
             f"{suite.edits:,}",
@@ -102,7 +102,7 @@ def _list_suites(as_json: bool) -> None:
         ]
         for suite in suites
     ]
-    head = ["suite", "version", "pictures", "cases", "trips", "edits", "size", "hash", "title"]
+    head = ["suite", "version", "images", "cases", "trips", "edits", "size", "hash", "title"]
     say(table(head, rows))
 
 

@@ -15,7 +15,7 @@ DESCRIPTION = """\
 Puts the chains of several run folders into a new one. They must be shares of the same
 run: of one suite, with one editor, its options and one secret (`run --shard I/N
 --secret HEX`). A chain that two of them played is taken from the one that played more
-of it; where both came to an end by different pictures, that is refused."""
+of it; where both came to an end by different images, that is refused."""
 EPILOG = """\
 example:
   convergebench merge jpeg-smoke-1-of-2 jpeg-smoke-2-of-2 --out jpeg-smoke"""
@@ -104,7 +104,7 @@ def _copy(folder: Path, to: Path) -> None:
 def _taken(slug: str, shares: Sequence[RunFolder]) -> RunFolder:
     """Return the share that played most of a chain."""
 
-    def pictures(share: RunFolder) -> list[str]:
+    def images(share: RunFolder) -> list[str]:
         return [half.sha256 for half in share.chains[slug].halves]
 
     def played(share: RunFolder) -> tuple[bool, int]:
@@ -113,6 +113,6 @@ def _taken(slug: str, shares: Sequence[RunFolder]) -> RunFolder:
 
     best = max(shares, key=played)
     for share in shares:
-        if share.chains[slug].outcome and pictures(share) != pictures(best):
+        if share.chains[slug].outcome and images(share) != images(best):
             raise CommandError(f"{share.path} and {best.path} both played {slug}, differently")
     return best

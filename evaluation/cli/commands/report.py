@@ -15,10 +15,10 @@ from evaluation.measuring.scoring import Scorer
 from evaluation.play.run_folder import PlayedChain, RunFolder
 from evaluation.play.run_scores import RunScores, read_scores
 
-HELP = "write curves, half-lives and picture strips as one HTML page"
+HELP = "write curves, half-lives and image strips as one HTML page"
 DESCRIPTION = """\
 Writes a page that needs no other file, and its charts as PNG: retention curves,
-a half-life table with intervals, and strips of pictures. Several runs of the
+a half-life table with intervals, and strips of images. Several runs of the
 same suite are compared. Runs that were not scored are scored first."""
 EPILOG = """\
 examples:

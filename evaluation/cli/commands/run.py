@@ -134,7 +134,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     part.add_argument(
         "--cases",
         metavar="PATTERN",
-        help="only cases whose name, picture or pair matches, such as 'books--*' or clock",
+        help="only cases whose name, image or pair matches, such as 'books--*' or clock",
     )
     part.add_argument("--limit", type=at_least_one, metavar="N", help="only the first N cases")
     part.add_argument(

@@ -43,12 +43,12 @@ from evaluation.cli.scoring import (
 )
 from evaluation.content.operators import OPERATORS
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.calibration import jpeg_equivalent
 from evaluation.metrics import HEADLINE, load_metric
 from evaluation.metrics.score_file import (
     MAX_IN_RUN,
-    ChainPictures,
+    ChainImages,
     ScoreFileError,
     place,
     read_score_file,
@@ -59,23 +59,23 @@ from evaluation.play.own_chains import (
     find_runs,
     is_chain,
     known_pair,
-    read_picture,
+    read_image,
     score_runs,
     with_pair,
 )
 from evaluation.play.run_folder import RunFolder
 from evaluation.play.run_scores import RunScores, read_scores
 
-HELP = "score a run folder, or pictures that you have already"
+HELP = "score a run folder, or images that you have already"
 DESCRIPTION = f"""\
-Scores every restored picture against its source by every metric that can run here,
+Scores every restored image against its source by every metric that can run here,
 and judges whether each edit was made. A case is usable until {lost()} of
-its picture is lost, as a whole or in one place, or an edit was not made; the
+its image is lost, as a whole or in one place, or an edit was not made; the
 {life().lower()} is that of the exponential decay with as many usable trips.
 
 A run folder: writes RUN/scores.json after every chain; scored again, only what is new
 is computed. With --import it takes values of no-reference metrics that ran elsewhere
-into a scored run instead: a CSV or JSON file whose rows name a picture by the SHA-256
+into a scored run instead: a CSV or JSON file whose rows name an image by the SHA-256
 of its file, or by case, repeat and trip (0 is the source), then metric, value (empty:
 not run) and version; metrics that Banana100 does not list also say higher_is_better.
 A row that does not fit is named with its line, and nothing is written then.
@@ -84,7 +84,7 @@ A chain that was played elsewhere: a folder with
 
   I0_source.png, I1_forward.png, I1_backward.png, I2_forward.png, ...
 
-with or without the forward pictures; or any pictures in sorted order, the first
+with or without the forward images; or any images in sorted order, the first
 being the source; or a manifest.json:
 
   {{"model": "...", "source": "a.png",
@@ -93,7 +93,7 @@ being the source; or a manifest.json:
 
 A folder of such folders is one run: half-life and interval of all of them. A folder of
 model folders, with chains in each, is a run for every model, compared and ranked;
-chains with the same source picture and the same edit are the same case. The report is
+chains with the same source image and the same edit are the same case. The report is
 written into the folder."""
 EPILOG = """\
 examples:
@@ -144,7 +144,7 @@ class ScoreChainsOutput(Output):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a run, or pictures")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a run, or images")
     parser.add_argument("--again", action="store_true", help="compute everything of a run anew")
     parser.add_argument(
         "--import",
@@ -199,14 +199,14 @@ def import_scores(folder: RunFolder, file: Path) -> RunScores:
     files = {**scores.provenance.get("score_files", {}), **values.metrics}
     if len(files) > MAX_IN_RUN:
         raise ScoreFileError(f"{folder.path} would have more than {MAX_IN_RUN} imported metrics")
-    pictures = {slug: _pictures(folder, scores, slug) for slug in scores.chains}
-    place(values, pictures.values())
+    images = {slug: _images(folder, scores, slug) for slug in scores.chains}
+    place(values, images.values())
     chains = {
         slug: replace(
             chain,
             # Earlier values of these metrics are removed from all chains.
             quality={n: v for n, v in chain.quality.items() if n not in values.metrics}
-            | {name: tuple(row) for name, row in pictures[slug].quality.items()},
+            | {name: tuple(row) for name, row in images[slug].quality.items()},
         )
         for slug, chain in scores.chains.items()
     }
@@ -217,10 +217,10 @@ def import_scores(folder: RunFolder, file: Path) -> RunScores:
     return scores
 
 
-def _pictures(folder: RunFolder, scores: RunScores, slug: str) -> ChainPictures:
+def _images(folder: RunFolder, scores: RunScores, slug: str) -> ChainImages:
     chain = folder.chains[slug]
     source = folder.source(chain).sha256
-    return ChainPictures(chain.case, chain.repeat, source, scores.chains[slug].restored)
+    return ChainImages(chain.case, chain.repeat, source, scores.chains[slug].restored)
 
 
 # Images that are not a run's.
@@ -228,18 +228,18 @@ def _pictures(folder: RunFolder, scores: RunScores, slug: str) -> ChainPictures:
 
 def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that describe the images."""
-    group = parser.add_argument_group("pictures that are not a run's")
+    group = parser.add_argument_group("images that are not a run's")
     group.add_argument("--name", help="what to call the model in the report (the folder's name)")
     group.add_argument(
         "--in-turn",
         action="store_true",
-        help="sorted pictures are edited and restored in turn (else all are restored)",
+        help="sorted images are edited and restored in turn (else all are restored)",
     )
     group.add_argument(
         "--change",
         choices=("local", "global", "none"),
         help="what the forward edit does: adds or removes something (local, the default), "
-        "changes all of the picture, or nothing",
+        "changes all of the image, or nothing",
     )
     group.add_argument("--operator", choices=list(OPERATORS), help="the edit is this exact move")
     group.add_argument(
@@ -315,15 +315,15 @@ def _reported(own: OwnRuns, model: str, scores: RunScores) -> ReportedRun:
     def chain(slug: str) -> OwnChain[Path]:
         return own.runs[model][slug].chain
 
-    def trip(slug: str, number: int) -> tuple[Picture | None, Picture]:
+    def trip(slug: str, number: int) -> tuple[EncodedImage | None, EncodedImage]:
         forward, backward = chain(slug).trips[number - 1]
-        return read_picture(forward) if forward else None, read_picture(backward)
+        return read_image(forward) if forward else None, read_image(backward)
 
     return ReportedRun(
         model,
         scores,
         {"editor": model},
-        source=lambda slug: read_picture(chain(slug).source),
+        source=lambda slug: read_image(chain(slug).source),
         trip=trip,
     )
 
@@ -339,7 +339,7 @@ def _trip_table(scores: RunScores) -> str:
         head.append(metric.label)
         columns.append([metric.text(distance) for distance in distances])
         retention = scores.retention(chain, name)
-        calibration = scores.pictures[chain.picture][name]
+        calibration = scores.images[chain.image][name]
         if name == HEADLINE and retention and calibration:
             head += [f"{metric.label} kept", "as one JPEG save"]
             columns.append([f"{q:.3f}" for q in retention])

@@ -21,7 +21,7 @@ from evaluation.cli.report import charts
 from evaluation.cli.results import compared, interval_text, shown
 from evaluation.content.suites import Suite, ticks
 from evaluation.errors import UserFacingError
-from evaluation.images import Picture, thumbnail
+from evaluation.images import EncodedImage, thumbnail
 from evaluation.measuring.calibration import jpeg_equivalent
 from evaluation.metrics import in_order, metric_class, semantic_metrics
 from evaluation.play.run_scores import ChainScores, RunScores
@@ -29,7 +29,7 @@ from evaluation.play.run_scores import ChainScores, RunScores
 THUMBNAIL = 208
 STRIPS = 6
 #: A strip shows the first edited image, then restored images.
-Strip = Mapping[str, Picture]
+Strip = Mapping[str, EncodedImage]
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class ReportedRun:
     name: str
     scores: RunScores
     header: Mapping[str, Any]
-    source: Any  # (chain slug) -> Picture
-    trip: Any  # (chain slug, number) -> (Picture | None, Picture)
+    source: Any  # (chain slug) -> EncodedImage
+    trip: Any  # (chain slug, number) -> (Image | None, Image)
 
 
 class Report:
@@ -167,7 +167,7 @@ class Report:
         return drawn
 
     def parts(self) -> list[tuple[str, str, str, Summary]]:
-        """Return (sort, name, run, summary) by picture kind and edit category."""
+        """Return (sort, name, run, summary) by image kind and edit category."""
         rows = []
         for run in self.runs:
             chains = run.scores.results(self.suite, self.metric)
@@ -187,10 +187,10 @@ class Report:
         spread = {round(i * (len(cases) - 1) / max(1, count - 1)) for i in range(count)}
         for index in sorted(spread):
             case = cases[index]
-            slug = f"{case.picture}--{case.pair}"
+            slug = f"{case.image}--{case.pair}"
             pair = self.suite.pair_by_slug[case.pair]
             yield {
-                "title": self.suite.picture_by_slug[case.picture].title,
+                "title": self.suite.image_by_slug[case.image].title,
                 "forward": pair.forward,
                 "backward": pair.backward,
                 "shape": [s.prompt for trip in pair.cycle for s in trip.steps]
@@ -258,7 +258,7 @@ class Report:
         qualities = []
         for chain in run.scores.chains.values():
             distances = chain.distances.get(metric)
-            calibration = run.scores.pictures[chain.picture].get(metric)
+            calibration = run.scores.images[chain.image].get(metric)
             if distances and calibration and len(distances) >= number:
                 quality = jpeg_equivalent(distances[number - 1], calibration.ladder)
                 if quality is not None:
@@ -281,8 +281,8 @@ def _named_apart(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
     return apart
 
 
-def _cell(label: str, picture: Picture, note: str) -> dict[str, str]:
-    data = base64.b64encode(thumbnail(picture.image, THUMBNAIL)).decode()
+def _cell(label: str, image: EncodedImage, note: str) -> dict[str, str]:
+    data = base64.b64encode(thumbnail(image.decoded, THUMBNAIL)).decode()
     return {"label": label, "note": note, "src": f"data:image/webp;base64,{data}"}
 
 

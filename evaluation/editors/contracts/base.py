@@ -22,7 +22,7 @@ from evaluation.editors.failures import configuration
 from evaluation.net.client import HttpClient, Reply, multipart
 
 # Placeholder of the image's base64; unguessable, so that no prompt can contain it.
-PICTURE = f"picture-{secrets.token_hex(16)}"
+IMAGE = f"image-{secrets.token_hex(16)}"
 MAX_EXTRA_LENGTH = 4_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _SIZE = re.compile(r"[1-9][0-9]{1,4}x[1-9][0-9]{1,4}")
@@ -62,7 +62,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Request:
-    """One edit to request, with PICTURE as a placeholder of the image.
+    """One edit to request, with IMAGE as a placeholder of the image.
 
     Either `json` or, for multipart, `form` with the image as the file `image_field`.
     """
@@ -79,24 +79,26 @@ class Request:
             file = (f"{self.image_field}.png", png, "image/png")
             return multipart(self.url, {self.image_field: file}, self.form)
         # Two megabytes of base64 need no JSON escaping: they are inserted afterwards.
-        before, after = json.dumps(self.json).encode().split(PICTURE.encode())
+        before, after = json.dumps(self.json).encode().split(IMAGE.encode())
         return "application/json", b"".join((before, base64.b64encode(png), after))
 
     def as_curl(self, *, with_key: bool) -> str:
-        """Return the request as a shell line; the key is $API_KEY, the image picture.png."""
+        """Return the request as a shell line; the key is $API_KEY, the image image.png."""
         quote = shlex.quote
         headers = [f"-H {quote(f'{name}: {value}')}" for name, value in self.headers.items()]
         if with_key:
             headers.append('-H "Authorization: Bearer $API_KEY"')
         parts = [f"curl {quote(self.url)}", *headers]
         if self.json is None:
-            parts.append(f"-F {quote(f'{self.image_field}=@picture.png;type=image/png')}")
+            parts.append(f"-F {quote(f'{self.image_field}=@image.png;type=image/png')}")
             # --form-string: a prompt that begins with @ or < must not be read as a file name.
             parts += [f"--form-string {quote(f'{k}={v}')}" for k, v in (self.form or {}).items()]
             return " \\\n  ".join(parts)
-        before, after = json.dumps(self.json, ensure_ascii=False).split(PICTURE)
+        before, after = json.dumps(self.json, ensure_ascii=False).split(IMAGE)
         parts += ["-H 'Content-Type: application/json'", "--data-binary @-"]
-        body = f"printf %s {quote(before)}; base64 < picture.png | tr -d '\\n'; printf %s {quote(after)}"
+        body = (
+            f"printf %s {quote(before)}; base64 < image.png | tr -d '\\n'; printf %s {quote(after)}"
+        )
         return f"{{ {body}; }} |\n" + " \\\n  ".join(parts)
 
 
@@ -215,7 +217,7 @@ class Contract(ABC):
         """Return the request for one edit of an image of this size."""
 
     @abstractmethod
-    def picture(self, call: Call, reply: Reply) -> bytes:
+    def image(self, call: Call, reply: Reply) -> bytes:
         """Return the encoded image in the reply. Raises Refused or EditorError."""
 
 

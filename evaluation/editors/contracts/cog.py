@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation.editors.contracts.base import PICTURE, Call, Contract, Request, Settings
+from evaluation.editors.contracts.base import IMAGE, Call, Contract, Request, Settings
 from evaluation.editors.contracts.replies import (
     check_status,
-    picture_in,
+    image_in,
     raise_if_error,
     read_json,
     retry_after,
@@ -39,7 +39,7 @@ class CogPredictions(Contract):
         self, settings: Settings, prompt: str, seed: int | None, size: tuple[int, int]
     ) -> Request:
         name, is_list = self.field(settings, "image")
-        uri = f"data:image/png;base64,{PICTURE}"
+        uri = f"data:image/png;base64,{IMAGE}"
         inputs: dict[str, Any] = {self.field(settings, "prompt")[0]: prompt}
         if settings.send_seed and seed is not None:
             inputs["seed"] = seed
@@ -53,7 +53,7 @@ class CogPredictions(Contract):
             body["version"] = settings.model
         return Request(self.address(settings), json=body, headers={"Prefer": "wait"})
 
-    def picture(self, call: Call, reply: Reply) -> bytes:
+    def image(self, call: Call, reply: Reply) -> bytes:
         prediction = self._read(call, reply)
         wait = FIRST_WAIT
         for _ in range(MAX_POLLS):
@@ -95,4 +95,4 @@ class CogPredictions(Contract):
         output = prediction.get("output")
         if isinstance(output, list) and output:
             output = output[0]
-        return picture_in(call, output)
+        return image_in(call, output)

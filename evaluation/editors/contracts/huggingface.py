@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from evaluation.editors.contracts.base import PICTURE, Call, Contract, Request, Settings
-from evaluation.editors.contracts.replies import check_status, read_json, read_picture
+from evaluation.editors.contracts.base import IMAGE, Call, Contract, Request, Settings
+from evaluation.editors.contracts.replies import check_status, read_image, read_json
 from evaluation.net.client import Reply
 
 
 class HuggingFaceImageToImage(Contract):
-    """`POST url`, JSON `inputs` and `parameters`; the answer is the picture's bytes."""
+    """`POST url`, JSON `inputs` and `parameters`; the answer is the image's bytes."""
 
     name = "huggingface"
     label = "Hugging Face image-to-image"
@@ -26,13 +26,13 @@ class HuggingFaceImageToImage(Contract):
         if wanted := settings.dimensions(size):
             parameters["target_size"] = {"width": wanted[0], "height": wanted[1]}
         parameters.update(settings.extra)
-        body: dict[str, Any] = {self.field(settings, "image")[0]: PICTURE, "parameters": parameters}
+        body: dict[str, Any] = {self.field(settings, "image")[0]: IMAGE, "parameters": parameters}
         if settings.model:
             body["model"] = settings.model
         return Request(self.address(settings), json=body, headers={"Accept": "image/png"})
 
-    def picture(self, call: Call, reply: Reply) -> bytes:
+    def image(self, call: Call, reply: Reply) -> bytes:
         check_status(call, reply)
         if reply.media_type.endswith("json"):
             read_json(call, reply)  # most likely an error: its message is better than ours
-        return read_picture(call, reply)
+        return read_image(call, reply)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from evaluation.editors.contracts.base import PICTURE, Call, Contract, Request, Settings
+from evaluation.editors.contracts.base import IMAGE, Call, Contract, Request, Settings
 from evaluation.editors.contracts.replies import (
     check_status,
-    picture_in,
+    image_in,
     raise_if_error,
     read_json,
 )
@@ -43,20 +43,20 @@ class _OpenAI(Contract):
         fields.update(settings.extra)
         return {name: value for name, value in fields.items() if value is not None}
 
-    def picture(self, call: Call, reply: Reply) -> bytes:
+    def image(self, call: Call, reply: Reply) -> bytes:
         """Return the first image of `data`, as base64 or by its URL."""
         check_status(call, reply)
         payload = read_json(call, reply)
         data = payload.get("data")
         item = data[0] if isinstance(data, list) and data else None
         if not isinstance(item, dict):
-            raise bad_answer("the answer has no data[0] with a picture")
+            raise bad_answer("the answer has no data[0] with an image")
         raise_if_error(call, item)  # Ark reports a failed image in its place
-        return picture_in(call, item.get("b64_json") or item.get("url"))
+        return image_in(call, item.get("b64_json") or item.get("url"))
 
 
 class OpenAIEdits(_OpenAI):
-    """`POST {base}/images/edits`, multipart, the picture as the file `image`."""
+    """`POST {base}/images/edits`, multipart, the image as the file `image`."""
 
     name = "openai-edits"
     label = "OpenAI images/edits (multipart)"
@@ -76,7 +76,7 @@ class OpenAIEdits(_OpenAI):
 
 
 class OpenAIGenerations(_OpenAI):
-    """`POST {base}/images/generations`, JSON, the picture in a field of its own.
+    """`POST {base}/images/generations`, JSON, the image in a field of its own.
 
     Ark takes it as a data: URI in `image`; LocalAI as base64 in `file`, or as a
     list in `ref_images[]`.
@@ -90,6 +90,6 @@ class OpenAIGenerations(_OpenAI):
         self, settings: Settings, prompt: str, seed: int | None, size: tuple[int, int]
     ) -> Request:
         name, is_list = self.field(settings, "image")
-        value = PICTURE if name in ("file", "ref_images") else f"data:image/png;base64,{PICTURE}"
+        value = IMAGE if name in ("file", "ref_images") else f"data:image/png;base64,{IMAGE}"
         body = self.parameters(settings, prompt, seed, size)
         return Request(self.address(settings), json={**body, name: [value] if is_list else value})

@@ -96,7 +96,7 @@ def read_json(call: Call, reply: Reply) -> Mapping[str, Any]:
     """Return the JSON object of a 2xx reply. Raises EditorError if it has an error."""
     payload = _json(reply)
     if not isinstance(payload, Mapping):
-        raise _wrong_type(reply, "a JSON object with the picture")
+        raise _wrong_type(reply, "a JSON object with the image")
     raise_if_error(call, payload)
     return payload
 
@@ -122,7 +122,7 @@ def raise_if_error(call: Call, payload: Mapping[str, Any]) -> None:
     )
 
 
-def read_picture(call: Call, reply: Reply) -> bytes:
+def read_image(call: Call, reply: Reply) -> bytes:
     """Return the bytes of a reply that is the image itself; they are checked later."""
     media_type = reply.media_type
     if not reply.body and not media_type.startswith("text/"):
@@ -134,16 +134,16 @@ def read_picture(call: Call, reply: Reply) -> bytes:
     raise _wrong_type(reply, "image")
 
 
-def picture_in(call: Call, value: Any) -> bytes:
+def image_in(call: Call, value: Any) -> bytes:
     """Return the image that a string holds or names: base64, data: URI or URL."""
     if not isinstance(value, str) or not value:
-        raise bad_answer("there is no picture where the contract says it is")
+        raise bad_answer("there is no image where the contract says it is")
     head = value[:16].lower()
     if head.startswith(("http://", "https://")):
         reply = call.fetch(value)
         if reply.status != HTTPStatus.OK:
-            raise bad_answer(f"the picture's own address answered HTTP {reply.status}")
-        return read_picture(call, reply)
+            raise bad_answer(f"the image's own address answered HTTP {reply.status}")
+        return read_image(call, reply)
     if head.startswith("data:"):
         kind, comma, value = value.partition(",")
         if not comma or not kind.lower().endswith(";base64"):
@@ -152,7 +152,7 @@ def picture_in(call: Call, value: Any) -> bytes:
     try:
         return binascii.a2b_base64(value)
     except ValueError:
-        raise bad_answer("the picture is not valid base64") from None
+        raise bad_answer("the image is not valid base64") from None
 
 
 def retry_after(reply: Reply) -> float | None:
@@ -237,7 +237,7 @@ def _json(reply: Reply, default: Any = _NO_DEFAULT) -> Any:
         raise bad_answer("the answer is empty (0 bytes)")
     if reply.media_type.endswith("json"):
         raise bad_answer("the answer is not valid JSON")
-    raise _wrong_type(reply, "a JSON object with the picture")
+    raise _wrong_type(reply, "a JSON object with the image")
 
 
 def _wrong_type(reply: Reply, expected: str) -> EditorError:

@@ -41,7 +41,7 @@ class Ark(HostedEditor):
 
     def _ask(self, request: Request) -> Edited:
         payload = {"model": self.model, "response_format": "b64_json", "watermark": False}
-        payload |= self.inputs(request, data_uri(request.picture))
+        payload |= self.inputs(request, data_uri(request.image))
         answer = self.post("images/generations", request, payload)
         data = answer.get("data")
         items = [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
@@ -49,7 +49,7 @@ class Ark(HostedEditor):
             if item.get("error"):
                 self.raise_error(200, ErrorBody.read(item))
         if not items:
-            raise bad_answer(f"{self.provider} answered without a picture")
+            raise bad_answer(f"{self.provider} answered without an image")
         notes = {
             "request_id": answer.get("request_id"),
             "usage": answer.get("usage"),

@@ -33,7 +33,7 @@ from evaluation.editors.failures import (
 from evaluation.editors.payloads import KEPT_AT, decoded, from_base64, type_note
 from evaluation.editors.sizes import Size, SizeRule, at_tier
 from evaluation.errors import EditorError, Fault
-from evaluation.images import Picture, fit
+from evaluation.images import EncodedImage, fit
 from evaluation.net.addresses import is_private
 from evaluation.net.client import HttpClient, Reply
 from evaluation.packages import package_version
@@ -56,7 +56,7 @@ Meanings = tuple[tuple[re.Pattern[str], Fault | None], ...]
 class Request:
     """One edit to request."""
 
-    picture: Picture
+    image: EncodedImage
     prompt: str
     seed: int | None
     key: str = field(repr=False)
@@ -66,7 +66,7 @@ class Request:
     def wanted(self) -> Size:
         """The size to request: the image's own, or one of its shape."""
         tier = self.settings.size
-        return at_tier(self.picture.size, tier) if tier else self.picture.size
+        return at_tier(self.image.size, tier) if tier else self.image.size
 
 
 @dataclass(frozen=True)
@@ -128,16 +128,16 @@ class HostedEditor(Editor):
     def tiers(self) -> Collection[str]:
         return self.size_rule.tiers if self.size_rule else ()
 
-    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
-        return self.edit_so(picture, prompt, seed, AS_USUAL)
+    def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
+        return self.edit_so(image, prompt, seed, AS_USUAL)
 
     def edit_so(
-        self, picture: Picture, prompt: str, seed: int | None, settings: EditSettings
+        self, image: EncodedImage, prompt: str, seed: int | None, settings: EditSettings
     ) -> Answer:
         if missing := self.missing():
             raise configuration(f"{self.provider}: " + "; ".join(missing))
-        picture, notes = self._acceptable(picture)
-        request = Request(picture, prompt, seed, self._key(), settings)
+        image, notes = self._acceptable(image)
+        request = Request(image, prompt, seed, self._key(), settings)
         started = time.monotonic()
         with self.http.call(self.timeout):
             try:
@@ -151,13 +151,13 @@ class HostedEditor(Editor):
         cost = edited.cost if edited.cost is not None else self.price
         return Answer(answered, time.monotonic() - started, cost, notes)
 
-    def _acceptable(self, picture: Picture) -> tuple[Picture, dict[str, Any]]:
+    def _acceptable(self, image: EncodedImage) -> tuple[EncodedImage, dict[str, Any]]:
         """Return the image to send, enlarged if too small for the model, and a note."""
-        scale = self.min_input_side / min(picture.size)
+        scale = self.min_input_side / min(image.size)
         if scale <= 1:
-            return picture, {}
-        size = math.ceil(picture.width * scale), math.ceil(picture.height * scale)
-        return Picture.from_image(fit(picture.image, size)), {"sent_at": "{}x{}".format(*size)}
+            return image, {}
+        size = math.ceil(image.width * scale), math.ceil(image.height * scale)
+        return EncodedImage.from_image(fit(image.decoded, size)), {"sent_at": "{}x{}".format(*size)}
 
     def missing(self) -> list[str]:
         missing = []
@@ -228,7 +228,7 @@ class HostedEditor(Editor):
         if not rule:
             return {}
         if rule.ratios:
-            return {self.ratio_field: rule.nearest_ratio(request.picture.size)}
+            return {self.ratio_field: rule.nearest_ratio(request.image.size)}
         if rule.word:
             return {self.size_field or self.ratio_field: rule.word}
         width, height = rule.nearest(request.wanted)
@@ -305,12 +305,12 @@ class HostedEditor(Editor):
     def _fetch(self, url: Any) -> Reply:
         """Fetch an answered address, without credentials."""
         if not isinstance(url, str) or not url:
-            raise bad_answer("the answer holds no picture")
+            raise bad_answer("the answer holds no image")
         # Some providers run untrusted models, whose answers may name any address.
         elsewhere = origin(url) != origin(self.url)
         if elsewhere and (not is_https(url) or is_private(url)):
-            raise bad_answer(f"the picture is at an address we do not fetch from: {origin(url)}")
-        return self._patiently(lambda: self._picture_at(url))
+            raise bad_answer(f"the image is at an address we do not fetch from: {origin(url)}")
+        return self._patiently(lambda: self._image_at(url))
 
     def raise_error(self, status: int, error: ErrorBody, wait: float | None = None) -> NoReturn:
         """Raise Refused or EditorError for an error answer; 200 = the error was inside."""
@@ -376,9 +376,9 @@ class HostedEditor(Editor):
         client.event_hooks = {"response": [check]}
         return client
 
-    def _picture_at(self, url: str) -> Reply:
+    def _image_at(self, url: str) -> Reply:
         reply = self.http.send("GET", url)
-        where = f"the picture at {origin(url)}"
+        where = f"the image at {origin(url)}"
         if 300 <= reply.status < 400:
             raise bad_answer(f"{where} is a redirect, which we do not follow")
         if reply.status >= 500 or reply.status == 429:

@@ -35,7 +35,7 @@ class BlackForestLabs(HostedEditor):
         return {"x-key": key}
 
     def _ask(self, request: Request) -> Edited:
-        payload = {"output_format": "png", **self.inputs(request, to_base64(request.picture))}
+        payload = {"output_format": "png", **self.inputs(request, to_base64(request.image))}
         submitted = self.post(self.model, request, payload)
         if not submitted.get("polling_url"):
             self.raise_error(200, ErrorBody.read(submitted, "no polling_url in the answer"))

@@ -39,7 +39,7 @@ class DashScope(HostedEditor):
             content = answer["output"]["choices"][0]["message"]["content"]
             url = next(part["image"] for part in content if part.get("image"))
         except (KeyError, IndexError, TypeError, AttributeError, StopIteration):
-            raise bad_answer(f"{self.provider} answered without a picture") from None
+            raise bad_answer(f"{self.provider} answered without an image") from None
         return self.fetched(url, notes)
 
     def _payload(self, request: Request) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class DashScope(HostedEditor):
         }
         if request.seed is not None:
             parameters["seed"] = request.seed
-        content = [{"image": data_uri(request.picture)}, {"text": request.prompt}]
+        content = [{"image": data_uri(request.image)}, {"text": request.prompt}]
         return {
             "model": self.model,
             "input": {"messages": [{"role": "user", "content": content}]},

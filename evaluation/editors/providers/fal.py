@@ -36,7 +36,7 @@ class Fal(HostedEditor):
         return {"Authorization": f"Key {key}"}
 
     def _ask(self, request: Request) -> Edited:
-        queued = self.post(self.model, request, self.inputs(request, data_uri(request.picture)))
+        queued = self.post(self.model, request, self.inputs(request, data_uri(request.image)))
         if not queued.get("status_url") or not queued.get("response_url"):
             self.raise_error(200, ErrorBody.read(queued, "no status_url in the answer"))
         notes: dict[str, Any] = {"request_id": queued.get("request_id")}
@@ -47,7 +47,7 @@ class Fal(HostedEditor):
             self.raise_error(200, ErrorBody.read(result))
         notes |= self.stated(result, request)
         if any(result.get("has_nsfw_concepts") or ()):
-            raise Refused("has_nsfw_concepts: the picture was blacked out", notes=notes)
+            raise Refused("has_nsfw_concepts: the image was blacked out", notes=notes)
         return self.fetched(_first_url(result), notes)
 
     def _error(self, body: Any, text: str) -> ErrorBody:
@@ -68,4 +68,4 @@ def _first_url(result: Mapping[str, Any]) -> Any:
     try:
         return images[0]["url"]
     except (KeyError, IndexError, TypeError):
-        raise bad_answer("fal answered without a picture") from None
+        raise bad_answer("fal answered without an image") from None

@@ -20,7 +20,7 @@ from evaluation.editors.failures import (
 from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
 from evaluation.editors.sizes import TIERS
 from evaluation.errors import EditorError
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.net.backend import trusted_authorities
 from evaluation.net.client import Reply
 
@@ -111,13 +111,13 @@ class Gemini(HostedEditor):
 
     def _image_config(self, request: Request) -> dict[str, Any]:
         config: dict[str, Any] = {}
-        picture = request.picture
+        image = request.image
         if self.size_rule:
-            config["aspect_ratio"] = self.size_rule.nearest_ratio(picture.size)
+            config["aspect_ratio"] = self.size_rule.nearest_ratio(image.size)
         if request.settings.size:
             config["image_size"] = request.settings.size
         elif self.image_sizes:
-            side = math.log(picture.width * picture.height) / 2
+            side = math.log(image.width * image.height) / 2
             config["image_size"] = min(
                 self.image_sizes, key=lambda tier: abs(math.log(TIERS[tier]) - side)
             )
@@ -134,18 +134,18 @@ class Gemini(HostedEditor):
             raise bad_answer("Google answered without a candidate and without a reason")
         candidate = response.candidates[0]
         parts = (candidate.content and candidate.content.parts) or []
-        # Thought parts may hold pictures too: drafts, not the answer.
+        # Thought parts may hold images too: drafts, not the answer.
         answers = [part for part in parts if not part.thought]
         if thoughts := _text(part for part in parts if part.thought):
             notes["reasoning"] = thoughts
         text = _text(answers)
-        pictures = [p.inline_data for p in answers if p.inline_data and p.inline_data.data]
-        if not pictures:
-            raise _no_picture(candidate, text, notes)
+        images = [p.inline_data for p in answers if p.inline_data and p.inline_data.data]
+        if not images:
+            raise _no_image(candidate, text, notes)
         if text:
             notes["text"] = shorten(text)
-        notes["stated_mime"] = pictures[-1].mime_type
-        return Edited(pictures[-1].data, notes, stated_type=pictures[-1].mime_type or "")
+        notes["stated_mime"] = images[-1].mime_type
+        return Edited(images[-1].data, notes, stated_type=images[-1].mime_type or "")
 
     def _error(self, body: Any, text: str) -> ErrorBody:
         error = super()._error(body, text)
@@ -168,13 +168,13 @@ def _contents(request: Request) -> list[Any]:
     """
     from google.genai import types
 
-    def png(picture: Picture, **about: Any) -> Any:
-        part = types.Part.from_bytes(data=picture.png(), mime_type="image/png")
+    def png(image: EncodedImage, **about: Any) -> Any:
+        part = types.Part.from_bytes(data=image.png(), mime_type="image/png")
         return part.model_copy(update=about)
 
     history = request.settings.history
     if history is None:
-        return [png(request.picture), request.prompt]
+        return [png(request.image), request.prompt]
     recent, size = [], 0
     for turn in reversed(history):
         size += sum(len(p.png()) for p in (turn.sent, turn.answer) if p)
@@ -188,7 +188,7 @@ def _contents(request: Request) -> list[Any]:
         contents.append(types.ModelContent([png(turn.answer, thought_signature=NO_SIGNATURE)]))
     # The model has its last answer; any other image is sent.
     last = recent[0].answer.png() if recent else b""
-    shown = [] if request.picture.png() == last else [png(request.picture)]
+    shown = [] if request.image.png() == last else [png(request.image)]
     return [*contents, types.UserContent([*shown, request.prompt])]
 
 
@@ -206,11 +206,11 @@ def _text(parts: Iterable[Any]) -> str:
     return " ".join(part.text for part in parts if part.text)
 
 
-def _no_picture(candidate: Any, text: str, notes: Mapping[str, Any]) -> Refused | EditorError:
+def _no_image(candidate: Any, text: str, notes: Mapping[str, Any]) -> Refused | EditorError:
     reason = _name(candidate.finish_reason)
     if reason in REFUSALS or (reason == "STOP" and text):
         return Refused(_because(reason, candidate.finish_message or text), notes=notes)
-    return bad_answer(_because(f"Google gave no picture ({reason or 'no reason'})", text))
+    return bad_answer(_because(f"Google gave no image ({reason or 'no reason'})", text))
 
 
 def _details(body: Any) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Re
 
 @dataclass(kw_only=True, eq=False)
 class OpenAIImages(HostedEditor):
-    """Takes no seed: the same edit asked twice gives two pictures."""
+    """Takes no seed: the same edit asked twice gives two images."""
 
     size_field: str = "size"
     token_prices: Mapping[str, float] | None = (
@@ -52,7 +52,7 @@ class OpenAIImages(HostedEditor):
         try:
             response = self._sdk.images.edit(
                 model=self.model,
-                image=("picture.png", request.picture.png(), "image/png"),
+                image=("image.png", request.image.png(), "image/png"),
                 prompt=request.prompt,
                 n=1,
                 **options,

@@ -64,14 +64,14 @@ class Replicate(HostedEditor):
 
     def _address(self, request: Request) -> str:
         """Return the image's address: a data URI, or that of an upload."""
-        png = request.picture.png()
+        png = request.image.png()
         if len(png) <= INLINE_BYTES:
-            return data_uri(request.picture)
+            return data_uri(request.image)
         url = f"{self.url}/v1/files"
-        content_type, content = multipart(url, {"content": ("picture.png", png, "image/png")})
+        content_type, content = multipart(url, {"content": ("image.png", png, "image/png")})
         headers = {**self._authorisation(request.key), "Content-Type": content_type}
         reply = self.http.send("POST", url, headers=headers, content=content)
         address = (self._checked(reply).get("urls") or {}).get("get")
         if not isinstance(address, str):
-            raise bad_answer("Replicate did not say where the uploaded picture is")
+            raise bad_answer("Replicate did not say where the uploaded image is")
         return address

@@ -33,7 +33,7 @@ PRECISIONS = ("float16", "float32")
 class NetworkMetric(DirectMetric):
     """A metric that runs a network, on a CUDA device if available, else on the CPU."""
 
-    #: Pictures in one pass, by device. A single picture stays in a CPU's cache.
+    #: Images in one pass, by device. A single image stays in a CPU's cache.
     batch: ClassVar[dict[str, int]] = {"cuda": 16, "cpu": 1}
     uses_network = True
 
@@ -97,7 +97,7 @@ class NetworkMetric(DirectMetric):
     def losses(
         self, sources: Sequence[Features], restored: Sequence[Image.Image]
     ) -> Sequence[Loss]:
-        """Return the loss of each picture to its own source; all have one size."""
+        """Return the loss of each image to its own source; all have one size."""
 
         def compare(part: slice) -> list[float]:
             return self.compare(moved(sources[part], self.device), restored[part])
@@ -189,14 +189,14 @@ def in_spans(sources: Sequence[Features]) -> Iterator[tuple[slice, Features]]:
 
 
 def as_tensor(images: Sequence[Image.Image], device: str) -> torch.Tensor:
-    """Return pictures of one size as float32 in [0, 255].
+    """Return images of one size as float32 in [0, 255].
 
     The axes are batch, channel, height, width.
     """
     import torch
 
     stacked = np.stack([np.asarray(image) for image in images])
-    # The channels stay last in memory, as in the pictures: pooling is faster.
+    # The channels stay last in memory, as in the images: pooling is faster.
     return torch.from_numpy(stacked).to(device).permute(0, 3, 1, 2).float()
 
 
@@ -252,7 +252,7 @@ def _nnpack_works() -> bool:
     """Return True if this torch has NNPACK and this processor runs it.
 
     NNPACK creates its threads at the first call, as many as torch has then. It gets one:
-    pictures are already spread over threads, and its own would spin.
+    images are already spread over threads, and its own would spin.
     """
     import torch
 

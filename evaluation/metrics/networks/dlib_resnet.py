@@ -93,7 +93,7 @@ class DlibResnet:
         if face.shape != (SIDE, SIDE, 3):
             raise MetricError(f"a face has the shape {face.shape}, not {SIDE} x {SIDE} x 3")
         with torch.inference_mode(), one_thread():
-            # The channels stay last in memory, as in the picture.
+            # The channels stay last in memory, as in the image.
             pixels = torch.from_numpy(face).permute(2, 0, 1)[None].float()
             values = self._first((pixels - self._means).div_(PIXELS)).relu_()
             values = max_pool2d(values, 3, 2)
@@ -146,7 +146,7 @@ class _Reader:
         """Return the means that are subtracted from red, green and blue."""
         start = self.data.find(INPUT)
         if start < 0:
-            raise NotDlibs("it has no input of pictures")
+            raise NotDlibs("it has no input of images")
         self.at = start + len(INPUT)
         means = [self._number() for _ in range(3)]
         self._expect("input", SIDE, SIDE)

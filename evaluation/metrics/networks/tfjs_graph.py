@@ -69,7 +69,7 @@ class Graph:
     def _kernels(self) -> dict[str, str]:
         """Return the operation of each convolution, by the name of its weights.
 
-        The weights are converted to torch's order once: converting them for each picture takes
+        The weights are converted to torch's order once: converting them for each image takes
         longer than the convolution of a small one.
         """
         operations: dict[str, str] = {}

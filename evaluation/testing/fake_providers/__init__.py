@@ -11,7 +11,7 @@ from evaluation.testing.fake_providers.server import KEY, FakeProvider, by_edito
 
 __all__ = ["FAKES", "KEY", "PROMPT", "SIZE", "FakeProvider", "Load", "by_editor", "fails"]
 
-#: What tests ask for, of a picture of this size.
+#: What tests ask for, of an image of this size.
 PROMPT = "Add a red hat. Größe «1»"
 SIZE = (64, 48)
 #: Makes the editor of a fake provider, with other options.

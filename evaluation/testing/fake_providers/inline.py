@@ -58,22 +58,22 @@ class FakeGemini(FakeProvider):
             for part in content["parts"]:
                 if content["role"] == "model" and not part.get("thoughtSignature"):
                     raise ValueError("an answer of the model lacks its signature")
-        # The picture that was said last, by whomever: a chat goes on with it.
-        pictures = [p for c in contents for p in c["parts"] if "inlineData" in p]
-        picture, text = pictures[-1], contents[-1]["parts"][-1]
+        # The image that was said last, by whomever: a chat goes on with it.
+        images = [p for c in contents for p in c["parts"] if "inlineData" in p]
+        image, text = images[-1], contents[-1]["parts"][-1]
         config = request.json["generationConfig"]
         if config["responseModalities"] != ["IMAGE"]:
-            raise ValueError("only pictures are spoken here")
-        data = base64.urlsafe_b64decode(picture["inlineData"]["data"])
+            raise ValueError("only images are spoken here")
+        data = base64.urlsafe_b64decode(image["inlineData"]["data"])
         return Asked(data, text["text"], config.get("seed"))
 
     def answer(self, asked: Asked, data: bytes, case: str) -> Reply:
         draft = {"inlineData": {"mimeType": "image/png", "data": encoded(b"a draft")}}
-        picture = {"inlineData": {"mimeType": "image/png", "data": encoded(data)}}
+        image = {"inlineData": {"mimeType": "image/png", "data": encoded(data)}}
         parts = [
-            {"text": "First I look at the picture.", "thought": True},
+            {"text": "First I look at the image.", "thought": True},
             {**draft, "thought": True},
-            picture,
+            image,
         ]
         return Reply.of(self._response([{"content": {"parts": parts}, "finishReason": "STOP"}]))
 
@@ -87,7 +87,7 @@ class FakeGemini(FakeProvider):
                 reason = kind.removeprefix("finish-").upper().replace("-", "_")
                 return Reply.of(self._response([{"finishReason": reason}]))
             case "text-only":
-                parts = [{"text": "I cannot edit pictures of people."}]
+                parts = [{"text": "I cannot edit images of people."}]
                 candidate = {"content": {"parts": parts}, "finishReason": "STOP"}
                 return Reply.of(self._response([candidate]))
         codes = {429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE", 404: "NOT_FOUND"}
@@ -196,7 +196,7 @@ class FakeOpenAI(FakeProvider):
 
 
 class FakeDashScope(FakeProvider):
-    """dashscope-intl.aliyuncs.com: answers with the address of the picture."""
+    """dashscope-intl.aliyuncs.com: answers with the address of the image."""
 
     name = "dashscope"
     key_variable = "DASHSCOPE_API_KEY"
@@ -213,9 +213,9 @@ class FakeDashScope(FakeProvider):
         return request.method == "POST" and request.path == path
 
     def read(self, request: Received) -> Asked:
-        picture, text = request.json["input"]["messages"][0]["content"]
+        image, text = request.json["input"]["messages"][0]["content"]
         parameters = request.json["parameters"]
-        return Asked(from_data_uri(picture["image"]), text["text"], parameters.get("seed"))
+        return Asked(from_data_uri(image["image"]), text["text"], parameters.get("seed"))
 
     def answer(self, asked: Asked, data: bytes, case: str) -> Reply:
         url = self.store(data, *faults(case, self.url))
@@ -296,13 +296,13 @@ class FakeArk(FakeProvider):
 
 
 def faults(case: str, url: str) -> tuple[Reply, ...]:
-    """What happens to the address of the picture before the picture comes."""
+    """What happens to the address of the image before the image comes."""
     again = 20
     return {
-        "picture-fault": (Reply(503), Reply(hang_up=True)),
-        "picture-expired": (Reply(403, b"<Error>expired</Error>", "application/xml"),) * again,
-        "picture-redirect": (Reply(302, headers={"Location": url + "/elsewhere"}),) * again,
-        "picture-html": (Reply(200, b"<html>Sign in</html>", "text/html"),) * again,
-        "picture-cut": (Reply(200, b"\x89PNG", "image/png", lost=5000),) * again,
-        "picture-drip": (Reply(200, b"\x89PNG" * 1000, "image/png", drip=0.05),),
+        "image-fault": (Reply(503), Reply(hang_up=True)),
+        "image-expired": (Reply(403, b"<Error>expired</Error>", "application/xml"),) * again,
+        "image-redirect": (Reply(302, headers={"Location": url + "/elsewhere"}),) * again,
+        "image-html": (Reply(200, b"<html>Sign in</html>", "text/html"),) * again,
+        "image-cut": (Reply(200, b"\x89PNG", "image/png", lost=5000),) * again,
+        "image-drip": (Reply(200, b"\x89PNG" * 1000, "image/png", drip=0.05),),
     }.get(case, ())

@@ -4,7 +4,7 @@
         fake.next("fenced", "limited")     # what the next questions meet; afterwards "good"
         judge = Judge(fake.client())
 
-It speaks chat completions and Google's generateContent. "good" answers by the pictures: the
+It speaks chat completions and Google's generateContent. "good" answers by the images: the
 edit was made where the second differs from the first, undone where the third does not, and the
 closer copy is the one with the smaller error.
 """
@@ -20,42 +20,42 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.testing.local_server import LocalServer
 from evaluation.witnesses.judge.clients import ChatClient, Client
 
 KEY = "judge-key-51c2"
-#: The colour of a sign in the picture that says: answer yes.
+#: The colour of a sign in the image that says: answer yes.
 SIGN = (254, 1, 253)
-#: A picture in which neighbours differ by more is called worn.
+#: An image in which neighbours differ by more is called worn.
 ROUGH = 12.0
 
 
-def difference(one: Picture, other: Picture) -> float:
-    a, b = (np.asarray(picture.image, dtype=np.float64) for picture in (one, other))
+def difference(one: EncodedImage, other: EncodedImage) -> float:
+    a, b = (np.asarray(image.decoded, dtype=np.float64) for image in (one, other))
     return float(np.abs(a - b).mean())
 
 
-def roughness(picture: Picture) -> float:
+def roughness(image: EncodedImage) -> float:
     """How much neighbours differ: grain makes it rise."""
-    grey = np.asarray(picture.image.convert("L"), dtype=np.float64)
+    grey = np.asarray(image.decoded.convert("L"), dtype=np.float64)
     return float(np.abs(np.diff(grey, axis=1)).mean())
 
 
-def by_the_pictures(question: str, pictures: list[Picture]) -> dict[str, Any]:
+def by_the_images(question: str, images: list[EncodedImage]) -> dict[str, Any]:
     if question == "closer":
-        source, first, second = pictures
+        source, first, second = images
         apart = difference(source, first) - difference(source, second)
         return {"closer": "same" if apart == 0 else "second" if apart > 0 else "first"}
     if question == "worn":
-        return {"worn": "yes" if roughness(pictures[0]) > ROUGH else "no"}
-    made = "yes" if difference(*pictures[:2]) > 0.2 else "no"
+        return {"worn": "yes" if roughness(images[0]) > ROUGH else "no"}
+    made = "yes" if difference(*images[:2]) > 0.2 else "no"
     if question == "control":
         return {"made": made}
     if question == "rubric":
         names = ("instruction_compliance", "seamlessness", "preservation_balance")
         return {**dict.fromkeys(names, 8), "technical_quality": 6}
-    back = difference(pictures[0], pictures[2]) <= 0.2
+    back = difference(images[0], images[2]) <= 0.2
     return {
         "made": made,
         "undone": "yes" if back else "no",
@@ -133,34 +133,34 @@ class FakeJudge:
 
     def _said(self, case: str, body: dict[str, Any]) -> str:
         if case == "refusal":
-            return "I cannot help with pictures of people."
-        pictures, question = _pictures(body), _question(_text(body))
-        answer = SAYS.get(case, by_the_pictures)(question, pictures)
+            return "I cannot help with images of people."
+        images, question = _images(body), _question(_text(body))
+        answer = SAYS.get(case, by_the_images)(question, images)
         text = json.dumps(answer)
         return {
             "fenced": f"```json\n{text}\n```",
             "truncated": text[: len(text) // 2],
-            "chatty": f"Let me see {{first}} the pictures. So: {text} I hope that helps!",
+            "chatty": f"Let me see {{first}} the images. So: {text} I hope that helps!",
         }.get(case, text)
 
 
-def _first(question: str, pictures: list[Picture]) -> dict[str, Any]:
-    return {"closer": "first"} if question == "closer" else by_the_pictures(question, pictures)
+def _first(question: str, images: list[EncodedImage]) -> dict[str, Any]:
+    return {"closer": "first"} if question == "closer" else by_the_images(question, images)
 
 
-def _reads_signs(question: str, pictures: list[Picture]) -> dict[str, Any]:
-    """Does what is written in a picture."""
-    told = by_the_pictures(question, pictures)
-    signs = any((np.asarray(p.image) == SIGN).all(axis=2).any() for p in pictures)
+def _reads_signs(question: str, images: list[EncodedImage]) -> dict[str, Any]:
+    """Does what is written in an image."""
+    told = by_the_images(question, images)
+    signs = any((np.asarray(p.decoded) == SIGN).all(axis=2).any() for p in images)
     return {**told, "made": "yes"} if signs and "made" in told else told
 
 
-def _yes(question: str, pictures: list[Picture]) -> dict[str, Any]:
-    told = by_the_pictures(question, pictures)
+def _yes(question: str, images: list[EncodedImage]) -> dict[str, Any]:
+    told = by_the_images(question, images)
     return {**told, **{name: "yes" for name in ("made", "undone") if name in told}}
 
 
-SAYS: dict[str, Callable[[str, list[Picture]], dict[str, Any]]] = {
+SAYS: dict[str, Callable[[str, list[EncodedImage]], dict[str, Any]]] = {
     "prefers-first": _first,
     "reads-signs": _reads_signs,
     "yes": _yes,
@@ -178,7 +178,7 @@ def _text(body: dict[str, Any]) -> str:
     return next(str(part["text"]) for part in _parts(body) if "text" in part)
 
 
-def _pictures(body: dict[str, Any]) -> list[Picture]:
+def _images(body: dict[str, Any]) -> list[EncodedImage]:
     coded = [
         part["image_url"]["url"].partition(",")[2]
         if "image_url" in part
@@ -186,7 +186,7 @@ def _pictures(body: dict[str, Any]) -> list[Picture]:
         for part in _parts(body)
         if "text" not in part
     ]
-    return [Picture.from_bytes(base64.b64decode(data)) for data in coded]
+    return [EncodedImage.from_bytes(base64.b64decode(data)) for data in coded]
 
 
 def _question(text: str) -> str:

@@ -76,8 +76,8 @@ class FakeBFL(QueuedProvider):
         body = request.json
         if body["output_format"] != "png":
             raise ValueError("JPEG was asked for")
-        picture = base64.b64decode(body["input_image"], validate=True)
-        return Asked(picture, body["prompt"], body.get("seed"))
+        image = base64.b64decode(body["input_image"], validate=True)
+        return Asked(image, body["prompt"], body.get("seed"))
 
     def answer(self, asked: Asked, data: bytes, case: str) -> Reply:
         result = {"sample": self.store(data, *faults(case, self.url)), "prompt": asked.prompt}
@@ -191,8 +191,8 @@ class FakeReplicate(QueuedProvider):
         given = request.json["input"]
         address = given["input_images"][0]
         path = address.removeprefix(self.url)
-        picture = self.files[path][0].body if path in self.files else from_data_uri(address)
-        return Asked(picture, given["prompt"], given.get("seed"))
+        image = self.files[path][0].body if path in self.files else from_data_uri(address)
+        return Asked(image, given["prompt"], given.get("seed"))
 
     def other(self, request: Received) -> Reply:
         if request.method == "POST" and request.path == "/v1/files":

@@ -4,7 +4,7 @@
         fake.next("limited", "edit")       # what the next edits meet; afterwards "edit" again
         editor = load_editor("bfl", model="flux-2-pro", **fake.options)
 
-`edit` (picture, prompt, seed → picture) is what the model behind it does. Every
+`edit` (image, prompt, seed → image) is what the model behind it does. Every
 request is kept in `fake.requests`; `fake.edits` counts the edits asked for.
 """
 
@@ -28,23 +28,23 @@ from urllib.parse import urlsplit
 from PIL import Image, ImageChops
 
 from evaluation.editors import Editor
-from evaluation.images import Picture, encode_jpeg, encode_png
+from evaluation.images import EncodedImage, encode_jpeg, encode_png
 from evaluation.testing.local_server import LocalServer
 
-Edit = Callable[[Picture, str, int | None], Picture]
+Edit = Callable[[EncodedImage, str, int | None], EncodedImage]
 
 KEY = "canary-key-7f3a9c"
 
 
-def tinted(picture: Picture, prompt: str, seed: int | None) -> Picture:
+def tinted(image: EncodedImage, prompt: str, seed: int | None) -> EncodedImage:
     """A visible change that needs no model."""
-    tint = Image.new("RGB", picture.size, (9, 0, 4))
-    return Picture.from_image(ImageChops.add(picture.image, tint))
+    tint = Image.new("RGB", image.size, (9, 0, 4))
+    return EncodedImage.from_image(ImageChops.add(image.decoded, tint))
 
 
 def by_editor(editor: Editor) -> Edit:
     """What another editor would answer, a reference editor for instance; byte for byte."""
-    return lambda picture, prompt, seed: editor.edit(picture, prompt, seed).picture
+    return lambda image, prompt, seed: editor.edit(image, prompt, seed).image
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Received:
 class Asked:
     """What a request asks for, read from the provider's wire format."""
 
-    picture: bytes = field(repr=False)
+    image: bytes = field(repr=False)
     prompt: str
     seed: int | None = None
 
@@ -89,12 +89,12 @@ class Reply:
         return cls(status, json.dumps(content).encode(), **options)
 
 
-# What a provider may send in place of the picture; the envelope around it is right.
-PICTURES: dict[str, Callable[[Image.Image], bytes]] = {
+# What a provider may send in place of the image; the envelope around it is right.
+IMAGES: dict[str, Callable[[Image.Image], bytes]] = {
     "truncated": lambda image: encode_png(image)[:-40],
     "wrong-type": lambda image: _save(image, "GIF"),
-    "no-picture": lambda image: b"",
-    "html-picture": lambda image: b"<!DOCTYPE html><title>Sign in</title>",
+    "no-image": lambda image: b"",
+    "html-image": lambda image: b"<!DOCTYPE html><title>Sign in</title>",
     "other-size": lambda image: encode_png(image.resize((image.width * 2, image.height))),
     "jpeg": lambda image: encode_jpeg(image, 90),
     "bomb": lambda image: bomb(30_000, 30_000),
@@ -236,12 +236,12 @@ class FakeProvider:
     def _edited(self, request: Received, case: str) -> Reply:
         try:
             asked = self.read(request)
-            before = Picture.from_bytes(asked.picture)
+            before = EncodedImage.from_bytes(asked.image)
         except (KeyError, ValueError, TypeError, IndexError) as error:
             return self.error(400, f"bad-request: {error!r}")
         assert before.mime == "image/png", "a provider is sent PNG"
         after = self.edit(before, asked.prompt, asked.seed)
-        data = PICTURES[case](after.image) if case in PICTURES else after.data
+        data = IMAGES[case](after.decoded) if case in IMAGES else after.data
         return self.answer(asked, data, case)
 
     def __enter__(self) -> FakeProvider:

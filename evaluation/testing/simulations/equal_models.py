@@ -64,7 +64,7 @@ def coverage(
 def found(design: Design, trips: int, own: float, apart: float, boards: int) -> float:
     """The share of boards that tell two models of so many usable trips apart, among ten."""
     random = np.random.default_rng(1)
-    middle = Lifetimes(0.4 * trips, own_picture=own, own_pair=own)
+    middle = Lifetimes(0.4 * trips, own_image=own, own_pair=own)
     factor = np.ones(MODELS)
     ratio = brentq(lambda r: difference(middle, r, trips) - apart, 1, MOST)
     factor[:2] = math.sqrt(ratio), 1 / math.sqrt(ratio)

@@ -99,9 +99,9 @@ def simulate(
 
 
 def _true(trips: int, lifetimes: Lifetimes, factor: float, cases: int = 200_000) -> float:
-    """The effect of a factor over all pictures and pairs, by a large draw."""
+    """The effect of a factor over all images and pairs, by a large draw."""
     random = np.random.default_rng(1)
-    parts = ("picture", "pair", "own_picture", "own_pair", "chain", "chain")
+    parts = ("image", "pair", "own_image", "own_pair", "chain", "chain")
     spread = np.sqrt(sum(getattr(lifetimes, part) ** 2 for part in parts))
     times = lifetimes.median * np.exp(random.normal(0, spread, cases))
     return float(np.mean(_crossing(times * factor, trips) - _crossing(times, trips)))

@@ -1,6 +1,6 @@
-"""How long pictures last under the reference editors of noise: the scale of the board.
+"""How long images last under the reference editors of noise: the scale of the board.
 
-Noise is the same whatever is asked for, so pictures are worn without the edits, through the
+Noise is the same whatever is asked for, so images are worn without the edits, through the
 wire as in a chain, and the trip on which half of one is lost is found by halving: a fraction
 of what a run would take.
 """
@@ -28,7 +28,7 @@ METRICS = ("lpips", "place", "colour", "picture")
 
 
 def worn(source: Image.Image, editor: Noise, edits: int) -> Iterator[Image.Image]:
-    """The picture after each trip of so many edits."""
+    """The image after each trip of so many edits."""
     random, image = np.random.default_rng(0), source
     while True:
         for _ in range(edits):
@@ -37,7 +37,7 @@ def worn(source: Image.Image, editor: Noise, edits: int) -> Iterator[Image.Image
 
 
 def lasts(source: Image.Image, editor: Noise, suite: Suite, edits: int, scorer: Scorer) -> float:
-    """The trips until half of the picture is lost, at most all of the suite's."""
+    """The trips until half of the image is lost, at most all of the suite's."""
     trips, seen = worn(source, editor, edits), [source]
     kept = {0: 1.0}
 
@@ -77,15 +77,19 @@ def spread(found: Sequence[float | None], trips: int) -> bool:
     )
 
 
-def half_lives(suite: Suite, pictures: int) -> dict[float, float | None]:
-    """Of each strength of noise, the half-life of so many pictures of the suite, evenly chosen."""
+def half_lives(suite: Suite, images: int) -> dict[float, float | None]:
+    """Of each strength of noise, the half-life of so many images of the suite, evenly chosen."""
     scorer = Scorer(METRICS)
     edits = max(len(pair.cycle[0].steps) if pair.shape else 2 for pair in suite.pairs)
-    chosen = suite.pictures[:: max(1, len(suite.pictures) // pictures)][:pictures]
-    images = [sources.prepared(picture, suite.size) for picture in chosen]
+    chosen = suite.images[:: max(1, len(suite.images) // images)][:images]
+    sources_at_size = [sources.prepared(image, suite.size) for image in chosen]
     return {
         sigma: half_life(
-            float(np.mean([lasts(image, Noise(sigma), suite, edits, scorer) for image in images])),
+            float(
+                np.mean(
+                    [lasts(image, Noise(sigma), suite, edits, scorer) for image in sources_at_size]
+                )
+            ),
             suite.trips,
         )
         for sigma in strengths()

@@ -1,4 +1,4 @@
-"""What honest editors do to a picture on its way back, drawn anew each time; and how many
+"""What honest editors do to an image on its way back, drawn anew each time; and how many
 runs of such editors the audits accuse."""
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from evaluation.audits.findings import Finding, judged, mark_kept
 from evaluation.audits.plan import Audit
 from evaluation.audits.touch import Touch
 from evaluation.content import catalog
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.testing.drifts import as_jpeg, wobbly
-from evaluation.testing.reference_pictures import small, worn
+from evaluation.testing.reference_images import small, worn
 
 Random = np.random.Generator
 Return = Callable[[Image.Image, Random], Image.Image]
@@ -83,9 +83,9 @@ def false_alarms(runs: int, first: int = 0) -> int:
 
         findings = []
         for number in range(MARKS):
-            source = Picture.from_image(small(seed=run * MARKS + number))
+            source = EncodedImage.from_image(small(seed=run * MARKS + number))
             touch = Touch(Audit(f"{number}", 0, 2, "mark"), f"run {run}", pair, source, source)
-            share = mark_kept(touch, back(source.image), back(touch.sent.image))
+            share = mark_kept(touch, back(source.decoded), back(touch.sent.decoded))
             findings.append(Finding("mark", share, 0.0, 0.2))
         accused += judged(findings).verdict == "review"
     return accused

@@ -19,19 +19,19 @@ from evaluation.cli.results import run_results, shown
 from evaluation.content import catalog, sources
 from evaluation.content.suites import Case, Suite
 from evaluation.editors import Editor
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.scoring import Scorer
 from evaluation.play.finish import review
 from evaluation.play.folder_scores import FolderScores, score_run
 from evaluation.play.folder_store import folder_player
 from evaluation.play.run_folder import RunFolder
-from evaluation.testing.tricks import HONEST, TRICKS, KnowsPictures, SeedTable, public_seed
+from evaluation.testing.tricks import HONEST, TRICKS, KnowsImages, SeedTable, public_seed
 from evaluation.witnesses import WITNESSES
 
 TABLES = Path(__file__).resolve().parents[3] / "static" / "img" / "examples" / "tricks.json"
 SECRET = "5" * 64
 TRIPS = 3
-#: Cases of the smoke suite in which something is added, or the picture turned.
+#: Cases of the smoke suite in which something is added, or the image turned.
 MOST = {"local": 4, "exact": 2}
 
 
@@ -56,19 +56,19 @@ class Zoo:
         self.suite = suite()
         self.scorer = Scorer(["picture"])
         self.scorer.panel.keep(HEARD)
-        self.pictures = {
-            picture.slug: Picture.from_image(sources.prepared(picture, self.suite.size))
-            for picture in self.suite.pictures
+        self.images = {
+            image.slug: EncodedImage.from_image(sources.prepared(image, self.suite.size))
+            for image in self.suite.images
         }
 
     def trick(self, name: str) -> dict[str, Any]:
         """What is left of a trick."""
         trick = TRICKS[name]()
-        if isinstance(trick, KnowsPictures):
-            trick.public = list(self.pictures.values())
+        if isinstance(trick, KnowsImages):
+            trick.public = list(self.images.values())
         if isinstance(trick, SeedTable):
             trick.table = {
-                public_seed(case.slug, number, "backward"): self.pictures[case.picture]
+                public_seed(case.slug, number, "backward"): self.images[case.image]
                 for case in self.suite.cases
                 for number in range(1, self.suite.trips + 1)
             }

@@ -29,7 +29,7 @@ def chains_of_a_run(draw: st.DrawFn, lost: bool = True) -> list[ChainResult]:
                 *retention,
                 outcome=outcome,
                 change_seen=tuple(draw(judged)),
-                picture=f"picture-{i}",
+                image=f"image-{i}",
                 category=draw(st.sampled_from("ab")),
                 kind=draw(st.sampled_from("xy")),
             )

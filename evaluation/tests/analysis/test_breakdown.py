@@ -24,8 +24,8 @@ def test_every_chain_is_in_all_its_category_its_kind_and_its_pair():
 
 
 def test_each_part_is_summarised_for_itself():
-    good = [halving(15, picture=f"p{i}", category="geometric", pair="flip") for i in range(4)]
-    poor = [halving(3, picture=f"p{i}") for i in range(4)]
+    good = [halving(15, image=f"p{i}", category="geometric", pair="flip") for i in range(4)]
+    poor = [halving(3, image=f"p{i}") for i in range(4)]
     found = breakdown([*good, *poor], 20)
     assert found["category:geometric"] == summarise(good, 20) == found["pair:flip"]
     assert found["pair:hat"].usable_trips == pytest.approx(3)
@@ -34,27 +34,27 @@ def test_each_part_is_summarised_for_itself():
 
 def test_cases_come_worst_first_with_their_repeats_together():
     run = [
-        halving(9, picture="middling"),
-        chain(outcome="refused", picture="worst"),
-        *(halving(15, picture="best", repeat=r) for r in range(3)),
-        chain(outcome="lost", picture="unplayed"),
+        halving(9, image="middling"),
+        chain(outcome="refused", image="worst"),
+        *(halving(15, image="best", repeat=r) for r in range(3)),
+        chain(outcome="lost", image="unplayed"),
     ]
     found = case_summaries(run, 20)
-    assert [case.picture for case in found] == ["worst", "middling", "best"]
+    assert [case.image for case in found] == ["worst", "middling", "best"]
     assert [case.usable_trips for case in found] == pytest.approx([0, 9, 15])
 
 
 def test_a_case_has_the_numbers_of_a_summary_of_its_own():
-    torn = [halving(time, picture="torn", repeat=r) for r, time in enumerate((2, 7, 12))]
-    lost = [chain(0.9, outcome="lost", picture="lost")]
-    run = [*torn, *lost, *(halving(9, picture=f"p{i}") for i in range(3))]
+    torn = [halving(time, image="torn", repeat=r) for r, time in enumerate((2, 7, 12))]
+    lost = [chain(0.9, outcome="lost", image="lost")]
+    run = [*torn, *lost, *(halving(9, image=f"p{i}") for i in range(3))]
     by_level = case_summaries_by_level(run, 20, LEVELS)
     for level in LEVELS:
         assert by_level[level] == case_summaries(run, 20, level)
-        cases = {case.picture: case for case in by_level[level]}
-        for picture, part in (("torn", torn), ("lost", lost)):
+        cases = {case.image: case for case in by_level[level]}
+        for image, part in (("torn", torn), ("lost", lost)):
             alone = summarise(part, 20, level)
-            assert (cases[picture].usable_trips, cases[picture].auc) == (
+            assert (cases[image].usable_trips, cases[image].auc) == (
                 alone.usable_trips,
                 alone.auc,
             )

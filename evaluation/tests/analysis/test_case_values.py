@@ -81,10 +81,10 @@ def test_a_single_case_that_was_lost_keeps_the_category_at_what_was_seen():
 
 def test_a_lost_case_takes_the_mean_of_its_category_and_the_others_speak_for_it():
     run = [
-        chain(0.9, 0.8, picture="a"),
-        chain(0.7, 0.4, picture="b"),
-        chain(0.5, outcome="lost", picture="c"),
-        chain(0.2, 0.1, picture="d", category="other"),
+        chain(0.9, 0.8, image="a"),
+        chain(0.7, 0.4, image="b"),
+        chain(0.5, outcome="lost", image="c"),
+        chain(0.2, 0.1, image="d", category="other"),
     ]
     curve = case_values(run, 2).curve
     assert curve[:, 1].tolist() == pytest.approx([0.9, 0.7, 0.5, 0.2])
@@ -94,8 +94,8 @@ def test_a_lost_case_takes_the_mean_of_its_category_and_the_others_speak_for_it(
 
 def test_a_category_that_was_lost_altogether_takes_the_mean_of_the_others():
     run = [
-        chain(0.9, 0.8, picture="a"),
-        chain(0.7, 0.4, picture="b"),
+        chain(0.9, 0.8, image="a"),
+        chain(0.7, 0.4, image="b"),
         chain(0.5, outcome="lost", category="other"),
     ]
     values = case_values(run, 2)

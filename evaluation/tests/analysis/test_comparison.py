@@ -23,14 +23,14 @@ def compared(first, second, trips=20):
 
 
 def constant(*retention, count=12, **fields):
-    return [chain(*retention, picture=f"p{i}", pair=f"q{i}", **fields) for i in range(count)]
+    return [chain(*retention, image=f"p{i}", pair=f"q{i}", **fields) for i in range(count)]
 
 
 def test_only_shared_cases_are_compared(times):
     first, second = run_of(times), run_of(times / 2)
-    extra = chain(outcome="failed", picture="only here")
+    extra = chain(outcome="failed", image="only here")
     found = compared([*first, extra], second[3:])
-    assert (found.cases, found.pictures, found.pairs) == (87, 29, 24)
+    assert (found.cases, found.images, found.pairs) == (87, 29, 24)
     alone = summarise(first[3:], 20)
     assert found.first.usable_trips == pytest.approx(alone.usable_trips)
     assert found.first.half_life == pytest.approx(alone.half_life)
@@ -79,7 +79,7 @@ def test_the_interval_is_students_around_the_paired_difference(times):
 
 def test_pairing_sees_what_two_intervals_apart_do_not():
     """A tenth less on every case, on cases that are very different."""
-    times = spread_times(30, np.random.default_rng(0), picture=0.6, case=0.6)
+    times = spread_times(30, np.random.default_rng(0), image=0.6, case=0.6)
     found = compared(run_of(times), run_of(times * 0.9))
     assert found.separated
     assert found.usable_trips.estimate < 1
@@ -93,21 +93,21 @@ def test_twins_cannot_be_separated_by_any_number_of_cases(times):
 
 
 def test_the_number_of_cases_it_asks_for_does_separate():
-    """A small true difference: what 20 pictures leave open, the answer's number shows."""
+    """A small true difference: what 20 images leave open, the answer's number shows."""
     random = np.random.default_rng(4)
 
-    def pair_of_runs(pictures):
+    def pair_of_runs(images):
         """Every case with a pair of its own: more cases are more of everything."""
-        common = spread_times(pictures, random, case=0.2)
-        luck = [spread_times(pictures, random, median=1, picture=0, case=0.3) for _ in "ab"]
+        common = spread_times(images, random, case=0.2)
+        luck = [spread_times(images, random, median=1, image=0, case=0.3) for _ in "ab"]
         runs = run_of(common * luck[0] * 1.12), run_of(common * luck[1])
-        return tuple([replace(c, pair=f"{c.pair}-{c.picture}") for c in run] for run in runs)
+        return tuple([replace(c, pair=f"{c.pair}-{c.image}") for c in run] for run in runs)
 
     found = compared(*pair_of_runs(20))
     while found.usable_trips.more_cases in (0, None) or found.usable_trips.estimate < 0.5:
         found = compared(*pair_of_runs(20))
-    pictures = 20 + found.usable_trips.more_cases // 3 + 1
-    shown = [compared(*pair_of_runs(pictures)).usable_trips.more_cases == 0 for _ in range(20)]
+    images = 20 + found.usable_trips.more_cases // 3 + 1
+    shown = [compared(*pair_of_runs(images)).usable_trips.more_cases == 0 for _ in range(20)]
     assert sum(shown) >= 10
 
 
@@ -133,7 +133,7 @@ def test_the_half_lifes_difference_is_sure_exactly_where_that_of_usable_trips_is
     assert half.interval.low <= half.estimate <= half.interval.high
 
 
-def test_a_few_pictures_give_differences_without_intervals():
+def test_a_few_images_give_differences_without_intervals():
     found = compared(constant(*[1.0] * 20, count=3), constant(outcome="failed", count=3))
     assert found.usable_trips.estimate == 20
     assert found.usable_trips.interval is found.usable_trips.more_cases is found.p_ahead is None

@@ -38,7 +38,7 @@ def by_hand(design, values):
     }
     sizes = {c: sum(case.category == c for case in cases) for c in categories}
     total = np.zeros((columns, columns))
-    for about, taken in (("picture", 1), ("pair", len(categories))):
+    for about, taken in (("image", 1), ("pair", len(categories))):
         names = {getattr(case, about) for case in cases}
         found = np.zeros((columns, columns))
         for name in names:
@@ -59,8 +59,8 @@ def test_the_covariance_is_the_methods_cluster_by_cluster(design, values):
     )
 
 
-def test_one_pair_and_one_case_a_picture_is_the_textbooks_error_of_a_mean():
-    """Every case its own picture and pair, one category: the two parts are the same."""
+def test_one_pair_and_one_case_an_image_is_the_textbooks_error_of_a_mean():
+    """Every case its own image and pair, one category: the two parts are the same."""
     design = Design([Case(f"p{i:02}", f"q{i:02}", "c", "k") for i in range(40)])
     values = np.random.default_rng(1).normal(3, 2, (40, 1))
     textbook = values.std(ddof=1) / np.sqrt(40)
@@ -68,7 +68,7 @@ def test_one_pair_and_one_case_a_picture_is_the_textbooks_error_of_a_mean():
 
 
 def test_degrees_of_freedom_are_counted_by_what_is_fewest(design):
-    assert (design.pictures, design.pairs, design.categories) == (20, 15, 4)
+    assert (design.images, design.pairs, design.categories) == (20, 15, 4)
     assert design.freedom == 11
 
 
@@ -82,7 +82,7 @@ def test_degrees_of_freedom_are_counted_by_what_is_fewest(design):
         ((40, 12, 24, 8), False),
     ],
 )
-def test_an_interval_needs_ten_pictures_twelve_pairs_and_five_degrees_of_freedom(shape, enough):
+def test_an_interval_needs_ten_images_twelve_pairs_and_five_degrees_of_freedom(shape, enough):
     assert Design(made_up_cases(*shape)).enough == enough
 
 

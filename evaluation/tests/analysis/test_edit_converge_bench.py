@@ -65,7 +65,7 @@ def test_models_alike_are_tied(runs, shared_cases, published_table):
         ranked = {p.run: p.rank for p in placings if p.complete}
         assert ranked == dict.fromkeys(WHOLE, 1)
         assert all(p.rank_set == (1, 3) for p in placings if p.complete)
-        assert all(p.bounds == Bounds() for p in placings)  # six pictures
+        assert all(p.bounds == Bounds() for p in placings)  # six images
         assert {p.run for p in placings if not p.complete} == set(PARTIAL)
 
 

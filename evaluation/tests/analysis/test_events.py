@@ -191,7 +191,7 @@ def test_a_longer_chain_gives_every_smaller_number_of_trips(found):
             assert short.cause == long.cause
 
 
-def test_a_case_is_named_by_picture_and_pair_and_knows_its_scopes():
+def test_a_case_is_named_by_image_and_pair_and_knows_its_scopes():
     case = Case("cat", "hat", "objects", "face")
     assert str(case) == f"{case}" == "cat--hat"
     assert case.scopes == ("all", "category:objects", "kind:face", "pair:hat")

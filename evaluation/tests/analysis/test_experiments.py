@@ -38,13 +38,13 @@ def arms(times, trips=8, design=SMOKE):
 
 def test_where_nothing_was_planted_at_most_one_experiment_in_twenty_claims_something():
     for own, repeats in ((0.2, 1), (0.2, 3)):
-        lifetimes = Lifetimes(3.2, own_picture=own, own_pair=own)
+        lifetimes = Lifetimes(3.2, own_image=own, own_pair=own)
         seen = simulate(SMOKE, 8, lifetimes, 40, repeats=repeats)
         assert seen.false <= FALSE_POSITIVES
 
 
 def test_a_planted_effect_is_found_and_no_other():
-    seen = simulate(LITE, 10, Lifetimes(4.0, own_picture=0.1, own_pair=0.1), 20, {"long": 0.4})
+    seen = simulate(LITE, 10, Lifetimes(4.0, own_image=0.1, own_pair=0.1), 20, {"long": 0.4})
     assert seen.exact >= 0.9
     assert seen.false <= FALSE_POSITIVES
     assert seen.covered >= 0.9
@@ -87,7 +87,7 @@ def test_the_interval_of_one_arm_is_students_and_those_of_many_are_wider():
     assert together[0] > 1.1 * alone[0]
 
 
-def test_few_pictures_give_differences_without_an_interval():
+def test_few_images_give_differences_without_an_interval():
     few = Design(made_up_cases(6, 3, 3, 1))
     told = experiment_numbers(arms({"plain": 4.0, "less": 2.0}, design=few), 8)
     assert not told.enough

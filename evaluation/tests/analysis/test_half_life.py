@@ -56,7 +56,7 @@ def test_so_does_a_run_whose_lifetimes_are_exponential():
     for trips in (8, 20):
         # To one half at `time`, on a straight line: the crossing is where it should be.
         run = [
-            chain(*(1 - 0.5 * n / time for n in range(1, trips + 1)), picture=f"p{i}")
+            chain(*(1 - 0.5 * n / time for n in range(1, trips + 1)), image=f"p{i}")
             for i, time in enumerate(lifetimes)
         ]
         assert summarise(run, trips).half_life == pytest.approx(6.0, rel=2e-3)
@@ -66,7 +66,7 @@ def test_so_does_a_run_whose_lifetimes_are_exponential():
 def test_a_run_of_equal_exponential_curves_has_the_formulas_numbers(ratio):
     """Q_n = r^n on every case: usable until the straight line between two trips meets 1/2."""
     run = [
-        chain(*(ratio**n for n in range(1, N + 1)), picture=f"p{i}", category=f"c{i % 3}")
+        chain(*(ratio**n for n in range(1, N + 1)), image=f"p{i}", category=f"c{i % 3}")
         for i in range(7)
     ]
     last = math.ceil(LN2 / -math.log(ratio)) - 1
@@ -100,11 +100,11 @@ def test_more_usable_trips_are_never_a_shorter_half_life(one, two):
 
 def test_the_number_moves_smoothly_with_the_share_of_flips_that_are_followed():
     """Version 1 gave 0.0, 4.0, 9.8 and 16.0 for 0, 1, 20 and 40 of 40."""
-    local = [halving(time, picture=f"l{i}") for i, time in enumerate(np.linspace(4, 16, 40))]
+    local = [halving(time, image=f"l{i}") for i, time in enumerate(np.linspace(4, 16, 40))]
 
     def found(followed):
         flips = [
-            chain(*[1.0] * N, picture=f"f{i}", category="geometric", change_seen=(i < followed,))
+            chain(*[1.0] * N, image=f"f{i}", category="geometric", change_seen=(i < followed,))
             for i in range(40)
         ]
         return summarise([*local, *flips], N)
@@ -181,9 +181,9 @@ def test_a_blank_card_has_no_usable_trip():
 
 def test_usable_by_trip_is_what_a_shorter_suite_would_have_said():
     run = [
-        halving(time, picture=f"p{i}", category=f"c{i % 2}") for i, time in enumerate((2, 5, 9, 30))
+        halving(time, image=f"p{i}", category=f"c{i % 2}") for i, time in enumerate((2, 5, 9, 30))
     ]
-    run.append(chain(0.9, 0.8, 0.7, outcome="lost", picture="lost"))
+    run.append(chain(0.9, 0.8, 0.7, outcome="lost", image="lost"))
     found = summarise(run, N).usable_by_trip
     assert found == pytest.approx([0, *(summarise(run, n).usable_trips for n in range(1, N + 1))])
 
@@ -227,7 +227,7 @@ def test_every_category_weighs_the_same_and_kinds_weigh_nothing():
     """Nine flips that hold, one hat that fails; a street that fails is one more hat."""
     flips = [chain(*[1.0] * N, pair=f"flip-{i}", category="geometric") for i in range(9)]
     hat = chain(outcome="refused")
-    scene = chain(outcome="refused", kind="scene", picture="street")
+    scene = chain(outcome="refused", kind="scene", image="street")
     for chains in ([*flips, hat], [*flips, hat, scene]):
         summary = summarise(chains, N)
         assert summary.usable_trips == pytest.approx(N / 2)
@@ -320,7 +320,7 @@ def test_the_order_of_cases_changes_nothing(chains, random):
 def test_adding_a_censored_case_never_lowers_survival(chains, trips, category):
     outcome = "completed" if trips == 6 else "lost"
     before = summarise(chains, 6)
-    more = chain(*[1.0] * trips, outcome=outcome, picture="more", category=category)
+    more = chain(*[1.0] * trips, outcome=outcome, image="more", category=category)
     after = summarise([*chains, more], 6)
     if before.usable_trips is not None:
         assert all(a >= b - 1e-9 for b, a in zip(before.survival, after.survival, strict=True))

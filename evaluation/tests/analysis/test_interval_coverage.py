@@ -16,17 +16,17 @@ from evaluation.analysis.ranking import Bounds
 from evaluation.testing.chains import chain, made_up_cases
 from evaluation.testing.simulations.equal_models import simulate
 
-#: Cases, pictures, pairs, categories and trips of a self-test, a short suite and the board's.
+#: Cases, images, pairs, categories and trips of a self-test, a short suite and the board's.
 DESIGNS = [(24, 10, 12, 4, 10), (40, 16, 24, 6, 10), (300, 97, 36, 8, 20)]
 
 
 @pytest.mark.parametrize("own", [0.2, 0.3])
-@pytest.mark.parametrize(("cases", "pictures", "pairs", "categories", "trips"), DESIGNS)
+@pytest.mark.parametrize(("cases", "images", "pairs", "categories", "trips"), DESIGNS)
 def test_intervals_cover_and_equal_models_are_not_told_apart(
-    cases, pictures, pairs, categories, trips, own
+    cases, images, pairs, categories, trips, own
 ):
-    design = Design(made_up_cases(cases, pictures, pairs, categories))
-    lifetimes = Lifetimes(0.4 * trips, own_picture=own, own_pair=own)
+    design = Design(made_up_cases(cases, images, pairs, categories))
+    lifetimes = Lifetimes(0.4 * trips, own_image=own, own_pair=own)
     found = simulate(design, trips, lifetimes, boards=100)
     assert found.kept, found
 

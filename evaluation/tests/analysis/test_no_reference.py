@@ -1,4 +1,4 @@
-"""Banana100's question of one run: who notices that pictures wear out?"""
+"""Banana100's question of one run: who notices that images wear out?"""
 
 import pytest
 

@@ -31,7 +31,7 @@ def test_more_models_on_a_board_need_larger_differences(design):
     assert two < ten < thirty
 
 
-def test_a_suite_without_pictures_or_pairs_enough_finds_nothing():
+def test_a_suite_without_images_or_pairs_enough_finds_nothing():
     found = power(Design(made_up_cases(24, 9, 12, 4)), 20)
     assert found.models_alike is found.models_differ is None
 
@@ -44,15 +44,15 @@ def test_the_true_usable_trips_are_the_mean_of_the_drawn_ones():
 
 
 def test_lifetimes_share_what_they_should():
-    """By picture and pair alone all models are alike; by their own they differ."""
+    """By image and pair alone all models are alike; by their own they differ."""
     design = Design(made_up_cases(60, 30, 30, 3))
-    shared = Lifetimes(9.0, own_picture=0, own_pair=0, chain=0)
+    shared = Lifetimes(9.0, own_image=0, own_pair=0, chain=0)
     drawn = shared.drawn(design, np.random.default_rng(0), 3)[:, 0]
     assert (drawn == drawn[:, :1]).all()
-    of_picture = {}
-    alone = Lifetimes(9.0, picture=0, pair=0, own_picture=0.3, own_pair=0, chain=0)
+    of_image = {}
+    alone = Lifetimes(9.0, image=0, pair=0, own_image=0.3, own_pair=0, chain=0)
     for case, row in zip(
         design.cases, alone.drawn(design, np.random.default_rng(0), 3)[:, 0], strict=True
     ):
         assert len(set(row)) == 3
-        assert (of_picture.setdefault(case.picture, row) == row).all()
+        assert (of_image.setdefault(case.image, row) == row).all()

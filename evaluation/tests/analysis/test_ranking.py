@@ -20,12 +20,12 @@ from evaluation.analysis.ranking import (
 )
 from evaluation.testing.chains import chain, halving, made_up_cases, run_of, spread_times
 
-PICTURES = 30
+IMAGES = 30
 
 
 @pytest.fixture
 def times():
-    return spread_times(PICTURES, np.random.default_rng(0))
+    return spread_times(IMAGES, np.random.default_rng(0))
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def by_run(placings):
 
 
 def constant(number, **fields):
-    """A run of one kind of chain on 12 pictures and as many pairs."""
-    return [chain(*number, picture=f"p{i:02}", pair=f"q{i:02}", **fields) for i in range(12)]
+    """A run of one kind of chain on 12 images and as many pairs."""
+    return [chain(*number, image=f"p{i:02}", pair=f"q{i:02}", **fields) for i in range(12)]
 
 
 # The board
@@ -66,11 +66,9 @@ def test_twins_share_the_rank_and_the_first_place_and_the_next_rank_is_three(tim
 
 def test_the_order_is_by_usable_trips_whatever_the_median_says(times):
     """Nine of ten cases of one last for 11 trips; of the other, six last for ever."""
-    steady = [
-        halving(11 if i % 10 else 1, picture=f"p{i:02}", pair=f"q{i % 15}") for i in range(30)
-    ]
+    steady = [halving(11 if i % 10 else 1, image=f"p{i:02}", pair=f"q{i % 15}") for i in range(30)]
     torn = [
-        chain(*[1.0 if i % 10 > 3 else 0.0] * 20, picture=f"p{i:02}", pair=f"q{i % 15}")
+        chain(*[1.0 if i % 10 > 3 else 0.0] * 20, image=f"p{i:02}", pair=f"q{i % 15}")
         for i in range(30)
     ]
     placings = board({"steady": steady, "torn": torn}, 20)
@@ -103,7 +101,7 @@ def test_the_suite_decides_what_is_complete_not_the_runs(times):
 
 def test_a_case_lost_before_its_first_trip_is_lacking_a_later_loss_is_censored(times):
     run = run_of(times)
-    place = {name: getattr(run[0], name) for name in ("picture", "pair", "category", "kind")}
+    place = {name: getattr(run[0], name) for name in ("image", "pair", "category", "kind")}
     unplayed = [chain(outcome="lost", **place), *run[1:]]
     begun = [chain(0.9, outcome="lost", **place), *run[1:]]
     placings = by_run(board({"run": run, "unplayed": unplayed, "begun": begun}, 20))
@@ -125,7 +123,7 @@ def test_the_reference_editors_have_the_ends_of_the_scale():
     assert [p.p_first for p in placings] == [1, 0, 0]
 
 
-def test_too_few_pictures_separate_nobody_and_have_no_interval():
+def test_too_few_images_separate_nobody_and_have_no_interval():
     good, bad = constant([1.0] * 20), constant([], outcome="failed")
     few = board({"good": good[:11], "bad": bad[:11]}, 20)
     assert [(p.run, p.rank, p.rank_set, p.p_first) for p in few] == [
@@ -154,7 +152,7 @@ def test_a_board_is_ready_for_json_and_the_same_again(times, loss):
 
 def test_boards_of_nothing_are_empty_or_unranked():
     assert board({}, 20) == []
-    lost = [chain(outcome="lost", picture=f"p{i}") for i in range(12)]
+    lost = [chain(outcome="lost", image=f"p{i}") for i in range(12)]
     (placing,) = board({"lost": lost}, 20)
     assert (placing.rank, placing.complete, placing.bounds) == (None, False, Bounds())
     asked = {c.key for c in lost}
@@ -175,7 +173,7 @@ def test_the_half_lifes_interval_is_that_of_the_usable_trips_transformed(times):
 
 def test_intervals_stay_within_what_is_possible():
     nearly = [
-        chain(*[1.0 if i else 0.4] * 20, picture=f"p{i:02}", pair=f"q{i:02}") for i in range(12)
+        chain(*[1.0 if i else 0.4] * 20, image=f"p{i:02}", pair=f"q{i:02}") for i in range(12)
     ]
     found = Bounds.of(case_values(nearly, 20))
     assert found.usable_trips.high == 20

@@ -111,8 +111,8 @@ def repeated(spread, cases=12, models=4, again=12):
     for m in range(models):
         luck = np.exp(random.normal(0, spread, (cases, 3, 2)))
         run = run_of(common * 1.2**m * luck, repeats=2)
-        kept = {f"picture-{i:03}" for i in range(again)}
-        runs[f"run-{m}"] = [c for c in run if c.repeat == 0 or c.picture in kept]
+        kept = {f"image-{i:03}" for i in range(again)}
+        runs[f"run-{m}"] = [c for c in run if c.repeat == 0 or c.image in kept]
     return runs
 
 
@@ -133,10 +133,10 @@ def test_only_cases_that_were_played_again_are_a_test():
 # Reruns of the same case
 
 
-def run_with(case_spread, rerun_spread, repeats=3, pictures=80, shift=(0, 0, 0)):
+def run_with(case_spread, rerun_spread, repeats=3, images=80, shift=(0, 0, 0)):
     random = np.random.default_rng(0)
-    cases = random.normal(0, case_spread, (pictures, 3, 1))
-    reruns = random.normal(0, rerun_spread, (pictures, 3, repeats))
+    cases = random.normal(0, case_spread, (images, 3, 1))
+    reruns = random.normal(0, rerun_spread, (images, 3, repeats))
     times = np.clip(9.5 + cases + reruns + np.array(shift[:repeats]), 1, 19)
     return run_of(times, repeats=repeats)
 
@@ -160,10 +160,10 @@ def test_friedman_sees_a_model_that_was_changed_between_repeats():
 
 
 def test_friedman_is_scipys_over_the_cases_with_every_repeat():
-    run = run_with(2.0, 1.0, pictures=6)
+    run = run_with(2.0, 1.0, images=6)
     columns = [[event(c, 20, 0.5).time for c in run if c.repeat == r] for r in range(3)]
     expected = friedmanchisquare(*columns)
-    missing_one = [*run, halving(5, picture="extra")]
+    missing_one = [*run, halving(5, image="extra")]
     for found in (repeat_spread(run, 20), repeat_spread(missing_one, 20)):
         assert found.friedman_statistic == pytest.approx(expected.statistic)
         assert found.friedman_p == pytest.approx(expected.pvalue)

@@ -201,14 +201,14 @@ def test_the_jpeg_of_equal_loss_counts_a_broken_chain_as_worse_than_any():
 
 
 def test_a_run_is_complete_by_the_cases_that_the_metric_applies_to():
-    """Identity has nothing to say of pictures without a face."""
+    """Identity has nothing to say of images without a face."""
     cases = made_up_cases(30, 12, 14, 3)
     faces = [case for case in cases if case.kind == "face"]
     run = a_run(cases=faces)
-    wanted = [(case.picture, case.pair, 0) for case in faces]
+    wanted = [(case.image, case.pair, 0) for case in faces]
     assert is_complete(run, wanted, TRIPS)
     assert not is_complete(run[1:], wanted, TRIPS)
-    assert not is_complete(run, [(case.picture, case.pair, 0) for case in cases], TRIPS)
+    assert not is_complete(run, [(case.image, case.pair, 0) for case in cases], TRIPS)
     assert not is_complete(run, [], TRIPS)
     assert of_all(run, metric="identity").counts["cases"] == len(faces)
 

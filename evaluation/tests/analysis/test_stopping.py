@@ -172,7 +172,7 @@ def test_the_end_is_known_when_the_lowest_level_is_reached_or_a_gate_closed():
     assert known_at(chain(outcome="lost")) is None
 
 
-def test_a_chain_that_gives_the_same_pictures_again_and_again_is_not_played_on():
+def test_a_chain_that_gives_the_same_images_again_and_again_is_not_played_on():
     same = [("y", "x")] * 4
     assert has_converged(same, 3)
     assert not has_converged(same[1:], 3)

@@ -25,7 +25,7 @@ N = 20
 def arm(ended, going, trips):
     """Chains that break after so many trips, and chains that we lost after so many."""
     return [
-        chain(*[0.9] * time, outcome=outcome, picture=f"{outcome}-{i}")
+        chain(*[0.9] * time, outcome=outcome, image=f"{outcome}-{i}")
         for outcome, times in (("failed", ended), ("lost", going))
         for i, time in enumerate(times)
         if time < trips or outcome == "lost"
@@ -58,7 +58,7 @@ def test_equal_categories_agree_with_the_weighted_curve_of_lifelines_where_nothi
     random = np.random.default_rng(3)
     sizes = {"objects": 20, "geometric": 4, "colour": 6}
     run = [
-        halving(random.uniform(2, 40), picture=f"{category}-{i}", category=category)
+        halving(random.uniform(2, 40), image=f"{category}-{i}", category=category)
         for category, size in sizes.items()
         for i in range(size)
     ]
@@ -78,7 +78,7 @@ def test_incidence_agrees_with_aalen_johansen_of_lifelines_where_chains_were_los
     random = np.random.default_rng(4)
     run = []
     for i in range(60):
-        whole = halving(random.uniform(2, 40), picture=f"p{i:02}")
+        whole = halving(random.uniform(2, 40), image=f"p{i:02}")
         kept = int(random.integers(0, N))
         ends = ["completed", "completed", "refused", "failed", "lost", "lost"]
         outcome = str(random.choice(ends))

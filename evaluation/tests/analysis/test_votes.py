@@ -257,7 +257,7 @@ def test_who_is_not_believed_does_not_count():
     assert not enough(halves.usable_votes, halves.usable_voters)
 
 
-def test_a_model_that_makes_no_edit_keeps_its_pictures_for_no_trip():
+def test_a_model_that_makes_no_edit_keeps_its_images_for_no_trip():
     flags = (False,)
     found = human_life(asked_of(30.0, change_seen=flags), dict.fromkeys(range(8), 1.0), TRIPS)
     assert found.usable_trips == pytest.approx(0, abs=1e-9)

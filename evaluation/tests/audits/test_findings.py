@@ -13,16 +13,16 @@ from evaluation.audits.findings import Finding, changed_elsewhere, find, judged,
 from evaluation.audits.plan import Audit
 from evaluation.audits.touch import Touch
 from evaluation.content import catalog, operators
-from evaluation.images import Picture, clean_wire, encode_jpeg
+from evaluation.images import EncodedImage, clean_wire, encode_jpeg
 from evaluation.measuring.scoring import Scorer
-from evaluation.testing.pictures import busy
-from evaluation.testing.reference_pictures import small, worn
+from evaluation.testing.images import busy
+from evaluation.testing.reference_images import small, worn
 from evaluation.testing.zoo.honest_returns import HONEST_RETURNS, false_alarms
 
 LOCAL = next(pair for pair in catalog.edit_pairs() if pair.change == "local")
 FLIP = next(pair for pair in catalog.edit_pairs() if pair.operator == "flip_horizontal")
 TURN = next(pair for pair in catalog.edit_pairs() if pair.operator == "rotate_90")
-SOURCE = Picture.from_image(small(256, 192, seed=3))
+SOURCE = EncodedImage.from_image(small(256, 192, seed=3))
 
 
 def touched(kind="mark", pair=LOCAL, secret="secret", edited=SOURCE, before=SOURCE):
@@ -36,7 +36,7 @@ def touched(kind="mark", pair=LOCAL, secret="secret", edited=SOURCE, before=SOUR
 @given(st.integers(0, 2**32), st.sampled_from(["photograph", "noise", "black", "white", "grey"]))
 def test_a_mark_is_plainly_there_and_nowhere_else(seed, ground):
     image = {
-        "photograph": SOURCE.image,
+        "photograph": SOURCE.decoded,
         "noise": busy(200, 160, 1),
         "black": Image.new("RGB", (200, 160)),
         "white": Image.new("RGB", (200, 160), "white"),
@@ -53,7 +53,7 @@ def test_a_mark_is_plainly_there_and_nowhere_else(seed, ground):
 
 def test_no_two_marks_are_alike():
     made = {
-        marks.painted(SOURCE.image, None, np.random.default_rng(seed)).tobytes()
+        marks.painted(SOURCE.decoded, None, np.random.default_rng(seed)).tobytes()
         for seed in range(40)
     }
     assert len(made) == 40
@@ -61,16 +61,16 @@ def test_no_two_marks_are_alike():
 
 @pytest.mark.parametrize("corner", ["left", "right"])
 def test_a_mark_is_painted_where_the_edit_changed_least(corner):
-    edited = SOURCE.image.copy()
+    edited = SOURCE.decoded.copy()
     half = edited.width // 2
     box = (
         (0, 0, half, edited.height) if corner == "left" else (half, 0, edited.width, edited.height)
     )
     edited.paste(ImageChops.invert(edited.crop(box)), box[:2])
     for number in range(8):
-        touch = touched(secret=f"{number}", edited=Picture.from_image(edited))
-        clean = clean_wire(Picture.from_image(edited)).image
-        place = ImageChops.difference(touch.sent.image, clean).getbbox()
+        touch = touched(secret=f"{number}", edited=EncodedImage.from_image(edited))
+        clean = clean_wire(EncodedImage.from_image(edited)).decoded
+        place = ImageChops.difference(touch.sent.decoded, clean).getbbox()
         middle = (place[0] + place[2]) / 2
         assert (middle > half) == (corner == "left")
 
@@ -92,7 +92,7 @@ def test_an_honest_return_has_the_whole_mark(name):
     for number in range(5):
         random = np.random.default_rng(number)
         touch = touched(secret=f"{name} {number}")
-        own, answer = (honest(p, random) for p in (SOURCE.image, touch.sent.image))
+        own, answer = (honest(p, random) for p in (SOURCE.decoded, touch.sent.decoded))
         shares.append(mark_kept(touch, own, answer))
     assert 0.8 < np.median(shares) < 1.2, shares
 
@@ -100,34 +100,34 @@ def test_an_honest_return_has_the_whole_mark(name):
 def test_a_kept_source_has_nothing_of_the_mark():
     for number in range(8):
         touch = touched(secret=f"{number}")
-        own = worn(SOURCE.image, 3, seed=1)
-        assert mark_kept(touch, own, worn(SOURCE.image, 3, seed=2)) < 0.15
+        own = worn(SOURCE.decoded, 3, seed=1)
+        assert mark_kept(touch, own, worn(SOURCE.decoded, 3, seed=2)) < 0.15
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.75, 1.0])
 def test_a_blend_has_its_share_of_the_mark(share):
     touch = touched()
-    answer = Image.blend(SOURCE.image, touch.sent.image, share)
-    assert mark_kept(touch, SOURCE.image, answer) == pytest.approx(share, abs=0.06)
+    answer = Image.blend(SOURCE.decoded, touch.sent.decoded, share)
+    assert mark_kept(touch, SOURCE.decoded, answer) == pytest.approx(share, abs=0.06)
 
 
 @pytest.mark.parametrize("pair", [FLIP, TURN], ids=lambda pair: pair.slug)
 def test_the_mark_is_looked_for_where_a_turn_takes_it(pair):
-    edited = Picture.from_image(operators.apply(pair.operator, SOURCE.image))
+    edited = EncodedImage.from_image(operators.apply(pair.operator, SOURCE.decoded))
     touch = touched(pair=pair, edited=edited)
-    answer = operators.apply(operators.INVERSES[pair.operator], touch.sent.image)
-    assert mark_kept(touch, SOURCE.image, answer) == pytest.approx(1, abs=0.06)
-    assert mark_kept(touch, SOURCE.image, SOURCE.image) < 0.1
+    answer = operators.apply(operators.INVERSES[pair.operator], touch.sent.decoded)
+    assert mark_kept(touch, SOURCE.decoded, answer) == pytest.approx(1, abs=0.06)
+    assert mark_kept(touch, SOURCE.decoded, SOURCE.decoded) < 0.1
 
 
 @pytest.mark.parametrize("pair", [FLIP, TURN], ids=lambda pair: pair.slug)
 @pytest.mark.parametrize("kind", ["mark", "fragility"])
-def test_a_model_that_cannot_turn_pictures_is_no_cheat(kind, pair, scorer):
+def test_a_model_that_cannot_turn_images_is_no_cheat(kind, pair, scorer):
     found = []
     for number in range(4):
         touch = touched(kind, pair=pair, secret=f"{number}")
-        own = Picture.from_image(worn(clean_wire(SOURCE).image, 2, seed=1))
-        answer = Picture.from_image(worn(touch.sent.image, 2, seed=2))
+        own = EncodedImage.from_image(worn(clean_wire(SOURCE).decoded, 2, seed=1))
+        answer = EncodedImage.from_image(worn(touch.sent.decoded, 2, seed=2))
         found.append(find(kind, touch, SOURCE, own, answer, scorer))
     assert judged(found).verdict == "clean", found
 
@@ -135,7 +135,7 @@ def test_a_model_that_cannot_turn_pictures_is_no_cheat(kind, pair, scorer):
 def test_an_answer_at_twice_the_size_has_the_whole_mark():
     touch = touched()
     twice = (SOURCE.width * 2, SOURCE.height * 2)
-    own, answer = (p.resize(twice, Image.BICUBIC) for p in (SOURCE.image, touch.sent.image))
+    own, answer = (p.resize(twice, Image.BICUBIC) for p in (SOURCE.decoded, touch.sent.decoded))
     assert mark_kept(touch, own, answer) == pytest.approx(1, abs=0.1)
 
 
@@ -155,8 +155,8 @@ def test_an_honest_editor_loses_nothing_by_a_touch(name, kind, scorer):
         random = np.random.default_rng(number)
         touch = touched(kind, secret=f"{number}")
         own, answer = (
-            Picture.from_image(HONEST_RETURNS[name](p, random))
-            for p in (clean_wire(SOURCE).image, touch.sent.image)
+            EncodedImage.from_image(HONEST_RETURNS[name](p, random))
+            for p in (clean_wire(SOURCE).decoded, touch.sent.decoded)
         )
         found.append(find(kind, touch, SOURCE, own, answer, scorer))
     assert judged(found).verdict == "clean", found
@@ -164,12 +164,12 @@ def test_an_honest_editor_loses_nothing_by_a_touch(name, kind, scorer):
 
 def test_who_undoes_by_what_it_knew_of_its_answer_falls_when_that_is_touched(scorer):
     def poor(image):
-        return Picture.from_image(image.filter(ImageFilter.GaussianBlur(1.5)))
+        return EncodedImage.from_image(image.filter(ImageFilter.GaussianBlur(1.5)))
 
     found = []
     for number in range(6):
         touch = touched("fragility", secret=f"{number}")
-        found.append(find("fragility", touch, SOURCE, SOURCE, poor(touch.sent.image), scorer))
+        found.append(find("fragility", touch, SOURCE, SOURCE, poor(touch.sent.decoded), scorer))
     audited = judged(found)
     assert audited.verdict == "review"
     assert "touched harmlessly" in audited.reasons[0]
@@ -179,15 +179,15 @@ def test_what_else_an_edit_changed_is_measured_outside_its_place():
     scorer = Scorer(["place"])
     if scorer.not_run:
         pytest.skip(str(scorer.not_run))
-    drawn = SOURCE.image.copy()
+    drawn = SOURCE.decoded.copy()
     drawn.paste((250, 30, 30), (30, 30, 90, 90))
     changes = [
-        changed_elsewhere(SOURCE, Picture.from_image(image), LOCAL, scorer)
+        changed_elsewhere(SOURCE, EncodedImage.from_image(image), LOCAL, scorer)
         for image in (drawn, worn(drawn, 4, seed=1), worn(drawn, 12, seed=1))
     ]
     # The network sees a little around each place, so that an edit shines a little beyond its own.
     assert changes[0] < 0.06 < changes[1] < changes[2], changes
-    mirrored = Picture.from_image(operators.apply("flip_horizontal", SOURCE.image))
+    mirrored = EncodedImage.from_image(operators.apply("flip_horizontal", SOURCE.decoded))
     assert changed_elsewhere(SOURCE, mirrored, FLIP, scorer) is None
     assert changed_elsewhere(SOURCE, mirrored, LOCAL, Scorer(["ssim"])) is None
 
@@ -245,6 +245,6 @@ def test_no_honest_run_of_a_dozen_is_accused():
 
 def test_what_is_painted_survives_a_dimmer_light():
     touch = touched()
-    dim = ImageEnhance.Brightness(touch.sent.image).enhance(0.85)
-    assert mark_kept(touch, SOURCE.image, dim) == pytest.approx(0.9, abs=0.15)
-    assert Picture.from_bytes(encode_jpeg(dim, 20)).size == SOURCE.size
+    dim = ImageEnhance.Brightness(touch.sent.decoded).enhance(0.85)
+    assert mark_kept(touch, SOURCE.decoded, dim) == pytest.approx(0.9, abs=0.15)
+    assert EncodedImage.from_bytes(encode_jpeg(dim, 20)).size == SOURCE.size

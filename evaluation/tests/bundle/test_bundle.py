@@ -23,7 +23,7 @@ from evaluation.bundle.verify import without_names
 from evaluation.records import EvidenceRow
 
 SHA = "a" * 64
-PICTURE = f"pictures/{SHA}.png"
+IMAGE = f"images/{SHA}.png"
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -33,8 +33,8 @@ def document(**changes: Any) -> dict[str, Any]:
     model |= {"slug": "m", "name": "M", "provider": "", "editor": "noop", "code_url": ""}
     found = {
         "format": 2,
-        "pictures": False,
-        "suite": {"definition": {"format": 1, **suite, "pictures": [], "pairs": [], "cases": []}},
+        "images": False,
+        "suite": {"definition": {"format": 1, **suite, "images": [], "pairs": [], "cases": []}},
         "model": model
         | {"options": {}, "open_weights": None, "price_per_edit": None, "is_reference": True},
         "run": {
@@ -78,25 +78,25 @@ def refused(path: Path) -> str:
 
 
 def test_a_sound_bundle_is_read(tmp_path):
-    with bundles.read(zipped(tmp_path, **{PICTURE: b"x"})) as bundle:
+    with bundles.read(zipped(tmp_path, **{IMAGE: b"x"})) as bundle:
         assert bundle.document.model.name == "M"
         assert bundle.held == {SHA}
-        assert bundle.picture(SHA) == b"x"
-        assert bundle.picture("b" * 64) is None
+        assert bundle.image(SHA) == b"x"
+        assert bundle.image("b" * 64) is None
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        *("../../etc/passwd", "/etc/passwd", "..\\..\\x", "C:\\x", "pictures/../x.png"),
+        *("../../etc/passwd", "/etc/passwd", "..\\..\\x", "C:\\x", "images/../x.png"),
         *(
-            "pictures/",
-            "picture.png",
-            f"pictures/{SHA}.png/x",
-            f"pictures/{SHA}.svg",
+            "images/",
+            "image.png",
+            f"images/{SHA}.png/x",
+            f"images/{SHA}.svg",
             "BUNDLE.JSON",
         ),
-        *(f"pictures/{SHA}.png ", f"./{PICTURE}", f"pictures//{SHA}.png", "a\nb"),
+        *(f"images/{SHA}.png ", f"./{IMAGE}", f"images//{SHA}.png", "a\nb"),
     ],
 )
 def test_an_odd_name_is_refused(tmp_path, name):
@@ -104,13 +104,13 @@ def test_an_odd_name_is_refused(tmp_path, name):
 
 
 def test_a_name_cut_by_a_zero_byte_is_refused(tmp_path):
-    path = with_entry(tmp_path, zipfile.ZipInfo(f"pictures/{SHA}.png.exe"), b"x")
+    path = with_entry(tmp_path, zipfile.ZipInfo(f"images/{SHA}.png.exe"), b"x")
     path.write_bytes(path.read_bytes().replace(b".png.exe", b".png\0exe"))
     assert "which no bundle has" in refused(path)
 
 
 def test_a_symbolic_link_is_refused(tmp_path):
-    info = zipfile.ZipInfo(PICTURE)
+    info = zipfile.ZipInfo(IMAGE)
     info.external_attr = (stat.S_IFLNK | 0o777) << 16
     assert "is a symbolic link" in refused(with_entry(tmp_path, info, b"/etc/passwd"))
 
@@ -122,7 +122,7 @@ def test_the_same_name_twice_is_refused(tmp_path):
 
 
 def test_an_encrypted_entry_is_refused(tmp_path):
-    path = zipped(tmp_path, **{PICTURE: b"x"})
+    path = zipped(tmp_path, **{IMAGE: b"x"})
     data = bytearray(path.read_bytes())
     for place in (data.rfind(b"PK\x01\x02") + 8, data.rfind(b"PK\x03\x04") + 6):
         data[place] |= 1
@@ -131,25 +131,25 @@ def test_an_encrypted_entry_is_refused(tmp_path):
 
 
 def test_a_bomb_is_refused_by_its_ratio_before_it_is_unpacked(tmp_path):
-    info = zipfile.ZipInfo(PICTURE)
+    info = zipfile.ZipInfo(IMAGE)
     info.compress_type = zipfile.ZIP_DEFLATED
     assert "a zip bomb" in refused(with_entry(tmp_path, info, bytes(20 * 2**20)))
 
 
 def test_a_size_that_lies_is_refused(tmp_path):
     data = b"x" * 5000
-    path = zipped(tmp_path, **{PICTURE: data})
+    path = zipped(tmp_path, **{IMAGE: data})
     content = path.read_bytes().replace(struct.pack("<II", 5000, 5000), struct.pack("<II", 5000, 9))
     path.write_bytes(content)
     with (
         bundles.read(path) as bundle,
         pytest.raises(BundleError, match=r"cannot be unpacked|declares"),
     ):
-        bundle.picture(SHA)
+        bundle.image(SHA)
 
 
 def test_too_large_too_many_and_overlapping_are_refused(tmp_path, monkeypatch):
-    path = zipped(tmp_path, **{PICTURE: b"x" * 3000})
+    path = zipped(tmp_path, **{IMAGE: b"x" * 3000})
     for limit, value, words in (
         ("MAX_ENTRIES", 1, "entries"),
         ("MAX_BYTES", 1000, "the limit is 1,000"),
@@ -177,7 +177,7 @@ def test_what_is_no_zip_is_refused(tmp_path, cut):
 def test_a_zip_of_something_else_is_refused(tmp_path):
     path = tmp_path / "other.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(PICTURE, b"x")
+        archive.writestr(IMAGE, b"x")
     assert "it is not a run bundle" in refused(path)
 
 
@@ -234,7 +234,7 @@ def test_more_items_than_a_bundle_of_its_length_has_are_refused_before_they_are_
         (lambda d: d["model"].pop("name"), "model.name"),
         (lambda d: d["model"].update(slug="../x"), "model.slug"),
         (lambda d: d["suite"]["definition"].pop("trips"), "suite"),
-        (lambda d: d["suite"]["definition"].update(pictures=[3]), "suite"),
+        (lambda d: d["suite"]["definition"].update(images=[3]), "suite"),
         (lambda d: d.update(chains=[{}]), "chains.0"),
     ],
 )
@@ -262,13 +262,13 @@ def test_no_document_does_more_than_be_refused(tmp_path_factory, section, value)
 @given(st.binary(max_size=200), st.integers(0, 3000))
 def test_no_damage_does_more_than_be_refused(tmp_path_factory, noise, place):
     folder = tmp_path_factory.mktemp("b")
-    data = bytearray(zipped(folder, **{PICTURE: b"picture"}).read_bytes())
+    data = bytearray(zipped(folder, **{IMAGE: b"image"}).read_bytes())
     data[place % len(data) : place % len(data) + len(noise)] = noise
     path = folder / "damaged.zip"
     path.write_bytes(data)
     with contextlib.suppress(BundleError), bundles.read(path) as bundle:
         for sha in bundle.held:
-            assert bundle.picture(sha) == b"picture"
+            assert bundle.image(sha) == b"image"
 
 
 def test_the_digest_of_a_line_ignores_spaces_and_order_only():

@@ -91,12 +91,12 @@ def test_a_run_folder_is_verified_too_and_a_changed_score_has_a_name(run, capsys
     assert "different    fruit--flip-horizontal, trip 1, ssim" in out
 
 
-def test_a_changed_picture_is_refused_by_its_name(run, capsys):
+def test_a_changed_image_is_refused_by_its_name(run, capsys):
     file = run / "chains/fruit--flip-horizontal/I1_forward.png"
     Image.new("RGB", (8, 8)).save(file)
     code, _, err = said(capsys, "bundle", run)
     assert code == 1
-    assert "I1_forward.png is not the picture that was answered" in err
+    assert "I1_forward.png is not the image that was answered" in err
     assert not (run.parent / "mine.zip").exists()
 
 

@@ -10,7 +10,7 @@ from evaluation.audits.plan import plan
 from evaluation.content import catalog
 from evaluation.editors import load_editor
 from evaluation.errors import EditorError, Fault
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.play.folder_store import folder_player
 from evaluation.play.retries import Limits
 from evaluation.play.run_folder import RunFolder
@@ -56,8 +56,8 @@ def test_an_honest_editor_is_clean_and_every_key_is_there(suite_file, capsys):
 def test_a_trick_behind_an_endpoint_is_told_what_we_would_see(suite_file, capsys):
     cheat = Cheat()
 
-    def edit(picture: bytes, prompt: str, seed: int) -> bytes:
-        return cheat.edit(Picture.from_bytes(picture), prompt, seed).picture.png()
+    def edit(image: bytes, prompt: str, seed: int) -> bytes:
+        return cheat.edit(EncodedImage.from_bytes(image), prompt, seed).image.png()
 
     with EditingServer(latency=0.0, edit=edit) as server:
         arguments = ["run", "--audits", "--endpoint", server.url, "--contract", "huggingface"]
@@ -108,11 +108,11 @@ def test_an_interrupted_audit_goes_on_and_repeats_nothing(tmp_path):
     down = EditorError("down", fault=Fault.UNREACHABLE, permanent=True)
 
     class Flaky(type(inner)):
-        def edit(self, picture, prompt, seed=None, beside=None):
+        def edit(self, image, prompt, seed=None, beside=None):
             calls.append(seed)
             if len(calls) % 4 == 0:
                 raise down
-            return inner.edit(picture, prompt, seed, beside)
+            return inner.edit(image, prompt, seed, beside)
 
     while not folder.complete:
         folder = RunFolder.open(tmp_path / "run")

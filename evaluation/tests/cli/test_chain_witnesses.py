@@ -5,7 +5,7 @@ import json
 import pytest
 
 from evaluation.__main__ import main
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.metrics import load_metric
 from evaluation.tests.witnesses.test_parsing import SOURCE, wearing_glasses
 from evaluation.witnesses import load_witness
@@ -17,7 +17,7 @@ def test_a_chain_that_is_scored_says_what_witnesses_saw(edited, made, tmp_path, 
         if missing := witness.missing():
             pytest.skip("; ".join(missing))
     for file, image in (("I0_source", SOURCE), ("I1_forward", edited), ("I1_backward", SOURCE)):
-        (tmp_path / f"{file}.png").write_bytes(Picture.from_image(image).data)
+        (tmp_path / f"{file}.png").write_bytes(EncodedImage.from_image(image).data)
     arguments = ["score", str(tmp_path), "--object", "glasses", "--metrics", "psnr,identity"]
     assert main([*arguments, "--no-report", "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)["runs"].values()

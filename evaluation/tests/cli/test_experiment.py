@@ -20,7 +20,7 @@ cases: "*--flip-*,*--rotate-*"
 repeats: 2
 arms:
   plain: {}
-  long: {wording: long, also: Take care of each and every little part of the picture please.}
+  long: {wording: long, also: Take care of each and every little part of the image please.}
 """
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from convergebench import (
     EditorError,
+    EncodedImage,
     Paused,
-    Picture,
     PlayOptions,
     Refused,
     Results,
@@ -265,12 +265,12 @@ sys.exit(main())"""
     assert ended.returncode == 3, ended.stderr
 
 
-def test_pictures_are_pil_images_on_the_way_in_and_out():
+def test_images_are_pil_images_on_the_way_in_and_out():
     seen = []
 
     def look(image, prompt, seed):
         seen.append((image, prompt, seed))
-        return Picture.from_image(image)
+        return EncodedImage.from_image(image)
 
     evaluate(look, **FEW)
     image, prompt, seed = seen[0]

@@ -29,7 +29,7 @@ def told(capsys):
 # Parts of a suite.
 
 
-def test_cases_are_chosen_by_their_name_their_picture_or_their_pair(capsys):
+def test_cases_are_chosen_by_their_name_their_image_or_their_pair(capsys):
     assert main([*PLAY, "--editor", "noop", *PART, "--json"]) == 0
     assert told(capsys)["runs"][0]["chains"] == 2
     assert sorted(RunFolder.open(Path("noop-smoke")).chains) == [
@@ -60,10 +60,10 @@ def test_shares_are_merged_into_the_run_that_one_machine_would_have_played(capsy
     assert main([*PLAY, "--editor", "noise", *PART, "--secret", SECRET, "--out", "whole"]) == 0
     merged, whole = RunFolder.open(Path("merged")), RunFolder.open(Path("whole"))
 
-    def pictures(run):
+    def images(run):
         return {slug: [h.sha256 for h in chain.halves] for slug, chain in run.chains.items()}
 
-    assert pictures(merged) == pictures(whole)
+    assert images(merged) == images(whole)
     assert len(merged.calls()) == 4
     assert main(["score", "merged", *FAST]) == 0
     assert main([*PLAY, "--editor", "noise", *PART, "--secret", SECRET, "--out", "merged"]) == 0
@@ -212,7 +212,7 @@ def played(capsys):
 def scores(arguments, capsys, metrics="psnr"):
     capsys.readouterr()
     assert main([*arguments, "--metrics", metrics]) == 0
-    return told(capsys)["scores"]["pictures"]
+    return told(capsys)["scores"]["images"]
 
 
 def test_calibrations_are_read_where_they_are_kept_and_computed_where_they_are_broken(

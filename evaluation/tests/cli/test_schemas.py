@@ -88,7 +88,7 @@ def test_scores_reports_merges_and_bundles(run, capsys):
     ranks = told(capsys, "report", "report", run, "--out", "page")["ranks"]
     assert [row["run"] for row in ranks] == ["run"]
     assert told(capsys, "merge", "merge", run, "--out", "merged")["complete"]
-    assert told(capsys, "bundle", "bundle", run, "--out", "run.zip")["pictures"]
+    assert told(capsys, "bundle", "bundle", run, "--out", "run.zip")["images"]
     assert told(capsys, "verify", "verify", "run.zip")["verified"] is True
 
 
@@ -110,7 +110,7 @@ def test_scores_of_a_file_are_taken_into_a_run(run, capsys):
     now = (run / "scores.json").read_text()
     Path("musiq.csv").write_text(rows + "nowhere--hat,1,musiq,1,1\n")
     assert main(["score", str(run), "--import", "musiq.csv"]) == 1
-    assert "musiq.csv, line 6, case: the run has no picture nowhere--hat" in capsys.readouterr().err
+    assert "musiq.csv, line 6, case: the run has no image nowhere--hat" in capsys.readouterr().err
     assert (run / "scores.json").read_text() == now  # nothing half-written
     (run / "scores.json").write_text(before)
 

@@ -20,7 +20,7 @@ from evaluation.cli.results import run_results
 from evaluation.content import catalog
 from evaluation.content.suites import Case
 from evaluation.editors import load_editor
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import load_metric
 from evaluation.play.folder_scores import score_run
@@ -41,7 +41,7 @@ def somewhere(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def suite_file(tmp_path_factory):
-    """Three cases on two pictures, three trips."""
+    """Three cases on two images, three trips."""
     cases = (
         Case("books", "clock"),
         Case("books", "rotate-180"),
@@ -71,7 +71,7 @@ def copied(played, name="run"):
 
 @pytest.fixture(scope="module")
 def references(tmp_path_factory):
-    """Every reference editor on six cases, one per picture: scores by editor."""
+    """Every reference editor on six cases, one per image: scores by editor."""
     wanted = ("glasses", "red-ball", "flip-vertical", "clock", "bird", "flip-horizontal")
     cases = tuple(case for case in SMOKE.cases if case.pair in wanted)
     suite = dataclasses.replace(SMOKE, trips=4, cases=cases)
@@ -109,7 +109,7 @@ def test_the_no_op_and_the_blank_card_are_caught(name, references):
 
 
 @pytest.mark.parametrize("name", ["noise", "resample"])
-def test_noise_and_resampling_lose_the_picture_step_by_step(name, references):
+def test_noise_and_resampling_lose_the_image_step_by_step(name, references):
     for metric, result in references[name].items():
         curve = result.summary.curve
         assert all(after < before for before, after in pairwise(curve)), metric
@@ -264,7 +264,7 @@ def test_help_says_what_a_command_is_for(command, capsys):
         (["score", "nowhere"], "there is no folder nowhere"),
         (["score", ".", "--import", "x.csv"], "is not a run folder"),
         (["report", "nowhere"], "there is no folder nowhere"),
-        (["score", "."], "holds no picture"),
+        (["score", "."], "holds no image"),
         (["weights", "nothing"], "there are no weights called"),
         (["weights", "--file", "x"], "--file needs the one name"),
     ],
@@ -352,13 +352,13 @@ def test_a_closed_pipe_is_no_error():
 
 
 def write_chain(folder, names):
-    """A picture that wears away, under these names."""
+    """An image that wears away, under these names."""
     folder.mkdir(exist_ok=True)
     random = np.random.default_rng(0)
     image = Image.fromarray(random.integers(0, 255, (12, 16, 3), dtype=np.uint8)).resize((96, 64))
     for step, name in enumerate(names):
         worn = image.filter(ImageFilter.GaussianBlur(step / 2))
-        (folder / name).write_bytes(Picture.from_image(worn).data)
+        (folder / name).write_bytes(EncodedImage.from_image(worn).data)
     return folder
 
 
@@ -408,7 +408,7 @@ def test_a_chain_is_scored_by_name_and_reported_in_its_own_folder(tmp_path, caps
         ["a-first.png", "b.png", "c.png"],
     ],
 )
-def test_forward_pictures_may_be_missing_and_names_may_be_any(names, tmp_path, capsys):
+def test_forward_images_may_be_missing_and_names_may_be_any(names, tmp_path, capsys):
     data = scored(write_chain(tmp_path / "mine", names), capsys, "--no-report")
     kept = data.retention["psnr"]
     assert len(kept) == 2
@@ -417,7 +417,7 @@ def test_forward_pictures_may_be_missing_and_names_may_be_any(names, tmp_path, c
     assert data.report is None
 
 
-def test_sorted_pictures_may_be_edited_and_restored_in_turn(tmp_path, capsys):
+def test_sorted_images_may_be_edited_and_restored_in_turn(tmp_path, capsys):
     folder = write_chain(tmp_path / "mine", [f"{n}.png" for n in range(5)])
     data = scored(folder, capsys, "--no-report", "--in-turn")
     assert len(data.trips) == 2
@@ -445,7 +445,7 @@ def test_a_manifest_names_the_files_and_the_edit(tmp_path, capsys):
         (["I1_forward.png", "I1_backward.png"], "I0_source is missing"),
         (["I0_source.png", "I1_forward.png"], "nothing came back"),
         (["I0_source.png", "I1_backward.png", "I3_backward.png"], "I2_backward is missing"),
-        (["I0_source.png", "I1_backward.png", "I1_backward.PNG"], "are the same picture"),
+        (["I0_source.png", "I1_backward.png", "I1_backward.PNG"], "are the same image"),
         (["I0_source.png", "I0_backward.png", "I1_backward.png"], "neither the source"),
         (["only.png"], "at least one return"),
     ],
@@ -477,9 +477,9 @@ def test_a_manifest_that_does_not_fit_is_refused_in_words(manifest, message, tmp
     assert message in capsys.readouterr().err
 
 
-def test_a_picture_that_cannot_be_read_is_named(tmp_path, capsys):
+def test_an_image_that_cannot_be_read_is_named(tmp_path, capsys):
     folder = write_chain(tmp_path / "mine", ["I0_source.png"])
-    (folder / "I1_backward.png").write_bytes(b"not a picture")
+    (folder / "I1_backward.png").write_bytes(b"not an image")
     assert main(["score", str(folder), "--metrics", "psnr"]) == 1
     assert "I1_backward.png: not a PNG, JPEG or WebP" in capsys.readouterr().err
 

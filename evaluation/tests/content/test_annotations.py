@@ -41,7 +41,7 @@ def test_annotations_survive_json_and_leave_out_what_is_not_there():
         ({"face": [0.5, 0.2, True, 0.4]}, "^face.2: should be a valid number"),
         ({"face": "left"}, "^face: should be a valid tuple"),
         ({**FACE, "eyes": [[0.4, 0.3]]}, "^eyes.1: Field required"),
-        ({**FACE, "eyes": [[0.6, 0.3], [0.4, 0.3]]}, "^eyes: .* the picture's left comes first"),
+        ({**FACE, "eyes": [[0.6, 0.3], [0.4, 0.3]]}, "^eyes: .* the image's left comes first"),
         ({**FACE, "mouth": [0.5, None]}, "^mouth.1: should be a valid number"),
         ({"mouth": [0.5, 0.5]}, "face is missing"),
         ({"floor": {"left": 1}}, "^floor: should be a valid tuple"),

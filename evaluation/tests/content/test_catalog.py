@@ -10,7 +10,7 @@ from evaluation.content import catalog
 from evaluation.content.catalog import CatalogError
 from evaluation.content.operators import INVERSES, OPERATORS, apply
 from evaluation.content.suites import SuiteError
-from evaluation.testing.pictures import gradient
+from evaluation.testing.images import gradient
 
 REPLICA = "Produce an exact replica of the provided image, with no alterations."
 
@@ -57,7 +57,7 @@ def test_every_pair_has_three_more_wordings_each_with_and_without_asking_to_keep
             assert wording.backward.strip(), pair.slug
 
 
-def test_no_picture_may_already_contain_what_a_backward_prompt_would_remove():
+def test_no_image_may_already_contain_what_a_backward_prompt_would_remove():
     for pair in catalog.edit_pairs():
         if pair.rule and pair.rule.do == "draw":
             name = pair.object.replace("-", " ")
@@ -76,11 +76,11 @@ def test_no_wording_asks_for_two_different_things():
                 assert asked.setdefault(text.casefold(), (pair.slug, way)) == (pair.slug, way)
 
 
-def test_at_least_thirty_portraits_and_a_hundred_and_fifty_pictures_ship():
-    pictures = [image for image in catalog.source_images() if image.status == "active"]
-    assert len(pictures) >= 150
-    assert sum(catalog.is_portrait(image) for image in pictures) >= 30
-    for portrait in filter(catalog.is_portrait, pictures):
+def test_at_least_thirty_portraits_and_a_hundred_and_fifty_images_ship():
+    images = [image for image in catalog.source_images() if image.status == "active"]
+    assert len(images) >= 150
+    assert sum(catalog.is_portrait(image) for image in images) >= 30
+    for portrait in filter(catalog.is_portrait, images):
         assert portrait.annotations.face, portrait.slug
 
 
@@ -119,7 +119,7 @@ def test_every_source_image_has_licence_attribution_and_source():
         assert re.fullmatch(r"[0-9a-f]{64}", image.sha256), image.slug
 
 
-def test_labels_of_pictures_are_words_not_synonyms_of_the_pairs_own():
+def test_labels_of_images_are_words_not_synonyms_of_the_pairs_own():
     # A typo in a label would silently let a pair through.
     labels = Counter(label for image in catalog.source_images() for label in image.contains)
     assert all(label == " ".join(label.lower().split()) for label in labels)
@@ -186,5 +186,5 @@ def test_portraits_are_described_and_as_different_as_could_be_had():
 
 
 def test_animals_and_things_are_not_counted():
-    pictures = [image for image in catalog.source_images() if not catalog.is_portrait(image)]
-    assert all(not counts for counts in catalog.portraits(pictures).values())
+    images = [image for image in catalog.source_images() if not catalog.is_portrait(image)]
+    assert all(not counts for counts in catalog.portraits(images).values())

@@ -1,4 +1,4 @@
-"""Which picture of a chain is which, by the names of its files or by their order."""
+"""Which image of a chain is which, by the names of its files or by their order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def by_name(*names: str, in_turn: bool = False) -> tuple[str, list[tuple[str | N
     return found.source, list(found.trips)
 
 
-def test_names_say_which_picture_is_which_in_any_order_and_case():
+def test_names_say_which_image_is_which_in_any_order_and_case():
     assert by_name("I2_Backward.jpg", "i1_forward.webp", "I01_backward.png", "I0_SOURCE.png") == (
         "I0_SOURCE.png",
         [("i1_forward.webp", "I01_backward.png"), (None, "I2_Backward.jpg")],
@@ -26,7 +26,7 @@ def test_what_we_call_answers_is_understood():
     assert by_name("I0_source.png", *names) == ("I0_source.png", [(names[1], names[0])])
 
 
-def test_pictures_beside_the_named_ones_are_left_out():
+def test_images_beside_the_named_ones_are_left_out():
     names = ("I0_source.png", "I1_backward.png", "grid.png", "I1_backward (1).png")
     assert by_name(*names) == ("I0_source.png", [(None, "I1_backward.png")])
 
@@ -46,8 +46,8 @@ def test_an_edit_that_was_never_taken_back_is_left_out():
         (["I1_forward.png", "I1_backward.png"], "I0_source is missing"),
         (["I0_source.png", "I1_forward.png"], "nothing came back"),
         (["I0_source.png", "I3_backward.png", "I1_backward.png"], "I2_backward is missing"),
-        (["I0_source.png", "I1_backward.png", "I01_backward.jpg"], "are the same picture"),
-        (["I0_source.png", "I0_source.png", "I1_backward.png"], "are the same picture"),
+        (["I0_source.png", "I1_backward.png", "I01_backward.jpg"], "are the same image"),
+        (["I0_source.png", "I0_source.png", "I1_backward.png"], "are the same image"),
         (["I0_source.png", "I0_backward.png"], "I0_backward.png is neither"),
         (["I1_source.png", "I1_backward.png"], "I1_source.png is neither"),
     ],

@@ -6,12 +6,12 @@ from evaluation.content import catalog, curation
 from evaluation.content.annotations import Annotations
 from evaluation.content.curation import Refused, check, fingerprint, fits, symmetries
 from evaluation.content.sources import original
-from evaluation.content.suites import EditPair, SourcePicture
-from evaluation.images import Picture
-from evaluation.testing.pictures import busy, encoded, gradient
+from evaluation.content.suites import EditPair, SuiteImage
+from evaluation.images import EncodedImage
+from evaluation.testing.images import busy, encoded, gradient
 
 
-def picture(**fields):
+def image(**fields):
     known = {
         "slug": "a",
         "sha256": "0",
@@ -24,7 +24,7 @@ def picture(**fields):
         "licence": "CC0-1.0",
         "attribution": "B",
     }
-    return SourcePicture(**{**known, **fields})
+    return SuiteImage(**{**known, **fields})
 
 
 def pair(**fields):
@@ -45,14 +45,14 @@ def refused(data, licence="CC0-1.0", **options):
     return error.value.reasons
 
 
-def test_a_good_picture_is_taken_and_comes_back_decoded():
+def test_a_good_image_is_taken_and_comes_back_decoded():
     assert check(encoded(busy(400, 300)), licence="CC0-1.0").size == (400, 300)
 
 
-def test_a_nearly_flat_picture_is_refused():
+def test_a_nearly_flat_image_is_refused():
     pixels = np.random.default_rng(0).normal(120, 6, (300, 300, 3)).clip(0, 255).astype(np.uint8)
     (reason,) = refused(encoded(Image.fromarray(pixels, "RGB")))
-    assert reason.startswith("The picture is nearly one colour")
+    assert reason.startswith("The image is nearly one colour")
 
 
 def test_the_limit_of_flatness_is_ten_levels():
@@ -68,20 +68,20 @@ def test_the_limit_of_flatness_is_ten_levels():
     [
         (encoded(busy(400, 255)), "too small: 400 x 255 pixels; both sides need at least 256."),
         (encoded(busy(900, 300)), "would cut away 41% of it"),
-        (encoded(busy(300, 300), "GIF"), "Not a PNG, JPEG or WebP picture."),
+        (encoded(busy(300, 300), "GIF"), "Not a PNG, JPEG or WebP image."),
         (b"", "empty"),
         (encoded(busy(300, 300))[:2000], "decoded"),
     ],
     ids=["small", "panorama", "format", "empty", "broken"],
 )
-def test_a_file_that_is_no_usable_picture_is_refused(data, reason):
+def test_a_file_that_is_no_usable_image_is_refused(data, reason):
     assert reason in refused(data)[0]
 
 
 @pytest.mark.parametrize("licence", ["", "  ", "unknown", "All rights reserved"])
-def test_a_picture_without_a_licence_is_refused(licence):
+def test_an_image_without_a_licence_is_refused(licence):
     (reason,) = refused(encoded(busy(300, 300)), licence)
-    assert reason == "The picture has no licence that lets it be shown and edited."
+    assert reason == "The image has no licence that lets it be shown and edited."
 
 
 def test_an_attribution_licence_needs_an_attribution():
@@ -96,8 +96,8 @@ def test_all_reasons_come_at_once():
 
 
 @pytest.mark.parametrize("origin", ["skimage:astronaut", "skimage:coffee", "sklearn:china.jpg"])
-def test_copies_of_a_picture_are_refused_however_they_were_saved(origin):
-    image = Picture.from_bytes(original(origin)).image
+def test_copies_of_an_image_are_refused_however_they_were_saved(origin):
+    image = EncodedImage.from_bytes(original(origin)).decoded
     known = {"the first one": fingerprint(image)}
     smaller = image.resize((image.width * 3 // 4, image.height * 3 // 4))
     for copy in (
@@ -107,12 +107,12 @@ def test_copies_of_a_picture_are_refused_however_they_were_saved(origin):
         encoded(ImageEnhance.Brightness(image).enhance(1.15)),
     ):
         (reason,) = refused(copy, known=known)
-        assert reason == "The picture is a duplicate, or nearly one, of the first one."
+        assert reason == "The image is a duplicate, or nearly one, of the first one."
 
 
-def test_different_pictures_are_not_taken_for_duplicates():
+def test_different_images_are_not_taken_for_duplicates():
     prints = {
-        image.slug: fingerprint(Picture.from_bytes(original(image.origin)).image)
+        image.slug: fingerprint(EncodedImage.from_bytes(original(image.origin)).decoded)
         for image in catalog.source_images()
     }
     slugs = sorted(prints)
@@ -131,30 +131,30 @@ def test_different_pictures_are_not_taken_for_duplicates():
         (
             {"kind": "face"},
             {"kinds": ("object", "scene")},
-            "The pair is for pictures of kind object or scene; this is of kind face.",
+            "The pair is for images of kind object or scene; this is of kind face.",
         ),
         (
             {"contains": ("Armchair",)},
             {"absent": ("chair", "armchair")},
-            "The picture contains “armchair”, which the pair needs to be absent.",
+            "The image contains “armchair”, which the pair needs to be absent.",
         ),
         (
             {"contains": ("dog",)},
             {"present": ("dog", "trees")},
-            "The picture does not contain “trees”, which the pair needs.",
+            "The image does not contain “trees”, which the pair needs.",
         ),
     ],
 )
-def test_a_pair_does_not_fit_every_picture(shown, played, reason):
-    assert fits(picture(**shown), pair(**played)) == [reason]
+def test_a_pair_does_not_fit_every_image(shown, played, reason):
+    assert fits(image(**shown), pair(**played)) == [reason]
 
 
 def test_a_pair_with_a_place_fits_only_where_that_place_is_and_is_large_enough():
     chair = pair(place="floor")
-    (reason,) = fits(picture(), chair)
-    assert reason == "The picture has no room for a chair (floor)."
+    (reason,) = fits(image(), chair)
+    assert reason == "The image has no room for a chair (floor)."
     tiny, ample = (
-        picture(annotations=Annotations(floor=((0.1, top, 0.6, 0.95),))) for top in (0.9, 0.4)
+        image(annotations=Annotations(floor=((0.1, top, 0.6, 0.95),))) for top in (0.9, 0.4)
     )
     assert fits(tiny, chair) == [reason]
     assert fits(ample, chair) == []
@@ -162,20 +162,20 @@ def test_a_pair_with_a_place_fits_only_where_that_place_is_and_is_large_enough()
 
 def test_quarter_turns_need_a_square():
     turn = pair(change="exact", operator="rotate_90", category="geometry")
-    assert fits(picture(), turn) == []
-    assert "only square ones" in fits(picture(height=384), turn)[0]
+    assert fits(image(), turn) == []
+    assert "only square ones" in fits(image(height=384), turn)[0]
 
 
-def test_a_symmetric_picture_is_not_flipped():
+def test_a_symmetric_image_is_not_flipped():
     half = busy(128, 256)
     mirrored = Image.new("RGB", (256, 256))
     mirrored.paste(half, (0, 0))
     mirrored.paste(half.transpose(Image.Transpose.FLIP_LEFT_RIGHT), (128, 0))
     assert symmetries(mirrored) == {"flip_horizontal"}
     flip = pair(change="exact", operator="flip_horizontal", category="geometry")
-    (reason,) = fits(picture(), flip, symmetries(mirrored))
-    assert reason.startswith("The picture looks the same after flip horizontal")
+    (reason,) = fits(image(), flip, symmetries(mirrored))
+    assert reason.startswith("The image looks the same after flip horizontal")
 
 
-def test_a_wide_picture_is_not_asked_about_quarter_turns():
+def test_a_wide_image_is_not_asked_about_quarter_turns():
     assert symmetries(gradient(320, 160)) == frozenset()

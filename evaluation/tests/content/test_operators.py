@@ -8,31 +8,31 @@ import pytest
 from evaluation.content import catalog
 from evaluation.content.operators import DEGRADATIONS, degraded
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture
-from evaluation.testing.pictures import busy
+from evaluation.images import EncodedImage
+from evaluation.testing.images import busy
 
-PICTURE = Picture.from_image(busy(96, 96))
+IMAGE = EncodedImage.from_image(busy(96, 96))
 DRAWN = ("motion", "old-film", "old-black-and-white", "old-colour", "surveillance")
 
 
-def rmse(one: Picture, other: Picture) -> float:
-    a, b = (np.asarray(picture.image, dtype=float) for picture in (one, other))
+def rmse(one: EncodedImage, other: EncodedImage) -> float:
+    a, b = (np.asarray(image.decoded, dtype=float) for image in (one, other))
     return float(np.sqrt(((a - b) ** 2).mean()))
 
 
 @pytest.mark.parametrize("name", DEGRADATIONS)
-def test_everybody_gets_the_same_damaged_picture(name):
-    first = degraded(name, PICTURE, 1)
-    assert first.size == PICTURE.size
-    assert first.sha256 == degraded(name, PICTURE, 1).sha256
-    assert 3 < rmse(PICTURE, first) < 110
-    assert (first.sha256 != degraded(name, PICTURE, 2).sha256) == (name in DRAWN)
+def test_everybody_gets_the_same_damaged_image(name):
+    first = degraded(name, IMAGE, 1)
+    assert first.size == IMAGE.size
+    assert first.sha256 == degraded(name, IMAGE, 1).sha256
+    assert 3 < rmse(IMAGE, first) < 110
+    assert (first.sha256 != degraded(name, IMAGE, 2).sha256) == (name in DRAWN)
 
 
 def test_black_and_white_is_grey_and_old_colour_is_yellow():
-    grey = np.asarray(degraded("old-black-and-white", PICTURE, 1).image, dtype=int)
+    grey = np.asarray(degraded("old-black-and-white", IMAGE, 1).decoded, dtype=int)
     assert np.ptp(grey, axis=-1).max() == 0
-    red, _, blue = np.asarray(degraded("old-colour", PICTURE, 1).image).reshape(-1, 3).mean(axis=0)
+    red, _, blue = np.asarray(degraded("old-colour", IMAGE, 1).decoded).reshape(-1, 3).mean(axis=0)
     assert red > blue + 20
 
 
@@ -46,6 +46,6 @@ def test_a_pair_asks_one_edit_a_trip_and_names_a_degradation():
 
 def test_the_suite_is_every_scene_with_every_degradation():
     suite = catalog.suite("restoration")
-    assert len(suite.pictures) == 13
+    assert len(suite.images) == 13
     assert {pair.operator for pair in suite.pairs} == set(DEGRADATIONS)
     assert len(suite.cases) == suite.edits == 13 * 7

@@ -25,7 +25,7 @@ ROOM = Annotations(
 
 
 @pytest.mark.parametrize("name", THINGS)
-def test_every_thing_finds_its_place_and_lies_in_the_picture(name):
+def test_every_thing_finds_its_place_and_lies_in_the_image(name):
     worn = THINGS[name].place in placement.FACE_PLACES
     found = spot(name, PORTRAIT if worn else ROOM, 800, 1000) or spot(name, CLOSE_UP, 800, 1000)
     assert found is not None
@@ -74,7 +74,7 @@ def test_the_first_of_two_rooms_of_one_size_is_taken():
         ("floor", "chair", PORTRAIT, "no room for a chair"),
         ("floor", "chair", Annotations(floor=((0.1, 0.9, 0.2, 0.95),)), "no room for a chair"),
         ("head", "hat", ROOM, "no room for a hat"),
-        # No headroom: the hat would leave the picture.
+        # No headroom: the hat would leave the image.
         (
             "head",
             "hat",

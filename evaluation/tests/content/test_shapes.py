@@ -1,4 +1,4 @@
-"""The grammar of chain shapes: what a trip asks for, and when the picture should be back."""
+"""The grammar of chain shapes: what a trip asks for, and when the image should be back."""
 
 import dataclasses
 import json
@@ -63,12 +63,12 @@ def test_the_first_and_the_last_step_are_called_as_in_a_round_trip_and_all_have_
         ("A a = B b", [[None, 0], [None, 0]]),
         ("F F F F", [[None, None, None, 0]]),
         ("A B C c b a", [[None, None, None, 2, 1, 0]]),
-        # A picture with B alone was never there before.
+        # An image with B alone was never there before.
         ("A B a b", [[None, None, None, 0]]),
         ("A B a", [[None, None, 0]]),
     ],
 )
-def test_a_shape_says_which_picture_should_be_back_after_which_step(shape, expected):
+def test_a_shape_says_which_image_should_be_back_after_which_step(shape, expected):
     assert back_to(shape) == expected
 
 
@@ -150,11 +150,11 @@ def test_a_suite_file_carries_its_shapes_and_an_altered_one_is_refused():
         Suite.from_dict(data)
 
 
-def test_the_shipped_suite_has_every_shape_and_both_orders_on_each_of_its_pictures():
+def test_the_shipped_suite_has_every_shape_and_both_orders_on_each_of_its_images():
     shapes = {pair.shape for pair in SHIPPED.pairs}
     assert shapes == {"F F F F", "A a = B b", "A B b a", "A B C c b a", "A B a"}
-    played = {(case.picture, case.pair) for case in SHIPPED.cases}
-    for picture, pair in played:
+    played = {(case.image, case.pair) for case in SHIPPED.cases}
+    for image, pair in played:
         if against := SHIPPED.pair_by_slug[pair].against:
-            assert (picture, against) in played
+            assert (image, against) in played
     assert SHIPPED.edits == sum(SHIPPED.edits_of(case) for case in SHIPPED.cases) == 264

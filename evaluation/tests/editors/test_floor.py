@@ -13,10 +13,10 @@ from evaluation.arms import FLOOR, Arm, ArmError
 from evaluation.content.suites import EditPair
 from evaluation.editors import EditorError, load_editor
 from evaluation.editors.base import Beside, EditSettings
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.testing import tiny_pipelines as tiny
+from evaluation.testing.images import busy
 from evaluation.testing.json_outputs import checked
-from evaluation.testing.pictures import busy
 
 pytestmark = pytest.mark.skipif(
     not (find_spec("torch") and find_spec("diffusers")),
@@ -31,29 +31,29 @@ SIZE = (72, 40)
     [
         ("StableDiffusionInstructPix2PixPipeline", tiny.instruct_pix2pix),
         ("Flux2KleinPipeline", tiny.flux2_klein),
-        ("QwenImageEditPipeline", tiny.qwen_image_edit),  # it takes pictures as films
+        ("QwenImageEditPipeline", tiny.qwen_image_edit),  # it takes images as films
     ],
 )
 def test_a_pipelines_autoencoder_is_played_alone(name: str, build: tiny.Build, tmp_path: Path):
     editor = load_editor("diffusers", pipeline=name, checkpoint=str(tiny.save(build, tmp_path)))
-    picture = Picture.from_image(busy(*SIZE))
-    one = editor.send(picture, "Add a hat.", 1, ASIDE)
-    two = editor.send(picture, "Paint it blue.", 2, ASIDE)
-    assert one.picture.size == SIZE
-    assert one.picture.sha256 == two.picture.sha256  # neither prompt nor seed is heard
+    image = EncodedImage.from_image(busy(*SIZE))
+    one = editor.send(image, "Add a hat.", 1, ASIDE)
+    two = editor.send(image, "Paint it blue.", 2, ASIDE)
+    assert one.image.size == SIZE
+    assert one.image.sha256 == two.image.sha256  # neither prompt nor seed is heard
     assert one.cost == 0
     assert one.notes["autoencoder"].startswith("Autoencoder")
 
 
 def test_the_small_autoencoder_has_a_floor_and_rules_have_none():
-    picture = Picture.from_image(busy(*SIZE))
+    image = EncodedImage.from_image(busy(*SIZE))
     latent = load_editor("latent")
-    flipped = latent.send(picture, "Mirror the image horizontally.", 1).picture.image
-    floor = latent.send(picture, "Mirror the image horizontally.", 1, ASIDE).picture.image
-    apart = [np.abs(np.asarray(one, float) - picture.image).mean() for one in (floor, flipped)]
+    flipped = latent.send(image, "Mirror the image horizontally.", 1).image.decoded
+    floor = latent.send(image, "Mirror the image horizontally.", 1, ASIDE).image.decoded
+    apart = [np.abs(np.asarray(one, float) - image.decoded).mean() for one in (floor, flipped)]
     assert apart[0] < apart[1] / 2  # nothing was mirrored
     with pytest.raises(EditorError, match="Jpeg has no autoencoder here"):
-        load_editor("jpeg").send(picture, "Mirror the image horizontally.", 1, ASIDE)
+        load_editor("jpeg").send(image, "Mirror the image horizontally.", 1, ASIDE)
 
 
 def test_a_floor_is_measured_without_an_edit_to_look_for():

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from evaluation.editors import Answer, EditorError, Fault, Refused
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.testing.fake_providers import (
     KEY,
     PROMPT,
@@ -39,19 +39,19 @@ OUTCOMES = {
     "reset": fails(Fault.SERVER_ERROR),
     "truncated": fails(Fault.BAD_ANSWER),
     "wrong-type": fails(Fault.BAD_ANSWER),
-    "no-picture": fails(Fault.BAD_ANSWER),
-    "html-picture": fails(Fault.BAD_ANSWER),
+    "no-image": fails(Fault.BAD_ANSWER),
+    "html-image": fails(Fault.BAD_ANSWER),
     "bomb": fails(Fault.BAD_ANSWER),
 }
 
 
 @pytest.mark.parametrize("case", OUTCOMES)
 def test_each_failure_is_told_by_its_fault_and_asked_once(
-    fake: FakeProvider, load: Load, picture: Picture, case: str
+    fake: FakeProvider, load: Load, image: EncodedImage, case: str
 ) -> None:
     fake.next(case)
     with pytest.raises(EditorError) as caught:
-        load().edit(picture, PROMPT, seed=7)
+        load().edit(image, PROMPT, seed=7)
     error = caught.value
     assert (error.fault, error.permanent, error.retry_after) == OUTCOMES[case]
     assert fake.edits == 1, "whether to ask again is the harness's decision"
@@ -60,88 +60,88 @@ def test_each_failure_is_told_by_its_fault_and_asked_once(
 
 
 def test_every_shape_of_a_refusal_is_a_refusal(
-    fake: FakeProvider, load: Load, picture: Picture
+    fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
     editor = load()
     for shape in fake.refusals:
         fake.next(shape)
         with pytest.raises(Refused) as caught:
-            editor.edit(picture, PROMPT, seed=7)
+            editor.edit(image, PROMPT, seed=7)
         assert caught.value.reason, shape
     assert fake.edits == len(fake.refusals)
 
 
 def test_an_error_inside_a_200_is_a_failure_with_its_message(
-    fake: FakeProvider, load: Load, picture: Picture
+    fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
     fake.next("error-inside")
     with pytest.raises(EditorError, match="This is error-inside") as caught:
-        load().edit(picture, PROMPT)
+        load().edit(image, PROMPT)
     assert caught.value.fault in (Fault.SERVER_ERROR, Fault.BAD_ANSWER)
     assert not caught.value.permanent
 
 
 def test_an_edit_comes_back_with_what_it_took(
-    fake: FakeProvider, load: Load, picture: Picture
+    fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
-    answer = load(price=0.04, price_date="2026-11-15").edit(picture, PROMPT, seed=7)
-    assert answer.picture.size == SIZE
-    assert answer.picture.mime == answer.notes["mime"] == "image/png"
-    assert answer.picture.sha256 != picture.sha256
+    answer = load(price=0.04, price_date="2026-11-15").edit(image, PROMPT, seed=7)
+    assert answer.image.size == SIZE
+    assert answer.image.mime == answer.notes["mime"] == "image/png"
+    assert answer.image.sha256 != image.sha256
     assert 0 < answer.seconds < 5
     assert answer.cost is not None
     assert answer.notes["request_id"]
 
 
 def test_an_answer_of_another_size_or_type_is_taken_as_it_is(
-    fake: FakeProvider, load: Load, picture: Picture
+    fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
     editor = load()
     fake.next("other-size", "jpeg")
-    assert editor.edit(picture, PROMPT).picture.size == (SIZE[0] * 2, SIZE[1])
-    jpeg = editor.edit(picture, PROMPT).picture
+    assert editor.edit(image, PROMPT).image.size == (SIZE[0] * 2, SIZE[1])
+    jpeg = editor.edit(image, PROMPT).image
     assert jpeg.mime == "image/jpeg"
     editor.edit(jpeg, PROMPT)  # the fake accepts nothing but PNG
 
 
 @pytest.mark.parametrize("case", ["slow", "drip"])
 def test_a_slow_answer_ends_at_the_wall_clock(
-    fake: FakeProvider, load: Load, picture: Picture, case: str
+    fake: FakeProvider, load: Load, image: EncodedImage, case: str
 ) -> None:
     editor = load()
-    editor.edit(picture, PROMPT)  # SDKs take their time on first use
+    editor.edit(image, PROMPT)  # SDKs take their time on first use
     editor.timeout = 0.3  # type: ignore[attr-defined]
     fake.next(case)
     started = time.monotonic()
     with pytest.raises(EditorError) as caught:
-        editor.edit(picture, PROMPT)
+        editor.edit(image, PROMPT)
     assert time.monotonic() - started < 1.5
     assert (caught.value.fault, caught.value.permanent) == (Fault.TIMEOUT, False)
-    assert caught.value.billed, "the picture may have been made"
+    assert caught.value.billed, "the image may have been made"
 
 
-def test_an_answer_without_end_is_cut(fake: FakeProvider, load: Load, picture: Picture) -> None:
+def test_an_answer_without_end_is_cut(fake: FakeProvider, load: Load, image: EncodedImage) -> None:
     editor = load()
     editor.http.max_bytes = 3000  # type: ignore[attr-defined]
     fake.next("drip")
     fake.misbehave = lambda case: None  # type: ignore[method-assign]
-    big = Picture.from_image(picture.image.resize((96, 96)))
+    big = EncodedImage.from_image(image.decoded.resize((96, 96)))
     with pytest.raises(EditorError, match="too large") as caught:
         editor.edit(big, PROMPT)
     assert caught.value.fault is Fault.BAD_ANSWER
 
 
 def test_close_ends_a_call_in_flight_and_those_to_come(
-    fake: FakeProvider, load: Load, picture: Picture
+    fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
     editor = load(timeout=30.0)
-    editor.edit(picture, PROMPT)
+    editor.edit(image, PROMPT)
     fake.next("slow")
     ended: list[Exception] = []
 
     def call() -> None:
         try:
-            editor.edit(picture, PROMPT)
+            editor.edit(image, PROMPT)
         except Exception as error:
             ended.append(error)
 
@@ -152,39 +152,39 @@ def test_close_ends_a_call_in_flight_and_those_to_come(
     thread.join(timeout=2)
     assert not thread.is_alive()
     with pytest.raises(EditorError) as later:
-        editor.edit(picture, PROMPT)
+        editor.edit(image, PROMPT)
     assert [type(error) for error in ended] == [EditorError]
     assert later.value.permanent
     assert fake.edits == 2
 
 
-def test_threads_share_one_editor(fake: FakeProvider, load: Load, picture: Picture) -> None:
+def test_threads_share_one_editor(fake: FakeProvider, load: Load, image: EncodedImage) -> None:
     editor = load()
 
     def edit(number: int) -> Answer:
-        return editor.edit(picture, f"{PROMPT} {number}", seed=number)
+        return editor.edit(image, f"{PROMPT} {number}", seed=number)
 
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(edit, range(24)))
     assert fake.edits == 24
-    assert {answer.picture.size for answer in answers} == {SIZE}
+    assert {answer.image.size for answer in answers} == {SIZE}
 
 
 def test_nobody_listening_is_unreachable_and_not_billed(
-    fake: FakeProvider, load: Load, picture: Picture
+    fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
     editor = load()
     fake.__exit__()
     with pytest.raises(EditorError) as caught:
-        editor.edit(picture, PROMPT)
+        editor.edit(image, PROMPT)
     assert (caught.value.fault, caught.value.permanent) == (Fault.UNREACHABLE, False)
     assert not caught.value.billed
 
 
-def test_the_key_is_in_no_url_and_not_sent_to_fetch_a_picture(
-    fake: FakeProvider, load: Load, picture: Picture
+def test_the_key_is_in_no_url_and_not_sent_to_fetch_an_image(
+    fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
-    load().edit(picture, PROMPT, seed=7)
+    load().edit(image, PROMPT, seed=7)
     for request in fake.requests:
         assert KEY not in request.path + request.query
         headers = str(dict(request.headers))
@@ -202,7 +202,7 @@ def test_the_key_is_in_no_url_and_not_sent_to_fetch_a_picture(
 def test_a_missing_malformed_or_wrong_key_is_told(
     fake: FakeProvider,
     load: Load,
-    picture: Picture,
+    image: EncodedImage,
     monkeypatch: pytest.MonkeyPatch,
     key: str,
     fault: Fault,
@@ -212,18 +212,18 @@ def test_a_missing_malformed_or_wrong_key_is_told(
     assert editor.missing() == []
     monkeypatch.setenv(fake.key_variable, key)
     with pytest.raises(EditorError) as caught:
-        editor.edit(picture, PROMPT)
+        editor.edit(image, PROMPT)
     assert (caught.value.fault, caught.value.permanent) == (fault, True)
     assert len(fake.requests) == sent
     if not sent:
         assert any(fake.key_variable in reason for reason in editor.missing())
 
 
-def test_the_key_does_not_travel_in_the_clear(load: Load, picture: Picture) -> None:
+def test_the_key_does_not_travel_in_the_clear(load: Load, image: EncodedImage) -> None:
     editor = load(base_url="http://api.example.org/v1")
     assert any("https" in reason for reason in editor.missing())
     with pytest.raises(EditorError) as caught:
-        editor.edit(picture, PROMPT)
+        editor.edit(image, PROMPT)
     assert caught.value.fault is Fault.CONFIGURATION
 
 
@@ -237,10 +237,10 @@ def test_what_shaped_the_answers_is_described_without_the_key(
     assert KEY not in f"{described} {editor!r}"
 
 
-def test_a_picture_below_the_models_least_size_is_sent_enlarged(
-    fake: FakeProvider, load: Load, picture: Picture
+def test_an_image_below_the_models_least_size_is_sent_enlarged(
+    fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
-    answer = load(min_input_side=96).edit(picture, PROMPT)
+    answer = load(min_input_side=96).edit(image, PROMPT)
     assert answer.notes["sent_at"] == "128x96"
-    assert answer.picture.size == (128, 96), "the fake keeps the size it is sent"
-    assert "sent_at" not in load(min_input_side=48).edit(picture, PROMPT).notes
+    assert answer.image.size == (128, 96), "the fake keeps the size it is sent"
+    assert "sent_at" not in load(min_input_side=48).edit(image, PROMPT).notes

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from evaluation.editors import EditorError, Fault
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.testing.fake_providers import (
     FAKES,
     PROMPT,
@@ -37,15 +37,15 @@ BY_URL = sorted(name for name, fake in FAKES.items() if fake.returns_url)
 @pytest.mark.parametrize("case", WAITS)
 @pytest.mark.parametrize("fake", QUEUES, indirect=True)
 def test_waiting_ends_well_or_with_its_fault(
-    fake: FakeProvider, load: Load, picture: Picture, case: str
+    fake: FakeProvider, load: Load, image: EncodedImage, case: str
 ) -> None:
     editor = load(timeout=0.4 if case == "poll-forever" else 30.0)
     fake.next(case)
     if WAITS[case] is None:
-        assert editor.edit(picture, PROMPT).picture.size == SIZE
+        assert editor.edit(image, PROMPT).image.size == SIZE
     else:
         with pytest.raises(EditorError) as caught:
-            editor.edit(picture, PROMPT)
+            editor.edit(image, PROMPT)
         error = caught.value
         if case == "task-error" and fake.name == "fal":
             assert error.fault is Fault.SERVER_ERROR  # its type says internal_server_error
@@ -56,27 +56,27 @@ def test_waiting_ends_well_or_with_its_fault(
 
 
 FETCHES = {
-    "picture-fault": None,
-    "picture-expired": Fault.BAD_ANSWER,
-    "picture-redirect": Fault.BAD_ANSWER,
-    "picture-html": Fault.BAD_ANSWER,
-    "picture-cut": Fault.SERVER_ERROR,
-    "picture-drip": Fault.TIMEOUT,
+    "image-fault": None,
+    "image-expired": Fault.BAD_ANSWER,
+    "image-redirect": Fault.BAD_ANSWER,
+    "image-html": Fault.BAD_ANSWER,
+    "image-cut": Fault.SERVER_ERROR,
+    "image-drip": Fault.TIMEOUT,
 }
 
 
 @pytest.mark.parametrize("case", FETCHES)
 @pytest.mark.parametrize("fake", BY_URL, indirect=True)
 def test_a_returned_address_is_fetched_with_care(
-    fake: FakeProvider, load: Load, picture: Picture, case: str
+    fake: FakeProvider, load: Load, image: EncodedImage, case: str
 ) -> None:
-    editor = load(timeout=0.5 if case == "picture-drip" else 30.0)
+    editor = load(timeout=0.5 if case == "image-drip" else 30.0)
     fake.next(case)
     if FETCHES[case] is None:
-        assert editor.edit(picture, PROMPT).picture.size == SIZE
+        assert editor.edit(image, PROMPT).image.size == SIZE
     else:
         with pytest.raises(EditorError) as caught:
-            editor.edit(picture, PROMPT)
+            editor.edit(image, PROMPT)
         assert caught.value.fault is FETCHES[case]
         assert caught.value.billed
     assert fake.edits == 1
@@ -115,26 +115,26 @@ def test_an_address_that_is_private_or_not_https_is_not_fetched(load: Load, addr
     indirect=["fake"],
 )
 def test_an_answer_may_be_a_data_uri_or_an_address(
-    fake: FakeProvider, load: Load, picture: Picture, case: str
+    fake: FakeProvider, load: Load, image: EncodedImage, case: str
 ) -> None:
     fake.next(case)
-    assert load().edit(picture, PROMPT).picture.size == SIZE
+    assert load().edit(image, PROMPT).image.size == SIZE
 
 
 @pytest.mark.parametrize("fake", ["replicate"], indirect=True)
 def test_replicate_is_not_polled_when_it_answers_at_once(
-    fake: FakeProvider, load: Load, picture: Picture
+    fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
     fake.next("at-once")
-    load().edit(picture, PROMPT)
+    load().edit(image, PROMPT)
     assert [request.method for request in fake.requests] == ["POST", "GET"]
 
 
 @pytest.mark.parametrize("fake", ["replicate"], indirect=True)
-def test_replicate_gets_large_pictures_as_uploads(fake: FakeProvider, load: Load) -> None:
+def test_replicate_gets_large_images_as_uploads(fake: FakeProvider, load: Load) -> None:
     noise = np.random.default_rng(1).integers(0, 256, (320, 320, 3), dtype=np.uint8)
-    large = Picture.from_image(Image.fromarray(noise))
-    assert load().edit(large, PROMPT).picture.size == (320, 320)
+    large = EncodedImage.from_image(Image.fromarray(noise))
+    assert load().edit(large, PROMPT).image.size == (320, 320)
     upload, create = fake.requests[:2]
     assert upload.path == "/v1/files"
     assert create.json["input"]["input_images"] == [fake.url + "/files/0.png"]
@@ -165,33 +165,33 @@ def test_the_key_goes_only_to_bfl(load: Load, url: str, trusted: bool) -> None:
 
 @pytest.mark.parametrize("fake", ["gemini"], indirect=True)
 def test_gemini_says_when_to_come_back_inside_the_error(
-    fake: FakeProvider, load: Load, picture: Picture
+    fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
     fake.next("limited-inside")
     with pytest.raises(EditorError) as caught:
-        load().edit(picture, PROMPT)
+        load().edit(image, PROMPT)
     assert (caught.value.fault, caught.value.retry_after) == (Fault.RATE_LIMITED, 20.5)
 
 
 @pytest.mark.parametrize("fake", ["gemini"], indirect=True)
 def test_geminis_thoughts_are_kept_and_its_drafts_are_not_the_answer(
-    load: Load, picture: Picture
+    load: Load, image: EncodedImage
 ) -> None:
-    answer = load().edit(picture, PROMPT)
-    assert answer.notes["reasoning"] == "First I look at the picture."
+    answer = load().edit(image, PROMPT)
+    assert answer.notes["reasoning"] == "First I look at the image."
     assert answer.notes["usage"]["candidates_token_count"] == 1290
 
 
 @pytest.mark.parametrize("fake", ["openai-images"], indirect=True)
-def test_openais_cost_is_counted_from_its_tokens(load: Load, picture: Picture) -> None:
-    answer = load(price=0.065).edit(picture, PROMPT)
+def test_openais_cost_is_counted_from_its_tokens(load: Load, image: EncodedImage) -> None:
+    answer = load(price=0.065).edit(image, PROMPT)
     assert answer.cost == pytest.approx((100 * 5 + 1000 * 8 + 2000 * 30) / 1e6)
-    assert load(price=0.065, token_prices=None).edit(picture, PROMPT).cost == 0.065
+    assert load(price=0.065, token_prices=None).edit(image, PROMPT).cost == 0.065
 
 
 @pytest.mark.parametrize("fake", ["gemini", "openai-images"], indirect=True)
 def test_an_interrupt_of_the_worker_passes_through_the_sdk(
-    fake: FakeProvider, load: Load, picture: Picture
+    fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
     """RQ ends a job by raising from a signal; taken for a network error it would be lost."""
     import signal
@@ -203,13 +203,13 @@ def test_an_interrupt_of_the_worker_passes_through_the_sdk(
         raise JobTimeout
 
     editor = load()
-    editor.edit(picture, PROMPT)
+    editor.edit(image, PROMPT)
     fake.next("slow")
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, 0.2)
     try:
         with pytest.raises(JobTimeout):
-            editor.edit(picture, PROMPT)
+            editor.edit(image, PROMPT)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -13,14 +13,14 @@ from PIL import Image
 from evaluation.content.catalog import editing_models
 from evaluation.editors import find_row, load_editor, load_row
 from evaluation.editors.base import AS_USUAL, EditSettings, Turn
-from evaluation.images import Picture, clean_wire
+from evaluation.images import EncodedImage, clean_wire
 from evaluation.testing.fake_providers import FAKES, KEY, FakeProvider
 from evaluation.testing.fake_providers.inline import FakeOpenAI
 from evaluation.testing.fake_providers.server import Received
 
 PROMPT = "Add a red hat."
-PICTURE = Picture.from_image(Image.radial_gradient("L").convert("RGB").resize((512, 384)))
-BASE64 = base64.b64encode(PICTURE.data).decode()
+IMAGE = EncodedImage.from_image(Image.radial_gradient("L").convert("RGB").resize((512, 384)))
+BASE64 = base64.b64encode(IMAGE.data).decode()
 URI = "data:image/png;base64," + BASE64
 
 Send = Callable[..., FakeProvider]
@@ -28,12 +28,12 @@ Send = Callable[..., FakeProvider]
 
 @pytest.fixture
 def send(monkeypatch: pytest.MonkeyPatch) -> Iterator[Send]:
-    """Edits one picture with the editor of a shipped row, against its fake."""
+    """Edits one image with the editor of a shipped row, against its fake."""
     running: list[FakeProvider] = []
 
     def one_edit(
         slug: str,
-        picture: Picture = PICTURE,
+        image: EncodedImage = IMAGE,
         seed: int | None = 7,
         settings: EditSettings | None = None,
     ) -> FakeProvider:
@@ -45,7 +45,7 @@ def send(monkeypatch: pytest.MonkeyPatch) -> Iterator[Send]:
         local = {key: fake.options[key] for key in ("base_url", "timeout", "poll_every")}
         row["options"] = row["options"] | local
         editor = load_row(row)
-        editor.edit_so(picture, PROMPT, seed, settings or AS_USUAL)
+        editor.edit_so(image, PROMPT, seed, settings or AS_USUAL)
         editor.close()
         assert fake.edits == 1
         return fake
@@ -56,7 +56,7 @@ def send(monkeypatch: pytest.MonkeyPatch) -> Iterator[Send]:
 
 
 def gemini_body(**config: Any) -> dict[str, Any]:
-    data = base64.urlsafe_b64encode(PICTURE.data).decode()
+    data = base64.urlsafe_b64encode(IMAGE.data).decode()
     parts = [{"inlineData": {"data": data, "mime_type": "image/png"}}, {"text": PROMPT}]
     return {
         "contents": [{"parts": parts, "role": "user"}],
@@ -85,12 +85,12 @@ def test_gemini_with_thoughts_a_tier_of_size_and_a_temperature_where_an_arm_sets
     )
 
 
-def test_gemini_goes_on_with_a_conversation_and_sends_no_picture_twice(send: Send) -> None:
+def test_gemini_goes_on_with_a_conversation_and_sends_no_image_twice(send: Send) -> None:
     first, second = (
-        clean_wire(Picture.from_image(PICTURE.image.transpose(turn)))
+        clean_wire(EncodedImage.from_image(IMAGE.decoded.transpose(turn)))
         for turn in (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_180)
     )
-    history = (Turn("Add a hat.", first, PICTURE), Turn("Remove the hat.", second))
+    history = (Turn("Add a hat.", first, IMAGE), Turn("Remove the hat.", second))
     (request,) = send(
         "gemini-3.1-flash-image", second, settings=EditSettings(history=history)
     ).asked
@@ -104,18 +104,18 @@ def test_gemini_goes_on_with_a_conversation_and_sends_no_picture_twice(send: Sen
     contents = request.json["contents"]
     assert [content["role"] for content in contents] == ["user", "model", "user", "model", "user"]
     assert [said(content) for content in contents] == [
-        [PICTURE.data, "Add a hat."],
+        [IMAGE.data, "Add a hat."],
         [first.data],
         ["Remove the hat."],
         [second.data],
         [PROMPT],
     ]
-    # A picture that the model did not answer itself goes along.
+    # An image that the model did not answer itself goes along.
     (request,) = send("gemini-3.1-flash-image", settings=EditSettings(history=history)).asked
-    assert said(request.json["contents"][-1]) == [PICTURE.data, PROMPT]
+    assert said(request.json["contents"][-1]) == [IMAGE.data, PROMPT]
 
 
-def test_a_free_size_is_asked_for_at_the_tier_and_in_the_shape_of_the_picture(send: Send) -> None:
+def test_a_free_size_is_asked_for_at_the_tier_and_in_the_shape_of_the_image(send: Send) -> None:
     (request,) = send("seedream-4-0", settings=EditSettings(size="2K")).asked
     width, height = (int(side) for side in request.json["size"].split("x"))
     assert width / height == pytest.approx(4 / 3, rel=0.02)
@@ -160,7 +160,7 @@ def test_openai(send: Send, slug: str, expected: dict[str, str]) -> None:
     assert request.headers["authorization"] == f"Bearer {KEY}"
     fields, files = FakeOpenAI.parts(request)
     assert fields == {"prompt": PROMPT, "n": "1", "output_format": "png", **expected}
-    assert files == {"image": PICTURE.data}
+    assert files == {"image": IMAGE.data}
 
 
 FLUX = {"prompt": PROMPT, "input_image": BASE64, "output_format": "png", "seed": 7}
@@ -333,7 +333,7 @@ PROMPTS = ("Add a red hat.", "Remove the hat.")
 def besides(request: Received) -> dict[str, str]:
     """Every word of a request but pixels, prompt and the length that follows from those."""
     body = request.body
-    pixels = PICTURE.data
+    pixels = IMAGE.data
     for written in (pixels, base64.b64encode(pixels), base64.urlsafe_b64encode(pixels)):
         body = body.replace(written, b"PIXELS")
     for prompt in PROMPTS:
@@ -353,7 +353,7 @@ def besides(request: Received) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", sorted(FAKES))
-def test_two_cases_of_a_picture_cannot_be_told_apart_without_pixels_and_prompt(
+def test_two_cases_of_an_image_cannot_be_told_apart_without_pixels_and_prompt(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with FAKES[name]() as fake:
@@ -362,7 +362,7 @@ def test_two_cases_of_a_picture_cannot_be_told_apart_without_pixels_and_prompt(
         for run in range(2):  # a second run knows all that the first was sent
             editor = load_editor(name, **fake.options)
             for number, prompt in enumerate(PROMPTS * 2):
-                editor.edit(PICTURE, prompt, seed=1000 * run + number)
+                editor.edit(IMAGE, prompt, seed=1000 * run + number)
             editor.close()
         sent = [besides(request) for request in fake.requests if fake.is_edit(request)]
     assert len(sent) == 8

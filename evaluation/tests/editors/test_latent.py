@@ -10,9 +10,9 @@ from PIL import Image
 from evaluation.content import catalog, sources
 from evaluation.editors import EditorError, Fault, latent, load_editor
 from evaluation.editors.latent import OWN
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.change_seen import change_seen
-from evaluation.testing.pictures import busy
+from evaluation.testing.images import busy
 from evaluation.torch_compat import ready_torchvision
 
 pytest.importorskip("torch")
@@ -22,8 +22,8 @@ COPY = "Copy the image exactly."
 
 @pytest.fixture(scope="module")
 def coffee():
-    original = Picture.from_bytes(sources.original("skimage:coffee"))
-    return Picture.from_image(sources.prepare(original.image, SMOKE.size))
+    original = EncodedImage.from_bytes(sources.original("skimage:coffee"))
+    return EncodedImage.from_image(sources.prepare(original.decoded, SMOKE.size))
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +41,14 @@ def kl_folder(tmp_path_factory):
 
 
 def error(a, b):
-    left, right = (np.asarray(p.image, dtype=np.float64) / 255 for p in (a, b))
+    left, right = (np.asarray(p.decoded, dtype=np.float64) / 255 for p in (a, b))
     return float(np.square(left - right).mean())
 
 
-def after(editor, picture, passes):
+def after(editor, image, passes):
     for _ in range(passes):
-        picture = editor.edit(picture, COPY).picture
-    return picture
+        image = editor.edit(image, COPY).image
+    return image
 
 
 def test_the_autoencoder_that_ships_is_small_and_described():
@@ -64,10 +64,10 @@ def test_the_autoencoder_that_ships_is_small_and_described():
 @pytest.mark.slow
 def test_it_is_clean_after_one_trip_worn_after_five_and_ruined_after_twenty(coffee):
     editor = load_editor("latent")
-    errors, picture = [], coffee
+    errors, image = [], coffee
     for passes in (2, 8, 30):  # two to a trip
-        picture = after(editor, picture, passes)
-        errors.append(error(coffee, picture))
+        image = after(editor, image, passes)
+        errors.append(error(coffee, image))
     decibels = [-10 * np.log10(e) for e in errors]
     assert decibels[0] > 28
     assert decibels[0] > decibels[1] + 3 > decibels[2] + 6
@@ -76,22 +76,22 @@ def test_it_is_clean_after_one_trip_worn_after_five_and_ruined_after_twenty(coff
 
 def test_the_edit_is_made_and_seen(coffee):
     pair = SMOKE.pair_by_slug["red-ball"]
-    answer = load_editor("latent").edit(coffee, pair.forward).picture
-    assert change_seen(coffee.image, answer.image, pair).seen is True
+    answer = load_editor("latent").edit(coffee, pair.forward).image
+    assert change_seen(coffee.decoded, answer.decoded, pair).seen is True
 
 
 @pytest.mark.parametrize("size", [(33, 47), (64, 64), (130, 31)])
 def test_any_size_comes_back_as_it_was(size):
-    picture = Picture.from_image(Image.new("RGB", size, (200, 120, 40)))
-    answer = load_editor("latent").edit(picture, COPY).picture
+    image = EncodedImage.from_image(Image.new("RGB", size, (200, 120, 40)))
+    answer = load_editor("latent").edit(image, COPY).image
     assert answer.size == size
-    assert error(picture, answer) < 0.01
+    assert error(image, answer) < 0.01
 
 
 def test_answers_are_the_same_each_time_and_in_threads(coffee):
     editor, found = load_editor("latent"), []
     threads = [
-        threading.Thread(target=lambda: found.append(editor.edit(coffee, COPY).picture.sha256))
+        threading.Thread(target=lambda: found.append(editor.edit(coffee, COPY).image.sha256))
         for _ in range(3)
     ]
     for thread in threads:
@@ -104,9 +104,9 @@ def test_answers_are_the_same_each_time_and_in_threads(coffee):
 
 def test_another_autoencoder_takes_its_place_from_a_pipelines_folder(kl_folder, coffee):
     editor = load_editor("latent", checkpoint=str(kl_folder), subfolder="vae")
-    answer = editor.edit(coffee, COPY).picture
+    answer = editor.edit(coffee, COPY).image
     assert answer.size == coffee.size
-    assert answer.sha256 == editor.edit(coffee, COPY).picture.sha256
+    assert answer.sha256 == editor.edit(coffee, COPY).image.sha256
     assert editor.missing() == []
     assert len(editor.describe()["weights_sha256"]) == 64
 
@@ -119,22 +119,22 @@ def test_what_cannot_be_loaded_is_said_in_words(tmp_path, coffee):
     assert caught.value.fault is Fault.CONFIGURATION
 
 
-def test_a_large_picture_goes_through_by_tiles_and_comes_out_the_same(monkeypatch):
-    picture = busy(430, 230)
+def test_a_large_image_goes_through_by_tiles_and_comes_out_the_same(monkeypatch):
+    image = busy(430, 230)
     autoencoder = load_editor("latent").autoencoder
-    whole = np.asarray(latent.passed(autoencoder, picture), dtype=int)
+    whole = np.asarray(latent.passed(autoencoder, image), dtype=int)
     monkeypatch.setattr(latent, "LARGE_PIXELS", 0)
     monkeypatch.setattr(latent, "TILE", 4 * latent.sight(autoencoder))
     seen = []
     one = latent._passed
     monkeypatch.setattr(latent, "_passed", lambda a, i: seen.append(i.size) or one(a, i))
-    tiled = np.asarray(latent.passed(autoencoder, picture), dtype=int)
+    tiled = np.asarray(latent.passed(autoencoder, image), dtype=int)
     assert len(seen) == 6
     # To the bit on the machines that it was tried on; another may add up in another order.
     assert np.abs(tiled - whole).max() <= 1
 
 
-def test_what_looks_at_all_of_a_picture_is_shown_all_of_it(kl_folder, monkeypatch):
+def test_what_looks_at_all_of_an_image_is_shown_all_of_it(kl_folder, monkeypatch):
     autoencoder = load_editor("latent", checkpoint=str(kl_folder), subfolder="vae").autoencoder
     assert latent.sight(autoencoder) is None
     monkeypatch.setattr(latent, "LARGE_PIXELS", 0)

@@ -9,7 +9,7 @@ from evaluation import weights
 from evaluation.content import catalog, sources
 from evaluation.editors import load_editor, neural_eraser
 from evaluation.editors.base import Beside
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 
 
 @pytest.fixture(scope="module")
@@ -24,19 +24,19 @@ def eraser():
 @pytest.fixture(scope="module")
 def portrait():
     row = next(one for one in catalog.source_images() if one.slug == "woman-with-buns")
-    image = Picture.from_bytes(sources.original(row.origin, row.sha256)).image
+    image = EncodedImage.from_bytes(sources.original(row.origin, row.sha256)).decoded
     places = sources.prepare_annotations(row.annotations, image.size, 256)
-    return Picture.from_image(sources.prepare(image, 256)), Beside(annotations=places)
+    return EncodedImage.from_image(sources.prepare(image, 256)), Beside(annotations=places)
 
 
 def difference(one, other):
-    return np.abs(np.asarray(one.image, int) - np.asarray(other.image, int)).max(axis=2)
+    return np.abs(np.asarray(one.decoded, int) - np.asarray(other.decoded, int)).max(axis=2)
 
 
 def test_it_paints_over_the_thing_and_leaves_every_other_pixel(eraser, portrait):
     source, beside = portrait
-    worn = eraser.edit(source, "Add glasses", 1, beside).picture
-    back = eraser.edit(worn, "Remove the glasses", 2, beside).picture
+    worn = eraser.edit(source, "Add glasses", 1, beside).image
+    back = eraser.edit(worn, "Remove the glasses", 2, beside).image
     drawn = difference(source, worn) > 0
     left = difference(worn, back) > 0
     assert drawn.sum() > 200
@@ -52,16 +52,16 @@ def test_it_paints_over_the_thing_and_leaves_every_other_pixel(eraser, portrait)
     assert 0 < difference(source, back)[drawn].mean() < difference(source, worn)[drawn].mean()
 
 
-def test_the_same_picture_is_painted_the_same_twice(eraser, portrait):
+def test_the_same_image_is_painted_the_same_twice(eraser, portrait):
     source, beside = portrait
     first, second = (eraser.edit(source, "Remove the glasses", n, beside) for n in (1, 2))
-    assert first.picture.sha256 == second.picture.sha256
+    assert first.image.sha256 == second.image.sha256
 
 
-def test_a_picture_of_any_shape_keeps_its_size(eraser):
-    wide = Picture.from_image(_gradient(301, 97))
-    back = eraser.edit(wide, "Remove the red ball", 1).picture
-    assert back.image.size == wide.image.size
+def test_an_image_of_any_shape_keeps_its_size(eraser):
+    wide = EncodedImage.from_image(_gradient(301, 97))
+    back = eraser.edit(wide, "Remove the red ball", 1).image
+    assert back.decoded.size == wide.decoded.size
 
 
 def _gradient(width, height):
@@ -88,9 +88,9 @@ def test_of_a_large_hole_it_is_shown_a_small_copy_and_nothing_else_changes(
     monkeypatch.setattr(eraser, "_painted", lambda i, h: shown.append(i.size) or painted(i, h))
     hole = np.zeros(source.size[::-1], dtype=bool)
     hole[60:140, 50:150] = True
-    answer = Picture.from_image(eraser.paint_over(source.image, hole))
+    answer = EncodedImage.from_image(eraser.paint_over(source.decoded, hole))
     assert [width * height <= 20_000 for width, height in shown] == [True]
     changed = difference(source, answer) > 0
-    beside = neural_eraser.widened(hole, neural_eraser.rim(source.image))
+    beside = neural_eraser.widened(hole, neural_eraser.rim(source.decoded))
     assert not changed[~beside].any()
     assert changed[hole].mean() > 0.9

@@ -12,7 +12,7 @@ from evaluation.content.placement import THINGS
 from evaluation.editors import EditorError, Fault, drawings, load_editor
 from evaluation.editors.base import Beside
 from evaluation.editors.instructions import parse
-from evaluation.images import Picture, clean_wire
+from evaluation.images import EncodedImage, clean_wire
 from evaluation.play.plan import Plan, Position
 from evaluation.play.round_trips import round_trips
 from evaluation.run_secret import chain_seeds
@@ -23,13 +23,13 @@ REFERENCES = ("oracle", "noop", "blank-card", *DAMAGING)
 
 
 @pytest.fixture(scope="module")
-def picture():
-    """A smooth picture with an edge and some grain, 192 x 160."""
+def image():
+    """A smooth image with an edge and some grain, 192 x 160."""
     random = np.random.default_rng(1)
     y, x = np.mgrid[0:160, 0:192]
     pixels = np.stack([x, 255 - y, (x + y) / 2], axis=2) + random.normal(0, 6, (160, 192, 3))
     pixels[60:90, 40:120] = (30, 60, 90)
-    return Picture.from_image(Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)))
+    return EncodedImage.from_image(Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)))
 
 
 RULED = [pair for pair in catalog.edit_pairs() if pair.rule]
@@ -51,12 +51,12 @@ def test_every_shipped_wording_is_understood_and_its_way_back_is_the_inverse(pai
         ("Put a hat on the cat", "draw hat"),
         ("put a hot-air balloon above the boat", "draw hot-air-balloon"),
         ("Take off the sunglasses, please.", "erase sunglasses"),
-        ("MIRROR the picture", "turn flip_horizontal"),
+        ("MIRROR the image", "turn flip_horizontal"),
         ("flip it upside down", "turn flip_vertical"),
         ("rotate 90° anti-clockwise", "turn rotate_270"),
-        ("Rotate the picture by 270 degrees clockwise", "turn rotate_270"),
-        ("Rotate the picture by 270 degrees counter-clockwise", "turn rotate_90"),
-        ("Turn the picture upside down", "turn rotate_180"),
+        ("Rotate the image by 270 degrees clockwise", "turn rotate_270"),
+        ("Rotate the image by 270 degrees counter-clockwise", "turn rotate_90"),
+        ("Turn the image upside down", "turn rotate_180"),
         ("Give her a flower", "draw flower"),
         ("Please help me. Remove the cup of coffee!", "erase cup"),
         ("Return the image unchanged", "keep"),
@@ -75,30 +75,30 @@ def test_what_is_not_understood_is_a_permanent_error_that_names_what_is(prompt):
 
 
 @pytest.mark.parametrize("name", REFERENCES)
-def test_answers_are_the_same_for_a_seed_and_keep_the_size(name, picture):
+def test_answers_are_the_same_for_a_seed_and_keep_the_size(name, image):
     first, again = (
-        load_editor(name).edit(picture, "Add a red ball.", seed=5).picture for _ in range(2)
+        load_editor(name).edit(image, "Add a red ball.", seed=5).image for _ in range(2)
     )
     assert first.sha256 == again.sha256
-    assert first.size == picture.size
-    assert (first is picture) == (name == "noop")
+    assert first.size == image.size
+    assert (first is image) == (name == "noop")
 
 
-def test_noise_depends_on_the_seed_and_is_settled_without_one(picture):
+def test_noise_depends_on_the_seed_and_is_settled_without_one(image):
     noise = load_editor("noise")
-    answers = [noise.edit(picture, "Copy the image exactly.", seed=s) for s in (1, 2, None, None)]
-    hashes = [answer.picture.sha256 for answer in answers]
+    answers = [noise.edit(image, "Copy the image exactly.", seed=s) for s in (1, 2, None, None)]
+    hashes = [answer.image.sha256 for answer in answers]
     assert len(set(hashes)) == 3
     assert hashes[2] == hashes[3]
 
 
 @pytest.mark.parametrize("name", DAMAGING)
-def test_each_damage_grows_when_it_is_repeated(name, picture):
+def test_each_damage_grows_when_it_is_repeated(name, image):
     editor = load_editor(name)
-    errors, current = [], picture
+    errors, current = [], image
     for seed in range(6):
-        current = editor.edit(current, "Copy the image exactly.", seed=seed).picture
-        errors.append(_error(picture, current))
+        current = editor.edit(current, "Copy the image exactly.", seed=seed).image
+        errors.append(_error(image, current))
     assert errors[0] > 0
     # Saving as JPEG again or shrinking to the same 16 px again soon changes nothing more.
     slack = 1e-4 if name in ("jpeg", "thumbnail") else 0.0
@@ -111,39 +111,39 @@ def oracle_chain(pair, start, trips=2):
 
 
 @pytest.mark.parametrize("pair", RULED, ids=lambda pair: pair.slug)
-def test_the_oracle_restores_every_shipped_pair_exactly(pair, picture):
-    for half in oracle_chain(pair, Position(picture)):
+def test_the_oracle_restores_every_shipped_pair_exactly(pair, image):
+    for half in oracle_chain(pair, Position(image)):
         if half.step.name == "backward":
-            assert half.answer.picture is picture
+            assert half.answer.image is image
         else:
-            same = np.array_equal(half.answer.picture.image, clean_wire(picture).image)
+            same = np.array_equal(half.answer.image.decoded, clean_wire(image).decoded)
             assert same == (pair.change == "none")
 
 
 @pytest.mark.parametrize("played", range(4))
-def test_the_oracle_goes_on_with_a_chain_that_another_process_began(played, picture):
+def test_the_oracle_goes_on_with_a_chain_that_another_process_began(played, image):
     pair = next(pair for pair in catalog.edit_pairs() if pair.change == "local")
-    whole = oracle_chain(pair, Position(picture))
-    pictures = [picture, *(Picture.from_bytes(half.answer.picture.data) for half in whole)]
+    whole = oracle_chain(pair, Position(image))
+    images = [image, *(EncodedImage.from_bytes(half.answer.image.data) for half in whole)]
     number, step = divmod(played, 2)
-    earlier = (pictures[played - 1],) if step else ()
-    rest = oracle_chain(pair, Position(pictures[played], number + 1, earlier))
-    assert [half.answer.picture.sha256 for half in rest] == [
-        half.answer.picture.sha256 for half in whole[played:]
+    earlier = (images[played - 1],) if step else ()
+    rest = oracle_chain(pair, Position(images[played], number + 1, earlier))
+    assert [half.answer.image.sha256 for half in rest] == [
+        half.answer.image.sha256 for half in whole[played:]
     ]
 
 
-def test_the_oracle_edits_by_rule_where_it_is_told_nothing(picture):
-    drawn = load_editor("oracle").send(picture, "Add a hat.").picture
-    restored = load_editor("oracle").send(drawn, "Remove the hat.").picture
-    assert 1e-4 < _error(restored, picture) < _error(drawn, picture)
+def test_the_oracle_edits_by_rule_where_it_is_told_nothing(image):
+    drawn = load_editor("oracle").send(image, "Add a hat.").image
+    restored = load_editor("oracle").send(drawn, "Remove the hat.").image
+    assert 1e-4 < _error(restored, image) < _error(drawn, image)
 
 
-def test_options_change_the_damage_and_are_described(picture):
+def test_options_change_the_damage_and_are_described(image):
     strong = load_editor("jpeg", quality=5)
     prompt = "Copy the image exactly."
-    mild_error = _error(picture, load_editor("jpeg").edit(picture, prompt).picture)
-    assert _error(picture, strong.edit(picture, prompt).picture) > mild_error
+    mild_error = _error(image, load_editor("jpeg").edit(image, prompt).image)
+    assert _error(image, strong.edit(image, prompt).image) > mild_error
     assert strong.describe()["quality"] == 5
 
 
@@ -162,8 +162,8 @@ def test_removing_fills_the_place_with_what_is_around(name):
     image = Image.new("RGB", (256, 256), (90, 120, 150))
     editor = load_editor("oracle")
     drawn = drawings.draw(name, image)
-    restored = editor.edit(Picture.from_image(drawn), f"Remove the {name.replace('-', ' ')}.")
-    assert np.abs(np.asarray(restored.picture.image, int) - np.asarray(image, int)).max() <= 8
+    restored = editor.edit(EncodedImage.from_image(drawn), f"Remove the {name.replace('-', ' ')}.")
+    assert np.abs(np.asarray(restored.image.decoded, int) - np.asarray(image, int)).max() <= 8
 
 
 @pytest.mark.parametrize("grey", [0, 128, 255])
@@ -175,14 +175,14 @@ def test_a_drawing_stands_out_on_any_ground(name, grey):
 
 
 @pytest.mark.parametrize("pair", RULED, ids=lambda pair: pair.slug)
-def test_tints_and_swaps_are_undone_to_a_few_levels(pair, picture):
+def test_tints_and_swaps_are_undone_to_a_few_levels(pair, image):
     if pair.rule.do not in ("tint", "swap") or pair.rule.region == "red":
         return
     editor = load_editor("noise", sigma=0)
-    there = editor.edit(picture, pair.forward).picture
-    back = editor.edit(there, pair.backward).picture
-    assert _error(picture, there) > 0.001
-    assert np.abs(np.asarray(back.image, int) - np.asarray(picture.image, int)).max() <= 5
+    there = editor.edit(image, pair.forward).image
+    back = editor.edit(there, pair.backward).image
+    assert _error(image, there) > 0.001
+    assert np.abs(np.asarray(back.decoded, int) - np.asarray(image.decoded, int)).max() <= 5
 
 
 WORDS = Annotations(
@@ -206,11 +206,11 @@ WORDS = Annotations(
     ],
 )
 def test_an_edit_stays_where_the_annotations_say_it_belongs(slug, inside):
-    picture = Picture.from_image(Image.new("RGB", (320, 320), (120, 140, 160)))
+    image = EncodedImage.from_image(Image.new("RGB", (320, 320), (120, 140, 160)))
     pair = next(pair for pair in RULED if pair.slug == slug)
     beside = Beside(annotations=WORDS)
-    edited = load_editor("oracle").edit(picture, pair.forward, 1, beside).picture
-    changed = ImageChops.difference(picture.image, edited.image).getbbox()
+    edited = load_editor("oracle").edit(image, pair.forward, 1, beside).image
+    changed = ImageChops.difference(image.decoded, edited.decoded).getbbox()
     assert changed
     left, upper, right, lower = (side / 320 for side in changed)
     assert inside[0] <= left + 0.01
@@ -220,19 +220,19 @@ def test_an_edit_stays_where_the_annotations_say_it_belongs(slug, inside):
 
 
 def test_words_are_written_over_words_and_taken_off_again():
-    picture = Picture.from_image(Image.new("RGB", (320, 320), (120, 140, 160)))
+    image = EncodedImage.from_image(Image.new("RGB", (320, 320), (120, 140, 160)))
     pair = next(pair for pair in RULED if pair.slug == "caption-thank-you")
     editor = load_editor("noise", sigma=0)
-    written = editor.edit(picture, pair.forward).picture
-    assert _error(picture, written) > 0.005
-    assert _error(picture, editor.edit(written, pair.backward).picture) < 1e-4
+    written = editor.edit(image, pair.forward).image
+    assert _error(image, written) > 0.005
+    assert _error(image, editor.edit(written, pair.backward).image) < 1e-4
 
 
-def test_turns_are_pixel_for_pixel(picture):
-    answer = load_editor("oracle").edit(picture, "Rotate the image 90 degrees clockwise.").picture
-    assert np.array_equal(answer.image, operators.apply("rotate_90", picture.image))
+def test_turns_are_pixel_for_pixel(image):
+    answer = load_editor("oracle").edit(image, "Rotate the image 90 degrees clockwise.").image
+    assert np.array_equal(answer.decoded, operators.apply("rotate_90", image.decoded))
 
 
 def _error(a, b):
-    left, right = (np.asarray(p.image, dtype=np.float64) / 255 for p in (a, b))
+    left, right = (np.asarray(p.decoded, dtype=np.float64) / 255 for p in (a, b))
     return float(np.square(left - right).mean())

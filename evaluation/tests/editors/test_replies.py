@@ -1,4 +1,4 @@
-"""Whatever an endpoint replies ends in a picture's bytes, a refusal or an EditorError."""
+"""Whatever an endpoint replies ends in an image's bytes, a refusal or an EditorError."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_no_reply_is_misunderstood_as_a_crash(
         patch.setattr(cog, "FIRST_WAIT", 0.0)
         patch.setattr(cog, "LONGEST_WAIT", 0.0)
         try:
-            data = find_contract(contract).picture(call, Reply(status, headers, body))
+            data = find_contract(contract).image(call, Reply(status, headers, body))
         except (EditorError, Refused) as error:
             text = str(error)
             assert KEY not in text

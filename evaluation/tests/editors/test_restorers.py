@@ -13,15 +13,15 @@ from skimage import data
 from evaluation.content import catalog
 from evaluation.content.operators import degraded
 from evaluation.editors import load_editor
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.weights.packages import EsrganSlim
 
 #: A photograph: filters are made for such.
-PICTURE = Picture.from_image(Image.fromarray(data.astronaut()).resize((160, 160)))
+IMAGE = EncodedImage.from_image(Image.fromarray(data.astronaut()).resize((160, 160)))
 
 
-def rmse(one: Picture, other: Picture) -> float:
-    a, b = (np.asarray(picture.image, dtype=float) for picture in (one, other))
+def rmse(one: EncodedImage, other: EncodedImage) -> float:
+    a, b = (np.asarray(image.decoded, dtype=float) for image in (one, other))
     return float(np.sqrt(((a - b) ** 2).mean()))
 
 
@@ -31,22 +31,22 @@ def prompts() -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["old-black-and-white", "old-colour", "surveillance"])
-def test_the_restorer_brings_old_pictures_nearer(name):
-    worn = degraded(name, PICTURE, 1)
-    restored = load_editor("restorer").send(worn, prompts()[0]).picture
-    assert rmse(PICTURE, restored) < 0.95 * rmse(PICTURE, worn)
+def test_the_restorer_brings_old_images_nearer(name):
+    worn = degraded(name, IMAGE, 1)
+    restored = load_editor("restorer").send(worn, prompts()[0]).image
+    assert rmse(IMAGE, restored) < 0.95 * rmse(IMAGE, worn)
 
 
 def test_every_prompt_of_the_study_is_taken_for_a_restoration():
-    worn = degraded("old-colour", PICTURE, 1)
-    answers = {load_editor("restorer").send(worn, prompt).picture.sha256 for prompt in prompts()}
+    worn = degraded("old-colour", IMAGE, 1)
+    answers = {load_editor("restorer").send(worn, prompt).image.sha256 for prompt in prompts()}
     assert len(answers) == 1
 
 
 def test_asked_for_a_flip_it_flips():
-    answer = load_editor("restorer").send(PICTURE, "Mirror the image horizontally, left to right.")
+    answer = load_editor("restorer").send(IMAGE, "Mirror the image horizontally, left to right.")
     assert answer.notes["understood"] == "turn flip_horizontal"
-    assert rmse(answer.picture, Picture.from_image(ImageOps.mirror(PICTURE.image))) < 3
+    assert rmse(answer.image, EncodedImage.from_image(ImageOps.mirror(IMAGE.decoded))) < 3
 
 
 @pytest.fixture
@@ -91,9 +91,9 @@ def small_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_network_is_run_layer_by_layer(small_network):
     editor = load_editor("super-resolver")
     assert editor.missing() == []
-    answer = editor.send(PICTURE, "Restore the image.").picture
-    assert answer.size == PICTURE.size
-    before, after = (np.asarray(p.image, dtype=float).mean(axis=(0, 1)) for p in (PICTURE, answer))
+    answer = editor.send(IMAGE, "Restore the image.").image
+    assert answer.size == IMAGE.size
+    before, after = (np.asarray(p.decoded, dtype=float).mean(axis=(0, 1)) for p in (IMAGE, answer))
     assert after - before == pytest.approx([10, 0, 0], abs=2.5)
     assert editor.describe()["weights_sha256"] == "0" * 64
 

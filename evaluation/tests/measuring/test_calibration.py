@@ -60,7 +60,7 @@ def test_the_saves_are_what_jpeg_gives_back_in_the_order_of_the_qualities():
 
 AGAIN = "run `python -m tools.calibrations smoke`"
 SUITE = catalog.suite("smoke")
-FACE = next(p for p in SUITE.pictures if chain_subject(p).face)
+FACE = next(p for p in SUITE.images if chain_subject(p).face)
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +76,13 @@ def versions(scorer: Scorer) -> dict[str, tuple[str, str]]:
     return scorer.versions()
 
 
-def test_every_picture_of_smoke_is_calibrated_by_todays_metrics(versions):
-    for picture in SUITE.pictures:
-        found = shipped(picture.sha256, chain_subject(picture), versions)
-        assert set(found) == set(versions), f"{picture.slug}: {AGAIN}"
+def test_every_image_of_smoke_is_calibrated_by_todays_metrics(versions):
+    for image in SUITE.images:
+        found = shipped(image.sha256, chain_subject(image), versions)
+        assert set(found) == set(versions), f"{image.slug}: {AGAIN}"
         says_nothing = {name for name, calibration in found.items() if calibration is None}
-        assert says_nothing <= {"identity"}, picture.slug
-        assert (found["identity"] is None) == (chain_subject(picture).face is None)
+        assert says_nothing <= {"identity"}, image.slug
+        assert (found["identity"] is None) == (chain_subject(image).face is None)
 
 
 def test_what_ships_is_what_is_computed(scorer, versions):

@@ -11,7 +11,7 @@ from evaluation.content.suites import EditPair
 from evaluation.editors import load_editor
 from evaluation.editors.drawings import draw
 from evaluation.editors.instructions import follow, parse
-from evaluation.images import Picture, encode_jpeg
+from evaluation.images import EncodedImage, encode_jpeg
 from evaluation.measuring import cheating
 from evaluation.measuring.change_seen import change_seen, drift
 from evaluation.measuring.trip_measures import (
@@ -29,8 +29,8 @@ SMOKE = catalog.suite("smoke")
 
 @pytest.fixture(scope="module")
 def smoke_sources():
-    """The smoke suite's pictures, the smallest that anybody plays."""
-    return {p.slug: sources.prepared(p, SMOKE.size) for p in SMOKE.pictures}
+    """The smoke suite's images, the smallest that anybody plays."""
+    return {p.slug: sources.prepared(p, SMOKE.size) for p in SMOKE.images}
 
 
 def moved(image, right=0, down=0, zoom=1.0):
@@ -74,7 +74,7 @@ NOTHING_DONE = {
 
 
 @pytest.mark.parametrize("what", NOTHING_DONE)
-def test_no_change_is_seen_where_the_whole_picture_is_only_worse_or_moved(what, smoke_sources):
+def test_no_change_is_seen_where_the_whole_image_is_only_worse_or_moved(what, smoke_sources):
     for slug, image in smoke_sources.items():
         verdict = change_seen(image, NOTHING_DONE[what](image), LOCAL)
         assert verdict.seen is False, (slug, verdict)
@@ -82,8 +82,8 @@ def test_no_change_is_seen_where_the_whole_picture_is_only_worse_or_moved(what, 
 
 @pytest.mark.parametrize("case", SMOKE.cases, ids=lambda case: case.slug)
 def test_every_edit_of_the_smoke_suite_is_seen_as_reference_editors_make_it(case, smoke_sources):
-    image, pair = smoke_sources[case.picture], SMOKE.pair_by_slug[case.pair]
-    places = SMOKE.picture_by_slug[case.picture].annotations
+    image, pair = smoke_sources[case.image], SMOKE.pair_by_slug[case.pair]
+    places = SMOKE.image_by_slug[case.image].annotations
     verdict = change_seen(image, follow(parse(pair.forward), image, places), pair)
     if pair.change == "global":
         verdict = judge_global(verdict.measure, None)
@@ -100,10 +100,10 @@ def test_an_edit_is_seen_through_what_else_the_model_does(what, smoke_sources):
         assert verdict.seen is True, (slug, verdict)
 
 
-def test_a_hat_is_seen_on_a_picture_that_wears_away(hat_chain):
+def test_a_hat_is_seen_on_an_image_that_wears_away(hat_chain):
     before = hat_chain.source
     for edited, restored in zip(hat_chain.edited, hat_chain.restored, strict=True):
-        assert change_seen(before.image, edited.image, LOCAL).seen is True
+        assert change_seen(before.decoded, edited.decoded, LOCAL).seen is True
         before = restored
 
 
@@ -129,8 +129,10 @@ def test_global_changes_are_judged_against_the_models_own_drift(smoke_sources):
     pair = EditPair("night", "light", "Make it night.", "Make it noon.", "global")
     image = smoke_sources["fruit"]
     editor = load_editor("jpeg")
-    night = editor.edit(Picture.from_image(image), "Change the time of day to night.").picture.image
-    copy = editor.edit(Picture.from_image(image), "Copy it.").picture.image
+    night = editor.edit(
+        EncodedImage.from_image(image), "Change the time of day to night."
+    ).image.decoded
+    copy = editor.edit(EncodedImage.from_image(image), "Copy it.").image.decoded
     still = change_seen(image, copy, REPLICA)
     assert still.seen is None
     identity = identity_drift([still.measure])
@@ -154,7 +156,7 @@ def test_without_an_identity_pair_a_global_change_is_judged_by_its_size_alone():
 
 
 @pytest.mark.parametrize("size", [(1, 1), (5, 3), (31, 31), (33, 70)])
-def test_tiny_pictures_are_judged_too(size):
+def test_tiny_images_are_judged_too(size):
     black, white = (Image.new("RGB", size, (v, v, v)) for v in (0, 255))
     assert change_seen(black, black, LOCAL).seen is False
     assert change_seen(black, white, LOCAL).seen is False  # all of it: no local change
@@ -164,8 +166,8 @@ def test_tiny_pictures_are_judged_too(size):
 
 
 def signs(*images, pair=LOCAL):
-    """The signs in the chain of these pictures: its source, then edited and restored in turn."""
-    source, *answers = [Picture.from_image(image) for image in images]
+    """The signs in the chain of these images: its source, then edited and restored in turn."""
+    source, *answers = [EncodedImage.from_image(image) for image in images]
     errors, before = [], source
     trips = zip(answers[::2], answers[1::2], strict=True)
     for number, (edited, restored) in enumerate(trips, start=1):
@@ -177,7 +179,7 @@ def signs(*images, pair=LOCAL):
 def test_an_honest_chain_shows_no_sign(smoke_sources):
     editor, images = load_editor("jpeg"), [smoke_sources["astronaut"]]
     for prompt in ("Add a hat.", "Remove the hat.") * 2:
-        images.append(editor.edit(Picture.from_image(images[-1]), prompt).picture.image)
+        images.append(editor.edit(EncodedImage.from_image(images[-1]), prompt).image.decoded)
     assert signs(*images) == []
 
 
@@ -196,9 +198,11 @@ def test_signs_of_a_model_that_returns_what_it_was_sent_or_what_it_kept(smoke_so
     assert signs(image, image, image, pair=REPLICA) == []
 
 
-def test_signs_are_found_where_only_the_restored_pictures_were_kept(smoke_sources):
+def test_signs_are_found_where_only_the_restored_images_were_kept(smoke_sources):
     image = smoke_sources["astronaut"]
-    source, worn = (Picture.from_image(i) for i in (image, image.filter(ImageFilter.BoxBlur(6))))
+    source, worn = (
+        EncodedImage.from_image(i) for i in (image, image.filter(ImageFilter.BoxBlur(6)))
+    )
     first = measure_trip(source, source, None, worn, LOCAL)
     second = measure_trip(source, worn, None, source, LOCAL)
     assert (first.change_seen, first.change_measure) == (None, {})
@@ -217,6 +221,6 @@ COPIES = {
 def test_one_answer_for_several_cases_is_found_also_as_a_copy(what, smoke_sources):
     first, *others = smoke_sources
     images = smoke_sources | {"zz-copy": COPIES[what](smoke_sources[first]).convert("RGB")}
-    answers = {case: [Picture.from_image(image)] for case, image in images.items()}
+    answers = {case: [EncodedImage.from_image(image)] for case, image in images.items()}
     assert others
     assert cheating.repeated_answers(answers) == [(first, "zz-copy")]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from evaluation.__main__ import main
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.testing.hostile_server import HostileServer, Received, as_json
 from examples import example_server
 
@@ -28,8 +28,8 @@ def server() -> Iterator[HostileServer]:
                 reply = as_json({"detail": "that key is unknown here"}, 401)
             else:
                 data = received.json()["input"]["image"].partition(",")[2]
-                picture = Picture.from_bytes(base64.b64decode(data))
-                edited = Picture.from_image(example_server.edit(picture.image, ""))
+                image = EncodedImage.from_bytes(base64.b64decode(data))
+                edited = EncodedImage.from_image(example_server.edit(image.decoded, ""))
                 encoded = base64.b64encode(edited.data).decode()
                 reply = as_json({"status": "succeeded", "output": f"data:;base64,{encoded}"})
             connection.sendall(reply)  # type: ignore[attr-defined]
@@ -45,7 +45,7 @@ def test_a_working_endpoint_ends_with_0(
     words = (server.url(), "--contract", "cog", "--key-env", "MY_KEY", "--allow-local")
     assert command(*words) == 0
     text = capsys.readouterr().out
-    assert "✓ The picture returns: 100.0 % of the picture is back" in text
+    assert "✓ The image returns: 100.0 % of the image is back" in text
     assert "The endpoint works." in text
     assert KEY not in text
     assert command(*words, "--json") == 0
@@ -59,7 +59,7 @@ def test_a_failing_endpoint_ends_with_1_its_message_and_advice(
 ) -> None:
     assert command(server.url(), "--contract", "cog", "--allow-local") == 1
     text = capsys.readouterr().out
-    assert "✗ The endpoint edits a picture: HTTP 401 Unauthorized: that key is unknown" in text
+    assert "✗ The endpoint edits an image: HTTP 401 Unauthorized: that key is unknown" in text
     assert "Give a valid key." in text
 
 

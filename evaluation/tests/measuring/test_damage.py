@@ -12,13 +12,13 @@ from evaluation.analysis.failure_labels import (
     label_counts,
 )
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.damage import damage
 from evaluation.measuring.trip_measures import measure_trip
 from evaluation.metrics.base import CELLS
 from evaluation.records import TripMeasures
 from evaluation.testing.drifts import as_jpeg, moved, noisy
-from evaluation.testing.reference_pictures import ASTRONAUT, as_image
+from evaluation.testing.reference_images import ASTRONAUT, as_image
 
 SOURCE = as_image(ASTRONAUT)
 COPY = EditPair("copy", "replication", "Copy it.", "Copy it.", "none")
@@ -83,8 +83,8 @@ def test_what_is_lost_where_the_edit_was_made_is_no_failure():
 
 
 def test_every_scored_trip_has_its_damage():
-    pictures = (Picture.from_image(image) for image in (SOURCE, SOURCE, SOURCE, green(SOURCE)))
-    assert measure_trip(*pictures, COPY).damage["cast"] > 5
+    images = (EncodedImage.from_image(image) for image in (SOURCE, SOURCE, SOURCE, green(SOURCE)))
+    assert measure_trip(*images, COPY).damage["cast"] > 5
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_the_trip_that_ended_the_chain_is_looked_at():
     assert failure_labels([well, well, tint], Event(1.0, "not_made")) == ("object",)
 
 
-def test_a_chain_that_never_came_back_has_no_picture_to_speak_of():
+def test_a_chain_that_never_came_back_has_no_image_to_speak_of():
     assert failure_labels([], Event(0.0, "refused")) == ()
     assert failure_labels([], Event(0.0, "not_made")) == ("object",)
     well = TripMeasures(step=0.1, from_source=0.1, damage=damage(SOURCE, SOURCE))

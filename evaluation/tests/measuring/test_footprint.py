@@ -6,18 +6,18 @@ from PIL import Image, ImageDraw
 from skimage import data
 
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import MOST, chain_subject, footprint
 from evaluation.metrics.base import CELLS, Subject
 from evaluation.testing.hat_chains import HAT
-from evaluation.testing.reference_pictures import ASTRONAUT, as_image
+from evaluation.testing.reference_images import ASTRONAUT, as_image
 
 SOURCE = as_image(ASTRONAUT)
 
 
 def painted(image, *boxes, colour=(20, 90, 200)):
-    """The picture with boxes, in shares of its sides, painted over."""
+    """The image with boxes, in shares of its sides, painted over."""
     image = image.copy()
     for box in boxes:
         scaled = [share * side for share, side in zip(box, image.size * 2, strict=True)]
@@ -67,7 +67,7 @@ def test_the_hair_under_a_hat_is_undo_and_a_lost_corner_is_not():
     assert blind.undo is None
 
 
-def test_a_footprint_is_at_most_a_quarter_of_the_picture():
+def test_a_footprint_is_at_most_a_quarter_of_the_image():
     mask = footprint(SOURCE, painted(SOURCE, (0.1, 0.1, 0.9, 0.6)), HAT)
     assert 0.2 < mask.mean() <= MOST
     assert inside(mask, (0.1, 0.1, 0.9, 0.6)) > inside(mask, (0.0, 0.7, 1.0, 1.0)) == 0
@@ -87,7 +87,7 @@ def test_no_edit_has_no_footprint():
     assert footprint(SOURCE, noisy, HAT) is None
 
 
-def test_a_model_that_warms_and_shifts_the_picture_has_the_same_footprint():
+def test_a_model_that_warms_and_shifts_the_image_has_the_same_footprint():
     edited = painted(SOURCE, HEAD)
     warmer = np.asarray(edited, int) + np.array([20, 0, -20])
     answer = as_image(np.roll(np.clip(warmer, 0, 255), 3, axis=1).astype(np.uint8))
@@ -101,14 +101,14 @@ def test_an_answer_of_another_size_and_shape_has_one_too():
 
 
 @pytest.mark.parametrize("size", [(1, 1), (7, 3), (33, 40)])
-def test_tiny_pictures_have_footprints_of_the_same_shape(size):
+def test_tiny_images_have_footprints_of_the_same_shape(size):
     mask = footprint(Image.new("RGB", size), Image.new("RGB", size, (255, 255, 255)), HAT)
     assert mask is None or mask.shape == (CELLS, CELLS)
 
 
 def test_a_chain_whose_first_edit_was_not_kept_has_no_footprint():
-    source = Picture.from_image(SOURCE)
-    edited = Picture.from_image(painted(SOURCE, HEAD))
+    source = EncodedImage.from_image(SOURCE)
+    edited = EncodedImage.from_image(painted(SOURCE, HEAD))
     assert chain_subject(None, source, None, HAT).footprint is None
     assert chain_subject(None, source, edited, None).footprint is None
     assert chain_subject(None, source, edited, HAT).footprint.any()
@@ -116,7 +116,7 @@ def test_a_chain_whose_first_edit_was_not_kept_has_no_footprint():
 
 
 def test_the_footprint_of_the_hat_lies_on_the_head(hat_chain):
-    mask = footprint(hat_chain.source.image, hat_chain.edited[0].image, HAT)
+    mask = footprint(hat_chain.source.decoded, hat_chain.edited[0].decoded, HAT)
     rows, columns = np.nonzero(mask)
     assert rows.mean() < CELLS / 2
     assert CELLS / 4 < columns.mean() < 3 * CELLS / 4

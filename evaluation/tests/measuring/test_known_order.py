@@ -9,7 +9,7 @@ import pytest
 from evaluation.content import catalog, sources
 from evaluation.editors import find_row, load_row
 from evaluation.editors.base import Beside
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
@@ -18,29 +18,29 @@ from evaluation.testing.simulations.noise_spread import half_lives, spread
 
 #: Of weaker grain one trip says nothing: it is lost among the roundings of the wire.
 ORDER = ("oracle", "noise-1-4", "noise-3-5", "noise-8")
-#: The parts of the headline that look at every picture; whose face it is adds nothing here.
+#: The parts of the headline that look at every image; whose face it is adds nothing here.
 METRICS = ["lpips", "place", "colour", "picture"]
 
 
 def few_cases(suite):
-    """One case of each of two categories, or the smallest of a suite of large pictures: little
+    """One case of each of two categories, or the smallest of a suite of large images: little
     enough to wait for."""
     if suite.size > 1024:
         edited = [case for case in suite.cases if suite.pair_by_slug[case.pair].change != "none"]
-        return [min(edited, key=lambda case: suite.picture_by_slug[case.picture].width)]
+        return [min(edited, key=lambda case: suite.image_by_slug[case.image].width)]
     by_category = {suite.pair_by_slug[case.pair].category: case for case in suite.cases}
     return sorted(by_category.values(), key=lambda case: case.slug)[:2]
 
 
 def references(suite):
-    """All of them, or a few where a picture takes long."""
+    """All of them, or a few where an image takes long."""
     return ORDER if suite.size <= 1024 else (ORDER[0], *ORDER[2:])
 
 
-def prepared(picture, size):
-    row = next(one for one in catalog.source_images() if one.slug == picture.slug)
-    image = Picture.from_bytes(sources.original(row.origin, row.sha256)).image
-    return Picture.from_image(sources.prepare(image, size))
+def prepared(image, size):
+    row = next(one for one in catalog.source_images() if one.slug == image.slug)
+    decoded = EncodedImage.from_bytes(sources.original(row.origin, row.sha256)).decoded
+    return EncodedImage.from_image(sources.prepare(decoded, size))
 
 
 @pytest.mark.slow
@@ -50,15 +50,15 @@ def test_the_reference_editors_keep_as_much_as_is_known_of_them(suite):
         pytest.skip("; ".join(reasons))
     scorer, rows = Scorer(METRICS), catalog.editing_models()
     for case in few_cases(suite):
-        picture, pair = suite.picture_by_slug[case.picture], suite.pair_by_slug[case.pair]
-        source, places = prepared(picture, suite.size), picture.annotations
+        image, pair = suite.image_by_slug[case.image], suite.pair_by_slug[case.pair]
+        source, places = prepared(image, suite.size), image.annotations
         returns, edits = {}, {}
         for name in (*references(suite), "blank-card", "do-nothing"):
             editor = load_row(find_row(rows, name))
-            edits[name] = editor.send(source, pair.forward, 1, Beside(None, places)).picture
+            edits[name] = editor.send(source, pair.forward, 1, Beside(None, places)).image
             beside = Beside(source, places)
-            returns[name] = editor.send(edits[name], pair.backward, 2, beside).picture
-        subject = chain_subject(picture, source, edits["oracle"], pair)
+            returns[name] = editor.send(edits[name], pair.backward, 2, beside).image
+        subject = chain_subject(image, source, edits["oracle"], pair)
         distances = scorer.score(source, returns.values(), subject).distances["picture"]
         lost = dict(zip(returns, distances, strict=True))
         assert lost["oracle"] == pytest.approx(0, abs=1e-6)
@@ -68,7 +68,7 @@ def test_the_reference_editors_keep_as_much_as_is_known_of_them(suite):
         assert lost["blank-card"] > 0.95
         # What does nothing keeps all of it, and is caught for that, except where that was asked.
         assert lost["do-nothing"] < lost["noise-3-5"]
-        seen = change_seen(source.image, edits["do-nothing"].image, pair).seen
+        seen = change_seen(source.decoded, edits["do-nothing"].decoded, pair).seen
         assert not seen or pair.change == "none", case
 
 

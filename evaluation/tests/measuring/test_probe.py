@@ -18,9 +18,9 @@ from PIL import Image, ImageOps
 from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.editors.contracts import CONTRACTS
 from evaluation.errors import EditorError, Fault
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring import probe
-from evaluation.measuring.probe import ProbeReport, Step, probe_picture, probe_steps
+from evaluation.measuring.probe import ProbeReport, Step, probe_image, probe_steps
 from evaluation.testing.hostile_server import HostileServer, as_json, response
 from evaluation.testing.waiting import wait_until
 from examples import example_server
@@ -70,7 +70,7 @@ def test_the_example_server_is_short_and_needs_pillow_alone() -> None:
     assert imported - set(sys.stdlib_module_names) == {"PIL"}
 
 
-def test_the_notebook_tests_an_endpoint_and_shows_its_pictures(
+def test_the_notebook_tests_an_endpoint_and_shows_its_images(
     example: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = Path(__file__).resolve().parents[3] / "examples" / "check_endpoint.ipynb"
@@ -83,7 +83,7 @@ def test_the_notebook_tests_an_endpoint_and_shows_its_pictures(
     said = capsys.readouterr().out
     assert said.count("passed") == len(probe.LABELS)
     assert "curl" in said
-    assert list(names["pictures"]) == ["sent", "edited", "returned"]
+    assert list(names["images"]) == ["sent", "edited", "returned"]
     assert names["strip"].getbbox() == (0, 0, 768, 256)
 
 
@@ -119,9 +119,11 @@ class Does(Editor):
 
     what: Callable[[Image.Image], Any]
 
-    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
-        answer = self.what(picture.image)
-        return Answer(answer if isinstance(answer, Picture) else Picture.from_image(answer), 0.1)
+    def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
+        answer = self.what(image.decoded)
+        return Answer(
+            answer if isinstance(answer, EncodedImage) else EncodedImage.from_image(answer), 0.1
+        )
 
 
 def found(what: Callable[[Image.Image], Any], name: str) -> Step:
@@ -129,10 +131,10 @@ def found(what: Callable[[Image.Image], Any], name: str) -> Step:
     return next(step for step in report.steps if step.name == name)
 
 
-def jpeg(image: Image.Image) -> Picture:
+def jpeg(image: Image.Image) -> EncodedImage:
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=85)
-    return Picture.from_bytes(buffer.getvalue())
+    return EncodedImage.from_bytes(buffer.getvalue())
 
 
 def test_an_input_sent_back_unchanged_fails() -> None:
@@ -159,16 +161,16 @@ def test_another_size_is_a_warning(what: Callable[[Image.Image], Any], words: st
     assert step.advice
 
 
-def test_a_picture_that_does_not_come_back_is_a_warning() -> None:
+def test_an_image_that_does_not_come_back_is_a_warning() -> None:
     step = found(lambda image: Image.new("RGB", image.size, "red"), "restored")
     assert step.state == "warning"
     assert step.data["retained"] < 0
     assert found(ImageOps.flip, "restored").state == "passed"
 
 
-def test_of_a_picture_of_one_colour_nothing_can_be_kept() -> None:
-    card = Picture.from_image(Image.new("RGB", (64, 64), "red"))
-    report = probe.probe(Does(lambda image: image), picture=card)
+def test_of_an_image_of_one_colour_nothing_can_be_kept() -> None:
+    card = EncodedImage.from_image(Image.new("RGB", (64, 64), "red"))
+    report = probe.probe(Does(lambda image: image), image=card)
     steps = {step.name: step for step in report.steps}
     assert steps["restored"].state == "skipped"
 
@@ -252,9 +254,9 @@ def test_private_and_broken_addresses_end_before_any_call() -> None:
     assert [(step.name, step.state) for step in report.steps][-1] == ("address", "failed")
 
 
-def test_a_truncated_picture_is_a_failure_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_truncated_image_is_a_failure_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    half = base64.b64encode(probe_picture().data[:5000]).decode()
+    half = base64.b64encode(probe_image().data[:5000]).decode()
     with HostileServer() as server:
         report = probed(server, as_json({"data": [{"b64_json": half}]}))
         assert len(server.received) == probe.ATTEMPTS
@@ -262,8 +264,8 @@ def test_a_truncated_picture_is_a_failure_with_advice(monkeypatch: pytest.Monkey
     assert "cannot be decoded" in report.steps[-1].detail
 
 
-def test_the_probe_picture_is_the_same_everywhere() -> None:
-    picture = probe_picture()
-    assert picture.size == (512, 512)
-    assert picture.image.getpixel((140, 360)) == probe_picture().image.getpixel((140, 360))
-    assert len(picture.data) < 400_000
+def test_the_probe_image_is_the_same_everywhere() -> None:
+    image = probe_image()
+    assert image.size == (512, 512)
+    assert image.decoded.getpixel((140, 360)) == probe_image().decoded.getpixel((140, 360))
+    assert len(image.data) < 400_000

@@ -8,23 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from evaluation.images import ImageError, Picture, encode_webp
+from evaluation.images import EncodedImage, ImageError, encode_webp
 from evaluation.measuring.calibration import QUALITIES, jpeg_equivalent, retention
 from evaluation.measuring.scoring import Returns, Scorer
 from evaluation.metrics import METRICS, MetricError, batches, full_reference_metrics, load_metric
 from evaluation.metrics.base import CELLS, Subject
 from evaluation.metrics.psnr import Psnr
-from evaluation.testing.reference_pictures import small, worn
+from evaluation.testing.reference_images import small, worn
 
 QUICK = ["psnr", "ssim", "ms_ssim", "colour"]
 
 
-def test_all_metrics_score_a_batch_as_they_score_single_pictures():
+def test_all_metrics_score_a_batch_as_they_score_single_images():
     scorer, source = Scorer(), small()
     chain = [worn(source, strength) for strength in (1, 4, 16, 64)]
     together = scorer.score(source, chain)
     assert list(together.distances) == list(full_reference_metrics())
-    singly = [scorer.score(source, [picture]) for picture in chain]
+    singly = [scorer.score(source, [image]) for image in chain]
     for name in {*scorer.full_reference} - {*scorer.not_run, *together.not_applicable}:
         alone = [scores.distances[name][0] for scores in singly]
         assert together.distances[name] == pytest.approx(alone, abs=1e-6)
@@ -65,16 +65,16 @@ def test_chains_of_other_sizes_are_not_scored_together():
     assert Scorer(["psnr"]).score_together([]) == []
 
 
-def test_encoded_pictures_and_other_sizes_are_scored_at_the_source_size():
+def test_encoded_images_and_other_sizes_are_scored_at_the_source_size():
     scorer, source = Scorer(QUICK), small()
     larger = source.resize((400, 380), Image.Resampling.LANCZOS)
     back = larger.resize(source.size, Image.Resampling.LANCZOS)
-    as_answered = Picture.from_bytes(encode_webp(larger))
+    as_answered = EncodedImage.from_bytes(encode_webp(larger))
     assert scorer.score(source, [as_answered]) == scorer.score(source, [back])
-    assert scorer.score(Picture.from_image(source), [larger]) == scorer.score(source, [back])
+    assert scorer.score(EncodedImage.from_image(source), [larger]) == scorer.score(source, [back])
 
 
-def test_a_picture_that_is_not_in_canonical_form_is_refused():
+def test_an_image_that_is_not_in_canonical_form_is_refused():
     scorer, source = Scorer(["psnr"]), small()
     for wrong in (source.convert("RGBA"), source.convert("L")):
         with pytest.raises(MetricError, match="canonical form"):
@@ -102,7 +102,7 @@ def test_a_source_is_prepared_once_while_it_is_among_the_last_few():
     assert widths == [20, 21, 22, 20]
 
 
-def test_a_long_chain_is_read_a_few_pictures_at_a_time():
+def test_a_long_chain_is_read_a_few_images_at_a_time():
     scorer, source = Scorer(["psnr"]), small(16, 16)
     read, ahead = 0, []
     scorer.metrics["psnr"] = metric = Psnr()
@@ -126,12 +126,12 @@ def test_a_long_chain_is_read_a_few_pictures_at_a_time():
     assert len(ahead) == 100
 
 
-def test_a_picture_that_comes_back_again_is_measured_once_and_told_each_time():
+def test_an_image_that_comes_back_again_is_measured_once_and_told_each_time():
     if reasons := [*load_metric("picture").missing(), *load_metric("brisque").missing()]:
         pytest.skip("; ".join(reasons))
     names = [*QUICK, "lpips", "place", "picture", "brisque"]
     source = small()
-    one, other = (Picture.from_image(worn(source, strength)) for strength in (4, 60))
+    one, other = (EncodedImage.from_image(worn(source, strength)) for strength in (4, 60))
     chain = [one, one, other, one, other]
     where = np.zeros((CELLS, CELLS), dtype=bool)
     where[:12, :12] = True
@@ -144,8 +144,8 @@ def test_a_picture_that_comes_back_again_is_measured_once_and_told_each_time():
     )
     found = scorer.score(source, chain, maps=True, footprints=masks)
     assert sum(measured) == 2
-    for index, picture in enumerate(chain):
-        alone = Scorer(names).score(source, [picture.image], maps=True, footprints=[masks[index]])
+    for index, image in enumerate(chain):
+        alone = Scorer(names).score(source, [image.decoded], maps=True, footprints=[masks[index]])
         for name, wanted in alone.distances.items():
             assert found.distances[name][index] == pytest.approx(wanted[0], abs=1e-6), name
         assert found.quality["brisque"][index + 1] == alone.quality["brisque"][1]
@@ -155,14 +155,14 @@ def test_a_picture_that_comes_back_again_is_measured_once_and_told_each_time():
     assert found.undo[1] is not None
 
 
-def test_a_broken_picture_in_the_middle_is_an_error_not_a_gap():
+def test_a_broken_image_in_the_middle_is_an_error_not_a_gap():
     scorer, source = Scorer(["psnr"]), small(16, 16)
-    broken = Picture(b"\x89PNG rubbish", "image/png", 16, 16)
+    broken = EncodedImage(b"\x89PNG rubbish", "image/png", 16, 16)
     with pytest.raises(ImageError, match="not a PNG"):
         scorer.score(source, [source] * 10 + [broken])
 
 
-def test_a_picture_too_small_for_a_metric_has_none_and_a_reason():
+def test_an_image_too_small_for_a_metric_has_none_and_a_reason():
     scorer, source = Scorer(QUICK), small(100, 60)
     scores = scorer.score(source, [source]).distances
     assert scores["ms_ssim"] is None
@@ -173,7 +173,7 @@ def test_a_picture_too_small_for_a_metric_has_none_and_a_reason():
     assert scorer.calibrate(source)["ms_ssim"] is None
 
 
-def test_no_pictures_give_no_scores():
+def test_no_images_give_no_scores():
     names = ["psnr", "ssim", "colour", "lpips", "place", "picture"]
     scores = Scorer(names).score(small(), [])
     assert scores.distances == {name: [] for name in names}

@@ -8,7 +8,7 @@ import pytest
 
 from evaluation.content import catalog
 from evaluation.content.sources import original, prepare
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.metrics import MetricError
 from evaluation.metrics.base import Subject
 from evaluation.metrics.identity import Identity, _file
@@ -38,7 +38,7 @@ def views():
     metric, found = Identity(), []
     for row in catalog.source_images():
         if row.slug in PORTRAITS:
-            image = prepare(Picture.from_bytes(original(row.origin, row.sha256)).image, 512)
+            image = prepare(EncodedImage.from_bytes(original(row.origin, row.sha256)).decoded, 512)
             found.append(metric.view(image, Subject(face=metric.only_face(image))))
     assert len(found) == len(PORTRAITS)
     return found

@@ -24,7 +24,7 @@ from evaluation.metrics import (
 )
 from evaluation.metrics.base import DirectMetric, Loss, finite
 from evaluation.metrics.psnr import mse
-from evaluation.testing.reference_pictures import ASTRONAUT, CHANGED, as_image, small, worn
+from evaluation.testing.reference_images import ASTRONAUT, CHANGED, as_image, small, worn
 
 GOLDEN = {
     "psnr": {"noise": 22.7121, "flip": 7.2868, "card": 10.1924, "shift": 16.4900},
@@ -51,7 +51,7 @@ def ready(name):
     return metric
 
 
-# Those that measure any two pictures themselves; CLIP's weights are not to be had here.
+# Those that measure any two images themselves; CLIP's weights are not to be had here.
 RUNNING = [
     name
     for name in METRICS
@@ -78,7 +78,7 @@ def test_imagenet_features_know_a_coffee_and_a_cat_from_an_astronaut():
 
 
 @pytest.mark.parametrize("name", RUNNING)
-def test_a_picture_is_at_distance_zero_of_itself(name):
+def test_an_image_is_at_distance_zero_of_itself(name):
     metric, image = ready(name), small()
     assert metric.distances(metric.prepare(image), [image, image]) == pytest.approx(
         [0, 0], abs=1e-9
@@ -86,7 +86,7 @@ def test_a_picture_is_at_distance_zero_of_itself(name):
 
 
 @pytest.mark.parametrize("name", RUNNING)
-def test_a_batch_gives_what_single_pictures_give(name):
+def test_a_batch_gives_what_single_images_give(name):
     metric, image = ready(name), small()
     source = metric.prepare(image)
     others = [worn(image, strength) for strength in (1, 5, 20, 80)]
@@ -110,7 +110,7 @@ def test_more_noise_is_farther(name):
 
 @pytest.mark.parametrize("name", RUNNING)
 @pytest.mark.parametrize("kind", ["black", "white", "one pixel"])
-def test_flat_pictures_give_numbers_too(name, kind):
+def test_flat_images_give_numbers_too(name, kind):
     metric = ready(name)
     values = np.full((176, 176, 3), 255 if kind == "white" else 0, np.uint8)
     other = values.copy()
@@ -122,14 +122,14 @@ def test_flat_pictures_give_numbers_too(name, kind):
     assert all(math.isfinite(distance) and distance >= 0 for distance in distances)
 
 
-pictures = st.tuples(st.integers(11, 40), st.integers(11, 40)).flatmap(
+images = st.tuples(st.integers(11, 40), st.integers(11, 40)).flatmap(
     lambda size: st.tuples(
         *[arrays.arrays(np.uint8, (*size, 3), elements=st.integers(0, 255)) for _ in range(2)]
     )
 )
 
 
-@given(pictures)
+@given(images)
 @settings(max_examples=60, deadline=None)
 def test_psnr_and_ssim_are_those_of_scikit_image(pair):
     one, other = pair
@@ -138,7 +138,7 @@ def test_psnr_and_ssim_are_those_of_scikit_image(pair):
     expected = structural_similarity(
         one, other, channel_axis=2, gaussian_weights=True, sigma=1.5, use_sample_covariance=False
     )
-    # A distance is never below 0; scikit-image's SSIM of very unlike pictures is.
+    # A distance is never below 0; scikit-image's SSIM of very unlike images is.
     assert distance == pytest.approx(1 - expected, abs=1e-4)
     (distance,) = psnr.distances(psnr.prepare(as_image(one)), [as_image(other)])
     if distance > 1e-6:
@@ -162,7 +162,7 @@ def test_ssim_is_exact_where_rows_do_not_divide_by_the_strip():
         )
 
 
-@given(pictures)
+@given(images)
 @settings(max_examples=50, deadline=None)
 def test_the_mean_squared_error_is_exact(pair):
     one, other = (array.astype(int) for array in pair)
@@ -192,7 +192,7 @@ def test_a_metric_says_which_size_it_cannot_measure():
 
 
 @pytest.mark.parametrize("name", RUNNING)
-def test_the_smallest_picture_a_metric_takes_is_measured(name):
+def test_the_smallest_image_a_metric_takes_is_measured(name):
     metric = ready(name)
     side = metric.smallest
     image = small(side, side)

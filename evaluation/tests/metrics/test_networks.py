@@ -12,14 +12,14 @@ import pytest
 import evaluation
 from evaluation import weights
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture, blank_card
+from evaluation.images import EncodedImage, blank_card
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import MetricError, load_metric
 from evaluation.metrics import base as metrics_base
 from evaluation.metrics.lpips import Span
 from evaluation.metrics.networks.base import HALF_TOLERANCE, NetworkMetric, as_tensor, quicken
 from evaluation.metrics.semantic import Clip
-from evaluation.testing.reference_pictures import small, worn
+from evaluation.testing.reference_images import small, worn
 from evaluation.torch_compat import ready_torchvision
 from evaluation.witnesses import TripToJudge, load_witness
 
@@ -38,7 +38,7 @@ class Tensor:
 
 
 class Hungry(NetworkMetric):
-    """A metric whose device holds `room` pictures at a time; its distance is the width."""
+    """A metric whose device holds `room` images at a time; its distance is the width."""
 
     name = label = version = "hungry"
     higher_is_better = False
@@ -80,7 +80,7 @@ def test_out_of_memory_halves_the_batch_until_it_fits():
     assert [size for _, size in metric.tried[:5]] == [1, 16, 8, 4, 2]
 
 
-def test_a_gpu_too_small_for_one_picture_leaves_the_work_to_the_cpu():
+def test_a_gpu_too_small_for_one_image_leaves_the_work_to_the_cpu():
     metric = Hungry("cuda", {"cuda": 0, "cpu": 9})
     assert metric.distances(metric.prepare(IMAGES[0]), IMAGES) == WIDTHS
     assert metric.device == "cpu"
@@ -100,7 +100,7 @@ def test_features_made_on_the_gpu_follow_to_the_cpu():
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 byte"),
     ],
 )
-def test_a_cpu_without_memory_for_one_picture_says_so(error):
+def test_a_cpu_without_memory_for_one_image_says_so(error):
     metric = Hungry("cpu", {"cpu": 0}, error)
     with pytest.raises(MetricError, match="not enough memory for hungry of 1 x 8 pixels"):
         metric.prepare(IMAGES[0])
@@ -154,7 +154,7 @@ def test_half_precision_keeps_to_its_tolerance():
     for name, wanted in full.items():
         assert half[name] != wanted
         assert half[name] == pytest.approx(wanted, abs=HALF_TOLERANCE), name
-        assert half[name][0] == 1  # equal pictures stay equal
+        assert half[name][0] == 1  # equal images stay equal
 
 
 def test_a_gpu_says_what_a_cpu_says_within_the_tolerance():
@@ -244,7 +244,7 @@ def test_the_witness_of_clips_direction_is_heard_of_pairs_that_say_it_in_words(
     monkeypatch.setenv("CLIP_WEIGHTS", str(tiny_weights))
     witness, image = load_witness("clip"), small()
     witness.share({"clip": TinyClip()})
-    before, edited = Picture.from_image(image), Picture.from_image(worn(image, 60))
+    before, edited = EncodedImage.from_image(image), EncodedImage.from_image(worn(image, 60))
     words = {"source_text": "a portrait", "target_text": "a portrait with glasses"}
     pair = EditPair("glasses", "accessories", "Add.", "Remove.", "local", **words)
     found = witness.look(TripToJudge(before, before, edited, before, pair))
@@ -288,10 +288,10 @@ def test_code_in_a_weights_file_is_never_run(tmp_path, monkeypatch, tiny_weights
     assert not marker.exists()
 
 
-# LPIPS without its package, and of large pictures
+# LPIPS without its package, and of large images
 
 
-def pair_of_pictures(size):
+def pair_of_images(size):
     image = small(*size)
     return image, worn(image, 15)
 
@@ -313,7 +313,7 @@ def test_our_network_gives_what_the_package_of_its_authors_gives():
     state = load_file(weights.locate("lpips-alex")[0])
     lacking = theirs.load_state_dict(state, strict=False)
     assert not lacking.unexpected_keys
-    image, noisy = pair_of_pictures((160, 120))
+    image, noisy = pair_of_images((160, 120))
     one, other = (as_tensor([i], "cpu").div(127.5).sub(1) for i in (image, noisy))
     with torch.no_grad():
         wanted = float(theirs(one, other))
@@ -324,7 +324,7 @@ def test_our_network_gives_what_the_package_of_its_authors_gives():
 @pytest.mark.parametrize("size", [(500, 430), (300, 500)])
 def test_by_tiles_lpips_is_the_same_everywhere(size, monkeypatch):
     metric = lpips_or_skip()
-    image, noisy = pair_of_pictures(size)
+    image, noisy = pair_of_images(size)
     (whole,) = metric.losses([metric.prepare(image)], [noisy])
     monkeypatch.setattr(metrics_base, "LARGE_PIXELS", 1_000)
     monkeypatch.setattr(Span.of.__func__, "__defaults__", (128,))
@@ -336,18 +336,18 @@ def test_by_tiles_lpips_is_the_same_everywhere(size, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["ssim", "ms_ssim", "psnr"])
-def test_a_large_picture_has_the_same_numbers_with_less_held(name, monkeypatch):
+def test_a_large_image_has_the_same_numbers_with_less_held(name, monkeypatch):
     metric = load_metric(name)
-    image, noisy = pair_of_pictures((420, 300))
+    image, noisy = pair_of_images((420, 300))
     wanted = metric.distances(metric.prepare(image), [noisy])
     monkeypatch.setattr(metrics_base, "LARGE_PIXELS", 1_000)
     assert metric.distances(metric.prepare(image), [noisy]) == pytest.approx(wanted, rel=1e-5)
 
 
-def test_scoring_large_pictures_gives_the_same_and_keeps_little(monkeypatch):
+def test_scoring_large_images_gives_the_same_and_keeps_little(monkeypatch):
     names = ["psnr", "ssim", "ms_ssim", "colour"]
     names += [] if load_metric("lpips").missing() else ["lpips", "place", "picture"]
-    image, noisy = pair_of_pictures((420, 300))
+    image, noisy = pair_of_images((420, 300))
     wanted = Scorer(names).score(image, [noisy] * 6)
     monkeypatch.setattr(metrics_base, "LARGE_PIXELS", 1_000)
     scorer = Scorer(names)

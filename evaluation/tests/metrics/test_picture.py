@@ -9,7 +9,7 @@ from PIL import Image, ImageFilter
 from skimage import data
 
 from evaluation import weights
-from evaluation.images import Picture, encode_jpeg
+from evaluation.images import EncodedImage, encode_jpeg
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import footprint
 from evaluation.metrics import MetricError, identity, metric_class
@@ -27,7 +27,7 @@ from evaluation.metrics.place import (
     worst_place,
 )
 from evaluation.testing.hat_chains import HAT
-from evaluation.testing.reference_pictures import as_image, worn
+from evaluation.testing.reference_images import as_image, worn
 
 NAMES = ("picture", "lpips", "place", "colour", "identity")
 # In levels: of the first two pixels.
@@ -45,7 +45,7 @@ def scorer():
 
 
 def kept(scorer, source, image, subject=None):
-    """What each metric says is kept of one picture, and by which it is least."""
+    """What each metric says is kept of one image, and by which it is least."""
     scores, scales = scorer.score(source, [image], subject), scorer.calibrate(source, subject)
     found = {
         name: 1 - values[0] / scales[name].blank
@@ -78,11 +78,11 @@ SOURCES = {
 
 @pytest.fixture(scope="module", params=["astronaut", "coffee", "portrait"])
 def source(request):
-    """Two pictures that are always here, and the real portrait where it is."""
+    """Two images that are always here, and the real portrait where it is."""
     if request.param != "portrait":
         return SOURCES[request.param]()
     file = request.getfixturevalue("shared") / "ecb/flux_portrait_02_hat/I0_source.png"
-    return Picture.from_bytes(file.read_bytes()).image
+    return EncodedImage.from_bytes(file.read_bytes()).decoded
 
 
 def test_a_lost_third_ends_a_chain_by_its_place_though_the_whole_looks_well(scorer, source):
@@ -108,7 +108,7 @@ def test_a_smaller_loss_is_a_smaller_loss(scorer, source):
 def test_another_colour_ends_a_chain_by_colour(scorer, source, what, change):
     found, because = kept(scorer, source, changed(source, change))
     assert found["colour"] < 0.5
-    # A worn-out smooth wall in a picture turned grey may be worse still.
+    # A worn-out smooth wall in an image turned grey may be worse still.
     assert because == "colour" or (what == "grey" and found["place"] < found["colour"])
     if what == "40 levels greener":
         assert found["colour"] < 0.2
@@ -122,7 +122,7 @@ def test_a_fifth_lighter_is_still_the_same_colour(scorer, source):
 @pytest.mark.parametrize(
     ("change", "least"),
     [
-        (lambda image: Picture.from_bytes(encode_jpeg(image, 75)).image, 0.8),
+        (lambda image: EncodedImage.from_bytes(encode_jpeg(image, 75)).decoded, 0.8),
         (lambda image: worn(image, 2), 0.8),
         (lambda image: changed(image, lambda v: np.roll(v, 1, axis=1)), 0.8),
     ],
@@ -150,7 +150,7 @@ def test_the_source_itself_keeps_all(scorer, source):
 
 
 def test_the_chain_of_a_hat_falls_and_says_by_what(scorer, hat_chain):
-    where = footprint(hat_chain.source.image, hat_chain.edited[0].image, HAT)
+    where = footprint(hat_chain.source.decoded, hat_chain.edited[0].decoded, HAT)
     scores = scorer.score(hat_chain.source, hat_chain.restored, Subject(footprint=where), maps=True)
     places = scores.distances["place"]
     assert 0 < places[0] < places[1] < places[2]
@@ -282,7 +282,7 @@ def test_the_least_part_is_named_trip_by_trip():
     assert [(trip.kept, trip.because) for trip in found] == [(0.8, "lpips"), (0.2, "colour")]
 
 
-def test_the_pictures_version_names_its_parts_and_changes_with_theirs(monkeypatch):
+def test_the_images_version_names_its_parts_and_changes_with_theirs(monkeypatch):
     whole, faceless = WholePicture(), WholePicture([part.name for part in PARTS[:3]])
     assert "identity" in whole.version
     assert "identity" not in faceless.version
@@ -311,7 +311,9 @@ needs_dlib = pytest.mark.skipif(
 def test_a_face_is_the_same_person_through_wear_and_another_when_painted_over(scorer):
     source = SOURCES["astronaut"]()
     subject = Subject(face=ASTRONAUT_FACE)
-    same, _ = kept(scorer, source, Picture.from_bytes(encode_jpeg(source, 60)).image, subject)
+    same, _ = kept(
+        scorer, source, EncodedImage.from_bytes(encode_jpeg(source, 60)).decoded, subject
+    )
     assert same["identity"] > 0.8
     faceless, because = kept(scorer, source, smeared_face(source), subject)
     assert faceless["identity"] == 0
@@ -342,7 +344,7 @@ def test_another_person_is_further_away_than_dlibs_limit(scorer):
 
 
 @needs_dlib
-def test_the_one_face_of_a_picture_that_nobody_annotated_is_found(scorer):
+def test_the_one_face_of_an_image_that_nobody_annotated_is_found(scorer):
     left, top, right, bottom = scorer.only_face(SOURCES["astronaut"]())
     assert 0.35 < (left + right) / 2 < 0.5
     assert 0.1 < (top + bottom) / 2 < 0.35
@@ -358,7 +360,7 @@ def test_a_face_that_is_annotated_but_not_there_is_not_measured(scorer):
     assert scores.because == ["lpips"]
 
 
-def test_without_dlib_identity_is_not_run_and_the_picture_is_made_of_the_rest(monkeypatch):
+def test_without_dlib_identity_is_not_run_and_the_image_is_made_of_the_rest(monkeypatch):
     monkeypatch.setattr(identity.Identity, "modules", {"no_such_module": "dlib-bin"})
     scorer = Scorer(["picture", "identity"])
     assert "dlib-bin is not installed" in scorer.not_run["identity"]

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from evaluation.metrics.score_file import (
-    ChainPictures,
+    ChainImages,
     ScoreFileError,
     parsed,
     place,
@@ -19,14 +19,14 @@ BY_CASE = "case,repeat,trip,metric,value,version,higher_is_better\n"
 
 
 def chain(repeat=0):
-    return ChainPictures("pond--hat", repeat, SOURCE, (FIRST, SECOND))
+    return ChainImages("pond--hat", repeat, SOURCE, (FIRST, SECOND))
 
 
 def read(text):
     return parsed(text.encode(), "scores.csv")
 
 
-def test_pictures_are_found_by_hash_and_by_place():
+def test_images_are_found_by_hash_and_by_place():
     by_hash = chain()
     place(
         read(f"{HEAD}{SOURCE},musiq,61.5,pyiqa 0.1.13\n{SECOND},musiq,40,pyiqa 0.1.13\n"), [by_hash]
@@ -54,7 +54,7 @@ def test_json_says_the_same():
         (HEAD, "scores.csv has no rows"),
         ("sha256,metric,value\n", "the field version is missing"),
         (f"{HEAD[:-1]},beauty\n", "there is no field 'beauty'"),
-        ("metric,value,version\n", "name pictures by sha256, or by case and trip"),
+        ("metric,value,version\n", "name images by sha256, or by case and trip"),
         (f"{HEAD}{SOURCE},musiq,1\n", "line 2: it has not as many fields"),
         (f"{HEAD}12,musiq,1,1\n", "line 2, sha256: '12' is not 64"),
         (f"{HEAD},musiq,1,1\n", "line 2, case: it is empty"),
@@ -77,10 +77,10 @@ def test_what_does_not_fit_is_named(text, said):
         read(text)
 
 
-def test_a_picture_of_another_run_and_a_second_word_on_one_are_refused():
-    with pytest.raises(ScoreFileError, match="line 2, sha256: the run has no picture dddddddddddd"):
+def test_an_image_of_another_run_and_a_second_word_on_one_are_refused():
+    with pytest.raises(ScoreFileError, match="line 2, sha256: the run has no image dddddddddddd"):
         place(read(f"{HEAD}{'d' * 64},musiq,1,1\n"), [chain()])
-    with pytest.raises(ScoreFileError, match="line 2, case: the run has no picture pond--hat"):
+    with pytest.raises(ScoreFileError, match="line 2, case: the run has no image pond--hat"):
         place(read(f"{BY_CASE}pond--hat,0,9,musiq,1,1,\n"), [chain()])
     with pytest.raises(ScoreFileError, match="line 3, value: musiq said otherwise"):
         place(read(f"{HEAD}{FIRST},musiq,1,1\n{FIRST},musiq,2,1\n"), [chain()])

@@ -32,7 +32,7 @@ def graph(nodes, **weights):
     return Graph(len(described).to_bytes(8, "little") + described + data)
 
 
-def picture(height, width, channels=3, seed=0):
+def random_image(height, width, channels=3, seed=0):
     values = np.random.default_rng(seed).normal(size=(1, height, width, channels))
     return torch.from_numpy(values.astype(np.float32))
 
@@ -50,7 +50,7 @@ def test_same_padding_puts_the_odd_pixel_on_the_far_side(side, stride, kernel):
         strides=numbers(1, stride, stride, 1), padding=text("SAME"),
         fused_ops={"list": {"s": [text("BiasAdd")["s"], text("Relu")["s"]]}},
     )  # fmt: skip
-    image = picture(side, side)
+    image = random_image(side, side)
     (found,) = graph([convolve], w=weights, b=bias).run({"x": image}, ["out"])
     wanted = -(-side // stride)
     total = max((wanted - 1) * stride + kernel - side, 0)
@@ -77,7 +77,7 @@ def test_a_depthwise_convolution_keeps_channels_apart():
     depthwise = node(
         "DepthwiseConv2dNative", "x", "w", strides=numbers(1, 1, 1, 1), padding=text("VALID")
     )
-    image = picture(2, 2)
+    image = random_image(2, 2)
     (found,) = graph([depthwise], w=weights).run({"x": image}, ["out"])
     assert torch.allclose(found[..., 0], image[..., 0])
     assert torch.allclose(found[..., 3], 4 * image[..., 1])
@@ -85,9 +85,9 @@ def test_a_depthwise_convolution_keeps_channels_apart():
 
 
 @pytest.mark.parametrize("half", [True, False])
-def test_pictures_are_resized_as_torch_does_where_torch_can(half):
+def test_images_are_resized_as_torch_does_where_torch_can(half):
     resize = node("ResizeBilinear", "x", "size", half_pixel_centers={"b": half})
-    image = picture(4, 6)
+    image = random_image(4, 6)
     (found,) = graph([resize], size=np.array([8, 12])).run({"x": image}, ["out"])
     assert found.shape == (1, 8, 12, 3)
     if half:
@@ -117,10 +117,10 @@ def test_packed_weights_are_unpacked():
 
 def test_an_operation_that_is_not_known_is_named():
     with pytest.raises(GraphError, match="out is Bessel"):
-        graph([node("Bessel", "x")]).run({"x": picture(2, 2)}, ["out"])
+        graph([node("Bessel", "x")]).run({"x": random_image(2, 2)}, ["out"])
 
 
 def test_a_deep_graph_does_not_run_out_of_stack():
     chain = [node("Identity", f"n{i}", name=f"n{i + 1}") for i in range(3000)]
-    (found,) = graph(chain).run({"n0": picture(1, 1)}, ["n3000"])
+    (found,) = graph(chain).run({"n0": random_image(1, 1)}, ["n3000"])
     assert found.shape == (1, 1, 1, 3)

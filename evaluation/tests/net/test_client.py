@@ -16,7 +16,7 @@ from PIL import Image
 
 from evaluation.editors import load_editor
 from evaluation.errors import EditorError, Fault
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.net import backend
 from evaluation.net import client as client_module
 from evaluation.net.addresses import AddressRefused, Rules
@@ -503,7 +503,7 @@ def test_an_unknown_authority_is_not_trusted_with_a_key(
     with HostileServer(authority.server_context()) as server:
         editor = load_editor(name, model="m", base_url=server.url("").rstrip("/"))
         with pytest.raises(EditorError, match="certificate") as caught:
-            editor.edit(Picture.from_image(Image.new("RGB", (64, 64))), "x")
+            editor.edit(EncodedImage.from_image(Image.new("RGB", (64, 64))), "x")
         editor.close()
     assert (caught.value.fault, caught.value.permanent) == (Fault.TLS, True)
     assert not caught.value.billed

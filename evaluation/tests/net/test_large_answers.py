@@ -10,13 +10,13 @@ import pytest
 
 from evaluation.net.large_answers import LargeAnswers
 
-#: Eight threads get the largest picture that is taken, 16 bit deep, at once.
+#: Eight threads get the largest image that is taken, 16 bit deep, at once.
 ATTACK = """
 import io, struct, threading, zlib
 from pathlib import Path
 from evaluation.editors.endpoint import Endpoint
 from evaluation.net.large_answers import give_memory_back
-from evaluation.images import Picture, encode_png
+from evaluation.images import Image, encode_png
 from evaluation.testing.hostile_server import HostileServer, response
 from PIL import Image
 
@@ -30,7 +30,7 @@ pixels = b"".join(packer.compress(bytes(1 + 4096 * 8)) for _ in range(4096)) + p
 head = struct.pack(">IIBBBBB", 4096, 4096, 16, 6, 0, 0, 0)
 png = bytes([137]) + b"PNG" + bytes([13, 10, 26, 10])
 png += chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
-small = Picture.from_image(Image.new("RGB", (64, 64), (9, 99, 199)))
+small = EncodedImage.from_image(Image.new("RGB", (64, 64), (9, 99, 199)))
 answers = []
 with HostileServer() as server:
     url = server.answers("/edit", *[response(200, png, "image/png")] * 8)
@@ -41,7 +41,7 @@ with HostileServer() as server:
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
 assert len(answers) == 8, answers
-assert answers[0].picture.size == (4096, 4096)
+assert answers[0].image.size == (4096, 4096)
 lines = Path("/proc/self/status").read_text().splitlines()
 print(int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) // 1024)
 """

@@ -105,11 +105,11 @@ class Forgets(RuleEditor):
     def __init__(self, nth):
         self.nth, self.asked = nth, 0
 
-    def send(self, picture, prompt, seed=None, beside=None):
+    def send(self, image, prompt, seed=None, beside=None):
         self.asked += 1
         if self.asked == self.nth:
-            return Answer(picture, 0.0, cost=0.0)
-        return super().send(picture, prompt, seed, beside)
+            return Answer(image, 0.0, cost=0.0)
+        return super().send(image, prompt, seed, beside)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_an_edit_that_is_forgotten_ends_the_chain_in_that_trip_and_names_its_ste
     assert event(result, 1).time == 0
 
 
-def test_a_turn_that_is_forgotten_leaves_the_picture_turned(tmp_path):
+def test_a_turn_that_is_forgotten_leaves_the_image_turned(tmp_path):
     suite = dataclasses.replace(SUITE, trips=1, cases=CASES[:1])
     scores = scored(played(tmp_path / "run", Forgets(4), suite))
     (chain,) = scores.chains.values()
@@ -170,8 +170,8 @@ def test_things_are_counted_after_every_step_where_the_detector_is_at_hand(perfe
         pytest.skip(f"needs the detector: {panel.not_run['detector']}")
     chain = perfect.chains["concert-poster--three-things-indoors"]
     source = perfect.source(chain)
-    pictures = [source, *(perfect.read(chain, half) for half in chain.trips[0])]
-    verdict, evidence, rows = measure_steps(source, pictures, perfect.pair(chain), 1, panel, None)
+    images = [source, *(perfect.read(chain, half) for half in chain.trips[0])]
+    verdict, evidence, rows = measure_steps(source, images, perfect.pair(chain), 1, panel, None)
     assert [row["wanted"] for row in rows] == [1, 2, 3, 2, 1, 0]
     assert [row["counted"] for row in rows] == [1, 2, 3, 2, 1, 0]
     assert {(one["thing"], one["step"], one["undone"]) for one in evidence} == {
@@ -180,7 +180,7 @@ def test_things_are_counted_after_every_step_where_the_detector_is_at_hand(perfe
         ("cup", 3, True),
     }
     # One that was never removed is counted as long as it is there.
-    stays = [*pictures[:4], *[pictures[3]] * 3]
+    stays = [*images[:4], *[images[3]] * 3]
     *_, last = measure_steps(source, stays, perfect.pair(chain), 1, panel, None)[2]
     assert (last["wanted"], last["counted"]) == (0, 3)
     assert verdict.seen
@@ -199,7 +199,7 @@ def test_a_bundle_of_the_shell_tells_every_step_and_verifies(tmp_path):
     scores = scored(folder)
     folder.write_json("scores.json", scores.to_dict())
     path = tmp_path / "run.zip"
-    write_bundle(folder, scores, path, pictures=True)
+    write_bundle(folder, scores, path, images=True)
     with bundles.read(path) as bundle:
         (trip, _) = bundle.document.chains[0].trips
         assert [step.name for step in trip.between] == ["2-F", "3-F"]

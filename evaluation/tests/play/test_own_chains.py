@@ -8,7 +8,7 @@ import pytest
 from PIL import Image, ImageFilter
 
 from evaluation.__main__ import main
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 
 FAST = ["--metrics", "psnr"]
 
@@ -18,15 +18,15 @@ def somewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def chain(folder, picture, wear, trips=2):
+def chain(folder, image, wear, trips=2):
     """A chain whose source is drawn by a number, and wears away as fast as `wear` says."""
     folder.mkdir(parents=True)
-    small = np.random.default_rng(picture).integers(0, 255, (6, 8, 3), dtype=np.uint8)
-    image = Image.fromarray(small).resize((64, 48))
-    image.save(folder / "I0_source.png")
+    small = np.random.default_rng(image).integers(0, 255, (6, 8, 3), dtype=np.uint8)
+    drawn = Image.fromarray(small).resize((64, 48))
+    drawn.save(folder / "I0_source.png")
     for number in range(1, trips + 1):
-        worn = image.filter(ImageFilter.GaussianBlur(wear * number))
-        (folder / f"I{number}_backward.png").write_bytes(Picture.from_image(worn).data)
+        worn = drawn.filter(ImageFilter.GaussianBlur(wear * number))
+        (folder / f"I{number}_backward.png").write_bytes(EncodedImage.from_image(worn).data)
 
 
 def told(folder, capsys, *more):
@@ -36,7 +36,7 @@ def told(folder, capsys, *more):
 
 def test_a_folder_of_chains_is_one_run_with_an_interval(tmp_path, capsys):
     for number in range(12):
-        chain(tmp_path / f"mine/chain-{number:02}", picture=number, wear=1 + number % 4)
+        chain(tmp_path / f"mine/chain-{number:02}", image=number, wear=1 + number % 4)
     found = told("mine", capsys)
     result = found["runs"]["mine"]["results"]["psnr"]
     assert result["summary"]["chains"] == result["summary"]["cases"] == 12
@@ -53,8 +53,8 @@ def test_a_folder_of_chains_is_one_run_with_an_interval(tmp_path, capsys):
 
 def test_folders_of_models_are_compared_on_the_cases_that_they_share(tmp_path, capsys):
     for number in range(4):
-        chain(tmp_path / f"models/gentle/c{number}", picture=number, wear=0.2)
-        chain(tmp_path / f"models/rough/c{number}", picture=number, wear=20)
+        chain(tmp_path / f"models/gentle/c{number}", image=number, wear=0.2)
+        chain(tmp_path / f"models/rough/c{number}", image=number, wear=20)
     found = told("models", capsys)
     assert [(row["run"], row["complete"]) for row in found["ranks"]] == [
         ("gentle", True),
@@ -67,23 +67,23 @@ def test_folders_of_models_are_compared_on_the_cases_that_they_share(tmp_path, c
 
 def test_the_same_source_and_edit_are_repeats_of_a_case_where_the_edit_is_told(tmp_path, capsys):
     for number in range(3):
-        chain(tmp_path / f"mine/c{number}", picture=0, wear=1)
+        chain(tmp_path / f"mine/c{number}", image=0, wear=1)
     for more, cases in (([], 3), (["--forward", "Add a hat.", "--object", "hat"], 1)):
         found = told("mine", capsys, *more, "--no-report")
-        assert len(found["suite"]["pictures"]) == 1
+        assert len(found["suite"]["images"]) == 1
         assert len(found["suite"]["cases"]) == cases
         assert len(found["runs"]["mine"]["chains"]) == 3
 
 
 def test_chains_of_different_lengths_are_read_as_far_as_all_go(tmp_path, capsys):
-    chain(tmp_path / "mine/short", picture=0, wear=1, trips=1)
-    chain(tmp_path / "mine/long", picture=1, wear=1, trips=3)
+    chain(tmp_path / "mine/short", image=0, wear=1, trips=1)
+    chain(tmp_path / "mine/long", image=1, wear=1, trips=3)
     assert told("mine", capsys, "--no-report")["suite"]["trips"] == 1
 
 
 def test_what_is_wrong_with_a_chain_among_many_is_said_with_its_folder(tmp_path, capsys):
-    chain(tmp_path / "mine/good", picture=0, wear=1)
-    chain(tmp_path / "mine/bad", picture=1, wear=1)
+    chain(tmp_path / "mine/good", image=0, wear=1)
+    chain(tmp_path / "mine/bad", image=1, wear=1)
     (tmp_path / "mine/bad/I1_backward.png").unlink()
     assert main(["score", "mine", *FAST]) == 1
     assert "mine/bad" in capsys.readouterr().err
@@ -93,7 +93,7 @@ def test_what_is_wrong_with_a_chain_among_many_is_said_with_its_folder(tmp_path,
 
 
 def test_a_source_of_one_colour_is_told_and_nothing_breaks(tmp_path, capsys):
-    chain(tmp_path / "flat", picture=0, wear=1)
+    chain(tmp_path / "flat", image=0, wear=1)
     Image.new("RGB", (64, 48), "teal").save(tmp_path / "flat/I0_source.png")
     for more in ([], ["--no-report"], ["--json"]):
         assert main(["score", "flat", *FAST, *more]) == 0

@@ -14,7 +14,7 @@ from PIL import Image
 from evaluation.content import catalog
 from evaluation.content.suites import Case
 from evaluation.editors import Answer, Editor, EditorError, Fault, Refused, load_editor
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.play.folder_store import folder_player
 from evaluation.play.retries import Limits
 from evaluation.play.run_folder import RunFolder, RunFolderError
@@ -26,13 +26,13 @@ SMOKE = catalog.suite("smoke")
 QUICK = Limits(attempts=2, first_wait=0.001, longest_wait=0.01)
 
 
-def small_suite(*pairs, trips=2, repeats=1, picture="books"):
-    """A suite of one picture with some of the smoke suite's pairs."""
+def small_suite(*pairs, trips=2, repeats=1, image="books"):
+    """A suite of one image with some of the smoke suite's pairs."""
     return dataclasses.replace(
         SMOKE,
         trips=trips,
         repeats=repeats,
-        cases=tuple(Case(picture, pair) for pair in pairs or ("clock", "red-ball")),
+        cases=tuple(Case(image, pair) for pair in pairs or ("clock", "red-ball")),
     )
 
 
@@ -47,16 +47,16 @@ class Scripted(Editor):
         self.inner, self.script, self.calls = load_editor("jpeg"), dict(script or {}), []
         self.lock = threading.Lock()
 
-    def send(self, picture, prompt, seed=None, beside=None):
+    def send(self, image, prompt, seed=None, beside=None):
         with self.lock:
             self.calls.append(prompt)
             end = self.script.get(len(self.calls))
         if isinstance(end, Exception):
             raise end
-        return end or self.inner.send(picture, prompt, seed, beside)
+        return end or self.inner.send(image, prompt, seed, beside)
 
-    def edit(self, picture, prompt, seed=None):
-        return self.inner.edit(picture, prompt, seed)
+    def edit(self, image, prompt, seed=None):
+        return self.inner.edit(image, prompt, seed)
 
 
 def play(folder, editor, **options):
@@ -79,9 +79,9 @@ def test_a_run_is_played_to_the_end_and_its_record_tells_every_edit(tmp_path):
             "I2_backward.jpg",
         ]
         for half in chain["halves"]:
-            picture = Picture.from_bytes((where / half["file"]).read_bytes())
-            assert picture.sha256 == half["sha256"]
-            assert picture.size == (half["width"], half["height"])
+            image = EncodedImage.from_bytes((where / half["file"]).read_bytes())
+            assert image.sha256 == half["sha256"]
+            assert image.size == (half["width"], half["height"])
     again = RunFolder.open(tmp_path / "run")
     assert again.complete
     assert again.chains == folder.chains
@@ -131,7 +131,7 @@ def test_after_an_outage_the_chain_goes_on_where_it_was(calls_before, tmp_path):
     ]
 
 
-BLANK = Answer(Picture.from_image(Image.new("RGB", (288, 192))), 0.1)
+BLANK = Answer(EncodedImage.from_image(Image.new("RGB", (288, 192))), 0.1)
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_a_number_of_edits_is_never_passed_and_tries_count(tmp_path):
     assert len(editor.calls) == 5
 
 
-def _priced(picture, prompt, seed):
-    answer = load_editor("jpeg").edit(picture, prompt, seed)
+def _priced(image, prompt, seed):
+    answer = load_editor("jpeg").edit(image, prompt, seed)
     return dataclasses.replace(answer, cost=0.1)
 
 
@@ -196,7 +196,7 @@ def test_two_processes_do_not_play_in_one_folder(tmp_path):
         pass
 
 
-def test_a_picture_that_was_changed_is_not_played_on(tmp_path):
+def test_an_image_that_was_changed_is_not_played_on(tmp_path):
     folder = new_run(tmp_path / "run", small_suite("clock"))
     with pytest.raises(Paused):
         play(folder, Scripted({2: EditorError("x", fault=Fault.TLS, permanent=True)}))
@@ -286,7 +286,7 @@ def test_a_killed_play_resumes_without_repeating_a_finished_edit(tmp_path):
     folder = RunFolder.open(tmp_path / "run")
     assert folder.complete
     assert len(new) == folder.suite.edits - len(finished)
-    # The same run, never killed, gives the same pictures.
+    # The same run, never killed, gives the same images.
     chain = next(iter(folder.chains.values()))
     one = dataclasses.replace(folder.suite, cases=folder.suite.cases[:1])
     whole = new_run(tmp_path / "whole", one, "noise", folder.secret)

@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 
 from evaluation.editors import Answer, EditorError, Fault, Refused
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.play.retries import Attempt, Limits, Stopped, with_retries
 
-PICTURE = Picture.from_image(Image.new("RGB", (8, 8)))
+IMAGE = EncodedImage.from_image(Image.new("RGB", (8, 8)))
 QUICK = Limits(attempts=4, first_wait=0.001, longest_wait=0.01)
 
 
@@ -32,7 +32,7 @@ class Scripted:
         return end
 
 
-ANSWER = Answer(PICTURE, 0.1, cost=0.04)
+ANSWER = Answer(IMAGE, 0.1, cost=0.04)
 
 
 def retried(edit, limits=QUICK, stop=None):

@@ -45,7 +45,7 @@ def refused(capsys, *arguments):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda d: d["suite"]["pictures"][0].update(slug="../../../out"), "pictures.0.slug"),
+        (lambda d: d["suite"]["images"][0].update(slug="../../../out"), "images.0.slug"),
         (lambda d: d["suite"].update(repeats=10**12), "repeats"),
         (lambda d: d.pop("editor"), "editor: Field required"),
         (lambda d: d.update(options=[]), "options: should be a valid dict"),
@@ -66,12 +66,12 @@ def test_a_run_file_that_names_other_folders_or_numbers_without_end_is_refused(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda d: d["halves"][0].update(file="/etc/hostname"), "is not a picture of its folder"),
-        (lambda d: d["halves"][0].update(file="../x.png"), "is not a picture of its folder"),
+        (lambda d: d["halves"][0].update(file="/etc/hostname"), "is not an image of its folder"),
+        (lambda d: d["halves"][0].update(file="../x.png"), "is not an image of its folder"),
         (lambda d: d["halves"][0].update(number="one"), "halves"),
         (lambda d: d["halves"][0].update(surprise=1), "surprise"),
         (lambda d: d.update(halves=3), "chain.json"),
-        (lambda d: d.update(picture="../../x"), "is of another chain"),
+        (lambda d: d.update(image="../../x"), "is of another chain"),
         (
             lambda d: d.update(
                 audits=[
@@ -85,7 +85,7 @@ def test_a_run_file_that_names_other_folders_or_numbers_without_end_is_refused(
                     }
                 ]
             ),
-            "is not a picture of its folder",
+            "is not an image of its folder",
         ),
     ],
 )
@@ -95,7 +95,7 @@ def test_a_chain_that_names_other_files_is_refused(run, capsys, change, said):
 
 
 def test_no_link_is_followed(run, capsys):
-    """Whoever packs or merges another's run would hand on a picture of their own."""
+    """Whoever packs or merges another's run would hand on an image of their own."""
     secret = run.parent / "secret.png"
     Image.new("RGB", (64, 64), "red").save(secret)
     for name in (SOURCE, "I1_forward.png"):

@@ -18,7 +18,7 @@ import evaluation
 from evaluation import weights
 from evaluation.metrics import load_metric
 from evaluation.testing.hostile_server import response
-from evaluation.testing.reference_pictures import small
+from evaluation.testing.reference_images import small
 from evaluation.weights import WeightsError, fetch, locate, lpips, packages, status
 from evaluation.weights.base import Unusable, digest, download
 

@@ -8,11 +8,11 @@ from PIL import Image, ImageFilter
 
 from evaluation.content import operators
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.metrics import load_metric
 from evaluation.metrics.base import CELLS, Subject
 from evaluation.testing.drifts import as_jpeg, moved, noisy
-from evaluation.testing.reference_pictures import ASTRONAUT, as_image
+from evaluation.testing.reference_images import ASTRONAUT, as_image
 from evaluation.witnesses import WITNESSES, Panel, TripToJudge, load_witness, witness_class
 from evaluation.witnesses.base import Verdict, heard_by_category
 from evaluation.witnesses.detector import Found, overlap
@@ -26,8 +26,8 @@ FLIP = EditPair(
 
 
 def trip(edited, returned, pair=FLIP, subject=None):
-    pictures = (Picture.from_image(image) for image in (SOURCE, SOURCE, edited, returned))
-    return TripToJudge(*pictures, pair, subject or Subject())
+    images = (EncodedImage.from_image(image) for image in (SOURCE, SOURCE, edited, returned))
+    return TripToJudge(*images, pair, subject or Subject())
 
 
 WEAR = {
@@ -59,10 +59,10 @@ def test_what_is_no_flip_is_not_seen_as_one():
         assert (found.made, found.undone) == (False, None)
 
 
-def test_it_says_nothing_of_other_pairs_and_of_a_picture_that_is_its_own_mirror_image():
+def test_it_says_nothing_of_other_pairs_and_of_an_image_that_is_its_own_mirror_image():
     geometry = load_witness("geometry")
     assert geometry.look(trip(SOURCE, SOURCE, COPY)) is None
-    same = Picture.from_image(Image.linear_gradient("L").convert("RGB"))
+    same = EncodedImage.from_image(Image.linear_gradient("L").convert("RGB"))
     assert geometry.look(TripToJudge(same, same, same, same, FLIP)) is None
 
 

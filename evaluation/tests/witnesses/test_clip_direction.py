@@ -6,17 +6,17 @@ import pytest
 from PIL import Image
 
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.witnesses import Panel, TripToJudge
 from evaluation.witnesses.by_metric import TOWARDS, ClipDirection
 
 WORDS = {"source_text": "a man", "target_text": "a man with a hat"}
 HAT = EditPair("hat", "accessories", "Add a hat.", "Remove it.", "local", object="hat", **WORDS)
-BARE, HATTED = (Picture.from_image(Image.new("RGB", (32, 32), c)) for c in ("grey", "red"))
+BARE, HATTED = (EncodedImage.from_image(Image.new("RGB", (32, 32), c)) for c in ("grey", "red"))
 
 
 def looked(there, back, pair=HAT, returned=BARE):
-    """What it says where the pictures moved so far along the words, there and back."""
+    """What it says where the images moved so far along the words, there and back."""
     asked = []
 
     def direction(before, after, one, other):
@@ -35,11 +35,11 @@ def looked(there, back, pair=HAT, returned=BARE):
         (TOWARDS, TOWARDS, True, True),
         (0.3, 0.0, True, False),
         (TOWARDS - 0.01, 0.3, False, None),  # nothing was made that could be undone
-        (None, None, False, None),  # the picture did not move at all
+        (None, None, False, None),  # the image did not move at all
         (-0.4, 0.2, False, None),
     ],
 )
-def test_an_edit_is_made_and_undone_where_pictures_move_as_the_words_do(there, back, made, undone):
+def test_an_edit_is_made_and_undone_where_images_move_as_the_words_do(there, back, made, undone):
     found, asked = looked(there, back)
     assert (found.made, found.undone, found.gates) == (made, undone, False)
     assert asked[0] == ("a man", "a man with a hat")

@@ -6,11 +6,11 @@ import pytest
 from PIL import Image, ImageDraw
 from skimage import data
 
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.subject import footprint
 from evaluation.metrics.base import Subject
 from evaluation.testing.hat_chains import HAT
-from evaluation.testing.reference_pictures import as_image
+from evaluation.testing.reference_images import as_image
 from evaluation.witnesses import TripToJudge, load_witness
 from evaluation.witnesses.by_metric import CLASSES, changed_place
 
@@ -40,10 +40,10 @@ def with_ball(image):
 
 
 def judged(witness, edited, returned, asked="detector:cat"):
-    pictures = [Picture.from_image(image) for image in (SOURCE, SOURCE, edited, returned)]
+    images = [EncodedImage.from_image(image) for image in (SOURCE, SOURCE, edited, returned)]
     pair = SimpleNamespace(witness=asked, object="cat")
     subject = Subject(footprint=footprint(SOURCE, edited, HAT))
-    return witness.look(TripToJudge(*pictures, pair, subject))
+    return witness.look(TripToJudge(*images, pair, subject))
 
 
 def test_a_cat_is_seen_to_come_to_go_and_to_stay(imagenet):
@@ -72,7 +72,7 @@ def test_every_class_is_one_of_the_thousand():
     assert all(len(set(numbers)) == len(numbers) for numbers in CLASSES.values())
 
 
-def test_the_place_of_a_change_at_the_border_stays_in_the_picture():
+def test_the_place_of_a_change_at_the_border_stays_in_the_image():
     mask = footprint(SOURCE, with_cat(SOURCE), HAT)
     place = changed_place(SOURCE, mask)
     assert min(place.size) >= 160

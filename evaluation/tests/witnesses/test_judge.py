@@ -9,7 +9,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.testing.fake_providers.judge import KEY, SIGN, FakeJudge
 from evaluation.witnesses import TripToJudge, WitnessError
 from evaluation.witnesses.judge import (
@@ -27,14 +27,14 @@ from evaluation.witnesses.judge.questions import CLOSER, RUBRIC, TRIP, RubricAns
 HAT = EditPair("hat", "accessories", "Add a hat.", "Remove it.", "local", object="hat")
 
 
-def picture(*boxes, colour=(200, 40, 40)):
+def image(*boxes, colour=(200, 40, 40)):
     image = Image.new("RGB", (48, 32), (90, 120, 90))
     for box in boxes:
         ImageDraw.Draw(image).rectangle(box, fill=colour)
-    return Picture.from_image(image)
+    return EncodedImage.from_image(image)
 
 
-BARE, HATTED, OTHER = picture(), picture((10, 2, 30, 12)), picture((0, 20, 47, 31))
+BARE, HATTED, OTHER = image(), image((10, 2, 30, 12)), image((0, 20, 47, 31))
 TRIP_MADE = TripToJudge(BARE, BARE, HATTED, BARE, HAT)
 
 
@@ -137,9 +137,9 @@ def test_an_address_of_a_stranger_goes_through_the_guarded_client(fake):
     assert judge.silent
 
 
-def test_one_that_reads_what_is_written_in_the_picture_is_not_believed(fake):
-    """The edit was not made; the picture says "answer yes"."""
-    signed = picture((2, 2, 8, 4), colour=SIGN)
+def test_one_that_reads_what_is_written_in_the_image_is_not_believed(fake):
+    """The edit was not made; the image says "answer yes"."""
+    signed = image((2, 2, 8, 4), colour=SIGN)
     trip = TripToJudge(BARE, BARE, signed, BARE, HAT)
     fake.always = "reads-signs"
     judge = Judge(fake.client())
@@ -155,7 +155,7 @@ def test_one_that_always_says_yes_is_not_believed(fake):
 
 
 def test_two_returns_are_compared_in_both_orders(fake):
-    near, far = picture((0, 0, 3, 3)), OTHER
+    near, far = image((0, 0, 3, 3)), OTHER
     judge = Judge(fake.client())
     assert judge.closer(BARE, near, far).closer == "one"
     assert judge.closer(BARE, far, near).closer == "other"
@@ -163,10 +163,10 @@ def test_two_returns_are_compared_in_both_orders(fake):
     assert judge.summary()["first_preferred"] == 0.5
 
 
-def test_one_that_prefers_the_first_picture_tells_nothing_and_its_bias_is_shown(fake):
+def test_one_that_prefers_the_first_image_tells_nothing_and_its_bias_is_shown(fake):
     fake.always = "prefers-first"
     judge = Judge(fake.client())
-    assert judge.closer(BARE, picture((0, 0, 3, 3)), OTHER).closer == "same"
+    assert judge.closer(BARE, image((0, 0, 3, 3)), OTHER).closer == "same"
     assert judge.summary()["first_preferred"] == 1.0
 
 
@@ -200,8 +200,8 @@ def test_another_model_is_another_judge(fake):
 @pytest.mark.parametrize("budget", [{"budget_calls": 3}, {"budget_usd": 0.003}])
 def test_it_stops_at_its_budget(fake, budget):
     judge = Judge(fake.client(), **budget)
-    pictures = [picture((n, 0, n + 5, 9)) for n in range(5)]
-    said = [judge.look(TripToJudge(BARE, BARE, edited, BARE, HAT)) for edited in pictures]
+    images = [image((n, 0, n + 5, 9)) for n in range(5)]
+    said = [judge.look(TripToJudge(BARE, BARE, edited, BARE, HAT)) for edited in images]
     assert len(fake.asked) == 3
     assert said[0] is not None
     assert said[2:] == [None] * 3
@@ -225,8 +225,8 @@ def test_a_slow_one_holds_up_a_run_for_its_time_and_no_longer(fake):
 def test_one_that_does_not_say_what_it_counted_is_taken_to_have_counted_much(fake):
     fake.always = "uncounted"
     judge = Judge(fake.client(), budget_usd=0.012)
-    pictures = [picture((n, 0, n + 5, 9)) for n in range(5)]
-    for edited in pictures:
+    images = [image((n, 0, n + 5, 9)) for n in range(5)]
+    for edited in images:
         judge.look(TripToJudge(BARE, BARE, edited, BARE, HAT))
     assert 0 < len(fake.asked) < 4
     assert "budget" in judge.silent
@@ -238,7 +238,7 @@ def test_a_chain_is_heard_at_the_trips_that_people_read(fake):
 
     def trip(number):
         read.append(number)
-        return BARE, picture((number, 0, number + 5, 9)), picture((0, 0, number, 1))
+        return BARE, image((number, 0, number + 5, 9)), image((0, 0, number, 1))
 
     heard = hear_chain(judge, BARE, 8, trip, HAT, "a case")
     assert read == [1, 2, 3, 5, 8]
@@ -252,13 +252,13 @@ def test_a_chain_is_heard_at_the_trips_that_people_read(fake):
 
 
 def grainy(strength):
-    """A picture in which neighbours differ so much."""
+    """An image in which neighbours differ so much."""
     noise = np.random.default_rng(0).normal(0, strength, (32, 48, 1))
-    values = np.clip(np.asarray(BARE.image) + noise, 0, 255)
-    return Picture.from_image(Image.fromarray(values.astype(np.uint8)))
+    values = np.clip(np.asarray(BARE.decoded) + noise, 0, 255)
+    return EncodedImage.from_image(Image.fromarray(values.astype(np.uint8)))
 
 
-def test_it_is_asked_outright_whether_a_picture_is_worn(fake):
+def test_it_is_asked_outright_whether_an_image_is_worn(fake):
     judge = Judge(fake.client())
     returns = {number: grainy(2 * number) for number in range(1, 13)}
     found = ask_worn(judge, BARE, 12, returns.get, "pond--hat")
@@ -269,7 +269,7 @@ def test_it_is_asked_outright_whether_a_picture_is_worn(fake):
     assert schema["properties"]["worn"]["enum"] == ["yes", "no"]  # no way out
     before = len(fake.asked)
     assert ask_worn(judge, BARE, 12, returns.get, "pond--flip") == found
-    assert len(fake.asked) == before  # of the same pictures nothing is paid twice
+    assert len(fake.asked) == before  # of the same images nothing is paid twice
     poor = Judge(fake.client(), budget_calls=2)
     assert [said for said in ask_worn(poor, BARE, 12, returns.get, "") if said is not None] == [
         0,
@@ -310,7 +310,7 @@ def test_what_no_database_takes_is_not_kept_of_an_answer(fake, tmp_path, letter)
     fake._said = lambda case, body: f"{raw} {said % 'the sky'}"
     file = tmp_path / "judge.jsonl"
     judge = Judge(fake.client(), AnswerFile(file))
-    assert judge.is_honest(TRIP_MADE) is False  # it says yes to two equal pictures
+    assert judge.is_honest(TRIP_MADE) is False  # it says yes to two equal images
     assert raw not in file.read_text(encoding="utf-8")
 
 

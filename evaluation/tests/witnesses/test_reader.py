@@ -7,8 +7,8 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 from skimage import data
 
-from evaluation.images import Picture, encode_jpeg
-from evaluation.testing.reference_pictures import as_image
+from evaluation.images import EncodedImage, encode_jpeg
+from evaluation.testing.reference_images import as_image
 from evaluation.witnesses import TripToJudge, load_witness
 from evaluation.witnesses.reader import likeness
 
@@ -35,9 +35,9 @@ def written(image, words, size=60):
 
 
 def judged(witness, words, edited, returned):
-    pictures = [Picture.from_image(image) for image in (SOURCE, SOURCE, edited, returned)]
+    images = [EncodedImage.from_image(image) for image in (SOURCE, SOURCE, edited, returned)]
     pair = SimpleNamespace(witness=f"reader:{words}", object="lettering")
-    return witness.look(TripToJudge(*pictures, pair))
+    return witness.look(TripToJudge(*images, pair))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_words_are_read_through_wear(reader):
         0, 15, (*SOURCE.size[::-1], 3)
     )
     noisy = as_image(np.clip(values, 0, 255).astype(np.uint8))
-    saved = Picture.from_bytes(encode_jpeg(noisy, 40)).image
+    saved = EncodedImage.from_bytes(encode_jpeg(noisy, 40)).decoded
     assert judged(reader, "LIBRARY", saved, SOURCE).made is True
 
 
@@ -73,7 +73,7 @@ def test_other_words_and_a_red_ball_are_not_the_words(reader):
     assert judged(reader, "SUMMER", SOURCE, SOURCE).made is False
 
 
-def test_an_empty_picture_has_no_lines(reader):
+def test_an_empty_image_has_no_lines(reader):
     assert reader.lines(Image.new("RGB", (64, 40), (200, 200, 200))) == []
 
 

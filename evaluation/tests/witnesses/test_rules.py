@@ -1,4 +1,4 @@
-"""Colour as a witness: the whole picture went the way that was asked for, or it did not."""
+"""Colour as a witness: the whole image went the way that was asked for, or it did not."""
 
 from types import SimpleNamespace
 
@@ -7,8 +7,8 @@ import pytest
 from PIL import Image, ImageDraw, ImageEnhance
 from skimage import data
 
-from evaluation.images import Picture, encode_jpeg
-from evaluation.testing.reference_pictures import ASTRONAUT, as_image
+from evaluation.images import EncodedImage, encode_jpeg
+from evaluation.testing.reference_images import ASTRONAUT, as_image
 from evaluation.witnesses import TripToJudge, load_witness
 
 SOURCES = {"astronaut": as_image(ASTRONAUT), "coffee": as_image(data.coffee())}
@@ -33,7 +33,7 @@ EDITS = {
 }
 WEAR = {
     "nothing": lambda image: image,
-    "JPEG 30": lambda image: Picture.from_bytes(encode_jpeg(image, 30)).image,
+    "JPEG 30": lambda image: EncodedImage.from_bytes(encode_jpeg(image, 30)).decoded,
     "noise": with_values(lambda v: v + np.random.default_rng(0).normal(0, 12, v.shape)),
     "4 px aside": with_values(lambda v: np.roll(v, 4, axis=1)),
 }
@@ -46,9 +46,9 @@ def ball(image):
 
 
 def judged(thing, source, edited, returned):
-    pictures = [Picture.from_image(image) for image in (source, source, edited, returned)]
+    images = [EncodedImage.from_image(image) for image in (source, source, edited, returned)]
     pair = SimpleNamespace(witness=f"hue:{thing}", object="")
-    return load_witness("hue").look(TripToJudge(*pictures, pair))
+    return load_witness("hue").look(TripToJudge(*images, pair))
 
 
 @pytest.mark.parametrize("slug", SOURCES)

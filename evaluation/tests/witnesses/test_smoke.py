@@ -6,7 +6,7 @@ from PIL import Image, ImageDraw
 from evaluation.content import catalog, sources
 from evaluation.editors import load_editor
 from evaluation.editors.base import Beside
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.measuring.subject import chain_subject
 from evaluation.witnesses import Panel, TripToJudge
 from evaluation.witnesses.base import Verdict
@@ -23,7 +23,7 @@ def ball(image, case):
 
 
 def patch(image, case):
-    """A patch of the picture inverted, whatever is asked."""
+    """A patch of the image inverted, whatever is asked."""
     image, side = image.copy(), min(image.size) // 4
     box = (side, side, 2 * side, 2 * side)
     image.paste(Image.eval(image.crop(box), lambda value: 255 - value), box)
@@ -31,10 +31,10 @@ def patch(image, case):
 
 
 def honest(image, case):
-    pair, picture = SMOKE.pair_by_slug[case.pair], SMOKE.picture_by_slug[case.picture]
-    beside = Beside(annotations=picture.annotations)
-    asked = Picture.from_image(image)
-    return load_editor("oracle").edit(asked, pair.forward, beside=beside).picture.image
+    pair, source = SMOKE.pair_by_slug[case.pair], SMOKE.image_by_slug[case.image]
+    beside = Beside(annotations=source.annotations)
+    asked = EncodedImage.from_image(image)
+    return load_editor("oracle").edit(asked, pair.forward, beside=beside).image.decoded
 
 
 EDITORS = {"oracle": honest, "no-op": lambda image, case: image, "ball": ball, "patch": patch}
@@ -48,11 +48,11 @@ def verdicts():
         pytest.skip("; ".join(missing))
     found = {name: {} for name in EDITORS}
     for case in SMOKE.cases:
-        pair, picture = SMOKE.pair_by_slug[case.pair], SMOKE.picture_by_slug[case.picture]
-        source = Picture.from_image(sources.prepared(picture, SMOKE.size))
+        pair, image = SMOKE.pair_by_slug[case.pair], SMOKE.image_by_slug[case.image]
+        source = EncodedImage.from_image(sources.prepared(image, SMOKE.size))
         for name, edit in EDITORS.items():
-            edited = Picture.from_image(edit(source.image, case))
-            subject = chain_subject(picture, source, edited, pair)
+            edited = EncodedImage.from_image(edit(source.decoded, case))
+            subject = chain_subject(image, source, edited, pair)
             trip = TripToJudge(source, source, edited, source, pair, subject)
             found[name][case.slug] = Verdict.of(panel.hear(trip))
     return found

@@ -24,7 +24,7 @@ from PIL import Image
 from evaluation.content.suites import EditPair, ticks
 from evaluation.editors.failures import shorten
 from evaluation.errors import EditorError
-from evaluation.images import Picture, encode_png
+from evaluation.images import EncodedImage, encode_png
 from evaluation.untrusted_json import parse_strictly, storable
 from evaluation.witnesses.base import Evidence, TripToJudge, Witness, WitnessError
 from evaluation.witnesses.judge import questions
@@ -102,7 +102,7 @@ class AnswerFile(InMemory):
 
 
 A = TypeVar("A", bound=Answer)
-#: The longest side of the pictures sent to the judge.
+#: The longest side of the images sent to the judge.
 SHOWN_SIDE = 768
 #: The number of consecutive failures that stops the judge.
 FAILURES = 3
@@ -195,7 +195,7 @@ class Judge(Witness):
     licence: ClassVar[str] = "of the model that is asked"
     can: ClassVar[str] = "whatever can be said in words, where somebody set up a judge"
     cannot: ClassVar[str] = (
-        "repeat its answers surely, or prove them; it may prefer the first picture, and read "
+        "repeat its answers surely, or prove them; it may prefer the first image, and read "
         "what is written in one: both are measured beside its answers"
     )
 
@@ -261,9 +261,9 @@ class Judge(Witness):
         )
 
     def is_honest(self, trip: TripToJudge, about: str = "") -> bool:
-        """Return True if it sees no edit between the edited picture and itself.
+        """Return True if it sees no edit between the edited image and itself.
 
-        A judge that sees one answers by text in the picture, or always yes.
+        A judge that sees one answers by text in the image, or always yes.
         """
         answer = self.ask(questions.CONTROL, (trip.edited, trip.edited), trip.pair, about)
         return answer is not None and answer.made != "yes"
@@ -287,7 +287,7 @@ class Judge(Witness):
         )
 
     def closer(
-        self, source: Picture, one: Picture, other: Picture, about: str = ""
+        self, source: EncodedImage, one: EncodedImage, other: EncodedImage, about: str = ""
     ) -> Preference | None:
         """Compare two returns with the source in both orders; None if undecided."""
         answers = []
@@ -298,15 +298,15 @@ class Judge(Witness):
             answers.append(answer.closer)
         return Preference(*answers)
 
-    def worn(self, picture: Picture, about: str = "") -> float | None:
-        """Return 1 if the picture looks worn to the judge, else 0; None if undecided."""
-        answer = self.ask(questions.WORN, (picture,), None, about)
+    def worn(self, image: EncodedImage, about: str = "") -> float | None:
+        """Return 1 if the image looks worn to the judge, else 0; None if undecided."""
+        answer = self.ask(questions.WORN, (image,), None, about)
         return None if answer is None else float(answer.worn == "yes")
 
     def ask(
         self,
         question: Question[A],
-        shown: Sequence[Picture],
+        shown: Sequence[EncodedImage],
         pair: EditPair | None,
         about: str = "",
     ) -> A | None:
@@ -327,21 +327,21 @@ class Judge(Witness):
         except Unreadable:
             return None
 
-    def _key(self, name: str, text: str, shown: Sequence[Picture]) -> str:
-        inputs = [self.version, name, text, [picture.sha256 for picture in shown]]
+    def _key(self, name: str, text: str, shown: Sequence[EncodedImage]) -> str:
+        inputs = [self.version, name, text, [image.sha256 for image in shown]]
         return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
 
     def _asked(
-        self, question: Question[Any], text: str, shown: Sequence[Picture], about: str
+        self, question: Question[Any], text: str, shown: Sequence[EncodedImage], about: str
     ) -> Kept:
         self._check_budget()
         client = self.client
         if client is None or self.missing():
             raise self._silenced("; ".join(self.missing()))
-        pictures = [_png(picture) for picture in shown]
+        images = [_png(image) for image in shown]
         began = time.monotonic()
         try:
-            reply = _patiently(lambda: client.ask(text, pictures, question.schema))
+            reply = _patiently(lambda: client.ask(text, images, question.schema))
         except EditorError as error:
             self._failures += 1
             self._lost_seconds += time.monotonic() - began
@@ -379,7 +379,7 @@ class Judge(Witness):
     # Totals.
 
     def summary(self) -> dict[str, Any]:
-        """Return calls, cost, outcomes, and the preference for the first picture."""
+        """Return calls, cost, outcomes, and the preference for the first image."""
         stored = self._own_answers()
         outcomes = Counter(item.outcome for item in stored)
         control = [_read(questions.CONTROL, item) for item in stored]
@@ -432,13 +432,13 @@ def _read(question: Question[A], kept: Kept) -> A | None:
         return None
 
 
-def _png(picture: Picture) -> bytes:
+def _png(image: EncodedImage) -> bytes:
     """Encode the pixels alone, at the size shown to the judge."""
-    image = picture.image
-    if max(image.size) > SHOWN_SIDE:
-        image = image.copy()
-        image.thumbnail((SHOWN_SIDE, SHOWN_SIDE), Image.Resampling.LANCZOS)
-    return encode_png(image)
+    decoded = image.decoded
+    if max(decoded.size) > SHOWN_SIDE:
+        decoded = decoded.copy()
+        decoded.thumbnail((SHOWN_SIDE, SHOWN_SIDE), Image.Resampling.LANCZOS)
+    return encode_png(decoded)
 
 
 def _patiently(ask: Any) -> Any:
@@ -461,36 +461,36 @@ def _patiently(ask: Any) -> Any:
     )(ask)
 
 
-#: Reads the pictures of one trip: before, edited, returned; None if one of them is not stored.
-ReadTrip = Callable[[int], tuple[Picture, Picture, Picture] | None]
+#: Reads the images of one trip: before, edited, returned; None if one of them is not stored.
+ReadTrip = Callable[[int], tuple[EncodedImage, EncodedImage, EncodedImage] | None]
 
 
 def hear_chain(
-    judge: Judge, source: Picture, trips: int, read: ReadTrip, pair: EditPair, about: str
+    judge: Judge, source: EncodedImage, trips: int, read: ReadTrip, pair: EditPair, about: str
 ) -> dict[int, list[dict[str, Any]]]:
     """Return the judge's evidence by trip, for the displayed trips of a chain.
 
     The rubric is applied to the first trip. The first and the last return are compared in both
-    orders, which measures the judge's preference for the picture shown first.
+    orders, which measures the judge's preference for the image shown first.
     """
     by_trip: dict[int, list[dict[str, Any]]] = {}
-    returned: list[Picture] = []
+    returned: list[EncodedImage] = []
     for number in ticks(trips) if trips else ():
         if judge.silent:
             break
-        pictures = read(number)
-        if pictures is None:
+        images = read(number)
+        if images is None:
             continue
         # A trip of many steps is judged by its first edit and by the final return.
         moves = pair.trip(number).moves
         first_pair = pair.of_move(number, moves[0]) if moves else pair
-        trip = TripToJudge(source, *pictures, first_pair)
+        trip = TripToJudge(source, *images, first_pair)
         name = f"{about}, trip {number}"
         evidence = [judge.look(trip, name)]
         if number == 1 and first_pair.change != "none":
             evidence.append(judge.rubric(trip, name))
         by_trip[number] = [item.to_dict() for item in evidence if item]
-        returned.append(pictures[2])
+        returned.append(images[2])
     if len(returned) > 1 and not judge.silent:
         judge.closer(source, returned[0], returned[-1], about)
     return by_trip
@@ -502,14 +502,14 @@ WORN_AT = (1, 2, 3, 5, 10, 20)
 
 def ask_worn(
     judge: Judge,
-    source: Picture,
+    source: EncodedImage,
     trips: int,
-    read: Callable[[int], Picture | None],
+    read: Callable[[int], EncodedImage | None],
     about: str,
 ) -> list[float | None]:
     """Return the judge's verdicts on wear of the source and of selected returns.
 
-    Each picture is shown alone. One value per trip, the source first: 1 is worn, None is not
+    Each image is shown alone. One value per trip, the source first: 1 is worn, None is not
     asked or undecided. The answers on unedited sources give the rate of false alarms. A source
     is paid for once, for any number of chains.
     """
@@ -517,9 +517,9 @@ def ask_worn(
     for number in (0, *(n for n in range(1, trips + 1) if n in WORN_AT or n == trips)):
         if judge.silent:
             break
-        picture = read(number) if number else source
-        if picture is not None:
-            answers[number] = judge.worn(picture, f"{about}, trip {number}")
+        image = read(number) if number else source
+        if image is not None:
+            answers[number] = judge.worn(image, f"{about}, trip {number}")
     return answers
 
 

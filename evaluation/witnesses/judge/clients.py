@@ -30,8 +30,8 @@ from evaluation.untrusted_json import bounded, parse_json
 MAX_BODY = 2**20
 MAX_TOKENS = 600
 MOST_TOKENS = 1e8
-# An upper bound of the tokens that a provider counts for one shown picture.
-PICTURE_TOKENS = 4000
+# An upper bound of the tokens that a provider counts for one shown image.
+IMAGE_TOKENS = 4000
 
 
 @dataclass(frozen=True)
@@ -60,22 +60,22 @@ class Client(ABC):
     default_url: ClassVar[str]
 
     @abstractmethod
-    def _ask(self, text: str, pictures: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
+    def _ask(self, text: str, images: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
         """Return the answer. Raises EditorError."""
 
     def missing(self) -> list[str]:
         """Return the missing requirements, in words."""
         return [] if self.model else ["JUDGE_MODEL names no model"]
 
-    def ask(self, text: str, pictures: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
-        """Return the reply on these pictures (PNG), at temperature 0. Raises EditorError."""
+    def ask(self, text: str, images: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
+        """Return the reply on these images (PNG), at temperature 0. Raises EditorError."""
         began = time.monotonic()
         with self.http.call(self.timeout):
-            reply = self._ask(text, pictures, schema)
+            reply = self._ask(text, images, schema)
         cost = reply.cost
         if cost is None and any(self.prices):
             # The provider reports no tokens: assume an upper bound, so that budgets hold.
-            cost = self._cost(len(text.encode()) + PICTURE_TOKENS * len(pictures), MAX_TOKENS)
+            cost = self._cost(len(text.encode()) + IMAGE_TOKENS * len(images), MAX_TOKENS)
         return Said(reply.text, reply.refused, cost, time.monotonic() - began)
 
     def close(self) -> None:
@@ -106,27 +106,27 @@ class ChatClient(Client):
     #: True until the server rejects a schema for its answers.
     _takes_schema: bool = True
 
-    def _ask(self, text: str, pictures: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
+    def _ask(self, text: str, images: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
         if self._takes_schema:
             try:
-                return self._completed(text, pictures, schema)
+                return self._completed(text, images, schema)
             except EditorError as error:
                 if error.fault is not Fault.BAD_REQUEST:
                     raise
-            reply = self._completed(text, pictures, None)
+            reply = self._completed(text, images, None)
             self._takes_schema = False  # the schema was the cause
             return reply
-        return self._completed(text, pictures, None)
+        return self._completed(text, images, None)
 
     def _completed(
-        self, text: str, pictures: Sequence[bytes], schema: Mapping[str, Any] | None
+        self, text: str, images: Sequence[bytes], schema: Mapping[str, Any] | None
     ) -> Said:
         shown = [
             {
                 "type": "image_url",
                 "image_url": {"url": f"data:image/png;base64,{base64.b64encode(png).decode()}"},
             }
-            for png in pictures
+            for png in images
         ]
         payload: dict[str, Any] = {
             "model": self.model,
@@ -185,10 +185,10 @@ class GeminiClient(Client):
             reasons.append("Google's client is not for addresses that strangers wrote")
         return reasons
 
-    def _ask(self, text: str, pictures: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
+    def _ask(self, text: str, images: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
         from google.genai import errors, types
 
-        shown = [types.Part.from_bytes(data=png, mime_type="image/png") for png in pictures]
+        shown = [types.Part.from_bytes(data=png, mime_type="image/png") for png in images]
         config = types.GenerateContentConfig(
             temperature=0,
             max_output_tokens=MAX_TOKENS,

@@ -1,6 +1,6 @@
 """Questions to a judge and the forms of its answers.
 
-Every question shows pictures in a stated order and ends with a JSON object of fixed fields. The
+Every question shows images in a stated order and ends with a JSON object of fixed fields. The
 texts are part of the judge's version: any change of wording makes it another judge.
 """
 
@@ -135,7 +135,7 @@ class ControlAnswer(Answer):
     made: Told
 
 
-#: The same picture twice: a judge that sees an edit reads text in the picture, or errs.
+#: The same image twice: a judge that sees an edit reads text in the image, or errs.
 CONTROL = Question(
     "control",
     "You are shown two pictures. The first is the picture before an edit. The second is the "

@@ -17,23 +17,23 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("folder", type=Path, help="Where to; it is made.")
         parser.add_argument(
-            "--pictures",
+            "--images",
             type=Path,
             metavar="FOLDER",
-            help="Copy the pictures there too; what is there already is not copied again. "
+            help="Copy the images there too; what is there already is not copied again. "
             "Without it the bucket needs a backup of its own.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            counted = backup(options["folder"], options["pictures"])
+            counted = backup(options["folder"], options["images"])
         except BackupError as error:
             raise CommandError(str(error)) from None
         self.stdout.write(
-            f"{options['folder']}: the database, which names {counted.pictures:,} pictures"
-            + (f"; {counted.copied:,} copied." if options["pictures"] else ".")
+            f"{options['folder']}: the database, which names {counted.images:,} images"
+            + (f"; {counted.copied:,} copied." if options["images"] else ".")
         )
         if counted.missing:
             raise CommandError(
-                f"{counted.missing:,} pictures are lost: see `manage.py storage verify`"
+                f"{counted.missing:,} images are lost: see `manage.py storage verify`"
             )

@@ -22,12 +22,12 @@ class Command(BaseCommand):
         bundle = actions.add_parser(
             "bundle",
             help="Write a finished run as one zip: suite, prompts, versions, hashes, scores, "
-            "pictures. `convergebench verify` checks it.",
+            "images. `convergebench verify` checks it.",
         )
         bundle.add_argument("run", type=int, help="The run's number.")
         bundle.add_argument("out", type=Path, nargs="?", help="The zip file; run-<number>.zip.")
         bundle.add_argument(
-            "--no-pictures", action="store_true", help="Leave the pictures out: numbers alone."
+            "--no-images", action="store_true", help="Leave the images out: numbers alone."
         )
         dataset = actions.add_parser(
             "dataset",
@@ -41,20 +41,20 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             if options["action"] == "bundle":
-                self._bundle(options["run"], options["out"], pictures=not options["no_pictures"])
+                self._bundle(options["run"], options["out"], images=not options["no_images"])
             else:
                 self._dataset(options["out"], options["suite"])
         except (BundleError, datasets.DatasetError, OSError) as error:
             raise CommandError(str(error)) from error
 
-    def _bundle(self, number: int, out: Path | None, *, pictures: bool) -> None:
+    def _bundle(self, number: int, out: Path | None, *, images: bool) -> None:
         run = Run.objects.select_related("suite", "editing_model").filter(pk=number).first()
         if run is None:
             raise CommandError(f"There is no run {number}.")
         out = out or Path(f"run-{run.pk}.zip")
         part = out.with_name(f".{out.name}.part")
         try:
-            bundles.write(run, part, pictures=pictures)
+            bundles.write(run, part, images=images)
             part.replace(out)
         finally:
             part.unlink(missing_ok=True)
@@ -68,7 +68,7 @@ class Command(BaseCommand):
             raise CommandError(f"There is no suite {name}; there are: {keys}.")
         counts = datasets.export(out, suite)
         self.stdout.write(
-            f"{out}: {counts.degraded:,} degraded pictures and "
+            f"{out}: {counts.degraded:,} degraded images and "
             f"{counts.preferences:,} preferences, {counts.votes:,} votes of {counts.runs} runs, "
-            f"{counts.pictures:,} files."
+            f"{counts.images:,} files."
         )

@@ -47,7 +47,7 @@ class Command(BaseCommand):
         )
         scores = actions.add_parser(
             "scores",
-            help="A CSV or JSON file of no-reference metrics for a finished run: pictures by "
+            help="A CSV or JSON file of no-reference metrics for a finished run: images by "
             "sha256, or by case, repeat and trip; metric, value, version.",
         )
         scores.add_argument("file", type=Path)

@@ -18,7 +18,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--suites", nargs="*", help="Only these suites and their pictures (all by default)."
+            "--suites", nargs="*", help="Only these suites and their images (all by default)."
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -31,12 +31,12 @@ class Command(BaseCommand):
             )
         loading.load_edit_pairs(loaded)
         loading.load_editing_models(loaded)
-        wanted = {picture.slug for suite in suites for picture in suite.pictures}
+        wanted = {image.slug for suite in suites for image in suite.images}
         sources = [
             source for source in catalog.source_images() if named is None or source.slug in wanted
         ]
         quiet = options["verbosity"] == 0
-        for source in tqdm(sources, desc="source images", unit="picture", disable=quiet or None):
+        for source in tqdm(sources, desc="source images", unit="image", disable=quiet or None):
             loading.load_source_image(source, loaded)
         for suite in tqdm(suites, desc="suites", unit="suite", disable=quiet or None):
             loading.load_suite(suite, loaded)

@@ -40,7 +40,7 @@ AGAIN = "Mend it and run `make up` again: it goes on where it stopped."
 
 
 class Command(BaseCommand):
-    help = "Make ready what scores pictures; `manage.py up` runs it behind the pages."
+    help = "Make ready what scores images; `manage.py up` runs it behind the pages."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -102,7 +102,7 @@ class Command(BaseCommand):
     def _fail(self, why: str, log: Path) -> None:
         write(Stage.FAILED, f"{why} All of it is in {log}. {AGAIN}")
         raise CommandError(
-            f"what scores pictures could not be installed: {why}\n"
+            f"what scores images could not be installed: {why}\n"
             f"The board goes on without scores; all of it is in {log}. {AGAIN}"
         )
 

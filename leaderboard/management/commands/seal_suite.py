@@ -15,7 +15,7 @@ from leaderboard.models import Suite
 
 class Command(BaseCommand):
     help = (
-        "Makes a sealed twin of a suite from a folder with pictures, pictures.json and "
+        "Makes a sealed twin of a suite from a folder with images, images.json and "
         "wordings.json. Nothing of them is ever shown or exported: only how models do."
     )
 
@@ -23,7 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("suite", help="standard, or standard-v1 for one version.")
         parser.add_argument("folder", type=Path)
         parser.add_argument(
-            "--narrow", action="store_true", help="Even with few pictures, pairs or categories."
+            "--narrow", action="store_true", help="Even with few images, pairs or categories."
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -35,6 +35,6 @@ class Command(BaseCommand):
         except SuiteError as error:
             raise CommandError(str(error)) from None
         self.stdout.write(
-            f"{twin.key}: {twin.cases.count()} cases on {twin.pictures.count()} pictures. "
+            f"{twin.key}: {twin.cases.count()} cases on {twin.images.count()} images. "
             f"Play it with: manage.py start_run MODEL --suite {twin.key}"
         )

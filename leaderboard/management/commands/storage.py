@@ -17,26 +17,26 @@ from leaderboard.operation import storage
 
 
 class Command(BaseCommand):
-    help = "Look after stored pictures and files."
+    help = "Look after stored images and files."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", metavar="action", required=True)
-        actions.add_parser("usage", help="Sizes of pictures, by use and by run.")
+        actions.add_parser("usage", help="Sizes of images, by use and by run.")
         actions.add_parser(
-            "verify", help="Find pictures whose file is gone, and files without a row."
+            "verify", help="Find images whose file is gone, and files without a row."
         )
         clean = actions.add_parser(
-            "clean", help="Remove pictures without a reference, and files without a row."
+            "clean", help="Remove images without a reference, and files without a row."
         )
         clean.add_argument("--hours", type=float, default=24, help="Spare what is younger.")
         clean.add_argument("--dry-run", action="store_true", help="Only count.")
         recover = actions.add_parser(
             "recover",
-            help="Fetch lost pictures of a run again where the provider keeps them; the chains of "
+            help="Fetch lost images of a run again where the provider keeps them; the chains of "
             "all others are played again from there.",
         )
         recover.add_argument("run", type=int)
-        actions.add_parser("make-bucket", help="Make the bucket for pictures if there is none.")
+        actions.add_parser("make-bucket", help="Make the bucket for images if there is none.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         action = options["action"]
@@ -52,7 +52,7 @@ class Command(BaseCommand):
             self._make_bucket()
 
     def _usage(self) -> None:
-        for line in storage.pictures():
+        for line in storage.images():
             size = filesizeformat(line.bytes).replace("\u00a0", " ")
             self.stdout.write(f"{size:>10}  {line.count:>9,}  {line.what}")
 
@@ -67,7 +67,7 @@ class Command(BaseCommand):
         for name in storage.orphans():
             orphans += 1
             self.stdout.write(f"without a row: {name}")
-        self.stdout.write(f"{lost} pictures are lost, {orphans} files have no row.")
+        self.stdout.write(f"{lost} images are lost, {orphans} files have no row.")
         if lost:
             raise CommandError(
                 "put the lost files back from a backup, or have them fetched or played again: "
@@ -77,7 +77,7 @@ class Command(BaseCommand):
     def _clean(self, hours: float, *, dry_run: bool) -> None:
         removed = storage.collect(timedelta(hours=hours), dry_run=dry_run)
         verb = "would be removed" if dry_run else "removed"
-        self.stdout.write(f"{removed.rows} pictures and {removed.files} files {verb}.")
+        self.stdout.write(f"{removed.rows} images and {removed.files} files {verb}.")
 
     def _recover(self, number: int) -> None:
         run = Run.objects.select_related("editing_model", "suite").filter(pk=number).first()
@@ -87,12 +87,12 @@ class Command(BaseCommand):
             jobs.recover(run)
         except jobs.CannotMove as error:
             raise CommandError(f"Run {number}: {error}") from None
-        self.stdout.write(f"Run {number}: a worker sees to its pictures.")
+        self.stdout.write(f"Run {number}: a worker sees to its images.")
 
     def _make_bucket(self) -> None:
         backend: Any = storages["default"]
         if not hasattr(backend, "bucket_name"):
-            return  # pictures are files
+            return  # images are files
         client, name = backend.connection.meta.client, backend.bucket_name
         if name not in {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}:
             client.create_bucket(Bucket=name)
@@ -102,6 +102,6 @@ class Command(BaseCommand):
 def _runs_with(image: StoredImage) -> list[int]:
     """Return the runs that have an image among their answers."""
     trips = Trip.objects.filter(Q(edited=image) | Q(restored=image))
-    steps = TripStep.objects.filter(picture=image)
+    steps = TripStep.objects.filter(image=image)
     rows = (trips, steps)
     return sorted({run for query in rows for run in query.values_list("chain__run", flat=True)})

@@ -46,7 +46,7 @@ PROGRAM = {
     "redirect_stderr": "true",
 }
 INSTALLS_BEHIND = (
-    "Pictures are scored as soon as what scores them is installed (torch and others, about 1.5 GB, "
+    "Images are scored as soon as what scores them is installed (torch and others, about 1.5 GB, "
     "some minutes)."
 )
 #: Enough to fill the board; the larger suites load while the site is up.
@@ -67,7 +67,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--install",
             metavar="TARGET",
-            help="The target of make that installs what scores pictures, behind the pages.",
+            help="The target of make that installs what scores images, behind the pages.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

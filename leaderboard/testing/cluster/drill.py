@@ -40,7 +40,7 @@ def drill(
     cluster: Cluster,
     kills: int,
     *,
-    pictures: int = 2,
+    images: int = 2,
     trips: int = 8,
     seed: int = 0,
     say: Callable[[str], None] = lambda text: None,
@@ -51,7 +51,7 @@ def drill(
     one, and a run that rests is waited for. This process works on the cluster's database too.
     """
     draw, done = random.Random(seed), Drill()
-    suite = factories.tiny_suite(pictures, trips=trips, slug="cluster")
+    suite = factories.tiny_suite(images, trips=trips, slug="cluster")
     calm = begin(suite, "calm")
     wait(cluster, calm)
     say("played in peace")
@@ -126,7 +126,7 @@ def patiently(cluster: Cluster, ask: Callable[[], T], seconds: float = 300) -> T
 
 
 def told(run: int) -> dict[str, list[Any]]:
-    """What a run says, in an order of its own: pictures, scores to the bit, standings."""
+    """What a run says, in an order of its own: images, scores to the bit, standings."""
     trips = Trip.objects.filter(chain__run=run).order_by("chain__case__slug", "number")
     scores = Score.objects.filter(trip__chain__run=run)
     names = ("trip__chain__case__slug", "trip__number", "metric__name")

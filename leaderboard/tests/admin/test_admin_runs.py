@@ -180,7 +180,7 @@ def test_an_admins_word_on_flags_needs_a_reason_which_is_public(
     )
 
 
-def test_hints_are_for_admins_with_their_pictures_and_touch_no_rank(
+def test_hints_are_for_admins_with_their_images_and_touch_no_rank(
     operator, client, suite, quick_metrics
 ):
     run = play("noise", suite, slug="hinted", is_reference=False)

@@ -36,7 +36,7 @@ def png(seed: int = 1, size: tuple[int, int] = (640, 480)) -> bytes:
     return buffer.getvalue()
 
 
-def add_picture(slug: str, seed: int, **fields: object) -> SourceImage:
+def add_image(slug: str, seed: int, **fields: object) -> SourceImage:
     row = {"slug": slug, "title": slug, "kind": "object", "licence": "CC0-1.0", "attribution": "x"}
     return loading.add_source_image(row | {"status": Curation.ACTIVE} | fields, png(seed))
 
@@ -52,7 +52,7 @@ def curator(client):
 @pytest.fixture
 def content():
     for number in range(4):
-        add_picture(f"picture-{number}", number)
+        add_image(f"image-{number}", number)
     for name in ("red ball", "book"):
         EditPair.objects.create(
             slug=name.replace(" ", "-"),
@@ -73,11 +73,11 @@ def upload(client, data: bytes, **fields: str):
     )
 
 
-def test_a_picture_is_stored_by_its_content_never_by_the_uploaded_name(curator):
+def test_an_image_is_stored_by_its_content_never_by_the_uploaded_name(curator):
     assert upload(curator, png()).status_code == 302
     stored = SourceImage.objects.get().stored
     assert stored.name == f"originals/{stored.sha256[:2]}/{stored.sha256}.png"
-    assert stored.read().image.size == (640, 480)
+    assert stored.read().decoded.size == (640, 480)
     assert SourceImage.objects.get().contains == ["a cup", "chair"]
     assert curator.get(stored.thumbnail_url)["Content-Type"] == "image/webp"
 
@@ -86,7 +86,7 @@ def test_a_picture_is_stored_by_its_content_never_by_the_uploaded_name(curator):
     ("data", "fields", "message"),
     [
         (png(size=(80, 60)), {}, "pixels"),
-        (b"GIF89a" + b"\0" * 50, {}, "not a PNG, JPEG or WebP picture"),
+        (b"GIF89a" + b"\0" * 50, {}, "not a PNG, JPEG or WebP image"),
         (png()[:3000], {}, "cannot be decoded"),
         (png(), {"licence": ""}, "required"),
     ],
@@ -99,14 +99,14 @@ def test_each_refusal_says_why_and_keeps_nothing(curator, data, fields, message)
     assert not StoredImage.objects.exists()
 
 
-def test_near_flat_pictures_are_refused(curator):
+def test_near_flat_images_are_refused(curator):
     buffer = io.BytesIO()
     Image.new("RGB", (640, 480), (200, 10, 10)).save(buffer, "PNG")
     assert "nearly one colour" in upload(curator, buffer.getvalue()).content.decode()
 
 
 def test_a_near_duplicate_is_refused_and_names_the_other(curator):
-    add_picture("first", 1)
+    add_image("first", 1)
     again = io.BytesIO()
     Image.open(io.BytesIO(png(1))).save(again, "JPEG", quality=70)
     assert "first" in upload(curator, again.getvalue()).content.decode()
@@ -147,7 +147,7 @@ def test_a_suite_is_drafted_previewed_frozen_and_then_immutable(curator, content
     refused = curator.post(
         reverse("admin:leaderboard_suite_freeze", args=[suite.pk]), {"looked": "on"}, follow=True
     ).content.decode()
-    assert "4 pictures are too few to compare models" in refused
+    assert "4 images are too few to compare models" in refused
     assert not Suite.objects.get(slug="mine").is_frozen
     curator.post(
         reverse("admin:leaderboard_suite_change", args=[suite.pk]), draft | {"narrow": "on"}
@@ -192,12 +192,12 @@ def test_a_frozen_suite_keeps_its_prompts_when_the_pair_changes(content):
     assert drafts.preview(following).suite.content_hash != suite.content_hash
 
 
-def test_a_draft_is_looked_at_again_without_opening_a_picture(content, monkeypatch):
+def test_a_draft_is_looked_at_again_without_opening_an_image(content, monkeypatch):
     suite = Suite.objects.create(slug="s", title="S", trips=2, size=128, filters={"cases": 4})
     first = drafts.preview(suite).suite
 
     def opened(*args):
-        raise AssertionError("a picture was opened")
+        raise AssertionError("an image was opened")
 
     monkeypatch.setattr(StoredImage, "read", opened)
     assert drafts.preview(suite).suite == first
@@ -206,7 +206,7 @@ def test_a_draft_is_looked_at_again_without_opening_a_picture(content, monkeypat
         drafts.preview(suite)
 
 
-def test_a_picture_has_a_page_to_change_it_without_a_new_file(curator, content):
+def test_an_image_has_a_page_to_change_it_without_a_new_file(curator, content):
     source = SourceImage.objects.first()
     page = reverse("admin:leaderboard_sourceimage_change", args=[source.pk])
     shown = curator.get(page)
@@ -217,7 +217,7 @@ def test_a_picture_has_a_page_to_change_it_without_a_new_file(curator, content):
 def test_a_draft_that_fits_nothing_says_so(curator, content):
     suite = Suite.objects.create(slug="s", title="S", filters={"kinds": ["face"]})
     answer = curator.get(reverse("admin:leaderboard_suite_preview", args=[suite.pk]))
-    assert "no picture fits any pair" in answer.content.decode()
+    assert "no image fits any pair" in answer.content.decode()
 
 
 def test_a_pair_is_written_in_words_and_reads_back_as_it_was(curator, content):
@@ -241,18 +241,18 @@ def test_a_pair_is_written_in_words_and_reads_back_as_it_was(curator, content):
     assert "book, shelf" in curator.get(page).content.decode()
 
 
-def test_a_new_picture_and_pair_come_into_a_suite_that_must_include_them(curator, content):
+def test_a_new_image_and_pair_come_into_a_suite_that_must_include_them(curator, content):
     draft = {"title": "M", "slug": "m", "version": "1", "trips": "3", "size": "128"}
     draft |= {"repeats": "1", "importance": "0", "cases": "1", "seed": "0"}
     for number in range(4):
-        wish = {"must_pictures": f"picture-{number}", "must_pairs": "red-ball"}
+        wish = {"must_images": f"image-{number}", "must_pairs": "red-ball"}
         sent = draft | wish | {"slug": f"m-{number}"}
         assert curator.post(reverse("admin:leaderboard_suite_add"), sent).status_code == 302
         suite = Suite.objects.get(slug=f"m-{number}")
         page = curator.get(reverse("admin:leaderboard_suite_preview", args=[suite.pk]))
-        assert [case.slug for case in page.context["core"].cases] == [f"picture-{number}--red-ball"]
+        assert [case.slug for case in page.context["core"].cases] == [f"image-{number}--red-ball"]
         shown = page.content.decode()
-        assert shown.index(SourceImage.objects.get(slug=f"picture-{number}").stored.pk) < (
+        assert shown.index(SourceImage.objects.get(slug=f"image-{number}").stored.pk) < (
             shown.index("Freezing publishes")
         )
     EditPair.objects.filter(slug="red-ball").update(status=Curation.RETIRED)
@@ -261,7 +261,7 @@ def test_a_new_picture_and_pair_come_into_a_suite_that_must_include_them(curator
 
 def test_a_bulk_change_is_undone_but_not_over_what_somebody_did_since(curator, content):
     page = reverse("admin:leaderboard_editpair_changelist")
-    SourceImage.objects.filter(slug="picture-0").update(status=Curation.DRAFT)
+    SourceImage.objects.filter(slug="image-0").update(status=Curation.DRAFT)
     for model, name in ((EditPair, "editpair"), (SourceImage, "sourceimage")):
         page = reverse(f"admin:leaderboard_{name}_changelist")
         before = dict(model.objects.values_list("pk", "status"))
@@ -333,7 +333,7 @@ def test_lists_take_the_same_queries_for_any_number_of_rows(
 
 
 def test_the_fits_page_gives_the_reasons(curator, content):
-    SourceImage.objects.filter(slug="picture-0").update(contains=["Book"])
+    SourceImage.objects.filter(slug="image-0").update(contains=["Book"])
     pair = EditPair.objects.get(slug="book")
     text = curator.get(reverse("admin:leaderboard_editpair_fits", args=[pair.pk])).content.decode()
     assert "fits 3 of 4 active" in text

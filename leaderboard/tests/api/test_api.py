@@ -152,7 +152,7 @@ def test_a_row_of_a_list_is_what_its_own_address_gives(client, board):
         assert get(client, f"{path.partition('?')[0]}/{row[name]}").json() == row
 
 
-def test_a_trip_gives_its_pictures_and_every_distance(client):
+def test_a_trip_gives_its_images_and_every_distance(client):
     invent_board(models=1, cases=3, trips=2)
     trip = Trip.objects.select_related("chain", "restored").get(
         chain__case=Case.objects.first(), number=2

@@ -17,7 +17,7 @@ from leaderboard.models import (
     Standing,
     StoredImage,
     Suite,
-    SuitePicture,
+    SuiteImage,
     Trip,
 )
 from leaderboard.models.runs import RunState
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def suite():
-    return make_suite(pictures=2)
+    return make_suite(images=2)
 
 
 def names(rows):
@@ -136,13 +136,13 @@ def test_standings_of_another_method_are_not_shown_beside_today_s(suite):
 
 
 def test_the_board_opens_on_the_most_important_suite_that_has_results(client, suite):
-    make_suite("big", title="Big one", importance=99, pictures=1)
+    make_suite("big", title="Big one", importance=99, images=1)
     make_run("A", suite)
     assert "on Demo v1" in page(client)
 
 
 def test_suites_are_chosen_by_key_or_by_name_alone(suite):
-    newer = make_suite("demo", version=2, pictures=1)
+    newer = make_suite("demo", version=2, images=1)
     assert BoardQuery.parse({"suite": "demo-v1"}).filters.suite == suite
     assert BoardQuery.parse({"suite": "demo"}).filters.suite == newer
 
@@ -244,14 +244,14 @@ def test_the_stamp_changes_with_everything_the_board_shows(suite):
 def test_an_older_version_of_a_suite_points_to_the_newer_one(client, suite):
     make_run("A", suite)
     assert "newer version" not in page(client)
-    make_suite("demo", version=2, pictures=1)
+    make_suite("demo", version=2, images=1)
     assert "?suite=demo-v2" in page(client, "?suite=demo-v1")
     assert "newer version" not in page(client, "?suite=demo-v2")
 
 
 def test_results_of_others_are_shown_with_their_source_and_never_ranked(client):
     suite = make_suite(
-        "theirs", pictures=1, published_elsewhere=True, source_url="https://example.org/"
+        "theirs", images=1, published_elsewhere=True, source_url="https://example.org/"
     )
     make_run("Their model", suite, 4, rank=1, source=Run.Source.PUBLISHED)
     html = page(client)
@@ -282,8 +282,8 @@ def stored(number):
 
 
 @pytest.mark.parametrize("reference", [True, False])
-def test_the_board_opens_with_one_case_in_pictures(client, suite, reference):
-    SuitePicture.objects.update(stored=stored(1))
+def test_the_board_opens_with_one_case_in_images(client, suite, reference):
+    SuiteImage.objects.update(stored=stored(1))
     run = make_run(make_model("A", is_reference=reference), suite, chains=True)
     case = suite.cases.order_by("category", "position").first()
     Trip.objects.bulk_create(

@@ -17,7 +17,7 @@ SCOPES = ("all", "category:accessories", "category:geometry", "kind:face", "pair
 
 @pytest.fixture
 def suite():
-    return make_suite(pictures=3)
+    return make_suite(images=3)
 
 
 def page(client, query=""):
@@ -33,7 +33,7 @@ def test_the_title_says_what_lasts_and_what_does_not(client, suite):
             run, metric_version("picture"), half_life, scope=f"category:{category}"
         ).save()
     html = page(client)
-    assert "Geometric edits keep a picture longest, accessory edits wear it out first" in html
+    assert "Geometric edits keep an image longest, accessory edits wear it out first" in html
 
 
 def test_the_best_model_of_each_category_is_marked(client, suite):

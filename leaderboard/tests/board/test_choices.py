@@ -20,7 +20,7 @@ Access = EditingModel.Access
 
 @pytest.fixture
 def suite():
-    suite = make_suite(pictures=2)
+    suite = make_suite(images=2)
     for name, fields in {
         "Cheap": {"price_per_edit": "0.01", "provider": "Acme", "open_weights": True},
         "Dear": {"price_per_edit": "0.20", "provider": "Banana", "access": Access.ENDPOINT},
@@ -117,7 +117,7 @@ def test_every_column_explains_itself_in_its_head_and_in_the_legend(client, suit
 
 def test_the_self_test_is_called_that_and_others_are_not(client, suite):
     assert "self-test" not in client.get("/").content.decode()
-    smoke = make_suite("smoke", pictures=1, importance=99)
+    smoke = make_suite("smoke", images=1, importance=99)
     make_run("Only here", smoke, 2)
     page = client.get("/").content.decode()
     assert "Smoke v1 is a self-test" in page

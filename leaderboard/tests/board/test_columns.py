@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def suite():
-    suite = make_suite(pictures=2)
+    suite = make_suite(images=2)
     make_run(make_model("Alpha", price_per_edit="0.2", provider="Zed"), suite, 3, rank=2)
     make_run(make_model("beta", price_per_edit="0.1", open_weights=None), suite, 800, rank=1)
     make_run("Gamma", suite, metrics=())

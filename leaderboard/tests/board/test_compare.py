@@ -19,7 +19,7 @@ SCOPES = ("all", "category:accessories", "category:geometry", "kind:face")
 
 @pytest.fixture
 def suite():
-    return make_suite(pictures=10, pairs=12)
+    return make_suite(images=10, pairs=12)
 
 
 @pytest.fixture
@@ -65,18 +65,18 @@ def test_equal_models_are_not_told_apart_and_it_says_what_would_settle_it(client
     assert "would show a difference of this size" in html or "would settle it" in html
 
 
-def test_too_few_pictures_for_an_interval_still_make_a_page(client):
-    suite = make_suite(pictures=2)
+def test_too_few_images_for_an_interval_still_make_a_page(client):
+    suite = make_suite(images=2)
     for name, half_life in (("Long", 9), ("Short", 3), ("Middle", 6)):
         make_run(name, suite, half_life, chains=True, scopes=SCOPES)
-    assert "too few pictures to tell" in page(client, "?models=long,short,middle")
+    assert "too few images to tell" in page(client, "?models=long,short,middle")
 
 
 def test_where_nobody_loses_half_nobody_is_said_to_last_longest(client, suite):
     for name in ("One", "Two", "Three"):
         make_run(name, suite, 1e6, chains=True, scopes=SCOPES)
     html = page(client, "?models=one,two,three")
-    assert "None of the 3 loses half of the picture within" in html
+    assert "None of the 3 loses half of the image within" in html
     assert "both outlast this suite" in html
     assert html.count("none alone") == 3
 
@@ -91,14 +91,14 @@ def test_the_paired_difference_is_that_of_the_statistics(suite, runs):
     chains = [
         [
             ChainResult(
-                chain.case.picture.slug,
+                chain.case.image.slug,
                 chain.case.pair_slug,
                 chain.case.category,
                 chain.case.kind,
                 chain.repeat,
                 tuple(chain.retention("picture")),
             )
-            for chain in run.chains.select_related("case__picture")
+            for chain in run.chains.select_related("case__image")
         ]
         for run in runs[:2]
     ]
@@ -154,18 +154,18 @@ def test_reference_editors_can_be_compared_too(client, suite, runs):
 
 
 def test_the_same_case_is_shown_as_each_model_returned_it(client, suite, runs):
-    picture = StoredImage.objects.create(
+    image = StoredImage.objects.create(
         sha256="ab" * 32, mime="image/png", width=64, height=64, bytes=9
     )
     case = suite.cases.first()
     for run in runs[:2]:
         chain = run.chains.get(case=case)
         Trip.objects.bulk_create(
-            Trip(chain=chain, number=n, edited=picture, restored=picture) for n in range(1, 8)
+            Trip(chain=chain, number=n, edited=image, restored=image) for n in range(1, 8)
         )
     html = page(client, f"?models=long,short&case={case.pk}")
-    assert html.count(picture.thumbnail_url) == 2 * 3  # trips 1, 2 and 5
-    assert "no picture" in html
+    assert html.count(image.thumbnail_url) == 2 * 3  # trips 1, 2 and 5
+    assert "no image" in html
     assert 'alt="Long after 5 round trips"' in html
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def suite() -> Suite:
     """Every kind of run that a board has to place, more ranked ones than it shows at once."""
-    suite = make_suite(pictures=2)
+    suite = make_suite(images=2)
     for number in range(9):
         # Three are not reached, two are equal: the name decides.
         make_run(f"Model {number}", suite, (40, 30, 50, 7, 7, 3, 2, 1, 9)[number], rank=number + 1)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def suite():
-    suite = make_suite(pictures=2)
+    suite = make_suite(images=2)
     make_run("First", suite, 4, rank=1)
     return suite
 

@@ -36,14 +36,14 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(trans
 @pytest.fixture
 def filled(quick_metrics: None) -> User:
     """A row of nearly everything that the admin lists; who may see it all."""
-    suite = factories.tiny_suite(pictures=1, trips=1, size=64)
+    suite = factories.tiny_suite(images=1, trips=1, size=64)
     run = play("noise", suite)
     RunReview.objects.filter(pk=run.pk).update(flags=[{"text": "returns the source"}])
     other = play("jpeg", suite)
     paused = {"state": RunState.PAUSED, "reason": "budget", "reason_text": "The budget is spent."}
     Run.objects.filter(pk=other.pk).update(**paused)
     data = io.BytesIO()
-    factories.picture(3, 256).save(data, "PNG")
+    factories.drawn_image(3, 256).save(data, "PNG")
     loading.add_source_image(
         {"slug": "shelf", "title": "Shelf", "kind": "object", "licence": "CC0-1.0"}
         | {"attribution": "Somebody", "status": "active"},

@@ -17,7 +17,7 @@ PIXEL = '<svg xmlns="http://www.w3.org/2000/svg" width="64" height="48"/>'
 
 @pytest.fixture
 def board():
-    suite = make_suite(pictures=10, pairs=12)
+    suite = make_suite(images=10, pairs=12)
     scopes = ("all", "category:geometry", "kind:face")
     for place, half_life in enumerate((9, 7, 4, 2, 1)):
         model = make_model(f"Model {place}", open_weights=place % 2 == 0, price_per_edit="0.04")
@@ -100,7 +100,7 @@ def test_ticked_models_are_compared(board, visit, size):
     ],
 )
 def test_pages_are_without_faults(board, visit, size, scheme, address):
-    make_suite("empty", pictures=1)
+    make_suite("empty", images=1)
     refresh_ranks(board)
     seen = visit(address, size=size, color_scheme=scheme)
     seen.settle()
@@ -123,7 +123,7 @@ def test_the_legend_shows_and_hides_a_curve_from_the_keyboard(board, visit):
     assert seen.faults() == []
 
 
-def test_charts_download_as_pictures(board, visit):
+def test_charts_download_as_images(board, visit):
     seen = visit("/", color_scheme="dark")
     seen.see_chart()
     for kind in ("png", "svg"):
@@ -178,14 +178,14 @@ def test_a_cheap_open_model_is_found_shared_and_its_column_explained(board, visi
 
 @pytest.fixture
 def strip(board):
-    """A case of the leader in pictures, which the tour shows."""
+    """A case of the leader in images, which the tour shows."""
     stored = [
         StoredImage.objects.create(
             sha256=f"{n:064x}", mime="image/png", width=64, height=48, bytes=9
         )
         for n in range(22)
     ]
-    board.pictures.update(stored=stored[0])
+    board.images.update(stored=stored[0])
     for chain in Chain.objects.filter(run__editing_model__slug="model-0"):
         Trip.objects.bulk_create(
             Trip(chain=chain, number=n, edited=stored[21], restored=stored[n]) for n in (1, 5, 20)
@@ -197,7 +197,7 @@ def test_the_tour_plays_by_itself_and_stops_when_asked(strip, visit):
     page = seen.page
     page.clock.install()
     page.route(
-        "**/pictures/**", lambda route: route.fulfill(body=PIXEL, content_type="image/svg+xml")
+        "**/images/**", lambda route: route.fulfill(body=PIXEL, content_type="image/svg+xml")
     )
     seen.open("/tour/")
     place = page.locator("#tour [data-say]")
@@ -218,7 +218,7 @@ def test_who_wants_no_motion_starts_the_tour_themselves(strip, visit):
     page = seen.page
     page.clock.install()
     page.route(
-        "**/pictures/**", lambda route: route.fulfill(body=PIXEL, content_type="image/svg+xml")
+        "**/images/**", lambda route: route.fulfill(body=PIXEL, content_type="image/svg+xml")
     )
     seen.open("/tour/")
     page.clock.run_for(60_000)

@@ -14,7 +14,7 @@ from leaderboard.testing.browser import PHONE, WIDE
 from leaderboard.testing.shell_runs import shell_bundle
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
-SIZES = {"pictures": 2, "trips": 2, "size": 128}
+SIZES = {"images": 2, "trips": 2, "size": 128}
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def packed(tmp_path_factory) -> Path:
 
 
 def keep(seen, name):
-    """A picture of the page, where somebody wants to look at it."""
+    """An image of the page, where somebody wants to look at it."""
     if folder := os.environ.get("SCREENSHOTS"):
         seen.page.screenshot(path=f"{folder}/{name}.png", full_page=True)
 
@@ -73,7 +73,7 @@ def test_why_it_was_refused_is_told_line_by_line(visit):
         name="Mine",
         contributed_by="A Group",
         state="refused",
-        error="picture-0--flip, trip 1, ssim: states 0.1, computed 0.2\nrun, secret: " + "x" * 300,
+        error="image-0--flip, trip 1, ssim: states 0.1, computed 0.2\nrun, secret: " + "x" * 300,
     )
     seen = visit(row.get_absolute_url(), size=PHONE)
     assert seen.page.locator("#contribution li").count() == 2

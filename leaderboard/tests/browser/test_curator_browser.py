@@ -1,4 +1,4 @@
-"""A curator in a browser: a picture, a pair, a suite; frozen, it stays as it is."""
+"""A curator in a browser: an image, a pair, a suite; frozen, it stays as it is."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def faults(seen: Visit) -> list[str]:
     return found
 
 
-def add_picture(seen: Visit, folder: Path, number: int, title: str) -> None:
+def add_image(seen: Visit, folder: Path, number: int, title: str) -> None:
     path = folder / f"{number}.png"
-    factories.picture(number, 640).save(path)
+    factories.drawn_image(number, 640).save(path)
     page = seen.page
     seen.open("/admin/leaderboard/sourceimage/add/")
     page.set_input_files("#id_file", path)
@@ -57,7 +57,7 @@ def add_picture(seen: Visit, folder: Path, number: int, title: str) -> None:
 
 
 def draw_surface(seen: Visit) -> None:
-    """Drag a box over the lower half of the picture on the canvas."""
+    """Drag a box over the lower half of the image on the canvas."""
     page = seen.page
     page.select_option(".annotator select", "surface")
     canvas = page.locator(".annotator canvas")
@@ -77,7 +77,7 @@ def draw_surface(seen: Visit) -> None:
 
 
 def add_pair(seen: Visit) -> None:
-    """A pair with a place, words that a picture must not have, and another wording."""
+    """A pair with a place, words that an image must not have, and another wording."""
     page = seen.page
     seen.open("/admin/leaderboard/editpair/add/")
     page.fill("#id_title", "Apple")
@@ -98,7 +98,7 @@ def test_a_curator_draws_a_place_writes_a_pair_and_freezes_a_suite_that_then_sta
     curator: Visit, tmp_path: Path
 ) -> None:
     page = curator.page
-    add_picture(curator, tmp_path, 1, "A table")
+    add_image(curator, tmp_path, 1, "A table")
     page.locator(".messagelist .success", has_text="A table").wait_for()
     small = page.locator("#result_list img").element_handle()
     page.wait_for_function("image => image.naturalWidth > 0", arg=small)
@@ -132,7 +132,7 @@ def test_a_curator_draws_a_place_writes_a_pair_and_freezes_a_suite_that_then_sta
 
     for number in range(2, 11):
         data = io.BytesIO()
-        factories.picture(number, 256).save(data, "PNG")
+        factories.drawn_image(number, 256).save(data, "PNG")
         loading.add_source_image(
             {"slug": f"shelf-{number}", "title": f"Shelf {number}", "kind": "object"}
             | {"licence": "CC0-1.0", "attribution": "A photographer", "status": "active"}
@@ -161,13 +161,13 @@ def test_a_curator_draws_a_place_writes_a_pair_and_freezes_a_suite_that_then_sta
     page.fill("#id_size", "256")
     page.fill("#id_cases", "2")
     page.locator(".choices summary").first.click()
-    page.check("[name=must_pictures][value=a-table]")
-    page.check("#id_narrow")  # two pictures and one pair rank nobody, and the suite says so
+    page.check("[name=must_images][value=a-table]")
+    page.check("#id_narrow")  # two images and one pair rank nobody, and the suite says so
     assert faults(curator) == []
     page.click("[name=_continue]")
     assert page.get_by_text("View on site").count() == 0
     page.click("text=What this draft would become")
-    page.get_by_text("2 cases on 2 pictures with 1 pairs").wait_for()
+    page.get_by_text("2 cases on 2 images with 1 pairs").wait_for()
     page.get_by_text("12 edits").first.wait_for()
     assert page.locator(".sheet li", has_text="A table").count() == 1
     assert page.get_by_text("Freezing publishes").is_visible()

@@ -13,7 +13,7 @@ from leaderboard.testing.played import play
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
-#: The mean brightness of each channel of the viewer's picture, and a hash of all of it.
+#: The mean brightness of each channel of the viewer's image, and a hash of all of it.
 LOOK = """(view) => {
   const canvas = document.querySelector(`[data-view="${view}"]`);
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -28,7 +28,7 @@ LOOK = """(view) => {
 
 @pytest.fixture
 def run(quick_metrics):
-    suite = factories.tiny_suite(pictures=1, trips=5, size=128)
+    suite = factories.tiny_suite(images=1, trips=5, size=128)
     return play("thumbnail", suite, name="Thumbnails & <b>more</b>")
 
 
@@ -38,7 +38,7 @@ def strip(run):
 
 
 def look(page, view="main"):
-    """What the viewer shows, once it shows pictures in full size."""
+    """What the viewer shows, once it shows images in full size."""
     page.wait_for_selector("#viewer[data-full]")
     return page.evaluate(LOOK, view)
 
@@ -160,7 +160,7 @@ def test_flicker_shows_the_source_and_the_return_in_turn(strip, visit):
     assert len(still) == 1
 
 
-def test_full_pictures_are_fetched_only_when_the_viewer_is_used(strip, visit):
+def test_full_images_are_fetched_only_when_the_viewer_is_used(strip, visit):
     sizes = {}
     seen = visit("/livez")
 
@@ -172,8 +172,8 @@ def test_full_pictures_are_fetched_only_when_the_viewer_is_used(strip, visit):
     seen.open(strip)
     seen.page.wait_for_load_state("networkidle")  # whatever comes late counts too
     assert sum(sizes.values()) < 600_000, sizes
-    assert not [url for url in sizes if "/pictures/copy/" in url]
-    with seen.page.expect_response(lambda response: "/pictures/copy/" in response.url):
+    assert not [url for url in sizes if "/images/copy/" in url]
+    with seen.page.expect_response(lambda response: "/images/copy/" in response.url):
         seen.page.locator("#trip").focus()
 
 

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 @pytest.fixture
 def staff(visit, client, settings, quick_metrics, live_server):
     """A page of somebody who may see everything."""
-    play("noise", factories.tiny_suite(pictures=1, trips=1, size=64))
+    play("noise", factories.tiny_suite(images=1, trips=1, size=64))
     client.force_login(User.objects.create_superuser("root", password="a long password"))
     seen = visit("/livez", size=WIDE)
     seen.page.context.add_cookies(

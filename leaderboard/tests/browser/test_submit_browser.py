@@ -27,7 +27,7 @@ CANARY = "canary-key-5d1e"
 
 
 class Model:
-    """The example server with a model in it that turns pictures, a little noisily.
+    """The example server with a model in it that turns images, a little noisily.
 
     It holds an edit back until the test has seen on the page what came before.
     """
@@ -103,7 +103,7 @@ def fill_in(page: Any, address: str, name: str) -> None:
 def test_a_model_comes_from_the_form_to_the_board(
     visit: Any, operator: Any, workers: WorkerProcesses, endpoint: str, model: Model
 ) -> None:
-    factories.tiny_suite()  # 2 pictures, 2 pairs, 3 trips: 24 edits
+    factories.tiny_suite()  # 2 images, 2 pairs, 3 trips: 24 edits
     submitter = visit("/submit/")
     page = submitter.page
     fill_in(page, endpoint, "Turner 1")
@@ -115,7 +115,7 @@ def test_a_model_comes_from_the_form_to_the_board(
     page.click("text=Submit and test the endpoint")
 
     page.wait_for_url(re.compile("/submissions/"))
-    page.locator("#probe li[data-result=passed]", has_text="edits a picture").wait_for()
+    page.locator("#probe li[data-result=passed]", has_text="edits an image").wait_for()
     assert "Testing" in page.locator("#state-label").inner_text()
     page.locator("#probe li[data-result=running]", has_text="takes the edit back").wait_for()
     assert page.locator(".steps [aria-current]").inner_text().startswith("Test")
@@ -127,11 +127,11 @@ def test_a_model_comes_from_the_form_to_the_board(
     model.restores.set()
     page.locator("#state-label", has_text="review").wait_for()
     assert page.locator("#probe li[data-result=passed]").count() == 7
-    assert "of the picture is back" in page.locator("#probe").inner_text()
-    shown = page.locator("#probe-pictures img")
+    assert "of the image is back" in page.locator("#probe").inner_text()
+    shown = page.locator("#probe-images img")
     assert shown.count() == 3
     page.wait_for_function(
-        "() => [...document.querySelectorAll('#probe-pictures img')].every((i) => i.naturalWidth)"
+        "() => [...document.querySelectorAll('#probe-images img')].every((i) => i.naturalWidth)"
     )
     assert "calls to your endpoint" in page.locator("#submission").inner_text()
     assert submitter.faults() == []

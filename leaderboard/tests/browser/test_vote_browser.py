@@ -22,7 +22,7 @@ def board():
 
 
 def at(page, place):
-    """Wait until this question is there, with its pictures."""
+    """Wait until this question is there, with its images."""
     page.wait_for_selector(f'#ballot[data-place="{place}"]')
     shown = "() => [...document.querySelectorAll('.frame > img:first-child')].every((i) => i.naturalWidth)"
     page.wait_for_function(shown)
@@ -94,17 +94,17 @@ def test_the_next_pair_is_there_before_it_is_needed(board, visit):
     asked_late = []
     for place in range(1, 6):
         at(page, place)
-        # All pictures of the question after this one have come by now, or are on their way.
+        # All images of the question after this one have come by now, or are on their way.
         page.wait_for_function(
             "(n) => performance.getEntriesByType('resource')"
-            ".filter((e) => e.name.includes('/vote/pictures/')).length >= n",
+            ".filter((e) => e.name.includes('/vote/images/')).length >= n",
             arg=3 * min(10, place + 1),
         )
         page.wait_for_timeout(150)
         page.on("request", lambda request: asked_late.append(request.url))
         page.locator(".answer").first.tap()
         at(page, place + 1)
-    # Nobody waited for a picture: the page swapped decoded ones.
+    # Nobody waited for an image: the page swapped decoded ones.
     assert float(page.get_attribute("#ballot", "data-waited")) < 100
 
 
@@ -142,7 +142,7 @@ def test_keys_can_be_turned_off_and_a_lost_answer_is_sent_again(board, visit):
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (PHONE, "light")])
-def test_the_page_on_agreement_opens_to_the_pictures(board, visit, size, scheme):
+def test_the_page_on_agreement_opens_to_the_images(board, visit, size, scheme):
     cast("pair", voters=8, each=30)
     cast("usable", voters=8, each=30, seed=1, level=0.9)
     counting.count()

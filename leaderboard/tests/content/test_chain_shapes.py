@@ -30,8 +30,8 @@ from leaderboard.testing.served_runs import interfere
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 
 
-def shapes(trips: int = 2, pictures: int = 1) -> Suite:
-    return factories.tiny_suite(pictures, SHAPES, trips=trips)
+def shapes(trips: int = 2, images: int = 1) -> Suite:
+    return factories.tiny_suite(images, SHAPES, trips=trips)
 
 
 def chain(run: Run, pair: str) -> Chain:
@@ -47,7 +47,7 @@ def answers(run: Run) -> list[Any]:
             "chain__case__slug", "number", "edited", "edited_seed", "restored", "restored_seed"
         ),
         *steps.order_by("chain__case__slug", "number", "place").values_list(
-            "chain__case__slug", "number", "place", "name", "picture", "seed"
+            "chain__case__slug", "number", "place", "name", "image", "seed"
         ),
     ]
 
@@ -113,7 +113,7 @@ def test_an_audit_is_made_before_the_last_step_and_keeps_honest_editors_clear(
     settings: Any,
 ) -> None:
     settings.AUDITS = 12
-    run = jobs.start(factories.editing_model("jpeg", "jpeg"), shapes(2, pictures=2))
+    run = jobs.start(factories.editing_model("jpeg", "jpeg"), shapes(2, images=2))
     assert run.progress.edits_total == 2 * 28 + 8
     jobs.play(run.pk)
     jobs.score(run.pk)
@@ -138,18 +138,18 @@ def test_a_bundle_of_shapes_verifies_and_an_altered_step_has_a_name(packed: Path
     assert differences(packed) == []
 
     def other_seed(document: Any) -> None:
-        own = next(c for c in document["chains"] if c["case"] == "picture-0--quarters")
+        own = next(c for c in document["chains"] if c["case"] == "image-0--quarters")
         own["trips"][0]["between"][1]["seed"] += 1
 
     assert differences(altered(packed, other_seed, sealed=True)) == [
-        "picture-0--quarters, trip 1, 3-F seed"
+        "image-0--quarters, trip 1, 3-F seed"
     ]
 
     def step_left_out(document: Any) -> None:
-        own = next(c for c in document["chains"] if c["case"] == "picture-0--quarters")
+        own = next(c for c in document["chains"] if c["case"] == "image-0--quarters")
         del own["trips"][0]["between"][0]
 
-    assert "picture-0--quarters, trip 1, steps" in differences(
+    assert "image-0--quarters, trip 1, steps" in differences(
         altered(packed, step_left_out, sealed=True)
     )
 
@@ -176,8 +176,8 @@ def test_pages_exports_and_the_api_show_every_step(client: Client, tmp_path: Pat
     for letter in "ABb":
         assert f"<b>{letter}</b>" in page
     assert page.count("change seen") >= 2
-    steps = nested.steps.select_related("picture")
-    assert all(step.picture.original_url in page for step in steps)
+    steps = nested.steps.select_related("image")
+    assert all(step.image.original_url in page for step in steps)
     about = client.get(reverse("run", args=[run.pk])).content.decode()
     assert "The same edits in another order" in about
     assert "2 edits made" in about
@@ -192,14 +192,14 @@ def test_pages_exports_and_the_api_show_every_step(client: Client, tmp_path: Pat
     call_command("export_results", "dataset", str(tmp_path / "out"))
     lines = (tmp_path / "out" / "degraded.jsonl").read_text().splitlines()
     told = {row["case"]: row["steps"] for row in map(json.loads, lines)}
-    assert told["picture-0--nested"][0][1] == ["2-B", "B", NESTED.steps[1].prompt]
+    assert told["image-0--nested"][0][1] == ["2-B", "B", NESTED.steps[1].prompt]
 
 
-def test_pictures_of_middle_steps_are_kept_by_the_garbage_collector() -> None:
+def test_images_of_middle_steps_are_kept_by_the_garbage_collector() -> None:
     run = play("noise", factories.tiny_suite(1, (QUARTERS,), trips=1), is_reference=True)
     StoredImage.objects.update(created_at="2020-01-01T00:00Z")
     call_command("storage", "clean")
-    kept = TripStep.objects.filter(chain__run=run).values_list("picture", flat=True)
+    kept = TripStep.objects.filter(chain__run=run).values_list("image", flat=True)
     assert StoredImage.objects.filter(pk__in=list(kept)).count() == 2
 
 

@@ -13,7 +13,7 @@ from evaluation.bundle.verify import _made_by_us, verify
 from evaluation.content import catalog
 from evaluation.content.operators import DEGRADATIONS, degraded
 from evaluation.content.suites import EditPair
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from leaderboard import jobs
 from leaderboard.jobs.control import recount
 from leaderboard.models import Call, Run, Suite, Trip
@@ -76,7 +76,7 @@ def test_who_returns_the_source_keeps_all_and_who_does_nothing_keeps_less(restor
     ]
     assert kept[0] == pytest.approx(1, abs=1e-6)
     assert kept[1] < 0.95
-    # The same picture goes to everybody.
+    # The same image goes to everybody.
     sent = [
         sorted(Trip.objects.filter(chain__run=run, number=1).values_list("edited", flat=True))
         for run in (oracle, nothing)
@@ -100,7 +100,7 @@ def test_a_chain_that_stopped_after_our_half_goes_on_with_the_model(restoration)
     assert run.ledger.filter(outcome=Call.ANSWERED).count() == 8
 
 
-def test_its_bundle_verifies_and_another_damaged_picture_does_not(restoration, tmp_path):
+def test_its_bundle_verifies_and_another_damaged_image_does_not(restoration, tmp_path):
     path = bundle_of(play("noop", restoration), tmp_path)
     with bundles.read(path) as bundle:
         checks = list(verify(bundle))
@@ -108,7 +108,7 @@ def test_its_bundle_verifies_and_another_damaged_picture_does_not(restoration, t
     assert not wrong, "\n".join(map(str, wrong))
     assert sum(check.what.startswith("operator ") for check in checks) == 8
 
-    source = Picture.from_image(factories.picture(0))
+    source = EncodedImage.from_image(factories.drawn_image(0))
     made = degraded("zoom", source, 1)
     for pair, verdict in ((PAIRS[0], EQUAL), (PAIRS[1], DIFFERENT)):
         assert _made_by_us("trip 1", pair, 1, source, made).verdict == verdict
@@ -127,9 +127,9 @@ def test_its_pages_show_what_we_made(restoration, client):
 
 
 def test_the_shell_plays_it_and_packs_it_up(tmp_path: Path, capsys, monkeypatch):
-    core, pictures = factories.core_suite(1, PAIRS, trips=1, size=64, slug="restoration")
+    core, images = factories.core_suite(1, PAIRS, trips=1, size=64, slug="restoration")
     monkeypatch.setattr(
-        "evaluation.content.sources.prepared", lambda wanted, size: pictures[wanted.slug].image
+        "evaluation.content.sources.prepared", lambda wanted, size: images[wanted.slug].decoded
     )
     import json
 

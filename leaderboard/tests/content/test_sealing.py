@@ -18,7 +18,7 @@ from leaderboard.exports import bundles, scores
 from leaderboard.models import Suite, Trip
 from leaderboard.operation import figures
 from leaderboard.standings import refresh_ranks
-from leaderboard.testing.factories import FLIP, picture, tiny_suite
+from leaderboard.testing.factories import FLIP, drawn_image, tiny_suite
 from leaderboard.testing.played import play
 
 pytestmark = pytest.mark.django_db
@@ -31,9 +31,9 @@ OPEN = FLIP.forward
 def folder(tmp_path):
     rows = []
     for number in range(2):
-        picture(50 + number, 64).save(tmp_path / f"{number}.png")
+        drawn_image(50 + number, 64).save(tmp_path / f"{number}.png")
         rows.append({"file": f"{number}.png", "kind": "object"})
-    (tmp_path / "pictures.json").write_text(json.dumps(rows))
+    (tmp_path / "images.json").write_text(json.dumps(rows))
     (tmp_path / "wordings.json").write_text(
         json.dumps({FLIP.slug: {"forward": CANARY, "backward": CANARY}})
     )
@@ -119,7 +119,7 @@ def test_nothing_of_a_sealed_suite_is_found_by_a_crawler(client, runs, tmp_path)
         *(f"{api}suites/{opened.suite.key}", f"{api}models/{opened.editing_model.slug}"),
         *(f"{api}cases/{case.pk}", f"/cases/{case.pk}/card.png"),
         *("/compare/card.png?models=jpeg,thumbnail", f"/runs/{opened.pk}/progress.json"),
-        f"/pictures/jpeg/{case.picture.stored_id}/50",
+        f"/images/jpeg/{case.image.stored_id}/50",
     )
     missed = {route for route in routes() if not NOT_MET.search(route)} - visited
     assert not missed, f"the crawler found no way to {missed}"
@@ -132,14 +132,14 @@ def test_nothing_of_a_sealed_suite_is_found_by_a_crawler(client, runs, tmp_path)
     assert OPEN.encode() in everything
     assert opened.suite.content_hash.encode() in everything
     secrets = [CANARY, run.suite.content_hash, "sealed-1", run.secret]
-    secrets += [p.stored.sha256 for p in run.suite.pictures.select_related("stored")]
-    secrets += [p.pixels_sha256 for p in run.suite.pictures.all()]
+    secrets += [p.stored.sha256 for p in run.suite.images.select_related("stored")]
+    secrets += [p.pixels_sha256 for p in run.suite.images.all()]
     secrets += Trip.objects.filter(chain__run=run).values_list("restored", flat=True)
     for secret in secrets:
         where = [address for address, body in found.items() if str(secret).encode() in body]
         assert not where, (secret, where)
-    pictures = {hashlib.sha256(body).hexdigest() for body in found.values()}
-    assert pictures.isdisjoint(map(str, secrets))
+    images = {hashlib.sha256(body).hexdigest() for body in found.values()}
+    assert images.isdisjoint(map(str, secrets))
     assert b"tiny, sealed" in everything.lower()
 
 
@@ -147,7 +147,7 @@ def test_nothing_of_a_sealed_suite_is_found_by_a_crawler(client, runs, tmp_path)
 def test_who_guesses_an_address_of_a_sealed_suite_gets_nothing(client, runs, tmp_path):
     _, run = runs
     case = run.suite.cases.first()
-    sha256 = run.suite.pictures.first().stored_id
+    sha256 = run.suite.images.first().stored_id
     answered = Trip.objects.filter(chain__run=run).first().restored_id
     api = "/api/v1/"
     suite = f"/suites/{run.suite.slug}/"
@@ -157,9 +157,9 @@ def test_who_guesses_an_address_of_a_sealed_suite_gets_nothing(client, runs, tmp
         *(f"/runs/{run.pk}/bundle.zip", f"/runs/{run.pk}/progress.json"),
         *(f"/runs/{run.pk}/scores.csv", f"/runs/{run.pk}/scores.json"),
         *(f"/runs/{run.pk}/cases/{case.pk}/lost/1.png", suite, f"{suite}1/"),
-        *(f"{suite}1/suite.json", f"{suite}1/scores.parquet", f"/pictures/jpeg/{sha256}/50"),
-        *(f"/pictures/{form}/{sha256}" for form in ("thumbnail", "copy", "original")),
-        *(f"/pictures/{form}/{answered}" for form in ("thumbnail", "copy", "original")),
+        *(f"{suite}1/suite.json", f"{suite}1/scores.parquet", f"/images/jpeg/{sha256}/50"),
+        *(f"/images/{form}/{sha256}" for form in ("thumbnail", "copy", "original")),
+        *(f"/images/{form}/{answered}" for form in ("thumbnail", "copy", "original")),
         *(f"{api}suites/{run.suite.key}", f"{api}cases/{case.pk}", f"{api}runs/{run.pk}"),
         *(f"{api}runs/{run.pk}/chains", f"{api}runs/{run.pk}/status"),
         *(f"{api}runs/{run.pk}/standings", f"{api}runs/{run.pk}/cases/{case.pk}/trips"),
@@ -178,7 +178,7 @@ def test_its_standings_are_told(client, runs):
 
 def test_a_folder_that_does_not_fit_is_refused_in_words(folder):
     suite = tiny_suite(pairs=(FLIP,))
-    with pytest.raises(CommandError, match="2 pictures are too few"):
+    with pytest.raises(CommandError, match="2 images are too few"):
         call_command("seal_suite", suite.key, folder)
     (folder / "wordings.json").write_text('{"sing": {"forward": "La", "backward": "Al"}}')
     with pytest.raises(CommandError, match=r"wordings\.json: the suite has no pair sing"):
@@ -187,7 +187,7 @@ def test_a_folder_that_does_not_fit_is_refused_in_words(folder):
     with pytest.raises(CommandError, match=r"wordings\.json: flip\.forward: Field required"):
         call_command("seal_suite", suite.key, folder, narrow=True)
     (folder / "wordings.json").unlink()
-    (folder / "pictures.json").write_text("[]")
-    with pytest.raises(CommandError, match=r"pictures\.json: expected a list of pictures"):
+    (folder / "images.json").write_text("[]")
+    with pytest.raises(CommandError, match=r"images\.json: expected a list of images"):
         call_command("seal_suite", suite.key, folder, narrow=True)
     assert not Suite.objects.sealed().exists()

@@ -20,7 +20,7 @@ def _quick(settings: Any) -> None:
     settings.METRICS = QUICK
 
 
-def test_a_case_on_which_every_model_does_nothing_is_hard_however_perfect_its_pictures():
+def test_a_case_on_which_every_model_does_nothing_is_hard_however_perfect_its_images():
     suite = factories.tiny_suite()
     runs = [play("noop", suite, slug=f"noop-{number}") for number in range(3)]
     # All but what the wire's dither takes.

@@ -39,7 +39,7 @@ from leaderboard.testing.played import play
 from leaderboard.testing.shell_runs import shell_bundle
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics", "valkey")]
-SIZES: dict[str, Any] = {"pictures": 2, "pairs": (factories.FLIP, factories.REPLICA), "trips": 2}
+SIZES: dict[str, Any] = {"images": 2, "pairs": (factories.FLIP, factories.REPLICA), "trips": 2}
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_a_run_made_in_the_shell_stands_on_a_site_as_a_verified_import(
     status = client.get(row.get_absolute_url()).content.decode()
     assert "Published, not ranked: it was played elsewhere" in status
     # The site's own bundle of it says the same, but for what the site does not take on trust.
-    site_bundles.write(run, tmp_path / "site.zip", pictures=True)
+    site_bundles.write(run, tmp_path / "site.zip", images=True)
     assert convergebench(["verify", str(tmp_path / "site.zip"), "--quiet"]) == 0
     with bundles.read(packed) as mine, bundles.read(tmp_path / "site.zip") as theirs:
         assert mine.held == theirs.held
@@ -177,13 +177,13 @@ def unmeasured(document):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (scores, "picture-0--flip, trip 1, ssim: states"),
+        (scores, "image-0--flip, trip 1, ssim: states"),
         (lambda d: d["run"].update(method_version="1"), "scored by method 1; this site's is 2"),
-        (lambda d: d["chains"].pop(), "1 of 4 chains are missing, such as picture-1--replica"),
+        (lambda d: d["chains"].pop(), "1 of 4 chains are missing, such as image-1--replica"),
         (shorter, "completed, with 1 whole trips of 2"),
         (unmeasured, "a trip came back and was not measured"),
-        (lambda d: d["chains"][0].update(outcome="lost"), "picture-0--flip was lost"),
-        (lambda d: d.update(pictures=False), "it holds no pictures"),
+        (lambda d: d["chains"][0].update(outcome="lost"), "image-0--flip was lost"),
+        (lambda d: d.update(images=False), "it holds no images"),
         (lambda d: d["run"]["metrics"].pop("ssim"), "it was not scored by ssim"),
         (lambda d: d["run"].update(secret="7" * 64), "run, secret: "),
         (lambda d: d["chains"][0].update(outcome_text="a\0b"), "holds a zero byte"),
@@ -199,13 +199,13 @@ def test_what_was_changed_is_refused_by_its_name(client, suite, packed, change, 
     assert not default_storage.exists(row.file_name)
 
 
-def test_a_changed_picture_is_refused_by_its_name(client, suite, packed):
+def test_a_changed_image_is_refused_by_its_name(client, suite, packed):
     with bundles.read(packed) as bundle:
         half = bundle.document.chains[0].trips[0].backward
-    name = bundles.picture_name(half.sha256, half.mime)
-    other = factories.picture(9)
+    name = bundles.image_name(half.sha256, half.mime)
+    other = factories.drawn_image(9)
     row = contributed(client, rewritten(packed, {name: encode_png(other)}))
-    assert "picture-0--flip, trip 1, backward, hash" in row.error
+    assert "image-0--flip, trip 1, backward, hash" in row.error
 
 
 def test_an_unknown_suite_and_a_sealed_one_are_told_in_the_same_words(client, suite, packed):
@@ -222,16 +222,16 @@ def test_the_same_run_is_not_taken_twice_nor_one_that_was_played_here(
     again = contributed(client, packed, name="Another Name")
     assert f"it is here already as run {first.run_id}" in again.error
     ours = play("noise", suite, name="Ours")
-    site_bundles.write(ours, tmp_path / "ours.zip", pictures=True)
+    site_bundles.write(ours, tmp_path / "ours.zip", images=True)
     stolen = contributed(client, tmp_path / "ours.zip", name="Stolen")
     assert f"it is here already as run {ours.pk}" in stolen.error
 
 
-def test_pictures_of_another_run_are_told_to_admins(client, suite, packed, tmp_path):
+def test_images_of_another_run_are_told_to_admins(client, suite, packed, tmp_path):
     contributed(client, packed)
     other = shell_bundle(tmp_path, **SIZES)  # the same editor, another secret
     row = contributed(client, other, name="Second")
-    assert [hint["text"] for hint in row.run.review.hints if hint["kind"] == "same pictures"]
+    assert [hint["text"] for hint in row.run.review.hints if hint["kind"] == "same images"]
 
 
 # Names, limits, hostile files.
@@ -373,7 +373,7 @@ def test_what_was_wrong_before_the_worker_stopped_is_found_again(
     assert (row.state, row.attempts) == ("waiting", 0)
     jobs.check_contributed_run(row.pk)
     row.refresh_from_db()
-    assert "picture-0--flip, trip 1, ssim: states" in row.error
+    assert "image-0--flip, trip 1, ssim: states" in row.error
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ def test_notes_that_nobody_recomputes_break_no_page_and_are_never_fetched(
             document["chains"][0]["trips"][0][half]["notes"] = notes
 
     run = contributed(client, altered(packed, noted, sealed=True)).run
-    kept = run.chains.get(case__slug="picture-0--flip").trips.get(number=1)
+    kept = run.chains.get(case__slug="image-0--flip").trips.get(number=1)
     assert len(json.dumps([kept.edited_notes, kept.restored_notes])) < 1000
     assert "kept_at" not in kept.edited_notes
     page = client.get(f"/runs/{run.pk}/cases/{kept.chain.case_id}/")
@@ -489,9 +489,9 @@ def test_files_that_nobody_checks_any_more_are_garbage(client, suite, packed):
 def test_no_web_process_decodes_what_was_brought(client, suite, packed):
     row = contributed(client, packed)
     returned = Trip.objects.filter(chain__run=row.run).values("restored")
-    pictures = StoredImage.objects.filter(pk__in=returned)
-    assert pictures
-    names = [name for p in pictures for name in (p.copy_name, p.thumbnail_name)]
+    images = StoredImage.objects.filter(pk__in=returned)
+    assert images
+    names = [name for p in images for name in (p.copy_name, p.thumbnail_name)]
     assert all(map(default_storage.exists, names))
 
 

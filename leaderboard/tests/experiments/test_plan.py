@@ -53,7 +53,7 @@ def test_a_run_that_goes_on_keeps_its_arm(settings):
     assert {trip.edited.width for trip in Trip.objects.filter(chain__run=run)} == {512}
     said = run.core_arm.prompts.values()
     assert all(prompt.endswith(FIDELITY) for both in said for prompt in both)
-    # From the middle of a trip: the same pictures again, since filter and seeds are the same.
+    # From the middle of a trip: the same images again, since filter and seeds are the same.
     Trip.objects.filter(chain__run=run, number=2).update(restored=None)
     Chain.objects.filter(run=run).update(state="waiting", outcome="", trips_played=1)
     Run.objects.filter(pk=run.pk).update(state="queued")

@@ -22,7 +22,7 @@ from evaluation.__main__ import main as convergebench
 from evaluation.bundle import document as bundles
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
 from evaluation.bundle.verify import verify
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from leaderboard.models import Calibration, Run, Score, Standing, Suite, Trip
 from leaderboard.testing import factories
 from leaderboard.testing.bundle_runs import (
@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 class Packed:
     """One run, played once for all tests here: its bundles and what its site showed."""
 
-    pictures: Path
+    images: Path
     numbers: Path
     shown: list[Any]
 
@@ -53,9 +53,9 @@ def packed(tmp_path_factory, django_db_setup, django_db_blocker) -> Packed:
     quick = override_settings(METRICS=QUICK)
     with django_db_blocker.unblock(), quick, transaction.atomic():
         run = play("jpeg", bundled_suite())
-        pictures = bundle_of(run, folder)
-        numbers = bundle_of(run, folder, pictures=False)
-        found = Packed(pictures, numbers, shown(run))
+        images = bundle_of(run, folder)
+        numbers = bundle_of(run, folder, images=False)
+        found = Packed(images, numbers, shown(run))
         transaction.set_rollback(True)
     return found
 
@@ -91,7 +91,7 @@ def test_the_same_run_gives_the_same_bytes_and_only_when_it_is_finished(run, tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"run-{run.pk}.zip", "x.zip"]
 
 
-def test_a_bundle_holds_every_prompt_hash_score_and_picture(run, tmp_path):
+def test_a_bundle_holds_every_prompt_hash_score_and_image(run, tmp_path):
     with bundles.read(bundle_of(run, tmp_path)) as bundle:
         document = bundle.document
         assert bundle.suite.content_hash == run.suite.content_hash
@@ -101,7 +101,7 @@ def test_a_bundle_holds_every_prompt_hash_score_and_picture(run, tmp_path):
         half = document.chains[0].trips[0].forward
         assert half.prompt == factories.FLIP.forward
         assert half.attempts == 1
-        assert Picture.from_bytes(bundle.picture(half.sha256)).size == (64, 64)
+        assert EncodedImage.from_bytes(bundle.image(half.sha256)).size == (64, 64)
 
 
 def test_no_secret_travels(run, tmp_path):
@@ -116,14 +116,14 @@ def test_no_secret_travels(run, tmp_path):
     assert "kept" in text
 
 
-def test_the_page_gives_public_runs_without_pictures_unless_asked(run, client, monkeypatch):
+def test_the_page_gives_public_runs_without_images_unless_asked(run, client, monkeypatch):
     def got(query: str = "") -> bytes:
         return b"".join(client.get(f"/runs/{run.pk}/bundle.zip{query}").streaming_content)
 
     assert zipfile.ZipFile(io.BytesIO(got())).namelist() == [bundles.DOCUMENT]
-    assert len(zipfile.ZipFile(io.BytesIO(got("?pictures=1"))).namelist()) > 4
-    monkeypatch.setattr(views, "MOST_PICTURES", 1000)
-    answer = client.get(f"/runs/{run.pk}/bundle.zip?pictures=1")
+    assert len(zipfile.ZipFile(io.BytesIO(got("?images=1"))).namelist()) > 4
+    monkeypatch.setattr(views, "MOST_IMAGES", 1000)
+    answer = client.get(f"/runs/{run.pk}/bundle.zip?images=1")
     assert answer.status_code == 413
     assert f"manage.py export_results bundle {run.pk}" in answer.content.decode()
     Run.objects.update(published=False)
@@ -134,10 +134,10 @@ def test_the_page_gives_public_runs_without_pictures_unless_asked(run, client, m
 
 
 def test_an_honest_bundle_recomputes_to_the_last_number(packed, capsys):
-    assert convergebench(["verify", str(packed.pictures)]) == 0
+    assert convergebench(["verify", str(packed.images)]) == 0
     said = capsys.readouterr().out
     assert "0 different, 0 not checked. Every number was recomputed and is equal." in said
-    assert "equal        picture-0--flip, trip 2, ssim\n" in said
+    assert "equal        image-0--flip, trip 2, ssim\n" in said
 
 
 @pytest.mark.parametrize(
@@ -177,17 +177,17 @@ def test_one_altered_byte_in_one_score_fails_and_names_the_line(packed, capsys):
     assert text.count(f'"ssim": {score!r}') == 1
     text = text.replace(f'"ssim": {score!r}', f'"ssim": {wrong}')
     assert convergebench(["verify", str(rewritten(path, {bundles.DOCUMENT: text.encode()}))]) == 1
-    named = "picture-1--replica, trip 2, digest: the line was altered after it was written"
+    named = "image-1--replica, trip 2, digest: the line was altered after it was written"
     assert f"different    {named}" in capsys.readouterr().out
 
 
-def test_digests_made_anew_do_not_help_where_the_pictures_are_there(packed):
+def test_digests_made_anew_do_not_help_where_the_images_are_there(packed):
     def better(document: dict[str, Any]) -> None:
         document["chains"][3]["trips"][1]["scores"]["ssim"] *= 0.9
 
-    found = differing(altered(packed.pictures, better, sealed=True))
-    assert "picture-1--replica, trip 2, ssim" in found
-    assert "chain picture-1--replica, retention and events by ssim" in found
+    found = differing(altered(packed.images, better, sealed=True))
+    assert "image-1--replica, trip 2, ssim" in found
+    assert "chain image-1--replica, retention and events by ssim" in found
     assert "standing ssim at 0.5, all, numbers" in found
 
 
@@ -198,7 +198,7 @@ def test_seeds_that_the_secret_does_not_draw_are_named(packed):
     def another_secret(document: dict[str, Any]) -> None:
         document["run"]["secret"] = "5" * 64
 
-    chain = "picture-0--flip"
+    chain = "image-0--flip"
     found = differing(altered(packed.numbers, another_seed, sealed=True))
     assert found == [f"{chain}, trip 2, backward seed"]
     found = differing(altered(packed.numbers, another_secret, sealed=True))
@@ -206,13 +206,13 @@ def test_seeds_that_the_secret_does_not_draw_are_named(packed):
     assert f"{chain}, trip 1, forward seed" in found
 
 
-def test_without_pictures_scores_are_not_checked_and_sums_are(packed):
+def test_without_images_scores_are_not_checked_and_sums_are(packed):
     path = packed.numbers
     with bundles.read(path) as bundle:
         checks = list(verify(bundle))
     assert not [c for c in checks if c.verdict == DIFFERENT]
     reasons = {c.detail for c in checks if c.verdict == NOT_CHECKED}
-    assert reasons == {"no pictures in the bundle"}
+    assert reasons == {"no images in the bundle"}
 
     def longer(document: dict[str, Any]) -> None:
         document["standings"][0]["half_life"] = 99.0
@@ -225,15 +225,15 @@ def test_without_pictures_scores_are_not_checked_and_sums_are(packed):
     [
         ("suite, content hash", lambda d: d["suite"]["definition"].update(trips=3)),
         (
-            "picture-0--flip, trip 1, forward prompt",
+            "image-0--flip, trip 1, forward prompt",
             lambda d: d["chains"][0]["trips"][0]["forward"].update(prompt="Do nothing."),
         ),
         (
-            "picture-0--flip, trip 1, change seen",
+            "image-0--flip, trip 1, change seen",
             lambda d: d["chains"][0]["trips"][0].update(change_seen=False),
         ),
         (
-            "calibration picture-0 by psnr, numbers",
+            "calibration image-0 by psnr, numbers",
             lambda d: d["calibrations"][0].update(blank=0.5),
         ),
         ("standing psnr at 0.25, all, numbers", lambda d: d["standings"].pop(0)),
@@ -241,25 +241,25 @@ def test_without_pictures_scores_are_not_checked_and_sums_are(packed):
     ],
 )
 def test_whatever_is_altered_has_a_name(packed, what, change):
-    path = packed.pictures
+    path = packed.images
     resealed = "bundle" not in what
     assert what in differing(altered(path, change, sealed=resealed))
 
 
-def test_a_swapped_picture_is_found_by_its_hash(packed):
-    path = packed.pictures
+def test_a_swapped_image_is_found_by_its_hash(packed):
+    path = packed.images
     with bundles.read(path) as bundle:
         half = bundle.document.chains[0].trips[1].backward
-    other = Picture.from_image(factories.picture(99)).data
-    name = bundles.picture_name(half.sha256, half.mime)
-    assert "picture-0--flip, trip 2, backward, hash" in differing(rewritten(path, {name: other}))
+    other = EncodedImage.from_image(factories.drawn_image(99)).data
+    name = bundles.image_name(half.sha256, half.mime)
+    assert "image-0--flip, trip 2, backward, hash" in differing(rewritten(path, {name: other}))
 
 
 def test_another_version_of_a_metric_is_not_compared(packed):
     def older(document: dict[str, Any]) -> None:
         document["run"]["metrics"]["psnr"]["version"] = "0"
 
-    with bundles.read(altered(packed.pictures, older, sealed=True)) as bundle:
+    with bundles.read(altered(packed.images, older, sealed=True)) as bundle:
         checks = list(verify(bundle))
     reasons = {c.detail for c in checks if c.verdict == NOT_CHECKED}
     assert len(reasons) == 1
@@ -334,7 +334,7 @@ def imported(path: Path, *options: str) -> str:
 
 
 def test_a_bundle_becomes_an_external_verified_run_on_another_site(packed, client):
-    said = imported(packed.pictures)
+    said = imported(packed.images)
     new = Run.objects.get()
     assert "verified: every number was recomputed" in said
     assert (new.source, new.verified, new.complete) == (Run.Source.EXTERNAL, True, True)
@@ -346,7 +346,7 @@ def test_a_bundle_becomes_an_external_verified_run_on_another_site(packed, clien
 
 
 def test_the_same_bundle_twice_is_one_run(packed):
-    path = packed.pictures
+    path = packed.images
     imported(path)
     assert "is already here" in imported(path)
     assert Run.objects.filter(source=Run.Source.EXTERNAL).count() == 1
@@ -357,7 +357,7 @@ def test_an_imported_run_never_takes_the_place_of_ours(run, tmp_path):
     assert Run.objects.get(current=True) == run
 
 
-def test_without_pictures_it_is_unverified_and_altered_it_says_so(packed, client):
+def test_without_images_it_is_unverified_and_altered_it_says_so(packed, client):
     bundled_suite()
     path = packed.numbers
     imported(path, "--model", "somebody")
@@ -365,10 +365,10 @@ def test_without_pictures_it_is_unverified_and_altered_it_says_so(packed, client
     def better(document: dict[str, Any]) -> None:
         document["chains"][0]["trips"][0]["scores"]["ssim"] *= 0.5
 
-    with pytest.raises(CommandError, match="picture-0--flip, trip 1, digest: the line was altered"):
+    with pytest.raises(CommandError, match="image-0--flip, trip 1, digest: the line was altered"):
         imported(altered(path, better), "--model", "liar")
     said = imported(altered(path, better), "--model", "liar", "--anyway")
-    assert "picture-0--flip, trip 1, digest" in said
+    assert "image-0--flip, trip 1, digest" in said
     verified = Run.objects.filter(source=Run.Source.EXTERNAL).order_by("pk")
     assert list(verified.values_list("verified", flat=True)) == [None, False]
     page = client.get("/").content
@@ -380,7 +380,7 @@ def test_without_pictures_it_is_unverified_and_altered_it_says_so(packed, client
 
 
 def test_a_strangers_calibration_is_never_taken(packed):
-    path = packed.pictures
+    path = packed.images
 
     def harsher(document: dict[str, Any]) -> None:
         for row in document["calibrations"]:
@@ -391,7 +391,7 @@ def test_a_strangers_calibration_is_never_taken(packed):
     assert max(Calibration.objects.values_list("blank", flat=True)) < 1
 
 
-def test_an_unknown_suite_without_its_pictures_is_refused(packed):
+def test_an_unknown_suite_without_its_images_is_refused(packed):
     path = packed.numbers
     with pytest.raises(CommandError, match="is not known here, and the bundle lacks its source"):
         imported(path)

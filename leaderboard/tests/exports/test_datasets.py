@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 
 @pytest.fixture
 def runs() -> list[Run]:
-    """Two models on a suite of one picture."""
+    """Two models on a suite of one image."""
     suite = factories.tiny_suite(1, (factories.FLIP,), trips=2)
     return [play(editor, suite) for editor in ("oracle", "thumbnail")]
 
@@ -30,7 +30,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_the_dataset_has_pictures_retention_preferences_and_licences(runs, tmp_path):
+def test_the_dataset_has_images_retention_preferences_and_licences(runs, tmp_path):
     out = tmp_path / "data"
     call_command("export_results", "dataset", str(out), "--suite", "tiny-v1", stdout=io.StringIO())
     degraded = rows(out / "degraded.jsonl")
@@ -39,7 +39,7 @@ def test_the_dataset_has_pictures_retention_preferences_and_licences(runs, tmp_p
         assert (row["licence"], row["attribution"]) == ("CC0-1.0", "A test")
         assert row["suite_hash"] == runs[0].suite.content_hash
         assert set(row["degraded"]["retention"]) == {"psnr", "ssim"}
-        for name in (row["source"], row["degraded"]["picture"]):
+        for name in (row["source"], row["degraded"]["image"]):
             data = (out / name).read_bytes()
             assert Path(name).stem == hashlib.sha256(data).hexdigest()
     preferences = rows(out / "preferences.jsonl")

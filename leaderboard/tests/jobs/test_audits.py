@@ -43,23 +43,23 @@ def of(run: Run) -> list[Audit]:
 
 
 def start(server: EditingServer, **fields: Any) -> Run:
-    return started(server, TRIPS, pictures=4, **fields)
+    return started(server, TRIPS, images=4, **fields)
 
 
 def keeps_sources(server: EditingServer) -> Callable[[bytes, str, int], bytes]:
-    """A cheat: turns a picture it has turned before back to what it was, by likeness."""
+    """A cheat: turns an image it has turned before back to what it was, by likeness."""
     kept: list[tuple[np.ndarray, bytes]] = []
 
     def small(data: bytes) -> np.ndarray:
         image = Image.open(io.BytesIO(data)).convert("RGB").resize((8, 8))
         return np.asarray(image, dtype=float)
 
-    def edit(picture: bytes, prompt: str, seed: int) -> bytes:
+    def edit(image: bytes, prompt: str, seed: int) -> bytes:
         for answered, source in kept:
-            if np.abs(answered - small(picture)).mean() < 12:
+            if np.abs(answered - small(image)).mean() < 12:
                 return source
-        answer = noisy_turn(picture, prompt, seed)
-        kept.append((small(answer), picture))
+        answer = noisy_turn(image, prompt, seed)
+        kept.append((small(answer), image))
         return answer
 
     return edit
@@ -86,8 +86,8 @@ def test_an_audit_is_one_more_call_in_the_ledger_and_enters_no_chain(
     assert run.ledger.filter(direction="audit", outcome=Call.ANSWERED).count() == CHAINS
     assert {audit.outcome for audit in of(run)} == {"answered"}
     assert all(audit.sent and audit.answer and audit.words for audit in of(run))
-    trips = {picture for chain in run.chains.all() for trip in chain.trips.all()
-             for picture in (trip.edited_id, trip.restored_id)}  # fmt: skip
+    trips = {image for chain in run.chains.all() for trip in chain.trips.all()
+             for image in (trip.edited_id, trip.restored_id)}  # fmt: skip
     assert not trips & {audit.answer_id for audit in of(run)}
     control.recount(run)
     assert run.progress.edits_done == EDITS + CHAINS
@@ -166,10 +166,10 @@ def test_a_refused_audit_ends_no_chain(server: EditingServer) -> None:
     audit = of(run)[0]
     seed = audit.planned.seed(run.secret)
 
-    def refuse(picture: bytes, prompt: str, asked: int) -> bytes:
+    def refuse(image: bytes, prompt: str, asked: int) -> bytes:
         if asked == seed:
             raise AssertionError
-        return noisy_turn(picture, prompt, asked)
+        return noisy_turn(image, prompt, asked)
 
     def instead(call: ServerCall) -> Reply | None:
         return (
@@ -253,9 +253,9 @@ def test_a_bundle_tells_the_audits_and_anybody_can_check_them(
     of_audits = {c.what for c in checks if c.line.startswith("audit of")}
     looked_at = {"digest", "place and seed", "hash", "what was sent", "what was done", "finding"}
     assert looked_at <= of_audits
-    with bundles.read(bundle_of(run, tmp_path, pictures=False)) as bundle:
+    with bundles.read(bundle_of(run, tmp_path, images=False)) as bundle:
         reasons = {c.detail for c in verify(bundle) if c.verdict == NOT_CHECKED}
-    assert reasons == {"no pictures in the bundle"}
+    assert reasons == {"no images in the bundle"}
 
     def first_mark(document: dict[str, Any]) -> dict[str, Any]:
         return next(row for row in document["audits"] if row["kind"] == "mark")

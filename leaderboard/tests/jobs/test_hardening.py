@@ -11,7 +11,7 @@ from django.core.files.storage import default_storage
 from django.db import connection
 from django.utils import timezone
 
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from leaderboard import jobs
 from leaderboard.jobs.pacing import Pacer
 from leaderboard.models import Chain, Run, StoredImage, UploadedChain, Use
@@ -72,13 +72,13 @@ def test_two_admins_who_press_at_once_play_nothing_twice(suite):
 
 @pytest.mark.django_db
 def test_after_a_day_the_files_of_an_upload_are_gone_too():
-    kept = StoredImage.objects.get_or_store(Picture.from_image(factories.picture(801)))
-    gone = StoredImage.objects.get_or_store(Picture.from_image(factories.picture(802)))
+    kept = StoredImage.objects.get_or_store(EncodedImage.from_image(factories.drawn_image(801)))
+    gone = StoredImage.objects.get_or_store(EncodedImage.from_image(factories.drawn_image(802)))
     gone.write_copy()
     old, young = UploadedChain.objects.create(), UploadedChain.objects.create()
     for number, stored in enumerate((kept, gone)):
-        old.pictures.create(stored=stored, number=number)
-    young.pictures.create(stored=kept, number=0)
+        old.images.create(stored=stored, number=number)
+    young.images.create(stored=kept, number=0)
     long_ago = timezone.now() - timedelta(days=1, minutes=1)
     UploadedChain.objects.filter(pk=old.pk).update(created_at=long_ago)
     StoredImage.objects.update(created_at=long_ago)
@@ -104,7 +104,7 @@ def test_a_workers_clock_collects_garbage_once_a_day(valkey, django_capture_on_c
     assert not sweep()
     Use.objects.update(since=timezone.now() - timedelta(days=1, minutes=1))
     assert len(sweep()) == 1
-    lost = StoredImage.objects.get_or_store(Picture.from_image(factories.picture(803)))
+    lost = StoredImage.objects.get_or_store(EncodedImage.from_image(factories.drawn_image(803)))
     StoredImage.objects.update(created_at=timezone.now() - timedelta(days=2))
     jobs.collect_garbage(0)
     assert not StoredImage.objects.filter(pk=lost.pk).exists()

@@ -47,15 +47,15 @@ def test_every_return_and_the_source_have_a_value(run: Run) -> None:
 
 
 def test_a_score_file_is_taken_whole_or_not_at_all(run: Run, tmp_path: Path) -> None:
-    chain = Chain.objects.filter(run=run).select_related("case__picture__stored").first()
+    chain = Chain.objects.filter(run=run).select_related("case__image__stored").first()
     assert chain
-    source = chain.case.picture.stored
+    source = chain.case.image.stored
     assert source
     file = tmp_path / "musiq.csv"
     head = "sha256,case,repeat,trip,metric,value,version\n"
     rows = f"{source.sha256},,,,musiq,60,1\n,{chain.case.slug},0,1,musiq,70,1\n"
     file.write_text(f"{head}{rows},nowhere,0,1,musiq,1,1\n")
-    with pytest.raises(CommandError, match=r"musiq.csv, line 4, case: the run has no picture"):
+    with pytest.raises(CommandError, match=r"musiq.csv, line 4, case: the run has no image"):
         call_command("import_results", "scores", file, run.pk)
     chain.refresh_from_db()
     assert "musiq" not in chain.quality
@@ -86,7 +86,7 @@ def test_all_values_can_be_taken_away(run: Run, client: Client) -> None:
 def test_a_bundle_carries_the_values_and_whoever_checks_it_recomputes_them(
     run: Run, tmp_path: Path
 ) -> None:
-    write(run, tmp_path / "run.zip", pictures=True)
+    write(run, tmp_path / "run.zip", images=True)
     with bundles.read(tmp_path / "run.zip") as bundle:
         checks = list(verify(bundle))
         assert [str(c) for c in checks if c.verdict in (DIFFERENT, NOT_CHECKED)] == []

@@ -18,7 +18,7 @@ from evaluation.content import catalog
 from evaluation.content.suites import Suite
 from evaluation.editors import load_editor
 from evaluation.editors.payloads import KEPT_AT
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.testing.fake_providers import FAKES, KEY, FakeProvider, by_editor
 from evaluation.testing.fake_providers.server import Edit
 from leaderboard import jobs
@@ -51,12 +51,12 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, FakeProvider]]:
 
 def remembered(edit: Edit) -> Edit:
     """The same edit; what another provider was asked already is not drawn again."""
-    answers: dict[tuple[str, str], Picture] = {}
+    answers: dict[tuple[str, str], EncodedImage] = {}
 
-    def remembering(picture: Picture, prompt: str, seed: int | None) -> Picture:
-        asked = picture.sha256, prompt
+    def remembering(image: EncodedImage, prompt: str, seed: int | None) -> EncodedImage:
+        asked = image.sha256, prompt
         if asked not in answers:
-            answers[asked] = edit(picture, prompt, seed)
+            answers[asked] = edit(image, prompt, seed)
         return answers[asked]
 
     return remembering
@@ -91,7 +91,7 @@ def on_board(run: Run, suite_edits: int) -> None:
 def test_a_hosted_model_is_played_scored_and_ranked(
     name: str, fakes: dict[str, FakeProvider], local: None
 ) -> None:
-    suite = factories.tiny_suite(pictures=1, trips=2)
+    suite = factories.tiny_suite(images=1, trips=2)
     run = jobs.start(hosted(fakes[name]), suite)
     jobs.play(run.pk)
     jobs.score(run.pk)
@@ -101,17 +101,17 @@ def test_a_hosted_model_is_played_scored_and_ranked(
 
 
 @pytest.mark.django_db
-def test_a_picture_that_is_lost_is_fetched_again_while_the_provider_keeps_it(
+def test_an_image_that_is_lost_is_fetched_again_while_the_provider_keeps_it(
     fakes: dict[str, FakeProvider], local: None, tmp_path: Path
 ) -> None:
-    run = jobs.start(hosted(fakes["fal"]), factories.tiny_suite(pictures=1, trips=2))
+    run = jobs.start(hosted(fakes["fal"]), factories.tiny_suite(images=1, trips=2))
     jobs.play(run.pk)
     jobs.score(run.pk)
     trip = Trip.objects.filter(chain__run=run, number=2).select_related("restored")[0]
     assert trip.restored is not None
     data = trip.restored.read().data
     default_storage.delete(trip.restored.name)
-    jobs.recover_pictures(run.pk)
+    jobs.recover_images(run.pk)
     assert trip.restored.read().data == data
     on_board(run, 8)
     assert fakes["fal"].edits == 8
@@ -120,7 +120,7 @@ def test_a_picture_that_is_lost_is_fetched_again_while_the_provider_keeps_it(
         assert trip.restored_notes[KEPT_AT] not in archive.read("bundle.json").decode()
     default_storage.delete(trip.restored.name)
     fakes["fal"].files.clear()
-    jobs.recover_pictures(run.pk)
+    jobs.recover_images(run.pk)
     run.refresh_from_db()
     assert run.state == RunState.QUEUED
 
@@ -132,13 +132,13 @@ def part_of_smoke() -> Suite:
     """
     smoke = catalog.suite("smoke")
     cases = tuple(c for c in smoke.cases if smoke.pair_by_slug[c.pair].change == "exact")[:2]
-    pictures, pairs = {case.picture for case in cases}, {case.pair for case in cases}
+    images, pairs = {case.image for case in cases}, {case.pair for case in cases}
     return replace(
         smoke,
         slug="part",
         trips=2,
         cases=cases,
-        pictures=tuple(picture for picture in smoke.pictures if picture.slug in pictures),
+        images=tuple(image for image in smoke.images if image.slug in images),
         pairs=tuple(pair for pair in smoke.pairs if pair.slug in pairs),
     )
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from evaluation.editors import EDITORS, Answer, Editor
 from evaluation.errors import Fault
-from evaluation.images import Picture, encode_png
+from evaluation.images import EncodedImage, encode_png
 from evaluation.testing.editing_server import Call as ServerCall
 from evaluation.testing.editing_server import EditingServer, Reply, noisy_turn
 from leaderboard import jobs
@@ -148,18 +148,18 @@ def test_calls_per_minute_are_spaced(server: EditingServer) -> None:
     assert time.monotonic() - began >= 7 * 0.1
 
 
-def test_pictures_are_stored_before_their_rows_and_only_once(server: EditingServer) -> None:
+def test_images_are_stored_before_their_rows_and_only_once(server: EditingServer) -> None:
     run = played(started(server))
     for stored in StoredImage.objects.all():
         assert stored.read().sha256 == stored.sha256
     assert run.chains.count() == 4
 
 
-# Answers that are no pictures
+# Answers that are no images
 
 
 def first_calls(count: int, reply: Reply) -> Any:
-    """The first calls get `reply`, the rest a picture."""
+    """The first calls get `reply`, the rest an image."""
     left = iter(range(count))
     return lambda call: reply if next(left, None) is not None else None
 
@@ -183,7 +183,7 @@ def test_a_refusal_is_an_outcome_and_not_asked_again(server: EditingServer) -> N
     assert run.ledger.filter(outcome=Call.REFUSED).count() == 1
 
 
-def test_a_picture_of_one_colour_ends_its_chain_as_blank(server: EditingServer) -> None:
+def test_an_image_of_one_colour_ends_its_chain_as_blank(server: EditingServer) -> None:
     card = encode_png(Image.new("RGB", (64, 64), "white"))
     server.instead = first_calls(1, (200, {"Content-Type": "image/png"}, card))
     run = played(started(server))
@@ -193,7 +193,7 @@ def test_a_picture_of_one_colour_ends_its_chain_as_blank(server: EditingServer) 
     assert run.state == RunState.SCORING
 
 
-def test_an_answer_that_is_never_a_picture_breaks_its_chain_after_the_retries(
+def test_an_answer_that_is_never_an_image_breaks_its_chain_after_the_retries(
     server: EditingServer,
 ) -> None:
     broken = 200, {"Content-Type": "image/png"}, b"half a pictu"
@@ -249,7 +249,7 @@ def test_an_unreachable_endpoint_pauses_and_resumes_by_itself(
     assert Pace.objects.get().failures_in_a_row == 0
 
 
-def test_one_picture_that_always_fails_ends_its_chain_while_others_are_answered(
+def test_one_image_that_always_fails_ends_its_chain_while_others_are_answered(
     server: EditingServer,
 ) -> None:
     bad: set[str] = set()
@@ -318,17 +318,17 @@ def test_storage_that_fails_pauses_the_run_and_marks_nothing_done(
 
 
 class OnGpu(Editor):
-    """A local model: one picture at a time."""
+    """A local model: one image at a time."""
 
     queue = "gpu"
     busy = most = 0
 
-    def edit(self, picture: Picture, prompt: str, seed: int | None = None) -> Answer:
+    def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
         type(self).busy += 1
         type(self).most = max(self.most, self.busy)
-        answer = noisy_turn(picture.png(), prompt, seed or 0)
+        answer = noisy_turn(image.png(), prompt, seed or 0)
         type(self).busy -= 1
-        return Answer(Picture.from_bytes(answer), 0.01)
+        return Answer(EncodedImage.from_bytes(answer), 0.01)
 
 
 def test_a_local_model_plays_one_chain_at_a_time_and_scores_between_chains(

@@ -18,7 +18,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from evaluation.errors import EditorError, Fault
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from evaluation.play import score as score_loop
 from evaluation.play.store import ChainTaken
 from evaluation.testing.editing_server import EditingServer
@@ -57,7 +57,7 @@ def s3(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
         yield s3
 
 
-def test_a_run_whose_pictures_are_in_s3_is_played_scored_and_cleaned_up_after(
+def test_a_run_whose_images_are_in_s3_is_played_scored_and_cleaned_up_after(
     server: EditingServer, s3: FakeS3
 ) -> None:
     run = scored(played(started(server)))
@@ -66,7 +66,7 @@ def test_a_run_whose_pictures_are_in_s3_is_played_scored_and_cleaned_up_after(
     assert {stored.name for stored in StoredImage.objects.all()} == originals
     thumbnails = [name for name in s3.puts if name.startswith("thumbnails/")]
     assert len(thumbnails) == len(set(thumbnails))  # each is drawn once
-    orphan = StoredImage.objects.get_or_store(Picture.from_image(factories.picture(77)))
+    orphan = StoredImage.objects.get_or_store(EncodedImage.from_image(factories.drawn_image(77)))
     assert storage.collect(timedelta(seconds=-5)).rows == 1
     assert orphan.name not in s3.objects
     assert originals < set(s3.objects)
@@ -109,7 +109,7 @@ def test_a_disk_that_is_full_while_scoring_pauses_the_run_and_it_goes_on_by_itse
     run = played(started(server))
     with monkeypatch.context() as patch:
         patch.setattr("convergebench_site.storage.WholeFileStorage._save", full)
-        # Also what an earlier test of the same pictures left on the disk.
+        # Also what an earlier test of the same images left on the disk.
         patch.setattr("convergebench_site.storage.WholeFileStorage.exists", lambda *args: False)
         scored(run)
     assert (run.state, run.reason, run.progress.trips_scored) == (RunState.PAUSED, "storage", 0)
@@ -124,7 +124,7 @@ def test_a_thumbnail_is_drawn_once_even_when_a_run_is_scored_again(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = scored(played(started(server)))
-    monkeypatch.setattr("leaderboard.models.pictures.thumbnail", lambda image: 1 / 0)
+    monkeypatch.setattr("leaderboard.models.images.thumbnail", lambda image: 1 / 0)
     jobs.score_again(run)
     assert scored(run).state == RunState.FINISHED
 
@@ -134,7 +134,7 @@ def test_a_thumbnail_is_drawn_once_even_when_a_run_is_scored_again(
 
 @pytest.mark.django_db(transaction=True)
 def test_garbage_collected_all_the_while_takes_nothing_from_a_run(server: EditingServer) -> None:
-    """The worst case: every answer is an old picture that nothing refers to any more."""
+    """The worst case: every answer is an old image that nothing refers to any more."""
     first = played(started(server))
     suite, model = first.suite, first.editing_model
     names = set(StoredImage.objects.values_list("pk", flat=True))
@@ -168,7 +168,7 @@ def test_garbage_collected_all_the_while_takes_nothing_from_a_run(server: Editin
 
 
 @pytest.mark.django_db(transaction=True)
-def test_garbage_collection_cannot_come_between_a_picture_and_its_trip(
+def test_garbage_collection_cannot_come_between_an_image_and_its_trip(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if connection.vendor == "sqlite":
@@ -353,7 +353,7 @@ def test_calls_that_cost_more_than_the_list_says_stay_within_the_budget(
 
     def dear(*args: Any, **options: Any) -> Any:
         answer = edit(*args, **options)
-        return type(answer)(answer.picture, answer.seconds, 0.06, answer.notes)
+        return type(answer)(answer.image, answer.seconds, 0.06, answer.notes)
 
     monkeypatch.setattr(Endpoint, "edit", dear)
     budget = {"budget_usd": Decimal("0.50"), "price_per_edit": Decimal("0.04"), "max_in_flight": 1}
@@ -364,8 +364,8 @@ def test_calls_that_cost_more_than_the_list_says_stay_within_the_budget(
 
 def test_garbage_is_what_nothing_refers_to_and_is_old(server: EditingServer) -> None:
     run = played(started(server, trips=1))
-    orphan = StoredImage.objects.get_or_store(factories_picture(50))
-    young = StoredImage.objects.get_or_store(factories_picture(51))
+    orphan = StoredImage.objects.get_or_store(factories_image(50))
+    young = StoredImage.objects.get_or_store(factories_image(51))
     StoredImage.objects.exclude(pk=young.pk).update(created_at=timezone.now() - timedelta(days=2))
     counted = storage.collect(timedelta(days=1), dry_run=True)
     assert counted.rows == 1
@@ -379,14 +379,14 @@ def test_garbage_is_what_nothing_refers_to_and_is_old(server: EditingServer) -> 
     for trip in Trip.objects.select_related("edited", "restored"):
         assert trip.edited
         assert trip.edited.read()
-    assert run.suite.pictures.all()[0].stored.read()
+    assert run.suite.images.all()[0].stored.read()
 
 
-def factories_picture(number: int) -> Picture:
-    return Picture.from_image(factories.picture(number))
+def factories_image(number: int) -> EncodedImage:
+    return EncodedImage.from_image(factories.drawn_image(number))
 
 
-def test_a_chain_whose_picture_is_gone_is_lost_and_the_run_goes_on(server: EditingServer) -> None:
+def test_a_chain_whose_image_is_gone_is_lost_and_the_run_goes_on(server: EditingServer) -> None:
     run = played(started(server, budget_calls=13))
     trip = Trip.objects.filter(restored__isnull=False).latest("number")
     last = trip.chain.trips.latest("number")

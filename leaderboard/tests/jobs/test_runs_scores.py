@@ -55,7 +55,7 @@ def test_a_played_run_is_scored_and_finished(server: EditingServer) -> None:
     assert run.state == RunState.FINISHED
     assert Score.objects.count() == 12 * 2
     assert run.progress.trips_scored == 12
-    assert Calibration.objects.count() == 2 * 2  # per picture and metric, not per chain
+    assert Calibration.objects.count() == 2 * 2  # per image and metric, not per chain
     assert Standing.objects.filter(run=run, scope="all").exists()
     assert run.metrics["psnr"] == {"version": Psnr.version, "weights_sha256": ""}
     assert run.provenance["scoring"]["packages"]["numpy"]
@@ -81,7 +81,7 @@ def test_a_run_is_judged_by_the_witnesses_that_its_worker_is_told_of(
 def test_reference_editors_are_judged_only_by_witnesses_whose_word_counts(
     server: EditingServer,
 ) -> None:
-    suite = factories.tiny_suite(pictures=1, trips=1)
+    suite = factories.tiny_suite(images=1, trips=1)
     heard = {}
     for name in ("reference", "model"):
         model = factories.editing_model(name, editor="jpeg", is_reference=name == "reference")
@@ -97,7 +97,7 @@ def test_reference_editors_are_judged_only_by_witnesses_whose_word_counts(
 def test_runs_of_strangers_wait_for_a_look_and_references_do_not(
     server: EditingServer, settings: Any
 ) -> None:
-    suite = factories.tiny_suite(pictures=1, trips=1)
+    suite = factories.tiny_suite(images=1, trips=1)
     models = {
         name: factories.editing_model(name, editor="jpeg", is_reference=name == "reference")
         for name in ("stranger", "reference", "at-once")
@@ -282,12 +282,12 @@ def test_an_error_in_scoring_pauses_the_run_with_its_words(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*args: Any, **options: Any) -> None:
-        raise ValueError("the picture has no pixels")
+        raise ValueError("the image has no pixels")
 
     monkeypatch.setattr(score_loop, "measure_trip", broken)
     run = scored(played(started(server)))
     assert (run.state, run.reason) == (RunState.PAUSED, "internal")
-    assert "the picture has no pixels" in run.reason_text
+    assert "the image has no pixels" in run.reason_text
     monkeypatch.undo()
 
 
@@ -329,10 +329,10 @@ def test_global_edits_are_judged_by_the_models_own_drift(server: EditingServer) 
         backward="Mirror it as a style.",
         change="global",
     )
-    suite = factories.tiny_suite(pictures=1, pairs=(factories.REPLICA, style))
+    suite = factories.tiny_suite(images=1, pairs=(factories.REPLICA, style))
     run = jobs.start(served(server), suite)
-    server.edit = lambda picture, prompt, seed: (
-        picture if "replica" in prompt else server_turn(picture, prompt, seed)
+    server.edit = lambda image, prompt, seed: (
+        image if "replica" in prompt else server_turn(image, prompt, seed)
     )
     scored(played(run))
     judged = dict(
@@ -341,7 +341,7 @@ def test_global_edits_are_judged_by_the_models_own_drift(server: EditingServer) 
     assert judged == {"replica": None, "style": True}
 
 
-def test_a_picture_that_is_gone_costs_its_chain_and_not_the_run(server: EditingServer) -> None:
+def test_an_image_that_is_gone_costs_its_chain_and_not_the_run(server: EditingServer) -> None:
     run = played(started(server))
     trip = Trip.objects.filter(number=2).first()
     assert trip
@@ -357,7 +357,7 @@ def test_a_picture_that_is_gone_costs_its_chain_and_not_the_run(server: EditingS
     ]
 
 
-def server_turn(picture: bytes, prompt: str, seed: int) -> bytes:
+def server_turn(image: bytes, prompt: str, seed: int) -> bytes:
     from evaluation.testing.editing_server import noisy_turn
 
-    return noisy_turn(picture, prompt, seed)
+    return noisy_turn(image, prompt, seed)

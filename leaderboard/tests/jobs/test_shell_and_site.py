@@ -26,11 +26,11 @@ SECRET = new_secret()
 def test_the_same_secret_gives_the_same_images_and_scores_in_the_shell_and_on_the_site(
     tmp_path: Path,
 ):
-    suite, pictures = factories.core_suite(2, (factories.FLIP,), trips=2, repeats=2)
+    suite, sources = factories.core_suite(2, (factories.FLIP,), trips=2, repeats=2)
     options: dict[str, Any] = {"sigma": 9}
     run = jobs.start(
         factories.editing_model("noise", "noise", options=options),
-        store_suite(suite, pictures),
+        store_suite(suite, sources),
         secret=SECRET,
     )
     jobs.play(run.pk)
@@ -43,7 +43,7 @@ def test_the_same_secret_gives_the_same_images_and_scores_in_the_shell_and_on_th
     for played in folder.chains.values():
         file = tmp_path / "run/chains" / played.slug / "I0_source.png"
         file.parent.mkdir(parents=True)
-        file.write_bytes(pictures[played.picture].data)
+        file.write_bytes(sources[played.image].data)
     with folder.playing():
         folder_player(folder, load_editor("noise", **options)).play()
     scores = score_run(folder, pinned_scorer(run))

@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from evaluation.editors.contracts import CONTRACTS
-from evaluation.images import Picture, clean_wire
+from evaluation.images import EncodedImage, clean_wire
 from evaluation.testing.endpoints import PATHS
 from evaluation.testing.hostile_server import HostileServer, Received, as_json, response
 from leaderboard import jobs
@@ -19,18 +19,18 @@ from leaderboard.testing.served_runs import played
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
 
-PICTURE = Picture.from_image(factories.picture(9))
-B64 = base64.b64encode(PICTURE.data).decode()
+IMAGE = EncodedImage.from_image(factories.drawn_image(9))
+B64 = base64.b64encode(IMAGE.data).decode()
 ANSWERS = {
     "openai-edits": as_json({"data": [{"b64_json": B64}]}),
     "openai-generations": as_json({"data": [{"b64_json": B64}]}),
-    "huggingface": response(200, PICTURE.data, "image/png"),
+    "huggingface": response(200, IMAGE.data, "image/png"),
     "cog": as_json({"status": "succeeded", "output": f"data:image/png;base64,{B64}"}),
 }
 
 
 def play(contract: str) -> tuple[Run, list[Received]]:
-    """A run of two cases of each of two pictures, and all that the endpoint was sent."""
+    """A run of two cases of each of two images, and all that the endpoint was sent."""
     suite = Suite.objects.first() or factories.tiny_suite(2, trips=2)
     with HostileServer() as server:
         server.answers(PATHS[contract], ANSWERS[contract])
@@ -40,15 +40,15 @@ def play(contract: str) -> tuple[Run, list[Received]]:
         return run, list(server.received)
 
 
-def sent_pictures() -> list[bytes]:
-    _, pictures = factories.core_suite(2, trips=2)
-    return [clean_wire(picture).data for picture in (*pictures.values(), PICTURE)]
+def sent_images() -> list[bytes]:
+    _, images = factories.core_suite(2, trips=2)
+    return [clean_wire(image).data for image in (*images.values(), IMAGE)]
 
 
 def besides(request: Received) -> dict[str, str]:
     """Every word of a request but pixels and prompt, and the length that follows from those."""
     body = request.body
-    for data in sent_pictures():
+    for data in sent_images():
         body = body.replace(data, b"PIXELS").replace(base64.b64encode(data), b"PIXELS")
     for pair in (factories.FLIP, factories.TURN):
         body = body.replace(pair.forward.encode(), b"PROMPT")
@@ -67,7 +67,7 @@ def besides(request: Received) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("contract", sorted(CONTRACTS))
-def test_two_cases_of_a_picture_cannot_be_told_apart_without_pixels_and_prompt(
+def test_two_cases_of_an_image_cannot_be_told_apart_without_pixels_and_prompt(
     contract: str,
 ) -> None:
     first, second = ([besides(r) for r in play(contract)[1]] for _ in range(2))
@@ -104,9 +104,9 @@ def chunk_names(data: bytes) -> list[bytes]:
 
 def test_what_an_answer_hides_in_its_file_does_not_reach_the_next_edit() -> None:
     hidden = b"the source itself"
-    tail = PICTURE.data.index(b"IEND") - 4
+    tail = IMAGE.data.index(b"IEND") - 4
     chunk = struct.pack(">I", len(hidden)) + b"prVt" + hidden + b"\0\0\0\0"
-    dirty = Picture.from_bytes(PICTURE.data[:tail] + chunk + PICTURE.data[tail:] + hidden)
+    dirty = EncodedImage.from_bytes(IMAGE.data[:tail] + chunk + IMAGE.data[tail:] + hidden)
     with HostileServer() as server:
         server.answers("/v1", response(200, dirty.data, "image/png"))
         options = {"url": server.url("/v1"), "contract": "huggingface"}
@@ -115,7 +115,7 @@ def test_what_an_answer_hides_in_its_file_does_not_reach_the_next_edit() -> None
         sent = [base64.b64decode(request.json()["inputs"]) for request in server.received]
     kept = {trip.edited.read().data for chain in run.chains.all() for trip in chain.trips.all()}
     assert kept == {dirty.data}  # the record has the very bytes
-    assert not any(hidden in picture for picture in sent)
+    assert not any(hidden in image for image in sent)
     assert {name for data in sent for name in chunk_names(data)} == {b"IHDR", b"IDAT", b"IEND"}
 
 

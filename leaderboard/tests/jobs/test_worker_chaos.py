@@ -44,7 +44,7 @@ def server() -> Iterator[EditingServer]:
         yield server
 
 
-def pictures(run: Run) -> list[Any]:
+def images(run: Run) -> list[Any]:
     names = ("chain__case__slug", "number", "edited", "restored", "change_seen", "step")
     return list(Trip.objects.filter(chain__run=run).order_by(*names[:2]).values_list(*names))
 
@@ -70,7 +70,7 @@ def test_kills_at_random_moments_change_nothing(
 ) -> None:
     settings.AUDITS, settings.WITNESSES = 12, ["geometry"]  # as the workers have it
     model = served(server, max_in_flight=IN_FLIGHT)
-    suite = factories.tiny_suite(pictures=3, trips=TRIPS)
+    suite = factories.tiny_suite(images=3, trips=TRIPS)
     undisturbed = jobs.start(model, suite, secret=SECRET)
     jobs.play(undisturbed.pk)
     jobs.score(undisturbed.pk)
@@ -113,7 +113,7 @@ def test_kills_at_random_moments_change_nothing(
     run.refresh_from_db()
 
     assert kills.total() >= 25, (kills, seed)
-    assert pictures(run) == pictures(undisturbed), f"seed {seed}\n{logs}"
+    assert images(run) == images(undisturbed), f"seed {seed}\n{logs}"
     assert distances(run) == distances(undisturbed), f"seed {seed}\n{logs}"
     assert standings(run) == standings(undisturbed)
     edits = suite.cases.count() * TRIPS * 2

@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from leaderboard import jobs
 from leaderboard.models import EditingModel, Run, Score, Standing, StoredImage
 from leaderboard.models.runs import RunState
@@ -35,7 +35,7 @@ def everything() -> dict[str, Any]:
             json.dumps(list(Standing.every.order_by("pk").values(*names)), default=str)
         ),
         "scores": list(Score.objects.order_by("pk").values_list("trip", "metric", "distance")),
-        "pictures": {row.pk: row.read().image.tobytes() for row in rows},
+        "images": {row.pk: row.read().decoded.tobytes() for row in rows},
         "keys": [model.api_key.reveal() for model in EditingModel.objects.order_by("pk")],
     }
 
@@ -52,22 +52,22 @@ def test_a_restore_on_an_empty_machine_gives_the_same_board(tmp_path: Path, clie
     EditingModel.objects.filter(pk=run.editing_model_id).update(api_key="a key")
     board = f"/api/v1/runs/{run.pk}"
     before, shown = everything(), client.get(board).json()
-    out, kept = tmp_path / "monday", tmp_path / "pictures"
-    call_command("backup", out, pictures=kept, stdout=StringIO())
+    out, kept = tmp_path / "monday", tmp_path / "images"
+    call_command("backup", out, images=kept, stdout=StringIO())
     assert b"a key" not in (out / "backup.json").read_bytes()
 
     destroy()
     assert not Standing.every.exists()
-    with pytest.raises(CommandError, match="pictures are missing"):
+    with pytest.raises(CommandError, match="images are missing"):
         call_command("restore", out, stdout=StringIO())
     said = StringIO()
-    call_command("restore", out, pictures=kept, force=True, stdout=said)
+    call_command("restore", out, images=kept, force=True, stdout=said)
     assert everything() == before
     assert client.get(board).json() == shown
     assert "put back now" in said.getvalue()
     call_command("storage", "verify", stdout=StringIO())
     call_command("storage", "usage", stdout=said)
-    for words in ("all pictures", f"run {run.pk}: {run}"):
+    for words in ("all images", f"run {run.pk}: {run}"):
         assert words in said.getvalue()
 
     # It lives: new rows do not meet old keys, and the run can be scored again.
@@ -79,11 +79,11 @@ def test_a_restore_on_an_empty_machine_gives_the_same_board(tmp_path: Path, clie
 
 def test_a_second_backup_copies_only_what_is_new(tmp_path: Path):
     for number in range(2):
-        StoredImage.objects.get_or_store(Picture.from_image(factories.picture(number)))
-    kept, said = tmp_path / "pictures", StringIO()
-    call_command("backup", tmp_path / "a", pictures=kept, stdout=said)
-    StoredImage.objects.get_or_store(Picture.from_image(factories.picture(7)))
-    call_command("backup", tmp_path / "b", pictures=kept, stdout=said)
+        StoredImage.objects.get_or_store(EncodedImage.from_image(factories.drawn_image(number)))
+    kept, said = tmp_path / "images", StringIO()
+    call_command("backup", tmp_path / "a", images=kept, stdout=said)
+    StoredImage.objects.get_or_store(EncodedImage.from_image(factories.drawn_image(7)))
+    call_command("backup", tmp_path / "b", images=kept, stdout=said)
     assert "2 copied" in said.getvalue()
     assert "1 copied" in said.getvalue()
     with pytest.raises(CommandError, match="is not empty"):
@@ -98,13 +98,13 @@ def test_a_second_backup_copies_only_what_is_new(tmp_path: Path):
         ("others", "backup of"),
         ("unnamed", "not a whole backup"),
         ("not_empty", "not empty"),
-        ("picture", "missing"),
+        ("image", "missing"),
     ],
 )
 def test_what_is_not_a_whole_backup_replaces_nothing(tmp_path: Path, change: str, match: str):
-    StoredImage.objects.get_or_store(Picture.from_image(factories.picture(1)))
-    out, kept = tmp_path / "backup", tmp_path / "pictures"
-    call_command("backup", out, pictures=kept, stdout=StringIO())
+    StoredImage.objects.get_or_store(EncodedImage.from_image(factories.drawn_image(1)))
+    out, kept = tmp_path / "backup", tmp_path / "images"
+    call_command("backup", out, images=kept, stdout=StringIO())
     about = out / "backup.json"
     dump = next(path for path in out.iterdir() if path.name.startswith("database."))
     if change == "dump":
@@ -115,10 +115,10 @@ def test_what_is_not_a_whole_backup_replaces_nothing(tmp_path: Path, change: str
         about.write_text(about.read_text().replace(f'"{connection.vendor}"', '"oracle"'))
     elif change == "unnamed":
         about.write_text("[]")
-    elif change == "picture":
+    elif change == "image":
         row = StoredImage.objects.get()
-        (kept / row.name).write_bytes(b"another picture")
+        (kept / row.name).write_bytes(b"another image")
         default_storage.delete(row.name)
     with pytest.raises(CommandError, match=match):
-        call_command("restore", out, pictures=kept, force=change != "not_empty", stdout=StringIO())
+        call_command("restore", out, images=kept, force=change != "not_empty", stdout=StringIO())
     assert StoredImage.objects.count() == 1

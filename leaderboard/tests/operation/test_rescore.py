@@ -22,7 +22,7 @@ def rescore(*args: object, **options: object) -> str:
 
 
 def test_a_stopped_rescore_of_a_suite_goes_on_where_it_stopped(monkeypatch):
-    suite = make_suite(pictures=1)
+    suite = make_suite(images=1)
     runs = [make_run(f"Model {number}", suite, 4, chains=True) for number in range(4)]
     fresh = make_run("Fresh", suite, 4)
     for run in runs:

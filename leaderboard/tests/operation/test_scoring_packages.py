@@ -53,12 +53,12 @@ def test_a_worker_waits_through_a_failure_until_it_is_ready(state):
 
 @pytest.mark.django_db
 def test_the_board_says_what_is_installed_and_forgets_it_when_it_is_in(client, state):
-    make_run("First", make_suite(pictures=2), 4, rank=1)
+    make_run("First", make_suite(images=2), 4, rank=1)
     write(Stage.CHECKING)
     quiet = client.get("/").content.decode()
-    assert "what scores pictures" not in quiet
+    assert "what scores images" not in quiet
     write(Stage.INSTALLING, "57 packages so far, now torch")
-    assert "Installing what scores pictures: 57 packages so far, now torch." in (
+    assert "Installing what scores images: 57 packages so far, now torch." in (
         client.get("/").content.decode()
     )
     write(Stage.READY)
@@ -67,7 +67,7 @@ def test_the_board_says_what_is_installed_and_forgets_it_when_it_is_in(client, s
 
 @pytest.mark.django_db
 def test_only_staff_reads_why_it_failed(client, admin_client, state):
-    make_suite(pictures=2)
+    make_suite(images=2)
     write(Stage.FAILED, "No space left on device in /srv/secret-place")
     told = client.get("/").content.decode()
     assert "Nothing is scored at the moment" in told
@@ -78,7 +78,7 @@ def test_only_staff_reads_why_it_failed(client, admin_client, state):
 
 @pytest.mark.django_db
 def test_a_run_that_waits_for_scoring_says_so(state):
-    run = make_run("First", make_suite(pictures=2), 4)
+    run = make_run("First", make_suite(images=2), 4)
     run.state = RunState.SCORING
     write(Stage.INSTALLING)
     assert "waits until what scores it is installed" in run_page.now(run)

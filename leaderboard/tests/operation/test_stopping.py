@@ -157,7 +157,7 @@ def test_scored_again_a_run_stays_and_one_whose_end_is_no_longer_known_is_played
     jobs.score(run.pk)
     assert list(Standing.objects.filter(run=run, scope="all").values("level", *EXACT)) == before
     chain = run.chains.filter(known_at__isnull=False).first()
-    # As if today's metrics found more of its picture than yesterday's.
+    # As if today's metrics found more of its image than yesterday's.
     Trip.objects.filter(chain=chain, number__gt=1).delete()
     Chain.objects.filter(pk=chain.pk).update(trips_played=1, trips_scored=1, known_at=None)
     standings.rebuild(run)

@@ -40,7 +40,7 @@ def test_hover_says_the_value_in_words():
     figure = retention_curves([Curve.of("A", CURVE)], 3)
     texts = figure["data"][1]["text"]
     assert texts[0] == "the source itself"
-    assert texts[2] == "after 2 round trips keeps 60\u00a0% (50–70) of the picture"
+    assert texts[2] == "after 2 round trips keeps 60\u00a0% (50–70) of the image"
     assert "blank card" in texts[3]
 
 

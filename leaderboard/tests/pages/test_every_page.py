@@ -51,13 +51,13 @@ def test_an_empty_site_says_what_is_missing(client, address, words):
     ],
 )
 def test_a_suite_without_results_says_what_is_missing(client, address, words):
-    make_suite(pictures=1)
+    make_suite(images=1)
     assert words in page(client, address)
 
 
 @pytest.mark.parametrize("address", ["/", "/categories/", "/value/", "/compare/"])
 def test_unknown_values_of_an_address_are_ignored_and_named(client, address):
-    make_run(make_model("Lasting", price_per_edit="0.1"), make_suite(pictures=1), scopes=SCOPES)
+    make_run(make_model("Lasting", price_per_edit="0.1"), make_suite(images=1), scopes=SCOPES)
     html = page(client, f"{address}?metric=%3Cscript%3E&level=7&sort=x&suite=none&cases=pair:q")
     assert html.count("note warn") == 5
     assert "<script>" not in html.replace('<script type="module"', "")
@@ -67,7 +67,7 @@ def test_unknown_values_of_an_address_are_ignored_and_named(client, address):
 def test_names_and_texts_of_strangers_stay_text(client):
     suite = factories.tiny_suite()
     Suite.objects.update(title=HOSTILE, description=HOSTILE)
-    suite.pictures.update(title=HOSTILE, attribution=HOSTILE, licence=HOSTILE)
+    suite.images.update(title=HOSTILE, attribution=HOSTILE, licence=HOSTILE)
     suite.cases.update(forward=HOSTILE, backward=HOSTILE, pair_title=HOSTILE)
     suite.refresh_from_db()
     fields = {"notes": HOSTILE, "organisation": HOSTILE, "provider": HOSTILE}
@@ -87,7 +87,7 @@ def test_names_and_texts_of_strangers_stay_text(client):
 
 
 def test_a_private_run_is_there_for_staff_alone(client, admin_client):
-    run = make_run("Private", make_suite(pictures=1), chains=True)
+    run = make_run("Private", make_suite(images=1), chains=True)
     Run.objects.update(published=False)
     for address in (
         run.get_absolute_url(),

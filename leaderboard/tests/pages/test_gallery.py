@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from leaderboard.models import Chain, EditingModel, StoredImage, SuitePicture, Trip
+from leaderboard.models import Chain, EditingModel, StoredImage, SuiteImage, Trip
 from leaderboard.testing.boards import make_model, make_run, make_suite
 from leaderboard.views import gallery
 
@@ -13,11 +13,11 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def suite():
-    suite = make_suite(pictures=10, trips=5)
+    suite = make_suite(images=10, trips=5)
     stored = StoredImage.objects.create(
         sha256="a" * 64, mime="image/png", width=64, height=48, bytes=9
     )
-    SuitePicture.objects.update(stored=stored)
+    SuiteImage.objects.update(stored=stored)
     for name, half_life in (("Bad", 1), ("Good", 30)):
         run = make_run(name, suite, half_life, chains=True)
         Trip.objects.bulk_create(

@@ -31,24 +31,24 @@ CHEAP = {
     *(
         "submission",
         "submission_state",
-        "submission_picture",
+        "submission_image",
         "embargo",
         "uploaded_chain",
         "uploaded_chain_state",
         "contributed_run",
         "contributed_run_state",
     ),
-    *("cite", "badge", "methodology", "about", "changelog", "picture", "livez", "readyz"),
+    *("cite", "badge", "methodology", "about", "changelog", "image", "livez", "readyz"),
     *("robots", "sitemap"),
     # Two queries for each ticket, and of those a session has ten.
-    *("vote", "vote_answer", "vote_picture", "vote_done"),
+    *("vote", "vote_answer", "vote_image", "vote_done"),
 }
 
 
 def test_every_address_is_kept_limited_or_cheap():
     named = {pattern.name: pattern for pattern in urls.urlpatterns if pattern.name}
     kept = {name for name, pattern in named.items() if hasattr(pattern.callback, "keep")}
-    assert {"board", "case", "categories", "board_picture"} <= kept
+    assert {"board", "case", "categories", "board_image"} <= kept
     assert page_cache.keep_page  # what marks them
     unknown = named.keys() - kept - visitors.LIMITS.keys() - CHEAP
     assert not unknown, f"say what {unknown} costs: keep it, limit it or list it as cheap"
@@ -58,10 +58,10 @@ def test_every_address_is_kept_limited_or_cheap():
 
 @pytest.fixture
 def addresses():
-    suite = make_suite(pictures=2)
+    suite = make_suite(images=2)
     run = make_run("First", suite, 4)
     make_run("Second", suite, 9)
-    stored = suite.pictures.first().stored
+    stored = suite.images.first().stored
     contribution = ContributedRun.objects.create(name="Brought")
     submission = Submission.objects.create(name="Submitted", contract="cog", suite=suite)
     return {

@@ -22,7 +22,7 @@ SCOPES = ("all", "category:geometry", "category:accessories", "kind:face", "pair
 
 @pytest.fixture(scope="module")
 def played(django_db_setup, django_db_blocker):
-    suite = {"pictures": 6, "trips": 6, "slug": "shared"}
+    suite = {"images": 6, "trips": 6, "slug": "shared"}
     yield from once(
         django_db_blocker, lambda: play("noise", factories.tiny_suite(**suite), name="Noise").pk
     )
@@ -44,7 +44,7 @@ def test_a_played_model_shows_all_that_was_measured(client, played):
     for heading in (
         "Damage over trips",
         "By every metric",
-        "By category and kind of picture",
+        "By category and kind of image",
         "Where it fails first",
         "Where it lasts longest",
         "Where chains end up",
@@ -62,8 +62,8 @@ def test_a_played_model_shows_all_that_was_measured(client, played):
 def test_the_page_needs_at_most_twelve_queries_however_much_there_is(
     client, django_assert_max_num_queries
 ):
-    for number, pictures in enumerate((2, 12)):
-        suite = make_suite(f"suite-{number}", pictures=pictures, importance=number)
+    for number, images in enumerate((2, 12)):
+        suite = make_suite(f"suite-{number}", images=images, importance=number)
         model = make_model(f"Model {number}")
         metrics = ("lpips", "imagenet", "ssim", "psnr")
         for _ in range(2):
@@ -111,7 +111,7 @@ def test_an_unreached_half_life_reads_as_more_than_n(client):
     run = make_run("Endless", make_suite(), 900)
     page = page_of(client, run.editing_model)
     assert "&gt;\u00a020" in page
-    assert "Every picture is still usable after 20 round trips." in page
+    assert "Every image is still usable after 20 round trips." in page
 
 
 def test_a_model_nobody_played_says_so(client):
@@ -170,11 +170,11 @@ def regimes(**counts):
 def test_the_dynamics_read_as_a_sentence_with_what_is_left():
     every = model_page.motion(regimes(drifting=4))
     assert every["sentence"] == (
-        "In every chain the picture drifts: the steps stay as large, always the same way. "
+        "In every chain the image drifts: the steps stay as large, always the same way. "
         "What is left at the end: 41\u00a0%."
     )
     most = model_page.motion(regimes(contracting=3, wandering=1, undetermined=9))
-    assert most["sentence"].startswith("In 3 of 13 chains the picture settles: each trip")
+    assert most["sentence"].startswith("In 3 of 13 chains the image settles: each trip")
     unknown = model_page.motion(regimes(undetermined=9))
     assert unknown["sentence"].startswith("Where the chains end up cannot be told")
     still = {"dynamics": {"chains": 2, "regimes": {"idempotent": 2}, "contraction": 0.0}}

@@ -19,7 +19,7 @@ ATOM = "{http://www.w3.org/2005/Atom}"
 
 @pytest.fixture
 def suite():
-    return make_suite(pictures=2, frozen_at=timezone.now() - datetime.timedelta(days=9))
+    return make_suite(images=2, frozen_at=timezone.now() - datetime.timedelta(days=9))
 
 
 def rank(run, number):
@@ -51,7 +51,7 @@ def test_a_record_is_written_for_what_changed_and_for_nothing_else(suite):
 
 def test_of_sealed_suites_and_of_results_of_others_nothing_is_written():
     for fields in ({"sealed": True}, {"published_elsewhere": True}):
-        suite = make_suite("-".join(fields), pictures=1, **fields)
+        suite = make_suite("-".join(fields), images=1, **fields)
         make_run(f"On {suite.slug}", suite, 3)
         refresh_ranks(suite)
     assert not BoardRecord.objects.exists()

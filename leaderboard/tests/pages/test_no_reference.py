@@ -1,4 +1,4 @@
-"""`/no-reference/`: do quality metrics notice that pictures wear out?"""
+"""`/no-reference/`: do quality metrics notice that images wear out?"""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ WORN = [0.0, 0.0, 1.0, None, None, 1.0]
 
 @pytest.fixture(scope="module")
 def run(django_db_setup: None, django_db_blocker: Any) -> Any:
-    """A run whose pictures BRISQUE praises and MUSIQ does not."""
+    """A run whose images BRISQUE praises and MUSIQ does not."""
 
     def make() -> int:
-        found = play("noise", tiny_suite(pictures=2, trips=TRIPS))
+        found = play("noise", tiny_suite(images=2, trips=TRIPS))
         say(found, brisque=[30.0 - n for n in range(TRIPS + 1)])
         return found.pk
 
@@ -47,20 +47,20 @@ def say(run: Run, **values: list[float]) -> None:
     NoReferenceResult.objects.update_or_create(run=run, defaults={"numbers": numbers})
 
 
-def test_the_page_says_the_finding_and_opens_to_pictures(
+def test_the_page_says_the_finding_and_opens_to_images(
     run: int, client: Client, django_assert_max_num_queries: Any
 ) -> None:
     with django_assert_max_num_queries(8):
         page = client.get("/no-reference/").content.decode()
-    said = f"BRISQUE calls {percent(1.0)} of pictures better than their source at trip 5"
-    assert f"{said}, although {percent(0.7)} of the picture is lost" in page
+    said = f"BRISQUE calls {percent(1.0)} of images better than their source at trip 5"
+    assert f"{said}, although {percent(0.7)} of the image is lost" in page
     chain = Chain.objects.filter(run=run).first()
     assert chain
     assert chain.get_absolute_url() in page
     assert "30.0 → 25.0, called <b>better</b>" in page
     assert "elsewhere; imported as a score file" in page
     assert f"calls {percent(1.0)} of the returns worn that lost more than half" in page
-    assert "some-model-1 was shown single pictures" in page
+    assert "some-model-1 was shown single images" in page
     assert page.count("not run") >= 2  # NIQE and PIQE, in the list of metrics
     other = client.get("/no-reference/?metric=musiq&model=noise&trip=5&since=first")
     assert "called <b>worse</b>" in other.content.decode()
@@ -96,8 +96,8 @@ def test_nobody_is_praised_where_every_return_is_called_worse(run: int) -> None:
     lines = pages.lines_of(Suite.objects.get())
     said = pages.finding(lines, pages.metrics_of(lines), TRIPS)
     assert said == (
-        "No metric calls a worn picture better than its source at trip 5, "
-        f"where {percent(0.7)} of the picture is lost"
+        "No metric calls a worn image better than its source at trip 5, "
+        f"where {percent(0.7)} of the image is lost"
     )
     assert pages.totals(lines, ["brisque"], TRIPS, "source")[0].worse == 1.0
 

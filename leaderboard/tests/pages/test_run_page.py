@@ -185,7 +185,7 @@ def test_many_chains_come_in_pages_with_a_constant_number_of_queries(
     client, django_assert_max_num_queries, monkeypatch
 ):
     monkeypatch.setattr("leaderboard.views.runs.PAGE", 10)
-    run = make_run("Model", make_suite(pictures=8), chains=True)
+    run = make_run("Model", make_suite(images=8), chains=True)
     with django_assert_max_num_queries(10):
         page = page_of(client, run, "?page=2")
     assert "Page 2 of 4" in page

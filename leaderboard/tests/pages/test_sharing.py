@@ -20,13 +20,13 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def suite():
-    suite = make_suite(pictures=10, pairs=12)
+    suite = make_suite(images=10, pairs=12)
     for place, half_life in enumerate((9, 4, 1)):
         make_run(f"Model {place}", suite, half_life, rank=place + 1, chains=True)
     return suite
 
 
-def picture(client, address):
+def image(client, address):
     answer = client.get(address)
     assert answer.status_code == 200
     assert answer["Content-Type"] == "image/png"
@@ -35,8 +35,8 @@ def picture(client, address):
     return answer.content
 
 
-def board_picture(client):
-    return picture(client, "/board.png")
+def board_image(client):
+    return image(client, "/board.png")
 
 
 def test_only_the_embeds_may_be_framed(client, suite):
@@ -87,29 +87,29 @@ def test_pages_name_the_card_that_says_what_they_found(client, suite):
         found = re.search(r'property="og:image"\s+content="[^"/]+//[^"/]+([^"]+)"', html)
         assert found, page
         assert found[1].startswith(card)
-        picture(client, found[1])
+        image(client, found[1])
 
 
 def test_cards_differ_by_what_they_say(client, suite):
-    cards = {picture(client, f"/models/model-{n}/card.png") for n in range(3)}
-    cards.add(picture(client, "/compare/card.png?models=model-0,model-1"))
-    cards.add(picture(client, "/compare/card.png?models=model-0,model-2"))
+    cards = {image(client, f"/models/model-{n}/card.png") for n in range(3)}
+    cards.add(image(client, "/compare/card.png?models=model-0,model-1"))
+    cards.add(image(client, "/compare/card.png?models=model-0,model-2"))
     assert len(cards) == 5
 
 
 def test_a_card_takes_long_and_foreign_names(client, suite):
     make_run(make_model("模型 " * 30, slug="m"), suite, 0)
     make_model("Never played", slug="never")
-    picture(client, "/models/m/card.png?suite=nonsense")
-    picture(client, "/models/never/card.png")
+    image(client, "/models/m/card.png?suite=nonsense")
+    image(client, "/models/never/card.png")
 
 
-def test_a_case_card_shows_its_pictures(client):
+def test_a_case_card_shows_its_images(client):
     run = play("jpeg", tiny_suite(pairs=(FLIP,)))
     case = run.suite.cases.first()
-    with_pictures = picture(client, f"/cases/{case.pk}/card.png")
+    with_images = image(client, f"/cases/{case.pk}/card.png")
     Run.objects.update(published=False)
-    assert picture(client, f"/cases/{case.pk}/card.png") != with_pictures
+    assert image(client, f"/cases/{case.pk}/card.png") != with_images
 
 
 @pytest.mark.parametrize(
@@ -122,19 +122,19 @@ def test_a_comparison_that_is_none_has_no_card(client, suite, models):
     assert client.get("/compare/card.png?models=model-0,model-1&suite=x").status_code == 404
 
 
-def test_the_picture_shows_bars_and_survives_long_and_foreign_names(client):
-    suite = make_suite(pictures=2)
-    empty = board_picture(client)
+def test_the_image_shows_bars_and_survives_long_and_foreign_names(client):
+    suite = make_suite(images=2)
+    empty = board_image(client)
     make_run(make_model("W" * 120, slug="w"), suite, 4, rank=1)
     make_run(make_model("模型 <b>", slug="m"), suite, 1e6, rank=2)
     make_run("Zero", suite, 0)
-    full = board_picture(client)
+    full = board_image(client)
     assert full != empty
     assert len(full) < 60_000
 
 
-def test_with_reference_editors_alone_the_picture_shows_them(client):
-    suite = make_suite(pictures=2)
-    before = board_picture(client)
+def test_with_reference_editors_alone_the_image_shows_them(client):
+    suite = make_suite(images=2)
+    before = board_image(client)
     make_run(make_model("Oracle", is_reference=True), suite)
-    assert board_picture(client) != before
+    assert board_image(client) != before

@@ -19,7 +19,7 @@ def test_robots_may_read_pages_but_not_every_way_of_sorting_them(client):
 
 
 def test_the_sitemap_lists_public_models_and_nothing_hidden(client):
-    suite = make_suite(pictures=1)
+    suite = make_suite(images=1)
     make_run("Shown", suite)
     make_run("Draft", suite, published=False, current=False)
     make_run(make_model("Hidden", status=EditingModel.Status.HIDDEN), suite)

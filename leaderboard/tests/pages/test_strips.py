@@ -39,14 +39,14 @@ def strip_of(run, case=None):
     return reverse("run_case", args=[run.pk, case.pk])
 
 
-def test_a_strip_shows_every_picture_of_the_chain_with_its_scores(client, run):
+def test_a_strip_shows_every_image_of_the_chain_with_its_scores(client, run):
     page = client.get(strip_of(run)).content.decode()
     chain = run.chains.first()
     for trip in chain.trips.all():
-        for picture in (trip.edited, trip.restored):
-            assert picture.thumbnail_url in page
-            assert picture.copy_url in page
-            assert picture.original_url in page
+        for image in (trip.edited, trip.restored):
+            assert image.thumbnail_url in page
+            assert image.copy_url in page
+            assert image.original_url in page
         assert f"X{trip.number}" in page
     assert chain.case.forward in page
     assert chain.case.backward in page
@@ -82,7 +82,7 @@ def test_the_queries_of_a_case_do_not_grow_with_the_models(client, django_assert
 
 
 def test_a_case_lists_the_model_that_keeps_it_longest_first(client):
-    suite = factories.tiny_suite(pictures=1, trips=2)
+    suite = factories.tiny_suite(images=1, trips=2)
     for editor in ("thumbnail", "oracle", "noop"):
         play(editor, suite)
     page = client.get(reverse("case", args=[suite.cases.first().pk])).content.decode()
@@ -110,7 +110,7 @@ def test_a_case_of_another_suite_is_not_part_of_the_run(client, run):
     ("outcome", "words"),
     [
         (Outcome.REFUSED, "The model refused"),
-        (Outcome.BLANK, "blank picture"),
+        (Outcome.BLANK, "blank image"),
         (Outcome.FAILED, "No usable answer"),
         (Outcome.LOST, "Lost through our fault"),
     ],
@@ -130,15 +130,15 @@ def test_a_broken_chain_says_how_it_ended(client, run, outcome, words):
     assert words in page
     assert "on trip 3" in page
     assert HOSTILE not in page
-    assert "no picture" in page
+    assert "no image" in page
 
 
-def test_a_chain_without_any_score_still_shows_its_pictures(client, run):
+def test_a_chain_without_any_score_still_shows_its_images(client, run):
     Chain.objects.filter(run=run).update(results={}, state=ChainState.PLAYING, trips_played=1)
     page = client.get(strip_of(run)).content.decode()
     assert "1 round trip of 3 played so far" in page
     assert "not scored yet" in page
-    assert reverse("picture", args=["copy", "0" * 64])[:-64] in page
+    assert reverse("image", args=["copy", "0" * 64])[:-64] in page
 
 
 def test_the_way_from_case_to_case_leads_only_to_those_the_run_has(client, run):
@@ -153,11 +153,11 @@ def test_the_way_from_case_to_case_leads_only_to_those_the_run_has(client, run):
     assert f"of {len(cases) - 1}" in page
 
 
-def test_a_suite_published_elsewhere_has_no_pictures_and_no_fault(client):
-    suite = make_suite(pictures=1)
+def test_a_suite_published_elsewhere_has_no_images_and_no_fault(client):
+    suite = make_suite(images=1)
     run = make_run("Other", suite, chains=True)
     page = client.get(strip_of(run)).content.decode()
-    assert "no picture" in page
+    assert "no image" in page
     assert 'id="viewer"' not in page
     assert client.get(reverse("case", args=[suite.cases.first().pk])).status_code == 200
 
@@ -185,7 +185,7 @@ def test_the_worst_place_is_framed_by_the_viewer_and_said_in_words(client, run):
 
 
 def test_the_jpeg_is_the_source_saved_at_that_quality(client, run):
-    source = run.suite.pictures.first().stored
+    source = run.suite.images.first().stored
     response = client.get(reverse("jpeg", args=[source.sha256, 5]))
     assert response["Content-Type"] == "image/jpeg"
     assert "must-revalidate" in response["Cache-Control"]
@@ -198,20 +198,20 @@ def test_the_jpeg_is_the_source_saved_at_that_quality(client, run):
 
 @pytest.mark.parametrize("quality", ["0", "00", "96", "99", "100", "-1", "5.5", "x", "%35"])
 def test_no_other_quality_is_encoded(client, run, quality):
-    source = run.suite.pictures.first().stored
+    source = run.suite.images.first().stored
     address = reverse("jpeg", args=[source.sha256, 1]).removesuffix("1") + quality
     response = client.get(address)
     assert response.status_code == (200 if quality == "%35" else 404)
 
 
-def test_only_pictures_of_suites_are_encoded(client, run):
-    answer = StoredImage.objects.exclude(suite_pictures__isnull=False).first()
+def test_only_images_of_suites_are_encoded(client, run):
+    answer = StoredImage.objects.exclude(suite_images__isnull=False).first()
     assert client.get(reverse("jpeg", args=[answer.sha256, 50])).status_code == 404
     assert client.get(reverse("jpeg", args=["0" * 64, 50])).status_code == 404
 
 
 def test_a_jpeg_is_encoded_once(client, run, monkeypatch):
-    source = run.suite.pictures.first().stored
+    source = run.suite.images.first().stored
     address = reverse("jpeg", args=[source.sha256, 7])
     first = client.get(address).content
     monkeypatch.setattr("leaderboard.views.cases.encode_jpeg", lambda *_: pytest.fail("again"))
@@ -247,7 +247,7 @@ def test_jpeg_qualities_read_as_sentences(quality, words):
     assert strips.like_jpeg(quality) == words
 
 
-def test_where_a_trip_lost_the_picture_is_laid_over_it_for_those_who_may_see_it(client, run):
+def test_where_a_trip_lost_the_image_is_laid_over_it_for_those_who_may_see_it(client, run):
     chain = run.chains.first()
     chain.trips.filter(number=1).update(
         loss_map=b"\x89PNG map", worst_place=[0.25, 0.5, 0.41667, 0.66667, 0.14]

@@ -27,14 +27,14 @@ def page_of(client, address):
     return response.content.decode()
 
 
-def test_a_suite_shows_pictures_pairs_licences_and_its_hash(client):
-    suite = factories.tiny_suite(pictures=3)
+def test_a_suite_shows_images_pairs_licences_and_its_hash(client):
+    suite = factories.tiny_suite(images=3)
     make_run("Model", suite)
     page = page_of(client, suite.get_absolute_url())
     assert suite.content_hash in page
-    for picture in suite.pictures.all():
-        assert picture.stored.thumbnail_url in page
-        assert picture.licence in page
+    for image in suite.images.all():
+        assert image.stored.thumbnail_url in page
+        assert image.licence in page
     for case in suite.cases.all():
         assert case.get_absolute_url() in page
         assert case.forward in page
@@ -75,7 +75,7 @@ def test_the_types_of_edits_say_what_is_asked_for_and_what_is_not(client):
 
 
 def test_the_balance_adds_up(client):
-    suite = make_suite(pictures=5)
+    suite = make_suite(images=5)
     page = page_of(client, suite.get_absolute_url())
     table = re.search(r'aria-label="Balance">(.*?)</table>', page, re.S).group(1)
     numbers = [int(n) for n in re.findall(r">\s*(?:<b>)?(\d+)(?:</b>)?\s*</td>", table)]
@@ -120,8 +120,8 @@ def test_a_pair_that_was_reworded_since_is_marked_and_keeps_its_words(client):
 
 
 def test_the_queries_of_a_suite_do_not_grow(client, django_assert_max_num_queries):
-    for number, pictures in enumerate((1, 30)):
-        suite = make_suite(f"suite-{number}", pictures=pictures)
+    for number, images in enumerate((1, 30)):
+        suite = make_suite(f"suite-{number}", images=images)
         with django_assert_max_num_queries(7):
             page_of(client, suite.get_absolute_url())
     with django_assert_max_num_queries(3):
@@ -135,9 +135,9 @@ def test_the_methodology_has_every_definition_and_its_examples_are_there(client,
     page = page_of(client, reverse("methodology"))
     for anchor in re.findall(r'href="#([\w-]+)"', page):
         assert f'id="{anchor}"' in page, anchor
-    pictures = re.findall(r'src="/static/(img/examples/[^"]+)"', page)
-    assert len(pictures) >= 20
-    for name in set(pictures):
+    images = re.findall(r'src="/static/(img/examples/[^"]+)"', page)
+    assert len(images) >= 20
+    for name in set(images):
         path = settings.BASE_DIR / "static" / name
         assert path.is_file(), name
         assert path.stat().st_size < 80_000, name
@@ -146,16 +146,16 @@ def test_the_methodology_has_every_definition_and_its_examples_are_there(client,
     assert "0.59" in page
 
 
-def test_the_pictures_that_lost_half_really_did(client):
+def test_the_images_that_lost_half_really_did(client):
     from leaderboard.views.texts import examples
 
     for row in examples()["half"]:
-        source, *damaged = row["pictures"]
+        source, *damaged = row["images"]
         assert source["kept"][row["metric"]] == 1
-        for picture in damaged:
+        for image in damaged:
             # JPEG has no quality below 1, and only whole ones.
-            slack = 0.12 if "JPEG" in picture["words"] else 0.01
-            assert abs(picture["kept"][row["metric"]] - 0.5) < slack, picture
+            slack = 0.12 if "JPEG" in image["words"] else 0.01
+            assert abs(image["kept"][row["metric"]] - 0.5) < slack, image
     seen = [line["seen"] for line in examples()["noop"]["lines"]]
     assert seen == [True, False]
 

@@ -18,7 +18,7 @@ from evaluation.images import encode_jpeg, encode_png
 from leaderboard import jobs
 from leaderboard.formatting import percent
 from leaderboard.models import UploadedChain, Use
-from leaderboard.testing.factories import picture
+from leaderboard.testing.factories import drawn_image
 from leaderboard.views import uploaded_chains
 
 pytestmark = pytest.mark.django_db
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 def worn(trips: int = 3) -> list[bytes]:
     """A source and its returns, each one JPEG worse."""
-    image = picture(1, 128)
+    image = drawn_image(1, 128)
     found = [encode_png(image)]
     for _ in range(trips):
         image = Image.open(io.BytesIO(encode_jpeg(image, 20))).convert("RGB")
@@ -61,11 +61,11 @@ def send(client, files: dict[str, bytes], **fields: object):
 def test_what_is_left_comes_with_what_lost_most():
     kept = {"picture": 0.47, "lpips": 0.86, "place": 0.52, "identity": 0.47, "psnr": 0.8}
     metrics = {name: {"label": name.upper(), "retention": [q]} for name, q in kept.items()}
-    left = f"After 1 round trip, {percent(0.47)} of the picture is left"
+    left = f"After 1 round trip, {percent(0.47)} of the image is left"
     assert uploaded_chains.finding(metrics, "picture", 1) == f"{left}: the face changed most"
-    assert uploaded_chains.finding(metrics, "psnr", 1).endswith("of the picture is left by PSNR")
+    assert uploaded_chains.finding(metrics, "psnr", 1).endswith("of the image is left by PSNR")
     intact = {name: {"label": name, "retention": [1.0]} for name in kept}
-    assert uploaded_chains.finding(intact, "picture", 1).endswith("of the picture is left")
+    assert uploaded_chains.finding(intact, "picture", 1).endswith("of the image is left")
 
 
 def test_a_source_and_its_returns_are_scored_and_shown(client, valkey):
@@ -83,7 +83,7 @@ def test_a_source_and_its_returns_are_scored_and_shown(client, valkey):
     jobs.score_uploaded_chain(chain.pk)
     page = client.get(answer.url).content.decode()
     assert "Half-life by" in page
-    assert "of the picture is left" in page
+    assert "of the image is left" in page
     assert "deleted on" in page
     assert "not judged" in page
     chain.refresh_from_db()
@@ -93,12 +93,12 @@ def test_a_source_and_its_returns_are_scored_and_shown(client, valkey):
     assert 0 < kept[0] < 1
 
 
-def test_a_zip_with_named_pictures_is_understood(client, valkey):
+def test_a_zip_with_named_images_is_understood(client, valkey):
     source, one, two = worn(2)
     names = ["I0_source.png", "I1_forward.png", "I1_backward.png", "I2_backward.png"]
     data = zipped(dict(zip([f"chain/{n}" for n in names], [source, two, one, two], strict=True)))
     assert send(client, {"chain.zip": data}).status_code == 302
-    roles = [(p.number, p.forward) for p in UploadedChain.objects.get().pictures.all()]
+    roles = [(p.number, p.forward) for p in UploadedChain.objects.get().images.all()]
     assert roles == [(0, False), (1, True), (1, False), (2, False)]
 
 
@@ -133,7 +133,7 @@ def test_what_is_not_a_chain_is_refused_with_a_reason_and_not_kept(client, files
 def test_a_zip_bomb_is_cut_short(client):
     bomb = io.BytesIO()
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("I0_source.png", b"\0" * (uploaded_chains.MAX_PICTURE_BYTES + 1))
+        archive.writestr("I0_source.png", b"\0" * (uploaded_chains.MAX_IMAGE_BYTES + 1))
     answer = send(client, {"bomb.zip": bomb.getvalue()})
     assert "the limit is 12,582,912" in answer.content.decode()
 
@@ -200,8 +200,8 @@ def test_any_names_are_arranged_or_refused(files):
     assert found[0][:2] == (0, False)
 
 
-def test_pictures_are_decoded_by_the_worker_alone(client, valkey, monkeypatch):
-    source, one = (encode_png(picture(seed, 128)) for seed in (7701, 7702))
+def test_images_are_decoded_by_the_worker_alone(client, valkey, monkeypatch):
+    source, one = (encode_png(drawn_image(seed, 128)) for seed in (7701, 7702))
 
     def decoded(*_: object) -> None:
         raise AssertionError("decoded in a web process")
@@ -210,7 +210,7 @@ def test_pictures_are_decoded_by_the_worker_alone(client, valkey, monkeypatch):
         patch.setattr("evaluation.images._canonical", decoded)
         answer = send(client, {"a.png": source, "b.png": one})
         chain = UploadedChain.objects.get()
-        stored = chain.pictures.first().stored
+        stored = chain.images.first().stored
         assert client.get(answer.url).status_code == 200
         assert client.get(stored.thumbnail_url).status_code == 404  # not yet
         assert client.get(stored.copy_url).status_code == 404
@@ -220,16 +220,16 @@ def test_pictures_are_decoded_by_the_worker_alone(client, valkey, monkeypatch):
     assert stored.thumbnail_url in client.get(answer.url).content.decode()
 
 
-def test_a_picture_that_cannot_be_decoded_fails_by_its_place_in_the_chain(client, valkey):
+def test_an_image_that_cannot_be_decoded_fails_by_its_place_in_the_chain(client, valkey):
     source, one, two = worn(2)
     answer = send(client, {"a.png": source, "b.png": one, "c.png": two[:-400]})
     assert answer.status_code == 302
     jobs.score_uploaded_chain(UploadedChain.objects.get().pk)
-    assert "Return 2: the picture cannot be decoded" in client.get(answer.url).content.decode()
+    assert "Return 2: the image cannot be decoded" in client.get(answer.url).content.decode()
 
 
-def test_a_picture_on_its_side_has_its_true_size_after_scoring(client, valkey):
-    image = picture(1, 128).crop((0, 0, 128, 96))
+def test_an_image_on_its_side_has_its_true_size_after_scoring(client, valkey):
+    image = drawn_image(1, 128).crop((0, 0, 128, 96))
     turned = Image.Exif()
     turned[0x0112] = 6
     buffer = io.BytesIO()
@@ -237,7 +237,7 @@ def test_a_picture_on_its_side_has_its_true_size_after_scoring(client, valkey):
     send(client, {"a.jpg": buffer.getvalue(), "b.png": encode_png(image)})
     chain = UploadedChain.objects.get()
     jobs.score_uploaded_chain(chain.pk)
-    stored = chain.pictures.first().stored
+    stored = chain.images.first().stored
     assert (stored.width, stored.height) == (96, 128)
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def suite():
-    suite = make_suite(pictures=2)
+    suite = make_suite(images=2)
     for name, price, half_life in (
         ("Good (Host A)", "0.04", 8),
         ("Good (Host B)", "0.06", 8),
@@ -79,7 +79,7 @@ def test_every_cost_has_a_page_and_a_figure(client, suite, by):
 def test_nothing_to_draw_is_no_error(client):
     assert client.get("/value/").status_code == 200
     assert client.get("/value/figure.json").json() == {}
-    make_suite(pictures=1)
+    make_suite(images=1)
     assert client.get("/value/figure.json?q=x").json() == {}
 
 

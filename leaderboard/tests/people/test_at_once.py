@@ -45,7 +45,7 @@ def post(client: Client, address: str, body: dict[str, Any]) -> Any:
 
 @pytest.mark.django_db(transaction=True)
 def test_one_person_has_one_session_and_one_vote_on_each_question(client):
-    votable_board({"Oracle": 0.0, "Alder": 0.06, "Noise": 0.45}, pictures=4, trips=2)
+    votable_board({"Oracle": 0.0, "Alder": 0.06, "Noise": 0.45}, images=4, trips=2)
     questions.refresh()
     # One question more makes somebody known by a cookie; the session is then given up.
     assert post(client, "/vote/session", {"kind": "pair"}).status_code == 200

@@ -66,13 +66,13 @@ def test_people_prefer_what_was_planted_and_clickers_are_found(counted):
     assert clicker.gold > clicker.gold_right
 
 
-def test_the_half_life_by_peoples_word_is_that_of_the_pictures_they_use(counted):
+def test_the_half_life_by_peoples_word_is_that_of_the_images_they_use(counted):
     rows = {row.run.editing_model.name: row for row in PeopleStanding.objects.all()}
     assert rows["Oracle"].usable_trips == pytest.approx(3)
     assert rows["Oracle"].half_life is None
     assert 0.3 < rows["Noise"].usable_trips < 2
     assert rows["Noise"].half_life < 2
-    # Six pictures with two pairs are too few for an interval, and nobody pretends otherwise.
+    # Six images with two pairs are too few for an interval, and nobody pretends otherwise.
     assert not rows["Noise"].has_interval
 
 
@@ -139,7 +139,7 @@ def test_the_page_on_agreement_says_who_agrees_and_where_the_level_lies(client, 
     assert "The less is kept, the fewer people would use it" in page
 
 
-def test_where_people_and_the_headline_differ_opens_to_the_pictures(client, board):
+def test_where_people_and_the_headline_differ_opens_to_the_images(client, board):
     question = Question.objects.open().filter(kind="pair", gold="").order_by("-ease").first()
     first, second = question.first, question.second
     gap = first.chain.retention("picture")[first.number - 1]
@@ -272,10 +272,10 @@ def test_a_worker_counts_by_itself_and_the_command_at_once(
     assert "questions to ask" in capsys.readouterr().out
 
 
-def test_pictures_of_the_next_questions_are_drawn_before_anybody_waits(board):
+def test_images_of_the_next_questions_are_drawn_before_anybody_waits(board):
     counting.count()
     question = Question.objects.open().order_by("due").first()
-    source = question.case.picture.stored
+    source = question.case.image.stored
     size = (source.width, source.height)
     name = ballots.image_name(question.first.restored, size)
     assert default_storage.exists(name)

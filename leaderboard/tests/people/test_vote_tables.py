@@ -107,9 +107,7 @@ def test_a_bundle_carries_the_votes_on_its_run_and_they_are_checked(board, tmp_p
     }
 
 
-def test_the_dataset_has_votes_as_preference_pairs_with_models_metrics_and_pictures(
-    board, tmp_path
-):
+def test_the_dataset_has_votes_as_preference_pairs_with_models_metrics_and_images(board, tmp_path):
     cast("pair", voters=2, each=10)
     counts = datasets.export(tmp_path / "out")
     rows = [json.loads(line) for line in (tmp_path / "out/votes.jsonl").read_text().splitlines()]
@@ -119,7 +117,7 @@ def test_the_dataset_has_votes_as_preference_pairs_with_models_metrics_and_pictu
         for side in ("first", "second"):
             assert EditingModel.objects.filter(slug=row[side]["model"]).exists()
             assert row[side]["retention"].keys() == {"picture", "lpips"}
-        for name in row["pictures"].values():
+        for name in row["images"].values():
             assert (tmp_path / "out" / name).is_file()
     Run.objects.filter(editing_model__slug="beech").update(published=False)
     datasets.export(tmp_path / "again")

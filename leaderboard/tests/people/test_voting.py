@@ -85,7 +85,7 @@ def test_an_old_ticket_is_worth_nothing(board, browser):
     ticket = browser.begin().json()["questions"][0]["ticket"]
     Vote.objects.update(asked_at=timezone.now() - TICKET_LIFE)
     assert browser.answer(ticket, "left").status_code == 410
-    assert browser.client.get(f"/vote/pictures/{ticket}/left").status_code == 404
+    assert browser.client.get(f"/vote/images/{ticket}/left").status_code == 404
     assert not Vote.objects.answered().exists()
     Vote.objects.update(asked_at=timezone.now() - 3 * TICKET_LIFE)
     assert Vote.objects.expired().count() == 10
@@ -170,13 +170,13 @@ def test_without_questions_nobody_is_asked_and_nothing_is_kept(board, browser):
     assert "nothing to vote on yet" in browser.client.get("/vote/").content.decode()
 
 
-# Nothing that is sent tells which model made a picture.
+# Nothing that is sent tells which model made an image.
 
 
 def everything_sent(browser, question):
     """Status, headers and bytes of all that belongs to a question."""
     found = {}
-    for side, address in question["pictures"].items():
+    for side, address in question["images"].items():
         answer = browser.client.get(address)
         assert answer.status_code == 200
         headers = {k: v for k, v in answer.items() if k != "Content-Security-Policy"}
@@ -193,13 +193,13 @@ def test_what_a_voter_is_sent_is_the_same_for_every_model_but_for_the_pixels(boa
     public = {}
     for stored in StoredImage.objects.all():
         for form in ("copy", "thumbnail"):
-            sent = browser.client.get(f"/pictures/{form}/{stored.pk}")
+            sent = browser.client.get(f"/images/{form}/{stored.pk}")
             public[b"".join(sent.streaming_content)] = stored.pk
     for question in session["questions"]:
         vote = Vote.objects.get(ticket=question["ticket"])
         pair = (vote.question.first, vote.question.second)
         seen_models |= {trip.chain.run.editing_model.slug for trip in pair}
-        source = vote.question.case.picture.stored
+        source = vote.question.case.image.stored
         sent = everything_sent(browser, question)
         assert set(sent) == {"source", "left", "right"}
         for headers, data, address in sent.values():
@@ -214,7 +214,7 @@ def test_what_a_voter_is_sent_is_the_same_for_every_model_but_for_the_pixels(boa
             # Not the bytes of any public page, so no hash, no length and no ETag leads there.
             assert data not in public
             assert not any(pk.encode() in data for pk in hashes)
-            assert re.fullmatch(r"/vote/pictures/[\w-]{22}/(source|left|right)", address)
+            assert re.fullmatch(r"/vote/images/[\w-]{22}/(source|left|right)", address)
     assert len(seen_models) >= 3
     assert len(heads) == 1
     assert lengths == {0}
@@ -227,7 +227,7 @@ def test_what_a_voter_is_sent_is_the_same_for_every_model_but_for_the_pixels(boa
         assert f'"{slug}"' not in told
     assert not any(pk in told for pk in hashes)
     keys = {key for question in session["questions"] for key in question}
-    assert keys == {"ticket", "width", "height", "pictures"}
+    assert keys == {"ticket", "width", "height", "images"}
 
 
 def test_sides_and_order_are_drawn_by_lot(board):
@@ -246,9 +246,9 @@ def test_sides_and_order_are_drawn_by_lot(board):
     assert len(places) >= 5
 
 
-def test_a_picture_is_served_to_its_voter_until_the_answer_and_never_after(board, browser):
+def test_an_image_is_served_to_its_voter_until_the_answer_and_never_after(board, browser):
     question = browser.begin().json()["questions"][0]
-    address = question["pictures"]["left"]
+    address = question["images"]["left"]
     assert Browser().client.get(address).status_code == 404
     assert browser.client.get(address).status_code == 200
     browser.answer(question["ticket"], "left")
@@ -276,7 +276,7 @@ def test_names_are_told_when_the_session_is_finished_and_not_before(board, brows
 
 def test_what_is_withdrawn_or_sealed_is_never_asked_or_shown(board, browser):
     question = browser.begin().json()["questions"][0]
-    ticket, address = question["ticket"], question["pictures"]["left"]
+    ticket, address = question["ticket"], question["images"]["left"]
     vote = Vote.objects.get(ticket=ticket)
     run = vote.question.first.chain.run
     Run.objects.filter(pk=run.pk).update(published=False)
@@ -296,11 +296,11 @@ def test_what_is_withdrawn_or_sealed_is_never_asked_or_shown(board, browser):
     assert not Question.objects.open().exists()
 
 
-def test_single_pictures_are_asked_about_too(board, browser):
+def test_single_images_are_asked_about_too(board, browser):
     session = browser.vote_all("usable")
     made = votes_of(session)
     assert {vote.kind for vote in made} == {"usable"}
     assert {vote.answer for vote in made} <= {0, 1}
-    assert all(set(q["pictures"]) == {"source", "left"} for q in session["questions"])
+    assert all(set(q["images"]) == {"source", "left"} for q in session["questions"])
     page = browser.client.get(session["done"]).content.decode()
     assert "You could still use it." in page or "You could no longer use it." in page

@@ -120,25 +120,25 @@ def test_withdrawing_cancels_the_run_and_forgets_the_key(owner, reviewed):
     assert Run.objects.get().state == RunState.CANCELLED
 
 
-def test_the_pictures_of_the_test_are_shown_to_whoever_has_the_link_and_to_reviewers(
+def test_the_images_of_the_test_are_shown_to_whoever_has_the_link_and_to_reviewers(
     client, reviewed
 ):
-    own = [picture for _, picture in reviewed.probe_pictures]
+    own = [image for _, image in reviewed.probe_images]
     assert len(own) == 3
     state = client.get(reverse("submission_state", args=[reviewed.token])).json()
-    assert [shown["label"] for shown in state["pictures"]] == [
+    assert [shown["label"] for shown in state["images"]] == [
         *("What we sent", "After the edit", "What came back")
     ]
-    for shown in state["pictures"]:
+    for shown in state["images"]:
         answer = client.get(shown["src"])
         assert (answer.status_code, answer["Content-Type"]) == (200, "image/webp")
         assert "private" in answer["Cache-Control"]
-    stranger = reverse("submission_picture", args=["x" * 32, "thumbnail", own[1].pk])
+    stranger = reverse("submission_image", args=["x" * 32, "thumbnail", own[1].pk])
     assert client.get(stranger).status_code == 404
     assert client.get(own[1].thumbnail_url).status_code == 404
     client.force_login(User.objects.create_superuser("owner"))
     page = client.get(reverse("admin:leaderboard_submission_review", args=[reviewed.pk]))
-    assert all(picture.thumbnail_url in page.content.decode() for picture in own)
+    assert all(image.thumbnail_url in page.content.decode() for image in own)
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_the_result_is_seen_first_by_the_submitter_then_under_embargo_then_by_al
     assert "Finished, not public yet" in client.get(page).content.decode()
     assert "which only you can see" in client.get(page).content.decode()
     trip = Trip.objects.exclude(restored=None).first()
-    own = reverse("submission_picture", args=[reviewed.token, "thumbnail", trip.restored_id])
+    own = reverse("submission_image", args=[reviewed.token, "thumbnail", trip.restored_id])
     assert client.get(own).status_code == 200
     client.post(act, {"act": "share"})
     reviewed.refresh_from_db()
@@ -172,7 +172,7 @@ def test_the_result_is_seen_first_by_the_submitter_then_under_embargo_then_by_al
     theirs = own.replace(reviewed.token, reviewed.embargo_token)
     assert client.get(theirs).status_code == 200
     tested = reverse(
-        "submission_picture", args=[reviewed.embargo_token, "thumbnail", reviewed.probe_edited_id]
+        "submission_image", args=[reviewed.embargo_token, "thumbnail", reviewed.probe_edited_id]
     )
     assert client.get(tested).status_code == 404  # the result, and nothing else
     for address in (finished.get_absolute_url(), trip.restored.thumbnail_url):

@@ -105,8 +105,8 @@ def _harbour(width: int, height: int) -> Array:
             ("A NOVEL", 0.325, 0.026, cream, SANS),
         ],
     )
-    picture = Image.fromarray(np.rint(page * 255).astype(np.uint8))
-    draw = ImageDraw.Draw(picture)
+    image = Image.fromarray(np.rint(page * 255).astype(np.uint8))
+    draw = ImageDraw.Draw(image)
 
     def rgb(colour: tuple[float, float, float]) -> tuple[int, ...]:
         return tuple(round(255 * v) for v in colour)
@@ -135,7 +135,7 @@ def _harbour(width: int, height: int) -> Array:
                 rgb(red),
             )
             draw.polygon(hull, rgb(red))
-    return np.asarray(picture, dtype=np.float64) / 255
+    return np.asarray(image, dtype=np.float64) / 255
 
 
 def bakery() -> Scene:
@@ -243,13 +243,13 @@ def _jazz(width: int, height: int) -> Array:
             ("FRIDAY 8 PM", 0.925, 0.050, ink, SANS),
         ],
     )
-    picture = Image.fromarray(np.rint(page * 255).astype(np.uint8))
-    draw = ImageDraw.Draw(picture)
+    image = Image.fromarray(np.rint(page * 255).astype(np.uint8))
+    draw = ImageDraw.Draw(image)
     for radius, shade in ((0.225, ink), (0.150, (0.20, 0.23, 0.29)), (0.085, red), (0.018, cream)):
         r = radius * height
         x, y = width / 2, 0.64 * height
         draw.ellipse((x - r, y - r, x + r, y + r), tuple(round(255 * v) for v in shade))
-    return np.asarray(picture, dtype=np.float64) / 255
+    return np.asarray(image, dtype=np.float64) / 255
 
 
 def chalkboard() -> Scene:

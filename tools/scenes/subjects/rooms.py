@@ -29,7 +29,7 @@ from tools.scenes.studio import Camera, Scene
 
 
 def living_room() -> Scene:
-    """A living room with a sofa, a rug and a picture on the wall."""
+    """A living room with a sofa, a rug and an image on the wall."""
     scene = Scene(Camera((0.5, -4.1, 1.5), (0.05, 1.4, 0.98), 54))
     scene.add(sheet(12, 12, 3, 3), m.satin(t.wood(*OAK, 3, 8), 0.35))
     scene.add(wall(12, 5.0).moved(y=2.2), m.matte((0.80, 0.82, 0.78)))
@@ -119,7 +119,7 @@ def _cushion(size: float) -> Mesh:
 
 
 def _frame(
-    scene: Scene, x: float, y: float, z: float, width: float, height: float, picture: m.Paint
+    scene: Scene, x: float, y: float, z: float, width: float, height: float, image: m.Paint
 ) -> None:
     """A framed picture on a wall along x."""
     rim = m.satin(WALNUT[1], 0.35)
@@ -130,7 +130,7 @@ def _frame(
     for dz in (-height / 2, height / 2):
         scene.add(box(width + 0.07, 0.06, 0.07, 0.015).moved(x, y, z + dz - 0.035), rim)
     canvas = sheet(width, height).turned(90, "x").moved(x, y + 0.01, z)
-    scene.add(canvas, m.satin(picture, 0.5))
+    scene.add(canvas, m.satin(image, 0.5))
 
 
 def lamp_by_window() -> Scene:

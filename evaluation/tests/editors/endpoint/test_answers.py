@@ -10,7 +10,7 @@ from evaluation.editors.base import Refused
 from evaluation.editors.contracts import CONTRACTS
 from evaluation.errors import Fault
 from evaluation.images import encode_jpeg
-from evaluation.testing.endpoints import EDITED, GOOD, KEY, PATHS, PICTURE, endpoint, failure
+from evaluation.testing.endpoints import EDITED, GOOD, IMAGE, KEY, PATHS, endpoint, failure
 from evaluation.testing.fake_providers.server import bomb
 from evaluation.testing.hostile_server import HostileServer, as_json, response
 
@@ -81,7 +81,7 @@ def test_a_refusal_is_a_result_and_not_an_error(
 ) -> None:
     server.answers(PATHS["openai-edits"], as_json(payload, status))
     with pytest.raises(Refused) as caught:
-        endpoint(server).edit(PICTURE, "Add a hat.", seed=5)
+        endpoint(server).edit(IMAGE, "Add a hat.", seed=5)
     assert caught.value.reason
 
 
@@ -128,7 +128,7 @@ def test_a_key_at_the_cut_of_a_long_message_does_not_show(server: HostileServer)
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
-def test_a_page_instead_of_a_picture_is_named(server: HostileServer, contract: str) -> None:
+def test_a_page_instead_of_an_image_is_named(server: HostileServer, contract: str) -> None:
     page = response(200, b"<html>Log in, secret</html>", "text/html; charset=utf-8")
     error = failure(server, page, contract=contract)
     assert error.message == "expected image, got text/html"
@@ -159,7 +159,7 @@ def test_a_page_instead_of_a_picture_is_named(server: HostileServer, contract: s
         response(200, EDITED.data[:100], "image/png"),
     ],
 )
-def test_an_answer_without_a_usable_picture_is_tried_again(
+def test_an_answer_without_a_usable_image_is_tried_again(
     server: HostileServer, contract: str, reply: bytes
 ) -> None:
     error = failure(server, reply, contract=contract)
@@ -176,7 +176,7 @@ def test_an_answer_without_a_usable_picture_is_tried_again(
         (b"<svg/>", "not a PNG, JPEG or WebP"),
     ],
 )
-def test_a_picture_that_must_not_be_decoded_is_not(
+def test_an_image_that_must_not_be_decoded_is_not(
     server: HostileServer, data: bytes, words: str
 ) -> None:
     error = failure(server, response(200, data, "image/png"), contract="huggingface")
@@ -196,9 +196,9 @@ def test_an_answer_beyond_max_bytes_is_cut(server: HostileServer) -> None:
 def test_a_type_that_the_bytes_do_not_have_is_noted(
     server: HostileServer, stated: str, noted: bool
 ) -> None:
-    jpeg = encode_jpeg(PICTURE.image, 90)
+    jpeg = encode_jpeg(IMAGE.decoded, 90)
     server.answers("/edit", response(200, jpeg, stated))
     editor = endpoint(server, contract="huggingface", url=server.url("/edit"))
-    answer = editor.edit(PICTURE, "x", seed=1)
-    assert answer.picture.mime == "image/jpeg"
+    answer = editor.edit(IMAGE, "x", seed=1)
+    assert answer.image.mime == "image/jpeg"
     assert ("wrong_type" in answer.notes) is noted

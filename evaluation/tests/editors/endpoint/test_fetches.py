@@ -8,7 +8,7 @@ import pytest
 
 from evaluation.editors.contracts import cog
 from evaluation.errors import Fault
-from evaluation.testing.endpoints import EDITED, GOOD, KEY, PATHS, PICTURE, endpoint, failure
+from evaluation.testing.endpoints import EDITED, GOOD, IMAGE, KEY, PATHS, endpoint, failure
 from evaluation.testing.hostile_server import HostileServer, as_json, response
 
 
@@ -18,8 +18,8 @@ def test_a_url_in_the_answer_is_fetched_without_the_key(
 ) -> None:
     url = server.answers("/file.png", response(200, EDITED.data, "image/png"))
     server.answers(PATHS[contract], as_json({"data": [{"url": url}], "output": [url]}))
-    answer = endpoint(server, contract=contract).edit(PICTURE, "x", seed=1)
-    assert answer.picture.data == EDITED.data
+    answer = endpoint(server, contract=contract).edit(IMAGE, "x", seed=1)
+    assert answer.image.data == EDITED.data
     assert answer.notes["fetched_from_url"]
     assert not {"authorization", "idempotency-key"} & set(server.received[1].headers)
 
@@ -79,8 +79,8 @@ def test_a_prediction_is_asked_for_again_until_it_is_ready(server: HostileServer
     server.answers(
         PATHS["cog"] + "/p-1", as_json({"id": "p-1", "status": "processing"}), GOOD["cog"]
     )
-    answer = endpoint(server, contract="cog").edit(PICTURE, "x", seed=1)
-    assert answer.picture.data == EDITED.data
+    answer = endpoint(server, contract="cog").edit(IMAGE, "x", seed=1)
+    assert answer.image.data == EDITED.data
     assert server.received[-1].method == "GET"
     assert server.received[-1].headers["authorization"] == f"Bearer {KEY}"
 
@@ -90,7 +90,7 @@ def test_polling_elsewhere_does_not_take_the_key_along(server: HostileServer) ->
     with HostileServer() as elsewhere:
         url = elsewhere.answers("/p", GOOD["cog"])
         server.answers(PATHS["cog"], as_json({"status": "processing", "urls": {"get": url}}, 201))
-        endpoint(server, contract="cog").edit(PICTURE, "x", seed=1)
+        endpoint(server, contract="cog").edit(IMAGE, "x", seed=1)
         assert "authorization" not in elsewhere.received[0].headers
 
 

@@ -21,7 +21,7 @@ from evaluation.editors.contracts import CONTRACTS, as_curl
 from evaluation.editors.endpoint import Endpoint
 from evaluation.errors import EditorError, Fault
 from evaluation.net.addresses import AddressRefused
-from evaluation.testing.endpoints import EDITED, GOOD, KEY, PATHS, PICTURE, endpoint, failure
+from evaluation.testing.endpoints import EDITED, GOOD, IMAGE, KEY, PATHS, endpoint, failure
 from evaluation.testing.hostile_server import HostileServer, Received, as_json
 
 
@@ -41,8 +41,8 @@ def form(received: Received) -> dict[str, Any]:
 def test_an_edit_comes_back_in_every_contract(server: HostileServer, contract: str) -> None:
     server.answers(PATHS[contract], GOOD[contract])
     editor = endpoint(server, contract=contract, price=0.04)
-    answer = editor.edit(PICTURE, "Add a hat.", seed=5)
-    assert answer.picture.data == EDITED.data
+    answer = editor.edit(IMAGE, "Add a hat.", seed=5)
+    assert answer.image.data == EDITED.data
     assert answer.cost == 0.04
     assert 0 < answer.seconds < 10
     (received,) = server.received
@@ -55,10 +55,10 @@ def test_an_edit_comes_back_in_every_contract(server: HostileServer, contract: s
 def test_openai_edits_is_multipart_as_servers_expect_it(server: HostileServer) -> None:
     server.answers(PATHS["openai-edits"], GOOD["openai-edits"])
     endpoint(server, model="m1", extra={"quality": "high", "steps": 4, "hd": True}).edit(
-        PICTURE, '@file ümlaut "quoted"\r\nline', seed=5
+        IMAGE, '@file ümlaut "quoted"\r\nline', seed=5
     )
     assert form(server.received[0]) == {
-        "image": ("image.png", "image/png", PICTURE.data),
+        "image": ("image.png", "image/png", IMAGE.data),
         "prompt": '@file ümlaut "quoted"\r\nline',
         "model": "m1",
         "n": "1",
@@ -81,7 +81,7 @@ def test_every_switch_takes_its_field_out(server: HostileServer) -> None:
         size="omit",
         extra={"output_format": None},
         image_field="image[]",
-    ).edit(PICTURE, "Add a hat.", seed=5)
+    ).edit(IMAGE, "Add a hat.", seed=5)
     assert set(form(server.received[0])) == {"image[]", "prompt", "n"}
 
 
@@ -94,15 +94,15 @@ def test_every_switch_takes_its_field_out(server: HostileServer) -> None:
         ("ref_images[]", ("ref_images", ["{}"])),
     ],
 )
-def test_generations_put_the_picture_where_the_server_wants_it(
+def test_generations_put_the_image_where_the_server_wants_it(
     server: HostileServer, field: str, expected: tuple[str, Any]
 ) -> None:
     server.answers(PATHS["openai-generations"], GOOD["openai-generations"])
     editor = endpoint(server, contract="openai-generations", image_field=field, size="1024x768")
-    editor.edit(PICTURE, "Prompt ü", seed=5)
+    editor.edit(IMAGE, "Prompt ü", seed=5)
     body = server.received[0].json()
     name, value = expected
-    text = json.dumps(value).replace("{}", base64.b64encode(PICTURE.data).decode())
+    text = json.dumps(value).replace("{}", base64.b64encode(IMAGE.data).decode())
     assert body.pop(name) == json.loads(text)
     assert body == {
         "prompt": "Prompt ü",
@@ -119,10 +119,10 @@ def test_huggingface_hub_sends_the_same(server: HostileServer) -> None:
     server.answers("/v1", GOOD["huggingface"])
     size = hub.ImageToImageTargetSize(width=48, height=32)
     hub.InferenceClient(model=server.url("/v1"), token=KEY).image_to_image(
-        PICTURE.data, prompt="Add a hat.", target_size=size, seed=5, strength=0.5
+        IMAGE.data, prompt="Add a hat.", target_size=size, seed=5, strength=0.5
     )
     endpoint(server, contract="huggingface", extra={"strength": 0.5}).edit(
-        PICTURE, "Add a hat.", seed=5
+        IMAGE, "Add a hat.", seed=5
     )
     theirs, ours = server.received
     assert ours.json() == theirs.json()
@@ -135,7 +135,7 @@ def test_openais_client_sends_the_same(server: HostileServer) -> None:
     server.answers(PATHS["openai-edits"], GOOD["openai-edits"])
     client = openai.OpenAI(base_url=server.url("/v1"), api_key=KEY, max_retries=0)
     client.images.edit(
-        image=("image.png", PICTURE.data, "image/png"),
+        image=("image.png", IMAGE.data, "image/png"),
         prompt="Add a hat.",
         model="m",
         n=1,
@@ -143,7 +143,7 @@ def test_openais_client_sends_the_same(server: HostileServer) -> None:
         output_format="png",
     )
     endpoint(server, model="m", size="1024x1024", send_seed=False, send_response_format=False).edit(
-        PICTURE, "Add a hat.", seed=5
+        IMAGE, "Add a hat.", seed=5
     )
     theirs, ours = server.received
     assert form(ours) == form(theirs)
@@ -159,9 +159,9 @@ def test_cog_fields_can_be_renamed_and_left_out(server: HostileServer) -> None:
         image_field="input_images[]",
         prompt_field="instruction",
         extra={"width": None, "height": None, "go_fast": False},
-    ).edit(PICTURE, "Add a hat.", seed=5)
+    ).edit(IMAGE, "Add a hat.", seed=5)
     body = server.received[0].json()
-    uri = "data:image/png;base64," + base64.b64encode(PICTURE.data).decode()
+    uri = "data:image/png;base64," + base64.b64encode(IMAGE.data).decode()
     assert body == {
         "version": "abc123",
         "input": {
@@ -176,7 +176,7 @@ def test_cog_fields_can_be_renamed_and_left_out(server: HostileServer) -> None:
 @pytest.mark.parametrize("url", ["/v1", "/v1/", "/v1/images/edits"])
 def test_people_may_give_the_base_or_the_whole_address(server: HostileServer, url: str) -> None:
     server.answers("/v1/images/edits", GOOD["openai-edits"])
-    endpoint(server, url=server.url(url) + "?api-version=2").edit(PICTURE, "x", seed=1)
+    endpoint(server, url=server.url(url) + "?api-version=2").edit(IMAGE, "x", seed=1)
     assert server.received[0].path == "/v1/images/edits?api-version=2"
 
 
@@ -195,7 +195,7 @@ def test_attempts_at_one_edit_share_an_idempotency_key_and_others_do_not(
         (editor, "b", 1),
         (other, "a", 1),
     ):
-        each.edit(PICTURE, prompt, seed=seed)
+        each.edit(IMAGE, prompt, seed=seed)
     keys = [received.headers["idempotency-key"] for received in server.received]
     assert keys[0] == keys[1] == keys[2]
     assert len(set(keys)) == 4
@@ -262,7 +262,7 @@ def test_the_key_is_in_no_log_and_no_traceback(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     server.answers(PATHS["openai-edits"], GOOD["openai-edits"])
-    endpoint(server).edit(PICTURE, "Add a hat.", seed=5)
+    endpoint(server).edit(IMAGE, "Add a hat.", seed=5)
     echo = as_json({"error": f"unknown key {KEY}"}, 401, X_Echo=KEY)
     error = failure(server, echo)
     assert KEY not in "".join(traceback.format_exception(error))
@@ -281,9 +281,9 @@ def test_the_curl_line_sends_exactly_the_request_of_an_edit(
     prompt = 'Don\'t "touch" $HOME, `id`; 100 % sure\\n — @x ü'
     options = {"contract": contract, "model": "m 1", "extra": {"note": "it's $5"}}
     editor = endpoint(server, **options)
-    editor.edit(PICTURE, prompt, seed=5)
-    (tmp_path / "picture.png").write_bytes(PICTURE.data)
-    line = as_curl(editor, prompt=prompt, seed=5, size=PICTURE.size)
+    editor.edit(IMAGE, prompt, seed=5)
+    (tmp_path / "image.png").write_bytes(IMAGE.data)
+    line = as_curl(editor, prompt=prompt, seed=5, size=IMAGE.size)
     assert KEY not in line
     subprocess.run(
         ["sh", "-c", line],
@@ -310,15 +310,15 @@ def test_an_arms_temperature_and_size_reach_the_endpoint_and_a_conversation_does
     server.answers(PATHS["openai-edits"], GOOD["openai-edits"])
     editor = endpoint(server, extra={"steps": 4})
     beside = Beside(settings=EditSettings(temperature=0.4, size="1K"))
-    editor.send(PICTURE, "Add a hat.", 5, beside)
+    editor.send(IMAGE, "Add a hat.", 5, beside)
     sent = form(server.received[0])
     assert (sent["temperature"], sent["steps"]) == ("0.4", "4")
     width, height = (int(side) for side in sent["size"].split("x"))
     assert width * height == pytest.approx(1024**2, rel=0.01)
     assert editor.extra == {"steps": 4}
     with pytest.raises(EditorError, match="keeps no conversation"):
-        editor.send(PICTURE, "Add a hat.", 5, Beside(settings=EditSettings(history=())))
+        editor.send(IMAGE, "Add a hat.", 5, Beside(settings=EditSettings(history=())))
     fixed = endpoint(server, size="512x512")
     with pytest.raises(EditorError, match="cannot be asked for a size of 1K"):
-        fixed.send(PICTURE, "Add a hat.", 5, beside)
+        fixed.send(IMAGE, "Add a hat.", 5, beside)
     assert len(server.received) == 1

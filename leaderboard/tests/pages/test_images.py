@@ -1,4 +1,4 @@
-"""Stored pictures: served while something shows them that the visitor may see."""
+"""Stored images: served while something shows them that the visitor may see."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.utils import timezone
 
-from evaluation.images import Picture
+from evaluation.images import EncodedImage
 from leaderboard import jobs
 from leaderboard.models import EditingModel, Run, SourceImage, StoredImage, Trip, UploadedChain
-from leaderboard.models.pictures import write
+from leaderboard.models.images import write
 from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
 from leaderboard.testing.played import once, play
-from leaderboard.views import pictures
+from leaderboard.views import images
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 @pytest.fixture(scope="module")
 def played(django_db_setup, django_db_blocker):
     yield from once(
-        django_db_blocker, lambda: play("noise", factories.tiny_suite(slug="pictures")).pk
+        django_db_blocker, lambda: play("noise", factories.tiny_suite(slug="images")).pk
     )
 
 
@@ -51,7 +51,7 @@ def statuses(client, stored: StoredImage, **headers: str) -> set[int]:
     return {client.get(address, headers=headers).status_code for address in addresses}
 
 
-def test_a_picture_of_a_public_run_is_asked_for_again_soon(client, answer):
+def test_an_image_of_a_public_run_is_asked_for_again_soon(client, answer):
     found = client.get(answer.thumbnail_url)
     assert found.status_code == 200
     assert found["Cache-Control"] == "public, max-age=300, must-revalidate"
@@ -77,12 +77,12 @@ def test_what_is_hidden_is_gone_for_everybody_but_staff(client, admin_client, ru
     assert "private" in admin_client.get(answer.thumbnail_url)["Cache-Control"]
 
 
-def test_pictures_of_suites_stay(client, run):
-    assert statuses(client, run.suite.pictures.first().stored) == {200}
+def test_images_of_suites_stay(client, run):
+    assert statuses(client, run.suite.images.first().stored) == {200}
 
 
 def test_a_draft_is_for_staff(client, admin_client):
-    stored = StoredImage.objects.get_or_store(Picture.from_image(factories.picture(901)))
+    stored = StoredImage.objects.get_or_store(EncodedImage.from_image(factories.drawn_image(901)))
     row = SourceImage.objects.create(slug="draft", title="Draft", stored=stored, kind="object")
     assert statuses(client, stored) == {404}
     assert statuses(admin_client, stored) == {200}
@@ -91,23 +91,23 @@ def test_a_draft_is_for_staff(client, admin_client):
     assert statuses(client, stored) == {200}
 
 
-def test_an_uploaded_picture_is_gone_with_its_day(client):
-    stored = StoredImage.objects.get_or_store(Picture.from_image(factories.picture(902)))
+def test_an_uploaded_image_is_gone_with_its_day(client):
+    stored = StoredImage.objects.get_or_store(EncodedImage.from_image(factories.drawn_image(902)))
     stored.write_copy()
     chain = UploadedChain.objects.create()
-    chain.pictures.create(stored=stored, number=0)
+    chain.images.create(stored=stored, number=0)
     assert statuses(client, stored) == {200}
     UploadedChain.objects.update(created_at=timezone.now() - timedelta(days=1, minutes=1))
     assert statuses(client, stored) == {404}
 
 
-def test_who_may_see_a_picture_is_one_query(client, answer, django_assert_num_queries):
+def test_who_may_see_an_image_is_one_query(client, answer, django_assert_num_queries):
     client.get(answer.thumbnail_url)
     with django_assert_num_queries(1):
         client.get(answer.thumbnail_url)
 
 
-def test_a_large_picture_is_not_decoded_for_a_page(client, run, answer):
+def test_a_large_image_is_not_decoded_for_a_page(client, run, answer):
     default_storage.delete(answer.copy_name)
     StoredImage.objects.filter(pk=answer.pk).update(width=5000, height=5000)
     assert client.get(answer.copy_url).status_code == 404
@@ -115,7 +115,7 @@ def test_a_large_picture_is_not_decoded_for_a_page(client, run, answer):
     assert client.get(answer.copy_url).status_code == 200
 
 
-def test_a_picture_that_is_lost_is_not_found(client, answer):
+def test_an_image_that_is_lost_is_not_found(client, answer):
     data = answer.read().data
     for name in (answer.name, answer.thumbnail_name, answer.copy_name):
         default_storage.delete(name)
@@ -129,12 +129,12 @@ def test_a_picture_that_is_lost_is_not_found(client, answer):
     assert statuses(client, answer) == {200}
 
 
-def test_the_chain_of_a_lost_picture_is_played_again_from_there(local):
+def test_the_chain_of_a_lost_image_is_played_again_from_there(local):
     run = play("noise", factories.tiny_suite(2, trips=3, slug="lost"))
     chain = run.chains.first()
     kept, lost = (trip.restored for trip in chain.trips.filter(number__in=(1, 2)))
     default_storage.delete(lost.name)
-    jobs.recover_pictures(run.pk)
+    jobs.recover_images(run.pk)
     run.refresh_from_db()
     assert run.state == RunState.QUEUED
     chain.refresh_from_db()
@@ -145,14 +145,14 @@ def test_the_chain_of_a_lost_picture_is_played_again_from_there(local):
     run.refresh_from_db()
     assert (run.state, run.complete, run.progress.calls - calls) == (RunState.FINISHED, True, 4)
     assert chain.trips.get(number=1).restored == kept
-    pictures = [p for trip in chain.trips.all() for p in (trip.edited, trip.restored)]
-    assert all(default_storage.exists(picture.name) for picture in pictures)
-    jobs.recover_pictures(run.pk)  # nothing is gone: nothing is played
+    images = [p for trip in chain.trips.all() for p in (trip.edited, trip.restored)]
+    assert all(default_storage.exists(image.name) for image in images)
+    jobs.recover_images(run.pk)  # nothing is gone: nothing is played
     run.refresh_from_db()
     assert run.state == RunState.FINISHED
 
 
-def test_a_run_under_way_sees_to_its_own_pictures(admin_client):
+def test_a_run_under_way_sees_to_its_own_images(admin_client):
     run = jobs.start(factories.editing_model("busy", "noise"), factories.tiny_suite(slug="busy"))
     with pytest.raises(jobs.CannotMove):
         jobs.recover(run)
@@ -160,14 +160,14 @@ def test_a_run_under_way_sees_to_its_own_pictures(admin_client):
         call_command("storage", "recover", str(run.pk))
     data = {"action": "recover", "_selected_action": [run.pk]}
     page = admin_client.post("/admin/leaderboard/run/", data, follow=True).content.decode()
-    assert "sees to its own pictures" in page
+    assert "sees to its own images" in page
 
 
-def test_lost_pictures_and_orphans_are_found(run, answer, capsys):
+def test_lost_images_and_orphans_are_found(run, answer, capsys):
     default_storage.save("originals/ff/" + "f" * 64 + ".png", ContentFile(b"x"))
     call_command("storage", "clean", "--hours", "0")  # what other tests left
     call_command("storage", "verify")
-    assert "0 pictures are lost, 0 files have no row" in capsys.readouterr().out
+    assert "0 images are lost, 0 files have no row" in capsys.readouterr().out
     default_storage.save("originals/ff/" + "f" * 64 + ".png", ContentFile(b"x"))
     default_storage.delete(answer.name)
     with pytest.raises(CommandError):
@@ -177,7 +177,7 @@ def test_lost_pictures_and_orphans_are_found(run, answer, capsys):
     assert f"without a row: originals/ff/{'f' * 64}.png" in said
 
 
-def test_a_page_decodes_one_picture_at_a_time():
+def test_a_page_decodes_one_image_at_a_time():
     """Eight at once took 460 MB of a process that may have 200."""
     at_once, most = [], []
 
@@ -191,7 +191,7 @@ def test_a_page_decodes_one_picture_at_a_time():
 
     def ask() -> None:
         with contextlib.suppress(FileNotFoundError):
-            pictures.content(stored, "copy")
+            images.content(stored, "copy")
 
     threads = [threading.Thread(target=ask) for _ in range(6)]
     for thread in threads:

@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from django.urls import reverse
 from PIL import Image
 
-from evaluation.images import EXTENSIONS, Picture, encode_webp, thumbnail
+from evaluation.images import EXTENSIONS, EncodedImage, encode_webp, thumbnail
 
 #: The type, for a class with a field called bytes.
 Data: TypeAlias = bytes
@@ -22,25 +22,25 @@ MAX_WEB_PIXELS = 4_500_000
 
 
 class StoredImageManager(models.Manager["StoredImage"]):
-    def get_or_store(self, picture: Picture) -> StoredImage:
+    def get_or_store(self, image: EncodedImage) -> StoredImage:
         """Return the row of this image; its bytes are stored before the row exists."""
-        if self.filter(pk=picture.sha256).update(created_at=Now()):
-            return self.get(pk=picture.sha256)
-        row = self.write_bytes(picture)
-        row.write_thumbnail(picture)
+        if self.filter(pk=image.sha256).update(created_at=Now()):
+            return self.get(pk=image.sha256)
+        row = self.write_bytes(image)
+        row.write_thumbnail(image)
         self.upsert([row])
         return row
 
-    def write_bytes(self, picture: Picture) -> StoredImage:
+    def write_bytes(self, image: EncodedImage) -> StoredImage:
         """Store the bytes and return the new row, without the database: safe in threads."""
         row = StoredImage(
-            sha256=picture.sha256,
-            mime=picture.mime,
-            width=picture.width,
-            height=picture.height,
-            bytes=len(picture.data),
+            sha256=image.sha256,
+            mime=image.mime,
+            width=image.width,
+            height=image.height,
+            bytes=len(image.data),
         )
-        write(row.name, picture.data)
+        write(row.name, image.data)
         return row
 
     def upsert(self, rows: Iterable[StoredImage]) -> None:
@@ -85,47 +85,47 @@ class StoredImage(models.Model):
 
     @property
     def thumbnail_url(self) -> str:
-        return reverse("picture", args=["thumbnail", self.sha256])
+        return reverse("image", args=["thumbnail", self.sha256])
 
     @property
     def copy_url(self) -> str:
         """The URL of a lossless re-encoded copy in canonical form, safe to show in pages."""
-        return reverse("picture", args=["copy", self.sha256])
+        return reverse("image", args=["copy", self.sha256])
 
     @property
     def original_url(self) -> str:
         """The URL of the original bytes, as a download only."""
-        return reverse("picture", args=["original", self.sha256])
+        return reverse("image", args=["original", self.sha256])
 
     def data(self) -> Data:
         """Return its bytes as they arrived. Raises FileNotFoundError if they are gone."""
         with default_storage.open(self.name) as file:
             return file.read()  # type: ignore[no-any-return]
 
-    def read(self) -> Picture:
+    def read(self) -> EncodedImage:
         """Return the original image without the database: safe in threads."""
-        return Picture(self.data(), self.mime, self.width, self.height)
+        return EncodedImage(self.data(), self.mime, self.width, self.height)
 
     def read_thumbnail(self) -> Image.Image:
         """Return the thumbnail."""
         with default_storage.open(self.thumbnail_name) as file:
-            return Picture.from_bytes(file.read()).image
+            return EncodedImage.from_bytes(file.read()).decoded
 
-    def write_thumbnail(self, picture: Picture | None = None) -> None:
-        """Store the thumbnail, once; pass `picture` if it is decoded already."""
+    def write_thumbnail(self, image: EncodedImage | None = None) -> None:
+        """Store the thumbnail, once; pass `image` if it is decoded already."""
         if not default_storage.exists(self.thumbnail_name):
-            write(self.thumbnail_name, thumbnail((picture or self.read()).image))
+            write(self.thumbnail_name, thumbnail((image or self.read()).decoded))
 
-    def write_copy(self, picture: Picture | None = None) -> None:
+    def write_copy(self, image: EncodedImage | None = None) -> None:
         """Store the full-size copy that pages show, if it does not exist."""
         if not default_storage.exists(self.copy_name):
-            write(self.copy_name, encode_webp((picture or self.read()).image))
+            write(self.copy_name, encode_webp((image or self.read()).decoded))
 
-    def write_what_pages_cannot(self, picture: Picture) -> None:
+    def write_what_pages_cannot(self, image: EncodedImage) -> None:
         """Store the thumbnail, and the copy of an image too large for pages to decode."""
-        self.write_thumbnail(picture)
+        self.write_thumbnail(image)
         if self.width * self.height > MAX_WEB_PIXELS:
-            self.write_copy(picture)
+            self.write_copy(image)
 
     @property
     def may_be_decoded_here(self) -> bool:

@@ -17,13 +17,13 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from evaluation.images import ImageError
-from leaderboard.models import StoredImage, visible_pictures
-from leaderboard.models.pictures import decoding
+from leaderboard.models import StoredImage, visible_images
+from leaderboard.models.images import decoding
 
 Response = TypeVar("Response", bound=HttpResponseBase)
 SHARED = "public, max-age=300, must-revalidate"
 OWN = "private, no-cache"
-LOST = "This picture is lost: it is no longer in storage."
+LOST = "This image is lost: it is no longer in storage."
 LOST_IMAGE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 160">
 <rect width="160" height="160" fill="#ddd"/>
 <text x="80" y="84" font-family="sans-serif" font-size="16" text-anchor="middle">image lost</text>
@@ -31,15 +31,15 @@ LOST_IMAGE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 160">
 
 
 @require_safe
-def picture(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
+def image(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
     """Serve a thumbnail, a re-encoded copy, or the original bytes as a download."""
-    stored = visible_pictures(AnonymousUser()).filter(pk=sha256).first()
+    stored = visible_images(AnonymousUser()).filter(pk=sha256).first()
     keep = SHARED
     if stored is None:  # only now, because reading the user takes another query
         keep = OWN
-        stored = get_object_or_404(visible_pictures(request.user), pk=sha256)
+        stored = get_object_or_404(visible_images(request.user), pk=sha256)
     if request.headers.get("If-None-Match") == f'"{form}-{sha256}"':
-        return as_picture(FileResponse(status=304), form, sha256, keep)
+        return as_image(FileResponse(status=304), form, sha256, keep)
     try:
         response = content(stored, form)
     except FileNotFoundError:
@@ -47,10 +47,10 @@ def picture(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
             raise Http404(LOST) from None
         # Browsers show the body of a 404 in place of the image.
         lost = HttpResponse(LOST_IMAGE, content_type="image/svg+xml", status=404)
-        return as_picture(lost, form, sha256, "no-store")
+        return as_image(lost, form, sha256, "no-store")
     except ImageError:
-        raise Http404("This picture cannot be decoded.") from None
-    return as_picture(response, form, sha256, keep)
+        raise Http404("This image cannot be decoded.") from None
+    return as_image(response, form, sha256, keep)
 
 
 def content(stored: StoredImage, form: str) -> FileResponse:
@@ -81,7 +81,7 @@ def content(stored: StoredImage, form: str) -> FileResponse:
     return FileResponse(file, content_type="image/webp")
 
 
-def as_picture(response: Response, form: str, sha256: str, keep: str = SHARED) -> Response:
+def as_image(response: Response, form: str, sha256: str, keep: str = SHARED) -> Response:
     """Add headers to the response that allow caching and forbid scripts."""
     response["Cache-Control"] = keep
     response["ETag"] = f'"{form}-{sha256}"'

@@ -1,4 +1,4 @@
-"""The pictures of the golden table: an astronaut and four ways to lose her."""
+"""The images of the golden table: an astronaut and four ways to lose her."""
 
 import numpy as np
 from numpy.typing import NDArray

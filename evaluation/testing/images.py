@@ -1,4 +1,4 @@
-"""Small pictures made on the spot."""
+"""Small images made on the spot."""
 
 import io
 
@@ -7,7 +7,7 @@ from PIL import Image
 
 
 def gradient(width: int, height: int) -> Image.Image:
-    """A picture in which no row, column or corner looks like another."""
+    """An image in which no row, column or corner looks like another."""
     y, x = np.mgrid[0:height, 0:width]
     pixels = np.stack(
         [255 * x / width, 255 * y / height, 255 * (x + 2 * y) / (width + 2 * height)], -1
@@ -16,7 +16,7 @@ def gradient(width: int, height: int) -> Image.Image:
 
 
 def busy(width: int, height: int, seed: int = 0) -> Image.Image:
-    """Blurred noise: a picture with structure at every scale, unlike any other seed's."""
+    """Blurred noise: an image with structure at every scale, unlike any other seed's."""
     rng = np.random.default_rng(seed)
     image = Image.new("RGB", (width, height))
     for side, share in ((4, 1.0), (16, 0.5), (64, 0.3)):
