@@ -8,12 +8,12 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from evaluation import __version__
-from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 
 def site(request: HttpRequest) -> dict[str, Any]:
     return {
         "version": __version__,
         "site_url": settings.SITE_URL,
-        "default_level": DEFAULT_LEVEL,
+        "default_threshold": DEFAULT_THRESHOLD,
     }

@@ -268,7 +268,7 @@ class StandingNumbers(Record):
     """
 
     metric: Slug
-    level: Number
+    threshold: Number
     scope: Annotated[str, StringConstraints(max_length=100)]
     half_life: Number | None = Field(
         description="Round trips, of the decay with as many usable trips; None: above the suite's."

@@ -26,7 +26,18 @@ pytestmark = [pytest.mark.fuzz, pytest.mark.django_db]
 
 #: What any page reads of its address; the last one none does.
 NAMES = (
-    *("suite", "metric", "level", "cases", "q", "provider", "weights", "access", "price", "since"),
+    *(
+        "suite",
+        "metric",
+        "threshold",
+        "cases",
+        "q",
+        "provider",
+        "weights",
+        "access",
+        "price",
+        "since",
+    ),
     *("sort", "every", "models", "model", "case", "category", "cause", "label", "order", "page"),
     *("trip", "date", "mode", "chart", "by", "format", "repeat", "of", "submission", "images"),
     *("numbers", "nothing"),

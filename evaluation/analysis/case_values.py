@@ -5,7 +5,7 @@ comparisons need these values alone, never the chains again. The case of a lost 
 pseudo-value (Andersen, Klein & Rosthøj 2003): its contribution to the category's number. The
 mean stays exactly the run's number.
 
-A site stores per metric and level `CaseValues.aligned(cases)` of a run, one float per case of
+A site stores per metric and threshold `CaseValues.aligned(cases)` of a run, one float per case of
 the suite in the suite's order, so that it can rank at any time. A scope is a selection of them
 (`ranking.rank_scope`).
 """
@@ -29,13 +29,13 @@ from evaluation.analysis.events import (
     check,
     events_of,
 )
-from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.survival import Floats, drops, in_order
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 
 @dataclass(frozen=True)
 class CaseValues:
-    """One run by one metric at one level, a row per case that was played.
+    """One run by one metric at one threshold, a row per case that was played.
 
     `curve` has n = 0..N. AUC and curve are NaN if all chains of the run were lost, and from the
     trip on at which one was stopped because its end was known: a mean of the others would be
@@ -67,20 +67,20 @@ class CaseValues:
 
 
 def case_values(
-    chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
+    chains: Sequence[ChainResult], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> CaseValues:
     """Return the values of a run's cases; a case lost before its first trip has none."""
     check(chains, trips)
     played = [chain for chain in chains if chain.played]
-    return values_by_level(played, [events_of(played, trips, level)], trips)[0]
+    return values_by_threshold(played, [events_of(played, trips, threshold)], trips)[0]
 
 
-def values_by_level(
+def values_by_threshold(
     chains: Sequence[ChainResult], events: Iterable[Sequence[Event]], trips: int
 ) -> list[CaseValues]:
-    """Return the values of played chains at each level; `events` are by level.
+    """Return the values of played chains at each threshold; `events` are by threshold.
 
-    AUC and curve do not depend on the level, so all levels share the same arrays.
+    AUC and curve do not depend on the threshold, so all thresholds share the same arrays.
     """
     cases = sorted({chain.case for chain in chains})
     place = {case: row for row, case in enumerate(cases)}
@@ -94,8 +94,8 @@ def values_by_level(
     if (last := last_shown(chains, trips)) < trips:
         auc[:], curve[:, last + 1 :] = np.nan, np.nan
     return [
-        CaseValues(design, trips, _usable(level_events, trips, rows, category), auc, curve)
-        for level_events in events
+        CaseValues(design, trips, _usable(threshold_events, trips, rows, category), auc, curve)
+        for threshold_events in events
     ]
 
 

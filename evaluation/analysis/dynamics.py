@@ -95,7 +95,7 @@ def summarise_dynamics(chains: Sequence[Dynamics]) -> DynamicsSummary:
 MOST_SLOPE = 100.0
 
 
-# Cached, because every metric and level needs it for the same chains.
+# Cached, because every metric and threshold needs it for the same chains.
 @lru_cache(maxsize=4096)
 def _contraction(steps: tuple[float, ...]) -> tuple[float | None, float | None, float | None]:
     """Return exp of the Theil-Sen slope of ln s(n), over the nonzero steps."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.metrics.picture import LOST as LOST_BY_PART
 
 COMPLETED, LOST = "completed", "lost"
@@ -20,7 +20,7 @@ STOPPED = (KNOWN, CONVERGED)
 BROKEN = ("refused", "blank", "failed")
 OUTCOMES = (COMPLETED, *STOPPED, *BROKEN, LOST)
 
-#: Causes of crossings of the level, by part of the headline; other metrics judge the whole.
+#: Causes of crossings of the threshold, by part of the headline; other metrics judge the whole.
 CROSSINGS = tuple(words.cause for words in LOST_BY_PART.values())
 #: Every cause that ends a chain, with its text.
 CAUSES: Mapping[str, str] = {
@@ -117,11 +117,11 @@ class ChainResult:
         """Return False for a chain lost before its first trip."""
         return self.outcome != LOST or bool(self.retention)
 
-    def tells(self, trips: int, level: float = DEFAULT_LEVEL) -> bool:
-        """Return False if it was stopped before this metric fell to the level."""
+    def tells(self, trips: int, threshold: float = DEFAULT_THRESHOLD) -> bool:
+        """Return False if it was stopped before this metric fell to the threshold."""
         if self.outcome != KNOWN:
             return True
-        end = event(self, trips, level)
+        end = event(self, trips, threshold)
         return end.cause is not None or end.time >= trips
 
     @property
@@ -153,17 +153,17 @@ class Event:
     recovered: bool = False
 
 
-def event(chain: ChainResult, trips: int, level: float = DEFAULT_LEVEL) -> Event:
+def event(chain: ChainResult, trips: int, threshold: float = DEFAULT_THRESHOLD) -> Event:
     """Return the first passage of one chain within its first `trips` trips."""
     gate = chain.gate
     last = min(trips, len(chain.retention), gate[0] - 1 if gate else trips)
     before = 1.0
     for place, after in enumerate(chain.retention[:last]):
-        if after <= level:
+        if after <= threshold:
             return Event(
-                time=place + (before - level) / (before - after),
+                time=place + (before - threshold) / (before - after),
                 cause=chain.because[place] if chain.because else chain.cause,
-                recovered=any(q > level for q in chain.retention[place + 1 : trips]),
+                recovered=any(q > threshold for q in chain.retention[place + 1 : trips]),
             )
         before = after
     if gate and gate[0] == last + 1 <= trips:
@@ -178,20 +178,20 @@ class NotKnown(ValueError):
 
 
 def events_of(
-    chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
+    chains: Sequence[ChainResult], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> list[Event]:
     """Return the first passage of each chain.
 
     Raises NotKnown if one was stopped before it. To censor such a chain would be wrong: it was
     stopped because of its results.
     """
-    silent = [chain for chain in chains if not chain.tells(trips, level)]
+    silent = [chain for chain in chains if not chain.tells(trips, threshold)]
     if silent:
         raise NotKnown(
-            f"{len(silent)} of {len(chains)} chains were stopped before they fell to {level:g} "
+            f"{len(silent)} of {len(chains)} chains were stopped before they fell to {threshold:g} "
             f"by this metric, such as {silent[0].case}"
         )
-    return [event(chain, trips, level) for chain in chains]
+    return [event(chain, trips, threshold) for chain in chains]
 
 
 def check(chains: Sequence[ChainResult], trips: int) -> None:

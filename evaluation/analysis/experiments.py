@@ -22,10 +22,10 @@ from evaluation.analysis.case_values import CaseValues, case_values
 from evaluation.analysis.covariance import CONFIDENCE, SEED, Design, Interval, t_quantile
 from evaluation.analysis.events import TOLERANCE, Case, ChainResult
 from evaluation.analysis.half_life import half_life
-from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.ranking import Bounds
 from evaluation.analysis.robustness import RepeatSpread, repeat_spread
 from evaluation.analysis.survival import Floats
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 DRAWS = 10_000
 #: The largest number of tied differences tested exactly, as in scipy; more are approximated.
@@ -98,7 +98,7 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class ExperimentNumbers:
-    """All numbers of an experiment by one metric at one level."""
+    """All numbers of an experiment by one metric at one threshold."""
 
     baseline: str
     trips: int
@@ -127,7 +127,7 @@ class ExperimentNumbers:
 def experiment_numbers(
     arms: Mapping[str, Sequence[ChainResult]],
     trips: int,
-    level: float = DEFAULT_LEVEL,
+    threshold: float = DEFAULT_THRESHOLD,
     *,
     seed: int = SEED,
 ) -> ExperimentNumbers:
@@ -135,14 +135,14 @@ def experiment_numbers(
     names = list(arms)
     if len(names) < 2:
         raise ValueError("an experiment has a baseline and at least one other arm")
-    values = {name: case_values(chains, trips, level) for name, chains in arms.items()}
+    values = {name: case_values(chains, trips, threshold) for name, chains in arms.items()}
     shared = sorted(set.intersection(*(set(of_arm.cases) for of_arm in values.values())))
     if not shared:
         raise ValueError("the arms have no case in common")
     values = {name: of_arm.only(shared) for name, of_arm in values.items()}
     design = values[names[0]].design
     usable = np.column_stack([values[name].usable for name in names])
-    reruns = {name: repeat_spread(chains, trips, level) for name, chains in arms.items()}
+    reruns = {name: repeat_spread(chains, trips, threshold) for name, chains in arms.items()}
     return ExperimentNumbers(
         baseline=names[0],
         trips=trips,
@@ -169,14 +169,14 @@ def _effects(values: Mapping[str, CaseValues], seed: int) -> tuple[Effect, ...]:
     effects = []
     for place, name in enumerate(names):
         of_arm, difference = values[name], differences[place]
-        level, auc = (float(design.mean(column)) for column in (of_arm.usable, of_arm.auc))
+        mean_trips, auc = (float(design.mean(column)) for column in (of_arm.usable, of_arm.auc))
         by_auc = auc - float(design.mean(first.auc))
         far = reach[place] if reach else None
         effects.append(
             Effect(
                 arm=name,
-                usable_trips=level,
-                half_life=half_life(level, of_arm.trips),
+                usable_trips=mean_trips,
+                half_life=half_life(mean_trips, of_arm.trips),
                 interval=Bounds.of(of_arm).usable_trips,
                 auc=None if math.isnan(auc) else auc,
                 difference=difference,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.analysis.case_values import CaseValues, case_auc, values_by_level
+from evaluation.analysis.case_values import CaseValues, case_auc, values_by_threshold
 from evaluation.analysis.events import (
     CAUSES,
     COMPLETED,
@@ -24,8 +24,8 @@ from evaluation.analysis.events import (
     check,
     events_of,
 )
-from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.survival import Floats, Survival
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 METHOD_VERSION = "2"
 # The share of usable trips at a half-life of N, with a margin for rounding.
@@ -34,7 +34,7 @@ LONGEST = 0.5 / math.log(2) + 1e-12
 
 @dataclass(frozen=True)
 class Summary:
-    """Summary of a set of chains at one level; ready for JSON: no NaN, no infinity.
+    """Summary of a set of chains at one threshold; ready for JSON: no NaN, no infinity.
 
     `usable_trips` is None if nothing was measured. `auc` is None, and `curve` from some trip
     on, if chains were stopped there because their end was known. `half_life` is None if longer
@@ -48,7 +48,7 @@ class Summary:
     """
 
     trips: int
-    level: float
+    threshold: float
     cases: int
     chains: int
     usable_trips: float | None
@@ -96,29 +96,31 @@ def shown_half_life(half_life: float | None, trips: int) -> str:
     return f"> {trips}" if half_life is None else f"{half_life:.1f}"
 
 
-def summarise(chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL) -> Summary:
+def summarise(
+    chains: Sequence[ChainResult], trips: int, threshold: float = DEFAULT_THRESHOLD
+) -> Summary:
     """Return usable trips, half-life, AUC, mean curve, causes and counts of chains."""
-    return summary_and_values(chains, trips, level)[0]
+    return summary_and_values(chains, trips, threshold)[0]
 
 
 def summary_and_values(
-    chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
+    chains: Sequence[ChainResult], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> tuple[Summary, CaseValues]:
     """Return the summary with the values of its cases."""
-    return summaries_and_values(chains, trips, [level])[0]
+    return summaries_and_values(chains, trips, [threshold])[0]
 
 
 def summaries_and_values(
-    chains: Sequence[ChainResult], trips: int, levels: Sequence[float]
+    chains: Sequence[ChainResult], trips: int, thresholds: Sequence[float]
 ) -> list[tuple[Summary, CaseValues]]:
-    """Summarise at each level; values independent of it are computed once."""
+    """Summarise at each threshold; values independent of it are computed once."""
     check(chains, trips)
-    events = [events_of(chains, trips, level) for level in levels]
+    events = [events_of(chains, trips, threshold) for threshold in thresholds]
     places = [place for place, chain in enumerate(chains) if chain.played]
     played = [chains[place] for place in places]
     of_played = [[ends[place] for place in places] for ends in events]
-    values = values_by_level(played, of_played, trips)
-    survivals = Survival.by_level(played, of_played, trips)
+    values = values_by_threshold(played, of_played, trips)
+    survivals = Survival.by_threshold(played, of_played, trips)
     about = _about(chains, trips)
     numbers = np.arange(trips + 1.0)
 
@@ -129,17 +131,19 @@ def summaries_and_values(
 
     none_ended = finite(np.zeros(trips + 1))
     results = []
-    for level, ends, level_values, survival in zip(levels, events, values, survivals, strict=True):
+    for threshold, ends, threshold_values, survival in zip(
+        thresholds, events, values, survivals, strict=True
+    ):
         causes = Counter(end.cause for end in ends)
         usable = finite(survival.usable_trips(numbers))
         summary = Summary(
             trips=trips,
-            level=level,
+            threshold=threshold,
             usable_trips=usable[-1],
             half_life=None if usable[-1] is None else half_life(usable[-1], trips),
             median=survival.median if played else None,
-            auc=finite(np.atleast_1d(level_values.design.mean(level_values.auc)))[0],
-            curve=finite(level_values.design.mean(level_values.curve)),
+            auc=finite(np.atleast_1d(threshold_values.design.mean(threshold_values.auc)))[0],
+            curve=finite(threshold_values.design.mean(threshold_values.curve)),
             survival=finite(survival.at(numbers)),
             usable_by_trip=usable,
             incidence=dict.fromkeys(CAUSES, none_ended)
@@ -149,12 +153,12 @@ def summaries_and_values(
             recovered=sum(end.recovered for end in ends),
             **about,
         )
-        results.append((summary, level_values))
+        results.append((summary, threshold_values))
     return results
 
 
 def _about(chains: Sequence[ChainResult], trips: int) -> dict[str, Any]:
-    """Return the fields of a summary that do not depend on the level."""
+    """Return the fields of a summary that do not depend on the threshold."""
     ends = Counter(
         c.outcome if len(c.retention) < trips or c.outcome == CONVERGED else COMPLETED
         for c in chains
@@ -201,37 +205,40 @@ def scopes(chains: Sequence[ChainResult]) -> dict[str, list[ChainResult]]:
 
 
 def breakdown(
-    chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
+    chains: Sequence[ChainResult], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> dict[str, Summary]:
     """Summarise the chains of each scope."""
-    return {scope: summarise(part, trips, level) for scope, part in scopes(chains).items()}
+    return {scope: summarise(part, trips, threshold) for scope, part in scopes(chains).items()}
 
 
 def case_summaries(
-    chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
+    chains: Sequence[ChainResult], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> list[CaseSummary]:
     """Summarise every case, the worst first: by usable trips, then AUC, then name."""
-    return case_summaries_by_level(chains, trips, [level])[level]
+    return case_summaries_by_threshold(chains, trips, [threshold])[threshold]
 
 
-def case_summaries_by_level(
-    chains: Sequence[ChainResult], trips: int, levels: Sequence[float]
+def case_summaries_by_threshold(
+    chains: Sequence[ChainResult], trips: int, thresholds: Sequence[float]
 ) -> dict[float, list[CaseSummary]]:
-    """Summarise every case at each of these levels."""
+    """Summarise every case at each of these thresholds."""
     cases: dict[Case, list[ChainResult]] = defaultdict(list)
     for chain in chains:
         if chain.played:
             cases[chain.case].append(chain)
-    summaries: dict[float, list[CaseSummary]] = {level: [] for level in levels}
+    summaries: dict[float, list[CaseSummary]] = {threshold: [] for threshold in thresholds}
     for case, part in cases.items():
         check(part, trips)
-        events = [events_of(part, trips, level) for level in levels]
+        events = [events_of(part, trips, threshold) for threshold in thresholds]
         auc = case_auc(part, trips)
-        for level, survival in zip(levels, Survival.by_level(part, events, trips), strict=True):
+        for threshold, survival in zip(
+            thresholds, Survival.by_threshold(part, events, trips), strict=True
+        ):
             usable = float(survival.usable_trips(trips))
-            summaries[level].append(CaseSummary(*case, usable, auc))
+            summaries[threshold].append(CaseSummary(*case, usable, auc))
     return {
-        level: sorted(cases_at_level, key=_badness) for level, cases_at_level in summaries.items()
+        threshold: sorted(cases_at_threshold, key=_badness)
+        for threshold, cases_at_threshold in summaries.items()
     }
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from evaluation.analysis.case_values import carried
 from evaluation.analysis.events import COMPLETED, LOST, TOLERANCE, ChainResult, event
-from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.survival import Floats
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 ILL_POSED, MISLEADING, TOO_EASY, TOO_HARD = "ill_posed", "misleading", "too_easy", "too_hard"
 MIN_RUNS = 3  # agreement of two runs means little
@@ -48,7 +48,7 @@ class CaseDiagnosis:
 
 
 def diagnose(
-    runs: Mapping[str, Sequence[ChainResult]], trips: int, level: float = DEFAULT_LEVEL
+    runs: Mapping[str, Sequence[ChainResult]], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> list[CaseDiagnosis]:
     """Diagnose every case played to an end: the most doubtful, then the hardest."""
     played = [run for chains in runs.values() if (run := _by_case(chains))]
@@ -59,7 +59,7 @@ def diagnose(
         for column, case in enumerate(cases):
             if chains := run.get(case):
                 curve = np.mean([carried(chain, trips) for chain in chains], axis=0)
-                times = [event(chain, trips, level).time for chain in chains]
+                times = [event(chain, trips, threshold).time for chain in chains]
                 share[row, column] = np.mean(times) / trips
                 jump[row, column] = 1 - curve[1]
                 # The zeros carried after a break are flat too, but are no evidence on the pair.

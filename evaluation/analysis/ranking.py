@@ -21,8 +21,8 @@ from evaluation.analysis.covariance import (
 )
 from evaluation.analysis.events import TOLERANCE, Case, ChainResult
 from evaluation.analysis.half_life import Summary, half_life, summary_and_values
-from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.survival import Floats
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 DRAWS = 10_000
 #: A chunk of draws of a hundred runs that fits into a processor's cache.
@@ -186,7 +186,7 @@ class Placing:
 def board(
     runs: Mapping[str, Sequence[ChainResult]],
     trips: int,
-    level: float = DEFAULT_LEVEL,
+    threshold: float = DEFAULT_THRESHOLD,
     *,
     keys: Collection[tuple[str, str, int]] | None = None,
 ) -> list[Placing]:
@@ -202,7 +202,7 @@ def board(
     played = {name: {c.key for c in chains if c.played} for name, chains in runs.items()}
     wanted = set(keys) if keys is not None else set().union(*played.values())
     complete = {name for name in runs if wanted and wanted <= played[name]}
-    results = {name: summary_and_values(chains, trips, level) for name, chains in runs.items()}
+    results = {name: summary_and_values(chains, trips, threshold) for name, chains in runs.items()}
     order = sorted(runs, key=lambda name: (name not in complete, board_key(results[name][0]), name))
     ranked = [name for name in order if name in complete]
     ranks = {}

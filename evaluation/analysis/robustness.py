@@ -1,6 +1,6 @@
 """Robustness of a board's order to other choices and to reruns, by Kendall's tau.
 
-Metrics, levels and numbers of trips are choices of the benchmark, categories, kinds and pairs
+Metrics, thresholds and numbers of trips are choices of the benchmark, categories, kinds and pairs
 are choices of the suite; reruns differ by chance.
 """
 
@@ -17,10 +17,10 @@ import numpy as np
 
 from evaluation.analysis.events import LOST, Case, ChainResult, event
 from evaluation.analysis.half_life import summarise
-from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.survival import case_weights
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
-#: The metric and the level of a board.
+#: The metric and the threshold of a board.
 Choice = tuple[str, float]
 #: The usable trips of a run by case.
 Usable = Mapping[Case, float]
@@ -30,7 +30,7 @@ Usable = Mapping[Case, float]
 class Agreement:
     """The board's order beside the order by one other choice.
 
-    `about` = "metric", "level", "trips", or the part left out: "category", "kind", "pair";
+    `about` = "metric", "threshold", "trips", or the part left out: "category", "kind", "pair";
     `choice` is its name. `tau` is 1 for the same order and -1 for the reverse; None if fewer
     than two runs have both, or if all runs of an order are tied.
     """
@@ -63,8 +63,8 @@ def robustness(
 ) -> list[Agreement]:
     """Compare the headline's order with every other.
 
-    `boards` = the runs' usable trips by metric and level. `usable_by_trip` = the headline's by run,
-    at n = 0..N (`Summary.usable_by_trip`).
+    `boards` = the runs' usable trips by metric and threshold. `usable_by_trip` = the headline's by
+    run, at n = 0..N (`Summary.usable_by_trip`).
     """
     board = boards[headline]
     order = _means(board)
@@ -89,7 +89,7 @@ def kendall_tau(one: Mapping[str, float], two: Mapping[str, float]) -> float | N
 
 
 def retest(
-    runs: Mapping[str, Sequence[ChainResult]], trips: int, level: float = DEFAULT_LEVEL
+    runs: Mapping[str, Sequence[ChainResult]], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> Retest | None:
     """Compare the orders of repeated playings, on the cases that every run repeated."""
     playings = {name: _by_repeat(chains) for name, chains in runs.items()}
@@ -103,7 +103,7 @@ def retest(
     boards: list[dict[str, float]] = []
     for repeat in repeats:
         summaries = {
-            name: summarise([of_run[repeat][case] for case in sorted(cases)], trips, level)
+            name: summarise([of_run[repeat][case] for case in sorted(cases)], trips, threshold)
             for name, of_run in playings.items()
         }
         boards.append({name: summary.usable_trips or 0.0 for name, summary in summaries.items()})
@@ -132,12 +132,12 @@ def _by_repeat(chains: Sequence[ChainResult]) -> Mapping[int, Mapping[Case, Chai
 def _other_boards(
     boards: Mapping[Choice, Mapping[str, Usable]], headline: Choice
 ) -> Iterator[tuple[str, str, dict[str, float]]]:
-    """Yield other metrics at the headline's level, and other levels of its metric."""
-    for (metric, level), board in boards.items():
-        if metric != headline[0] and level == headline[1]:
+    """Yield other metrics at the headline's threshold, and other thresholds of its metric."""
+    for (metric, threshold), board in boards.items():
+        if metric != headline[0] and threshold == headline[1]:
             yield "metric", metric, _means(board)
-        elif metric == headline[0] and level != headline[1]:
-            yield "level", f"{level:g}", _means(board)
+        elif metric == headline[0] and threshold != headline[1]:
+            yield "threshold", f"{threshold:g}", _means(board)
 
 
 def _shorter(
@@ -203,13 +203,13 @@ class RepeatSpread:
 
 
 def repeat_spread(
-    chains: Sequence[ChainResult], trips: int, level: float = DEFAULT_LEVEL
+    chains: Sequence[ChainResult], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> RepeatSpread:
     """Return rerun and case spread (variance components), and Friedman's test."""
     times: dict[Case, dict[int, float]] = defaultdict(dict)
     for chain in chains:
         if chain.outcome != LOST:
-            times[chain.case][chain.repeat] = event(chain, trips, level).time
+            times[chain.case][chain.repeat] = event(chain, trips, threshold).time
     repeats = len({repeat for runs in times.values() for repeat in runs})
     rerun, case = _components([list(runs.values()) for runs in times.values()])
     statistic, p = _friedman([runs for runs in times.values() if len(runs) == repeats])

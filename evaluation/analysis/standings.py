@@ -27,9 +27,9 @@ from evaluation.analysis.events import (
 )
 from evaluation.analysis.failure_labels import failure_labels, label_counts
 from evaluation.analysis.half_life import Summary, scopes, summaries_and_values
-from evaluation.analysis.levels import LEVELS
 from evaluation.analysis.ranking import Bounds
 from evaluation.analysis.robustness import repeat_spread
+from evaluation.analysis.thresholds import THRESHOLDS
 from evaluation.measuring.calibration import jpeg_equivalent, retention
 from evaluation.metrics import METRICS, metric_class
 from evaluation.metrics.picture import WholePicture
@@ -146,7 +146,7 @@ def _steps(trips: Sequence[ScoredTrip]) -> tuple[tuple[float, ...], float]:
 def chain_numbers(chain: MeasuredChain, trips: int) -> dict[str, Any]:
     """Return retention, AUC and events of one chain, rounded as they are stored."""
     result = chain.result
-    events = {level: event(result, trips, level) for level in LEVELS}
+    events = {threshold: event(result, trips, threshold) for threshold in THRESHOLDS}
     auc = chain_auc(result, trips)
     unknown = "stopped" if result.outcome == KNOWN else "lost"
     return {
@@ -157,11 +157,11 @@ def chain_numbers(chain: MeasuredChain, trips: int) -> dict[str, Any]:
         "auc": None if auc is None else round(auc, 5),
         "recovered": any(e.recovered for e in events.values()),
         "events": {
-            f"{level:g}": {
+            f"{threshold:g}": {
                 "time": round(e.time, 4),
                 "cause": e.cause or (unknown if e.time < trips else "censored"),
             }
-            for level, e in events.items()
+            for threshold, e in events.items()
         },
     }
 
@@ -206,27 +206,27 @@ def standings(
     """Yield every standing of a run by this metric; none if nothing was played.
 
     The values by case come with the scope "all": those of any other are a selection of them. A
-    level is left out if a chain was stopped before it: its end is unknown there.
+    threshold is left out if a chain was stopped before it: its end is unknown there.
     """
     results = [chain.result for chain in chains]
     if not any(result.played for result in results):
         return
-    decided = [n for n in LEVELS if all(result.tells(trips, n) for result in results)]
+    decided = [n for n in THRESHOLDS if all(result.tells(trips, n) for result in results)]
     shown = _own_scale(metric, chains, trips)
     repeated = len({result.repeat for result in results}) > 1
     for scope, part in scopes(results).items():
         about: dict[str, Any] = {}
         stopped = last_shown(part, trips) < trips
         for summary, values in summaries_and_values(part, trips, decided):
-            level = summary.level
+            threshold = summary.threshold
             if summary.usable_trips is None or (summary.auc is None and not stopped):
                 continue
             numbers = _numbers(summary, Bounds.of(values))
             if scope == "all":
                 numbers["curve"]["shown"] = shown
-                # The same at every level, so computed once.
+                # The same at every threshold, so computed once.
                 about = about or _about(chains, summary)
-                spread = asdict(repeat_spread(results, trips, level)) if repeated else None
+                spread = asdict(repeat_spread(results, trips, threshold)) if repeated else None
                 numbers["details"] = about | {"repeats": spread}
             record = StandingRecord(metric=metric, scope=scope, **numbers)
             yield record, values if scope == "all" else None
@@ -239,7 +239,7 @@ def _numbers(summary: Summary, bounds: Bounds) -> dict[str, Any]:
     )
     band = [interval or _NOTHING for interval in bounds.curve or ()]
     return {
-        "level": summary.level,
+        "threshold": summary.threshold,
         "half_life": summary.half_life,
         "half_life_low": half.low,
         "half_life_high": half.high,

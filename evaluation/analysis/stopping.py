@@ -1,7 +1,7 @@
 """Early stopping of chains whose end is known or that no longer change.
 
 A run may stop its chains `stop_after` trips after their end is known; 0 plays all of them.
-Usable trips and half-life by the headline are then equal to a full run's, at every level, since
+Usable trips and half-life by the headline are then equal to a full run's, at every threshold, since
 each depends only on the first passage of its chains. Numbers that need later trips (AUC, the
 curve's tail, metrics that have not fallen yet) are reported as unknown.
 
@@ -15,18 +15,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from evaluation.analysis.events import CONVERGED, KNOWN, ChainResult
-from evaluation.analysis.levels import LEVELS
+from evaluation.analysis.thresholds import THRESHOLDS
 from evaluation.content.suites import Suite
 
-#: The level reached last: a chain that has fallen to it has fallen to all others.
-LAST_LEVEL = min(LEVELS)
+#: The threshold reached last: a chain that has fallen to it has fallen to all others.
+LAST_THRESHOLD = min(THRESHOLDS)
 #: The largest `stop_after`; more saves too little.
 MOST = 20
 
 
 def known_at(chain: ChainResult) -> int | None:
-    """Return the trip by which the chain's end is known at every level, or None."""
-    fallen = (n for n, q in enumerate(chain.retention, start=1) if q <= LAST_LEVEL)
+    """Return the trip by which the chain's end is known at every threshold, or None."""
+    fallen = (n for n, q in enumerate(chain.retention, start=1) if q <= LAST_THRESHOLD)
     ends = [next(fallen, None), chain.gate[0] if chain.gate else None]
     return min((number for number in ends if number is not None), default=None)
 

@@ -81,25 +81,25 @@ class Survival:
     @classmethod
     def of(cls, chains: Sequence[ChainResult], events: Sequence[Event], trips: int) -> Self:
         """Make the survival of played chains from the event of each."""
-        return cls.by_level(chains, [events], trips)[0]
+        return cls.by_threshold(chains, [events], trips)[0]
 
     @classmethod
-    def by_level(
+    def by_threshold(
         cls, chains: Sequence[ChainResult], events: Iterable[Sequence[Event]], trips: int
     ) -> list[Self]:
-        """Make the survival of played chains at each level; `events` are by level."""
+        """Make the survival of played chains at each threshold; `events` are by threshold."""
         weights = chain_weights(chains)
         categories = by_category(chains).values()
         number = {cause: place for place, cause in enumerate(CAUSES)}
         curves = []
-        for level_events in events:
-            times = np.array([end.time for end in level_events])
-            ended = np.array([end.cause is not None for end in level_events])
+        for threshold_events in events:
+            times = np.array([end.time for end in threshold_events])
+            ended = np.array([end.cause is not None for end in threshold_events])
             falls = np.zeros(len(chains))
             for rows in categories:
                 rows = rows[in_order(times[rows], ended[rows])]
                 falls[rows] = drops(weights[rows], ended[rows]) * weights[rows].sum()
-            causes = np.array([number[end.cause] if end.cause else -1 for end in level_events])
+            causes = np.array([number[end.cause] if end.cause else -1 for end in threshold_events])
             order = np.flatnonzero(ended)
             order = order[np.argsort(times[order], kind="stable")]
             curves.append(cls(trips, times[order], causes[order], falls[order]))

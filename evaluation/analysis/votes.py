@@ -365,16 +365,16 @@ RIDGE = 1e-2
 
 
 @dataclass(frozen=True)
-class Level:
+class Threshold:
     """The retention at which half of the people say "no longer usable"."""
 
-    level: float
+    threshold: float
     low: float
     high: float
     votes: int
 
 
-def half_say_no(kept: Floats, ballots: Ballots, weights: Floats) -> Level | None:
+def half_say_no(kept: Floats, ballots: Ballots, weights: Floats) -> Threshold | None:
     """Return the retention at which half of the people say no.
 
     It is the middle of a logistic curve of yes over retention. None if votes are few or all
@@ -393,7 +393,7 @@ def half_say_no(kept: Floats, ballots: Ballots, weights: Floats) -> Level | None
     if not math.isfinite(middle[0]):
         return None
     (low,), (high,) = bounds(np.where(np.isfinite(drawn), drawn, np.nan))
-    return Level(float(middle[0]), float(low), float(high), len(selected))
+    return Threshold(float(middle[0]), float(low), float(high), len(selected))
 
 
 def _middle(x: Floats, yes: Floats, weights: Floats) -> float:

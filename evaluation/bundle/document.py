@@ -52,7 +52,7 @@ MAX_DOCUMENT = 128 * 2**20
 MAX_TOTAL = 64 * 2**30
 #: An item (object, list, member) takes up to a few hundred bytes of memory; ours have 20 of text.
 BYTES_PER_ITEM = 12
-#: Members of one object: metrics, pairs, levels. Each invalid member becomes another error.
+#: Members of one object: metrics, pairs, thresholds. Each invalid member becomes another error.
 MAX_KEYS = 2_000
 # The date of all entries, so that the same run gives the same bytes.
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -83,8 +83,8 @@ class Document(Record):
     digest: Sha256
 
 
-def standing_name(metric: str, level: float, scope: str) -> str:
-    return f"standing {metric} at {level:g}, {scope}"
+def standing_name(metric: str, threshold: float, scope: str) -> str:
+    return f"standing {metric} at {threshold:g}, {scope}"
 
 
 def digest(row: Mapping[str, Any]) -> str:
@@ -112,7 +112,7 @@ def lines(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, row in enumerate(document.get("votes", ()), start=1):
         yield f"vote {number}", row
     for row in document["standings"]:
-        yield standing_name(row["metric"], float(row["level"]), row["scope"]), row
+        yield standing_name(row["metric"], float(row["threshold"]), row["scope"]), row
 
 
 def whole(document: Mapping[str, Any]) -> str:

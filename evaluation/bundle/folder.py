@@ -290,7 +290,7 @@ class FolderSource:
             for record, chain in chains:
                 results[record.name][metric] = as_json(chain_numbers(chain, suite.trips))
             rows += [row for row, _ in standings(metric, [c for _, c in chains], suite.trips)]
-        rows.sort(key=lambda row: (row.metric, row.level, row.scope))
+        rows.sort(key=lambda row: (row.metric, row.threshold, row.scope))
         return _Measured(results, rows)
 
     def images(self) -> Iterator[tuple[str, str, bytes]]:

@@ -361,7 +361,7 @@ class Verification:
 
     def _statistics(self) -> Iterator[Check]:
         trips = self.suite.trips
-        stated = {(s.metric, s.level, s.scope): s for s in self.document.standings}
+        stated = {(s.metric, s.threshold, s.scope): s for s in self.document.standings}
         for raw in self.bundle.raw["standings"]:
             yield digest_check(self.names[id(raw)], raw)
         if len(stated) < len(self.document.standings):
@@ -378,7 +378,7 @@ class Verification:
                     numbers = as_json(chain_numbers(chain, trips))
                     yield compared(f"chain {line.name}", what, line.results.get(metric), numbers)
                 for standing, _ in standings(metric, [chain for _, chain in chains], trips):
-                    key = (metric, standing.level, standing.scope)
+                    key = (metric, standing.threshold, standing.scope)
                     expected.add(key)
                     yield self._standing(key, stated.get(key), standing)
             except (KeyError, ValueError) as error:

@@ -200,7 +200,7 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
         type=_stop_after,
         default=0,
         metavar="K",
-        help="score while playing, and stop a chain K trips after its end is known at every level "
+        help="score while playing, and stop a chain K trips after its end is known at every threshold "
         "(3 is a good number): usable trips and half-life stay what a full run gives",
     )
     parser.add_argument("--parallel", type=at_least_one, metavar="N", help="chains played at once")

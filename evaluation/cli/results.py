@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from evaluation.analysis.covariance import Interval
 from evaluation.analysis.events import ChainResult, Event, event
 from evaluation.analysis.half_life import Summary, shown_half_life
-from evaluation.analysis.levels import DEFAULT_LEVEL, life
 from evaluation.analysis.no_reference import share
 from evaluation.analysis.ranking import Bounds, Placing, board
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, life
 from evaluation.cli.printing import table
 from evaluation.content.suites import Suite
 from evaluation.metrics import in_order, metric_class
@@ -100,27 +100,28 @@ class NoReference(Strict):
     )
 
 
-def run_results(suite: Suite, scores: RunScores, level: float = DEFAULT_LEVEL) -> Results:
+def run_results(suite: Suite, scores: RunScores, threshold: float = DEFAULT_THRESHOLD) -> Results:
     """Return the results of one run, the headline first.
 
     Metrics that were not run are left out, and those by which a stopped chain's end is unknown.
     """
     results = {}
     for metric in in_order(scores.metrics):
-        chains = conclusive(suite, scores, metric, level)
+        chains = conclusive(suite, scores, metric, threshold)
         if not chains:
             continue
-        (placing,) = board({"run": chains}, suite.trips, level, keys=_keys(suite, scores))
-        results[metric] = _result(metric, suite.trips, placing, chains, level)
+        (placing,) = board({"run": chains}, suite.trips, threshold, keys=_keys(suite, scores))
+        results[metric] = _result(metric, suite.trips, placing, chains, threshold)
     return results
 
 
 def _result(
-    metric: str, trips: int, placing: Placing, chains: list[ChainResult], level: float
+    metric: str, trips: int, placing: Placing, chains: list[ChainResult], threshold: float
 ) -> MetricResult:
     kind = metric_class(metric)
     events = {
-        chain_slug(str(chain.case), chain.repeat): event(chain, trips, level) for chain in chains
+        chain_slug(str(chain.case), chain.repeat): event(chain, trips, threshold)
+        for chain in chains
     }
     return MetricResult(
         metric, kind.label, kind.version, trips, placing.summary, placing.bounds, events
@@ -128,22 +129,22 @@ def _result(
 
 
 def compared(
-    suite: Suite, runs: Mapping[str, RunScores], metric: str, level: float = DEFAULT_LEVEL
+    suite: Suite, runs: Mapping[str, RunScores], metric: str, threshold: float = DEFAULT_THRESHOLD
 ) -> list[Placing]:
     """Return several runs of one suite in the board's order, by a shared metric."""
-    chains = {name: conclusive(suite, scores, metric, level) for name, scores in runs.items()}
+    chains = {name: conclusive(suite, scores, metric, threshold) for name, scores in runs.items()}
     if not all(chains.values()):
         return []
     keys = {key for scores in runs.values() for key in _keys(suite, scores)}
-    return board(chains, suite.trips, level, keys=keys)
+    return board(chains, suite.trips, threshold, keys=keys)
 
 
 def conclusive(
-    suite: Suite, scores: RunScores, metric: str, level: float = DEFAULT_LEVEL
+    suite: Suite, scores: RunScores, metric: str, threshold: float = DEFAULT_THRESHOLD
 ) -> list[ChainResult]:
     """Return the run's chains; empty if the metric leaves the end of one unknown."""
     chains = scores.results(suite, metric)
-    return chains if all(chain.tells(suite.trips, level) for chain in chains) else []
+    return chains if all(chain.tells(suite.trips, threshold) for chain in chains) else []
 
 
 def ranks(suite: Suite, runs: Mapping[str, RunScores]) -> list[Rank]:

@@ -9,7 +9,7 @@ from ninja import Path, Query, Router
 from ninja.errors import HttpError
 from ninja.pagination import LimitOffsetPagination, paginate
 
-from evaluation.analysis.levels import DEFAULT_LEVEL, LEVELS
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, THRESHOLDS
 from evaluation.content.suites import find_suite
 from leaderboard.api.schemas import (
     BoardOut,
@@ -50,8 +50,8 @@ Slug = Annotated[str, Path(max_length=80, pattern=r"^[-a-zA-Z0-9_]+$")]
 #: The errors of every request: not found, invalid, too many.
 PROBLEMS = {404: Problem, 422: Problem, 429: Problem}
 
-#: The levels, for the documentation.
-ONE_OF = f"One of {', '.join(f'{n:g}' for n in LEVELS)}."
+#: The thresholds, for the documentation.
+ONE_OF = f"One of {', '.join(f'{n:g}' for n in THRESHOLDS)}."
 
 router = Router(tags=["results"])
 
@@ -69,7 +69,7 @@ def leaderboard(
     request: HttpRequest,
     suite: str = Query("", max_length=80, description="smoke-v2, or smoke for its newest version."),
     metric: str = Query("", max_length=20),
-    level: str = Query("", max_length=8, description=ONE_OF),
+    threshold: str = Query("", max_length=8, description=ONE_OF),
     cases: str = Query("", max_length=100, description="all, category:…, kind:… or pair:…"),
     q: str = Query("", max_length=60, description="Words of the name or the provider."),
     provider: str = Query("", max_length=120),
@@ -162,10 +162,10 @@ def standings(
     request: HttpRequest,
     run_id: Id,
     metric: str = Query("", max_length=20),
-    level: float = Query(DEFAULT_LEVEL, description=ONE_OF),
+    threshold: float = Query(DEFAULT_THRESHOLD, description=ONE_OF),
 ) -> Any:
     """List half-life, usable trips and curve by scope: all, category, kind, pair."""
-    rows = Standing.objects.filter(run=_run(run_id), level=level).select_related("metric")
+    rows = Standing.objects.filter(run=_run(run_id), threshold=threshold).select_related("metric")
     if metric:
         rows = rows.filter(metric__name=metric)
     return rows.order_by("metric", "scope", "pk")
@@ -251,7 +251,7 @@ def votes(
     tags=["people"],
 )
 def agreement(request: HttpRequest) -> Any:
-    """Return agreement by metric and witness, the ceiling, levels and differences."""
+    """Return agreement by metric and witness, the ceiling, thresholds and differences."""
     report = PeopleReport.objects.order_by("pk").first()
     return report.numbers | {"computed_at": report.computed_at.isoformat()} if report else {}
 

@@ -95,7 +95,7 @@ class BoardRowOut(BoardColumns):
 class BoardOut(Schema):
     suite: SuiteOut = Field(alias="filters.suite")
     metric: str = Field(alias="filters.metric")
-    level: float = Field(alias="filters.level")
+    threshold: float = Field(alias="filters.threshold")
     cases: str = Field(alias="filters.scope")
     remarks: list[str] = Field(description="What of the query was not understood and ignored.")
     page: Url = Field(description="The same board as a page.")
@@ -252,7 +252,7 @@ class ChainOut(Schema):
     outcome_text: str
     trips_played: int
     results: dict[str, Any] = Field(
-        description="By metric: retention by trip, AUC, event and time by level."
+        description="By metric: retention by trip, AUC, event and time by threshold."
     )
     url: Url = Field(alias="get_absolute_url")
 

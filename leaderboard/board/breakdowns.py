@@ -38,7 +38,7 @@ class Part:
 def standings_by_scope(
     rows: Iterable[BoardRow], prefix: str = ""
 ) -> dict[str, dict[int, Standing]]:
-    """Return standings by scope and run, for the metric and level of these rows."""
+    """Return standings by scope and run, for the metric and threshold of these rows."""
     shown = [row.standing for row in rows if row.standing]
     if not shown:
         return {}
@@ -46,7 +46,7 @@ def standings_by_scope(
     standings = Standing.objects.filter(
         run__in=[standing.run_id for standing in shown],
         metric=shown[0].metric_id,
-        level=shown[0].level,
+        threshold=shown[0].threshold,
     ).defer("curve", "details")
     if prefix:
         standings = standings.filter(scope__startswith=prefix)

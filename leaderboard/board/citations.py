@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from django.utils import timezone
 from django.utils.html import escape
 
-from evaluation.analysis.levels import life
+from evaluation.analysis.thresholds import life
 from leaderboard import formatting
 from leaderboard.board import columns
 from leaderboard.board.row import BoardFilters, BoardRow
@@ -33,8 +33,8 @@ def bibtex(filters: BoardFilters) -> str:
         f"  year         = {{{today:%Y}}},\n"
         f"  howpublished = {{\\url{{{url}}}}},\n"
         f"  note         = {{Suite {suite.slug}, version {suite.version}, content hash "
-        f"{suite.content_hash[:12]}; {formatting.metric_label(filters.metric)} at level "
-        f"{filters.level:g}; accessed {today:%Y-%m-%d}}}\n"
+        f"{suite.content_hash[:12]}; {formatting.metric_label(filters.metric)} at threshold "
+        f"{filters.threshold:g}; accessed {today:%Y-%m-%d}}}\n"
         "}\n"
     )
 
@@ -45,7 +45,7 @@ def citation(filters: BoardFilters) -> str:
     return (
         "The ConvergeBench contributors. ConvergeBench: convergence half-life of image-editing "
         f"models. {suite} (content hash {suite.content_hash[:12]}), "
-        f"{formatting.metric_label(filters.metric)} at level {filters.level:g}. "
+        f"{formatting.metric_label(filters.metric)} at threshold {filters.threshold:g}. "
         f"{absolute(f'/?{filters.query()}')}"
     )
 
@@ -58,7 +58,7 @@ def badge(standing: Standing | None) -> str:
     else:
         half_life = formatting.half_life(standing.half_life, standing.run.suite.trips)
         rank = f", rank {standing.rank}" if standing.rank else ""
-        text, colour = f"{life(standing.level).lower()} {half_life} trips{rank}", "#0d5c69"
+        text, colour = f"{life(standing.threshold).lower()} {half_life} trips{rank}", "#0d5c69"
     left, right = 8 + 6.6 * len(label), 12 + 6.3 * len(text)
     width = left + right + 8
     return (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from evaluation.analysis import levels
+from evaluation.analysis import thresholds
 from leaderboard import formatting
 from leaderboard.board.row import BoardFilters, BoardRow, board_order, endless, semantic_of
 
@@ -115,7 +115,7 @@ def api_columns() -> list[Column]:
 
 def filled(label: str, filters: BoardFilters, semantic: str | None = None) -> str:
     """Return a column's label with the chosen filters filled in."""
-    life, trips = levels.life(filters.level).lower(), filters.suite.trips
+    life, trips = thresholds.life(filters.threshold).lower(), filters.suite.trips
     by = f" ({formatting.metric_label(semantic)})" if semantic else ""
     words = label.format(life=life, trips=trips, semantic=by)
     return words[:1].upper() + words[1:]
@@ -176,8 +176,8 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column("metric", lambda row: row.filters.metric, "What the half-life is measured by."),
     Column(
-        "level",
-        lambda row: row.filters.level,
+        "threshold",
+        lambda row: row.filters.threshold,
         "The share of the image that is left when the clock stops.",
     ),
     Column("cases", lambda row: row.filters.scope, "all, category:…, kind:… or pair:…"),
@@ -215,7 +215,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "usable",
         lambda row: row.usable_trips,
-        "Round trips above the chosen level, on average over the cases.",
+        "Round trips above the chosen threshold, on average over the cases.",
         field="usable_trips",
         decimals=4,
         label="Usable trips",

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from django import forms
 
-from evaluation.analysis import levels
+from evaluation.analysis import thresholds
 from evaluation.content.suites import find_suite
 from evaluation.metrics import HEADLINE, full_reference_metrics
 from leaderboard import formatting
@@ -36,7 +36,9 @@ class BoardForm(forms.Form):
     )
     suite = forms.ChoiceField(required=False, label="Suite")
     metric = forms.ChoiceField(required=False, label="Metric")
-    level = forms.TypedChoiceField(required=False, label="Until", coerce=float, empty_value=None)
+    threshold = forms.TypedChoiceField(
+        required=False, label="Until", coerce=float, empty_value=None
+    )
     cases = forms.ChoiceField(required=False, label="Cases")
     weights = forms.ChoiceField(
         required=False,
@@ -80,7 +82,11 @@ class BoardForm(forms.Form):
         set_choices(self, "provider", [("", "Everybody"), *((name, name) for name in providers)])
         set_choices(self, "suite", [(suite.key, str(suite)) for suite in suites])
         set_choices(self, "metric", [(name, formatting.metric_choice(name)) for name in metrics])
-        set_choices(self, "level", [(f"{n:g}", levels.is_lost(n)) for n in reversed(levels.LEVELS)])
+        set_choices(
+            self,
+            "threshold",
+            [(f"{n:g}", thresholds.is_lost(n)) for n in reversed(thresholds.THRESHOLDS)],
+        )
         set_choices(self, "cases", scopes)
         set_choices(
             self, "sort", [(sign + name, name) for name in sort_columns() for sign in ("", "-")]
@@ -150,7 +156,7 @@ class BoardQuery:
         filters = BoardFilters(
             suite=suite,
             metric=values.get("metric") or metrics[0],
-            level=values.get("level") or levels.DEFAULT_LEVEL,
+            threshold=values.get("threshold") or thresholds.DEFAULT_THRESHOLD,
             scope=values.get("cases") or "all",
             search=values.get("q") or "",
             provider=values.get("provider") or "",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.metrics import HEADLINE
 from leaderboard.models import EditingModel, PeopleStanding, Run, Standing, Suite
 
@@ -24,7 +24,7 @@ class BoardFilters:
 
     suite: Suite
     metric: str = HEADLINE
-    level: float = DEFAULT_LEVEL
+    threshold: float = DEFAULT_THRESHOLD
     scope: str = "all"
     search: str = ""
     provider: str = ""
@@ -42,7 +42,7 @@ class BoardFilters:
         return {
             "suite": self.suite.key,
             "metric": self.metric,
-            "level": f"{self.level:g}",
+            "threshold": f"{self.threshold:g}",
             "cases": self.scope,
             "q": self.search,
             "provider": self.provider,
@@ -57,7 +57,7 @@ class BoardFilters:
     def query(self, **changes: Any) -> str:
         """Return the address's query with these changes, without defaults."""
         values = replace(self, **changes).values
-        plain = {"level": f"{DEFAULT_LEVEL:g}", "cases": "all", "sort": "half_life"}
+        plain = {"threshold": f"{DEFAULT_THRESHOLD:g}", "cases": "all", "sort": "half_life"}
         return urlencode({k: v for k, v in values.items() if v and v != plain.get(k)}, safe=":")
 
     def everybody(self) -> BoardFilters:

@@ -68,7 +68,7 @@ def board_rows(
     """
     runs = [run for run in runs or runs_of(filters.suite) if _wanted(run, filters)]
     names = {filters.metric, *semantic_metrics()}
-    standings = standings_of(runs, filters.level, filters.scope, names, whole=whole)
+    standings = standings_of(runs, filters.threshold, filters.scope, names, whole=whole)
     for run in runs:
         run.suite = filters.suite
     chosen = standings.get(filters.metric, {})
@@ -140,7 +140,7 @@ BY_TRIP = ("survival", "incidence", "usable_by_trip")
 
 def standings_of(
     runs: Iterable[Run],
-    level: float,
+    threshold: float,
     scope: str,
     names: Iterable[str],
     *,
@@ -150,7 +150,7 @@ def standings_of(
     rows = list(
         Standing.objects.filter(
             run__in=[run.pk for run in runs],
-            level=level,
+            threshold=threshold,
             scope=scope,
             metric__name__in=names,
         )

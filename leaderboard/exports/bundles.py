@@ -201,7 +201,7 @@ class DatabaseSource:
 
     def standings(self) -> Iterator[StandingRecord]:
         rows = self.row.standings.select_related("metric")
-        for row in rows.order_by("metric__name", "level", "scope"):
+        for row in rows.order_by("metric__name", "threshold", "scope"):
             yield standing_record(row.metric.name, vars(row))
 
     def images(self) -> Iterator[tuple[str, str, bytes]]:

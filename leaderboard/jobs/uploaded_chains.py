@@ -11,7 +11,7 @@ from django.db.models import F
 
 from evaluation.analysis.dynamics import dynamics
 from evaluation.analysis.events import Case, event
-from evaluation.analysis.levels import LEVELS
+from evaluation.analysis.thresholds import THRESHOLDS
 from evaluation.images import EncodedImage, ImageError
 from evaluation.measuring.calibration import jpeg_equivalent
 from evaluation.measuring.scoring import Scorer
@@ -111,7 +111,10 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
             "retention": [round(q, 4) for q in result.retention],
             "shown": [metric.text(distance) for distance in measured.distances],
             "jpeg": [jpeg_equivalent(distance, measured.ladder) for distance in measured.distances],
-            "events": {f"{level:g}": asdict(event(result, count, level)) for level in LEVELS},
+            "events": {
+                f"{threshold:g}": asdict(event(result, count, threshold))
+                for threshold in THRESHOLDS
+            },
         }
     last = metrics.get(HEADLINE) or next(iter(metrics.values()), None)
     return {

@@ -227,11 +227,11 @@ class Migration(migrations.Migration):
                 ('score_lease_until', models.DateTimeField(null=True)),
                 ('trips_played', models.PositiveSmallIntegerField(default=0)),
                 ('trips_scored', models.PositiveSmallIntegerField(default=0)),
-                ('known_at', models.PositiveSmallIntegerField(help_text='The trip by which its end is known, at every level.', null=True)),
+                ('known_at', models.PositiveSmallIntegerField(help_text='The trip by which its end is known, at every threshold.', null=True)),
                 ('cause', models.CharField(blank=True, help_text='What ended it; censored: usable to the end.', max_length=20)),
                 ('usable_trips', models.FloatField(null=True)),
                 ('auc', models.FloatField(null=True)),
-                ('results', models.JSONField(default=dict, help_text='Per metric: retention by trip, event and its time by level, AUC.')),
+                ('results', models.JSONField(default=dict, help_text='Per metric: retention by trip, event and its time by threshold, AUC.')),
                 ('quality', models.JSONField(default=dict, help_text='By no-reference metric: of the source, then of each return; null: not run.')),
                 ('labels', models.CharField(blank=True, help_text='What went wrong, by rule: |object|content-loss|; empty where nothing did.', max_length=200)),
                 ('case', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='chains', to='leaderboard.case')),
@@ -504,7 +504,7 @@ class Migration(migrations.Migration):
             name='CaseValues',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('level', models.FloatField()),
+                ('threshold', models.FloatField()),
                 ('usable_trips', models.BinaryField()),
                 ('metric', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='leaderboard.metricversion')),
                 ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='case_values', to='leaderboard.run')),
@@ -550,7 +550,7 @@ class Migration(migrations.Migration):
             name='Standing',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('level', models.FloatField()),
+                ('threshold', models.FloatField()),
                 ('scope', models.CharField(default='all', help_text='all, category:…, kind:… or pair:…', max_length=100)),
                 ('half_life', models.FloatField(null=True)),
                 ('half_life_low', models.FloatField(null=True)),
@@ -1098,7 +1098,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='casevalues',
-            constraint=models.UniqueConstraint(fields=('run', 'metric', 'level'), name='case_values'),
+            constraint=models.UniqueConstraint(fields=('run', 'metric', 'threshold'), name='case_values'),
         ),
         migrations.AddIndex(
             model_name='call',
@@ -1106,7 +1106,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='standing',
-            index=models.Index(fields=['scope', 'level', 'metric'], name='leaderboard_scope_7d975f_idx'),
+            index=models.Index(fields=['scope', 'threshold', 'metric'], name='leaderboard_scope_839e8c_idx'),
         ),
         migrations.AddIndex(
             model_name='standing',
@@ -1114,7 +1114,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='standing',
-            constraint=models.UniqueConstraint(fields=('run', 'metric', 'level', 'scope'), name='standing'),
+            constraint=models.UniqueConstraint(fields=('run', 'metric', 'threshold', 'scope'), name='standing'),
         ),
         migrations.AddConstraint(
             model_name='audit',

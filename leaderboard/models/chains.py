@@ -13,7 +13,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.urls import reverse
 
-from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.audits.plan import Audit as PlannedAudit
 from evaluation.metrics import METRICS, in_order
 from evaluation.records import MEASURES, TripMeasures
@@ -148,7 +148,7 @@ class Chain(models.Model):
     trips_played = models.PositiveSmallIntegerField(default=0)
     trips_scored = models.PositiveSmallIntegerField(default=0)
     known_at = models.PositiveSmallIntegerField(
-        null=True, help_text="The trip by which its end is known, at every level."
+        null=True, help_text="The trip by which its end is known, at every threshold."
     )
     # By the headline at the default threshold, for pages that choose among all chains.
     cause = models.CharField(
@@ -158,7 +158,7 @@ class Chain(models.Model):
     auc = models.FloatField(null=True)
     results = models.JSONField(
         default=dict,
-        help_text="Per metric: retention by trip, event and its time by level, AUC.",
+        help_text="Per metric: retention by trip, event and its time by threshold, AUC.",
     )
     quality = models.JSONField(
         default=dict,
@@ -251,7 +251,7 @@ class Chain(models.Model):
     def sum_up(self) -> None:
         """Copy from the results the fields by which pages choose chains; does not save."""
         numbers = self.numbers(self.headline)
-        event = (numbers.get("events") or {}).get(f"{DEFAULT_LEVEL:g}") or {}
+        event = (numbers.get("events") or {}).get(f"{DEFAULT_THRESHOLD:g}") or {}
         self.cause = event.get("cause") or ""
         self.usable_trips, self.auc = event.get("time"), numbers.get("auc")
         labels = numbers.get("labels") or ()

@@ -86,7 +86,7 @@ class Standing(models.Model):
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="standings")
     metric = models.ForeignKey(MetricVersion, models.PROTECT, related_name="standings")
-    level = models.FloatField()
+    threshold = models.FloatField()
     scope = models.CharField(
         max_length=100, default="all", help_text="all, category:…, kind:… or pair:…"
     )
@@ -125,16 +125,16 @@ class Standing(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=("run", "metric", "level", "scope"), name="standing")
+            models.UniqueConstraint(fields=("run", "metric", "threshold", "scope"), name="standing")
         ]
         indexes = [
-            models.Index(fields=("scope", "level", "metric")),
+            models.Index(fields=("scope", "threshold", "metric")),
             # Read on every page view, to check whether the cached board is current.
             models.Index(fields=("computed_at",)),
         ]
 
     def __str__(self) -> str:
-        return f"{self.run} by {self.metric} at {self.level:g}, {self.scope}"
+        return f"{self.run} by {self.metric} at {self.threshold:g}, {self.scope}"
 
 
 class CaseValues(models.Model):
@@ -146,16 +146,16 @@ class CaseValues(models.Model):
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="case_values")
     metric = models.ForeignKey(MetricVersion, models.PROTECT, related_name="+")
-    level = models.FloatField()
+    threshold = models.FloatField()
     usable_trips = models.BinaryField()
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=("run", "metric", "level"), name="case_values")
+            models.UniqueConstraint(fields=("run", "metric", "threshold"), name="case_values")
         ]
 
     def __str__(self) -> str:
-        return f"cases of {self.run_id} by {self.metric} at {self.level:g}"
+        return f"cases of {self.run_id} by {self.metric} at {self.threshold:g}"
 
 
 class NoReferenceResult(models.Model):

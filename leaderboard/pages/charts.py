@@ -16,7 +16,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from evaluation.analysis.comparison import Difference
-from evaluation.analysis.levels import DEFAULT_LEVEL, is_lost
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, is_lost
 from evaluation.content.suites import ticks
 from leaderboard import formatting
 from leaderboard.models import Standing
@@ -130,10 +130,10 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
                 "range": [max(-0.25, min(0, lowest)) - 0.03, 1.03],
             },
             meta={"narrowEnd": trips * 1.02},
-            shapes=[level_line(0, "solid"), level_line(DEFAULT_LEVEL, "dot")],
+            shapes=[threshold_line(0, "solid"), threshold_line(DEFAULT_THRESHOLD, "dot")],
             annotations=[
                 _remark(0, "blank card"),
-                _remark(DEFAULT_LEVEL, is_lost()),
+                _remark(DEFAULT_THRESHOLD, is_lost()),
                 *_names([curve for curve in curves if curve.reference], trips),
             ],
         ),
@@ -314,7 +314,7 @@ def at(values: Sequence[float | None], number: int) -> float | None:
     return values[number] if number < len(values) else None
 
 
-def level_line(y: float, dash: str) -> Figure:
+def threshold_line(y: float, dash: str) -> Figure:
     """Return a thin line across the whole figure."""
     line = {"color": "var(--ink-3)", "width": 1, "dash": dash}
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line}

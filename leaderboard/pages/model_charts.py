@@ -229,7 +229,7 @@ def floor_of(results: RunResults, user: Any) -> Standing | None:
     )
     return (
         Standing.objects.filter(
-            run__in=floors, metric=standing.metric_id, level=standing.level, scope="all"
+            run__in=floors, metric=standing.metric_id, threshold=standing.threshold, scope="all"
         )
         .select_related("run")
         .order_by("-run__finished_at", "-run")

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from evaluation.analysis.events import CAUSES, CROSSINGS
 from evaluation.analysis.failure_labels import LABELS, LEVELS
-from evaluation.analysis.levels import DEFAULT_LEVEL, left
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, left
 from evaluation.content import catalog
 from evaluation.content.suites import ticks
 from evaluation.measuring.calibration import LOSSLESS
@@ -72,7 +72,9 @@ class RunResults:
         Returns None if there is no standing yet.
         """
         if standings is None:
-            rows = run.standings.filter(scope="all", level=DEFAULT_LEVEL).select_related("metric")
+            rows = run.standings.filter(scope="all", threshold=DEFAULT_THRESHOLD).select_related(
+                "metric"
+            )
             standings = {standing.metric.name: standing for standing in rows}
         names = [name for name in METRICS if name in standings]
         if not names:

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.metrics import HEADLINE, METRICS, in_order
 from evaluation.witnesses import witness_label
 from leaderboard import formatting
@@ -34,7 +34,7 @@ class Line:
     kind: str
     everywhere: Mapping[str, Any] | None
     shared: Mapping[str, Any] | None
-    level: Mapping[str, Any] | None = None
+    threshold: Mapping[str, Any] | None = None
     curve: Sequence[Mapping[str, Any]] = ()
 
     @property
@@ -67,14 +67,14 @@ class Line:
     @property
     def at(self) -> str:
         """Threshold at which half of the people say no: "47 % (41–52)"."""
-        return _with_interval(self.level, "level") if self.level else ""
+        return _with_interval(self.threshold, "threshold") if self.threshold else ""
 
     @property
     def holds_ours(self) -> bool | None:
         """Return True if our threshold lies in the interval."""
-        if not self.level:
+        if not self.threshold:
             return None
-        return bool(self.level["low"] <= DEFAULT_LEVEL <= self.level["high"])
+        return bool(self.threshold["low"] <= DEFAULT_THRESHOLD <= self.threshold["high"])
 
 
 def dot(share: Mapping[str, Any] | None) -> Mapping[str, float] | None:
@@ -147,13 +147,13 @@ def agreement(report: PeopleReport) -> dict[str, Any]:
         "numbers": numbers,
         "finding": finding(first, ceiling),
         "lines": agreeing,
-        "levels": [line for line in compared if line.level],
-        "level_words": level_words(first),
+        "thresholds": [line for line in compared if line.threshold],
+        "threshold_words": threshold_words(first),
         "ceiling": _with_interval(ceiling) if ceiling else "",
         "ceiling_dot": dot(ceiling),
         "chart": yes_chart(compared),
         "differences": differences(numbers),
-        "our_level": DEFAULT_LEVEL,
+        "our_threshold": DEFAULT_THRESHOLD,
     }
 
 
@@ -167,20 +167,20 @@ def finding(first: Line | None, ceiling: Mapping[str, Any] | None) -> str:
     return text
 
 
-def level_words(first: Line | None) -> str:
+def threshold_words(first: Line | None) -> str:
     """Compare our threshold with that of people, by the headline."""
-    if first is None or not first.level:
+    if first is None or not first.threshold:
         return ""
-    ours = formatting.percent(DEFAULT_LEVEL)
+    ours = formatting.percent(DEFAULT_THRESHOLD)
     if first.holds_ours:
         return (
             f"Half of the people no longer use an image of which {first.at} is kept, by the "
-            f"headline. Our level of {ours} lies within: the votes do not speak against it."
+            f"headline. Our threshold of {ours} lies within: the votes do not speak against it."
         )
-    side = "later" if first.level["level"] < DEFAULT_LEVEL else "earlier"
+    side = "later" if first.threshold["threshold"] < DEFAULT_THRESHOLD else "earlier"
     return (
         f"Half of the people no longer use an image of which {first.at} is kept, by the headline. "
-        f"Our level of {ours} lies outside: people give an image up {side} than the headline."
+        f"Our threshold of {ours} lies outside: people give an image up {side} than the headline."
     )
 
 
@@ -252,7 +252,7 @@ def differences(numbers: Mapping[str, Any]) -> list[Difference]:
             disagreements.append(Difference(shown[0].trip.chain.case.image.stored, shown, words))
     for row in single:
         if trip := trips.get(row["first"]):
-            verdict = "still usable" if row["kept"] > DEFAULT_LEVEL else "lost"
+            verdict = "still usable" if row["kept"] > DEFAULT_THRESHOLD else "lost"
             words = (
                 f"{verdict.capitalize()}, by the headline; {row['use_it']} of "
                 f"{row['people']} people could still use it."

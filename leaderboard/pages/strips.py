@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from django.utils.text import Truncator
 
-from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.content.suites import ticks
 from evaluation.measuring.calibration import LOSSLESS, jpeg_equivalent
 from evaluation.metrics import metric_class
@@ -297,7 +297,9 @@ def table(
 
 def ended(chain: Chain, metric: str) -> dict[str, Any] | None:
     """Return when the chain stopped being usable and its cause; None if not scored."""
-    event: dict[str, Any] | None = chain.numbers(metric).get("events", {}).get(f"{DEFAULT_LEVEL:g}")
+    event: dict[str, Any] | None = (
+        chain.numbers(metric).get("events", {}).get(f"{DEFAULT_THRESHOLD:g}")
+    )
     return event
 
 

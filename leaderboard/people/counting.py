@@ -15,8 +15,8 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.survival import Floats
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.analysis.votes import (
     Asked,
     Ballots,
@@ -278,7 +278,7 @@ def agreement(pairs: Table, single: Table, weights: Mapping[int, float]) -> dict
     names = in_order({name for image in everything for name in image.kept})
     lines = [
         _line(name, "metric", metric_says, shown, pairs.ballots, pair_weights)
-        | _level(name, alone, single.ballots, single_weights)
+        | _threshold(name, alone, single.ballots, single_weights)
         for name in names
     ]
     lines += [
@@ -286,7 +286,7 @@ def agreement(pairs: Table, single: Table, weights: Mapping[int, float]) -> dict
         for name in witnesses
     ]
     return {
-        "lines": [line for line in lines if line["everywhere"] or line.get("level")],
+        "lines": [line for line in lines if line["everywhere"] or line.get("threshold")],
         "ceiling": _share(among_people(pairs.ballots, pair_weights)),
         "differences": _differences(pairs, pair_weights),
         "usable_differences": _differences(single, single_weights),
@@ -311,15 +311,15 @@ def _share(share: Share | None) -> dict[str, Any] | None:
     return asdict(share) if share and share.votes >= LEAST else None
 
 
-def _level(
+def _threshold(
     name: str, images: Sequence[VotedImage], ballots: Ballots, weights: Floats
 ) -> dict[str, Any]:
     """Return the retention at which half of the people say no, with the curve."""
     retentions = np.array([image.kept.get(name, math.nan) for image in images], dtype=float)
     threshold = half_say_no(retentions, ballots, weights)
     if threshold is None:
-        return {"level": None, "curve": []}
-    return {"level": asdict(threshold), "curve": yes_by_retention(retentions, ballots, weights)}
+        return {"threshold": None, "curve": []}
+    return {"threshold": asdict(threshold), "curve": yes_by_retention(retentions, ballots, weights)}
 
 
 def _differences(table: Table, weights: Floats) -> list[dict[str, Any]]:
@@ -335,7 +335,7 @@ def _differences(table: Table, weights: Floats) -> list[dict[str, Any]]:
     differences = []
     for question, places in by_question.items():
         first, second = table.images[places[0]]
-        kept, other = first.headline, second.headline if second else DEFAULT_LEVEL
+        kept, other = first.headline, second.headline if second else DEFAULT_THRESHOLD
         if (
             kept is None
             or other is None

@@ -18,7 +18,7 @@ import numpy as np
 from django.db import transaction
 from django.db.models import Count, Max
 
-from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.content.suites import ticks
 from leaderboard.models import Chain, PeopleStanding, Question, Suite, Trip, Vote
 from leaderboard.models.votes import Kind, votable_runs, votable_trips
@@ -159,7 +159,7 @@ def _pair(one: VotedImage, other: VotedImage, known: Known, worth: float = 1.0) 
 
 def _singles(candidates: Iterable[VotedImage], known: Known) -> Iterator[Question]:
     for candidate in candidates:
-        gap = _kept(candidate) - DEFAULT_LEVEL
+        gap = _kept(candidate) - DEFAULT_THRESHOLD
         away = STEEPNESS * gap
         closeness = 1 / math.cosh(min(30.0, abs(away)) / 2) ** 2
         answered = known.single[candidate.trip]

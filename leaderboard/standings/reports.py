@@ -16,9 +16,9 @@ from django.utils import timezone
 
 from evaluation.analysis.events import ChainResult
 from evaluation.analysis.half_life import METHOD_VERSION
-from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.power import power, suite_design
 from evaluation.analysis.robustness import Choice, Usable, retest, robustness
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.metrics import in_order
 from leaderboard.models import CaseValues, Chain, Run, Standing, Suite, SuiteReport
 from leaderboard.standings.stored import stored_result, suite_cases
@@ -71,17 +71,17 @@ def _robustness(suite: Suite) -> dict[str, Any]:
     compared = entrants if len(entrants) > 1 else runs
     boards = _boards(suite, compared)
     metrics = in_order({metric for metric, _ in boards})
-    headline = (metrics[0], DEFAULT_LEVEL) if metrics else None
+    headline = (metrics[0], DEFAULT_THRESHOLD) if metrics else None
     if headline is None or len(boards.get(headline, {})) < 2:
         return {}
     by_trip = Standing.objects.filter(
-        run__in=compared, metric__name=headline[0], level=headline[1], scope="all"
+        run__in=compared, metric__name=headline[0], threshold=headline[1], scope="all"
     )
     usable = {str(run): shares for run, shares in by_trip.values_list("run", "usable_by_trip")}
     again = retest(_chains(suite, compared, headline[0]), suite.trips)
     return {
         "metric": headline[0],
-        "level": headline[1],
+        "threshold": headline[1],
         "references": compared is not entrants,
         "runs": len(boards[headline]),
         "agreements": [asdict(row) for row in robustness(boards, headline, usable)],
@@ -90,19 +90,19 @@ def _robustness(suite: Suite) -> dict[str, Any]:
 
 
 def _boards(suite: Suite, runs: list[Run]) -> dict[Choice, dict[str, Usable]]:
-    """Return the usable trips by case of each run, by metric and level."""
+    """Return the usable trips by case of each run, by metric and threshold."""
     cases = suite_cases(suite)
     boards: dict[Choice, dict[str, Usable]] = defaultdict(dict)
     rows = CaseValues.objects.filter(run__in=runs).values_list(
-        "metric__name", "level", "run", "usable_trips"
+        "metric__name", "threshold", "run", "usable_trips"
     )
-    for metric, level, run, data in rows:
+    for metric, threshold, run, data in rows:
         usable = np.frombuffer(bytes(data), dtype=np.float64).tolist()
         if len(usable) != len(cases):
             continue  # the suite was changed by hand
         of_run = zip(cases, usable, strict=True)
         if played := {case: value for case, value in of_run if not math.isnan(value)}:
-            boards[metric, level][str(run)] = played
+            boards[metric, threshold][str(run)] = played
     return boards
 
 

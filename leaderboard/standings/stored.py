@@ -21,8 +21,7 @@ from django.utils import timezone
 from evaluation.analysis import stopping
 from evaluation.analysis.events import CROSSINGS, ChainResult, event
 from evaluation.analysis.events import Case as CoreCase
-from evaluation.analysis.half_life import METHOD_VERSION, CaseSummary, case_summaries_by_level
-from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.half_life import METHOD_VERSION, CaseSummary, case_summaries_by_threshold
 from evaluation.analysis.no_reference import QualityChain, no_reference_numbers
 from evaluation.analysis.ranking import rank_scope
 from evaluation.analysis.standings import (
@@ -34,6 +33,7 @@ from evaluation.analysis.standings import (
     measured_chain,
 )
 from evaluation.analysis.standings import standings as computed
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.metrics import HEADLINE, METRICS, metric_class
 from evaluation.metrics.no_reference import no_reference_pins
 from leaderboard import job_queue
@@ -136,12 +136,14 @@ def refresh_ranks(suite: Suite) -> None:
         unranked.exclude(run__in=runs).update(**dict.fromkeys(RANK), computed_at=now)
         groups: dict[tuple[int, float], dict[str, list[Standing]]] = defaultdict(dict)
         standings = Standing.objects.filter(run__in=runs)
-        for standing in standings.only("run", "metric", "level", "scope", "usable_trips", *RANK):
-            scopes = groups[standing.metric_id, standing.level]
+        for standing in standings.only(
+            "run", "metric", "threshold", "scope", "usable_trips", *RANK
+        ):
+            scopes = groups[standing.metric_id, standing.threshold]
             scopes.setdefault(standing.scope, []).append(standing)
         cases = suite_cases(suite)
-        for (metric, level), by_scope in groups.items():
-            _rank(by_scope, cases, kept_values(metric, level, runs), now)
+        for (metric, threshold), by_scope in groups.items():
+            _rank(by_scope, cases, kept_values(metric, threshold, runs), now)
         _record_changes(suite, now)
         job_queue.enqueue(suite.pk, job_queue.EXPORT, job_queue.GPU)
 
@@ -262,15 +264,17 @@ def _write_standings(
     trips = run.suite.trips
     standings, values = [], []
     every = list(computed(metric.name, [row for _, row in measured], trips))
-    extremes = _extremes(measured, trips, [row.level for row, of_cases in every if of_cases])
+    extremes = _extremes(measured, trips, [row.threshold for row, of_cases in every if of_cases])
     for row, of_cases in every:
         numbers = row.model_dump(exclude={"metric"})
         if of_cases:
-            endings = _endings(measured, trips, row.level)
-            numbers["details"] |= extremes[row.level] | {"endings": endings}
+            endings = _endings(measured, trips, row.threshold)
+            numbers["details"] |= extremes[row.threshold] | {"endings": endings}
             usable = of_cases.aligned(cases)
             values.append(
-                CaseValues(run=run, metric=metric, level=row.level, usable_trips=usable.tobytes())
+                CaseValues(
+                    run=run, metric=metric, threshold=row.threshold, usable_trips=usable.tobytes()
+                )
             )
         standings.append(Standing(run=run, metric=metric, method_version=METHOD_VERSION, **numbers))
     Standing.objects.bulk_create(standings)
@@ -278,10 +282,12 @@ def _write_standings(
 
 
 def _extremes(
-    measured: Sequence[tuple[Chain, MeasuredChain]], trips: int, levels: Sequence[float]
+    measured: Sequence[tuple[Chain, MeasuredChain]], trips: int, thresholds: Sequence[float]
 ) -> dict[float, dict[str, Any]]:
-    """Return the worst and the best cases at each level, by their keys."""
-    by_level = case_summaries_by_level([row.result for _, row in measured], trips, levels)
+    """Return the worst and the best cases at each threshold, by their keys."""
+    by_threshold = case_summaries_by_threshold(
+        [row.result for _, row in measured], trips, thresholds
+    )
     pk = {(row.result.image, row.result.pair): chain.case_id for chain, row in measured}
 
     def numbers(some: Sequence[CaseSummary]) -> list[dict[str, Any]]:
@@ -295,18 +301,18 @@ def _extremes(
         ]
 
     return {
-        level: {"worst": numbers(cases[:EXTREMES]), "best": numbers(cases[::-1][:EXTREMES])}
-        for level, cases in by_level.items()
+        threshold: {"worst": numbers(cases[:EXTREMES]), "best": numbers(cases[::-1][:EXTREMES])}
+        for threshold, cases in by_threshold.items()
     }
 
 
 def _endings(
-    measured: Sequence[tuple[Chain, MeasuredChain]], trips: int, level: float
+    measured: Sequence[tuple[Chain, MeasuredChain]], trips: int, threshold: float
 ) -> dict[str, list[dict[str, int]]]:
     """Return, by cause, the first few cases that it ended, with their last trip."""
     by_cause: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for chain, row in measured:
-        ended = event(row.result, trips, level)
+        ended = event(row.result, trips, threshold)
         if ended.cause and chain.repeat == 0:
             by_cause[ended.cause].append((ended.time, chain.case_id))
     return {
@@ -319,9 +325,9 @@ def _endings(
     }
 
 
-def kept_values(metric: int, level: float, runs: Sequence[Run]) -> dict[int, Any]:
+def kept_values(metric: int, threshold: float, runs: Sequence[Run]) -> dict[int, Any]:
     """Return the usable trips by case of each run, in the suite's order."""
-    rows = CaseValues.objects.filter(metric=metric, level=level, run__in=runs)
+    rows = CaseValues.objects.filter(metric=metric, threshold=threshold, run__in=runs)
     return {
         run: np.frombuffer(bytes(data), dtype=np.float64)
         for run, data in rows.values_list("run", "usable_trips")
@@ -350,7 +356,7 @@ def _rank(
     values: Mapping[int, Any],
     now: datetime,
 ) -> None:
-    """Rank the standings of one metric at one level, scope by scope."""
+    """Rank the standings of one metric at one threshold, scope by scope."""
     changed = []
     for scope, standings in by_scope.items():
         standings.sort(key=lambda s: (-s.usable_trips, s.run_id))
@@ -390,7 +396,7 @@ def _record_changes(suite: Suite, at: datetime) -> None:
     standings = Standing.objects.filter(
         run__in=suite.runs.counted().filter(current=True, editing_model__is_reference=False),
         metric__name=HEADLINE,
-        level=DEFAULT_LEVEL,
+        threshold=DEFAULT_THRESHOLD,
         scope="all",
     )
     now = {

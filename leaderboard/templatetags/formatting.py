@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from evaluation.analysis import levels
+from evaluation.analysis import thresholds
 from leaderboard import formatting
 from leaderboard.models import PeopleStanding, Run, Standing
 from leaderboard.pages.strips import like_jpeg
@@ -30,11 +30,11 @@ register.filter("metric_label", formatting.metric_label)
 register.filter("looks_at", formatting.looks_at)
 register.filter("metric_choice", formatting.metric_choice)
 register.filter("like_jpeg", like_jpeg)
-register.filter("lost", levels.lost)
-register.filter("is_lost", levels.is_lost)
-register.filter("left", levels.left)
-register.filter("fraction", levels.fraction)
-register.filter("life", levels.life)
+register.filter("lost", thresholds.lost)
+register.filter("is_lost", thresholds.is_lost)
+register.filter("left", thresholds.left)
+register.filter("fraction", thresholds.fraction)
+register.filter("life", thresholds.life)
 register.filter("listed", formatting.listed)
 register.filter("share_kept", formatting.share_kept)
 register.filter("after_trips", formatting.after)

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.text import slugify
 
 from evaluation.analysis.half_life import METHOD_VERSION
-from evaluation.analysis.levels import DEFAULT_LEVEL, LEVELS
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, THRESHOLDS
 from evaluation.metrics import METRICS, metric_class
 from leaderboard.models import (
     Case,
@@ -94,7 +94,7 @@ def make_run(
     half_life: float = 5.0,
     *,
     metrics: Sequence[str] = ("picture", "lpips", "imagenet"),
-    levels: Iterable[float] = (DEFAULT_LEVEL,),
+    thresholds: Iterable[float] = (DEFAULT_THRESHOLD,),
     scopes: Iterable[str] = ("all",),
     rank: int | None = None,
     chains: bool = False,
@@ -125,8 +125,8 @@ def make_run(
         }
     )
     Standing.objects.bulk_create(
-        make_standing(run, version, half_life, level, scope, rank)
-        for version, level, scope in itertools.product(versions, levels, scopes)
+        make_standing(run, version, half_life, threshold, scope, rank)
+        for version, threshold, scope in itertools.product(versions, thresholds, scopes)
     )
     if chains:
         make_chains(run, half_life, [version.name for version in versions])
@@ -142,12 +142,12 @@ def make_standing(
     run: Run,
     metric: MetricVersion,
     half_life: float,
-    level: float = DEFAULT_LEVEL,
+    threshold: float = DEFAULT_THRESHOLD,
     scope: str = "all",
     rank: int | None = None,
 ) -> Standing:
     trips = run.suite.trips
-    time = half_life * (1 - level) / 0.5
+    time = half_life * (1 - threshold) / 0.5
 
     def reached(value: float) -> float | None:
         return round(value, 4) if value <= trips else None
@@ -159,7 +159,7 @@ def make_standing(
     return Standing(
         run=run,
         metric=metric,
-        level=level,
+        threshold=threshold,
         scope=scope,
         half_life=reached(time),
         half_life_low=reached(0.8 * time),
@@ -227,7 +227,7 @@ def played_chains(
 
 
 def _results(kept: Sequence[float]) -> dict[str, Any]:
-    usable = {level: sum(value > level for value in kept) for level in LEVELS}
+    usable = {threshold: sum(value > threshold for value in kept) for threshold in THRESHOLDS}
     return {
         "retention": list(kept),
         "auc": sum(kept) / len(kept),
@@ -235,10 +235,10 @@ def _results(kept: Sequence[float]) -> dict[str, Any]:
         "because": [],
         "gate": None,
         "events": {
-            f"{level:g}": {
+            f"{threshold:g}": {
                 "time": float(count),
                 "cause": "whole" if count < len(kept) else "censored",
             }
-            for level, count in usable.items()
+            for threshold, count in usable.items()
         },
     }

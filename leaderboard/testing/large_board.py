@@ -11,7 +11,7 @@ import numpy as np
 from django.db import transaction
 from django.utils import timezone
 
-from evaluation.analysis.levels import LEVELS
+from evaluation.analysis.thresholds import THRESHOLDS
 from evaluation.content.suites import Case as CoreCase
 from evaluation.content.suites import EditPair as CorePair
 from leaderboard.content.loading import store_suite
@@ -80,7 +80,9 @@ def invent_board(
             price_per_edit=f"{0.01 + 0.002 * (number * 7 % 50):.5f}",
         )
         half_life = 1.5 + 22 * (number + 1) / (models + references)
-        run = make_run(model, suite, half_life, metrics=METRICS, levels=LEVELS, scopes=SCOPES)
+        run = make_run(
+            model, suite, half_life, metrics=METRICS, thresholds=THRESHOLDS, scopes=SCOPES
+        )
         run.standings.filter(scope="all").update(details=details)
         if with_trips:
             _add_trips(make_chains(run, half_life, METRICS), metrics, images)
@@ -172,14 +174,14 @@ def _add_case_values(suite: Suite, metrics: Sequence[MetricVersion], cases: int)
             CaseValues(
                 run=run,
                 metric=metric,
-                level=level,
+                threshold=threshold,
                 usable_trips=np.minimum(
                     suite.trips, strength * hard * np.exp(random.normal(0, 0.5, cases))
                 ).tobytes(),
             )
             for run, strength in zip(runs, np.geomspace(1, suite.trips, len(runs)), strict=True)
             for metric in metrics
-            for level in LEVELS
+            for threshold in THRESHOLDS
         ),
         batch_size=1_000,
     )
@@ -187,9 +189,13 @@ def _add_case_values(suite: Suite, metrics: Sequence[MetricVersion], cases: int)
 
 def _rank(suite: Suite) -> None:
     """Ranks of invented standings in the order of strength, three models to a shared rank."""
-    for metric, level in itertools.product(METRICS, LEVELS):
+    for metric, threshold in itertools.product(METRICS, THRESHOLDS):
         standings = Standing.objects.filter(
-            run__suite=suite, run__current=True, metric__name=metric, level=level, scope="all"
+            run__suite=suite,
+            run__current=True,
+            metric__name=metric,
+            threshold=threshold,
+            scope="all",
         ).filter(run__editing_model__is_reference=False)
         ordered = sorted(standings.only("usable_trips"), key=lambda s: -s.usable_trips)
         for place, standing in enumerate(ordered):

@@ -78,7 +78,7 @@ def cast(
     voters: int = 8,
     each: int = 20,
     clickers: int = 0,
-    level: float = 0.5,
+    threshold: float = 0.5,
     seed: int = 0,
 ) -> list[Voter]:
     """Votes of people who see what the metrics see, more surely the further two lie apart.
@@ -111,7 +111,7 @@ def cast(
                     voter=voter,
                     role=role,
                     first_left=first_left,
-                    answer=_seen(question, kind, level, random)
+                    answer=_seen(question, kind, threshold, random)
                     if looks
                     else _clicked(kind, random),
                     seconds=3.0,
@@ -122,13 +122,13 @@ def cast(
     return crowd
 
 
-def _seen(question: Question, kind: str, level: float, random: np.random.Generator) -> int:
+def _seen(question: Question, kind: str, threshold: float, random: np.random.Generator) -> int:
     kept = [
         trip.chain.retention("picture")[trip.number - 1]
         for trip in (question.first, question.second)
         if trip
     ]
-    gap = kept[0] - level if kind == "usable" else kept[0] - kept[1]
+    gap = kept[0] - threshold if kind == "usable" else kept[0] - kept[1]
     yes = random.random() < 1 / (1 + np.exp(-12 * gap))
     return int(yes) if kind == "usable" else (1 if yes else -1)
 

@@ -73,7 +73,7 @@ def test_a_whole_table_becomes_a_suite_that_nobody_is_ranked_in(published_table,
     assert Run.objects.filter(published=True, current=True, source="published").count() == 6
     assert not Standing.objects.exclude(rank=None).exists()
     best = Standing.objects.get(
-        run__editing_model__slug__endswith="nano-banana", scope="all", level=0.5
+        run__editing_model__slug__endswith="nano-banana", scope="all", threshold=0.5
     )
     assert best.metric.name == "ssim"
     # The best published model keeps no more than a blank card after ten trips.

@@ -14,7 +14,7 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from evaluation.analysis import levels
+from evaluation.analysis import thresholds
 from evaluation.images import ImageError
 from leaderboard import formatting
 from leaderboard.board.query import PARAMETERS, BoardQuery
@@ -52,7 +52,7 @@ def draw(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
         pen.text(
             MARGIN,
             344,
-            f"a leaderboard of image-editing models by {levels.life().lower()}.",
+            f"a leaderboard of image-editing models by {thresholds.life().lower()}.",
             30,
             QUIET,
         )

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evaluation.analysis import levels
+from evaluation.analysis import thresholds
 from leaderboard import formatting
 from leaderboard.board import breakdowns
 from leaderboard.board.breakdowns import PAIRS
@@ -56,7 +56,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "every": filters.query(every=True),
         "pair_columns": shown[:PAIR_COLUMNS],
         "pair_lines": [(part, filters.query(scope=part.scope), line) for part, line in pairs],
-        "life": levels.life(filters.level),
+        "life": thresholds.life(filters.threshold),
     }
 
 

@@ -18,7 +18,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
-from evaluation.analysis import events, levels
+from evaluation.analysis import events, thresholds
 from evaluation.analysis.case_values import case_values
 from evaluation.analysis.comparison import Comparison, Difference, compare
 from evaluation.analysis.standings import chain_of_numbers
@@ -125,7 +125,7 @@ def headline(
         return f"{formatting.count(count, 'model')} side by side"
     tied = [item.other.model.name for item in against if not item.comparison.separated]
     if tied and all(nobody_reached(item.comparison, filters.suite.trips) for item in against):
-        lost, trips = levels.lost(filters.level), filters.suite.trips
+        lost, trips = thresholds.lost(filters.threshold), filters.suite.trips
         return f"None of the {count} loses {lost} of the image within {trips} round trips"
     if tied:
         return (
@@ -265,7 +265,7 @@ def contest(rows: Sequence[BoardRow], filters: BoardFilters, stamp: str) -> Cont
     Returns None if fewer than two have results, or if they share no case.
     """
     runs = [row.run.pk for row in rows]
-    key = f"{sorted(runs)}|{filters.metric}|{filters.level}|{stamp}"
+    key = f"{sorted(runs)}|{filters.metric}|{filters.threshold}|{stamp}"
     key = f"contest:{sha256(key.encode()).hexdigest()}"
     result = cache.get(key)
     if result is None:
@@ -276,11 +276,11 @@ def contest(rows: Sequence[BoardRow], filters: BoardFilters, stamp: str) -> Cont
 
 def _contest(rows: Sequence[BoardRow], filters: BoardFilters) -> Contest | None:
     chains, areas = _results([row.run.pk for row in rows], filters)
-    trips, level = filters.suite.trips, filters.level
+    trips, threshold = filters.suite.trips, filters.threshold
     values = {
-        run: case_values(results, trips, level)
+        run: case_values(results, trips, threshold)
         for run, results in chains.items()
-        if all(chain.tells(trips, level) for chain in results)
+        if all(chain.tells(trips, threshold) for chain in results)
     }
     measured = [row for row in rows if row.run.pk in values]
     if len(measured) < 2:

@@ -18,7 +18,7 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
-from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.bundle.document import BundleError
 from evaluation.metrics import HEADLINE
 from leaderboard.board import citations
@@ -131,7 +131,7 @@ def badge(request: HttpRequest, slug: str) -> HttpResponse:
         run__in=Run.objects.on_the_board().filter(editing_model=model),
         run__suite__published_elsewhere=False,
         metric__name=HEADLINE,
-        level=DEFAULT_LEVEL,
+        threshold=DEFAULT_THRESHOLD,
         scope="all",
     )
     best = (

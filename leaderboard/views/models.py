@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.metrics import METRICS, semantic_metrics
 from leaderboard.board.breakdowns import PAIRS, pair_titles
 from leaderboard.board.rows import stamp
@@ -78,7 +78,7 @@ def runs_of(model: EditingModel, user: Any) -> list[Run]:
 def _standings(runs: Sequence[Run]) -> dict[int, dict[str, Standing]]:
     """Return the standings on all cases by run and metric name."""
     rows = Standing.objects.filter(
-        run__in=[run.pk for run in runs], scope="all", level=DEFAULT_LEVEL
+        run__in=[run.pk for run in runs], scope="all", threshold=DEFAULT_THRESHOLD
     )
     by_run: dict[int, dict[str, Standing]] = {}
     for standing in rows.select_related("metric"):
@@ -174,7 +174,9 @@ def _parts(results: RunResults) -> list[dict[str, Any]]:
     run, metric = results.run, results.standing.metric
     of_all = Q(scope__startswith="category:") | Q(scope__startswith="kind:")
     of_chosen = Q(scope__startswith="pair:", metric=metric)
-    rows = run.standings.filter(of_all | of_chosen, level=DEFAULT_LEVEL).select_related("metric")
+    rows = run.standings.filter(of_all | of_chosen, threshold=DEFAULT_THRESHOLD).select_related(
+        "metric"
+    )
     titles = pair_titles(run.suite_id)
     return model_page.part_lines(list(rows.defer("curve", "details")), titles, results)
 
@@ -185,7 +187,7 @@ def _ranked(run: Run, standing: Standing) -> int:
         run__suite=run.suite_id,
         run__current=True,
         metric=standing.metric_id,
-        level=standing.level,
+        threshold=standing.threshold,
         scope=standing.scope,
         rank__isnull=False,
     ).count()

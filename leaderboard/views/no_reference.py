@@ -29,8 +29,8 @@ from leaderboard.pages.charts import (
     Table,
     at,
     layout,
-    level_line,
     plain,
+    threshold_line,
     trace,
 )
 from leaderboard.text import attachment, csv_lines
@@ -280,7 +280,7 @@ def _plane(shown: Lines, metric: str, unit: str) -> Figure:
                 "range": [-0.02 * far, 1.04 * far],
             },
             yaxis={"title": {"text": f"gained, {unit}"}},
-            shapes=[level_line(0, "dot")],
+            shapes=[threshold_line(0, "dot")],
         ),
     }
 

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evaluation.analysis import levels
+from evaluation.analysis import thresholds
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.content.suites import find_suite, ticks
 from leaderboard import formatting
@@ -24,7 +24,7 @@ from leaderboard.views.site import noindex_variants
 #: Titles of the choices, in the order of the page.
 TITLES = {
     "metric": "By another metric",
-    "level": "By another level",
+    "threshold": "By another threshold",
     "trips": "With fewer round trips",
     "category": "Without one category",
     "kind": "Without one kind of image",
@@ -102,8 +102,8 @@ def _finding(groups: Mapping[str, Sequence[Agreement]]) -> str:
 def _words(about: str, choice: str, pairs: Mapping[str, str]) -> str:
     if about == "metric":
         return formatting.metric_label(choice)
-    if about == "level":
-        return f"until {levels.is_lost(float(choice))}"
+    if about == "threshold":
+        return f"until {thresholds.is_lost(float(choice))}"
     if about == "trips":
         return formatting.count(int(choice), "round trip")
     if about == "category":

@@ -12,7 +12,7 @@ from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
 from evaluation.analysis.failure_labels import LABELS
-from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.metrics import HEADLINE
 from leaderboard.models import Call, Chain, Run, Trip
 from leaderboard.models.runs import RunQuerySet
@@ -46,7 +46,7 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
         "suite": run.suite,
         "trips": trips,
         # Position of the threshold's line in a drawing of height 100.
-        "level_at": round(100 * (1 - DEFAULT_LEVEL)),
+        "threshold_at": round(100 * (1 - DEFAULT_THRESHOLD)),
         "live": run_page.live(run),
         "metric": metric,
         "results": results,

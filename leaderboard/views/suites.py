@@ -14,7 +14,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
 from evaluation.analysis.half_life import METHOD_VERSION
-from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.content import catalog
 from evaluation.content.edit_types import BY_FAMILY
 from evaluation.metrics import HEADLINE
@@ -100,7 +100,7 @@ def _sealed() -> list[tuple[Suite, list[Standing]]]:
     standings = Standing.objects.filter(
         run__in=Run.objects.counted().filter(suite__in=suites, current=True),
         metric__name=HEADLINE,
-        level=DEFAULT_LEVEL,
+        threshold=DEFAULT_THRESHOLD,
         scope="all",
     ).select_related("run__editing_model")
     rows = standings.order_by("-usable_trips", "run__editing_model__name")

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 
 from evaluation.analysis.events import ChainResult, event
 from evaluation.analysis.half_life import METHOD_VERSION, summarise
-from evaluation.analysis.levels import DEFAULT_LEVEL, is_lost, other_losses
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, is_lost, other_losses
 from evaluation.measuring.error_rates import WEAR, ErrorTable
 from evaluation.witnesses import WITNESSES, witness_class, witness_label
 from leaderboard import formatting
@@ -142,7 +142,7 @@ _STORIES = {
 def worked_example() -> dict[str, Any]:
     """Return six chains with the events that ended them, and the numbers made of them."""
     chains = {story: _chain(story, place) for place, story in enumerate(_STORIES)}
-    events = {story: event(chain, TRIPS, DEFAULT_LEVEL) for story, chain in chains.items()}
+    events = {story: event(chain, TRIPS, DEFAULT_THRESHOLD) for story, chain in chains.items()}
     summary = summarise(list(chains.values()), TRIPS)
     return {
         "lines": [

@@ -14,7 +14,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.content import archives, chain_files
 from evaluation.content.archives import ArchiveError
 from evaluation.content.chain_files import ChainFilesError, arranged
@@ -148,7 +148,7 @@ def _shown(chain: UploadedChain) -> dict[str, Any]:
     main = metrics[names[0]] if names else None
     figures = []
     for name in names:
-        event = metrics[name]["events"][f"{DEFAULT_LEVEL:g}"]
+        event = metrics[name]["events"][f"{DEFAULT_THRESHOLD:g}"]
         reached = event["time"] if event["cause"] else None
         figures.append(
             (metrics[name]["label"], formatting.half_life(reached, trips), event["cause"])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.analysis.events import CAUSES
-from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.cli.report.charts import COLOURS, DASHES, INK, MARKERS, STYLE
 from evaluation.errors import UserFacingError
 from tools.papers.source import Json
@@ -53,7 +53,7 @@ def curves(rows: Sequence[Json], references: Sequence[Json], trips: int) -> Any:
         (line,) = axes.plot(numbers, mean, color=GREY, linestyle=dash, linewidth=1)
         handles.append(line)
         names.append(f"{row['model']['name']} (reference editor)")
-    axes.axhline(DEFAULT_LEVEL, color=INK, linewidth=0.7, linestyle=":")
+    axes.axhline(DEFAULT_THRESHOLD, color=INK, linewidth=0.7, linestyle=":")
     axes.set(xlim=(0, trips), ylim=(-0.1, 1.03), xlabel="round trips", ylabel="image kept")
     axes.grid(visible=True)
     _legend(figure, handles, names)

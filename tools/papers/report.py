@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 
 from evaluation.analysis.half_life import METHOD_VERSION
-from evaluation.analysis.levels import DEFAULT_LEVEL, LEVELS, is_lost
 from evaluation.analysis.robustness import kendall_tau
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, THRESHOLDS, is_lost
 from evaluation.metrics import HEADLINE, in_order
 from leaderboard import formatting
 from tools.papers import figures, tables
@@ -100,16 +100,16 @@ class Board:
             if name != headline:
                 usable = {run: found[name] for run, found in by_metric.items() if name in found}
                 yield f"By another metric: {formatting.metric_label(name)}", usable
-        for level in LEVELS:
-            if level != DEFAULT_LEVEL:
-                at_level = {
-                    row["run"]: tables.usable_trips(self._source.standings(row["run"], level))
+        for threshold in THRESHOLDS:
+            if threshold != DEFAULT_THRESHOLD:
+                at_threshold = {
+                    row["run"]: tables.usable_trips(self._source.standings(row["run"], threshold))
                     for row in self.shown
                 }
                 usable = {
-                    run: found[headline] for run, found in at_level.items() if headline in found
+                    run: found[headline] for run, found in at_threshold.items() if headline in found
                 }
-                yield f"By another level: until {is_lost(level)}", usable
+                yield f"By another threshold: until {is_lost(threshold)}", usable
 
 
 def write(source: Source, suite: str, folder: Path) -> str:
@@ -196,7 +196,7 @@ def _suite(board: Board) -> list[Block]:
 
 def _methods(board: Board) -> list[Block]:
     label = formatting.metric_label(HEADLINE)
-    lost = is_lost(DEFAULT_LEVEL)
+    lost = is_lost(DEFAULT_THRESHOLD)
     return [
         Paragraph(f"This is method version {METHOD_VERSION}; numbers of other versions never mix."),
         Points(
@@ -328,7 +328,7 @@ def _bibtex(board: Board) -> str:
         f"  howpublished = {{\\url{{{board.answer['page']}}}}},\n"
         f"  note         = {{Suite {suite['slug']}, version {suite['version']}, content hash "
         f"{suite['content_hash'][:12]}; {formatting.metric_label(board.answer['metric'])} at "
-        f"level {board.answer['level']:g}; accessed {today:%Y-%m-%d}}}\n"
+        f"threshold {board.answer['threshold']:g}; accessed {today:%Y-%m-%d}}}\n"
         "}\n"
     )
 

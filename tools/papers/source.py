@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
-from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.bundle import document as bundles
 from evaluation.content.suites import suite_key
 from evaluation.errors import UserFacingError
@@ -83,9 +83,9 @@ class Source:
     def run(self, number: int) -> Json:
         return dict(self._one(f"runs/{number}") or {})
 
-    def standings(self, run: int, level: float = DEFAULT_LEVEL) -> list[Json]:
+    def standings(self, run: int, threshold: float = DEFAULT_THRESHOLD) -> list[Json]:
         """Return a run's standings by every metric and scope."""
-        return self._all(f"runs/{run}/standings", level=level)
+        return self._all(f"runs/{run}/standings", threshold=threshold)
 
     def scores(self, run: int) -> list[dict[str, str]]:
         return self._table(f"runs/{run}/scores.csv")
@@ -165,13 +165,13 @@ def _bundle(path: Path) -> Mapping[str, str]:
         (
             row
             for row in standings
-            if (row["metric"], row["level"], row["scope"]) == (metric, DEFAULT_LEVEL, "all")
+            if (row["metric"], row["threshold"], row["scope"]) == (metric, DEFAULT_THRESHOLD, "all")
         ),
         None,
     )
     board = {
         "page": "",
-        "level": DEFAULT_LEVEL,
+        "threshold": DEFAULT_THRESHOLD,
         "metric": metric,
         "rows": [
             {
@@ -200,10 +200,10 @@ def _bundle(path: Path) -> Mapping[str, str]:
             [public_run]
         ),
     }
-    for level in {row["level"] for row in standings}:
-        rows = [row for row in standings if row["level"] == level]
+    for threshold in {row["threshold"] for row in standings}:
+        rows = [row for row in standings if row["threshold"] == threshold]
         # A bundle is one answer: the pages of a site's answer are not imitated.
-        answers[f"runs/1/standings?{urlencode({'level': level} | first)}"] = _page(rows)
+        answers[f"runs/1/standings?{urlencode({'threshold': threshold} | first)}"] = _page(rows)
     texts = {f"api/v1/{path}": json.dumps(answer) for path, answer in answers.items()}
     return texts | {"runs/1/scores.csv": _scores(document["chains"])}
 

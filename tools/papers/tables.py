@@ -15,7 +15,7 @@ from tools.papers.documents import NOTHING, Table
 
 #: A row of the board, a standing, a run or a suite as the API gives it.
 Json = Mapping[str, Any]
-#: By run: its standings by every metric and scope at the default level.
+#: By run: its standings by every metric and scope at the default threshold.
 Standings = Mapping[int, Sequence[Json]]
 
 

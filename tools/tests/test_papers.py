@@ -62,7 +62,7 @@ def test_a_report_has_the_numbers_of_the_standings(run, saved, tmp_path, capsys,
     out = tmp_path / "paper"
     assert main(["report", run.suite.slug, "--source", str(saved), "--out", str(out)]) == 0
     assert "no TeX is here" in capsys.readouterr().out
-    standing = run.standings.get(metric__name=QUICK[0], level=0.5, scope="all")
+    standing = run.standings.get(metric__name=QUICK[0], threshold=0.5, scope="all")
     (line,) = rows(out, "references")
     assert (line["Editor"], line["Usable trips"]) == (NAME, f"{standing.usable_trips:.1f}")
     page = (out / "index.html").read_text()
@@ -81,7 +81,7 @@ def test_a_report_of_a_bundle_has_the_same_numbers(run, tmp_path):
     out = tmp_path / "paper"
     assert main(["report", run.suite.slug, "--source", str(bundle), "--out", str(out)]) == 0
     (line,) = rows(out, "references")
-    usable = run.standings.filter(level=0.5, scope="all").values_list("usable_trips", flat=True)
+    usable = run.standings.filter(threshold=0.5, scope="all").values_list("usable_trips", flat=True)
     assert line["Usable trips"] in {f"{value:.1f}" for value in usable}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
-from evaluation.analysis.levels import life, lost
+from evaluation.analysis.thresholds import life, lost
 from evaluation.cli.printing import (
     CommandError,
     Output,

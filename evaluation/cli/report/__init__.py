@@ -14,9 +14,9 @@ from evaluation import __version__
 from evaluation.analysis.dynamics import dynamics, summarise_dynamics
 from evaluation.analysis.events import COMPLETED, event
 from evaluation.analysis.half_life import Summary, breakdown, case_summaries
-from evaluation.analysis.levels import life, lost
 from evaluation.analysis.ranking import Placing
 from evaluation.analysis.survival import Survival
+from evaluation.analysis.thresholds import life, lost
 from evaluation.cli.report import charts
 from evaluation.cli.results import compared, interval_text, shown
 from evaluation.content.suites import Suite, ticks

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluation.analysis.half_life import Summary
-from evaluation.analysis.levels import DEFAULT_LEVEL
 from evaluation.analysis.ranking import Bounds
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 # Okabe and Ito's colours, distinct to colour-blind people; markers and dashes help too.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f6a3f", "#5e6a6e")
@@ -137,7 +137,7 @@ def _retention(axes: Any, lines: Sequence[Line], small: bool = False) -> None:
                 alpha=0.13,
                 linewidth=0,
             )
-    _frame(axes, trips, marked=DEFAULT_LEVEL)
+    _frame(axes, trips, marked=DEFAULT_THRESHOLD)
     # Values far below 0 carry no information, and would compress the scale.
     axes.set_ylim(max(lowest, -0.5) - 0.05, 1.04)
 

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from evaluation import __version__
-from evaluation.analysis.levels import life
+from evaluation.analysis.thresholds import life
 from evaluation.cli.results import MetricResult, run_results, shown
 from evaluation.content.suites import Suite
 from evaluation.play.run_scores import RunScores

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 #: The largest change of a retention by half precision, and so the largest difference between CPU
-#: and GPU. Two levels of the board are at least 0.15 apart.
+#: and GPU. Two thresholds of the board are at least 0.15 apart.
 HALF_TOLERANCE = 0.005
 PRECISIONS = ("float16", "float32")
 

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from evaluation.analysis.half_life import half_life
-from evaluation.analysis.levels import DEFAULT_LEVEL
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.content import catalog, sources
 from evaluation.content.suites import Suite
 from evaluation.editors.reference import Noise
@@ -47,7 +47,7 @@ def lasts(source: Image.Image, editor: Noise, suite: Suite, edits: int, scorer: 
         if number not in kept:
             distance = (scorer.score(source, [seen[number]]).distances["picture"] or [1.0])[0]
             kept[number] = 1 - distance
-        return kept[number] > DEFAULT_LEVEL
+        return kept[number] > DEFAULT_THRESHOLD
 
     last, number = 0, 1
     while is_kept(number):
@@ -57,7 +57,7 @@ def lasts(source: Image.Image, editor: Noise, suite: Suite, edits: int, scorer: 
     while number - last > 1:
         middle = (last + number) // 2
         last, number = (middle, number) if is_kept(middle) else (last, middle)
-    return last + (kept[last] - DEFAULT_LEVEL) / (kept[last] - kept[number])
+    return last + (kept[last] - DEFAULT_THRESHOLD) / (kept[last] - kept[number])
 
 
 def strengths() -> list[float]:

@@ -6,11 +6,11 @@ import pytest
 from evaluation.analysis.half_life import (
     breakdown,
     case_summaries,
-    case_summaries_by_level,
+    case_summaries_by_threshold,
     scopes,
     summarise,
 )
-from evaluation.analysis.levels import LEVELS
+from evaluation.analysis.thresholds import THRESHOLDS
 from evaluation.testing.chains import CATEGORIES, KINDS, chain, halving, run_of, spread_times
 
 
@@ -48,12 +48,12 @@ def test_a_case_has_the_numbers_of_a_summary_of_its_own():
     torn = [halving(time, image="torn", repeat=r) for r, time in enumerate((2, 7, 12))]
     lost = [chain(0.9, outcome="lost", image="lost")]
     run = [*torn, *lost, *(halving(9, image=f"p{i}") for i in range(3))]
-    by_level = case_summaries_by_level(run, 20, LEVELS)
-    for level in LEVELS:
-        assert by_level[level] == case_summaries(run, 20, level)
-        cases = {case.image: case for case in by_level[level]}
+    by_threshold = case_summaries_by_threshold(run, 20, THRESHOLDS)
+    for threshold in THRESHOLDS:
+        assert by_threshold[threshold] == case_summaries(run, 20, threshold)
+        cases = {case.image: case for case in by_threshold[threshold]}
         for image, part in (("torn", torn), ("lost", lost)):
-            alone = summarise(part, 20, level)
+            alone = summarise(part, 20, threshold)
             assert (cases[image].usable_trips, cases[image].auc) == (
                 alone.usable_trips,
                 alone.auc,

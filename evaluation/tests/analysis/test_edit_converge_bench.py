@@ -10,8 +10,8 @@ import pytest
 from evaluation.analysis.case_values import case_values
 from evaluation.analysis.comparison import compare
 from evaluation.analysis.events import ChainResult
-from evaluation.analysis.levels import LEVELS
 from evaluation.analysis.ranking import Bounds, board
+from evaluation.analysis.thresholds import THRESHOLDS
 from evaluation.testing.published_tables import BLANK_SSIM, PARTIAL, TRIPS, WHOLE
 
 
@@ -60,8 +60,8 @@ def test_the_known_defects_are_there_and_caught(rows, runs, published_table):
 
 def test_models_alike_are_tied(runs, shared_cases, published_table):
     assert len(shared_cases) == published_table.common
-    for level in LEVELS:
-        placings = board(runs, TRIPS, level, keys=shared_cases)
+    for threshold in THRESHOLDS:
+        placings = board(runs, TRIPS, threshold, keys=shared_cases)
         ranked = {p.run: p.rank for p in placings if p.complete}
         assert ranked == dict.fromkeys(WHOLE, 1)
         assert all(p.rank_set == (1, 3) for p in placings if p.complete)

@@ -15,7 +15,7 @@ from evaluation.analysis.events import (
     crossing_cause,
     event,
 )
-from evaluation.analysis.levels import LEVELS
+from evaluation.analysis.thresholds import THRESHOLDS
 from evaluation.testing.chains import chain
 
 N = 20
@@ -30,7 +30,7 @@ def test_a_crossing_between_two_trips_is_interpolated():
     assert event(chain(-1.0), 1, 0.5).time == pytest.approx(0.25)
 
 
-def test_reaching_the_level_exactly_is_a_crossing():
+def test_reaching_the_threshold_exactly_is_a_crossing():
     assert event(chain(0.75, 0.5), 2, 0.5) == event(chain(0.75, 0.5, 0.4), 3, 0.5)
     assert event(chain(0.75, 0.5), 2, 0.5).time == 2
 
@@ -156,7 +156,7 @@ def any_chain(draw):
     )
 
 
-def first_passage(found, trips, level):
+def first_passage(found, trips, threshold):
     """The rule of the method read aloud, trip by trip."""
     before = 1.0
     for n in range(1, trips + 1):
@@ -168,17 +168,17 @@ def first_passage(found, trips, level):
         if found.undone[n - 1 : n] == (False,):
             return n - 1, "not_undone"
         after = found.retention[n - 1]
-        if after <= level:
+        if after <= threshold:
             cause = found.because[n - 1] if found.because else found.cause
-            return n - 1 + (before - level) / (before - after), cause
+            return n - 1 + (before - threshold) / (before - after), cause
         before = after
     return trips, None
 
 
-@given(any_chain(), st.integers(1, 6), st.sampled_from(LEVELS))
-def test_events_are_what_the_rule_says_read_aloud(found, trips, level):
-    seen = event(found, trips, level)
-    assert (seen.time, seen.cause) == first_passage(found, trips, level)
+@given(any_chain(), st.integers(1, 6), st.sampled_from(THRESHOLDS))
+def test_events_are_what_the_rule_says_read_aloud(found, trips, threshold):
+    seen = event(found, trips, threshold)
+    assert (seen.time, seen.cause) == first_passage(found, trips, threshold)
     assert seen.cause is None or seen.cause in CAUSES
 
 

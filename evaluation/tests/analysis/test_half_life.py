@@ -17,7 +17,7 @@ from evaluation.analysis.half_life import (
     summarise,
     summary_and_values,
 )
-from evaluation.analysis.levels import LEVELS
+from evaluation.analysis.thresholds import THRESHOLDS
 from evaluation.testing.chains import chain, halving
 from evaluation.tests.analysis.random_chains import chains_of_a_run
 
@@ -132,9 +132,9 @@ def test_losing_five_percent_per_trip_is_usable_for_ten():
     assert summary.curve == pytest.approx([1 - 0.05 * n for n in range(N + 1)])
 
 
-@pytest.mark.parametrize(("level", "expected"), [(0.25, 15), (0.5, 10), (0.75, 5), (0.9, 2)])
-def test_every_level_has_its_own_usable_trips(level, expected):
-    assert summarise([linear(0.05)], N, level).usable_trips == pytest.approx(expected)
+@pytest.mark.parametrize(("threshold", "expected"), [(0.25, 15), (0.5, 10), (0.75, 5), (0.9, 2)])
+def test_every_threshold_has_its_own_usable_trips(threshold, expected):
+    assert summarise([linear(0.05)], N, threshold).usable_trips == pytest.approx(expected)
 
 
 def test_a_perfect_editor_is_usable_throughout():
@@ -289,9 +289,9 @@ def test_survival_and_incidence_add_up_to_everything(chains):
 
 
 @given(chains_of_a_run(lost=False))
-def test_a_higher_level_never_has_more_usable_trips(chains):
+def test_a_higher_threshold_never_has_more_usable_trips(chains):
     """Not so with lost chains: Kaplan-Meier may then read more from a later event."""
-    found = [summarise(chains, 6, level) for level in LEVELS]
+    found = [summarise(chains, 6, threshold) for threshold in THRESHOLDS]
     for numbers in ([s.usable_trips for s in found], [s.half_life for s in found]):
         known = [math.inf if number is None else number for number in numbers]
         assert all(low >= high - 1e-9 for low, high in itertools.pairwise(known))

@@ -27,15 +27,15 @@ def runs():
     }
 
 
-def usable(run, level=0.5):
-    values = case_values(run, 20, level)
+def usable(run, threshold=0.5):
+    values = case_values(run, 20, threshold)
     return dict(zip(values.cases, values.usable, strict=True))
 
 
 def found_by(runs, others=None):
     boards = {
-        ("picture", level): {name: usable(run, level) for name, run in runs.items()}
-        for level in (0.5, 0.75)
+        ("picture", threshold): {name: usable(run, threshold) for name, run in runs.items()}
+        for threshold in (0.5, 0.75)
     }
     for metric, chains in (others or {}).items():
         boards[metric, 0.5] = {name: usable(run) for name, run in chains.items()}
@@ -48,7 +48,7 @@ def found_by(runs, others=None):
 def test_every_choice_has_its_agreement_with_the_boards_order(runs):
     found = found_by(runs, {"ssim": runs})
     assert {about for about, _ in found} == {
-        *("metric", "level", "trips", "category", "kind", "pair")
+        *("metric", "threshold", "trips", "category", "kind", "pair")
     }
     assert {c for about, c in found if about == "category"} == set(CATEGORIES)
     assert {c for about, c in found if about == "kind"} == set(KINDS)

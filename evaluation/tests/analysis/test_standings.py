@@ -10,7 +10,6 @@ import pytest
 from evaluation.analysis.covariance import Design
 from evaluation.analysis.events import CAUSES, Case, event
 from evaluation.analysis.half_life import summarise
-from evaluation.analysis.levels import LEVELS
 from evaluation.analysis.ranking import rank_scope
 from evaluation.analysis.standings import (
     ScoredTrip,
@@ -20,6 +19,7 @@ from evaluation.analysis.standings import (
     measured_chain,
     standings,
 )
+from evaluation.analysis.thresholds import THRESHOLDS
 from evaluation.records import TripMeasures
 from evaluation.testing.chains import made_up_cases
 
@@ -64,9 +64,9 @@ def a_run(strength=1.0, cases=None, repeats=1):
     return found
 
 
-def of_all(chains, level=0.5, metric="lpips"):
+def of_all(chains, threshold=0.5, metric="lpips"):
     found = (row for row, _ in standings(metric, chains, TRIPS))
-    return next(row for row in found if row.scope == "all" and row.level == level)
+    return next(row for row in found if row.scope == "all" and row.threshold == threshold)
 
 
 def test_a_standing_has_every_number_by_the_name_it_is_kept_under():
@@ -88,12 +88,12 @@ def test_a_standing_has_every_number_by_the_name_it_is_kept_under():
     assert set(numbers["details"]) == {"jpeg", "dynamics", "labels", "witnesses", "repeats"}
 
 
-def test_every_level_and_scope_has_one_and_only_all_carries_the_values():
+def test_every_threshold_and_scope_has_one_and_only_all_carries_the_values():
     every = list(standings("lpips", a_run(), TRIPS))
     found = [row for row, _ in every]
     scopes = {s.scope for s in found}
     assert {s.split(":")[0] for s in scopes} == {"all", "category", "kind", "pair"}
-    assert len(found) == len(scopes) * len(LEVELS)
+    assert len(found) == len(scopes) * len(THRESHOLDS)
     assert {row.scope for row, values in every if values} == {"all"}
     assert not any(s.has_interval for s in found if s.scope.startswith("pair:"))
 
@@ -104,7 +104,7 @@ def test_a_site_ranks_any_scope_from_the_values_it_kept():
     kept, usable = [], []
     for strength in (1.0, 2.0):
         found = list(standings("lpips", a_run(strength, cases), TRIPS))
-        at_half = [(row, values) for row, values in found if row.level == 0.5]
+        at_half = [(row, values) for row, values in found if row.threshold == 0.5]
         (values,) = (values for _, values in at_half if values)
         kept.append(values.aligned(cases).astype(np.float32))
         usable.append({row.scope: row.usable_trips for row, _ in at_half})
@@ -169,11 +169,11 @@ def test_a_chain_comes_back_from_what_was_kept_of_it_with_its_events(outcome, ga
         trips = 4 if outcome == "completed" else 6
         numbers = json.loads(json.dumps(chain_numbers(chain, trips)))
         again = chain_of_numbers("picture", CASE, 0, outcome, numbers, trips)
-        for level in LEVELS:
-            one, two = event(chain.result, trips, level), event(again, trips, level)
+        for threshold in THRESHOLDS:
+            one, two = event(chain.result, trips, threshold), event(again, trips, threshold)
             assert two.time == pytest.approx(one.time)
             assert (two.cause, two.recovered) == (one.cause, one.recovered)
-            kept = numbers["events"][f"{level:g}"]
+            kept = numbers["events"][f"{threshold:g}"]
             assert kept["cause"] == (one.cause or ("lost" if one.time < trips else "censored"))
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from evaluation.analysis.case_values import case_values
 from evaluation.analysis.events import CONVERGED, KNOWN, Case, NotKnown, event
-from evaluation.analysis.levels import LEVELS
 from evaluation.analysis.standings import (
     ScoredTrip,
     chain_numbers,
@@ -27,12 +26,13 @@ from evaluation.analysis.stopping import (
     may_stop,
     stopped,
 )
+from evaluation.analysis.thresholds import THRESHOLDS
 from evaluation.content import catalog
 from evaluation.records import TripMeasures
 from evaluation.testing.chains import chain, made_up_cases
 
 TRIPS, K = 20, 3
-#: What a stopped run must share with the full one, at every level, by the headline.
+#: What a stopped run must share with the full one, at every threshold, by the headline.
 EXACT = (
     *("half_life", "half_life_low", "half_life_high", "usable_trips", "usable_trips_low"),
     *("usable_trips_high", "median", "survival", "incidence", "usable_by_trip", "has_interval"),
@@ -62,7 +62,7 @@ def recorded_run(seed=0, strength=1.0):
     random = np.random.default_rng(seed)
     run = {"picture": [], "ssim": []}
     for case in made_up_cases(60, 14, 16, 4):
-        # Most fall once and for all, some wander around a level or come back from it.
+        # Most fall once and for all, some wander around a threshold or come back from it.
         falls = random.uniform(0.02, 0.5) / strength
         kept = 1 - falls * np.arange(1, TRIPS + 1) + random.normal(0, 0.15, TRIPS)
         kept = np.clip(kept, -0.5, 1)
@@ -92,7 +92,7 @@ def cut(measured, headline, k=K):
 
 def numbers(metric, chains):
     return {
-        (row.level, row.scope): json.loads(json.dumps(row.model_dump(), allow_nan=False))
+        (row.threshold, row.scope): json.loads(json.dumps(row.model_dump(), allow_nan=False))
         for row, _ in standings(metric, chains, TRIPS)
     }
 
@@ -117,9 +117,11 @@ def test_another_metric_is_as_in_the_full_run_or_not_known(seed):
     headline = full["picture"]
     short = [cut(c, h) for c, h in zip(full["ssim"], headline, strict=True)]
     whole, part = numbers("ssim", full["ssim"]), numbers("ssim", short)
-    assert {level for level, _ in whole} == set(LEVELS)
-    assert 0.9 in {level for level, _ in part}, "a level that all reach in time is known"
-    assert 0.25 not in {level for level, _ in part}, "one that they do not is not there"
+    assert {threshold for threshold, _ in whole} == set(THRESHOLDS)
+    assert 0.9 in {threshold for threshold, _ in part}, (
+        "a threshold that all reach in time is known"
+    )
+    assert 0.25 not in {threshold for threshold, _ in part}, "one that they do not is not there"
     for key in part:
         assert {n: part[key][n] for n in EXACT} == {n: whole[key][n] for n in EXACT}
     with pytest.raises(NotKnown, match="stopped before they fell to 0"):
@@ -159,12 +161,12 @@ def test_a_chain_stops_at_the_same_trip_however_far_scoring_is_behind(lag):
         assert played == (min(TRIPS, expected + K) if expected else TRIPS)
         if expected:
             short = chain(*kept[:played].tolist(), outcome=KNOWN if played < TRIPS else "completed")
-            for level in LEVELS:
-                one, two = event(whole, TRIPS, level), event(short, TRIPS, level)
+            for threshold in THRESHOLDS:
+                one, two = event(whole, TRIPS, threshold), event(short, TRIPS, threshold)
                 assert (one.time, one.cause) == (two.time, two.cause)
 
 
-def test_the_end_is_known_when_the_lowest_level_is_reached_or_a_gate_closed():
+def test_the_end_is_known_when_the_lowest_threshold_is_reached_or_a_gate_closed():
     assert known_at(chain(0.9, 0.6, 0.3, 0.26, outcome="lost")) is None
     assert known_at(chain(0.9, 0.6, 0.3, 0.25, outcome="lost")) == 4
     assert known_at(chain(0.9, 0.9, change_seen=(True, False), outcome="lost")) == 2
@@ -202,7 +204,7 @@ def test_a_stopped_chain_comes_back_from_what_was_kept_of_it():
     found = recorded(case, [0.9, 0.7, 0.4, 0.45], "ssim", KNOWN)
     kept = json.loads(json.dumps(chain_numbers(found, TRIPS)))
     assert kept["auc"] is None
-    assert [kept["events"][f"{n:g}"]["cause"] for n in LEVELS] == ["stopped", *["whole"] * 3]
+    assert [kept["events"][f"{n:g}"]["cause"] for n in THRESHOLDS] == ["stopped", *["whole"] * 3]
     again = chain_of_numbers("ssim", case, 0, KNOWN, kept, TRIPS)
     assert again.tells(TRIPS, 0.5)
     assert not again.tells(TRIPS, 0.25)

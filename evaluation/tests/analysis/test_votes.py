@@ -197,25 +197,25 @@ def test_a_metric_as_good_as_a_person_reaches_the_ceiling_and_none_lies_above_by
     assert blind.high < ceiling.low
 
 
-def usable_votes(level, number=400, slope=12.0):
+def usable_votes(threshold, number=400, slope=12.0):
     random = np.random.default_rng(0)
     kept = random.uniform(0, 1, number)
-    yes = random.random(number) < 1 / (1 + np.exp(-slope * (kept - level)))
+    yes = random.random(number) < 1 / (1 + np.exp(-slope * (kept - threshold)))
     return kept, ballots(random.integers(0, 20, number), random.integers(0, 30, number), yes)
 
 
-@pytest.mark.parametrize("level", [0.3, 0.6])
-def test_the_level_at_which_half_say_no_is_found_within_its_interval(level):
-    kept, own = usable_votes(level)
+@pytest.mark.parametrize("threshold", [0.3, 0.6])
+def test_the_threshold_at_which_half_say_no_is_found_within_its_interval(threshold):
+    kept, own = usable_votes(threshold)
     found = half_say_no(kept, own, np.ones(len(own)))
-    assert found.low < level < found.high
+    assert found.low < threshold < found.high
     assert found.high - found.low < 0.2
     bins = yes_by_retention(kept, own, np.ones(len(own)))
     assert [one["votes"] for one in bins] == [40] * 10
     assert bins[0]["yes"] < 0.5 < bins[-1]["yes"]
 
 
-def test_a_metric_that_does_not_matter_has_no_level():
+def test_a_metric_that_does_not_matter_has_no_threshold():
     kept, own = usable_votes(0.5)
     assert half_say_no(1 - kept, own, np.ones(len(own))) is None
     few = own.only(np.arange(len(own)) < 20)

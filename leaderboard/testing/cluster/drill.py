@@ -130,7 +130,7 @@ def told(run: int) -> dict[str, list[Any]]:
     trips = Trip.objects.filter(chain__run=run).order_by("chain__case__slug", "number")
     scores = Score.objects.filter(trip__chain__run=run)
     names = ("trip__chain__case__slug", "trip__number", "metric__name")
-    standings = Standing.objects.filter(run=run).order_by("metric__name", "level", "scope")
+    standings = Standing.objects.filter(run=run).order_by("metric__name", "threshold", "scope")
     return {
         "trips": list(trips.values_list("chain__case__slug", "number", "edited", "restored")),
         "scores": [
@@ -138,6 +138,6 @@ def told(run: int) -> dict[str, list[Any]]:
             for row in scores.order_by(*names).values_list(*names, "distance")
         ],
         "standings": list(
-            standings.values_list("metric__name", "level", "scope", "usable_trips", "curve")
+            standings.values_list("metric__name", "threshold", "scope", "usable_trips", "curve")
         ),
     }

@@ -61,8 +61,8 @@ def test_the_board_and_the_page_give_the_same_numbers(client, board):
 
 
 def test_filters_are_those_of_the_page_and_what_makes_no_sense_is_said(client, board):
-    answer = get(client, "/leaderboard", level="0.75", metric="nonsense", sort="name").json()
-    assert answer["level"] == 0.75
+    answer = get(client, "/leaderboard", threshold="0.75", metric="nonsense", sort="name").json()
+    assert answer["threshold"] == 0.75
     assert [row["model"]["name"] for row in answer["rows"]] == ["Alpha", "Beta", "Gamma"]
     assert "nonsense" in answer["remarks"][0]
 

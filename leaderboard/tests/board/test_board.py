@@ -162,7 +162,7 @@ def test_the_state_of_the_board_is_in_its_address(suite):
     asked = {
         "suite": "demo-v1",
         "metric": "ssim",
-        "level": "0.75",
+        "threshold": "0.75",
         "cases": "category:geometry",
         "weights": "open",
         "sort": "-price",
@@ -170,7 +170,7 @@ def test_the_state_of_the_board_is_in_its_address(suite):
     }
     filters = BoardQuery.parse(asked).filters
     assert filters.query() == (
-        "suite=demo-v1&metric=ssim&level=0.75&cases=category:geometry"
+        "suite=demo-v1&metric=ssim&threshold=0.75&cases=category:geometry"
         "&weights=open&sort=-price&every=1"
     )
 

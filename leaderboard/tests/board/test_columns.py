@@ -124,8 +124,8 @@ def test_names_sort_as_people_read_them(suite):
     assert [row.model.name for row in ranked] == ["Alpha", "beta"]
 
 
-def test_labels_say_the_level_and_the_trips(client, suite):
-    html = page(client, "?level=0.9")
+def test_labels_say_the_threshold_and_the_trips(client, suite):
+    html = page(client, "?threshold=0.9")
     assert "Trips to 10\u00a0% lost, in round trips" in html
     assert "Semantic trips to 10\u00a0% lost" in html
     assert "Usable trips of 20" in html

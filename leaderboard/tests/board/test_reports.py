@@ -26,7 +26,7 @@ def page(client, address, **query):
     return response.content.decode()
 
 
-def test_the_order_by_other_levels_and_without_parts_is_compared_with_the_board_s(suite):
+def test_the_order_by_other_thresholds_and_without_parts_is_compared_with_the_board_s(suite):
     for name, loss in (("good", 0.03), ("middle", 0.08), ("bad", 0.2)):
         losing_run(suite, name, loss, spread=0.05)
     refresh_ranks(suite)
@@ -34,10 +34,10 @@ def test_the_order_by_other_levels_and_without_parts_is_compared_with_the_board_
     report = SuiteReport.objects.get(suite=suite)
     found = {(row["about"], row["choice"]): row["tau"] for row in report.robustness["agreements"]}
     assert report.robustness["runs"] == 3
-    assert found["level", "0.75"] == 1
+    assert found["threshold", "0.75"] == 1
     assert found["category", "accessories"] == 1
     assert found["pair", "hat-0"] == 1
-    assert {about for about, _ in found} == {"level", "trips", "category", "kind", "pair"}
+    assert {about for about, _ in found} == {"threshold", "trips", "category", "kind", "pair"}
 
 
 def test_an_order_that_turns_with_a_category_is_found(client, suite):

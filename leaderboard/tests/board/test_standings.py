@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from evaluation.analysis.levels import LEVELS
+from evaluation.analysis.thresholds import THRESHOLDS
 from leaderboard.models import (
     Chain,
     Run,
@@ -26,8 +26,8 @@ def suite() -> Suite:
     return losing_suite()
 
 
-def headline(run: Run, scope: str = "all", level: float = 0.5) -> Standing:
-    return Standing.objects.get(run=run, metric__name="lpips", level=level, scope=scope)
+def headline(run: Run, scope: str = "all", threshold: float = 0.5) -> Standing:
+    return Standing.objects.get(run=run, metric__name="lpips", threshold=threshold, scope=scope)
 
 
 def test_a_chain_that_loses_a_tenth_each_trip_is_usable_for_five(suite):
@@ -46,12 +46,12 @@ def test_a_chain_that_loses_a_tenth_each_trip_is_usable_for_five(suite):
     assert standing.details["jpeg"]["1"] > standing.details["jpeg"]["3"]
 
 
-def test_every_scope_and_level_has_its_row_and_an_unrun_metric_has_none(suite):
+def test_every_scope_and_threshold_has_its_row_and_an_unrun_metric_has_none(suite):
     run = losing_run(suite, "m", 0.1)
     scopes = {"all", "category:accessories", "category:objects", "kind:face", "kind:scene"}
     scopes |= {f"pair:{thing}-{n}" for thing in ("hat", "ball") for n in range(6)}
-    rows = set(run.standings.values_list("scope", "level"))
-    assert rows == {(scope, level) for scope in scopes for level in LEVELS}
+    rows = set(run.standings.values_list("scope", "threshold"))
+    assert rows == {(scope, threshold) for scope in scopes for threshold in THRESHOLDS}
     assert not run.standings.filter(metric__name="clip").exists()
 
 
@@ -65,11 +65,11 @@ def test_an_unreached_half_life_is_none_and_has_an_interval_all_the_same(suite):
 def test_rebuilding_changes_nothing(suite):
     run = losing_run(suite, "m", 0.1, spread=0.3)
     before = list(
-        run.standings.order_by("scope", "level").values_list("half_life_low", "auc", "scope")
+        run.standings.order_by("scope", "threshold").values_list("half_life_low", "auc", "scope")
     )
     rebuild(run)
     after = list(
-        run.standings.order_by("scope", "level").values_list("half_life_low", "auc", "scope")
+        run.standings.order_by("scope", "threshold").values_list("half_life_low", "auc", "scope")
     )
     assert before == after
 

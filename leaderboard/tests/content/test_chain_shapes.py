@@ -62,7 +62,7 @@ def test_the_oracle_keeps_everything_on_every_shape() -> None:
     names = chain(run, "quarters").steps.values_list("number", "place", "name")
     assert list(names) == [(1, 2, "2-F"), (1, 3, "3-F"), (2, 2, "2-F"), (2, 3, "3-F")]
     assert not chain(run, "in-turn").steps.exists()
-    assert run.standings.get(metric__name="ssim", level=0.5, scope="all").usable_trips == 2
+    assert run.standings.get(metric__name="ssim", threshold=0.5, scope="all").usable_trips == 2
     met = {(row["pair"], row["edits"], row["standing"]) for row in run.orders}
     assert {("nested", 4, 0), ("other-order", 2, 2), ("other-order", 4, 0)} <= met
     assert {row["distance"] for row in run.orders} == {0.0}

@@ -71,7 +71,7 @@ def test_a_trip_asks_the_model_once_and_the_ledger_says_what_we_made(restoration
 def test_who_returns_the_source_keeps_all_and_who_does_nothing_keeps_less(restoration):
     oracle, nothing = play("oracle", restoration), play("noop", restoration)
     kept = [
-        run.standings.get(metric__name="ssim", level=0.5, scope="all").curve["mean"][1]
+        run.standings.get(metric__name="ssim", threshold=0.5, scope="all").curve["mean"][1]
         for run in (oracle, nothing)
     ]
     assert kept[0] == pytest.approx(1, abs=1e-6)

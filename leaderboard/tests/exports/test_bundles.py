@@ -61,7 +61,7 @@ def packed(tmp_path_factory, django_db_setup, django_db_blocker) -> Packed:
 
 
 def shown(run: Run) -> list[Any]:
-    rows = run.standings.order_by("metric__name", "level", "scope")
+    rows = run.standings.order_by("metric__name", "threshold", "scope")
     return list(rows.values_list("half_life", "usable_trips", "auc", "auc_low", "counts"))
 
 

@@ -152,10 +152,10 @@ def test_a_file_that_was_never_asked_for_is_found_missing(suite):
 
 def test_a_citation_names_suite_version_hash_and_view(client):
     demo = make_suite()
-    make_run(make_model("Alpha"), demo, 9.0, levels=(0.5, 0.75))
-    text = client.get("/cite.bib?level=0.75").content.decode()
+    make_run(make_model("Alpha"), demo, 9.0, thresholds=(0.5, 0.75))
+    text = client.get("/cite.bib?threshold=0.75").content.decode()
     assert f"content hash {demo.content_hash[:12]}" in text
-    assert "level=0.75" in text
+    assert "threshold=0.75" in text
     assert f"suite={demo.slug}-v1" in text
 
 

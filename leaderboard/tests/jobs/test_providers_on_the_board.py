@@ -78,7 +78,7 @@ def on_board(run: Run, suite_edits: int) -> None:
     assert run.is_ranked, run.review.flags
     assert run.ledger.filter(outcome=Call.ANSWERED).count() == run.progress.calls == suite_edits
     assert run.progress.spent_usd > 0
-    standing = run.standings.get(scope="all", metric__name="psnr", level=0.5)
+    standing = run.standings.get(scope="all", metric__name="psnr", threshold=0.5)
     assert standing.counts["completed"] == standing.counts["chains"] > 0
     assert standing.rank is not None
     page = Client().get("/", {"suite": run.suite.slug}).content.decode()

@@ -315,7 +315,9 @@ def test_a_run_whose_chains_all_broke_still_ends(server: EditingServer) -> None:
     run = scored(played(started(server)))
     assert run.state == RunState.FINISHED
     assert set(run.chains.values_list("outcome", flat=True)) == {"refused"}
-    nothing = run.standings.filter(scope="all", level=0.5).values_list("half_life", "usable_trips")
+    nothing = run.standings.filter(scope="all", threshold=0.5).values_list(
+        "half_life", "usable_trips"
+    )
     assert list(nothing) == [(0, 0), (0, 0)]
     assert Calibration.objects.count() == 4
 

@@ -61,7 +61,7 @@ def findings(run: Run) -> list[Any]:
 
 
 def standings(run: Run) -> list[Any]:
-    names = ("metric__name", "level", "scope", "half_life", "usable_trips", "auc", "curve")
+    names = ("metric__name", "threshold", "scope", "half_life", "usable_trips", "auc", "curve")
     return list(run.standings.order_by(*names[:3]).values_list(*names))
 
 

@@ -73,7 +73,8 @@ def test_a_stopped_run_has_the_headline_of_the_full_one_for_fewer_edits(runs, ed
     headline = full.scored_metrics[0]
     rows = {
         run.pk: {
-            (s.level, s.scope): s for s in Standing.objects.filter(run=run, metric__name=headline)
+            (s.threshold, s.scope): s
+            for s in Standing.objects.filter(run=run, metric__name=headline)
         }
         for run in (full, short)
     }
@@ -102,8 +103,8 @@ def test_a_converged_run_has_every_number_of_the_full_one(runs):
         rows = [
             list(
                 Standing.objects.filter(run=runs[editor, k])
-                .order_by("metric", "level", "scope")
-                .values("metric", "level", "scope", "auc", "curve", *EXACT)
+                .order_by("metric", "threshold", "scope")
+                .values("metric", "threshold", "scope", "auc", "curve", *EXACT)
             )
             for k in (0, K)
         ]
@@ -151,18 +152,18 @@ def test_a_bundle_cannot_claim_that_a_chain_converged(runs, tmp_path: Path):
 
 def test_scored_again_a_run_stays_and_one_whose_end_is_no_longer_known_is_played_on(runs):
     run = Run.objects.get(pk=runs["noise", K].pk)
-    before = list(Standing.objects.filter(run=run, scope="all").values("level", *EXACT))
+    before = list(Standing.objects.filter(run=run, scope="all").values("threshold", *EXACT))
     jobs.score_again(run)
     assert set(run.chains.values_list("known_at", flat=True)) == {None}
     jobs.score(run.pk)
-    assert list(Standing.objects.filter(run=run, scope="all").values("level", *EXACT)) == before
+    assert list(Standing.objects.filter(run=run, scope="all").values("threshold", *EXACT)) == before
     chain = run.chains.filter(known_at__isnull=False).first()
     # As if today's metrics found more of its image than yesterday's.
     Trip.objects.filter(chain=chain, number__gt=1).delete()
     Chain.objects.filter(pk=chain.pk).update(trips_played=1, trips_scored=1, known_at=None)
     standings.rebuild(run)
     assert not run.complete
-    assert not Standing.objects.filter(run=run, level=0.25).exists()
+    assert not Standing.objects.filter(run=run, threshold=0.25).exists()
     run.refresh_from_db()
     assert jobs.play_again(run) == 1
     run = play_to_the_end(run)

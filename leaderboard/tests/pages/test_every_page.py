@@ -58,7 +58,7 @@ def test_a_suite_without_results_says_what_is_missing(client, address, words):
 @pytest.mark.parametrize("address", ["/", "/categories/", "/value/", "/compare/"])
 def test_unknown_values_of_an_address_are_ignored_and_named(client, address):
     make_run(make_model("Lasting", price_per_edit="0.1"), make_suite(images=1), scopes=SCOPES)
-    html = page(client, f"{address}?metric=%3Cscript%3E&level=7&sort=x&suite=none&cases=pair:q")
+    html = page(client, f"{address}?metric=%3Cscript%3E&threshold=7&sort=x&suite=none&cases=pair:q")
     assert html.count("note warn") == 5
     assert "<script>" not in html.replace('<script type="module"', "")
     assert "Lasting" in html

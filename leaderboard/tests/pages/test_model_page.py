@@ -37,7 +37,7 @@ def page_of(client, model, query=""):
 def test_a_played_model_shows_all_that_was_measured(client, played):
     run = Run.objects.get(pk=played)
     page = page_of(client, run.editing_model)
-    standing = run.standings.get(scope="all", level=0.5, metric__name="ssim")
+    standing = run.standings.get(scope="all", threshold=0.5, metric__name="ssim")
     assert "Noise" in page
     assert "CLIP similarity" in page
     assert "not run" in page

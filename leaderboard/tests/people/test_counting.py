@@ -119,14 +119,14 @@ def test_votes_never_change_a_half_life(client, board):
         assert one["standing"] == other["standing"]
 
 
-def test_the_page_on_agreement_says_who_agrees_and_where_the_level_lies(client, counted):
+def test_the_page_on_agreement_says_who_agrees_and_where_the_threshold_lies(client, counted):
     report = PeopleReport.objects.get()
     lines = {line["name"]: line for line in report.numbers["lines"]}
     assert lines["picture"]["everywhere"]["share"] > 0.7
     ceiling = report.numbers["ceiling"]
     assert ceiling["low"] < ceiling["share"] < ceiling["high"]
-    level = lines["picture"]["level"]
-    assert level["low"] < 0.5 < level["high"]
+    threshold = lines["picture"]["threshold"]
+    assert threshold["low"] < 0.5 < threshold["high"]
     with CaptureQueriesContext(
         connection,
     ) as queries:

@@ -1,4 +1,4 @@
-"""The levels in words, and the one default."""
+"""The thresholds in words, and the one default."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import pkgutil
 import pytest
 
 from evaluation import analysis
-from evaluation.analysis import levels
-from evaluation.analysis.levels import DEFAULT_LEVEL, LEVELS
+from evaluation.analysis import thresholds
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, THRESHOLDS
 
 
-def test_the_default_is_one_of_the_levels_that_standings_have():
-    assert DEFAULT_LEVEL in LEVELS
+def test_the_default_is_one_of_the_thresholds_that_standings_have():
+    assert DEFAULT_THRESHOLD in THRESHOLDS
 
 
 @pytest.mark.parametrize(
-    ("level", "lost", "left", "life"),
+    ("threshold", "lost", "left", "life"),
     [
         (0.25, "three quarters", "a quarter", "Trips to 75\u00a0% lost"),
         (0.5, "half", "half", "Half-life"),
@@ -27,18 +27,22 @@ def test_the_default_is_one_of_the_levels_that_standings_have():
         (0.95, "5\u00a0%", "95\u00a0%", "Trips to 5\u00a0% lost"),
     ],
 )
-def test_levels_in_words(level, lost, left, life):
-    assert (levels.lost(level), levels.left(level), levels.life(level)) == (lost, left, life)
+def test_thresholds_in_words(threshold, lost, left, life):
+    assert (thresholds.lost(threshold), thresholds.left(threshold), thresholds.life(threshold)) == (
+        lost,
+        left,
+        life,
+    )
 
 
-def test_every_function_that_takes_a_level_has_the_one_default():
+def test_every_function_that_takes_a_threshold_has_the_one_default():
     seen = set()
     for module in pkgutil.walk_packages(analysis.__path__, "evaluation.analysis."):
         for name, function in inspect.getmembers(
             importlib.import_module(module.name), inspect.isfunction
         ):
-            level = inspect.signature(function).parameters.get("level")
-            if level and level.default is not level.empty:
-                assert level.default == DEFAULT_LEVEL, (module.name, name)
+            threshold = inspect.signature(function).parameters.get("threshold")
+            if threshold and threshold.default is not threshold.empty:
+                assert threshold.default == DEFAULT_THRESHOLD, (module.name, name)
                 seen.add(name)
     assert {"summarise", "board", "case_values", "repeat_spread"} <= seen
