@@ -69,7 +69,8 @@ class Arm(BaseModel):
     )
     session: Literal["alone", "conversation"] = "alone"
     cleanup: Literal["", "denoise"] = Field(
-        default="", description="Done to a return before the next trip, never to what is scored."
+        default="",
+        description="Done to a restored image before the next trip, never to what is scored.",
     )
     repeats: int = Field(
         default=0,

@@ -57,7 +57,7 @@ class WebServer:
         with httpx2.Client(timeout=60) as client:
             client.get(url)
             token = client.cookies["csrftoken"]
-            sent = [("returns", (name, data)) for name, data in files.items()]
+            sent = [("restored", (name, data)) for name, data in files.items()]
             return client.post(url, data={"csrfmiddlewaretoken": token}, files=sent).status_code
 
     def peak(self) -> int:

@@ -24,7 +24,7 @@ from evaluation.errors import UserFacingError
 from evaluation.experiment_file import ExperimentFile
 from evaluation.metrics.score_file import ChainImages, parsed, place
 from evaluation.play.own_chains import find_chain
-from evaluation.play.run_folder import PlayedAudit, PlayedChain, PlayedHalf, RunFolder
+from evaluation.play.run_folder import PlayedAudit, PlayedChain, PlayedEdit, RunFolder
 from evaluation.play.run_scores import ChainScores, read_scores
 from evaluation.records import TripMeasures
 from evaluation.testing.images import encoded, gradient
@@ -175,10 +175,10 @@ arms:
   long: {wording: LF, temperature: 0.5, size: interleaved, seeds: fixed}
   also: {also: "Keep it.", session: conversation, cleanup: denoise}
 """
-HALF = PlayedHalf(1, "forward", "I1_forward.png", "0" * 64, "image/png", 8, 8, 7, 1.5, 0.01)
-BACK = PlayedHalf(1, "backward", "I1_backward.png", "1" * 64, "image/png", 8, 8, 7, 1.5, None)
+THERE = PlayedEdit(1, "forward", "I1_forward.png", "0" * 64, "image/png", 8, 8, 7, 1.5, 0.01)
+BACK = PlayedEdit(1, "backward", "I1_backward.png", "1" * 64, "image/png", 8, 8, 7, 1.5, None)
 AUDIT = PlayedAudit(1, "again", "Add a cup.", 3, "A1_sent.png", "answered", "A1_answer.png")
-CHAIN = asdict(PlayedChain("desk", "cup", 0, "completed", "", (HALF, BACK), (AUDIT,)))
+CHAIN = asdict(PlayedChain("desk", "cup", 0, "completed", "", (THERE, BACK), (AUDIT,)))
 RUN = {
     "format": 3,
     "editor": "oracle",

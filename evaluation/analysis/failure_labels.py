@@ -55,7 +55,7 @@ OF_PLACES = frozenset(_crossings("sub-object"))
 def failure_labels(
     trips: Sequence[TripMeasures], ended: Event, steps: Sequence[float] = (), end: float = 0.0
 ) -> tuple[str, ...]:
-    """Return the labels of one chain; none if it is intact or broke before a return.
+    """Return the labels of one chain; none if it is intact or broke before a restored image.
 
     `steps` and `end` as for dynamics.
     """

@@ -1,8 +1,8 @@
 """Sensitivity of no-reference metrics to wear in one run (Banana100's question).
 
-By each metric: the number of returns of trip 5, 10 and 20 that it rates below the source, and
-below the first return (as in the paper, so that cropping at the first step does not count); and
-its gain while the image is lost, trip by trip.
+By each metric: the number of restored images of trip 5, 10 and 20 that it rates below the source,
+and below the first restored image (as in the paper, so that cropping at the first step does not
+count); and its gain while the image is lost, trip by trip.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class QualityChain:
     """One chain: its case for pages, its values from the source on, its retention."""
 
     case: Any
-    #: By metric: the value of the source, then of each return; None without a value.
+    #: By metric: the value of the source, then of each restored image; None without a value.
     quality: Mapping[str, Sequence[float | None]]
-    #: By return, of the headline metric.
+    #: By restored image, of the headline metric.
     retention: Sequence[float]
 
     def pair(self, metric: str, begin: int, number: int) -> tuple[float, float] | None:
@@ -81,7 +81,7 @@ def no_reference_numbers(
 
 
 def _by_kept(chains: Sequence[QualityChain]) -> list[dict[str, Any]]:
-    """Count returns judged and called worn, by range of retention."""
+    """Count restored images judged and called worn, by range of retention."""
     judged = [
         (chain.retention[n - 1], value)
         for chain in chains
@@ -122,11 +122,11 @@ def _curves(
 def _counted(
     name: str, about: ValueScale, chains: Sequence[QualityChain], begin: int, number: int
 ) -> dict[str, Any]:
-    """Count returns rated worse and better; return the mean gap (above 0: better)."""
+    """Count restored images rated worse and better; return the mean gap (above 0: better)."""
     pairs = [pair for chain in chains if (pair := chain.pair(name, begin, number))]
     gains = [about.gained(*pair) for pair in pairs]
     return {
-        "returns": len(gains),
+        "restored": len(gains),
         "worse": sum(gain < 0 for gain in gains),
         "better": sum(gain > 0 for gain in gains),
         "gap": _mean(_gain(about, pair) for pair in pairs),
@@ -152,5 +152,5 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 def share(counted: Mapping[str, Any], what: str = "worse") -> float | None:
-    """Return the share of the returns that it rates worse; None without any."""
-    return counted[what] / counted["returns"] if counted["returns"] else None
+    """Return the share of the restored images that it rates worse; None without any."""
+    return counted[what] / counted["restored"] if counted["restored"] else None

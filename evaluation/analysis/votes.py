@@ -420,7 +420,7 @@ def _middle(x: Floats, yes: Floats, weights: Floats) -> float:
 
 @dataclass(frozen=True)
 class Asked:
-    """A chain whose returns people judged: trip, voter and answer of each vote."""
+    """A chain whose restored images people judged: trip, voter and answer of each vote."""
 
     chain: ChainResult
     trip: Ints

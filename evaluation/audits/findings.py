@@ -47,9 +47,9 @@ LEAST_EVIDENCE, LEAST_COVERED = 0.5, 4
 class Finding:
     """The result of one audit. `kept` is None for a fragility audit.
 
-    `loss` is the retention lost against the chain's own return of the same trip; `lost` is the
-    loss of that return. `elsewhere` is the change by that trip's forward edit outside its
-    footprint, a place for hidden data; None without a footprint.
+    `loss` is the retention lost against the chain's own restored image of the same trip; `lost` is
+    the loss of that restored image. `elsewhere` is the change by that trip's forward edit outside
+    its footprint, a place for hidden data; None without a footprint.
     """
 
     kind: Kind
@@ -67,7 +67,7 @@ def find(
     answer: EncodedImage,
     scorer: Scorer,
 ) -> Finding:
-    """Compare an audit's answer with the chain's own return of the same trip."""
+    """Compare an audit's answer with the chain's own restored image of the same trip."""
     share, way = mark_found(touch, own.decoded, answer.decoded) if kind == "mark" else (None, "")
     original = touch.expected(source.decoded, way)
     chain = touch.expected(fit(own.decoded, source.size), way)
@@ -116,7 +116,7 @@ def mark_kept(touch: Touch, own: Image.Image, answer: Image.Image) -> float:
 def mark_found(touch: Touch, own: Image.Image, answer: Image.Image) -> tuple[float, str]:
     """Return the share of the mark in the answer, and the operator that moved it.
 
-    The share is the projection of the answer's excess over the chain's own return on the
+    The share is the projection of the answer's excess over the chain's own restored image on the
     painted mark, at the best-fitting place. A shift, a zoom and another light of the whole
     image are corrected first.
     """

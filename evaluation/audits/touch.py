@@ -60,7 +60,7 @@ class Touch:
 
     @property
     def ways(self) -> list[str]:
-        """Return the operators that may relate a return to its answer: "" is none.
+        """Return the operators that may relate a restored image to its answer: "" is none.
 
         For a flip or a turn any will do: its undoing is not tested here, and a model that
         cannot turn images is no cheat.
@@ -74,7 +74,7 @@ class Touch:
         return [operators.INVERSES[self.pair.operator], "", *turns]
 
     def painted(self, size: tuple[int, int], way: str = "") -> Values:
-        """Return the mark's change in a return of this size, of the full range."""
+        """Return the mark's change in a restored image of this size, of the full range."""
         with_mark, without = (
             np.asarray(fit(_turned(image, way), size), dtype=np.float32) / np.float32(255)
             for image in (self.sent.decoded, self._edited.decoded)
@@ -84,7 +84,7 @@ class Touch:
         return difference
 
     def expected(self, image: Image.Image, way: str = "") -> Image.Image:
-        """Apply the same touch to a return or to the source."""
+        """Apply the same touch to a restored image or to the source."""
         if self._operation:
             return self._harmed(image)
         values = np.asarray(image, dtype=np.float32) / 255 + self.painted(image.size, way)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from evaluation.testing.zoo.honest_returns import MARKS, false_alarms
+from evaluation.testing.zoo.honest_damages import MARKS, false_alarms
 
 RUNS = 200
 

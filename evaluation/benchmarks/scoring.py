@@ -5,10 +5,10 @@
 The way people do it: for each trip decode the source and the restored image,
 then scikit-image's PSNR and Gaussian SSIM, then `lpips.LPIPS` forward. Both
 ways must give the same numbers, or the benchmark fails. Ours also finds the
-worst place and the colour difference meanwhile. Then returns per second beside the machine's
-peak, which is measured in the same run: matrix products of the shapes that LPIPS's convolutions
-have, on as many threads. Then what all witnesses add to the scoring of a chain by every metric
-that runs here.
+worst place and the colour difference meanwhile. Then restored images per second beside the
+machine's peak, which is measured in the same run: matrix products of the shapes that LPIPS's
+convolutions have, on as many threads. Then what all witnesses add to the scoring of a chain by
+every metric that runs here.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
     """
     source, restored = chain(side, trips)
     whole = EncodedImage.from_bytes(source)
-    returns = [EncodedImage.from_bytes(answer) for answer in restored]
-    edits = [EncodedImage.from_image(draw("hat", image.decoded)) for image in returns]
+    back = [EncodedImage.from_bytes(answer) for answer in restored]
+    edits = [EncodedImage.from_image(draw("hat", image.decoded)) for image in back]
     pair = EditPair("hat", "accessories", "Add a hat.", "Remove it.", "local", object="hat")
     taken = []
     for names in ((), LOOKING):
@@ -111,7 +111,7 @@ def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
         scorer.panel.keep(names)
         seconds = 0.0
         for warm in (True, False):
-            few = list(zip(edits, returns, strict=True))[: 1 if warm else None]
+            few = list(zip(edits, back, strict=True))[: 1 if warm else None]
             start = time.process_time()
             own_chain = OwnChain("hat", whole, tuple(few), pair)
             own = placed_runs({"hat": [("hat", own_chain)]}, read=lambda image: image)
@@ -142,7 +142,7 @@ def convolutions(side: int) -> list[tuple[int, int, int]]:
 
 
 def seconds_at_peak(side: int, repeats: int = 3) -> float:
-    """For one return: matrix products of its convolutions' shapes, by all processors at once."""
+    """Matrix products of the shapes of one image's convolutions, on all processors."""
     import torch
 
     device = Lpips().device
@@ -211,7 +211,7 @@ def main() -> None:
     )
     peak = seconds_at_peak(options.side)
     print(
-        f"{options.trips / after:.2f} returns a second, {options.trips * peak / after:.0%} of the "
+        f"{options.trips / after:.2f} restored images a second, {options.trips * peak / after:.0%} of the "
         f"peak by the matrix products of LPIPS's convolutions alone ({1 / peak:.2f} a second; FFT "
         "and Winograd convolutions need fewer multiplications, so it may pass 100 %)"
     )

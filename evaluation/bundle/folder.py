@@ -29,7 +29,7 @@ from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.content.suites import plain_slug
 from evaluation.images import EncodedImage
 from evaluation.metrics import scored_metrics
-from evaluation.play.run_folder import PlayedAudit, PlayedChain, PlayedHalf, RunFolder
+from evaluation.play.run_folder import PlayedAudit, PlayedChain, PlayedEdit, RunFolder
 from evaluation.play.run_scores import ChainScores, RunScores
 from evaluation.records import (
     AuditRecord,
@@ -208,36 +208,36 @@ class FolderSource:
         return records
 
     def _trips(self, chain: PlayedChain, scored: ChainScores) -> Iterator[dict[str, Any]]:
-        halves: dict[int, dict[str, PlayedHalf]] = defaultdict(dict)
-        for half in chain.answers:
-            halves[half.number][half.direction] = half
-        for number, both in sorted(halves.items()):
+        edits: dict[int, dict[str, PlayedEdit]] = defaultdict(dict)
+        for edit in chain.answers:
+            edits[edit.number][edit.direction] = edit
+        for number, both in sorted(edits.items()):
             index = number - 1
             whole = index < len(scored.trips)
             yield trip_fields(
                 number,
-                self._half(chain, both.pop(FORWARD, None)),
-                self._half(chain, both.pop(BACKWARD, None)),
+                self._edit(chain, both.pop(FORWARD, None)),
+                self._edit(chain, both.pop(BACKWARD, None)),
                 scored.trips[index] if whole else TripMeasures(),
                 {n: d[index] for n, d in scored.distances.items() if d is not None and whole},
-                [{"name": name, **(self._half(chain, half) or {})} for name, half in both.items()],
+                [{"name": name, **(self._edit(chain, edit) or {})} for name, edit in both.items()],
             )
 
-    def _half(self, chain: PlayedChain, half: PlayedHalf | None) -> dict[str, Any] | None:
-        if half is None:
+    def _edit(self, chain: PlayedChain, edit: PlayedEdit | None) -> dict[str, Any] | None:
+        if edit is None:
             return None
-        steps = self.folder.pair(chain).trip(half.number).steps
+        steps = self.folder.pair(chain).trip(edit.number).steps
         prompts = {step.name: step.prompt for step in steps}
-        cost, attempts = self.calls[chain.slug, half.number, half.direction]
+        cost, attempts = self.calls[chain.slug, edit.number, edit.direction]
         return {
-            "prompt": prompts[half.direction],
-            "seed": half.seed,
-            **{name: getattr(half, name) for name in ("sha256", "mime", "width", "height")},
-            "bytes": len(self.folder.read_bytes(chain, half)),
-            "seconds": half.seconds,
+            "prompt": prompts[edit.direction],
+            "seed": edit.seed,
+            **{name: getattr(edit, name) for name in ("sha256", "mime", "width", "height")},
+            "bytes": len(self.folder.read_bytes(chain, edit)),
+            "seconds": edit.seconds,
             "cost": cost,
             "attempts": attempts,
-            "notes": dict(half.notes),
+            "notes": dict(edit.notes),
         }
 
     def audits(self) -> list[AuditRecord]:
@@ -330,8 +330,8 @@ def _calls(folder: RunFolder) -> defaultdict[tuple[str, int, str], tuple[str | N
 
 def _of_chain(folder: RunFolder, chain: PlayedChain) -> Iterator[tuple[str, str, bytes]]:
     made = [folder.source(chain)]
-    for half in chain.answers:
-        yield half.sha256, half.mime, folder.read_bytes(chain, half)
+    for edit in chain.answers:
+        yield edit.sha256, edit.mime, folder.read_bytes(chain, edit)
     for audit in chain.audits:
         made.append(folder.read_sent(chain, audit))
         if audit.file:

@@ -245,15 +245,15 @@ class Verification:
         drawn = [chain_seeds(secret, chain.case, chain.repeat, mode) for secret in self.secrets]
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
-            for name, half in trip.edits:
+            for name, edit in trip.edits:
                 if name in ours:
                     continue  # made without a call: `_made_by_us` makes it again
-                if half and half.seed is None and mode != "none":
+                if edit and edit.seed is None and mode != "none":
                     yield Check(line, f"{name} seed", NOT_CHECKED, "the bundle does not say")
-                elif half:
+                elif edit:
                     seeds = [seed(trip.number, name) for seed in drawn]
-                    seed_here = half.seed if half.seed in seeds else seeds[0]
-                    yield compared(line, f"{name} seed", half.seed, seed_here, (0.0, 0.0))
+                    seed_here = edit.seed if edit.seed in seeds else seeds[0]
+                    yield compared(line, f"{name} seed", edit.seed, seed_here, (0.0, 0.0))
 
     def _edits(self, record: ChainRecord, chain: PlayedTrips) -> Iterator[Check]:
         """Check prompts and images; limit the chain to the trips whose images are sound."""
@@ -268,11 +268,11 @@ class Verification:
                 yield compared(line, "steps", names, [step.name for step in steps])
             prompts = {step.name: step.prompt for step in steps}
             restored: EncodedImage | None = None
-            for name, half in trip.edits:
+            for name, edit in trip.edits:
                 restored = None
-                if half is not None:
-                    yield compared(line, f"{name} prompt", half.prompt, prompts.get(name))
-                    restored, checks = image_checks(self.bundle, f"{line}, {name}", half)
+                if edit is not None:
+                    yield compared(line, f"{name} prompt", edit.prompt, prompts.get(name))
+                    restored, checks = image_checks(self.bundle, f"{line}, {name}", edit)
                     yield from checks
                 if chain.pair.degradation and name == FORWARD and restored and before:
                     yield _made_by_us(f"{line}, {name}", chain.pair, trip.number, before, restored)
@@ -491,7 +491,7 @@ def vote_checks(bundle: Bundle) -> Iterator[Check]:
         line = f"vote {number}"
         yield digest_check(line, raw)
         there = (vote.case, vote.repeat, vote.trip) in returned
-        yield compared(line, "its return is here", True, there)
+        yield compared(line, "its restored image is here", True, there)
         valid = vote.answer in ANSWERS[vote.kind] and (vote.kind == "pair") == bool(vote.against)
         yield compared(line, "an answer of its kind", True, valid)
 

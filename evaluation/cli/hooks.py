@@ -92,13 +92,13 @@ class Hooks:
 def _trip_row(chain: PlayedChain) -> dict[str, Any]:
     """Return the last trip of a chain, as plain data."""
     steps = chain.trips[-1]
-    costs = [half.cost for half in steps if half.cost is not None]
+    costs = [edit.cost for edit in steps if edit.cost is not None]
     return {
         "chain": chain.slug,
         "image": chain.image,
         "pair": chain.pair,
         "trip": steps[-1].number,
-        "seconds": sum(half.seconds for half in steps),
+        "seconds": sum(edit.seconds for edit in steps),
         "cost": sum(costs) if costs else None,
     }
 

@@ -326,7 +326,7 @@ def _announced(player: FolderPlayer, chosen: ChosenEditor) -> Estimate:
 def estimate_rest(player: FolderPlayer, chosen: ChosenEditor) -> Estimate:
     """Estimate the cost and time of the remaining chains."""
     folder, waiting = player.store.folder, player.store.waiting
-    done = [half.seconds for chain in folder.chains.values() for half in chain.halves]
+    done = [edit.seconds for chain in folder.chains.values() for edit in chain.edits]
     return estimate(
         sum(folder.edits_left(chain) for chain in waiting),
         0.0 if chosen.is_free else player.store.price,

@@ -65,20 +65,20 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class ReturnsCalled(Strict):
-    """The verdicts of a no-reference metric on the returns of one trip."""
+class RestoredCalled(Strict):
+    """The verdicts of a no-reference metric on the restored images of one trip."""
 
-    returns: int
+    restored: int
     worse: int
     better: int
     gap: float | None = Field(description="Mean; above 0 it calls them better.")
 
 
-class ReturnsOfTrip(Strict):
-    """The returns of one trip, compared."""
+class RestoredOfTrip(Strict):
+    """The restored images of one trip, compared."""
 
-    source: ReturnsCalled = Field(description="Compared with the source.")
-    first: ReturnsCalled | None = Field(description="Compared with the first return.")
+    source: RestoredCalled = Field(description="Compared with the source.")
+    first: RestoredCalled | None = Field(description="Compared with the first restored image.")
     better_cases: list[str]
     worse_cases: list[str]
 
@@ -94,9 +94,9 @@ class NoReference(Strict):
     value: list[float | None] = Field(description="Mean over chains.")
     gained: list[float | None] = Field(description="Since the source; above 0 is better.")
     lost: list[float | None] = Field(description="Of the image, by the headline metric.")
-    trips: dict[str, ReturnsOfTrip]
+    trips: dict[str, RestoredOfTrip]
     by_kept: list[dict[str, float]] = Field(
-        default=[], description="Of a judge: how many returns it calls worn, by retention."
+        default=[], description="Of a judge: how many restored images it calls worn, by retention."
     )
 
 

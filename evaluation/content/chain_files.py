@@ -13,7 +13,7 @@ from evaluation.images import EXTENSIONS
 
 File = TypeVar("File")
 SOURCE = "I0_source.png"
-_NAMED = re.compile(r"I(?P<number>[0-9]{1,4})_(?P<half>source|forward|backward)", re.IGNORECASE)
+_NAMED = re.compile(r"I(?P<number>[0-9]{1,4})_(?P<step>source|forward|backward)", re.IGNORECASE)
 
 
 class ChainFilesError(UserFacingError):
@@ -50,7 +50,7 @@ def arranged(
     if any(is_named(name(file)) for file in files):
         return _by_names(files, name)
     if len(files) < 2:
-        raise ChainFilesError("a chain needs its source and at least one return")
+        raise ChainFilesError("a chain needs its source and at least one restored image")
     source, *rest = sorted(files, key=lambda file: natural(name(file)))
     if not in_turn:
         return ChainFiles(source, tuple((None, file) for file in rest))
@@ -74,7 +74,7 @@ def _by_names(files: Sequence[File], name: Callable[[File], str]) -> ChainFiles[
         match = _NAMED.fullmatch(PurePath(name(file)).stem)
         if match is None:
             continue
-        key = int(match["number"]), match["half"].lower()
+        key = int(match["number"]), match["step"].lower()
         if (key[0] == 0) != (key[1] == "source"):
             raise ChainFilesError(f"{name(file)} is neither the source nor of a trip")
         if key in by_step:
@@ -82,7 +82,7 @@ def _by_names(files: Sequence[File], name: Callable[[File], str]) -> ChainFiles[
         by_step[key] = file
     if (0, "source") not in by_step:
         raise ChainFilesError("I0_source is missing")
-    last = max((number for number, half in by_step if half == "backward"), default=0)
+    last = max((number for number, step in by_step if step == "backward"), default=0)
     if not last:
         raise ChainFilesError("I1_backward is missing: nothing came back yet")
     for number in range(1, last):

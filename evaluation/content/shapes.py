@@ -80,7 +80,7 @@ class Move:
     letter: str
     before: int
     edited: int
-    returned: int | None
+    restored: int | None
 
 
 @dataclass(frozen=True)

@@ -150,10 +150,10 @@ class EditPair:
         if not self.shape:
             return self
         step = next(step for step in self.steps if step.name == move.letter)
-        back = self.trip(number).steps[(move.returned or len(self.trip(number))) - 1].prompt
+        back = self.trip(number).steps[(move.restored or len(self.trip(number))) - 1].prompt
         return self._single(step, step.prompt, back)
 
-    def of_return(self, number: int) -> EditPair:
+    def last_edit_of(self, number: int) -> EditPair:
         """Return the last edit of trip `number` as a pair, for its audit."""
         if not self.shape:
             return self

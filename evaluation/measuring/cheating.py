@@ -41,7 +41,7 @@ class Sign:
 
 
 @dataclass(frozen=True)
-class HalfErrors:
+class EditErrors:
     """The errors of one answer against its input and (backward) the source."""
 
     number: int
@@ -50,7 +50,7 @@ class HalfErrors:
     to_source: float = 0.0
 
 
-def signs(errors: Iterable[HalfErrors], pair: EditPair) -> list[Sign]:
+def signs(errors: Iterable[EditErrors], pair: EditPair) -> list[Sign]:
     """Return the suspicious answers of a chain, by the errors of its answers.
 
     Identity, exact and operator pairs have none: an honest answer may equal its input or the
@@ -60,18 +60,18 @@ def signs(errors: Iterable[HalfErrors], pair: EditPair) -> list[Sign]:
         return []
     suspicious = []
     last_error = 0.0
-    for half in errors:
+    for edit in errors:
 
-        def sign(name: str, detail: str, half: HalfErrors = half) -> None:
-            suspicious.append(Sign(name, half.number, half.direction, detail))
+        def sign(name: str, detail: str, edit: EditErrors = edit) -> None:
+            suspicious.append(Sign(name, edit.number, edit.direction, detail))
 
-        if half.to_input <= SAME:
+        if edit.to_input <= SAME:
             sign("returned its input", "the answer is the image that was sent")
-        if half.direction == "backward":
-            error = half.to_source
+        if edit.direction == "backward":
+            error = edit.to_source
             # After one trip a good editor may be this close; after further losses none is.
-            if error <= SAME and half.number > 1:
-                sign("returned the source", f"trip {half.number} ends with the source itself")
+            if error <= SAME and edit.number > 1:
+                sign("returned the source", f"trip {edit.number} ends with the source itself")
             elif last_error > LOST and error < JUMP * last_error:
                 sign(
                     "jumped back",

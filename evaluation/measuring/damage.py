@@ -1,4 +1,4 @@
-"""The kind of damage in a return: moved, tinted, grainy, smooth or redrawn.
+"""The kind of damage in a restored image: moved, tinted, grainy, smooth or redrawn.
 
 Retention measures the amount of loss; these numbers describe its kind. Failure labels are
 derived from them (evaluation.analysis.failure_labels).
@@ -33,16 +33,16 @@ LARGEST = 1024
 
 
 def damage(
-    source: Image.Image, returned: Image.Image, footprint: Mask | None = None
+    source: Image.Image, restored: Image.Image, footprint: Mask | None = None
 ) -> dict[str, float]:
-    """Measure the differences of the return from its source, outside the footprint.
+    """Measure the differences of the restored image from its source, outside the footprint.
 
     `zoom` and `shift` (share of the side) of the whole image; `cast`, the median shift of its
     hues in CIELAB; `detail`, the log ratio of fine detail to the source's; `changed`, the share
     of places with other content, and within it the shares in which content is `lost` or
     `invented`.
     """
-    fitted = fit(returned, source.size)
+    fitted = fit(restored, source.size)
     x, y = (_values(image, SIDE) for image in (source, fitted))
     still = Aligned(x, y, np.ones(x.shape[:2], np.float32), block=16)
     warps = [np.eye(2, 3), *registrations(x, y)]
@@ -86,11 +86,11 @@ def _cast(x: Values, y: Values) -> float:
     return math.hypot(*(float(np.median(moved_by[..., n])) for n in (0, 1)))
 
 
-def _detail(source: Image.Image, returned: Image.Image) -> float:
+def _detail(source: Image.Image, restored: Image.Image) -> float:
     import cv2
 
     fine = []
-    for image in (source, returned):
+    for image in (source, restored):
         light = grey(_values(image, LARGEST))
         left = np.abs(light - cv2.GaussianBlur(light, (0, 0), DETAIL_BLUR))
         fine.append(cv2.resize(left, (CELLS, CELLS), interpolation=cv2.INTER_AREA) + FLOOR)

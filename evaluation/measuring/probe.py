@@ -128,7 +128,7 @@ def probe_steps(
     """Yield the steps as they happen; a step replaces an earlier one of its name.
 
     The whole probe, with retries, ends within `seconds`. `keep` receives each image with its
-    name: "sent", "edited", "returned".
+    name: "sent", "edited", "restored".
     """
     deadline = time.monotonic() + seconds
     if isinstance(subject, Mapping):
@@ -172,7 +172,7 @@ def _edits(
     yield _change(source, forward.image, pair)
     backward = yield from _call("backward", editor, forward.image, pair.backward, quote, deadline)
     if backward is not None:
-        keep("returned", backward.image)
+        keep("restored", backward.image)
         yield _restored(source, backward.image)
 
 

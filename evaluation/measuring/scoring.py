@@ -85,7 +85,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Returns:
+class RestoredImages:
     """The restored images of one source, with its subject."""
 
     source: AnyImage
@@ -143,10 +143,12 @@ class Scorer:
         Images of another size are fitted to the source's first. An iterator is read a few
         images at a time, so a long chain need not be in memory.
         """
-        chain = Returns(source, restored, subject, footprints)
+        chain = RestoredImages(source, restored, subject, footprints)
         return self.score_together([chain], maps=maps)[0]
 
-    def score_together(self, chains: Sequence[Returns], *, maps: bool = False) -> list[Scores]:
+    def score_together(
+        self, chains: Sequence[RestoredImages], *, maps: bool = False
+    ) -> list[Scores]:
         """Score several chains whose sources all have one size.
 
         Their images share batches: a few of each keep all threads, or a GPU, as busy as many
@@ -318,7 +320,8 @@ class _Chain:
         self.values: dict[str, list[float | None]] = {
             name: [] for name, metric in metrics.items() if not metric.reference
         }
-        # The index of each return among the measured images: repeated images are measured once.
+        # The index of each restored image among the measured images: repeated images are measured
+        # once.
         self.order: list[int] = []
         self._places: dict[str, int] = {}
         self.is_large = is_large(source.size)
@@ -345,7 +348,7 @@ class _Chain:
         return new
 
     def _each(self) -> None:
-        """Expand values and losses from distinct images to all returns."""
+        """Expand values and losses from distinct images to all restored images."""
         self.values = {
             name: [values[place] for place in self.order] for name, values in self.values.items()
         }

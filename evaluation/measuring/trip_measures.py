@@ -18,7 +18,7 @@ from PIL import Image
 from evaluation.content.suites import Case, EditPair, Suite
 from evaluation.images import EncodedImage, fit, is_reframed, without_low_bits
 from evaluation.measuring.change_seen import ChangeSeen, change_seen, moved_enough
-from evaluation.measuring.cheating import HalfErrors, mean_square
+from evaluation.measuring.cheating import EditErrors, mean_square
 from evaluation.measuring.damage import damage
 from evaluation.measuring.scoring import Scores
 from evaluation.metrics.base import CELLS, Cells, Mask, Subject
@@ -125,16 +125,16 @@ def _from_input(before: EncodedImage, answer: EncodedImage) -> float:
     return min(error, mse(sent, np.asarray(fit(answer.decoded, before.size))))
 
 
-def half_errors(number: int, trip: TripMeasures) -> list[HalfErrors]:
+def edit_errors(number: int, trip: TripMeasures) -> list[EditErrors]:
     """Return the errors of a trip's answers, the input of the signs of cheating."""
     if trip.step is None or trip.from_source is None:
         return []
     measure, to_source = trip.change_measure, trip.from_source**2
     if "to_input" not in measure:  # the edited image is not stored
-        return [HalfErrors(number, "backward", trip.step**2, to_source)]
+        return [EditErrors(number, "backward", trip.step**2, to_source)]
     return [
-        HalfErrors(number, "forward", measure["to_input"]),
-        HalfErrors(number, "backward", measure["back_to_input"], to_source),
+        EditErrors(number, "forward", measure["to_input"]),
+        EditErrors(number, "backward", measure["back_to_input"], to_source),
     ]
 
 
@@ -196,8 +196,8 @@ def measure_steps(
         rows[move.edited - 1]["seen"] = verdict.seen
         measure |= {f"{move.edited}-{name}": value for name, value in verdict.measure.items()}
         if panel is not None:
-            returned = None if move.returned is None else images[move.returned]
-            trip = TripToJudge(source, before, edited, returned, edit_pair, subject or Subject())
+            restored = None if move.restored is None else images[move.restored]
+            trip = TripToJudge(source, before, edited, restored, edit_pair, subject or Subject())
             evidence += [{**item, "step": move.edited} for item in panel.hear(trip)]
     for place, step in enumerate(shape.steps, start=1):
         if step.back_to is not None:
@@ -218,7 +218,7 @@ def _count(
     """Add the expected and the detected number of things to each row."""
     shape = pair.trip(number)
     things = {
-        move.edited: (thing, move.returned)
+        move.edited: (thing, move.restored)
         for move in shape.moves
         if (thing := asked(pair.of_move(number, move), "detector"))
     }

@@ -20,7 +20,7 @@ from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.trip_measures import (
     ReadStep,
     compare_orders,
-    half_errors,
+    edit_errors,
     identity_drift,
     judge_global,
 )
@@ -186,7 +186,7 @@ def touched(
     back = restored(store, chain, number)
     if before is None or sent is None or back is None:
         return None
-    return Touch(audit, secret, chain.pair.of_return(number), before, sent), back
+    return Touch(audit, secret, chain.pair.last_edit_of(number), before, sent), back
 
 
 def _signs(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:
@@ -205,7 +205,7 @@ def _signs(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:
 
 def chain_signs(measures: Sequence[TripMeasures], pair: EditPair) -> list[Sign]:
     """Return the signs of cheating in the trips of a chain."""
-    errors = [error for n, trip in enumerate(measures, start=1) for error in half_errors(n, trip)]
+    errors = [error for n, trip in enumerate(measures, start=1) for error in edit_errors(n, trip)]
     return signs(errors, pair)
 
 

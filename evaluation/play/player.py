@@ -235,7 +235,7 @@ class Player:
         step = plan.step(at.number, at.step)
         if not step.restores:
             return
-        pair = plan.pair.of_return(at.number)
+        pair = plan.pair.last_edit_of(at.number)
         touch = Touch(audit, chain.secret, pair, at.earlier[0], at.image)
         seed = audit.seed(chain.secret)
         step = replace(step, name="audit", prompt=pair.backward, seed=seed)

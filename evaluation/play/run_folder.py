@@ -53,7 +53,7 @@ FILE = re.compile(r"[A-Za-z0-9_-]+\.[a-z]{3,4}")
 
 
 @dataclass(frozen=True)
-class PlayedHalf:
+class PlayedEdit:
     """One edit of a chain as in chain.json."""
 
     number: int
@@ -102,7 +102,7 @@ class PlayedChain:
     repeat: int = 0
     outcome: str = ""
     reason: str = ""
-    halves: tuple[PlayedHalf, ...] = ()
+    edits: tuple[PlayedEdit, ...] = ()
     audits: tuple[PlayedAudit, ...] = ()
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -116,22 +116,22 @@ class PlayedChain:
         return chain_slug(self.case, self.repeat)
 
     @property
-    def answers(self) -> tuple[PlayedHalf, ...]:
+    def answers(self) -> tuple[PlayedEdit, ...]:
         """The answers without a final blank one."""
-        return self.halves[:-1] if self.outcome == "blank" else self.halves
+        return self.edits[:-1] if self.outcome == "blank" else self.edits
 
     @property
-    def trips(self) -> tuple[tuple[PlayedHalf, ...], ...]:
+    def trips(self) -> tuple[tuple[PlayedEdit, ...], ...]:
         """The whole trips as (forward, ..., backward), without a blank answer."""
-        halves = self.answers
-        ends = [place for place, half in enumerate(halves, start=1) if half.direction == BACKWARD]
-        return tuple(halves[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
+        edits = self.answers
+        ends = [place for place, edit in enumerate(edits, start=1) if edit.direction == BACKWARD]
+        return tuple(edits[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
 
     @property
-    def open_steps(self) -> tuple[PlayedHalf, ...]:
+    def open_steps(self) -> tuple[PlayedEdit, ...]:
         """The edits of the trip that is not complete yet."""
-        over = sum(half.direction == BACKWARD for half in self.halves)
-        return tuple(half for half in self.halves if half.number > over)
+        over = sum(edit.direction == BACKWARD for edit in self.edits)
+        return tuple(edit for edit in self.edits if edit.number > over)
 
 
 def chain_slug(case: str, repeat: int) -> str:
@@ -279,7 +279,7 @@ class RunFolder:
 
     def _asked_for(self, chain: PlayedChain) -> int:
         by_us = bool(self.suite.pair_by_slug[chain.pair].degradation)
-        return sum(not (by_us and half.direction == FORWARD) for half in chain.halves)
+        return sum(not (by_us and edit.direction == FORWARD) for edit in chain.edits)
 
     @contextmanager
     def playing(self) -> Iterator[None]:
@@ -330,19 +330,19 @@ class RunFolder:
                     return image
         return None
 
-    def read(self, chain: PlayedChain, half: PlayedHalf | PlayedAudit) -> EncodedImage:
+    def read(self, chain: PlayedChain, edit: PlayedEdit | PlayedAudit) -> EncodedImage:
         """Read an answer and check its hash."""
-        return _decoded(self._folder(chain) / half.file, self.read_bytes(chain, half))
+        return _decoded(self._folder(chain) / edit.file, self.read_bytes(chain, edit))
 
     def edits_left(self, chain: PlayedChain) -> int:
         """Return the number of edits that the chain still lacks."""
         return self.pair(chain).edits(self.suite.trips) - self._asked_for(chain)
 
-    def read_bytes(self, chain: PlayedChain, half: PlayedHalf | PlayedAudit) -> bytes:
+    def read_bytes(self, chain: PlayedChain, edit: PlayedEdit | PlayedAudit) -> bytes:
         """Return the bytes of an answer, checked against its hash and not decoded."""
-        file = self._folder(chain) / half.file
+        file = self._folder(chain) / edit.file
         data = _read_bytes(file)
-        if hashlib.sha256(data).hexdigest() != half.sha256:
+        if hashlib.sha256(data).hexdigest() != edit.sha256:
             raise RunFolderError(f"{file} is not the image that was answered: its hash differs")
         return data
 
@@ -364,10 +364,10 @@ class RunFolder:
     def position(self, chain: PlayedChain) -> Position:
         """Return the position at which the chain continues."""
         open_steps = chain.open_steps
-        begun = len(chain.halves) - len(open_steps)
-        start = self.read(chain, chain.halves[begun - 1]) if begun else self.source(chain)
-        number = chain.halves[begun - 1].number + 1 if begun else 1
-        *earlier, image = start, *(self.read(chain, half) for half in open_steps)
+        begun = len(chain.edits) - len(open_steps)
+        start = self.read(chain, chain.edits[begun - 1]) if begun else self.source(chain)
+        number = chain.edits[begun - 1].number + 1 if begun else 1
+        *earlier, image = start, *(self.read(chain, edit) for edit in open_steps)
         return Position(image, number, tuple(earlier), self._history(chain))
 
     def _history(self, chain: PlayedChain) -> tuple[Turn, ...]:
@@ -375,7 +375,7 @@ class RunFolder:
         plan = self.plan(chain)
         if not plan.is_conversation:
             return ()
-        answers = (self.read(chain, half) for half in chain.halves)
+        answers = (self.read(chain, edit) for edit in chain.edits)
         return history(plan, self.source(chain), answers)
 
     # Playing.
@@ -392,7 +392,7 @@ class RunFolder:
         image = answer.image
         file = answer_name(step.trip, step.name, image.mime)
         _write(self._folder(chain) / file, image.data)
-        played = PlayedHalf(
+        played = PlayedEdit(
             step.trip,
             step.name,
             file,
@@ -405,7 +405,7 @@ class RunFolder:
             answer.cost,
             dict(answer.notes),
         )
-        return self._put(chain, halves=(*chain.halves, played))
+        return self._put(chain, edits=(*chain.edits, played))
 
     def add_audit(
         self,
@@ -486,7 +486,7 @@ class RunFolder:
             raise RunFolderError(f"{file}, {first_error(error)}") from None
         if chain.slug != asked.slug:
             raise RunFolderError(f"{file} is of another chain: {chain.slug[:80]!r}")
-        for name in (*(h.file for h in chain.halves), *(n for a in chain.audits for n in a.files)):
+        for name in (*(h.file for h in chain.edits), *(n for a in chain.audits for n in a.files)):
             if not FILE.fullmatch(name):
                 raise RunFolderError(f"{file}: {name[:80]!r} is not an image of its folder")
         return chain

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluation.images import EncodedImage
-from evaluation.measuring.scoring import Returns, Scorer
+from evaluation.measuring.scoring import RestoredImages, Scorer
 from evaluation.measuring.subject import ChainSubject
 from evaluation.measuring.trip_measures import found_by_scoring, measure_trip
 from evaluation.metrics.base import Subject
@@ -43,7 +43,7 @@ def score_chains(store: ScoreStore, scorer: Scorer, chains: Sequence[PlayedTrips
             trips = [(part.chain, number) for part in parts for number in part.numbers]
             lacking = scorer.only(store.lacking(trips, scorer))
             together = lacking.score_together(
-                [part.returns for part in parts], maps=store.draws_maps
+                [part.to_score for part in parts], maps=store.draws_maps
             )
             for part, scores in zip(parts, together, strict=True):
                 measures = [
@@ -79,8 +79,8 @@ class _Part:
         return range(self.first, self.first + len(self.answers))
 
     @property
-    def returns(self) -> Returns:
-        return Returns(
+    def to_score(self) -> RestoredImages:
+        return RestoredImages(
             self.reader.source,
             self.restored,
             self.reader.subject,

@@ -180,34 +180,34 @@ def test_sizes_alternate_trip_by_trip_and_the_temperature_stays():
 
 def test_a_conversation_remembers_every_edit_and_is_the_same_after_a_break():
     arm, source = Arm(session=CONVERSATION), noisy()
-    editor, halves = played(arm, Position(source))
+    editor, edits = played(arm, Position(source))
     lengths = [len(beside.settings.history) for *_, beside in editor.heard]
     assert lengths == [0, 1, 2, 3, 4, 5]
     last = editor.heard[-1][3].settings.history
     assert [turn.prompt for turn in last] == ["Mirror it.", "Mirror it back."] * 2 + ["Mirror it."]
     assert [turn.sent is None for turn in last] == [False, True, True, True, True]
-    assert last[0].answer.data == clean_wire(halves[0].answer.image).data
-    answers = [half.answer.image for half in halves[:3]]
+    assert last[0].answer.data == clean_wire(edits[0].answer.image).data
+    answers = [edit.answer.image for edit in edits[:3]]
     said = history(plan_of(arm), source, answers)
     again, rest = played(arm, Position(answers[-1], 2, (answers[-2],), said))
     assert [beside.settings.history for *_, beside in again.heard] == [
         beside.settings.history for *_, beside in editor.heard[3:]
     ]
-    assert [h.answer.image.sha256 for h in rest] == [h.answer.image.sha256 for h in halves[3:]]
+    assert [h.answer.image.sha256 for h in rest] == [h.answer.image.sha256 for h in edits[3:]]
 
 
 def test_a_clean_up_is_done_between_trips_and_not_to_what_is_kept():
     arm = Arm(cleanup="denoise").settled([])
     assert "OpenCV" in arm.cleanup_version
     source = noisy()
-    editor, halves = played(arm, Position(source), trips=2)
+    editor, edits = played(arm, Position(source), trips=2)
     sent = [image for image, *_ in editor.heard]
     assert sent[0] is source
-    assert sent[1] is halves[0].answer.image
-    cleaned = arm.cleaned(halves[1].answer.image)
-    assert sent[2].sha256 == cleaned.sha256 != halves[1].answer.image.sha256
+    assert sent[1] is edits[0].answer.image
+    cleaned = arm.cleaned(edits[1].answer.image)
+    assert sent[2].sha256 == cleaned.sha256 != edits[1].answer.image.sha256
     assert np.std(np.diff(np.asarray(cleaned.decoded, dtype=float), axis=0)) < np.std(
-        np.diff(np.asarray(halves[1].answer.image.decoded, dtype=float), axis=0)
+        np.diff(np.asarray(edits[1].answer.image.decoded, dtype=float), axis=0)
     )
     # What an exact inverse is given is what the trip was begun with.
     assert editor.heard[3][3].before.sha256 == cleaned.sha256
@@ -237,8 +237,8 @@ def test_the_misreader_does_nothing_of_a_long_prompt_and_else_what_noise_does():
     assert answer.notes["understood"] == "keep"
     apart = np.asarray(answer.image.decoded, dtype=float) - np.asarray(image.decoded)
     assert np.abs(apart).mean() < 8
-    half = load_editor("misreader", sigma=4.0, words=6, share=0.5)
-    read = [half.edit(image, long, seed).notes["understood"] for seed in range(200)]
+    misreader = load_editor("misreader", sigma=4.0, words=6, share=0.5)
+    read = [misreader.edit(image, long, seed).notes["understood"] for seed in range(200)]
     assert 70 < read.count("keep") < 130
 
 

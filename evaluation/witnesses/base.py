@@ -41,7 +41,7 @@ class TripToJudge:
     source: EncodedImage
     before: EncodedImage
     edited: EncodedImage
-    returned: EncodedImage | None
+    restored: EncodedImage | None
     pair: EditPair
     subject: Subject = field(default_factory=Subject)
 
@@ -58,9 +58,9 @@ class Evidence:
     undone: bool | None
     #: True if it can end a chain (method §4): only with an error rate below 5 %.
     gates: bool
-    #: Amounts of the thing in the image before, the edited and the returned image.
+    #: Amounts of the thing in the image before, the edited and the restored image.
     amounts: tuple[float, ...] = ()
-    #: True if a thing that no instruction mentions (`thing`) is still in the returned image.
+    #: True if a thing that no instruction mentions (`thing`) is still in the restored image.
     kept: bool | None = None
     #: A remark in words, such as the names of missing things.
     said: str = ""
@@ -124,7 +124,7 @@ class AmountWitness(Witness):
         if thing is None:
             return None
         images = [trip.source, trip.before, trip.edited]
-        images += [trip.returned] if trip.returned else []
+        images += [trip.restored] if trip.restored else []
         amounts = [self._remembered(image, thing, trip) for image in images]
         if None in amounts:
             return None

@@ -129,8 +129,8 @@ class ClipDirection(Witness):
         # An unchanged image has no direction and counts as 0.
         amounts: tuple[float, ...] = (there or 0.0,)
         made, undone = amounts[0] >= TOWARDS, None
-        if made and trip.returned:
-            back = self.metric.direction(trip.edited.decoded, trip.returned.decoded, after, before)
+        if made and trip.restored:
+            back = self.metric.direction(trip.edited.decoded, trip.restored.decoded, after, before)
             amounts = (*amounts, back or 0.0)
             undone = amounts[1] >= TOWARDS
         return Evidence(self.name, self.version, after, made, undone, gates=False, amounts=amounts)
@@ -145,7 +145,7 @@ ANOTHER = 0.6
 
 
 class SamePerson(Witness):
-    """The distance between the faces of source and return; a missing face is maximal."""
+    """The distance between the faces of source and restored image; a missing face is maximal."""
 
     name, label, version = "identity", "face recognition", Identity.version
     licence = "Boost; weights CC0"
@@ -159,16 +159,16 @@ class SamePerson(Witness):
     looks_with = "identity"
 
     def look(self, trip: TripToJudge) -> Evidence | None:
-        if trip.subject.face is None or trip.returned is None:
+        if trip.subject.face is None or trip.restored is None:
             return None
-        source, returned = (
+        source, restored = (
             self.metric.view(fit(image.decoded, trip.source.size), trip.subject)
-            for image in (trip.source, trip.returned)
+            for image in (trip.source, trip.restored)
         )
         face = self.metric.prepare(source)
         if face is None:
             return None
-        other = self.metric.prepare(returned)
+        other = self.metric.prepare(restored)
         distance = self.metric.blank if other is None else float(np.linalg.norm(face - other))
         remark = "no face" if other is None else f"face distance {distance:.2f}"
         return Evidence(

@@ -158,17 +158,17 @@ LEAST_AREA = 0.01
 
 
 class Rest(Witness):
-    """Things detected in the source, searched for in the return."""
+    """Things detected in the source, searched for in the restored image."""
 
     name, label, version = "rest", "an object detector", "centernet-coco-rest-1"
     licence = "MIT"
-    can = "people and everyday things outside the edit’s place that are gone in the return"
+    can = "people and everyday things outside the edit’s place that are gone in the restored image"
     cannot = "what the detector did not surely find in the source"
     weights = WEIGHTS
     modules = {"torch": "torch"}
 
     def look(self, trip: TripToJudge) -> Evidence | None:
-        if trip.returned is None:
+        if trip.restored is None:
             return None
         expected = [
             thing
@@ -180,9 +180,9 @@ class Rest(Witness):
         ]
         if not expected:
             return None
-        returned = detector().things(trip.returned.decoded)
+        restored = detector().things(trip.restored.decoded)
         gone = [
-            thing for thing in expected if not any(_is_same(thing, other) for other in returned)
+            thing for thing in expected if not any(_is_same(thing, other) for other in restored)
         ]
         return Evidence(
             self.name,

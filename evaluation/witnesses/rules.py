@@ -175,13 +175,13 @@ class Geometry(Witness):
         alike = _likeness(before, moved)
         if alike > ALIKE:
             return None
-        images = [trip.before, trip.edited, *([trip.returned] if trip.returned else [])]
+        images = [trip.before, trip.edited, *([trip.restored] if trip.restored else [])]
         amounts = tuple(
             (_likeness(cells, moved) - _likeness(cells, before)) / (1 - alike)
             for cells in (_detail(image.decoded) for image in images)
         )
         made = amounts[1] >= MOVED
-        undone = amounts[2] < MOVED if made and trip.returned else None
+        undone = amounts[2] < MOVED if made and trip.restored else None
         gates = trip.pair.operator in self.gates
         return Evidence(self.name, self.version, thing, made, undone, gates, amounts)
 

@@ -161,7 +161,7 @@ class SubmissionAdmin(WithPages, SimpleHistoryAdmin):
 
     def review_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show the submission with its probe and cost, and take the decision."""
-        images = ("probe_sent", "probe_edited", "probe_returned")
+        images = ("probe_sent", "probe_edited", "probe_restored")
         submission = self.row_to_change(request, pk, "suite", "editing_model", *images)
         estimate = status.estimate(submission)
         budget = start_budget(estimate)

@@ -309,7 +309,7 @@ def _same_images(run: Run) -> list[dict[str, str]]:
     return [
         {
             "kind": "same images",
-            "text": f"{len(same)} of {len(restored)} returns are those of run {pk}",
+            "text": f"{len(same)} of {len(restored)} restored images are those of run {pk}",
         }
         for pk, same in sorted(by_run.items())
         if len(same) >= SAME_IMAGES * len(restored)

@@ -331,12 +331,12 @@ def _trips(
 
 
 def _answer(
-    half: str, edit: EditRecord | None, images: Mapping[str, StoredImage]
+    step: str, edit: EditRecord | None, images: Mapping[str, StoredImage]
 ) -> dict[str, Any]:
     """Return the fields of a trip's row for one of its answers, if there is one."""
     if edit is None:
         return {}
-    return Trip.answer(half, _named(images, edit), edit.seed, edit.seconds, kept_notes(edit))
+    return Trip.answer(step, _named(images, edit), edit.seed, edit.seconds, kept_notes(edit))
 
 
 def _audits(bundle: Bundle, run: Run, images: Mapping[str, StoredImage]) -> None:

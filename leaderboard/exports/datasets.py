@@ -24,11 +24,11 @@ Written on {date} from {runs} public runs of {suites}.
 - `degraded.jsonl`: {degraded:,} lines: a source image, what came back after `trip` round
   trips, and the share of the image that is left, by metric (`retention`: 1 = identical, 0 =
   no better than a card of the mean colour, may be negative).
-- `preferences.jsonl`: {preferences:,} lines: two returns for the same source, of which `better`
+- `preferences.jsonl`: {preferences:,} lines: two restored images for the same source, of which `better`
   keeps more by every metric that was run, by at least {margin:g} for one of them. `from` says
   whether they come from one chain or from two models after the same trip.
 - `votes.jsonl`: {votes:,} lines: what people said who did not know the models. Of a `pair`,
-  `answer` is `first`, `second` or `cannot say`; of one return `yes` or `no` (still usable).
+  `answer` is `first`, `second` or `cannot say`; of one restored image `yes` or `no` (still usable).
   Each line is a vote as the API sends it: of both images the model, what every metric keeps
   (`retention`) and what witnesses and judges say (`evidence`), the voter as a hash with a weight by
   the stated rule, and its role: `gold` has a known answer, `repeat` is the voter's own pair again;
@@ -58,8 +58,8 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Return:
-    """A scored return of a chain."""
+class ScoredImage:
+    """A scored restored image of a chain."""
 
     chain: Chain
     trip: Trip
@@ -68,7 +68,7 @@ class Return:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Origin and scores of the return, as written to the dataset."""
+        """Origin and scores of the restored image, as written to the dataset."""
         run = self.chain.run
         return {
             "image": _name(self.image),
@@ -105,13 +105,13 @@ def export(out: Path, suite: Suite | None = None) -> Counts:
         (out / "preferences.jsonl").open("w", encoding="utf-8") as preferences,
     ):
         for current in dict.fromkeys(run.suite for run in exported):
-            for returns in _by_case(current, [run for run in exported if run.suite == current]):
-                about = _about(current, returns[0].chain)
-                for back in returns:
-                    _keep(out, written, returns[0].chain.case.image.stored, back.image)
+            for restored in _by_case(current, [run for run in exported if run.suite == current]):
+                about = _about(current, restored[0].chain)
+                for back in restored:
+                    _keep(out, written, restored[0].chain.case.image.stored, back.image)
                     degraded.write(_line({**about, "degraded": back.facts}))
                     counts.degraded += 1
-                for better, worse, source in _preferences(returns):
+                for better, worse, source in _preferences(restored):
                     pair = {"better": better.facts, "worse": worse.facts, "from": source}
                     preferences.write(_line(about | pair))
                     counts.preferences += 1
@@ -122,7 +122,7 @@ def export(out: Path, suite: Suite | None = None) -> Counts:
 
 
 def _write_votes(out: Path, runs: list[Run], kept: set[str]) -> int:
-    """Write the votes on returns of these runs, with images; return their number."""
+    """Write the votes on restored images of these runs, with images; return their number."""
     both = Q(question__second=None) | Q(question__second__chain__run__in=runs)
     votes = Vote.objects.public().filter(both, question__first__chain__run__in=runs)
     number = 0
@@ -145,8 +145,8 @@ def _write_votes(out: Path, runs: list[Run], kept: set[str]) -> int:
     return number
 
 
-def _by_case(suite: Suite, runs: list[Run]) -> Iterator[list[Return]]:
-    """Yield the returns of each case that has any."""
+def _by_case(suite: Suite, runs: list[Run]) -> Iterator[list[ScoredImage]]:
+    """Yield the restored images of each case that has any."""
     trips = Trip.objects.filter(scored_at__isnull=False).select_related("restored")
     for case in suite.cases.filter(image__stored__isnull=False):
         chains = (
@@ -156,22 +156,22 @@ def _by_case(suite: Suite, runs: list[Run]) -> Iterator[list[Return]]:
             .prefetch_related(Prefetch("trips", trips.order_by("number")))
             .order_by("run", "repeat")
         )
-        returns = [
-            Return(chain, trip, trip.restored, dict(sorted(retentions.items())))
+        restored = [
+            ScoredImage(chain, trip, trip.restored, dict(sorted(retentions.items())))
             for chain in chains
             for trip in chain.trips.all()
             if trip.restored and (retentions := chain.retentions_after(trip.number))
         ]
-        if returns:
-            yield returns
+        if restored:
+            yield restored
 
 
-def _preferences(returns: list[Return]) -> Iterator[tuple[Return, Return, str]]:
-    """Yield pairs of returns on which all metrics agree, the better one first.
+def _preferences(restored: list[ScoredImage]) -> Iterator[tuple[ScoredImage, ScoredImage, str]]:
+    """Yield pairs of restored images on which all metrics agree, the better one first.
 
     The two are neighbours in a chain, or of two models after the same trip.
     """
-    for first, other in itertools.combinations(returns, 2):
+    for first, other in itertools.combinations(restored, 2):
         if first.chain == other.chain:
             if other.trip.number != first.trip.number + 1:
                 continue
@@ -186,7 +186,7 @@ def _preferences(returns: list[Return]) -> Iterator[tuple[Return, Return, str]]:
             yield other, first, source
 
 
-def _better(one: Return, other: Return) -> bool:
+def _better(one: ScoredImage, other: ScoredImage) -> bool:
     shared = one.retention.keys() & other.retention.keys()
     gains = [one.retention[metric] - other.retention[metric] for metric in shared]
     return bool(gains) and min(gains) > 0 and max(gains) >= MARGIN

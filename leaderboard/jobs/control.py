@@ -157,7 +157,7 @@ def cancel(run: Run) -> None:
 
 @transaction.atomic
 def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
-    """Queue the chains with these outcomes, from their last good return on.
+    """Queue the chains with these outcomes, from their last good image on.
 
     The same holds for chains that were stopped because their end was known, if the present
     scores leave it unknown.
@@ -275,12 +275,12 @@ def recount(run: Run) -> None:
     progress.calls, progress.spent_usd = ledger["calls"], ledger["spent"] or Decimal(0)
     progress.edit_seconds = ledger["seconds"] or 0.0
     progress.chains_done, progress.trips_scored = chains["done"], chains["scored"] or 0
-    halves = Trip.objects.filter(chain__run=run).aggregate(
+    images = Trip.objects.filter(chain__run=run).aggregate(
         edited=Count("edited"), restored=Count("restored")
     )
     audits = Audit.objects.filter(chain__run=run, outcome=Audit.Outcome.ANSWERED).count()
     between = TripStep.objects.filter(chain__run=run).count()
-    made = halves["edited"] + halves["restored"] + between + audits
+    made = images["edited"] + images["restored"] + between + audits
     progress.edits_done = made - ledger["ours"]
     stopped = run.chains.filter(outcome__in=STOPPED).values_list("trips_played", flat=True)
     progress.edits_saved = edits_saved(run.suite.trips, stopped)

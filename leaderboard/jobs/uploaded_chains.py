@@ -63,7 +63,9 @@ def _decoded(answer: tuple[int, StoredImage]) -> EncodedImage:
     try:
         image = EncodedImage.from_bytes(data, max_pixels=MAX_IMAGE_PIXELS)
     except ImageError as error:
-        raise ImageError(f"{f'Return {number}' if number else 'The source'}: {error}") from None
+        raise ImageError(
+            f"{f'Restored image {number}' if number else 'The source'}: {error}"
+        ) from None
     # The header of an image turned by EXIF has width and height exchanged.
     if image.size != (stored.width, stored.height):
         StoredImage.objects.filter(pk=stored.pk).update(width=image.width, height=image.height)

@@ -162,7 +162,7 @@ class Chain(models.Model):
     )
     quality = models.JSONField(
         default=dict,
-        help_text="By no-reference metric: of the source, then of each return; null: not run.",
+        help_text="By no-reference metric: of the source, then of each restored image; null: not run.",
     )
     labels = models.CharField(
         max_length=200,
@@ -297,8 +297,12 @@ class Trip(models.Model):
     reframed = models.BooleanField(default=False)
     change_seen = models.BooleanField(null=True)
     change_measure = models.JSONField(default=dict)
-    step = models.FloatField(null=True, help_text="RMSE between this return and the one before.")
-    from_source = models.FloatField(null=True, help_text="RMSE between this return and the source.")
+    step = models.FloatField(
+        null=True, help_text="RMSE between this restored image and the one before."
+    )
+    from_source = models.FloatField(
+        null=True, help_text="RMSE between this restored image and the source."
+    )
     because = models.CharField(
         max_length=20, blank=True, help_text="The metric by which least of the image is kept."
     )
@@ -307,14 +311,14 @@ class Trip(models.Model):
         help_text="[left, top, right, bottom] as shares of the image, and what is kept there.",
     )
     loss_map = models.BinaryField(
-        null=True, help_text="Where the image was lost: a small PNG to lay over the return."
+        null=True, help_text="Where the image was lost: a small PNG to lay over the restored image."
     )
     undo = models.FloatField(null=True, help_text="What is kept where the edit was made.")
     evidence = models.JSONField(
         default=list, help_text="What each witness says: was the edit made, was it undone."
     )
     damage = models.JSONField(
-        default=dict, help_text="How the return differs: moved, tinted, grainy, drawn anew."
+        default=dict, help_text="How the restored image differs: moved, tinted, grainy, drawn anew."
     )
     steps = models.JSONField(
         default=list, help_text="What each step made of the image; none of a round trip."

@@ -244,7 +244,7 @@ class Submission(models.Model):
     probe_edited = models.ForeignKey(
         StoredImage, models.PROTECT, null=True, editable=False, related_name="+"
     )
-    probe_returned = models.ForeignKey(
+    probe_restored = models.ForeignKey(
         StoredImage, models.PROTECT, null=True, editable=False, related_name="+"
     )
     # The link with this text shows the result before it is public, and allows nothing else.
@@ -274,7 +274,7 @@ class Submission(models.Model):
     history = HistoricalRecords(
         excluded_fields=[
             *("api_key", "notified_state", "probe_attempts", "probe_lease_until"),
-            *("probe_sent", "probe_edited", "probe_returned", "embargo_token"),
+            *("probe_sent", "probe_edited", "probe_restored", "embargo_token"),
         ]
     )
 
@@ -293,7 +293,7 @@ class Submission(models.Model):
         shown = {
             "What we sent": self.probe_sent,
             "After the edit": self.probe_edited,
-            "What came back": self.probe_returned,
+            "What came back": self.probe_restored,
         }
         return [(label, image) for label, image in shown.items() if image]
 

@@ -163,7 +163,8 @@ class NoReferenceResult(models.Model):
 
     run = models.OneToOneField(Run, models.CASCADE, related_name="no_reference")
     numbers = models.JSONField(
-        default=dict, help_text="By metric: how often it calls returns worse, and its curve."
+        default=dict,
+        help_text="By metric: how often it calls restored images worse, and its curve.",
     )
     computed_at = models.DateTimeField(auto_now=True)
 

@@ -309,7 +309,7 @@ def _motion_sentence(
 ) -> str:
     limit = known.get("limit_retention")
     if known.get("contraction") == 0 and known.get("path_efficiency") is None:
-        return "Nothing moves: every return is the image it was made from."
+        return "Nothing moves: every restored image is the image it was made from."
     if not regimes:
         return ""
     name, count, meaning = regimes[0]

@@ -97,7 +97,7 @@ def _with_interval(share: Mapping[str, Any] | None, name: str = "share") -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """A return with its model's name."""
+    """A restored image with its model's name."""
 
     trip: Trip
     chosen: bool = False

@@ -121,7 +121,7 @@ NOW = {
 NEXT = {
     RunState.QUEUED: "Then all cases are played, trip by trip, and scored.",
     RunState.PLAYING: "When a chain is played it is scored; when all are, the numbers appear here.",
-    RunState.SCORING: "When the last return is scored, half-life and ranks are computed.",
+    RunState.SCORING: "When the last restored image is scored, half-life and ranks are computed.",
     RunState.FAILED: "A person looks at it; it can be resumed where it stopped.",
 }
 

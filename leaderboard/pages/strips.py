@@ -26,7 +26,7 @@ from leaderboard.text import plain_text
 
 #: The longer side of a thumbnail in strips; the files have twice that.
 SHOWN_SIDE = 128
-#: Returns in a short strip, beside the source.
+#: Restored images in a short strip, beside the source.
 SHORT = 5
 #: Characters shown of a model's reasoning on an edit.
 LONGEST_REASONING = 1200
@@ -112,7 +112,7 @@ class Frame:
 
     @property
     def words(self) -> str:
-        """Retention of the return, for screen readers and the viewer."""
+        """Retention of the restored image, for screen readers and the viewer."""
         if self.kept is None:
             return "not scored yet"
         place = self.trip.worst_place
@@ -142,7 +142,7 @@ class Frame:
 
     @property
     def because_words(self) -> str:
-        """The worst part of the return, if the headline judges it."""
+        """The worst part of the restored image, if the headline judges it."""
         because = LOST.get(self.trip.because)
         if because is None:
             return ""
@@ -162,7 +162,7 @@ class Frame:
 
     @property
     def undone(self) -> list[Heard]:
-        """Statements on the return: "glasses: undone, by face parsing"."""
+        """Statements on the restored image: "glasses: undone, by face parsing"."""
         return self._heard("undone", ("undone", "not undone"))
 
     @property
@@ -179,14 +179,16 @@ class Frame:
             statements.append((f"{words}, by {by}", kept is not False))
         return statements
 
-    def _heard(self, half: str, answers: tuple[str, str], step: int | None = None) -> list[Heard]:
+    def _heard(
+        self, question: str, answers: tuple[str, str], step: int | None = None
+    ) -> list[Heard]:
         return [
             (
-                f"{evidence['thing']}: {answers[not evidence[half]]}, by {witness_label(evidence['witness'])}",
-                evidence[half],
+                f"{evidence['thing']}: {answers[not evidence[question]]}, by {witness_label(evidence['witness'])}",
+                evidence[question],
             )
             for evidence in self.trip.evidence
-            if evidence[half] is not None and (step is None or evidence.get("step") == step)
+            if evidence[question] is not None and (step is None or evidence.get("step") == step)
         ]
 
     @property
@@ -347,16 +349,16 @@ EVENTS = {
     "lost": "We lost the chain",
 }
 ENDED: dict[str, str] = {
-    Outcome.REFUSED: "The model refused before the first return.",
-    Outcome.BLANK: "The model answered with a blank image before the first return.",
-    Outcome.FAILED: "No usable answer came before the first return.",
-    Outcome.LOST: "We lost this chain before the first return; it counts for nobody.",
+    Outcome.REFUSED: "The model refused before the first restored image.",
+    Outcome.BLANK: "The model answered with a blank image before the first restored image.",
+    Outcome.FAILED: "No usable answer came before the first restored image.",
+    Outcome.LOST: "We lost this chain before the first restored image; it counts for nobody.",
 }
 
 
 @dataclass(frozen=True)
 class ShortStrip:
-    """A chain in a few images: its source, first edit and some returns."""
+    """A chain in a few images: its source, first edit and some restored images."""
 
     chain: Chain
     edited: StoredImage | None

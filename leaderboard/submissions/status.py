@@ -47,7 +47,7 @@ def state(submission: Submission) -> dict[str, Any]:
         "images": [_shown(submission, *item) for item in submission.probe_images],
         "probed": submission.probed_at is not None,
         "run": _run(run) if run else None,
-        "returns": _returns(submission, run) if run and run.state in ACTIVE_STATES else [],
+        "restored": _restored(submission, run) if run and run.state in ACTIVE_STATES else [],
         "ended": has_ended(submission, run),
         "queue": _queue(submission),
     }
@@ -66,7 +66,7 @@ def _shown(submission: Submission, label: str, image: StoredImage) -> dict[str, 
     return {"src": address, "label": label}
 
 
-def _returns(submission: Submission, run: Run) -> list[dict[str, str]]:
+def _restored(submission: Submission, run: Run) -> list[dict[str, str]]:
     """Return the newest restored images of an active run."""
     trips = Trip.objects.filter(chain__run=run, restored__isnull=False)
     newest = trips.select_related("chain__case__image", "restored").order_by("-pk")[:LATEST]

@@ -176,7 +176,7 @@ def test_again(submission: Submission) -> str:
             probe={},
             probe_sent=None,
             probe_edited=None,
-            probe_returned=None,
+            probe_restored=None,
             probed_at=None,
             probe_attempts=0,
             probe_lease_until=None,

@@ -41,7 +41,7 @@ def votable_board(
 def votable_run(
     name: str, suite: Suite, loss: float, *, size: int = 64, model: EditingModel | None = None
 ) -> Run:
-    """A run whose returns lose so much each trip: in their pixels, and by two metrics."""
+    """A run whose restored images lose so much each trip: in their pixels, and by two metrics."""
     model = model or make_model(name, is_reference=name in ("Oracle", "Noise"))
     run = make_run(model, suite, 0.5 / loss if loss else 800, metrics=("picture", "lpips"))
     # Its name, not its number: that is another one in every test on PostgreSQL.

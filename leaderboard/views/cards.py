@@ -235,7 +235,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @keep_page(stamp)
 def case(request: HttpRequest, case_id: int) -> HttpResponse:
-    """Serve the card of a case: its source, and the best and worst last return."""
+    """Serve the card of a case: its source, and the best and worst last image."""
     cases = Case.objects.filter(suite__sealed=False).select_related("image__stored", "suite")
     shown_case = get_object_or_404(cases.defer("suite__definition"), pk=case_id)
     chains = Chain.objects.filter(

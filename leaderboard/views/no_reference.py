@@ -37,7 +37,7 @@ from leaderboard.text import attachment, csv_lines
 from leaderboard.views.site import noindex_variants
 
 PARAMETERS = ("suite", "trip", "since", "metric", "model")
-SINCE = {SOURCE: "the source", FIRST: "the first return"}
+SINCE = {SOURCE: "the source", FIRST: "the first restored image"}
 SHADES = 7
 #: A run's results by metric; the models of a suite's board are its lines.
 Lines = Sequence[NoReferenceResult]
@@ -113,7 +113,7 @@ def table(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True)
 class Cell:
-    """Counts of a model's returns that a metric calls worse; None if it was not run."""
+    """Counts of a model's restored images that a metric calls worse; None if it was not run."""
 
     metric: str
     line: NoReferenceResult | None
@@ -129,18 +129,18 @@ class Cell:
 
     @property
     def shade(self) -> int:
-        """Shade of the cell: stronger if more returns are called better."""
+        """Shade of the cell: stronger if more restored images are called better."""
         return min(SHADES - 1, int((self.better or 0.0) * SHADES))
 
     @property
     def words(self) -> str:
         counted = self.counted
-        if not counted or not counted["returns"]:
+        if not counted or not counted["restored"]:
             return "no return to compare"
-        same = counted["returns"] - counted["worse"] - counted["better"]
+        same = counted["restored"] - counted["worse"] - counted["better"]
         parts = [f"{counted['worse']} called worse", f"{counted['better']} better"]
         parts += [f"{same} the same"] if same else []
-        return f"of {formatting.count(counted['returns'], 'return')} {', '.join(parts)}"
+        return f"of {formatting.count(counted['restored'], 'restored image')} {', '.join(parts)}"
 
 
 def lines_of(suite: Suite) -> list[NoReferenceResult]:
@@ -170,7 +170,7 @@ def totals(lines: Lines, metrics: Sequence[str], trip: int, since: str) -> list[
     cells = []
     for name in metrics:
         counts = [c for line in lines if (c := _counted(line, name, trip, since))]
-        added = {key: sum(c[key] for c in counts) for key in ("returns", "worse", "better")}
+        added = {key: sum(c[key] for c in counts) for key in ("restored", "worse", "better")}
         cells.append(Cell(name, None, added if counts else None))
     return cells
 
@@ -225,7 +225,7 @@ def plane(lines: Lines, metric: str, suite: Suite) -> Chart | None:
         id="plane",
         title=_plane_finding(shown, metric, name),
         subtitle="From the source (at the left, on the dotted line) trip by trip to the last. "
-        "Above the line the metric calls returns better than the source; an honest one falls to the right.",
+        "Above the line the metric calls restored images better than the source; an honest one falls to the right.",
         figure=_plane(shown, metric, unit),
         table=_plane_table(shown, metric, suite.trips),
         about=f"{suite}, {name}",
@@ -324,7 +324,7 @@ def opened(lines: Lines, metrics: Sequence[str], trip: int, model: str, metric: 
 
 
 def judged(line: NoReferenceResult, metric: str, trip: int) -> list[dict[str, Any]]:
-    """Return the returns that the metric calls better, then those it calls worse."""
+    """Return the restored images that the metric calls better, then those it calls worse."""
     cases = line.numbers[metric]["trips"].get(str(trip), {})
     praised, seen = cases.get("better_cases", []), cases.get("worse_cases", [])
     order = {case: place for place, case in enumerate([*praised, *seen])}
@@ -332,12 +332,12 @@ def judged(line: NoReferenceResult, metric: str, trip: int) -> list[dict[str, An
     chains = chains.select_related("case__image__stored")
     ordered = sorted(chains, key=lambda chain: order[chain.case_id])
     trips = Trip.objects.filter(chain__in=ordered, number=trip).select_related("restored")
-    returned = {row.chain_id: row.restored for row in trips}
+    restored = {row.chain_id: row.restored for row in trips}
     return [
         {
             "chain": chain,
             "source": chain.case.image.stored,
-            "returned": returned.get(chain.pk),
+            "restored": restored.get(chain.pk),
             "before": at(chain.quality.get(metric) or (), 0),
             "after": at(chain.quality.get(metric) or (), trip),
             "kept": chain.retention_after(chain.headline, trip),
@@ -400,7 +400,7 @@ def _asked_finding(results: Sequence[Mapping[str, Any]]) -> str:
     if not judged_count:
         return "Asked outright, a model says yes or no; no return has lost half of its image yet"
     return (
-        f"Asked outright, a model calls {formatting.percent(worn / judged_count)} of the returns worn that "
+        f"Asked outright, a model calls {formatting.percent(worn / judged_count)} of the restored images worn that "
         "lost more than half of the image"
     )
 
@@ -413,7 +413,7 @@ def _where(name: str, result: Mapping[str, Any]) -> str:
 
 COLUMNS = (
     *("suite", "model", "run", "metric", "version", "higher_is_better", "imported", "trip"),
-    *("since", "returns", "worse", "better", "gap", "mean_value", "mean_gained", "mean_lost"),
+    *("since", "restored", "worse", "better", "gap", "mean_value", "mean_gained", "mean_lost"),
 )
 
 

@@ -89,7 +89,7 @@ def _ordered(chains: list[Chain], metric: str, order: str) -> list[Chain]:
 
 
 def _rows(run: Run, chains: list[Chain], metric: str) -> list[dict[str, Any]]:
-    """Return each chain with its last return and its result."""
+    """Return each chain with its last restored image and its result."""
     last = Trip.objects.filter(chain__in=chains, number=F("chain__trips_played"))
     # The filter on the run is for the planner: with ten million trips the database would
     # otherwise read those of every run.

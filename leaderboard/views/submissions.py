@@ -163,7 +163,7 @@ def image(request: HttpRequest, token: str, form: str, sha256: str) -> HttpRespo
 
 def _submissions() -> QuerySet[Submission]:
     rows = Submission.objects.select_related(
-        "suite", "editing_model", "probe_sent", "probe_edited", "probe_returned"
+        "suite", "editing_model", "probe_sent", "probe_edited", "probe_restored"
     )
     return rows.defer("suite__definition")
 

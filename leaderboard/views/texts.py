@@ -217,8 +217,8 @@ def tour(request: HttpRequest) -> HttpResponse:
 def stops(found: Example) -> list[Stop]:
     """Return the stops of the tour, one image after the other."""
     case, name = found.chain.case, found.row.model.name
-    source, edited, *returns = found.steps
-    first = returns[0]
+    source, edited, *restored = found.steps
+    first = restored[0]
     before = (source.image, "source")
     steps = [
         Stop([before], "An image.", "It is the source: what comes back is measured against it."),
@@ -239,7 +239,7 @@ def stops(found: Example) -> list[Stop]:
             f"The same again and again: {step.words}.",
             _kept(step.kept),
         )
-        for step in returns[1:]
+        for step in restored[1:]
     ]
     return [*steps, *_meaning(found)]
 

@@ -88,7 +88,7 @@ def _refused(request: HttpRequest, why: str, status: int) -> HttpResponse:
 def _uploads(request: HttpRequest) -> list[Upload]:
     files: list[Upload] = []
     room = MAX_TOTAL_BYTES
-    for upload in [*request.FILES.getlist("source"), *request.FILES.getlist("returns")]:
+    for upload in [*request.FILES.getlist("source"), *request.FILES.getlist("restored")]:
         room -= upload.size or 0
         if room < 0:
             raise Unusable(f"More than {MAX_TOTAL_BYTES // 2**20} MB in all.")
@@ -100,7 +100,7 @@ def _uploads(request: HttpRequest) -> list[Upload]:
             files += unpacked
         else:
             files.append(Upload(upload.name or "", upload.size or 0, upload.read))
-    if request.FILES.getlist("source") and request.FILES.getlist("returns"):
+    if request.FILES.getlist("source") and request.FILES.getlist("restored"):
         # The form's field determines the source, whatever the names of the files.
         first, *rest = files
         files = [replace(first, name="I0_source"), *_numbered(rest)]

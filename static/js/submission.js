@@ -51,7 +51,7 @@ function show(state) {
   for (const [place, text] of Object.entries(words)) document.querySelector(place).textContent = text;
   if (state.probe.length) document.querySelector("#probe").replaceChildren(...state.probe.map(line));
   images("#probe-images", state.images);
-  images("#returns", state.returns);
+  images("#restored", state.restored);
   if (state.run) {
     document.querySelector("#evaluation").hidden = false;
     document.querySelector("#run-bar").max = state.run.total;

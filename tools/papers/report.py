@@ -204,7 +204,7 @@ def _methods(board: Board) -> list[Block]:
                 "Chain: the source is sent with the forward prompt, the answer with the backward "
                 "prompt, and so on. What is sent on is never the answer's own bytes but its pixels, "
                 "brought to multiples of four by ordered dither, without any other data.",
-                "Retention: Q = 1 - d(source, return) / d(source, blank card), where the blank card "
+                "Retention: Q = 1 - d(source, restored) / d(source, blank card), where the blank card "
                 "is the source's mean colour. 1 is identical, 0 no better than the card.",
                 f"{label}, the headline: trip by trip the smallest retention of the whole image by "
                 "LPIPS, of its worst place outside the edit, of its colours, and of the face where "

@@ -301,13 +301,13 @@ def banana100(comparison: Comparison) -> list[Table]:
             "Which metrics call the image worse after 5, 10 and 20 steps in every case",
             ["Metric", "Usual range", "Better", "There", *(entry.name for entry, _ in quality)],
             verdicts,
-            note="Here: cases called worse than the first return at each of these trips, of "
+            note="Here: cases called worse than the first restored image at each of these trips, of "
             "all. A metric that was not run says so: BRISQUE, NIQE and PIQE run here, others come "
             "by a score file (convergebench score --import).",
         ),
         Table(
             "gaps",
-            "Mean change of a metric since the first return, in points of its usual range",
+            "Mean change of a metric since the first restored image, in points of its usual range",
             ["Model, metric", *(f"Step {n}" for n in BANANA_TRIPS)],
             gaps,
             note="Above 0: the metric praises the damage. There: positive somewhere for every one "
@@ -346,14 +346,14 @@ def _quality(entry: Entry, trips: int) -> Mapping[str, Any]:
 
 
 def _noticed(numbers: Mapping[str, Any] | None, trips: int) -> str:
-    """ "at 5: 3 of 12, at 10: 4 of 12": cases that are called worse than the first return."""
+    """ "at 5: 3 of 12, at 10: 4 of 12": cases called worse than the first restored image."""
     if not numbers:
         return formatting.NOT_RUN
     parts = []
     for trip in (n for n in BANANA_TRIPS if n <= trips):
         counts = (numbers["trips"].get(str(trip)) or {}).get("first")
         if counts:
-            parts.append(f"at {trip}: {counts['worse']} of {counts['returns']}")
+            parts.append(f"at {trip}: {counts['worse']} of {counts['restored']}")
     return ", ".join(parts) or NOTHING
 
 

@@ -74,10 +74,10 @@ class Tally:
         for heard in panel.hear(known.trip):
             if known.of not in ("", heard["witness"]):
                 continue
-            for half, truth in known.truth.items():
-                if heard.get(half) is not None:
-                    key = heard["witness"], f"{half}, {known.what}", truth
-                    self._said[key][known.name] = heard[half]
+            for question, truth in known.truth.items():
+                if heard.get(question) is not None:
+                    key = heard["witness"], f"{question}, {known.what}", truth
+                    self._said[key][known.name] = heard[question]
 
     def rates(self) -> Iterator[ErrorRate]:
         for (of, what, truth), said in sorted(self._said.items()):
@@ -161,7 +161,7 @@ def _flipped(suite: Suite) -> Iterator[Known]:
             name, what = f"{image.slug}--{operator}", f"every move, {wear}"
             trip = TripToJudge(source, source, after, back, pair)
             yield Known(name, what, {"made": True, "undone": True}, trip)
-            yield Known(name, f"left on, {what}", {"undone": False}, replace(trip, returned=after))
+            yield Known(name, f"left on, {what}", {"undone": False}, replace(trip, restored=after))
             yield Known(name, f"not moved, {what}", {"made": False}, replace(trip, edited=back))
 
 
@@ -184,7 +184,7 @@ def _worn(suite: Suite) -> Iterator[Known]:
             trip = TripToJudge(source, source, after, back, pair, subject)
             what = f"worn things, {wear}"
             yield Known(name, what, {"made": True, "undone": True}, trip)
-            yield Known(name, f"left on, {what}", {"undone": False}, replace(trip, returned=after))
+            yield Known(name, f"left on, {what}", {"undone": False}, replace(trip, restored=after))
             instead = replace(trip, edited=else_)
             yield Known(name, f"a red ball instead, {what}", {"made": False}, instead)
 

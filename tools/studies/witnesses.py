@@ -107,11 +107,11 @@ def _rates(
     verdicts: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
     for slug, trip in _trips(folder, scorer, args, suites):
         for heard in scorer.panel.hear(trip):
-            for half in ("made", "undone", "kept") if made else ("made",):
-                if heard.get(half) is None:
+            for question in ("made", "undone", "kept") if made else ("made",):
+                if heard.get(question) is None:
                     continue
-                key = heard["witness"], f"{heard['thing']} {half}, {folder.name}"
-                verdicts[key][slug] = heard[half]
+                key = heard["witness"], f"{heard['thing']} {question}, {folder.name}"
+                verdicts[key][slug] = heard[question]
     return [
         ErrorRate(
             of,
@@ -138,11 +138,11 @@ def _trips(
         source, pair = run.source(chain), run.pair(chain)
         image = run.suite.image_by_slug[chain.image]
         before, subject = source, None
-        for number, halves in enumerate(islice(chain.trips, args.trips), start=1):
-            images = [before, *(run.read(chain, half) for half in halves)]
+        for number, edits in enumerate(islice(chain.trips, args.trips), start=1):
+            images = [before, *(run.read(chain, edit) for edit in edits)]
             for move in pair.trip(number).moves:
                 own, edited = pair.of_move(number, move), images[move.edited]
-                first, last = images[move.before], move.returned
+                first, last = images[move.before], move.restored
                 if not (subject and not pair.shape):
                     subject = chain_subject(image, first, edited, own)
                 yield (
@@ -167,12 +167,12 @@ def _own_trips(
     source = read_image(chain.source)
     before, face, subject = source, scorer.only_face(source), None
     for number, (forward, backward) in enumerate(islice(chain.trips, args.trips), start=1):
-        returned = read_image(backward)
+        restored = read_image(backward)
         if forward:
             edited = read_image(forward)
             subject = subject or chain_subject(None, source, edited, pair, face)
             yield (
                 f"{chain.name} {number}",
-                TripToJudge(source, before, edited, returned, pair, subject),
+                TripToJudge(source, before, edited, restored, pair, subject),
             )
-        before = returned
+        before = restored

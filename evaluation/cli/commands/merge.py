@@ -78,7 +78,7 @@ def merge(shares: Sequence[RunFolder], out: Path) -> RunFolder:
         arm=first.arm,
     )
     for slug, share in taken.items():
-        if share.chains[slug].halves or share.chains[slug].outcome:
+        if share.chains[slug].edits or share.chains[slug].outcome:
             _copy(share.path / "chains" / slug, merged.path / "chains" / slug)
     calls = sorted((call for share in shares for call in share.calls()), key=lambda call: call.at)
     lines = "".join(call.line for call in calls)
@@ -105,11 +105,11 @@ def _taken(slug: str, shares: Sequence[RunFolder]) -> RunFolder:
     """Return the share that played most of a chain."""
 
     def images(share: RunFolder) -> list[str]:
-        return [half.sha256 for half in share.chains[slug].halves]
+        return [edit.sha256 for edit in share.chains[slug].edits]
 
     def played(share: RunFolder) -> tuple[bool, int]:
         chain: PlayedChain = share.chains[slug]
-        return bool(chain.outcome), len(chain.halves)
+        return bool(chain.outcome), len(chain.edits)
 
     best = max(shares, key=played)
     for share in shares:

@@ -151,6 +151,6 @@ def reported(folder: RunFolder, scores: RunScores) -> ReportedRun:
         folder.header.to_dict(),
         source=lambda slug: folder.source(chain(slug)),
         trip=lambda slug, number: tuple(
-            folder.read(chain(slug), half) for half in chain(slug).trips[number - 1]
+            folder.read(chain(slug), edit) for edit in chain(slug).trips[number - 1]
         ),
     )

@@ -37,8 +37,8 @@ def test_returns_are_counted_against_the_source_and_against_the_first_return():
     found = no_reference_numbers(chains(), 5, PINNED)
     last = found["brisque"]["trips"]["5"]
     # Neither the chain whose source has no value nor the one that broke is counted.
-    assert last["source"] == {"returns": 3, "worse": 1, "better": 2, "gap": 0.6667}
-    assert last["first"] == {"returns": 4, "worse": 2, "better": 2, "gap": -2.1667}
+    assert last["source"] == {"restored": 3, "worse": 1, "better": 2, "gap": 0.6667}
+    assert last["first"] == {"restored": 4, "worse": 2, "better": 2, "gap": -2.1667}
     assert (last["better_cases"], last["worse_cases"]) == (["a", "b"], ["c"])
     assert share(last["source"]) == pytest.approx(1 / 3)
     assert found["musiq"]["trips"]["5"]["source"]["worse"] == 2
@@ -56,7 +56,7 @@ def test_curves_lay_what_is_gained_beside_what_is_lost():
 def test_a_metric_that_was_not_run_is_not_there():
     assert no_reference_numbers(chains(), 5, {}) == {}
     assert no_reference_numbers(chains(), 5, {"niqe": {"version": "1"}}) == {}
-    assert share({"returns": 0, "worse": 0}) is None
+    assert share({"restored": 0, "worse": 0}) is None
 
 
 def test_a_model_that_is_asked_outright_is_laid_against_what_was_kept():

@@ -17,7 +17,7 @@ from evaluation.images import EncodedImage, clean_wire, encode_jpeg
 from evaluation.measuring.scoring import Scorer
 from evaluation.testing.images import busy
 from evaluation.testing.reference_images import small, worn
-from evaluation.testing.zoo.honest_returns import HONEST_RETURNS, false_alarms
+from evaluation.testing.zoo.honest_damages import HONEST_DAMAGES, false_alarms
 
 LOCAL = next(pair for pair in catalog.edit_pairs() if pair.change == "local")
 FLIP = next(pair for pair in catalog.edit_pairs() if pair.operator == "flip_horizontal")
@@ -85,9 +85,9 @@ def test_the_same_secret_touches_the_same_way_after_any_crash(kind):
 # How much came back.
 
 
-@pytest.mark.parametrize("name", sorted(HONEST_RETURNS))
+@pytest.mark.parametrize("name", sorted(HONEST_DAMAGES))
 def test_an_honest_return_has_the_whole_mark(name):
-    honest = HONEST_RETURNS[name]
+    honest = HONEST_DAMAGES[name]
     shares = []
     for number in range(5):
         random = np.random.default_rng(number)
@@ -148,14 +148,14 @@ def scorer():
 
 
 @pytest.mark.parametrize("kind", ["mark", "fragility"])
-@pytest.mark.parametrize("name", sorted(HONEST_RETURNS))
+@pytest.mark.parametrize("name", sorted(HONEST_DAMAGES))
 def test_an_honest_editor_loses_nothing_by_a_touch(name, kind, scorer):
     found = []
     for number in range(6):
         random = np.random.default_rng(number)
         touch = touched(kind, secret=f"{number}")
         own, answer = (
-            EncodedImage.from_image(HONEST_RETURNS[name](p, random))
+            EncodedImage.from_image(HONEST_DAMAGES[name](p, random))
             for p in (clean_wire(SOURCE).decoded, touch.sent.decoded)
         )
         found.append(find(kind, touch, SOURCE, own, answer, scorer))

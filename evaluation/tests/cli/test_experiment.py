@@ -54,7 +54,7 @@ def test_an_experiment_is_estimated_played_in_pieces_scored_and_reported(file, t
     assert (plain["arm"], long["arm"]) == ("plain", "long")
     assert long["difference"] < 0
     folder = RunFolder.open(out / "misreader" / "long")
-    said = {half.notes["understood"] for chain in folder.chains.values() for half in chain.halves}
+    said = {edit.notes["understood"] for chain in folder.chains.values() for edit in chain.edits}
     assert said == {"keep"}
     assert folder.header.arm.wording == "long"
     assert model["metrics"]["ssim"]["reruns"]["plain"]["repeats"] == 2

@@ -61,7 +61,7 @@ def test_shares_are_merged_into_the_run_that_one_machine_would_have_played(capsy
     merged, whole = RunFolder.open(Path("merged")), RunFolder.open(Path("whole"))
 
     def images(run):
-        return {slug: [h.sha256 for h in chain.halves] for slug, chain in run.chains.items()}
+        return {slug: [h.sha256 for h in chain.edits] for slug, chain in run.chains.items()}
 
     assert images(merged) == images(whole)
     assert len(merged.calls()) == 4

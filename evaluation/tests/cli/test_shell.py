@@ -447,7 +447,7 @@ def test_a_manifest_names_the_files_and_the_edit(tmp_path, capsys):
         (["I0_source.png", "I1_backward.png", "I3_backward.png"], "I2_backward is missing"),
         (["I0_source.png", "I1_backward.png", "I1_backward.PNG"], "are the same image"),
         (["I0_source.png", "I0_backward.png", "I1_backward.png"], "neither the source"),
-        (["only.png"], "at least one return"),
+        (["only.png"], "at least one restored image"),
     ],
 )
 def test_a_chain_with_gaps_is_refused_in_words(names, message, tmp_path, capsys):

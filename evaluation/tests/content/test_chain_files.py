@@ -41,8 +41,8 @@ def test_an_edit_that_was_never_taken_back_is_left_out():
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ([], "at least one return"),
-        (["only.png"], "at least one return"),
+        ([], "at least one restored image"),
+        (["only.png"], "at least one restored image"),
         (["I1_forward.png", "I1_backward.png"], "I0_source is missing"),
         (["I0_source.png", "I1_forward.png"], "nothing came back"),
         (["I0_source.png", "I3_backward.png", "I1_backward.png"], "I2_backward is missing"),

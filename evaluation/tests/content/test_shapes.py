@@ -74,14 +74,14 @@ def test_a_shape_says_which_image_should_be_back_after_which_step(shape, expecte
 
 def test_edits_are_judged_one_by_one_with_where_each_was_taken_back():
     (trip,) = trip_shapes("A B b a", steps_of("A B b a"))
-    assert [(m.letter, m.before, m.edited, m.returned) for m in trip.moves] == [
+    assert [(m.letter, m.before, m.edited, m.restored) for m in trip.moves] == [
         ("A", 0, 1, 4),
         ("B", 1, 2, 3),
     ]
     # In a session what was changed goes with the thing; a turn is not undone by itself.
     (session,) = trip_shapes("A B a", steps_of("A B a"))
-    assert [m.returned for m in session.moves] == [3, 3]
-    assert [m.returned for m in QUARTERS.cycle[0].moves] == [None] * 4
+    assert [m.restored for m in session.moves] == [3, 3]
+    assert [m.restored for m in QUARTERS.cycle[0].moves] == [None] * 4
 
 
 def test_a_shape_of_two_trips_takes_turns_and_counts_its_edits():
@@ -91,9 +91,9 @@ def test_a_shape_of_two_trips_takes_turns_and_counts_its_edits():
 
 
 def test_an_audit_of_a_turn_sees_what_the_last_turn_takes_back():
-    assert QUARTERS.of_return(1).operator == "rotate_270"
-    assert NESTED.of_return(1).object == "cup"
-    assert IN_TURN.of_return(2).backward == IN_TURN.backward
+    assert QUARTERS.last_edit_of(1).operator == "rotate_270"
+    assert NESTED.last_edit_of(1).object == "cup"
+    assert IN_TURN.last_edit_of(2).backward == IN_TURN.backward
 
 
 @pytest.mark.parametrize(

@@ -112,11 +112,11 @@ def oracle_chain(pair, start, trips=2):
 
 @pytest.mark.parametrize("pair", RULED, ids=lambda pair: pair.slug)
 def test_the_oracle_restores_every_shipped_pair_exactly(pair, image):
-    for half in oracle_chain(pair, Position(image)):
-        if half.step.name == "backward":
-            assert half.answer.image is image
+    for edit in oracle_chain(pair, Position(image)):
+        if edit.step.name == "backward":
+            assert edit.answer.image is image
         else:
-            same = np.array_equal(half.answer.image.decoded, clean_wire(image).decoded)
+            same = np.array_equal(edit.answer.image.decoded, clean_wire(image).decoded)
             assert same == (pair.change == "none")
 
 
@@ -124,12 +124,12 @@ def test_the_oracle_restores_every_shipped_pair_exactly(pair, image):
 def test_the_oracle_goes_on_with_a_chain_that_another_process_began(played, image):
     pair = next(pair for pair in catalog.edit_pairs() if pair.change == "local")
     whole = oracle_chain(pair, Position(image))
-    images = [image, *(EncodedImage.from_bytes(half.answer.image.data) for half in whole)]
+    images = [image, *(EncodedImage.from_bytes(edit.answer.image.data) for edit in whole)]
     number, step = divmod(played, 2)
     earlier = (images[played - 1],) if step else ()
     rest = oracle_chain(pair, Position(images[played], number + 1, earlier))
-    assert [half.answer.image.sha256 for half in rest] == [
-        half.answer.image.sha256 for half in whole[played:]
+    assert [edit.answer.image.sha256 for edit in rest] == [
+        edit.answer.image.sha256 for edit in whole[played:]
     ]
 
 

@@ -15,7 +15,7 @@ from evaluation.images import EncodedImage, encode_jpeg
 from evaluation.measuring import cheating
 from evaluation.measuring.change_seen import change_seen, drift
 from evaluation.measuring.trip_measures import (
-    half_errors,
+    edit_errors,
     identity_drift,
     judge_global,
     measure_trip,
@@ -171,7 +171,7 @@ def signs(*images, pair=LOCAL):
     errors, before = [], source
     trips = zip(answers[::2], answers[1::2], strict=True)
     for number, (edited, restored) in enumerate(trips, start=1):
-        errors += half_errors(number, measure_trip(source, before, edited, restored, pair))
+        errors += edit_errors(number, measure_trip(source, before, edited, restored, pair))
         before = restored
     return cheating.signs(errors, pair)
 
@@ -206,7 +206,7 @@ def test_signs_are_found_where_only_the_restored_images_were_kept(smoke_sources)
     first = measure_trip(source, source, None, worn, LOCAL)
     second = measure_trip(source, worn, None, source, LOCAL)
     assert (first.change_seen, first.change_measure) == (None, {})
-    found = cheating.signs([*half_errors(1, first), *half_errors(2, second)], LOCAL)
+    found = cheating.signs([*edit_errors(1, first), *edit_errors(2, second)], LOCAL)
     assert [(sign.name, sign.number) for sign in found] == [("returned the source", 2)]
 
 

@@ -52,15 +52,15 @@ def test_the_reference_editors_keep_as_much_as_is_known_of_them(suite):
     for case in few_cases(suite):
         image, pair = suite.image_by_slug[case.image], suite.pair_by_slug[case.pair]
         source, places = prepared(image, suite.size), image.annotations
-        returns, edits = {}, {}
+        restored, edits = {}, {}
         for name in (*references(suite), "blank-card", "do-nothing"):
             editor = load_row(find_row(rows, name))
             edits[name] = editor.send(source, pair.forward, 1, Beside(None, places)).image
             beside = Beside(source, places)
-            returns[name] = editor.send(edits[name], pair.backward, 2, beside).image
+            restored[name] = editor.send(edits[name], pair.backward, 2, beside).image
         subject = chain_subject(image, source, edits["oracle"], pair)
-        distances = scorer.score(source, returns.values(), subject).distances["picture"]
-        lost = dict(zip(returns, distances, strict=True))
+        distances = scorer.score(source, restored.values(), subject).distances["picture"]
+        lost = dict(zip(restored, distances, strict=True))
         assert lost["oracle"] == pytest.approx(0, abs=1e-6)
         steps = pairwise(references(suite))
         assert all(lost[better] < lost[worse] for better, worse in steps), (case, lost)

@@ -83,7 +83,7 @@ def test_the_notebook_tests_an_endpoint_and_shows_its_images(
     said = capsys.readouterr().out
     assert said.count("passed") == len(probe.LABELS)
     assert "curl" in said
-    assert list(names["images"]) == ["sent", "edited", "returned"]
+    assert list(names["images"]) == ["sent", "edited", "restored"]
     assert names["strip"].getbbox() == (0, 0, 768, 256)
 
 

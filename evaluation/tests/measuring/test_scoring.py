@@ -10,7 +10,7 @@ from PIL import Image
 
 from evaluation.images import EncodedImage, ImageError, encode_webp
 from evaluation.measuring.calibration import QUALITIES, jpeg_equivalent, retention
-from evaluation.measuring.scoring import Returns, Scorer
+from evaluation.measuring.scoring import RestoredImages, Scorer
 from evaluation.metrics import METRICS, MetricError, batches, full_reference_metrics, load_metric
 from evaluation.metrics.base import CELLS, Subject
 from evaluation.metrics.psnr import Psnr
@@ -39,9 +39,11 @@ def test_chains_scored_together_have_the_numbers_that_each_has_alone():
     where = np.zeros((CELLS, CELLS), dtype=bool)
     where[:12, :12] = True
     chains = [
-        Returns(source, [worn(source, n) for n in (1, 9, 40)], Subject(footprint=where)),
-        Returns(other, [worn(other, 5)]),
-        Returns(source, [worn(source, n) for n in range(1, 8)], footprints=[where] + [None] * 6),
+        RestoredImages(source, [worn(source, n) for n in (1, 9, 40)], Subject(footprint=where)),
+        RestoredImages(other, [worn(other, 5)]),
+        RestoredImages(
+            source, [worn(source, n) for n in range(1, 8)], footprints=[where] + [None] * 6
+        ),
     ]
     together = Scorer(names).score_together(chains, maps=True)
     for chain, found in zip(chains, together, strict=True):
@@ -61,7 +63,9 @@ def test_chains_scored_together_have_the_numbers_that_each_has_alone():
 def test_chains_of_other_sizes_are_not_scored_together():
     one, other = small(40, 40), small(40, 41)
     with pytest.raises(MetricError, match="one size"):
-        Scorer(["psnr"]).score_together([Returns(one, [one]), Returns(other, [other])])
+        Scorer(["psnr"]).score_together(
+            [RestoredImages(one, [one]), RestoredImages(other, [other])]
+        )
     assert Scorer(["psnr"]).score_together([]) == []
 
 

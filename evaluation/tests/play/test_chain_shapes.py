@@ -72,17 +72,17 @@ def test_the_oracle_returns_exactly_on_every_shape_and_every_edit_is_seen(scores
 
 def test_every_step_has_its_file_its_seed_and_its_line_in_the_ledger(perfect):
     chain = perfect.chains["concert-poster--three-things-indoors"]
-    assert [half.direction for half in chain.trips[0]] == [
+    assert [edit.direction for edit in chain.trips[0]] == [
         *("forward", "2-B", "3-C", "4-c", "5-b", "backward")
     ]
     assert chain.trips[1][2].file == "I2_3-C.png"
     seed = chain_seeds(perfect.secret, chain.case, 0)
-    assert [half.seed for half in chain.halves] == [
-        seed(half.number, half.direction) for half in chain.halves
+    assert [edit.seed for edit in chain.edits] == [
+        seed(edit.number, edit.direction) for edit in chain.edits
     ]
     calls = [call for call in perfect.calls() if call.chain == chain.slug]
     assert [(call.number, call.direction) for call in calls] == [
-        (half.number, half.direction) for half in chain.halves
+        (edit.number, edit.direction) for edit in chain.edits
     ]
 
 
@@ -154,13 +154,13 @@ def test_a_chain_that_stops_in_the_middle_of_a_trip_goes_on_at_the_next_step(
     # What a crash leaves: a new process reads the folder.
     again = RunFolder.open(tmp_path / "run")
     (chain,) = again.chains.values()
-    assert len(chain.halves) == edits
+    assert len(chain.edits) == edits
     position = again.position(chain)
     assert (position.number, position.step) == (1 + edits // 6, edits % 6)
     folder_player(again, load_editor("oracle")).play()
     (chain,) = RunFolder.open(tmp_path / "run").chains.values()
     same = perfect.chains["concert-poster--three-things-indoors"]
-    assert [half.sha256 for half in chain.halves] == [half.sha256 for half in same.halves]
+    assert [edit.sha256 for edit in chain.edits] == [edit.sha256 for edit in same.edits]
     assert len(again.calls()) == 12
 
 
@@ -170,7 +170,7 @@ def test_things_are_counted_after_every_step_where_the_detector_is_at_hand(perfe
         pytest.skip(f"needs the detector: {panel.not_run['detector']}")
     chain = perfect.chains["concert-poster--three-things-indoors"]
     source = perfect.source(chain)
-    images = [source, *(perfect.read(chain, half) for half in chain.trips[0])]
+    images = [source, *(perfect.read(chain, edit) for edit in chain.trips[0])]
     verdict, evidence, rows = measure_steps(source, images, perfect.pair(chain), 1, panel, None)
     assert [row["wanted"] for row in rows] == [1, 2, 3, 2, 1, 0]
     assert [row["counted"] for row in rows] == [1, 2, 3, 2, 1, 0]

@@ -72,16 +72,16 @@ def test_a_run_is_played_to_the_end_and_its_record_tells_every_edit(tmp_path):
         chain = json.loads((where / "chain.json").read_text())
         assert chain["outcome"] == "completed"
         assert (where / "I0_source.png").is_file()
-        assert [half["file"] for half in chain["halves"]] == [
+        assert [edit["file"] for edit in chain["edits"]] == [
             "I1_forward.jpg",
             "I1_backward.jpg",
             "I2_forward.jpg",
             "I2_backward.jpg",
         ]
-        for half in chain["halves"]:
-            image = EncodedImage.from_bytes((where / half["file"]).read_bytes())
-            assert image.sha256 == half["sha256"]
-            assert image.size == (half["width"], half["height"])
+        for edit in chain["edits"]:
+            image = EncodedImage.from_bytes((where / edit["file"]).read_bytes())
+            assert image.sha256 == edit["sha256"]
+            assert image.size == (edit["width"], edit["height"])
     again = RunFolder.open(tmp_path / "run")
     assert again.complete
     assert again.chains == folder.chains
@@ -108,7 +108,7 @@ def test_repeats_differ_by_their_seed_only(tmp_path):
     play(folder, load_editor("noise"))
     first, second = folder.chains.values()
     assert [first.slug, second.slug] == ["books--clock", "books--clock--2"]
-    assert first.halves[0].sha256 != second.halves[0].sha256
+    assert first.edits[0].sha256 != second.edits[0].sha256
 
 
 @pytest.mark.parametrize("calls_before", range(1, 8))
@@ -126,8 +126,8 @@ def test_after_an_outage_the_chain_goes_on_where_it_was(calls_before, tmp_path):
     folder = RunFolder.open(tmp_path / "run")
     play(folder, editor)
     assert len(editor.calls) == 8 + 2
-    assert [[h.sha256 for h in chain.halves] for chain in folder.chains.values()] == [
-        [h.sha256 for h in chain.halves] for chain in whole.chains.values()
+    assert [[h.sha256 for h in chain.edits] for chain in folder.chains.values()] == [
+        [h.sha256 for h in chain.edits] for chain in whole.chains.values()
     ]
 
 
@@ -273,9 +273,9 @@ def test_a_killed_play_resumes_without_repeating_a_finished_edit(tmp_path):
     process.wait()
     folder = RunFolder.open(tmp_path / "run")
     finished = {
-        (slug, half.number, half.direction)
+        (slug, edit.number, edit.direction)
         for slug, chain in folder.chains.items()
-        for half in chain.halves
+        for edit in chain.edits
     }
     assert 10 <= len(finished) < folder.suite.edits
     before = calls.read_text().splitlines()
@@ -291,6 +291,6 @@ def test_a_killed_play_resumes_without_repeating_a_finished_edit(tmp_path):
     one = dataclasses.replace(folder.suite, cases=folder.suite.cases[:1])
     whole = new_run(tmp_path / "whole", one, "noise", folder.secret)
     play(whole, load_editor("noise"))
-    assert [h.sha256 for h in next(iter(whole.chains.values())).halves] == [
-        h.sha256 for h in chain.halves
+    assert [h.sha256 for h in next(iter(whole.chains.values())).edits] == [
+        h.sha256 for h in chain.edits
     ]

@@ -66,11 +66,11 @@ def test_a_run_file_that_names_other_folders_or_numbers_without_end_is_refused(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda d: d["halves"][0].update(file="/etc/hostname"), "is not an image of its folder"),
-        (lambda d: d["halves"][0].update(file="../x.png"), "is not an image of its folder"),
-        (lambda d: d["halves"][0].update(number="one"), "halves"),
-        (lambda d: d["halves"][0].update(surprise=1), "surprise"),
-        (lambda d: d.update(halves=3), "chain.json"),
+        (lambda d: d["edits"][0].update(file="/etc/hostname"), "is not an image of its folder"),
+        (lambda d: d["edits"][0].update(file="../x.png"), "is not an image of its folder"),
+        (lambda d: d["edits"][0].update(number="one"), "edits"),
+        (lambda d: d["edits"][0].update(surprise=1), "surprise"),
+        (lambda d: d.update(edits=3), "chain.json"),
         (lambda d: d.update(image="../../x"), "is of another chain"),
         (
             lambda d: d.update(

@@ -98,8 +98,8 @@ def test_a_run_that_pauses_goes_on_and_ends_the_same(short, tmp_path: Path):
             continue
     again = RunFolder.open(folder.path)
     assert numbers(again) == numbers(short)
-    assert [len(chain.halves) for chain in again.chains.values()] == [
-        len(chain.halves) for chain in short.chains.values()
+    assert [len(chain.edits) for chain in again.chains.values()] == [
+        len(chain.edits) for chain in short.chains.values()
     ]
 
 

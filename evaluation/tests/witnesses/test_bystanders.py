@@ -25,8 +25,8 @@ FLIP = EditPair(
 )
 
 
-def trip(edited, returned, pair=FLIP, subject=None):
-    images = (EncodedImage.from_image(image) for image in (SOURCE, SOURCE, edited, returned))
+def trip(edited, restored, pair=FLIP, subject=None):
+    images = (EncodedImage.from_image(image) for image in (SOURCE, SOURCE, edited, restored))
     return TripToJudge(*images, pair, subject or Subject())
 
 

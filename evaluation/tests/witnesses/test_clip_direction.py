@@ -15,7 +15,7 @@ HAT = EditPair("hat", "accessories", "Add a hat.", "Remove it.", "local", object
 BARE, HATTED = (EncodedImage.from_image(Image.new("RGB", (32, 32), c)) for c in ("grey", "red"))
 
 
-def looked(there, back, pair=HAT, returned=BARE):
+def looked(there, back, pair=HAT, restored=BARE):
     """What it says where the images moved so far along the words, there and back."""
     asked = []
 
@@ -25,7 +25,7 @@ def looked(there, back, pair=HAT, returned=BARE):
 
     witness = ClipDirection()
     witness.share({"clip": SimpleNamespace(direction=direction)})
-    found = witness.look(TripToJudge(BARE, BARE, HATTED, returned, pair))
+    found = witness.look(TripToJudge(BARE, BARE, HATTED, restored, pair))
     return found, asked
 
 

@@ -39,8 +39,8 @@ def with_ball(image):
     return image
 
 
-def judged(witness, edited, returned, asked="detector:cat"):
-    images = [EncodedImage.from_image(image) for image in (SOURCE, SOURCE, edited, returned)]
+def judged(witness, edited, restored, asked="detector:cat"):
+    images = [EncodedImage.from_image(image) for image in (SOURCE, SOURCE, edited, restored)]
     pair = SimpleNamespace(witness=asked, object="cat")
     subject = Subject(footprint=footprint(SOURCE, edited, HAT))
     return witness.look(TripToJudge(*images, pair, subject))

@@ -154,7 +154,7 @@ def test_one_that_always_says_yes_is_not_believed(fake):
     assert Judge(fake.client()).look(TRIP_MADE) is None
 
 
-def test_two_returns_are_compared_in_both_orders(fake):
+def test_two_restored_images_are_compared_in_both_orders(fake):
     near, far = image((0, 0, 3, 3)), OTHER
     judge = Judge(fake.client())
     assert judge.closer(BARE, near, far).closer == "one"
@@ -260,18 +260,18 @@ def grainy(strength):
 
 def test_it_is_asked_outright_whether_an_image_is_worn(fake):
     judge = Judge(fake.client())
-    returns = {number: grainy(2 * number) for number in range(1, 13)}
-    found = ask_worn(judge, BARE, 12, returns.get, "pond--hat")
+    restored = {number: grainy(2 * number) for number in range(1, 13)}
+    found = ask_worn(judge, BARE, 12, restored.get, "pond--hat")
     asked = [number for number, said in enumerate(found) if said is not None]
     assert asked == [0, 1, 2, 3, 5, 10, 12]  # the source, the trips of the study, the last
     assert (found[0], found[1], found[10], found[12]) == (0, 0, 1, 1)
     schema = fake.asked[0]["response_format"]["json_schema"]["schema"]
     assert schema["properties"]["worn"]["enum"] == ["yes", "no"]  # no way out
     before = len(fake.asked)
-    assert ask_worn(judge, BARE, 12, returns.get, "pond--flip") == found
+    assert ask_worn(judge, BARE, 12, restored.get, "pond--flip") == found
     assert len(fake.asked) == before  # of the same images nothing is paid twice
     poor = Judge(fake.client(), budget_calls=2)
-    assert [said for said in ask_worn(poor, BARE, 12, returns.get, "") if said is not None] == [
+    assert [said for said in ask_worn(poor, BARE, 12, restored.get, "") if said is not None] == [
         0,
         0,
     ]

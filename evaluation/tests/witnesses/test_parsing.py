@@ -45,8 +45,8 @@ def wearing_glasses(image):
     return image
 
 
-def judged(witness, edited, returned, pair=GLASSES, before=SOURCE, face=FACE):
-    images = (EncodedImage.from_image(image) for image in (SOURCE, before, edited, returned))
+def judged(witness, edited, restored, pair=GLASSES, before=SOURCE, face=FACE):
+    images = (EncodedImage.from_image(image) for image in (SOURCE, before, edited, restored))
     return witness.look(TripToJudge(*images, pair, Subject(face=face)))
 
 
@@ -174,13 +174,13 @@ def test_what_is_measured_to_be_unsure_ends_no_chain(parsing):
 
 
 @pytest.mark.parametrize("name", [name for name in WITNESSES if witness_class(name).gates])
-@pytest.mark.parametrize("half", ["made", "undone"])
+@pytest.mark.parametrize("question", ["made", "undone"])
 @pytest.mark.parametrize("truth", [True, False])
-def test_only_a_witness_that_errs_in_less_than_5_percent_ends_chains(name, half, truth):
+def test_only_a_witness_that_errs_in_less_than_5_percent_ends_chains(name, question, truth):
     rows = [
         row
         for row in ErrorTable.stored("witness").rows
-        if row.of == name and row.what.startswith(half) and row.should_be_seen is truth
+        if row.of == name and row.what.startswith(question) and row.should_be_seen is truth
     ]
     judged = sum(row.judged for row in rows)
     assert judged >= 30

@@ -34,8 +34,8 @@ def written(image, words, size=60):
     return image
 
 
-def judged(witness, words, edited, returned):
-    images = [EncodedImage.from_image(image) for image in (SOURCE, SOURCE, edited, returned)]
+def judged(witness, words, edited, restored):
+    images = [EncodedImage.from_image(image) for image in (SOURCE, SOURCE, edited, restored)]
     pair = SimpleNamespace(witness=f"reader:{words}", object="lettering")
     return witness.look(TripToJudge(*images, pair))
 

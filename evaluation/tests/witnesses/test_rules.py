@@ -45,8 +45,8 @@ def ball(image):
     return image
 
 
-def judged(thing, source, edited, returned):
-    images = [EncodedImage.from_image(image) for image in (source, source, edited, returned)]
+def judged(thing, source, edited, restored):
+    images = [EncodedImage.from_image(image) for image in (source, source, edited, restored)]
     pair = SimpleNamespace(witness=f"hue:{thing}", object="")
     return load_witness("hue").look(TripToJudge(*images, pair))
 

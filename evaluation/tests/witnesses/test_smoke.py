@@ -58,8 +58,8 @@ def verdicts():
     return found
 
 
-def share(verdicts, half):
-    judged = {slug: getattr(v, half) for slug, v in verdicts.items()}
+def share(verdicts, question):
+    judged = {slug: getattr(v, question) for slug, v in verdicts.items()}
     judged = {slug: verdict for slug, verdict in judged.items() if verdict is not None}
     assert len(judged) >= 5
     return sum(judged.values()) / len(judged), judged
@@ -67,8 +67,8 @@ def share(verdicts, half):
 
 @pytest.mark.slow
 def test_the_oracles_edits_are_seen_to_be_made_and_undone(verdicts):
-    for half in ("made", "undone"):
-        seen, judged = share(verdicts["oracle"], half)
+    for question in ("made", "undone"):
+        seen, judged = share(verdicts["oracle"], question)
         assert seen >= 0.85, judged
 
 

@@ -239,11 +239,11 @@ class Judge(Witness):
 
     def look(self, trip: TripToJudge, about: str = "") -> Evidence | None:
         """Return evidence on the edit, its undoing and other changes; None if undecided."""
-        if trip.returned is None or trip.pair.change == "none":
+        if trip.restored is None or trip.pair.change == "none":
             return None
         if not self.is_honest(trip, about):
             return None
-        shown = (trip.before, trip.edited, trip.returned)
+        shown = (trip.before, trip.edited, trip.restored)
         answer = self.ask(questions.TRIP, shown, trip.pair, about)
         if answer is None:
             return None
@@ -289,7 +289,7 @@ class Judge(Witness):
     def closer(
         self, source: EncodedImage, one: EncodedImage, other: EncodedImage, about: str = ""
     ) -> Preference | None:
-        """Compare two returns with the source in both orders; None if undecided."""
+        """Compare two restored images with the source in both orders; None if undecided."""
         answers = []
         for shown in ((source, one, other), (source, other, one)):
             answer = self.ask(questions.CLOSER, shown, None, about)
@@ -470,18 +470,18 @@ def hear_chain(
 ) -> dict[int, list[dict[str, Any]]]:
     """Return the judge's evidence by trip, for the displayed trips of a chain.
 
-    The rubric is applied to the first trip. The first and the last return are compared in both
-    orders, which measures the judge's preference for the image shown first.
+    The rubric is applied to the first trip. The first and the last restored image are compared in
+    both orders, which measures the judge's preference for the image shown first.
     """
     by_trip: dict[int, list[dict[str, Any]]] = {}
-    returned: list[EncodedImage] = []
+    restored: list[EncodedImage] = []
     for number in ticks(trips) if trips else ():
         if judge.silent:
             break
         images = read(number)
         if images is None:
             continue
-        # A trip of many steps is judged by its first edit and by the final return.
+        # A trip of many steps is judged by its first edit and by the final image.
         moves = pair.trip(number).moves
         first_pair = pair.of_move(number, moves[0]) if moves else pair
         trip = TripToJudge(source, *images, first_pair)
@@ -490,13 +490,13 @@ def hear_chain(
         if number == 1 and first_pair.change != "none":
             evidence.append(judge.rubric(trip, name))
         by_trip[number] = [item.to_dict() for item in evidence if item]
-        returned.append(images[2])
-    if len(returned) > 1 and not judge.silent:
-        judge.closer(source, returned[0], returned[-1], about)
+        restored.append(images[2])
+    if len(restored) > 1 and not judge.silent:
+        judge.closer(source, restored[0], restored[-1], about)
     return by_trip
 
 
-#: Trips whose returns are judged alone, beside the last.
+#: Trips whose restored images are judged alone, beside the last.
 WORN_AT = (1, 2, 3, 5, 10, 20)
 
 

@@ -150,7 +150,7 @@ def test_a_model_comes_from_the_form_to_the_board(
 
     page.locator("#run-words", has_text=re.compile("[1-6] of 2[0-9] edits")).wait_for()
     assert page.locator("#run-bar").is_visible()
-    page.locator("#returns img").first.wait_for()
+    page.locator("#restored img").first.wait_for()
     assert submitter.faults() == []
     model.plays.set()
     page.locator("#state-next", has_text="Finished, not public yet").wait_for()

@@ -84,7 +84,7 @@ def test_who_returns_the_source_keeps_all_and_who_does_nothing_keeps_less(restor
     assert sent[0] == sent[1]
 
 
-def test_a_chain_that_stopped_after_our_half_goes_on_with_the_model(restoration):
+def test_a_chain_that_stopped_after_our_edit_goes_on_with_the_model(restoration):
     run = jobs.start(factories.editing_model("noop", "noop"), restoration)
     jobs.play(run.pk)
     Trip.objects.filter(chain__run=run, number=2).update(restored=None)

@@ -201,8 +201,8 @@ def test_what_was_changed_is_refused_by_its_name(client, suite, packed, change, 
 
 def test_a_changed_image_is_refused_by_its_name(client, suite, packed):
     with bundles.read(packed) as bundle:
-        half = bundle.document.chains[0].trips[0].backward
-    name = bundles.image_name(half.sha256, half.mime)
+        edit = bundle.document.chains[0].trips[0].backward
+    name = bundles.image_name(edit.sha256, edit.mime)
     other = factories.drawn_image(9)
     row = contributed(client, rewritten(packed, {name: encode_png(other)}))
     assert "image-0--flip, trip 1, backward, hash" in row.error
@@ -389,8 +389,8 @@ def test_notes_that_nobody_recomputes_break_no_page_and_are_never_fetched(
     client, suite, packed, notes
 ):
     def noted(document):
-        for half in ("forward", "backward"):
-            document["chains"][0]["trips"][0][half]["notes"] = notes
+        for edit in ("forward", "backward"):
+            document["chains"][0]["trips"][0][edit]["notes"] = notes
 
     run = contributed(client, altered(packed, noted, sealed=True)).run
     kept = run.chains.get(case__slug="image-0--flip").trips.get(number=1)

@@ -98,10 +98,10 @@ def test_a_bundle_holds_every_prompt_hash_score_and_image(run, tmp_path):
         assert document.run.metrics == run.metrics
         assert sum(len(t.scores) for c in document.chains for t in c.trips) == Score.objects.count()
         assert len(document.standings) == Standing.objects.count()
-        half = document.chains[0].trips[0].forward
-        assert half.prompt == factories.FLIP.forward
-        assert half.attempts == 1
-        assert EncodedImage.from_bytes(bundle.image(half.sha256)).size == (64, 64)
+        edit = document.chains[0].trips[0].forward
+        assert edit.prompt == factories.FLIP.forward
+        assert edit.attempts == 1
+        assert EncodedImage.from_bytes(bundle.image(edit.sha256)).size == (64, 64)
 
 
 def test_no_secret_travels(run, tmp_path):
@@ -249,9 +249,9 @@ def test_whatever_is_altered_has_a_name(packed, what, change):
 def test_a_swapped_image_is_found_by_its_hash(packed):
     path = packed.images
     with bundles.read(path) as bundle:
-        half = bundle.document.chains[0].trips[1].backward
+        edit = bundle.document.chains[0].trips[1].backward
     other = EncodedImage.from_image(factories.drawn_image(99)).data
-    name = bundles.image_name(half.sha256, half.mime)
+    name = bundles.image_name(edit.sha256, edit.mime)
     assert "image-0--flip, trip 2, backward, hash" in differing(rewritten(path, {name: other}))
 
 

@@ -1,4 +1,4 @@
-"""Workers ask no-reference metrics of every return; score files bring others."""
+"""Workers ask no-reference metrics of every restored image; score files bring others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_every_return_and_the_source_have_a_value(run: Run) -> None:
         assert None not in chain.quality["piqe"]
     numbers = NoReferenceResult.objects.get(run=run).numbers["piqe"]
     last = str(run.suite.trips)
-    assert numbers["trips"][last]["source"]["returns"] == len(chains)
+    assert numbers["trips"][last]["source"]["restored"] == len(chains)
     assert numbers["version"] == run.metrics["piqe"]["version"]
     before = [chain.quality for chain in chains]
     jobs.score_again(run)

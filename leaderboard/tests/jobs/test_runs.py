@@ -122,7 +122,7 @@ def test_the_same_secret_asks_for_the_same_edits(server: EditingServer) -> None:
     assert len({call.edit for call in server.calls}) == 48
 
 
-def test_a_chain_goes_on_with_the_half_it_lacks(server: EditingServer) -> None:
+def test_a_chain_goes_on_with_the_edit_it_lacks(server: EditingServer) -> None:
     run = played(started(server))
     before = list(Trip.objects.order_by("pk").values_list("edited", "restored"))
     chain = run.chains.first()

@@ -247,7 +247,7 @@ def test_the_sweeper_takes_lapsed_chains_back_also_from_ended_runs(server: Editi
 # Again
 
 
-def test_broken_chains_are_played_again_from_their_last_good_return(
+def test_broken_chains_are_played_again_from_their_last_good_image(
     server: EditingServer,
 ) -> None:
     broken = 200, {"Content-Type": "image/png"}, b"half a pictu"

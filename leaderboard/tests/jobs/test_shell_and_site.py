@@ -53,7 +53,7 @@ def test_the_same_secret_gives_the_same_images_and_scores_in_the_shell_and_on_th
         slug = chain_slug(chain.case.slug, chain.repeat)
         trips = list(chain.trips.all())
         on_site = [sha256 for trip in trips for sha256 in (trip.edited_id, trip.restored_id)]
-        assert [half.sha256 for half in folder.chains[slug].halves] == on_site
+        assert [edit.sha256 for edit in folder.chains[slug].edits] == on_site
         images.update(on_site)
         in_shell = scores.chains[slug]
         for name in MEASURES:

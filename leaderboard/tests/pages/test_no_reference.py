@@ -59,7 +59,7 @@ def test_the_page_says_the_finding_and_opens_to_images(
     assert chain.get_absolute_url() in page
     assert "30.0 → 25.0, called <b>better</b>" in page
     assert "elsewhere; imported as a score file" in page
-    assert f"calls {percent(1.0)} of the returns worn that lost more than half" in page
+    assert f"calls {percent(1.0)} of the restored images worn that lost more than half" in page
     assert "some-model-1 was shown single images" in page
     assert page.count("not run") >= 2  # NIQE and PIQE, in the list of metrics
     other = client.get("/no-reference/?metric=musiq&model=noise&trip=5&since=first")
@@ -86,7 +86,7 @@ def test_all_numbers_can_be_taken_away(run: int, client: Client) -> None:
     answer = client.get("/no-reference/numbers.csv")
     head, *rows = answer.content.decode().splitlines()
     assert head == ",".join(pages.COLUMNS)
-    assert len(rows) == 3 * 2  # three metrics, since the source and since the first return
+    assert len(rows) == 3 * 2  # three metrics, since the source and since the first restored image
     assert rows[0].startswith("tiny-v1,noise,")
     assert f"no-reference-{Suite.objects.get().key}.csv" in answer["Content-Disposition"]
 

@@ -57,7 +57,7 @@ def test_a_run_under_way_shows_how_far_it_is_and_its_curve_so_far(client, half_w
     page = page_of(client, half_way)
     assert "What came back is being scored." in page
     assert "24 of 24" in page
-    assert "a plain mean over the returns scored until now" in page
+    assert "a plain mean over the restored images scored until now" in page
     live = polled(client, half_way).json()
     assert live["path"].startswith("M0 0.0L100 ")
     assert [chains for _, chains in live["curve"]] == [4, 4, 4]

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 
 
 def worn(trips: int = 3) -> list[bytes]:
-    """A source and its returns, each one JPEG worse."""
+    """A source and its restored images, each one JPEG worse."""
     image = drawn_image(1, 128)
     found = [encode_png(image)]
     for _ in range(trips):
@@ -54,8 +54,8 @@ def damaged(way: int) -> bytes:
 
 
 def send(client, files: dict[str, bytes], **fields: object):
-    returns = [SimpleUploadedFile(name, data) for name, data in files.items()]
-    return client.post("/upload/", {"returns": returns, **fields})
+    restored = [SimpleUploadedFile(name, data) for name, data in files.items()]
+    return client.post("/upload/", {"restored": restored, **fields})
 
 
 def test_what_is_left_comes_with_what_lost_most():
@@ -68,11 +68,11 @@ def test_what_is_left_comes_with_what_lost_most():
     assert uploaded_chains.finding(intact, "picture", 1).endswith("of the image is left")
 
 
-def test_a_source_and_its_returns_are_scored_and_shown(client, valkey):
-    source, *returns = worn()
+def test_a_source_and_its_restored_images_are_scored_and_shown(client, valkey):
+    source, *restored = worn()
     answer = send(
         client,
-        {f"back{n}.png": data for n, data in enumerate(returns)},
+        {f"back{n}.png": data for n, data in enumerate(restored)},
         source=SimpleUploadedFile("zzz.png", source),
         name="Mine",
     )
@@ -105,7 +105,7 @@ def test_a_zip_with_named_images_is_understood(client, valkey):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"a.png": worn()[0]}, "at least one return"),
+        ({"a.png": worn()[0]}, "at least one restored image"),
         ({"a.png": worn()[0], "b.txt": b"hello"}, "b.txt: not a PNG"),
         ({"a.zip": b"PK\x03\x04 nonsense"}, "not a zip file"),
         ({"I0_source.png": worn()[0], "I2_backward.png": worn()[0]}, "I1_backward is missing"),
@@ -225,7 +225,9 @@ def test_an_image_that_cannot_be_decoded_fails_by_its_place_in_the_chain(client,
     answer = send(client, {"a.png": source, "b.png": one, "c.png": two[:-400]})
     assert answer.status_code == 302
     jobs.score_uploaded_chain(UploadedChain.objects.get().pk)
-    assert "Return 2: the image cannot be decoded" in client.get(answer.url).content.decode()
+    assert (
+        "Restored image 2: the image cannot be decoded" in client.get(answer.url).content.decode()
+    )
 
 
 def test_an_image_on_its_side_has_its_true_size_after_scoring(client, valkey):

@@ -46,7 +46,8 @@ def test_a_judges_word_is_kept_shown_and_paid_for_once(client, judged):
     assert "The judge" in page
     assert f"chose the one shown first in {percent(1.0)}" in page
     assert KEY not in page
-    # It was asked outright of the source and of both returns, and the page of such answers tells.
+    # It was asked outright of the source and of both restored images, and the page of such answers
+    # tells.
     assert all(None not in chain.quality["worn"] for chain in run.chains.all())
     told = client.get(reverse("no_reference")).content.decode()
     assert "Sources called worn" in told

@@ -17,7 +17,7 @@ from evaluation.testing.drifts import as_jpeg, wobbly
 from evaluation.testing.reference_images import small, worn
 
 Random = np.random.Generator
-Return = Callable[[Image.Image, Random], Image.Image]
+Damage = Callable[[Image.Image, Random], Image.Image]
 MARKS = 6
 
 
@@ -55,7 +55,7 @@ def _redrawn(image: Image.Image, random: Random) -> Image.Image:
     return wobbly(image, 2.0, seed=int(random.integers(10**6)))
 
 
-HONEST_RETURNS: dict[str, Return] = {
+HONEST_DAMAGES: dict[str, Damage] = {
     "JPEG": _jpeg,
     "noise": _noise,
     "blur": _blur,
@@ -72,10 +72,10 @@ def false_alarms(runs: int, first: int = 0) -> int:
     accused = 0
     for run in range(first, first + runs):
         random = np.random.default_rng(run)
-        damages = [HONEST_RETURNS[name] for name in random.choice(sorted(HONEST_RETURNS), 3, False)]
+        damages = [HONEST_DAMAGES[name] for name in random.choice(sorted(HONEST_DAMAGES), 3, False)]
 
         def back(
-            image: Image.Image, damages: list[Return] = damages, random: Random = random
+            image: Image.Image, damages: list[Damage] = damages, random: Random = random
         ) -> Image.Image:
             for damage in damages:
                 image = damage(image, random)
