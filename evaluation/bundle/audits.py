@@ -102,7 +102,7 @@ class _Audits:
         """Check the touch against the secret, and the finding against a new one."""
         chain = self.chains.get((line.case, line.repeat))
         source = chain and self.store.source_of(chain)
-        sent, answer = self.store.decoded(line.sent), self.store.decoded(line.answer)
+        sent, answer = self.store.image(line.sent), self.store.image(line.answer)
         found = touched(self.store, chain, audit, secret) if chain and source else None
         if not (source and sent and answer and found):
             why = "its images are not sound" if self.document.images else NO_IMAGES

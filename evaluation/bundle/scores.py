@@ -62,7 +62,7 @@ class BundleScores(GatheredScores):
 
     def source_of(self, chain: PlayedTrips) -> EncodedImage | None:
         """Return the chain's source image; None if it is missing or damaged."""
-        return self.decoded(self._sources.get(chain.key.image))
+        return self.image(self._sources.get(chain.key.image))
 
     def image(self, row: FileRecord | None) -> EncodedImage | None:
         return image_checks(self.bundle, "", row)[0]
@@ -74,7 +74,7 @@ class BundleScores(GatheredScores):
 
     def answer(self, chain: PlayedTrips, trip: int, place: int) -> EncodedImage | None:
         _, edit = chain.key.record.trips[trip - 1].edits[place]
-        return self.decoded(edit)
+        return self.image(edit)
 
     def calibrate(
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
