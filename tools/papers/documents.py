@@ -26,6 +26,8 @@ AUTHOR = "The ConvergeBench contributors"
 NOTHING = "–"
 #: A LaTeX page holds about so many rows; a longer table continues below another head.
 ROWS_PER_PAGE = 40
+#: Letters of a row's name from which on it is broken into lines.
+LONG_NAME = 40
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -154,6 +156,10 @@ class Table:
     def pages(self) -> list[Sequence[Sequence[str]]]:
         starts = range(0, max(1, len(self.rows)), ROWS_PER_PAGE)
         return [self.rows[start : start + ROWS_PER_PAGE] for start in starts]
+
+    @property
+    def has_long_names(self) -> bool:
+        return any(len(row[0]) > LONG_NAME for row in self.rows)
 
     def csv(self) -> str:
         """Return the cells as CSV; none is read as a formula."""

@@ -68,7 +68,7 @@ def test_the_study_of_witnesses_prints_its_table(monkeypatch, capsys):
 
 def test_a_folder_of_one_chain_is_judged(tmp_path, capsys):
     pytest.importorskip("torch", reason="torch is not installed (pip install .[worker])")
-    image = change_seen_rates.shipped_cases([SMOKE], "local")[0].decoded
+    image = change_seen_rates.shipped_cases([SMOKE], "local")[0].image
     for name in ("I0_source", "I1_forward", "I1_backward"):
         image.save(tmp_path / f"{name}.png")
     assert main(["witnesses", str(tmp_path), "--object", "glasses"]) == 0

@@ -16,7 +16,7 @@ import io, struct, threading, zlib
 from pathlib import Path
 from evaluation.editors.endpoint import Endpoint
 from evaluation.net.large_answers import give_memory_back
-from evaluation.images import Image, encode_png
+from evaluation.images import EncodedImage, encode_png
 from evaluation.testing.hostile_server import HostileServer, response
 from PIL import Image
 
