@@ -223,7 +223,9 @@ class RunWorker(Worker):
         except RedisError:
             pass
         except Exception:  # the next sweep may succeed; the worker must live
-            log.exception("sweep failed")
+            # A stop in the middle of a commit surfaces as an error of the database.
+            if not self._shutdown_requested_date:
+                log.exception("sweep failed")
         finally:
             connections.close_all()
 
