@@ -29,7 +29,7 @@ PIP_AUDIT := 2.10.1
 CHECKS := check-types check-style check-imports check-templates check-migrations
 
 # What the networks under test need: all but CLIP's, which are large and come from a hub.
-WEIGHTS := lpips-alex imagenet dlib-faces face-parsing text-reader coco-detector neural-eraser esrgan-slim brisque niqe
+WEIGHTS := dinov2-small lpips-alex imagenet dlib-faces face-parsing text-reader coco-detector neural-eraser esrgan-slim brisque niqe
 
 .PHONY: up cluster containers test check $(CHECKS) bench fuzz audit sbom hashes format clean browser weights
 

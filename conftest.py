@@ -33,6 +33,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.path not in slow, -tests[item.path], item.path))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _stand_in_network() -> Iterator[None]:
+    """A stand-in for the headline's network, which takes a second an image."""
+    from evaluation.metrics.overall import Overall
+    from evaluation.testing.stand_in_network import stand_in_patches
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Overall, "tokens", lambda self, images: stand_in_patches(images))
+        yield
+
+
+@pytest.fixture
+def real_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The headline's own network, for tests of its numbers; skips where it is not."""
+    from evaluation.metrics.overall import Overall
+    from evaluation.testing.stand_in_network import REAL
+
+    if reasons := Overall().missing():
+        pytest.skip("; ".join(reasons))
+    monkeypatch.setattr(Overall, "tokens", REAL)
+
+
 @pytest.fixture(scope="session")
 def django_db_setup(
     django_test_environment: None,

@@ -339,7 +339,7 @@ def is_blank(image: Image.Image) -> bool:
 
 def blank_card(image: Image.Image) -> Image.Image:
     """Return an image of the source's mean colour, in which everything is lost."""
-    mean = np.asarray(image, dtype=np.float64).reshape(-1, 3).mean(axis=0)
+    mean = np.asarray(image).reshape(-1, 3).mean(axis=0, dtype=np.float64)
     red, green, blue = (int(v) for v in np.rint(mean))
     return Image.new("RGB", image.size, (red, green, blue))
 

@@ -67,14 +67,18 @@ class TripMeasures(Record):
         default=None, description="Whether the edit was seen; None: not judged."
     )
     change_measure: dict[str, Number] = {}
-    because: Short = Field(default="", description="The metric with the lowest retention.")
-    worst_place: Annotated[list[Number], Field(max_length=8)] | None = Field(
+    because: Short = Field(
+        default="", description="The part of the headline that lost most, such as “object”."
+    )
+    window: Annotated[list[Number], Field(max_length=4)] | None = Field(
         default=None,
-        description="Left, top, right, bottom as shares of the image, and its retention.",
+        description="Where that part lost most: left, top, right, bottom as shares of the "
+        "image; None: the whole image.",
     )
     undo: Number | None = Field(
         default=None,
-        description="Retention where the edit was made; None: that place is not known.",
+        description="Retention of things and shapes where the edit was made; None: that place "
+        "is not known.",
     )
     evidence: Many[EvidenceRow] = Field(
         default=[], description="What each witness says of the edit."

@@ -99,13 +99,6 @@ def kept(share: float, low: float | None = None, high: float | None = None) -> s
     return f"keeps {percent(share)}{f' ({around})' if around else ''} of the image"
 
 
-def kept_in_place(share: float) -> str:
-    """ "its worst place keeps 62 %", for the place with the largest loss."""
-    if share <= 0:
-        return "its worst place keeps nothing: no better than a blank card there"
-    return f"its worst place keeps {percent(share)}"
-
-
 def share_kept(share: float) -> str:
     """ "62 % kept", below an image."""
     return f"{percent(share)} kept" if share > 0 else "nothing kept"

@@ -72,11 +72,6 @@ urlpatterns = [
     path("runs/<int:run_id>/progress.json", runs.progress, name="run_progress"),
     path("runs/<int:run_id>/cases/<int:case_id>/", cases.strip, name="run_case"),
     path("robustness/", robustness.index, name="robustness"),
-    path(
-        "runs/<int:run_id>/cases/<int:case_id>/lost/<int:number>.png",
-        cases.loss_map,
-        name="loss_map",
-    ),
     path("suites/", suites.index, name="suites"),
     path("suites/<slug:slug>/", suites.latest, name="suite_latest"),
     path("suites/<slug:slug>/<int:version>/", suites.detail, name="suite"),

@@ -31,7 +31,12 @@ def compute(slug: str) -> dict[str, Any]:
         distances = {
             name: made and [made.blank, *made.ladder.values()] for name, made in found.items()
         }
-        images[image.sha256] = {"face": face_shares(subject), "distances": distances}
+        stored = {name: made.stored for name, made in found.items() if made and made.stored}
+        images[image.sha256] = {
+            "face": face_shares(subject),
+            "distances": distances,
+            "stored": stored,
+        }
     metrics = {
         name: {"version": version, "weights_sha256": weights}
         for name, (version, weights) in scorer.versions().items()

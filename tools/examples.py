@@ -21,12 +21,13 @@ from evaluation.images import EncodedImage, blank_card, encode_jpeg, encode_webp
 from evaluation.measuring.calibration import retention
 from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.scoring import Scorer
+from evaluation.metrics import HEADLINE, headline_parts
 
 FOLDER = Path(__file__).resolve().parents[1] / "static" / "img" / "examples"
 SIZE = 320
 METRICS = ("lpips", "ssim", "psnr")
 #: What the headline is made of, beside itself.
-PARTS = ("picture", "lpips", "place", "colour")
+PARTS = (HEADLINE, *headline_parts())
 SOURCES = {"astronaut": "skimage:astronaut", "coffee": "skimage:coffee"}
 #: For the blank cards: busy, calm and dark images.
 CARDS = {**SOURCES, "rocket": "skimage:rocket", "camera": "skimage:camera"}
@@ -92,7 +93,7 @@ class Examples:
                 self._half("coffee", "lpips"),
                 self._half("astronaut", "ssim"),
             ],
-            "picture": self._seen("astronaut"),
+            "seen": self._seen("astronaut"),
             "cards": [self._card(name) for name in CARDS],
             "noop": self._noop(),
         }

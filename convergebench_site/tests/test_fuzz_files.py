@@ -194,7 +194,7 @@ CALL = {"at": "2026", "chain": "desk--cup", "direction": "forward", "number": 1,
 CALL |= {"seconds": 1.5, "ended": "answer", "cost": 0.5}
 KEPT = {"key": "k", **asdict(Kept("trip", "1", "answered", "yes", 0.1, 2.0))}
 SCORED = ChainScores(
-    *("desk", "cup", 0, "completed", ("1" * 64, "2" * 64), {"psnr": (0.1, 0.2), "place": None}),
+    *("desk", "cup", 0, "completed", ("1" * 64, "2" * 64), {"psnr": (0.1, 0.2), "object": None}),
     trips=(
         TripMeasures(step=1.0, from_source=1.0),
         TripMeasures(step=1.0, from_source=2.0, change_seen=True, change_measure={"seen": 1.0}),

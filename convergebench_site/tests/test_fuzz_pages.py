@@ -48,7 +48,7 @@ MEANT = (
         "demo@1",
         "tiny@1",
         "lpips",
-        "picture",
+        "overall",
         "0.5",
         "1",
         "2",

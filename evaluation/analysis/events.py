@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
-from evaluation.metrics.picture import LOST as LOST_BY_PART
+from evaluation.metrics.parts import PARTS
 
 COMPLETED, LOST = "completed", "lost"
 # Not played to the end, because the result is known (evaluation.analysis.stopping).
@@ -20,11 +20,14 @@ STOPPED = (KNOWN, CONVERGED)
 BROKEN = ("refused", "blank", "failed")
 OUTCOMES = (COMPLETED, *STOPPED, *BROKEN, LOST)
 
-#: Causes of crossings of the threshold, by part of the headline; other metrics judge the whole.
-CROSSINGS = tuple(words.cause for words in LOST_BY_PART.values())
+#: The cause of a crossing by a metric that is not a part of the headline.
+WHOLE = "whole"
+#: Causes of crossings of the threshold: the part of the headline that lost most, or WHOLE.
+CROSSINGS = (*(part.name for part in PARTS), WHOLE)
 #: Every cause that ends a chain, with its text.
 CAUSES: Mapping[str, str] = {
-    **{words.cause: words.ended for words in LOST_BY_PART.values()},
+    **{part.name: part.ended for part in PARTS},
+    WHOLE: "the image is worn as a whole",
     "not_made": "the edit was not made",
     "not_the_edit": "it was not the edit asked for",
     "not_undone": "the edit was not undone",
@@ -38,8 +41,7 @@ TOLERANCE = 1e-9
 
 def crossing_cause(metric: str) -> str:
     """Return the cause of an end by this metric: its own, or "whole"."""
-    words = LOST_BY_PART.get(metric)
-    return words.cause if words else "whole"
+    return metric if metric in CROSSINGS else WHOLE
 
 
 class Case(NamedTuple):
@@ -69,7 +71,7 @@ class ChainResult:
     `change_seen` (by pixels), `made` and `undone` (by witnesses that may gate), `edits_made`
     and `edits_undone` (by all witnesses, which end nothing), None if not judged; `reframed`.
     The forward edit of a trip that never returned may still be judged. `because` = by trip, the
-    smallest part of a composite metric; if it is empty, a crossing means `cause`.
+    part of the headline that lost most; if it is empty, a crossing means `cause`.
     """
 
     image: str
@@ -82,7 +84,7 @@ class ChainResult:
     change_seen: tuple[bool | None, ...] = ()
     reframed: tuple[bool, ...] = ()
     because: tuple[str, ...] = ()
-    cause: str = "whole"
+    cause: str = WHOLE
     made: tuple[bool | None, ...] = ()
     undone: tuple[bool | None, ...] = ()
     edits_made: tuple[bool | None, ...] = ()

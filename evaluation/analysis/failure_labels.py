@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from evaluation.analysis.dynamics import DRIFTING, dynamics
-from evaluation.analysis.events import BROKEN, Event
-from evaluation.metrics.picture import LOST
+from evaluation.analysis.events import BROKEN, WHOLE, Event
+from evaluation.metrics.parts import PARTS
 from evaluation.records import TripMeasures
 
 #: Every label with its text; levels first, each chain has at most one of them.
@@ -41,14 +41,16 @@ SOMEWHERE, AN_OBJECT, EVERYWHERE = 0.004, 0.025, 0.4
 MUCH = 0.5
 
 
-def _crossings(level: str) -> set[str]:
-    """Return the causes of ends by headline parts whose loss is of this level."""
-    return {words.cause for words in LOST.values() if words.level == level}
+def _crossings(scope: str) -> set[str]:
+    """Return the causes of ends by headline parts whose loss is of this scope."""
+    return {part.name for part in PARTS if part.scope == scope}
 
 
+#: The kind of damage that a part of the headline shows by itself.
+KIND_OF_CAUSE = {"colour": "colour-cast", "grain": "grain", "framing": "reframing"}
 #: Causes by the level of their loss.
 OF_OBJECTS = frozenset({"not_made", "not_the_edit", "not_undone", *_crossings("object")})
-OF_IMAGES = frozenset(_crossings("whole-image"))
+OF_IMAGES = frozenset({WHOLE, *_crossings("whole-image")})
 OF_PLACES = frozenset(_crossings("sub-object"))
 
 
@@ -102,8 +104,8 @@ def _kinds(trip: TripMeasures, ended: Event) -> set[str]:
                 kinds.add(label)
     if trip.reframed:
         kinds.add("reframing")
-    if ended.cause == "colour":
-        kinds.add("colour-cast")
+    if ended.cause in KIND_OF_CAUSE:
+        kinds.add(KIND_OF_CAUSE[ended.cause])
     if _gone(trip):
         kinds.add("content-loss")
     if ended.cause == "not_undone" or any(item.get("undone") is False for item in trip.evidence):

@@ -27,7 +27,7 @@ from evaluation.analysis.events import (
 from evaluation.analysis.survival import Floats, Survival
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
-METHOD_VERSION = "2"
+METHOD_VERSION = "3"
 # The share of usable trips at a half-life of N, with a margin for rounding.
 LONGEST = 0.5 / math.log(2) + 1e-12
 

@@ -31,8 +31,7 @@ from evaluation.analysis.ranking import Bounds
 from evaluation.analysis.robustness import repeat_spread
 from evaluation.analysis.thresholds import THRESHOLDS
 from evaluation.measuring.calibration import jpeg_equivalent, retention
-from evaluation.metrics import METRICS, metric_class
-from evaluation.metrics.picture import WholePicture
+from evaluation.metrics import HEADLINE, METRICS, metric_class
 from evaluation.records import StandingRecord, TripMeasures
 from evaluation.witnesses.base import Verdict, heard_by_category
 
@@ -84,7 +83,7 @@ def measured_chain(
 
     `trips` come in order; trips that a converged chain did not play, up to `until`, repeat its
     last one. A `blank` of None means that the metric has no calibration for this image. A
-    chain that the metric does not apply to (identity without a face) is not passed here: it is
+    chain that the metric does not apply to (a face without one) is not passed here: it is
     no part of the metric's standings, nor of a complete run.
     """
     if outcome == CONVERGED and trips:
@@ -111,7 +110,7 @@ def measured_chain(
             change_seen=tuple(trip.measures.change_seen for trip in judged),
             reframed=tuple(trip.measures.reframed for trip in judged),
             because=tuple(crossing_cause(trip.measures.because) for trip in returned)
-            if metric == WholePicture.name
+            if metric == HEADLINE
             else (),
             cause=crossing_cause(metric),
             made=tuple(_verdict(trip, gating=True).made for trip in judged),

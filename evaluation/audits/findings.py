@@ -11,15 +11,16 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from evaluation.alignment import registered, unaligned
 from evaluation.audits.plan import Kind
 from evaluation.audits.touch import Touch
 from evaluation.content.suites import EditPair
 from evaluation.images import EncodedImage, blank_card, fit
-from evaluation.measuring.alignment import registered, unaligned
 from evaluation.measuring.calibration import retention
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import footprint
-from evaluation.metrics.base import Subject
+from evaluation.metrics import HEADLINE
+from evaluation.metrics.overall import Overall
 
 Values = npt.NDArray[np.float32]
 
@@ -84,16 +85,16 @@ def find(
 def changed_elsewhere(
     before: EncodedImage, edited: EncodedImage, pair: EditPair, scorer: Scorer
 ) -> float | None:
-    """Return the share of the image lost outside the edit's footprint, by LPIPS.
+    """Return what is lost outside the edit's footprint, by the headline.
 
-    None if the edit is of the whole image, or was not made, or LPIPS does not run.
+    None if the edit is of the whole image, or was not made, or the headline does not run.
     """
     region = footprint(before.decoded, edited.decoded, pair)
-    if region is None or "place" not in scorer.metrics:
+    overall = scorer.metrics.get(HEADLINE)
+    if region is None or not isinstance(overall, Overall) or overall.unfit(before.size):
         return None
-    # `undo` is the retention inside a footprint; the inverted mask gives that outside.
-    retained = scorer.only(["place"]).score(before, [edited], Subject(footprint=~region)).undo
-    return round(1 - retained[0], 4) if retained and retained[0] is not None else None
+    answer = fit(edited.decoded, before.size)
+    return round(overall.lost_where(before.decoded, answer, ~region), 4)
 
 
 def _kept(scorer: Scorer, source: Image.Image, images: list[Image.Image]) -> list[float]:

@@ -32,7 +32,7 @@ from evaluation.witnesses.base import Verdict
 #: The tolerance of a touch drawn again, of the full range: JPEG libraries differ.
 SAME_TOUCH = (0.0, 0.01)
 #: The metrics that measure a loss; the choice depends on which are installed.
-MEASURED_BY = frozenset({"lpips", "place", "picture", "ssim"})
+MEASURED_BY = frozenset({"lpips", "overall", "ssim"})
 
 
 def audit_checks(store: BundleScores, scorer: Scorer, unable: Mapping[str, str]) -> Iterator[Check]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from evaluation.bundle.checks import image_checks
 from evaluation.bundle.document import Bundle
 from evaluation.images import EncodedImage
+from evaluation.measuring.calibration import stored_of
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.trip_measures import found_by_scoring
 from evaluation.metrics.base import Subject
@@ -78,8 +79,9 @@ class BundleScores(GatheredScores):
 
     def calibrate(
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
-    ) -> None:
-        """Do nothing: calibrations are checked on their own lines."""
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """Return what the check of the calibrations, on their own lines, found of the source."""
+        return stored_of(self.images.get(chain.key.image, {}))
 
     def save_scores(self, chain: PlayedTrips, trips: ScoredTrips) -> None:
         super().save_scores(chain, trips)

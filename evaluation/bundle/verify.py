@@ -50,7 +50,7 @@ from evaluation.measuring.trip_measures import (
     identity_drift,
     judge_global,
 )
-from evaluation.metrics import METRICS, no_reference_metrics
+from evaluation.metrics import METRICS, headline_parts, no_reference_metrics
 from evaluation.metrics.no_reference import WORN
 from evaluation.play.finish import step_reader
 from evaluation.play.run_scores import ChainScores
@@ -69,8 +69,6 @@ IMPORTED = "it was made elsewhere, and came as a score file"
 NOT_ASKED = "a judge is not asked again: its answers are kept where it was asked"
 #: The answers that a vote of each kind can have.
 ANSWERS = {"pair": (-1, 0, 1), "usable": (0, 1)}
-#: A side of an image.
-MOST_PIXELS = 65_536
 #: The measures of a trip that do not depend on whether its edit was seen.
 DONE = ("reframed", "step", "from_source")
 
@@ -210,7 +208,7 @@ class Verification:
                 if source and image_rows
                 else {}
             )
-            self.calibrations[image.slug] = made
+            self.calibrations[image.slug] = self.store.images[image.slug] = made
             for raw, row in image_rows:
                 line = f"calibration {row.image} by {row.metric}"
                 yield digest_check(line, raw)
@@ -545,11 +543,14 @@ def quality_checks(
 
 
 def without_names(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the retention fields without the names of metric and place."""
+    """Return the retention fields without the names of part and window.
+
+    Where two parts or windows lost about the same, another processor may name the other.
+    """
     fields = dict(found)
     if "because" in fields:
-        fields["because"] = fields["because"] in ("", *METRICS)
-    if place := fields.get("worst_place"):
-        inside = all(0 <= side <= MOST_PIXELS for side in place[:-1])
-        fields["worst_place"] = [len(place), inside, place[-1]]
+        fields["because"] = fields["because"] in ("", *headline_parts())
+    if "window" in fields:
+        window = fields["window"] or (0, 0, 1, 1)
+        fields["window"] = len(window) == 4 and all(0 <= side <= 1 for side in window)
     return fields

@@ -124,7 +124,7 @@ def _result(
         for chain in chains
     }
     return MetricResult(
-        metric, kind.label, kind.version, trips, placing.summary, placing.bounds, events
+        metric, kind.label, kind().running_version, trips, placing.summary, placing.bounds, events
     )
 
 

@@ -33,6 +33,8 @@ class Calibration:
 
     blank: float
     ladder: Mapping[int, float]
+    #: What the metric knows of the source and is slow to compute; None: nothing.
+    stored: Mapping[str, Any] | None = None
 
 
 def retention(distance: float | None, blank: float | None) -> float | None:
@@ -43,6 +45,13 @@ def retention(distance: float | None, blank: float | None) -> float | None:
     if distance is None or blank is None or blank < FLAT:
         return None
     return 1 - distance / blank
+
+
+def stored_of(
+    calibrations: Mapping[str, Calibration | None],
+) -> dict[str, Mapping[str, Any]]:
+    """Return what is stored of a source, by metric that stores anything."""
+    return {name: made.stored for name, made in calibrations.items() if made and made.stored}
 
 
 def jpeg_saves(source: Image.Image) -> Iterator[Image.Image]:
@@ -89,7 +98,8 @@ def shipped(
         for name, (version, weights) in versions.items():
             made_with = file["metrics"].get(name)
             if made_with == {"version": version, "weights_sha256": weights}:
-                calibrations[name] = _calibration(image["distances"][name])
+                stored = image["stored"].get(name)
+                calibrations[name] = _calibration(image["distances"][name], stored)
     return calibrations
 
 
@@ -103,8 +113,10 @@ def face_shares(subject: Subject) -> list[float] | None:
     return None if subject.face is None else list(subject.face)
 
 
-def _calibration(distances: list[float] | None) -> Calibration | None:
+def _calibration(
+    distances: list[float] | None, stored: Mapping[str, Any] | None
+) -> Calibration | None:
     if distances is None:
         return None
     blank, *ladder = distances
-    return Calibration(blank, dict(zip(QUALITIES, ladder, strict=True)))
+    return Calibration(blank, dict(zip(QUALITIES, ladder, strict=True)), stored)

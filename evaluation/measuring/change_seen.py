@@ -12,10 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from PIL import Image
 
-from evaluation.content import operators
-from evaluation.content.suites import EditPair
-from evaluation.images import fit
-from evaluation.measuring.alignment import (
+from evaluation.alignment import (
     Aligned,
     Floats,
     Values,
@@ -28,6 +25,9 @@ from evaluation.measuring.alignment import (
     unwobbled,
     without_grain,
 )
+from evaluation.content import operators
+from evaluation.content.suites import EditPair
+from evaluation.images import fit
 from evaluation.metrics.base import is_large
 from evaluation.metrics.psnr import mse
 

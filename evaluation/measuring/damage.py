@@ -11,8 +11,8 @@ import math
 import numpy as np
 from PIL import Image
 
+from evaluation.alignment import Aligned, Floats, Values, grey, moved, registrations
 from evaluation.images import fit
-from evaluation.measuring.alignment import Aligned, Floats, Values, grey, moved, registrations
 from evaluation.metrics.base import CELLS, Mask
 
 # Structure is compared on copies of this side.

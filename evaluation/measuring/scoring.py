@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -16,17 +16,20 @@ from PIL import Image
 
 from evaluation.images import EncodedImage, blank_card
 from evaluation.measuring.calibration import QUALITIES, Calibration, jpeg_saves
-from evaluation.metrics import METRICS, Features, Metric, MetricError, load_metric, metric_class
+from evaluation.metrics import (
+    HEADLINE,
+    METRICS,
+    Features,
+    Metric,
+    MetricError,
+    load_metric,
+    metric_class,
+)
 from evaluation.metrics.base import (
     Box,
-    Cells,
-    CombinedMetric,
     DirectMetric,
-    Found,
-    Loss,
     Mask,
     NoReferenceMetric,
-    NotApplicable,
     Subject,
     is_large,
 )
@@ -39,17 +42,12 @@ from evaluation.metrics.batches import (
     threads,
 )
 from evaluation.metrics.networks.base import NetworkMetric
-from evaluation.metrics.place import WorstPlace, grainy
+from evaluation.metrics.parts import Part
 from evaluation.packages import package_versions
 from evaluation.witnesses import Panel
 
 # The size of the cache of source features, in pixels of their sources: 150 MB.
 KEPT_PIXELS = 1_200_000
-#: Images derived from a source to find a metric's scale on it.
-REFERENCES: Mapping[str, Callable[[Image.Image], Image.Image]] = {
-    "blank": blank_card,
-    "grain": grainy,
-}
 PACKAGES = (
     "convergebench",
     "numpy",
@@ -60,6 +58,7 @@ PACKAGES = (
     "open_clip_torch",
     "efficientnet-lite-pytorch",
     "scikit-image",
+    "transformers",
     "dlib-bin",
 )
 
@@ -72,14 +71,12 @@ class Scores:
     distances: dict[str, list[float] | None]
     #: By metric that runs here: the reason why it does not apply to this chain.
     not_applicable: dict[str, str] = field(default_factory=dict)
-    #: The metric with the lowest retention; None if `picture` was not requested.
+    #: The part of the headline that lost most; None if the headline was not run.
     because: list[str] | None = None
-    #: The place with the lowest retention outside the edit's footprint.
-    places: list[WorstPlace] | None = None
-    #: Retention inside the footprint; None without one.
+    #: The window that decided in that part; None: the whole image.
+    windows: list[Box | None] | None = None
+    #: Retention of things and shapes inside the footprint; None without one.
     undo: list[float | None] | None = None
-    #: The share lost in each of 48 x 48 cells (0: nothing, 1: as on a blank card), on request.
-    maps: list[Cells] | None = None
     #: By no-reference metric that ran: values of the source, then of each restored image.
     quality: dict[str, list[float | None]] = field(default_factory=dict)
 
@@ -93,6 +90,8 @@ class RestoredImages:
     subject: Subject | None = None
     #: Footprints by image, if they differ from the subject's; read after all images.
     footprints: Sequence[Mask | None] | None = None
+    #: By metric: what was stored of the source with its calibration.
+    stored: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class Scorer:
@@ -112,17 +111,17 @@ class Scorer:
         #: Requested metrics, with and without a reference.
         self.names = list(METRICS if metrics is None else dict.fromkeys(metrics))
         self.not_run: dict[str, str] = {}
-        #: Requested metrics and their parts.
+        #: Requested metrics, and those that others are parts of.
         self.metrics: dict[str, Metric] = {}
-        for name in _with_parts(self.names):
+        for name in _with_wholes(self.names):
             metric = load_metric(name)
-            if reasons := metric.missing():
-                if name in self.names:
-                    self.not_run[name] = "; ".join(reasons)
-            elif isinstance(metric, CombinedMetric):
-                self.metrics[name] = metric.with_parts(self.metrics)
-            else:
+            reasons = metric.missing()
+            if metric.part_of and metric.part_of not in self.metrics:
+                reasons += load_metric(metric.part_of).missing()
+            if not reasons:
                 self.metrics[name] = metric
+            elif name in self.names:
+                self.not_run[name] = "; ".join(dict.fromkeys(reasons))
         #: The witnesses of every scored trip.
         self.panel = Panel(witnesses, self.metrics)
         #: By size and hash.
@@ -135,7 +134,6 @@ class Scorer:
         restored: Iterable[AnyImage],
         subject: Subject | None = None,
         *,
-        maps: bool = False,
         footprints: Sequence[Mask | None] | None = None,
     ) -> Scores:
         """Return the scores of each restored image by each metric, in order.
@@ -144,11 +142,9 @@ class Scorer:
         images at a time, so a long chain need not be in memory.
         """
         chain = RestoredImages(source, restored, subject, footprints)
-        return self.score_together([chain], maps=maps)[0]
+        return self.score_together([chain])[0]
 
-    def score_together(
-        self, chains: Sequence[RestoredImages], *, maps: bool = False
-    ) -> list[Scores]:
+    def score_together(self, chains: Sequence[RestoredImages]) -> list[Scores]:
         """Score several chains whose sources all have one size.
 
         Their images share batches: a few of each keep all threads, or a GPU, as busy as many
@@ -168,10 +164,8 @@ class Scorer:
             if metric.unfit(size) is None or not metric.reference
         }
         scored = [
-            _Chain(source, subject, metrics, self._prepared(source, subject.face))
-            for source, subject in zip(
-                sources, (chain.subject or Subject() for chain in chains), strict=True
-            )
+            _Chain(source, chain, metrics, self._prepared(source, chain))
+            for source, chain in zip(sources, chains, strict=True)
         ]
         images = (
             (scored_chain, image)
@@ -183,7 +177,7 @@ class Scorer:
             for batch in batches(images, size, batch_size(metrics.values(), size), pool):
                 _measure(metrics, batch, pool)
         return [
-            scored_chain.scores(self.names, maps, chain.footprints)
+            scored_chain.scores(self.names, chain.footprints)
             for scored_chain, chain in zip(scored, chains, strict=True)
         ]
 
@@ -204,14 +198,19 @@ class Scorer:
         face = Subject(subject.face) if subject else None
         images = itertools.chain((blank_card(original),), jpeg_saves(original))
         scores = self.only(self.full_reference).score(original, images, face)
+        features = self._prepared(original, RestoredImages(original, (), face))
         calibrations: dict[str, Calibration | None] = {}
         for name, distances in scores.distances.items():
             if distances is None:
                 calibrations[name] = None
                 continue
-            blank = self.metrics[name].blank
+            metric = self.metrics[name]
             ladder = dict(zip(QUALITIES, distances[1:], strict=True))
-            calibrations[name] = Calibration(distances[0] if blank is None else blank, ladder)
+            blank = distances[0] if metric.blank is None else metric.blank
+            stored = None
+            if isinstance(metric, DirectMetric) and name in features:
+                stored = metric.to_store(features[name])
+            calibrations[name] = Calibration(blank, ladder, stored)
         return calibrations
 
     def only_face(self, source: AnyImage) -> Box | None:
@@ -225,7 +224,7 @@ class Scorer:
         part = copy.copy(self)
         part.names = list(names)
         part.not_run = {name: why for name, why in self.not_run.items() if name in part.names}
-        part.metrics = {n: self.metrics[n] for n in _with_parts(part.names) if n in self.metrics}
+        part.metrics = {n: self.metrics[n] for n in _with_wholes(part.names) if n in self.metrics}
         return part
 
     @property
@@ -240,7 +239,8 @@ class Scorer:
 
     def unfit(self, size: tuple[int, int]) -> dict[str, str]:
         """Return the reasons of the metrics that give None for a source of this size."""
-        reasons = {name: self.metrics[name].unfit(size) for name in self._running}
+        wholes = {name: self.metrics[self.metrics[name].part_of or name] for name in self._running}
+        reasons = {name: whole.unfit(size) for name, whole in wholes.items()}
         return self.not_run | {name: reason for name, reason in reasons.items() if reason}
 
     def provenance(self) -> dict[str, Any]:
@@ -248,7 +248,7 @@ class Scorer:
         return {
             "metrics": {
                 name: {
-                    "version": self.metrics[name].version,
+                    "version": self.metrics[name].running_version,
                     "weights_sha256": self.metrics[name].weights_sha256,
                     "device": self._device(name),
                     "precision": self._precision(name),
@@ -263,11 +263,11 @@ class Scorer:
     def versions(self) -> dict[str, tuple[str, str]]:
         """Return version and weights hash of each full-reference metric here."""
         metrics = {n: self.metrics[n] for n in self.full_reference if n in self.metrics}
-        return {name: (m.version, m.weights_sha256 or "") for name, m in metrics.items()}
+        return {name: (m.running_version, m.weights_sha256 or "") for name, m in metrics.items()}
 
     def uses_network(self, name: str) -> bool:
         """Return True if a metric's numbers come from a network, and so vary by device."""
-        return name in self.metrics and self._measuring(name).uses_network
+        return name in self.metrics and self.metrics[name].uses_network
 
     @property
     def _running(self) -> list[str]:
@@ -283,17 +283,12 @@ class Scorer:
 
     def _network(self, name: str) -> NetworkMetric | None:
         """Return the network metric that this metric's numbers come from."""
-        metric = self._measuring(name)
+        metric = self.metrics[self.metrics[name].part_of or name]
         return metric if isinstance(metric, NetworkMetric) else None
 
-    def _measuring(self, name: str) -> Metric:
-        """Return the metric itself, or the first of its parts."""
-        metric = self.metrics[name]
-        return self._measuring(metric.parts[0]) if metric.parts else metric
-
-    def _prepared(self, source: Image.Image, face: Box | None) -> dict[str, Features]:
+    def _prepared(self, source: Image.Image, chain: RestoredImages) -> dict[str, Features]:
         """Return the cached features of this source, by metric; drop old sources."""
-        identity = repr((source.size, face)).encode()
+        identity = repr((source.size, chain.subject and chain.subject.face)).encode()
         key = math.prod(source.size), hashlib.sha256(identity + source.tobytes()).digest()
         features = self._sources.setdefault(key, {})
         self._sources.move_to_end(key)
@@ -311,11 +306,12 @@ class _Chain:
     def __init__(
         self,
         source: Image.Image,
-        subject: Subject,
+        restored: RestoredImages,
         metrics: Mapping[str, Metric],
         features: dict[str, Features],
     ) -> None:
-        self.source, self.subject, self.metrics = source, subject, metrics
+        self.source, self.subject = source, restored.subject or Subject()
+        self.metrics, self.stored = metrics, restored.stored
         #: By no-reference metric: the value of each image.
         self.values: dict[str, list[float | None]] = {
             name: [] for name, metric in metrics.items() if not metric.reference
@@ -327,18 +323,9 @@ class _Chain:
         self.is_large = is_large(source.size)
         # The source's features by metric; missing ones are added and serve the next chain too.
         self.features = features
-        self.losses: dict[str, list[Loss]] = {}
-        self.needed = _references(metrics)
-        self.not_applicable: dict[str, str] = {}
-        self.direct: dict[str, DirectMetric] = {}
-        for name, metric in metrics.items():
-            if not isinstance(metric, DirectMetric):
-                continue
-            if reason := metric.inapplicable(subject):
-                self.not_applicable[name] = reason
-            else:
-                self.direct[name] = metric
-                self.losses[name] = []
+        self.losses: dict[str, list[Any]] = {
+            name: [] for name, metric in metrics.items() if isinstance(metric, DirectMetric)
+        }
 
     def is_new(self, image: AnyImage) -> bool:
         """Return True if the next return must be measured: no earlier one is the same."""
@@ -356,52 +343,47 @@ class _Chain:
             name: [losses[place] for place in self.order] for name, losses in self.losses.items()
         }
 
-    def references(self, name: str) -> dict[str, Loss]:
-        """Return the losses of the derived images, shared by chains of one source."""
-        losses: dict[str, Loss] = self.features.setdefault(f"{name} references", {})
-        return losses
-
-    def lacks_references(self, name: str) -> bool:
-        return name in self.needed and not self.references(name)
-
     def scores(
-        self,
-        names: Sequence[str],
-        maps: bool,
-        footprints: Sequence[Mask | None] | None = None,
+        self, names: Sequence[str], footprints: Sequence[Mask | None] | None = None
     ) -> Scores:
-        """Return all scores, with those of the combined metrics."""
+        """Return all scores, with those of the headline's parts."""
         self._each()
-        distances = {
+        distances: dict[str, list[float] | None] = {
             name: [loss.distance for loss in losses] for name, losses in self.losses.items()
         }
-        same = [self.subject.footprint] * len(self.order)
-        measured_losses = Found(
-            self.losses,
-            distances,
-            {name: self.references(name) for name in self.needed},
-            same if footprints is None else footprints,
-            maps,
-        )
-        findings: dict[str, Any] = {}
+        not_applicable: dict[str, str] = {}
         for name, metric in self.metrics.items():
-            if not isinstance(metric, CombinedMetric):
-                continue
-            try:
-                combined = metric.combine(measured_losses)
-            except NotApplicable as reason:
-                self.not_applicable[name] = str(reason)
-            else:
-                distances[name] = combined.distances
-                findings |= combined.findings
+            if isinstance(metric, Part) and metric.part_of in self.losses:
+                losses = self.losses[metric.part_of]
+                if losses and name not in losses[0].parts:
+                    not_applicable[name] = metric.not_found
+                else:
+                    distances[name] = [metric.lost(loss.parts[name].distance) for loss in losses]
         return Scores(
             {name: distances.get(name) for name in names if metric_class(name).reference},
-            {name: why for name, why in self.not_applicable.items() if name in names},
+            {name: why for name, why in not_applicable.items() if name in names},
             quality={
                 name: [self.source_value(name), *values] for name, values in self.values.items()
             },
-            **findings,
+            **self._found_by_headline(footprints),
         )
+
+    def _found_by_headline(self, footprints: Sequence[Mask | None] | None) -> dict[str, Any]:
+        """Return what the headline says beside its distances."""
+        if HEADLINE not in self.losses:
+            return {}
+        losses = self.losses[HEADLINE]
+        masks = [self.subject.footprint] * len(losses) if footprints is None else footprints
+        findings: dict[str, Any] = {
+            "because": [loss.because for loss in losses],
+            "windows": [loss.window for loss in losses],
+        }
+        if any(mask is not None and mask.any() for mask in masks):
+            findings["undo"] = [
+                None if mask is None else loss.kept_within(mask)
+                for loss, mask in zip(losses, masks, strict=True)
+            ]
+        return findings
 
     def source_value(self, name: str) -> float | None:
         """Return the source's no-reference value, shared by chains of one source."""
@@ -410,17 +392,6 @@ class _Chain:
             self.features[name] = metric.value(self.source)
         value: float | None = self.features[name]
         return value
-
-
-def _references(metrics: Mapping[str, Metric]) -> dict[str, list[str]]:
-    """Return the derived images needed, by metric without a fixed blank value."""
-    needed: dict[str, dict[str, None]] = {}
-    for metric in metrics.values():
-        if isinstance(metric, CombinedMetric):
-            for name in metric.parts:
-                if name in metrics and metrics[name].blank is None:
-                    needed.setdefault(name, {}).update(dict.fromkeys(metric.references))
-    return {name: list(drawn) for name, drawn in needed.items()}
 
 
 _Batch: TypeAlias = Sequence[tuple[_Chain, Image.Image]]
@@ -438,30 +409,21 @@ def _measure(metrics: Mapping[str, Metric], batch: _Batch, pool: ThreadPoolExecu
                 chain.values[name].append(value)
     for name, metric in metrics.items():
         if isinstance(metric, DirectMetric):
-            _add_losses(name, metric, [own for own in batch if name in own[0].direct], pool)
+            _add_losses(name, metric, batch, pool)
 
 
 def _add_losses(name: str, metric: DirectMetric, batch: _Batch, pool: ThreadPoolExecutor) -> None:
     """Add the losses of the images, in a thread each, or all at once on a GPU."""
     chains = list(dict.fromkeys(chain for chain, _ in batch))
     _prepare(name, metric, chains, pool)
-    images = [(chain, image) for chain, image in batch if name in chain.direct]
-    if not images:
-        return
-    drawn = _undrawn_references(name, images)
-    measured = [*((chain, image) for chain, _, image in drawn), *images]
-    sources = [chain.features[name] for chain, _ in measured]
-    views = [metric.view(image, chain.subject) for chain, image in measured]
-    on_gpu = isinstance(metric, NetworkMetric) and metric.device != "cpu"
-    # A large source goes by tiles, each for all images at once: it passes the network once.
-    if on_gpu or len(views) == 1 or (metric.by_tiles and is_large(views[0].size)):
-        losses = [*metric.losses(sources, views)]
+    sources = [chain.features[name] for chain, _ in batch]
+    images = [image for _, image in batch]
+    if len(images) == 1 or (isinstance(metric, NetworkMetric) and metric.device != "cpu"):
+        losses = [*metric.losses(sources, images)]
     else:
-        each = pool.map(lambda source, view: metric.losses([source], [view]), sources, views)
+        each = pool.map(lambda source, image: metric.losses([source], [image]), sources, images)
         losses = [loss for losses in each for loss in losses]
-    for (chain, reference, _), loss in zip(drawn, losses, strict=False):
-        chain.references(name)[reference] = loss
-    for (chain, _), loss in zip(images, losses[len(drawn) :], strict=True):
+    for (chain, _), loss in zip(batch, losses, strict=True):
         chain.losses[name].append(loss)
     for chain in chains:
         if metric.holds_much and chain.is_large:
@@ -472,31 +434,21 @@ def _prepare(
     name: str, metric: DirectMetric, chains: Sequence[_Chain], pool: ThreadPoolExecutor
 ) -> None:
     """Compute a metric's features of each source, once per source, in threads."""
-    unprepared = {id(c.features): c for c in chains if name not in c.features}
-    views = [metric.view(c.source, c.subject) for c in unprepared.values()]
-    alone = len(views) < 2 or (isinstance(metric, NetworkMetric) and metric.device != "cpu")
-    prepared = map(metric.prepare, views) if alone else pool.map(metric.prepare, views)
-    for chain, features in zip(unprepared.values(), prepared, strict=True):
+    unprepared = list({id(c.features): c for c in chains if name not in c.features}.values())
+
+    def prepare(chain: _Chain) -> Features:
+        return metric.prepare_subject(chain.source, chain.subject, chain.stored.get(name))
+
+    alone = len(unprepared) < 2 or (isinstance(metric, NetworkMetric) and metric.device != "cpu")
+    prepared = map(prepare, unprepared) if alone else pool.map(prepare, unprepared)
+    for chain, features in zip(unprepared, prepared, strict=True):
         chain.features[name] = features
-    for chain in chains:
-        if chain.features[name] is None:
-            chain.not_applicable[name] = metric.not_found
-            del chain.direct[name], chain.losses[name]
 
 
-def _undrawn_references(name: str, batch: _Batch) -> list[tuple[_Chain, str, Image.Image]]:
-    """Draw the references that a metric still lacks, once per source: chains may share one."""
-    lacking = {id(chain.features): chain for chain, _ in batch if chain.lacks_references(name)}
-    return [
-        (chain, reference, REFERENCES[reference](chain.source))
-        for chain in lacking.values()
-        for reference in chain.needed[name]
-    ]
-
-
-def _with_parts(names: Iterable[str]) -> list[str]:
-    """Return the metrics, each after its parts."""
+def _with_wholes(names: Iterable[str]) -> list[str]:
+    """Return the metrics, each after the metric that it is a part of."""
     ordered: dict[str, None] = {}
     for name in names:
-        ordered |= dict.fromkeys([*_with_parts(metric_class(name).parts), name])
+        whole = metric_class(name).part_of
+        ordered |= dict.fromkeys([whole, name] if whole else [name])
     return list(ordered)

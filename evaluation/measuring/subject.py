@@ -1,8 +1,7 @@
 """Annotations of a chain's images that metrics need beside the pixels.
 
-The footprint is the region of the first forward edit: loss inside it is not damage (method §3).
-The hair under a hat is unknown to any model, so it does not count for the worst place; its
-recovery is reported separately, as `undo`.
+The footprint is the region of the first forward edit. Loss inside it counts like all else; how
+well that region came back is shown by itself, as `undo`. Audits look at it, too (method §3).
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
+from evaluation.alignment import registered, unaligned
 from evaluation.content.suites import EditPair, SuiteImage
 from evaluation.images import EncodedImage
-from evaluation.measuring.alignment import registered, unaligned
 from evaluation.metrics.base import CELLS, Box, Cells, Mask, Subject
 
 # The least difference of a changed cell, of the full range and as a multiple of the median.

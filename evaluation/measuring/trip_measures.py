@@ -5,7 +5,6 @@ The shell, the site and bundle verification all measure here, so that they agree
 
 from __future__ import annotations
 
-import io
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from evaluation.content.suites import Case, EditPair, Suite
 from evaluation.images import EncodedImage, fit, is_reframed, without_low_bits
@@ -21,7 +19,7 @@ from evaluation.measuring.change_seen import ChangeSeen, change_seen, moved_enou
 from evaluation.measuring.cheating import EditErrors, mean_square
 from evaluation.measuring.damage import damage
 from evaluation.measuring.scoring import Scores
-from evaluation.metrics.base import CELLS, Cells, Mask, Subject
+from evaluation.metrics.base import Mask, Subject
 from evaluation.metrics.psnr import mse
 from evaluation.records import TripMeasures
 from evaluation.remembered import Remembered
@@ -102,11 +100,10 @@ def found_by_scoring(scores: Scores, index: int) -> dict[str, Any]:
     Findings that were not requested are left out.
     """
     findings: dict[str, Any] = {}
-    if scores.because is not None:
+    if scores.because is not None and scores.windows is not None:
         findings["because"] = scores.because[index]
-    if scores.places is not None:
-        place = scores.places[index]
-        findings["worst_place"] = [*place.box, round(place.kept, 5)]
+        window = scores.windows[index]
+        findings["window"] = None if window is None else [round(side, 5) for side in window]
         undo = scores.undo[index] if scores.undo else None
         findings["undo"] = None if undo is None else round(undo, 5)
     return findings
@@ -308,24 +305,3 @@ def distance(one: EncodedImage, other: EncodedImage) -> float:
 def rmse(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
     """Return the root mean square difference of two images, of sRGB in [0, 1]."""
     return math.sqrt(mse(a, b))
-
-
-# Sixteen steps are four bits a cell: half a kilobyte a trip, small enough for a row.
-STEPS = 16
-COLOUR = (214, 30, 70)
-OPAQUE = 0.8
-
-
-def loss_map(lost: Cells) -> bytes:
-    """Return a PNG of 48 x 48 pixels, clear without loss and red at full loss.
-
-    `lost` is one of `Scores.maps`: by cell the share lost, 1 as on a blank card. The PNG covers
-    the whole image, whatever its shape: the browser stretches it.
-    """
-    steps = np.rint(np.clip(lost, 0, 1) * (STEPS - 1)).astype(np.uint8)
-    image = Image.frombytes("P", (CELLS, CELLS), steps.tobytes())
-    image.putpalette(COLOUR * STEPS)
-    alpha = bytes(round(255 * OPAQUE * step / (STEPS - 1)) for step in range(STEPS))
-    stream = io.BytesIO()
-    image.save(stream, "PNG", optimize=True, bits=4, transparency=alpha)
-    return stream.getvalue()

@@ -16,6 +16,7 @@ __all__ = [
     "Metric",
     "MetricError",
     "full_reference_metrics",
+    "headline_parts",
     "in_order",
     "load_metric",
     "metric_class",
@@ -29,11 +30,17 @@ METRICS: Registry[Metric] = Registry(
     "metric",
     MetricError,
     {
-        "picture": "evaluation.metrics.picture:WholePicture",
+        "overall": "evaluation.metrics.overall:Overall",
+        "object": "evaluation.metrics.parts:Object",
+        "shape": "evaluation.metrics.parts:Shape",
+        "local_colour": "evaluation.metrics.parts:LocalColour",
+        "colour": "evaluation.metrics.parts:Colour",
+        "sharpness": "evaluation.metrics.parts:Sharpness",
+        "grain": "evaluation.metrics.parts:Grain",
+        "face": "evaluation.metrics.parts:Face",
+        "text": "evaluation.metrics.parts:Text",
+        "framing": "evaluation.metrics.parts:Framing",
         "lpips": "evaluation.metrics.lpips:Lpips",
-        "place": "evaluation.metrics.place:Place",
-        "colour": "evaluation.metrics.colour:Colour",
-        "identity": "evaluation.metrics.identity:Identity",
         "clip": "evaluation.metrics.semantic:Clip",
         "imagenet": "evaluation.metrics.semantic:ImageNet",
         "ms_ssim": "evaluation.metrics.ssim:MsSsim",
@@ -73,6 +80,12 @@ def full_reference_metrics() -> tuple[str, ...]:
 def no_reference_metrics() -> tuple[str, ...]:
     """Return the metrics that take one image alone; they rank nothing."""
     return tuple(name for name in METRICS if not metric_class(name).reference)
+
+
+@cache
+def headline_parts() -> tuple[str, ...]:
+    """Return the metrics that are parts of the headline, in order."""
+    return tuple(name for name in METRICS if metric_class(name).part_of == HEADLINE)
 
 
 @cache

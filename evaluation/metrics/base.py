@@ -1,16 +1,16 @@
 """Metrics: a distance that is 0 for equal images, and its display.
 
 Labels, versions and directions are class attributes, so tables and charts read them without
-loading torch; heavy modules load inside `prepare` and `losses`. Most metrics measure
-images (`DirectMetric`). Some combine the measurements of others in `combine`
-(`CombinedMetric`). Some take one image alone (`NoReferenceMetric`) and are no distance.
+loading torch; heavy modules load inside `prepare` and `losses`. Most metrics measure images
+(`DirectMetric`). The parts of the headline read their distances from its losses (`part_of`).
+Some take one image alone (`NoReferenceMetric`) and are no distance.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
@@ -44,10 +44,6 @@ class MetricError(UserFacingError):
     """A metric that cannot measure here."""
 
 
-class NotApplicable(Exception):
-    """A metric that does not apply to a chain; the text gives the reason."""
-
-
 @dataclass(frozen=True)
 class Subject:
     """Annotations of a chain's images beside their pixels."""
@@ -69,22 +65,6 @@ class Subject:
             raise MetricError(
                 f"footprint has the shape {self.footprint.shape}, not {CELLS} x {CELLS}"
             )
-
-
-@dataclass(frozen=True)
-class LossWords:
-    """Texts on pages for a chain that ended by a part of the headline metric."""
-
-    #: The cause of such an end (evaluation.analysis.events), and its text.
-    cause: str
-    ended: str
-    #: The beginning of a sentence on crossing the threshold.
-    crossed: str
-    #: The ends of sentences on the lowest retention and on the largest change.
-    because: str
-    most: str
-    #: The scope of the loss (evaluation.analysis.failure_labels).
-    level: str
 
 
 class Metric(Requirements):
@@ -111,12 +91,15 @@ class Metric(Requirements):
     blank: ClassVar[float | None] = None
     #: True if it applies to some images only, such as those with a face.
     selective: ClassVar[bool] = False
-    #: The metrics it combines; empty if it measures images itself.
-    parts: ClassVar[tuple[str, ...]] = ()
-    #: Texts for a part of the headline metric.
-    lost: ClassVar[LossWords | None] = None
+    #: The metric whose losses have its distances; empty if it measures images itself.
+    part_of: ClassVar[str] = ""
     #: True if its numbers come from a network, and so vary by device.
     uses_network: ClassVar[bool] = False
+
+    @property
+    def running_version(self) -> str:
+        """The version as it runs here, if that depends on what is installed."""
+        return self.version
 
     def shown(self, distance: float | None) -> float | None:
         """Return the value shown on pages; None if the metric was not run."""
@@ -144,22 +127,23 @@ class DirectMetric(Metric, ABC):
 
     #: True if its features are many times the image's size: those of a large one are not cached.
     holds_much: ClassVar[bool] = False
-    #: True if large images are measured together, by tiles.
-    by_tiles: ClassVar[bool] = False
-    #: The reason why it does not apply if `prepare` returns None.
-    not_found: ClassVar[str] = "what it measures is not found in the source"
-
-    def inapplicable(self, subject: Subject) -> str | None:
-        """Return the reason why it does not apply to this subject, or None."""
-        return None
-
-    def view(self, image: Image.Image, subject: Subject) -> Image.Image:
-        """Return the part of an image that it measures."""
-        return image
 
     @abstractmethod
     def prepare(self, source: Image.Image) -> Features:
-        """Return the features of a source, computed once; None if it does not apply."""
+        """Return the features of a source, computed once."""
+
+    def prepare_subject(
+        self, source: Image.Image, subject: Subject, stored: Mapping[str, Any] | None = None
+    ) -> Features:
+        """Return the features of a source with its annotations.
+
+        `stored` is what `to_store` gave of these features before.
+        """
+        return self.prepare(source)
+
+    def to_store(self, features: Features) -> dict[str, Any] | None:
+        """Return what of the features is slow to compute, as JSON; None: nothing."""
+        return None
 
     @abstractmethod
     def losses(
@@ -178,67 +162,9 @@ class DirectMetric(Metric, ABC):
 
 @dataclass(frozen=True)
 class Loss:
-    """The distance of one image; subclasses may add its location."""
+    """The distance of one image; subclasses may add more."""
 
     distance: float
-
-
-@dataclass(frozen=True)
-class Found:
-    """Measurements of one chain; every list has one entry per restored image."""
-
-    #: By metric that measures images: the results of its `losses`.
-    losses: Mapping[str, Sequence[Any]]
-    #: By metric, including those already combined.
-    distances: Mapping[str, Sequence[float]]
-    #: By metric, then by name: losses of the source's own references (`CombinedMetric`).
-    references: Mapping[str, Mapping[str, Any]]
-    footprints: Sequence[Mask | None]
-    #: True if maps of the loss are requested.
-    maps: bool
-
-    def check_scale(self, part: type[Metric]) -> None:
-        """Raise NotApplicable if a blank card is the source itself."""
-        blank = self._blank(part)
-        if blank is not None and blank < FLAT:
-            raise NotApplicable("the source is one colour")
-
-    def retention(self, part: type[Metric]) -> list[float]:
-        """Retention by one part after each trip. Raises NotApplicable without a scale."""
-        self.check_scale(part)
-        blank = self._blank(part)
-        # Empty if there was no image to measure.
-        return [] if blank is None else [1 - d / blank for d in self.distances[part.name]]
-
-    def _blank(self, part: type[Metric]) -> float | None:
-        if part.blank is not None:
-            return part.blank
-        card = self.references.get(part.name, {}).get("blank")
-        return None if card is None else card.distance
-
-
-@dataclass(frozen=True)
-class Combined:
-    """Distances by a combined metric, and its other findings."""
-
-    distances: list[float]
-    #: By field of evaluation.measuring.scoring.Scores.
-    findings: dict[str, list[Any]] = field(default_factory=dict)
-
-
-class CombinedMetric(Metric, ABC):
-    """A metric computed from the measurements of others (`parts`)."""
-
-    #: Images derived from the source (REFERENCES) that its parts without a scale also measure.
-    references: ClassVar[tuple[str, ...]] = ()
-
-    def with_parts(self, available: Collection[str]) -> CombinedMetric:
-        """Return the metric reduced to the parts that can run here."""
-        return self
-
-    @abstractmethod
-    def combine(self, found: Found) -> Combined:
-        """Combine the parts. Raises NotApplicable if they do not apply to this chain."""
 
 
 class NoReferenceMetric(Metric, ABC):

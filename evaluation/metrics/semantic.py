@@ -9,7 +9,7 @@ from PIL import Image
 
 from evaluation import weights
 from evaluation.metrics.base import Features, MetricError
-from evaluation.metrics.networks.base import NetworkMetric, as_tensor, cosine_distances
+from evaluation.metrics.networks.base import FeatureMetric, as_tensor, cosine_distances
 from evaluation.torch_compat import ready_torchvision
 from evaluation.weights.base import UNREADABLE
 
@@ -17,7 +17,7 @@ from evaluation.weights.base import UNREADABLE
 OPENAI_SHA256 = "b8cca3fd41ae0c99ba7e8951adf17d267cdb84cd88be6f7c2e0eca1737a03836"
 
 
-class Clip(NetworkMetric):
+class Clip(FeatureMetric):
     """CLIP ViT-L/14 (Radford et al., 2021): 1 - cosine of the image embeddings.
 
     Images are preprocessed by CLIP's own transform.
@@ -83,7 +83,7 @@ class Clip(NetworkMetric):
 SIDE = 224
 
 
-class ImageNet(NetworkMetric):
+class ImageNet(FeatureMetric):
     """EfficientNet-Lite0: 1 - cosine of the pooled features at 224 x 224 pixels.
 
     It is the semantic metric whose weights need no model hub.

@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from pydantic import FiniteFloat, TypeAdapter
 
@@ -25,7 +26,9 @@ from evaluation.play.run_folder import write_json
 
 #: A calibration takes 5 kB; the least recently used go first.
 MOST = 4000
-_FILE = TypeAdapter(dict[str, tuple[FiniteFloat, dict[int, FiniteFloat]] | None])
+_FILE = TypeAdapter(
+    dict[str, tuple[FiniteFloat, dict[int, FiniteFloat], dict[str, Any] | None] | None]
+)
 
 
 def calibrated(
@@ -39,7 +42,9 @@ def calibrated(
     if unknown := [name for name in scorer.full_reference if name not in computed]:
         computed |= scorer.only(unknown).calibrate(source, subject)
     with suppress(OSError):  # a cache that cannot be written costs time, nothing else
-        rows = {name: made and (made.blank, made.ladder) for name, made in computed.items()}
+        rows = {
+            name: made and (made.blank, made.ladder, made.stored) for name, made in computed.items()
+        }
         write_json(file, rows)
         _forget(file.parent)
     return computed
@@ -56,7 +61,7 @@ def folder() -> Path:
 def _key(scorer: Scorer, source: EncodedImage, subject: Subject) -> str:
     depends = scorer.provenance()
     about = {
-        "format": 2,
+        "format": 3,
         "source": pixel_sha256(source.decoded),
         "size": source.size,
         "face": repr(subject.face),

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from evaluation.images import EncodedImage
 from evaluation.measuring.scoring import RestoredImages, Scorer
@@ -36,15 +37,13 @@ def score_chains(store: ScoreStore, scorer: Scorer, chains: Sequence[PlayedTrips
     by_size: dict[tuple[int, int], list[_Reader]] = defaultdict(list)
     for chain in chains:
         reader = _Reader(store, scorer, chain)
-        store.calibrate(chain, reader.source, reader.subject, scorer)
+        reader.stored = store.calibrate(chain, reader.source, reader.subject, scorer)
         by_size[reader.source.size].append(reader)
     for size, readers in by_size.items():
         while parts := _next_parts(store, scorer, size, readers):
             trips = [(part.chain, number) for part in parts for number in part.numbers]
             lacking = scorer.only(store.lacking(trips, scorer))
-            together = lacking.score_together(
-                [part.to_score for part in parts], maps=store.draws_maps
-            )
+            together = lacking.score_together([part.to_score for part in parts])
             for part, scores in zip(parts, together, strict=True):
                 measures = [
                     measured.model_copy(update=found_by_scoring(scores, index))
@@ -85,6 +84,7 @@ class _Part:
             self.restored,
             self.reader.subject,
             [subject.footprint for subject in self.subjects],
+            self.reader.stored,
         )
 
 
@@ -96,6 +96,8 @@ class _Reader:
         self.source = store.source(chain)
         # The face in a suite's image is annotated; in any other image it must be detected.
         face = None if chain.image else scorer.only_face(self.source)
+        #: By metric: what was stored of the source with its calibration.
+        self.stored: Mapping[str, Mapping[str, Any]] = {}
         self._seen = ChainSubject(chain.image, self.source, chain.pair, face)
         self._before: EncodedImage | None = None
         self._next = chain.scored + 1

@@ -187,8 +187,6 @@ class ScoreStore(ABC):
     """A run that is scored and finished. One thread calls it."""
 
     suite: Suite
-    #: True if the maps of local loss are saved.
-    draws_maps = False
 
     # Scoring.
 
@@ -213,8 +211,8 @@ class ScoreStore(ABC):
     @abstractmethod
     def calibrate(
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
-    ) -> None:
-        """Make sure every metric is calibrated on this source."""
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """Calibrate every metric on this source; return what is stored of it, by metric."""
 
     def lacking(self, trips: Iterable[tuple[PlayedTrips, int]], scorer: Scorer) -> list[str]:
         """Return the metrics that have not scored all of these trips."""

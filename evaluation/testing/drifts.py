@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from PIL import Image
 
+from evaluation.alignment import Floats
 from evaluation.images import EncodedImage, encode_jpeg
-from evaluation.measuring.alignment import Floats
 
 Drift = Callable[[Image.Image], Image.Image]
 SEED = 5

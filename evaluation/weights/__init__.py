@@ -31,6 +31,7 @@ WEIGHTS: Registry[Weights] = Registry(
     "set of weights",
     WeightsError,
     {
+        "dinov2-small": "evaluation.weights.dinov2:Dinov2Small",
         "lpips-alex": "evaluation.weights.lpips:Lpips",
         "imagenet": "evaluation.weights.packages:ImageNet",
         "dlib-faces": "evaluation.weights.packages:DlibFaces",

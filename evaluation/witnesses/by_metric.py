@@ -10,8 +10,8 @@ from PIL import Image
 from evaluation.content.suites import EditPair
 from evaluation.images import fit
 from evaluation.metrics.base import CELLS, Mask
-from evaluation.metrics.identity import Identity
 from evaluation.metrics.networks.base import as_tensor
+from evaluation.metrics.networks.faces import Faces, faces
 from evaluation.metrics.semantic import SIDE, Clip, ImageNet
 from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witness, asked
 
@@ -147,30 +147,26 @@ ANOTHER = 0.6
 class SamePerson(Witness):
     """The distance between the faces of source and restored image; a missing face is maximal."""
 
-    name, label, version = "identity", "face recognition", Identity.version
+    name, label, version = "identity", "face recognition", Faces.version
     licence = "Boost; weights CC0"
     can = "whether the one face of an image is still that of the same person"
     cannot = (
         "images without a face or with several; its word ends a chain as the cause "
-        "“another person”, by the face distance that is part of the image’s retention"
+        "“another face”, by the part of the headline that looks at faces"
     )
-    weights = Identity.weights
-    modules = Identity.modules
-    looks_with = "identity"
+    weights, modules = Faces.weights, Faces.modules
 
     def look(self, trip: TripToJudge) -> Evidence | None:
-        if trip.subject.face is None or trip.restored is None:
+        face = trip.subject.face
+        if face is None or trip.restored is None:
             return None
         source, restored = (
-            self.metric.view(fit(image.decoded, trip.source.size), trip.subject)
+            faces().embedding(fit(image.decoded, trip.source.size), face)
             for image in (trip.source, trip.restored)
         )
-        face = self.metric.prepare(source)
-        if face is None:
+        if source is None:
             return None
-        other = self.metric.prepare(restored)
-        distance = self.metric.blank if other is None else float(np.linalg.norm(face - other))
-        remark = "no face" if other is None else f"face distance {distance:.2f}"
+        distance = faces().distance(source, restored)
         return Evidence(
             self.name,
             self.version,
@@ -180,9 +176,5 @@ class SamePerson(Witness):
             gates=False,
             amounts=(distance,),
             kept=distance <= ANOTHER,
-            said=remark,
+            said="no face" if restored is None else f"face distance {distance:.2f}",
         )
-
-    @cached_property
-    def metric(self) -> Identity:
-        return Identity()

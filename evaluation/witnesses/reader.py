@@ -1,50 +1,26 @@
-"""Text recognition (PP-OCRv6, run by OpenCV)."""
+"""The words that an edit asks for, read letter by letter."""
 
 from __future__ import annotations
 
-import re
-from difflib import SequenceMatcher
-from functools import cached_property
-from threading import Lock
-from typing import Any
-
-import numpy as np
 from PIL import Image
 
-from evaluation import weights
 from evaluation.content.suites import EditPair
-from evaluation.witnesses.base import AmountWitness, TripToJudge, WitnessError, asked
+from evaluation.metrics.networks.text_reader import TextReader, best_match, text_reader
+from evaluation.witnesses.base import AmountWitness, TripToJudge, asked
 
-# Text is detected at this side, or at less in a small image, because further enlargement shows
-# no more letters; lines are read at the height of the training data.
-SIDE, STEP = 640, 32
-ENLARGED = 1.5
-LINE_HEIGHT, LINE_WIDTH = 48, 320
-# The least probability of a text pixel, and the least area of a line in pixels.
-LETTERS, LEAST = 0.3, 60
 # The likeness of two unrelated words of the same length, such as BAKERY and LIBRARY.
 CHANCE = 0.6
-# The network detects the core of a line; this share of its height is added around it.
-AROUND = 0.6
-MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
-SPREAD = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 
 
 class Reader(AmountWitness):
     """The share of the requested words that can be read, letter by letter: 1 is all."""
 
-    name, label, version = "reader", "reading", "pp-ocrv6-small-3"
+    name, label, version = "reader", "reading", TextReader.version
     licence = "Apache-2.0"
     can = "words in Latin letters, upright and as large as a headline"
     cannot = "small print, handwriting, letters that are turned or in perspective"
-    weights = "text-reader"
-    modules = {"cv2": "opencv-python-headless"}
+    weights, modules = TextReader.weights, TextReader.modules
     rise = {"words": 0.4}
-
-    def __init__(self) -> None:
-        super().__init__()
-        # An OpenCV network holds one image at a time.
-        self._lock = Lock()
 
     def thing(self, pair: EditPair) -> str | None:
         return asked(pair, self.name)
@@ -53,103 +29,9 @@ class Reader(AmountWitness):
         return self.rise["words"]
 
     def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
-        with self._lock:
-            return likeness(thing, self.lines(image))
-
-    def lines(self, image: Image.Image) -> list[str]:
-        """Return the text in the image, line by line from the top."""
-        import cv2
-
-        scale = min(SIDE / max(image.size), ENLARGED)
-        wide, high = (max(STEP, round(s * scale / STEP) * STEP) for s in image.size)
-        small = np.asarray(image.resize((wide, high)), dtype=np.float32)[..., ::-1] / 255
-        self._finder.setInput(_blob((small - MEAN) / SPREAD))
-        letters = (self._finder.forward()[0, 0] > LETTERS).astype(np.uint8)
-        count, _, boxes, _ = cv2.connectedComponentsWithStats(letters)
-        lines = []
-        for left, top, width, height, area in sorted(boxes[1:count].tolist(), key=_reading_order):
-            if area < LEAST:
-                continue
-            more = AROUND * min(width, height)
-            shares = (
-                max(0.0, left - more) / wide,
-                max(0.0, top - more) / high,
-                min(wide, left + width + more) / wide,
-                min(high, top + height + more) / high,
-            )
-            box = tuple(round(s * side) for s, side in zip(shares, image.size * 2, strict=True))
-            lines.append(self._read(image.crop(box)))
-        return [line for line in lines if line]
-
-    def _read(self, line: Image.Image) -> str:
-        width = max(1, round(LINE_HEIGHT * line.width / line.height))
-        paper = np.zeros((LINE_HEIGHT, max(LINE_WIDTH, width), 3), np.float32)
-        scaled = line.resize((width, LINE_HEIGHT), Image.Resampling.BICUBIC)
-        paper[:, :width] = np.asarray(scaled, dtype=np.float32)[..., ::-1] / 127.5 - 1
-        self._reader.setInput(_blob(paper))
-        steps = self._reader.forward()[0].argmax(-1)
-        # The network repeats each letter and puts a blank (0) between two equal letters.
-        letters = [
-            n for n, before in zip(steps, [0, *steps[:-1]], strict=True) if n and n != before
-        ]
-        return "".join(self._alphabet[n - 1] for n in letters)
-
-    @property
-    def _parts(self) -> tuple[bytes, bytes]:
-        """Return the detecting and the reading network; the bytes are not cached."""
-        data = weights.locate(self.weights)[0].read_bytes()
-        begin = 8 + int.from_bytes(data[:8], "little")
-        return data[8:begin], data[begin:]
-
-    @cached_property
-    def _finder(self) -> Any:
-        return _network(self._parts[0])
-
-    @cached_property
-    def _reader(self) -> Any:
-        return _network(self._parts[1])
-
-    @cached_property
-    def _alphabet(self) -> list[str]:
-        """Return the letters, stored in the reading network's file under "character"."""
-        _, key, rest = self._parts[1].rpartition(b"character\x12")
-        if not key:
-            raise WitnessError("the reading network carries no alphabet")
-        length = shift = place = 0
-        while True:  # protobuf's variable-length number
-            byte = rest[place]
-            length |= (byte & 0x7F) << shift
-            place, shift = place + 1, shift + 7
-            if byte < 0x80:
-                break
-        return [*rest[place : place + length].decode().split("\n"), " "]
-
-
-def _network(data: bytes) -> Any:
-    import cv2
-
-    return cv2.dnn.readNetFromONNX(np.frombuffer(data, dtype=np.uint8))
-
-
-def _blob(values: Any) -> Any:
-    return np.ascontiguousarray(values.transpose(2, 0, 1)[None], dtype=np.float32)
-
-
-def _reading_order(box: list[int]) -> tuple[int, int]:
-    left, top, _, height, _ = box
-    return (top + height // 2) // STEP, left
+        return likeness(thing, text_reader().lines(image))
 
 
 def likeness(words: str, lines: list[str]) -> float:
-    """Return the share of the words in the best match, over all lines or in one."""
-    wanted = _plain(words)
-    best = 0.0
-    for text in (_plain("".join(lines)), *map(_plain, lines)):
-        for start in range(max(1, len(text) - len(wanted) + 1)):
-            part = text[start : start + len(wanted)]
-            best = max(best, SequenceMatcher(None, wanted, part, autojunk=False).ratio())
-    return max(0.0, (best - CHANCE) / (1 - CHANCE))
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"[^0-9A-ZÀ-Þ]", "", text.upper())
+    """Return the share of the words in their best match beyond what chance gives."""
+    return max(0.0, (best_match(words, lines) - CHANCE) / (1 - CHANCE))

@@ -85,7 +85,7 @@ class BoardForm(forms.Form):
         set_choices(
             self,
             "threshold",
-            [(f"{n:g}", thresholds.is_lost(n)) for n in reversed(thresholds.THRESHOLDS)],
+            [(f"{n:g}", thresholds.named(n)) for n in reversed(thresholds.THRESHOLDS)],
         )
         set_choices(self, "cases", scopes)
         set_choices(

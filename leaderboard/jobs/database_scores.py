@@ -24,7 +24,6 @@ from evaluation.audits.findings import Finding, from_dicts
 from evaluation.images import EncodedImage
 from evaluation.measuring.calibration import shipped
 from evaluation.measuring.scoring import Scorer
-from evaluation.measuring.trip_measures import loss_map
 from evaluation.metrics.base import Subject
 from evaluation.play.finish import Hint, Review
 from evaluation.play.run_folder import chain_slug
@@ -61,7 +60,7 @@ class ChainRows:
 
     @cached_property
     def trips(self) -> dict[int, Trip]:
-        rows = self.chain.trips.select_related("edited", "restored").defer("loss_map")
+        rows = self.chain.trips.select_related("edited", "restored")
         return {trip.number: trip for trip in rows}
 
     @cached_property
@@ -86,14 +85,13 @@ class ChainRows:
 class DatabaseScores(ScoreStore):
     """A run of the site that is scored; `goes_on` is checked before each claim."""
 
-    draws_maps = True
-
     def __init__(self, run: Run, token: UUID, goes_on: Callable[[], bool] = lambda: True) -> None:
         self.run, self.token, self.goes_on = run, token, goes_on
         self.suite = run.suite.core
         arm = run.core_arm
         self._pairs = {slug: arm.worded(pair) for slug, pair in self.suite.pair_by_slug.items()}
-        self._calibrated: set[str] = set()
+        #: By image that this job has calibrated: what is stored of it, by metric.
+        self._calibrated: dict[str, dict[str, Mapping[str, Any]]] = {}
 
     def played(self, chain: Chain) -> PlayedTrips:
         """Return a chain's row in the form of the scoring loop."""
@@ -155,12 +153,21 @@ class DatabaseScores(ScoreStore):
 
     def calibrate(
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
-    ) -> None:
+    ) -> Mapping[str, Mapping[str, Any]]:
         """Store the calibrations of a source, shipped or else computed."""
-        if self.is_calibrated(chain):
-            return
         sha256 = chain.key.chain.case.image.pixels_sha256
-        self._calibrated.add(sha256)
+        if not self.is_calibrated(chain):
+            self._calibrate(sha256, source, subject, scorer)
+            rows = Calibration.objects.filter(
+                pixels_sha256=sha256, metric__in=self.versions.values(), stored__isnull=False
+            )
+            stored = rows.values_list("metric__name", "stored")
+            self._calibrated[sha256] = {name: known for name, known in stored if known}
+        return self._calibrated[sha256]
+
+    def _calibrate(
+        self, sha256: str, source: EncodedImage, subject: Subject, scorer: Scorer
+    ) -> None:
         have = set(
             Calibration.objects.filter(pixels_sha256=sha256).values_list("metric_id", flat=True)
         )
@@ -194,8 +201,6 @@ class DatabaseScores(ScoreStore):
             trip = chain.key.trips[number]
             for name in MEASURES:
                 setattr(trip, name, getattr(measures, name))
-            if trips.scores.maps:
-                trip.loss_map = loss_map(trips.scores.maps[index])
             for place, image in enumerate(answers):
                 stored = chain.key.answer(len(answers), number, place)
                 if stored and image:
@@ -221,7 +226,7 @@ class DatabaseScores(ScoreStore):
         now = timezone.now()
         for trip in trips:
             trip.scored_at = now
-        Trip.objects.bulk_update(trips, [*MEASURES, "loss_map", "scored_at"])
+        Trip.objects.bulk_update(trips, [*MEASURES, "scored_at"])
         Score.objects.bulk_create(scores, ignore_conflicts=True)
         stops = self.run.stop_after and may_stop(chain.case.pair_slug, self.suite)
         if stops and (headline := next(iter(self.versions.values()), None)):

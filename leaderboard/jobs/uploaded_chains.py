@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +14,7 @@ from evaluation.analysis.dynamics import dynamics
 from evaluation.analysis.events import Case, event
 from evaluation.analysis.thresholds import THRESHOLDS
 from evaluation.images import EncodedImage, ImageError
-from evaluation.measuring.calibration import jpeg_equivalent
+from evaluation.measuring.calibration import jpeg_equivalent, stored_of
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import HEADLINE, MetricError, full_reference_metrics, load_metric
 from evaluation.metrics.base import Subject
@@ -79,8 +80,9 @@ class UploadedScores(OwnScores):
 
     def calibrate(
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
-    ) -> None:
+    ) -> Mapping[str, Mapping[str, Any]]:
         self.images[chain.key.image] = scorer.calibrate(source, subject)
+        return stored_of(self.images[chain.key.image])
 
 
 def _results(chain: UploadedChain) -> dict[str, Any]:
@@ -109,7 +111,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
         metric, result = load_metric(name), measured.result
         metrics[name] = {
             "label": metric.label,
-            "version": metric.version,
+            "version": metric.running_version,
             "retention": [round(q, 4) for q in result.retention],
             "shown": [metric.text(distance) for distance in measured.distances],
             "jpeg": [jpeg_equivalent(distance, measured.ladder) for distance in measured.distances],
@@ -125,7 +127,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
         "not_run": scorer.unfit(source.size),
         "change_seen": [trip.change_seen for trip in scored.trips],
         "because": [trip.because for trip in scored.trips],
-        "worst_place": [trip.worst_place for trip in scored.trips],
+        "window": [trip.window for trip in scored.trips],
         "evidence": [trip.evidence for trip in scored.trips],
         "reframed": [trip.reframed for trip in scored.trips],
         "dynamics": asdict(

@@ -304,14 +304,12 @@ class Trip(models.Model):
         null=True, help_text="RMSE between this restored image and the source."
     )
     because = models.CharField(
-        max_length=20, blank=True, help_text="The metric by which least of the image is kept."
+        max_length=20, blank=True, help_text="The part of the headline that lost most."
     )
-    worst_place = models.JSONField(
+    window = models.JSONField(
         null=True,
-        help_text="[left, top, right, bottom] as shares of the image, and what is kept there.",
-    )
-    loss_map = models.BinaryField(
-        null=True, help_text="Where the image was lost: a small PNG to lay over the restored image."
+        help_text="Where that part lost most, [left, top, right, bottom] as shares of the "
+        "image; null: the whole image.",
     )
     undo = models.FloatField(null=True, help_text="What is kept where the edit was made.")
     evidence = models.JSONField(

@@ -43,6 +43,7 @@ class CalibrationManager(models.Manager["Calibration"]):
                     metric=metric,
                     blank=calibration.blank,
                     ladder={str(q): d for q, d in calibration.ladder.items()},
+                    stored=calibration.stored,
                 )
                 for metric, calibration in computed.items()
             ),
@@ -57,6 +58,9 @@ class Calibration(models.Model):
     metric = models.ForeignKey(MetricVersion, models.CASCADE, related_name="calibrations")
     blank = models.FloatField(help_text="Distance between the image and its mean colour.")
     ladder = models.JSONField(default=dict, help_text="JPEG quality → distance.")
+    stored = models.JSONField(
+        null=True, help_text="What the metric knows of the image and is slow to compute."
+    )
 
     objects = CalibrationManager()
 

@@ -16,7 +16,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from evaluation.analysis.comparison import Difference
-from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, is_lost
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, named
 from evaluation.content.suites import ticks
 from leaderboard import formatting
 from leaderboard.models import Standing
@@ -133,7 +133,7 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
             shapes=[threshold_line(0, "solid"), threshold_line(DEFAULT_THRESHOLD, "dot")],
             annotations=[
                 _remark(0, "blank card"),
-                _remark(DEFAULT_THRESHOLD, is_lost()),
+                _remark(DEFAULT_THRESHOLD, named()),
                 *_names([curve for curve in curves if curve.reference], trips),
             ],
         ),

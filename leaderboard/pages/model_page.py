@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from evaluation.analysis.events import CAUSES, CROSSINGS
 from evaluation.analysis.failure_labels import LABELS, LEVELS
-from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, left
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, named
 from evaluation.content import catalog
 from evaluation.content.suites import ticks
 from evaluation.measuring.calibration import LOSSLESS
@@ -51,7 +51,7 @@ OUTCOMES = {
     "lost": "lost through our fault",
     "change_not_seen": "with a trip where no change was seen",
     "reframed": "with a trip that changed the shape of the image",
-    "recovered": f"came back above {left()} after having lost it",
+    "recovered": f"came back after having been {named()}",
 }
 
 
@@ -213,8 +213,8 @@ def causes(
 
 
 def _ending(chain: Chain, number: int, trip: Trip | None) -> dict[str, Any]:
-    """Return the last image of a chain's last trip, and the box of its worst region."""
-    left, top, right, bottom = ((trip and trip.worst_place) or [0] * 5)[:4]
+    """Return the last image of a chain's last trip, and the window that decided it."""
+    left, top, right, bottom = (trip and trip.window) or [0] * 4
     return {
         "case": chain.case,
         "image": (trip.restored or trip.edited) if trip else None,

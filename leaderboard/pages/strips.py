@@ -13,11 +13,12 @@ from typing import Any, TypeAlias
 
 from django.utils.text import Truncator
 
+from evaluation.analysis.events import CAUSES, CROSSINGS
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.content.suites import ticks
 from evaluation.measuring.calibration import LOSSLESS, jpeg_equivalent
 from evaluation.metrics import metric_class
-from evaluation.metrics.picture import LOST
+from evaluation.metrics.parts import PARTS
 from evaluation.witnesses import witness_label
 from leaderboard import formatting
 from leaderboard.models import Case, Chain, StoredImage, Trip, TripStep
@@ -115,10 +116,6 @@ class Frame:
         """Retention of the restored image, for screen readers and the viewer."""
         if self.kept is None:
             return "not scored yet"
-        place = self.trip.worst_place
-        # The headline is the lowest of its parts; a value of one region is not of the whole.
-        if self.trip.because == "place" and place and abs(self.kept - place[4]) < 0.001:
-            return formatting.kept_in_place(self.kept)
         return formatting.kept(self.kept)
 
     @property
@@ -130,23 +127,14 @@ class Frame:
         return f"X{self.number}: {formatting.after(self.number)}, {self.words}"
 
     @property
-    def place(self) -> str:
-        """Box of the worst region as "left top right bottom", for the viewer."""
-        return " ".join(f"{share:g}" for share in (self.trip.worst_place or ())[:4])
-
-    @property
-    def place_words(self) -> str:
-        """Text such as "the worst place: 14 % kept"; empty if not measured."""
-        place = self.trip.worst_place
-        return f"the worst place: {formatting.share_kept(place[4])}" if place else ""
+    def window(self) -> str:
+        """The window that decided as "left top right bottom", for the viewer."""
+        return " ".join(f"{share:g}" for share in self.trip.window or ())
 
     @property
     def because_words(self) -> str:
-        """The worst part of the restored image, if the headline judges it."""
-        because = LOST.get(self.trip.because)
-        if because is None:
-            return ""
-        return self.place_words if self.trip.because == "place" else because.because
+        """The part of the headline that lost most: "most lost: shapes"."""
+        return MOST_LOST.get(self.trip.because, "")
 
     @property
     def change(self) -> str:
@@ -337,8 +325,10 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
     return f"{EVENTS[cause]} on trip {int(time) + 1}: it counts as over {over}."
 
 
-#: Loss of a chain that fell below the threshold, as the start of a sentence.
-CROSSED = {words.cause: words.crossed for words in LOST.values()}
+#: By part of the headline, a restored image that lost most by it.
+MOST_LOST = {part.name: f"most lost: {part.label.lower()}" for part in PARTS}
+#: End of a chain that fell below the threshold, as the start of a sentence.
+CROSSED = {name: f"{CAUSES[name][0].upper()}{CAUSES[name][1:]}" for name in CROSSINGS}
 EVENTS = {
     "not_made": "The edit was not made",
     "not_the_edit": "It was not the edit asked for",
@@ -372,7 +362,7 @@ class ShortStrip:
 
 
 #: Columns of trips that no short strip reads.
-HEAVY = ("loss_map", "evidence", "change_measure", "damage")
+HEAVY = ("evidence", "change_measure", "damage")
 
 
 def played_trips(chains: Iterable[Chain], numbers: Iterable[int]) -> dict[int, dict[int, Trip]]:

@@ -37,7 +37,7 @@ OWN_TRIPS, REFERENCE = 0.5, 0.5
 #: Growth of people's certainty with the difference in headline retention.
 STEEPNESS = 6.0
 #: Retentions at which every person calls an image clean, or lost.
-CLEAN, LOST, LOST_WHOLE, LOST_FACE = 0.9, 0.1, 0.5, 0.05
+CLEAN, LOST = 0.9, 0.1
 
 
 @dataclass
@@ -90,12 +90,6 @@ def _candidates(suite: Suite, known: Known) -> list[VotedImage]:
 
 def _kept(image: VotedImage) -> float:
     return image.headline or 0.0
-
-
-def _is_lost(image: VotedImage) -> bool:
-    """Return True if the loss is obvious: worn all over, or another person."""
-    whole, face = image.kept.get("lpips", _kept(image)), image.kept.get("identity", 1.0)
-    return _kept(image) <= LOST and (whole <= LOST_WHOLE or face <= LOST_FACE)
 
 
 def _question(
@@ -184,7 +178,7 @@ def _gold(candidates: Sequence[VotedImage]) -> list[Question]:
     for candidate in candidates:
         if _kept(candidate) >= CLEAN:
             by_case[candidate.case][0].append(candidate)
-        elif _is_lost(candidate):
+        elif _kept(candidate) <= LOST:
             by_case[candidate.case][1].append(candidate)
     by_gold: dict[str, list[Question]] = defaultdict(list)
     for clean, lost in by_case.values():
@@ -254,6 +248,6 @@ def images_due(most: int) -> list[Trip]:
     soon = list(Question.objects.open().order_by("due").values_list("first", "second")[:most])
     keys = list(dict.fromkeys(key for pair in soon for key in pair if key))
     trips = Trip.objects.filter(pk__in=keys).select_related("restored", "chain__case__image")
-    trips = trips.select_related("chain__case__image__stored").defer("loss_map", "evidence")
+    trips = trips.select_related("chain__case__image__stored").defer("evidence")
     by_key = {trip.pk: trip for trip in trips}
     return [by_key[key] for key in keys if key in by_key]

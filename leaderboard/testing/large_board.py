@@ -30,7 +30,7 @@ from leaderboard.testing import factories
 from leaderboard.testing.boards import KINDS, make_chains, make_model, make_run, metric_version
 
 CATEGORIES = ("accessories", "objects", "geometry")
-METRICS = ("picture", "lpips", "imagenet")
+METRICS = ("overall", "lpips", "imagenet")
 PAIRS = 30
 SCOPES = (
     "all",

@@ -61,7 +61,7 @@ def measure() -> dict[str, int]:
         subject = chain_subject(face, source, there, pair)
         measure_trip(source, source, there, back, pair, scorer.panel, subject)
         found[name] = peak()
-    scorer.score(source, [back for _, back in trips], subject, maps=True)
+    scorer.score(source, [back for _, back in trips], subject)
     found["score"] = peak()
     return found
 

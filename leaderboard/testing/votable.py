@@ -43,7 +43,7 @@ def votable_run(
 ) -> Run:
     """A run whose restored images lose so much each trip: in their pixels, and by two metrics."""
     model = model or make_model(name, is_reference=name in ("Oracle", "Noise"))
-    run = make_run(model, suite, 0.5 / loss if loss else 800, metrics=("picture", "lpips"))
+    run = make_run(model, suite, 0.5 / loss if loss else 800, metrics=("overall", "lpips"))
     # Its name, not its number: that is another one in every test on PostgreSQL.
     random = np.random.default_rng(list(name.encode()))
     retention = {}
@@ -51,7 +51,7 @@ def votable_run(
         own = loss * random.uniform(0.8, 1.2)
         retention[case] = [round(max(-0.1, 1 - own * n), 4) for n in range(1, suite.trips + 1)]
     now, trips = timezone.now(), []
-    for chain in played_chains(run, retention, ("picture", "lpips")):
+    for chain in played_chains(run, retention, ("overall", "lpips")):
         source = drawn_image(int(chain.case.image.slug.rsplit("-", 1)[-1]), suite.size)
         for number, share in enumerate(retention[chain.case], start=1):
             stored = _stored(_worn(source, 1 - share, random), size)
@@ -124,7 +124,7 @@ def cast(
 
 def _seen(question: Question, kind: str, threshold: float, random: np.random.Generator) -> int:
     kept = [
-        trip.chain.retention("picture")[trip.number - 1]
+        trip.chain.retention("overall")[trip.number - 1]
         for trip in (question.first, question.second)
         if trip
     ]

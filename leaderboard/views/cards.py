@@ -248,7 +248,7 @@ def case(request: HttpRequest, case_id: int) -> HttpResponse:
         trip.chain_id: trip
         for trip in Trip.objects.filter(chain__in=ends, restored__isnull=False)
         .select_related("restored")
-        .defer("loss_map", "evidence")
+        .defer("evidence")
         .order_by("number")
     }
     images = [(read(shown_case.image.stored), "Source")]

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from evaluation.images import encode_jpeg
 from evaluation.metrics import HEADLINE, in_order
 from leaderboard.board.rows import stamp
-from leaderboard.models import Calibration, Case, Chain, Run, StoredImage, SuiteImage, Trip
+from leaderboard.models import Calibration, Case, Chain, Run, StoredImage, SuiteImage
 from leaderboard.models.images import decoding
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages import strips
@@ -109,21 +109,6 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
 
 
 @require_safe
-def loss_map(request: HttpRequest, run_id: int, case_id: int, number: int) -> HttpResponse:
-    """Serve the map of a trip's losses, to lay over the image."""
-    runs = Run.objects.visible_to(request.user).filter(pk=run_id)
-    trips = Trip.objects.filter(chain__run__in=runs, chain__case=case_id, number=number)
-    repeat = request.GET.get("repeat", "0")
-    requested = trips.filter(chain__repeat=int(repeat)) if repeat in _REPEATS else trips.none()
-    data = requested.values_list("loss_map", flat=True).first()
-    if not data:
-        raise Http404("this trip has no map")
-    response = HttpResponse(bytes(data), content_type="image/png")
-    response["Cache-Control"] = "private, max-age=3600"
-    return response
-
-
-@require_safe
 def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
     """Serve a suite's image saved once as JPEG, as a familiar scale of loss.
 
@@ -147,9 +132,6 @@ def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
             raise Http404("this image is not in storage") from None
         cache.set(key, data, 3600)
     return as_image(HttpResponse(data, content_type="image/jpeg"), f"jpeg-{quality}", sha256)
-
-
-_REPEATS = frozenset(map(str, range(20)))
 
 
 def _chosen(chains: list[Chain], repeat: str) -> Chain | None:

@@ -125,8 +125,8 @@ def headline(
         return f"{formatting.count(count, 'model')} side by side"
     tied = [item.other.model.name for item in against if not item.comparison.separated]
     if tied and all(nobody_reached(item.comparison, filters.suite.trips) for item in against):
-        lost, trips = thresholds.lost(filters.threshold), filters.suite.trips
-        return f"None of the {count} loses {lost} of the image within {trips} round trips"
+        damaged, trips = thresholds.named(filters.threshold), filters.suite.trips
+        return f"By none of the {count} half of the images are {damaged} within {trips} round trips"
     if tied:
         return (
             f"{leader.model.name} lasts longest, but cannot be told from {formatting.listed(tied)}"

@@ -103,7 +103,7 @@ def _words(about: str, choice: str, pairs: Mapping[str, str]) -> str:
     if about == "metric":
         return formatting.metric_label(choice)
     if about == "threshold":
-        return f"until {thresholds.is_lost(float(choice))}"
+        return f"until {thresholds.named(float(choice))}"
     if about == "trips":
         return formatting.count(int(choice), "round trip")
     if about == "category":

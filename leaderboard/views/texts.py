@@ -15,8 +15,9 @@ from django.views.decorators.http import require_safe
 
 from evaluation.analysis.events import ChainResult, event
 from evaluation.analysis.half_life import METHOD_VERSION, summarise
-from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, is_lost, other_losses
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, named, other_names
 from evaluation.measuring.error_rates import WEAR, ErrorTable
+from evaluation.metrics.parts import PARTS
 from evaluation.witnesses import WITNESSES, witness_class, witness_label
 from leaderboard import formatting
 from leaderboard.board.example import Example, example
@@ -38,13 +39,14 @@ def methodology(request: HttpRequest) -> HttpResponse:
     """Show every definition, with examples measured by the same code."""
     context = {
         "examples": examples(),
+        "parts": PARTS,
         "tricks": tricks(),
         "change_seen_errors": ErrorTable.stored("change_seen"),
         "witnesses": witness_rows(),
         "witness_errors": witness_errors(),
         "worked": worked_example(),
         "method_version": METHOD_VERSION,
-        "other_losses": other_losses(),
+        "other_names": other_names(),
     }
     return render(request, "leaderboard/methodology.html", context)
 
@@ -161,7 +163,7 @@ def worked_example() -> dict[str, Any]:
 
 
 _WHY = {
-    "whole": is_lost(),
+    "whole": named(),
     "refused": "it refused",
     "not_made": "the edit was not made",
     None: "never: counted as more than 10",
@@ -257,13 +259,13 @@ def _meaning(found: Example) -> list[Stop]:
         Stop(
             ends,
             "How much is kept?",
-            "100 % is the source itself; at 0 % a card of one colour would be as like it. "
-            "The worst place, the colours and the face count, too.",
+            "100 % is the source itself; below 50 % it is clearly damaged: a thing is gone, colours "
+            "are others, all of it is worn.",
         ),
         Stop(
             ends,
             "How long does an image last?",
-            "Until half of it is lost, or the edit is not made. Over many images and edits that "
+            "Until it is clearly damaged, or the edit is not made. Over many images and edits that "
             f"is the half-life: {found.row.model.name} lasts {lasts}.",
         ),
     ]

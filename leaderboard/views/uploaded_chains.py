@@ -19,8 +19,7 @@ from evaluation.content import archives, chain_files
 from evaluation.content.archives import ArchiveError
 from evaluation.content.chain_files import ChainFilesError, arranged
 from evaluation.images import EncodedImage, ImageError
-from evaluation.metrics import HEADLINE, METRICS
-from evaluation.metrics.picture import LOST
+from evaluation.metrics import HEADLINE, METRICS, headline_parts
 from leaderboard import formatting, job_queue
 from leaderboard.models import StoredImage, UploadedChain, UploadedImage, Use
 from leaderboard.models.uploads import KEPT, MAX_IMAGE_PIXELS
@@ -196,11 +195,11 @@ def finding(metrics: dict[str, Any], name: str, trips: int) -> str:
     left = f"{formatting.after(trips).capitalize()}, {share} of the image is left"
     if name != HEADLINE:
         return f"{left} by {metrics[name]['label']}"
-    parts = [part for part in LOST if part in metrics]
+    parts = [part for part in headline_parts() if part in metrics]
     if not parts or metrics[name]["retention"][-1] >= 1:
         return left
     worst = min(parts, key=lambda part: metrics[part]["retention"][-1])
-    return f"{left}: {LOST[worst].most}"
+    return f"{left}; most lost: {metrics[worst]['label'].lower()}"
 
 
 # Unpacking, order of the files, and storage

@@ -1,4 +1,4 @@
-// Looks at one chain: a slider through the trips, wipe, flicker, difference, map of loss, zoom.
+// Looks at one chain: a slider through the trips, wipe, flicker, difference, the window that decided, zoom.
 // The strip below is the data: its images, links and numbers. Full-size copies are
 // fetched only once somebody uses the viewer; until then the thumbnails stand in.
 
@@ -18,7 +18,7 @@ function start() {
   // Differences read the pixels back, so they stay in memory.
   main.getContext("2d", { willReadFrequently: true });
   const size = { width: main.width, height: main.height };
-  const shown = { edited: false, wipe: false, flicker: false, difference: false, lost: false, zoom: false };
+  const shown = { edited: false, wipe: false, flicker: false, difference: false, zoom: false };
   const trips = [...document.querySelectorAll(".strip figure.restored")].map(readTrip);
   const source = { full: viewer.dataset.source, small: viewer.dataset.sourceThumb };
   let awake = false;
@@ -48,9 +48,9 @@ function start() {
     return shown.edited && now.edited ? now.edited : now.restored;
   };
 
-  // The part of the image that is looked at: all of it, or the worst place with some room.
+  // The part of the image that is looked at: all of it, or the window that decided with some room.
   function region() {
-    const place = current()?.place ?? lastPlace();
+    const place = current()?.window ?? lastWindow();
     const whole = { x: 0, y: 0, width: size.width, height: size.height };
     if (!place) return whole;
     const [left, top, right, bottom] = place;
@@ -61,7 +61,7 @@ function start() {
     const y = Math.min(Math.max(0, spot[1] - spot[3] / 2), size.height - height);
     return { x, y, width, height, spot, zoomed: true };
   }
-  const lastPlace = () => trips.at(-1)?.place;
+  const lastWindow = () => trips.at(-1)?.window;
 
   // Whatever size an answer has, it is drawn at the source's, as it is scored.
   function paint(canvas, image, part) {
@@ -101,7 +101,6 @@ function start() {
       } else {
         paint(main, shown.flicker && flickered ? before : after, part);
         if (shown.wipe) drawWipe(before, part);
-        if (shown.lost) drawLost(part);
       }
       frame(main, part);
     }
@@ -121,13 +120,6 @@ function start() {
     pen.fillRect(edge - 1, 0, 2, main.height);
     pen.fillStyle = "#000";
     pen.fillRect(edge + 1, 0, 1, main.height);
-  }
-
-  // The map covers the whole image, whatever its size.
-  function drawLost(part) {
-    const address = current()?.map;
-    const map = address && fetched(address);
-    if (map) paint(main, map, part);
   }
 
   function drawDifference(before, after, part) {
@@ -169,8 +161,7 @@ function start() {
       shown.difference && `difference to the source, times ${gain.value}: black is none, yellow is much`,
       !shown.difference && shown.wipe && "the source left of the line",
       !shown.difference && shown.flicker && "in turn with the source",
-      !shown.difference && shown.lost && "red where the image is lost, by LPIPS",
-      shown.zoom && region().spot && "the worst place",
+      now && !shown.edited && region().spot && now.because,
     ].filter(Boolean).join("; ");
     const text = how ? `${looked} (${how})` : looked;
     const like = now?.jpeg ? `${now.like}, by ${viewer.dataset.metric}` : "The source";
@@ -244,7 +235,7 @@ function start() {
   }
 
   // Keys work anywhere on the page but in fields, and can be turned off.
-  const keys = { w: "wipe", f: "flicker", d: "difference", l: "lost", z: "zoom", e: "edited" };
+  const keys = { w: "wipe", f: "flicker", d: "difference", z: "zoom", e: "edited" };
   document.addEventListener("keydown", (event) => {
     if (!find("#keys").checked || event.ctrlKey || event.metaKey || event.altKey) return;
     const field = event.target.closest("input, select, textarea, [contenteditable]");
@@ -270,12 +261,12 @@ function readTrip(figure) {
   const link = figure.querySelector("a");
   const edited = figure.parentElement.querySelector("figure.edited a");
   const images = (anchor) => anchor && { full: anchor.href, small: anchor.querySelector("img").src };
-  const { place, map, words, jpeg, like } = figure.dataset;
+  const { window, because, words, jpeg, like } = figure.dataset;
   return {
-    figure, map, words, jpeg, like,
+    figure, because, words, jpeg, like,
     restored: images(link) ?? images(edited),
     edited: images(edited),
-    place: place ? place.split(" ").map(Number) : null,
+    window: window ? window.split(" ").map(Number) : null,
   };
 }
 

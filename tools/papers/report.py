@@ -11,7 +11,7 @@ from pathlib import Path
 
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.analysis.robustness import kendall_tau
-from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, THRESHOLDS, is_lost
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, THRESHOLDS, named
 from evaluation.metrics import HEADLINE, in_order
 from leaderboard import formatting
 from tools.papers import figures, tables
@@ -109,7 +109,7 @@ class Board:
                 usable = {
                     run: found[headline] for run, found in at_threshold.items() if headline in found
                 }
-                yield f"By another threshold: until {is_lost(threshold)}", usable
+                yield f"By another threshold: until {named(threshold)}", usable
 
 
 def write(source: Source, suite: str, folder: Path) -> str:
@@ -196,7 +196,7 @@ def _suite(board: Board) -> list[Block]:
 
 def _methods(board: Board) -> list[Block]:
     label = formatting.metric_label(HEADLINE)
-    lost = is_lost(DEFAULT_THRESHOLD)
+    lost = named(DEFAULT_THRESHOLD)
     return [
         Paragraph(f"This is method version {METHOD_VERSION}; numbers of other versions never mix."),
         Points(
@@ -204,11 +204,11 @@ def _methods(board: Board) -> list[Block]:
                 "Chain: the source is sent with the forward prompt, the answer with the backward "
                 "prompt, and so on. What is sent on is never the answer's own bytes but its pixels, "
                 "brought to multiples of four by ordered dither, without any other data.",
-                "Retention: Q = 1 - d(source, restored) / d(source, blank card), where the blank card "
-                "is the source's mean colour. 1 is identical, 0 no better than the card.",
-                f"{label}, the headline: trip by trip the smallest retention of the whole image by "
-                "LPIPS, of its worst place outside the edit, of its colours, and of the face where "
-                "there is one.",
+                "Retention of a plain metric: Q = 1 - d(source, restored) / d(source, blank card), where "
+                "the blank card is the source's mean colour. 1 is identical, 0 no better than the card.",
+                f"{label}, the headline: Q = 1 / (1 + the sum of (d / D)^2) over nine parts: objects, "
+                "shapes, colours of a region and of the whole, sharpness, grain, framing, and face "
+                "and text where there are any. D is the distance at which half is lost.",
                 "Change seen: every forward edit is checked for having been made, by pixels and, "
                 "where a witness with a known error can see it, by meaning. An edit that was not "
                 "made, or was not undone, ends the chain before that trip.",

@@ -13,5 +13,5 @@ def test_the_examples_of_the_methodology_page_are_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(examples, "SIZE", 128)
     assert examples.main(["--folder", str(tmp_path)]) == 0
     made = json.loads((tmp_path / "examples.json").read_text())
-    assert set(made) == {"half", "picture", "cards", "noop"}
+    assert set(made) == {"half", "seen", "cards", "noop"}
     assert (tmp_path / "astronaut-source.webp").is_file()

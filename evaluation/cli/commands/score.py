@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
-from evaluation.analysis.thresholds import life, lost
+from evaluation.analysis.thresholds import life, named
 from evaluation.cli.printing import (
     CommandError,
     Output,
@@ -69,9 +69,9 @@ from evaluation.play.run_scores import RunScores, read_scores
 HELP = "score a run folder, or images that you have already"
 DESCRIPTION = f"""\
 Scores every restored image against its source by every metric that can run here,
-and judges whether each edit was made. A case is usable until {lost()} of
-its image is lost, as a whole or in one place, or an edit was not made; the
-{life().lower()} is that of the exponential decay with as many usable trips.
+and judges whether each edit was made. A case is usable until its image is
+{named()}, or an edit was not made; the {life().lower()} is the trip by which
+half of the images are no longer usable.
 
 A run folder: writes RUN/scores.json after every chain; scored again, only what is new
 is computed. With --import it takes values of no-reference metrics that ran elsewhere

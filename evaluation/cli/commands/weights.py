@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from evaluation import weights
 from evaluation.cli.printing import CommandError, Output, note, progress, say, say_json, table
-from evaluation.metrics.picture import WholePicture
+from evaluation.metrics import HEADLINE, headline_parts
 
 HELP = "fetch and verify the weights of metrics, witnesses and editors"
 DESCRIPTION = """\
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
             for s in statuses
         ]
         say(table(["weights", "needed by", "size", "state"], rows))
-    needed = [s for s in statuses if args.names or s.needed_by in WholePicture.parts]
+    needed = [s for s in statuses if args.names or s.needed_by in (HEADLINE, *headline_parts())]
     return 0 if all(status.ready for status in needed) else 1
 
 

@@ -16,7 +16,7 @@ from evaluation.analysis.events import COMPLETED, event
 from evaluation.analysis.half_life import Summary, breakdown, case_summaries
 from evaluation.analysis.ranking import Placing
 from evaluation.analysis.survival import Survival
-from evaluation.analysis.thresholds import life, lost
+from evaluation.analysis.thresholds import life, named
 from evaluation.cli.report import charts
 from evaluation.cli.results import compared, interval_text, shown
 from evaluation.content.suites import Suite, ticks
@@ -80,7 +80,7 @@ class Report:
         return {
             "version": __version__,
             "life": life(),
-            "lost": lost(),
+            "damaged": named(),
             "report": self,
             "suite": self.suite,
             "runs": self.runs,

@@ -41,14 +41,6 @@ class NetworkMetric(DirectMetric):
     def load(self) -> Any:
         """Return the network with its verified weights, on the CPU."""
 
-    @abstractmethod
-    def features(self, images: Sequence[Image.Image]) -> Features:
-        """Return the input of `compare` from a source: tensor or list of tensors."""
-
-    @abstractmethod
-    def compare(self, sources: Sequence[Features], images: Sequence[Image.Image]) -> list[float]:
-        """Return the distances of a batch that fits in memory, each to its own source."""
-
     @cached_property
     def device(self) -> str:
         """Return the device, chosen at first use and never at import.
@@ -90,20 +82,6 @@ class NetworkMetric(DirectMetric):
         """Return the part of the network that may run in half precision."""
         return network
 
-    def prepare(self, source: Image.Image) -> Features:
-        features: Features = self.in_batches([source], lambda part: [self.features([source])])[0]
-        return features
-
-    def losses(
-        self, sources: Sequence[Features], restored: Sequence[Image.Image]
-    ) -> Sequence[Loss]:
-        """Return the loss of each image to its own source; all have one size."""
-
-        def compare(part: slice) -> list[float]:
-            return self.compare(moved(sources[part], self.device), restored[part])
-
-        return finite(self, self.in_batches(restored, compare))
-
     def in_batches(
         self, images: Sequence[Image.Image], work: Callable[[slice], list[Any]]
     ) -> list[Any]:
@@ -144,6 +122,32 @@ class NetworkMetric(DirectMetric):
         torch.cuda.empty_cache()
 
 
+class FeatureMetric(NetworkMetric):
+    """A network metric that compares features of two images."""
+
+    @abstractmethod
+    def features(self, images: Sequence[Image.Image]) -> Features:
+        """Return the input of `compare` from a source: tensor or list of tensors."""
+
+    @abstractmethod
+    def compare(self, sources: Sequence[Features], images: Sequence[Image.Image]) -> list[float]:
+        """Return the distances of a batch that fits in memory, each to its own source."""
+
+    def prepare(self, source: Image.Image) -> Features:
+        features: Features = self.in_batches([source], lambda part: [self.features([source])])[0]
+        return features
+
+    def losses(
+        self, sources: Sequence[Features], restored: Sequence[Image.Image]
+    ) -> Sequence[Loss]:
+        """Return the loss of each image to its own source; all have one size."""
+
+        def compare(part: slice) -> list[float]:
+            return self.compare(moved(sources[part], self.device), restored[part])
+
+        return finite(self, self.in_batches(restored, compare))
+
+
 @contextmanager
 def _exact(device: str) -> Iterator[None]:
     """Disable gradients, and on a GPU use the same float32 arithmetic as on a CPU."""
@@ -174,6 +178,8 @@ def moved(sources: Sequence[Features], device: str) -> list[Features]:
 
 
 def _moved(features: Features, device: str) -> Features:
+    if isinstance(features, Image.Image):
+        return features
     if isinstance(features, (list, tuple)):
         return [_moved(feature, device) for feature in features]
     return features.to(device)

@@ -24,7 +24,7 @@ from evaluation.measuring.scoring import Scorer
 SHARES = (1 / 10, 1 / 4, 1 / 2, 1)
 #: What a half-life may differ from its share of the trips by.
 FACTOR = 2.0
-METRICS = ("lpips", "place", "colour", "picture")
+METRICS = ("overall",)
 
 
 def worn(source: Image.Image, editor: Noise, edits: int) -> Iterator[Image.Image]:
@@ -37,7 +37,7 @@ def worn(source: Image.Image, editor: Noise, edits: int) -> Iterator[Image.Image
 
 
 def lasts(source: Image.Image, editor: Noise, suite: Suite, edits: int, scorer: Scorer) -> float:
-    """The trips until half of the image is lost, at most all of the suite's."""
+    """The trips until the image is clearly damaged, at most all of the suite's."""
     trips, seen = worn(source, editor, edits), [source]
     kept = {0: 1.0}
 
@@ -45,7 +45,7 @@ def lasts(source: Image.Image, editor: Noise, suite: Suite, edits: int, scorer: 
         while len(seen) <= number:
             seen.append(next(trips))
         if number not in kept:
-            distance = (scorer.score(source, [seen[number]]).distances["picture"] or [1.0])[0]
+            distance = (scorer.score(source, [seen[number]]).distances["overall"] or [1.0])[0]
             kept[number] = 1 - distance
         return kept[number] > DEFAULT_THRESHOLD
 

@@ -54,7 +54,7 @@ class Zoo:
 
     def __init__(self) -> None:
         self.suite = suite()
-        self.scorer = Scorer(["picture"])
+        self.scorer = Scorer(["overall", "lpips"])
         self.scorer.panel.keep(HEARD)
         self.images = {
             image.slug: EncodedImage.from_image(sources.prepared(image, self.suite.size))
@@ -88,7 +88,7 @@ class Zoo:
             with run.playing():
                 folder_player(run, editor, audits=plan(SECRET, self.suite)).play()
             scores = score_run(run, self.scorer)
-            summary = run_results(self.suite, scores)["picture"].summary
+            summary = run_results(self.suite, scores)["overall"].summary
             audited = review(FolderScores(run, self.scorer), self.scorer).audited
         return {
             "usable_trips": _rounded(summary.usable_trips),

@@ -13,7 +13,7 @@ from evaluation.analysis.half_life import summarise
 from evaluation.analysis.robustness import kendall_tau, repeat_spread, retest, robustness
 from evaluation.testing.chains import CATEGORIES, KINDS, chain, halving, run_of, spread_times
 
-HEADLINE = ("picture", 0.5)
+HEADLINE = ("overall", 0.5)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def usable(run, threshold=0.5):
 
 def found_by(runs, others=None):
     boards = {
-        ("picture", threshold): {name: usable(run, threshold) for name, run in runs.items()}
+        ("overall", threshold): {name: usable(run, threshold) for name, run in runs.items()}
         for threshold in (0.5, 0.75)
     }
     for metric, chains in (others or {}).items():

@@ -120,9 +120,9 @@ def test_a_site_ranks_any_scope_from_the_values_it_kept():
 
 
 def test_the_cause_of_a_composite_is_the_metric_that_was_smallest():
-    worn = measured(CASE, [0.1, 0.8], "completed", "picture", because=["lpips", "place"])
-    assert worn.result.because == ("whole", "place")
-    assert event(worn.result, 2, 0.5).cause == "place"
+    worn = measured(CASE, [0.1, 0.8], "completed", "overall", because=["shape", "object"])
+    assert worn.result.because == ("shape", "object")
+    assert event(worn.result, 2, 0.5).cause == "object"
     assert event(measured(CASE, [0.8], metric="colour").result, 1, 0.5).cause == "colour"
     assert event(measured(CASE, [0.8], metric="ssim").result, 1, 0.5).cause == "whole"
 
@@ -163,12 +163,12 @@ def test_a_metric_that_could_not_score_what_was_scored_has_no_chain():
 @pytest.mark.parametrize("gate", [None, "change_seen", "made", "undone"])
 def test_a_chain_comes_back_from_what_was_kept_of_it_with_its_events(outcome, gate):
     flags = {gate: [True, True, False, True]} if gate else {}
-    because = {"because": ["colour", "place", "lpips", "place"]}
+    because = {"because": ["colour", "object", "grain", "object"]}
     for distances in ([0.1, 0.2, 0.3, 0.9], [0.1, 0.6, 0.2, 0.3]):
-        chain = measured(CASE, distances, outcome, "picture", **flags, **because)
+        chain = measured(CASE, distances, outcome, "overall", **flags, **because)
         trips = 4 if outcome == "completed" else 6
         numbers = json.loads(json.dumps(chain_numbers(chain, trips)))
-        again = chain_of_numbers("picture", CASE, 0, outcome, numbers, trips)
+        again = chain_of_numbers("overall", CASE, 0, outcome, numbers, trips)
         for threshold in THRESHOLDS:
             one, two = event(chain.result, trips, threshold), event(again, trips, threshold)
             assert two.time == pytest.approx(one.time)

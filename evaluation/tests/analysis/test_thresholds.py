@@ -18,21 +18,17 @@ def test_the_default_is_one_of_the_thresholds_that_standings_have():
 
 
 @pytest.mark.parametrize(
-    ("threshold", "lost", "left", "life"),
+    ("threshold", "named", "life"),
     [
-        (0.25, "three quarters", "a quarter", "Trips to 75\u00a0% lost"),
-        (0.5, "half", "half", "Half-life"),
-        (0.75, "a quarter", "three quarters", "Trips to 25\u00a0% lost"),
-        (0.9, "a tenth", "90\u00a0%", "Trips to 10\u00a0% lost"),
-        (0.95, "5\u00a0%", "95\u00a0%", "Trips to 5\u00a0% lost"),
+        (0.25, "unusable", "Trips to unusable"),
+        (0.5, "clearly damaged", "Half-life"),
+        (0.75, "slightly worn", "Trips to slightly worn"),
+        (0.9, "below 90\u00a0%", "Trips to below 90\u00a0%"),
     ],
 )
-def test_thresholds_in_words(threshold, lost, left, life):
-    assert (thresholds.lost(threshold), thresholds.left(threshold), thresholds.life(threshold)) == (
-        lost,
-        left,
-        life,
-    )
+def test_thresholds_in_words(threshold, named, life):
+    assert (thresholds.named(threshold), thresholds.life(threshold)) == (named, life)
+    assert thresholds.other_names() == "slightly worn or unusable"
 
 
 def test_every_function_that_takes_a_threshold_has_the_one_default():

@@ -176,7 +176,7 @@ def test_who_undoes_by_what_it_knew_of_its_answer_falls_when_that_is_touched(sco
 
 
 def test_what_else_an_edit_changed_is_measured_outside_its_place():
-    scorer = Scorer(["place"])
+    scorer = Scorer(["overall"])
     if scorer.not_run:
         pytest.skip(str(scorer.not_run))
     drawn = SOURCE.decoded.copy()
@@ -185,7 +185,6 @@ def test_what_else_an_edit_changed_is_measured_outside_its_place():
         changed_elsewhere(SOURCE, EncodedImage.from_image(image), LOCAL, scorer)
         for image in (drawn, worn(drawn, 4, seed=1), worn(drawn, 12, seed=1))
     ]
-    # The network sees a little around each place, so that an edit shines a little beyond its own.
     assert changes[0] < 0.06 < changes[1] < changes[2], changes
     mirrored = EncodedImage.from_image(operators.apply("flip_horizontal", SOURCE.decoded))
     assert changed_elsewhere(SOURCE, mirrored, FLIP, scorer) is None

@@ -13,12 +13,12 @@ from evaluation.witnesses import load_witness
 
 @pytest.mark.parametrize(("edited", "made"), [(wearing_glasses(SOURCE), True), (SOURCE, False)])
 def test_a_chain_that_is_scored_says_what_witnesses_saw(edited, made, tmp_path, capsys):
-    for witness in (load_witness("parsing"), load_metric("identity")):
+    for witness in (load_witness("parsing"), load_metric("face")):
         if missing := witness.missing():
             pytest.skip("; ".join(missing))
     for file, image in (("I0_source", SOURCE), ("I1_forward", edited), ("I1_backward", SOURCE)):
         (tmp_path / f"{file}.png").write_bytes(EncodedImage.from_image(image).data)
-    arguments = ["score", str(tmp_path), "--object", "glasses", "--metrics", "psnr,identity"]
+    arguments = ["score", str(tmp_path), "--object", "glasses", "--metrics", "psnr,face"]
     assert main([*arguments, "--no-report", "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)["runs"].values()
     ((trip,),) = [chain["trips"] for chain in run["scores"]["chains"].values()]

@@ -8,16 +8,18 @@ from PIL import Image, ImageDraw
 
 from evaluation.__main__ import main
 from evaluation.analysis.events import CAUSES
-from evaluation.metrics import load_metric
+from evaluation.metrics import HEADLINE, headline_parts, load_metric
 from evaluation.testing.fake_providers.judge import KEY, FakeJudge
+
+METRICS = (HEADLINE, *headline_parts(), "lpips")
 
 
 @pytest.fixture
 def told(hat_chain, capsys):
-    if missing := load_metric("picture").missing():
+    if missing := load_metric("overall").missing():
         pytest.skip("; ".join(missing))
     arguments = ["score", str(hat_chain.folder), "--no-report", "--json"]
-    assert main([*arguments, "--metrics", "picture,lpips,place,colour,identity"]) == 0
+    assert main([*arguments, "--metrics", ",".join(METRICS)]) == 0
     return json.loads(capsys.readouterr().out)["runs"][hat_chain.folder.name]
 
 
@@ -28,19 +30,14 @@ def chain_of(run):
 
 def test_every_trip_says_by_what_least_is_kept_and_where(told):
     trips, retention, _ = chain_of(told)
-    assert list(retention) == ["picture", "lpips", "place", "colour", "identity"]
+    assert list(retention) == list(METRICS)
     for number, trip in enumerate(trips):
-        kept = {
-            name: retention[name][number]
-            for name in ("lpips", "place", "colour", "identity")
-            if retention[name]
-        }
+        kept = {name: retention[name][number] for name in headline_parts() if retention[name]}
         assert trip["because"] == min(kept, key=kept.__getitem__)
-        assert retention["picture"][number] == pytest.approx(min(kept.values()))
-        left, top, right, bottom, least = trip["worst_place"]
+        assert retention["overall"][number] <= min(kept.values())
+        left, top, right, bottom = trip["window"] or (0, 0, 1, 1)
         assert 0 <= left < right <= 1
         assert 0 <= top < bottom <= 1
-        assert least == pytest.approx(kept["place"], abs=1e-5)
         assert trip["undo"] < 1  # the hat was somewhere
 
 
@@ -48,15 +45,16 @@ def test_every_metric_says_when_the_chain_ended_and_by_what(told):
     trips, retention, slug = chain_of(told)
     events = {name: result["events"][slug] for name, result in told["results"].items()}
     assert all(event["cause"] in (*CAUSES, None) for event in events.values())
-    crossed = [n for n, q in enumerate(retention["picture"]) if q <= 0.5]
-    event = events["picture"]
+    crossed = [n for n, q in enumerate(retention["overall"]) if q <= 0.5]
+    event = events["overall"]
     if crossed:
         because = trips[crossed[0]]["because"]
-        assert event["cause"] == {"lpips": "whole"}.get(because, because)
+        assert event["cause"] == because
         assert crossed[0] < event["time"] <= crossed[0] + 1
     else:
         assert event == {"time": 3.0, "cause": None, "recovered": False}
-    assert events["place"]["cause"] in ("place", None)
+    assert events["object"]["cause"] in ("object", None)
+    assert events["lpips"]["cause"] in ("whole", None)
 
 
 @pytest.fixture

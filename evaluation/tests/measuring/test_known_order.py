@@ -13,13 +13,10 @@ from evaluation.images import EncodedImage
 from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
-from evaluation.metrics import load_metric
 from evaluation.testing.simulations.noise_spread import half_lives, spread
 
 #: Of weaker grain one trip says nothing: it is lost among the roundings of the wire.
 ORDER = ("oracle", "noise-1-4", "noise-3-5", "noise-8")
-#: The parts of the headline that look at every image; whose face it is adds nothing here.
-METRICS = ["lpips", "place", "colour", "picture"]
 
 
 def few_cases(suite):
@@ -45,10 +42,8 @@ def prepared(image, size):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suite", catalog.suites(), ids=lambda suite: suite.slug)
-def test_the_reference_editors_keep_as_much_as_is_known_of_them(suite):
-    if reasons := load_metric("picture").missing():
-        pytest.skip("; ".join(reasons))
-    scorer, rows = Scorer(METRICS), catalog.editing_models()
+def test_the_reference_editors_keep_as_much_as_is_known_of_them(suite, real_network):
+    scorer, rows = Scorer(["overall"]), catalog.editing_models()
     for case in few_cases(suite):
         image, pair = suite.image_by_slug[case.image], suite.pair_by_slug[case.pair]
         source, places = prepared(image, suite.size), image.annotations
@@ -59,12 +54,11 @@ def test_the_reference_editors_keep_as_much_as_is_known_of_them(suite):
             beside = Beside(source, places)
             restored[name] = editor.send(edits[name], pair.backward, 2, beside).image
         subject = chain_subject(image, source, edits["oracle"], pair)
-        distances = scorer.score(source, restored.values(), subject).distances["picture"]
+        distances = scorer.score(source, restored.values(), subject).distances["overall"]
         lost = dict(zip(restored, distances, strict=True))
         assert lost["oracle"] == pytest.approx(0, abs=1e-6)
         steps = pairwise(references(suite))
         assert all(lost[better] < lost[worse] for better, worse in steps), (case, lost)
-        # Grain in a smooth place may lose more than a blank card would: 0 is not the least.
         assert lost["blank-card"] > 0.95
         # What does nothing keeps all of it, and is caught for that, except where that was asked.
         assert lost["do-nothing"] < lost["noise-3-5"]
@@ -72,10 +66,8 @@ def test_the_reference_editors_keep_as_much_as_is_known_of_them(suite):
         assert not seen or pair.change == "none", case
 
 
-def test_noise_of_four_strengths_spreads_over_the_scale_of_smoke():
+def test_noise_of_four_strengths_spreads_over_the_scale_of_smoke(real_network):
     """The scale of the board: half-lives of about N/10, N/4, N/2 and N, in their known order."""
-    if reasons := load_metric("picture").missing():
-        pytest.skip("; ".join(reasons))
     smoke = catalog.suite("smoke")
     found = list(half_lives(smoke, 6).values())  # the strongest first
     lasts = [smoke.trips * 10 if one is None else one for one in found]

@@ -16,7 +16,7 @@ from evaluation.metrics.base import CELLS, Subject
 from evaluation.metrics.psnr import Psnr
 from evaluation.testing.reference_images import small, worn
 
-QUICK = ["psnr", "ssim", "ms_ssim", "colour"]
+QUICK = ["psnr", "ssim", "ms_ssim"]
 
 
 def test_all_metrics_score_a_batch_as_they_score_single_images():
@@ -34,7 +34,7 @@ def test_all_metrics_score_a_batch_as_they_score_single_images():
 
 
 def test_chains_scored_together_have_the_numbers_that_each_has_alone():
-    names = [*QUICK, "lpips", "place", "picture", "imagenet", "identity"]
+    names = [*QUICK, "lpips", "overall", "shape", "imagenet", "face"]
     source, other = small(), worn(small(), 90)
     where = np.zeros((CELLS, CELLS), dtype=bool)
     where[:12, :12] = True
@@ -45,10 +45,10 @@ def test_chains_scored_together_have_the_numbers_that_each_has_alone():
             source, [worn(source, n) for n in range(1, 8)], footprints=[where] + [None] * 6
         ),
     ]
-    together = Scorer(names).score_together(chains, maps=True)
+    together = Scorer(names).score_together(chains)
     for chain, found in zip(chains, together, strict=True):
         wanted = Scorer(names).score(
-            chain.source, chain.restored, chain.subject, footprints=chain.footprints, maps=True
+            chain.source, chain.restored, chain.subject, footprints=chain.footprints
         )
         for name, distances in wanted.distances.items():
             if distances is None:
@@ -57,7 +57,7 @@ def test_chains_scored_together_have_the_numbers_that_each_has_alone():
                 assert found.distances[name] == pytest.approx(distances, abs=1e-6), name
         assert found.because == wanted.because
         assert found.undo == pytest.approx(wanted.undo, abs=1e-5)
-        assert (found.maps is None) == (wanted.maps is None)
+        assert found.windows == wanted.windows
 
 
 def test_chains_of_other_sizes_are_not_scored_together():
@@ -131,9 +131,9 @@ def test_a_long_chain_is_read_a_few_images_at_a_time():
 
 
 def test_an_image_that_comes_back_again_is_measured_once_and_told_each_time():
-    if reasons := [*load_metric("picture").missing(), *load_metric("brisque").missing()]:
+    if reasons := [*load_metric("overall").missing(), *load_metric("brisque").missing()]:
         pytest.skip("; ".join(reasons))
-    names = [*QUICK, "lpips", "place", "picture", "brisque"]
+    names = [*QUICK, "lpips", "overall", "object", "brisque"]
     source = small()
     one, other = (EncodedImage.from_image(worn(source, strength)) for strength in (4, 60))
     chain = [one, one, other, one, other]
@@ -146,15 +146,15 @@ def test_an_image_that_comes_back_again_is_measured_once_and_told_each_time():
     scorer.metrics["psnr"].losses = lambda sources, images: (
         measured.append(len(images)) or losses(sources, images)
     )
-    found = scorer.score(source, chain, maps=True, footprints=masks)
+    found = scorer.score(source, chain, footprints=masks)
     assert sum(measured) == 2
     for index, image in enumerate(chain):
-        alone = Scorer(names).score(source, [image.decoded], maps=True, footprints=[masks[index]])
+        alone = Scorer(names).score(source, [image.decoded], footprints=[masks[index]])
         for name, wanted in alone.distances.items():
             assert found.distances[name][index] == pytest.approx(wanted[0], abs=1e-6), name
         assert found.quality["brisque"][index + 1] == alone.quality["brisque"][1]
         assert found.because[index] == alone.because[0]
-        assert np.allclose(found.maps[index], alone.maps[0], atol=1e-5)
+        assert found.windows[index] == alone.windows[0]
     assert found.undo[0] is None
     assert found.undo[1] is not None
 
@@ -178,10 +178,10 @@ def test_an_image_too_small_for_a_metric_has_none_and_a_reason():
 
 
 def test_no_images_give_no_scores():
-    names = ["psnr", "ssim", "colour", "lpips", "place", "picture"]
+    names = ["psnr", "ssim", "lpips", "overall", "object"]
     scores = Scorer(names).score(small(), [])
     assert scores.distances == {name: [] for name in names}
-    assert scores.because == scores.places == []
+    assert scores.because == scores.windows == []
 
 
 def test_a_source_is_calibrated_by_its_blank_card_and_its_jpeg_ladder():

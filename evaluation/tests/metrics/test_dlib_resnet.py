@@ -10,12 +10,12 @@ from evaluation.content import catalog
 from evaluation.content.sources import original, prepare
 from evaluation.images import EncodedImage
 from evaluation.metrics import MetricError
-from evaluation.metrics.base import Subject
-from evaluation.metrics.identity import Identity, _file
 from evaluation.metrics.networks.dlib_resnet import DlibResnet
+from evaluation.metrics.networks.faces import Faces, _around, _file
+from evaluation.metrics.parts import Face
 from evaluation.weights.packages import DlibFaces
 
-pytestmark = pytest.mark.skipif(bool(Identity().missing()), reason="dlib or torch is missing")
+pytestmark = pytest.mark.skipif(bool(Face().missing()), reason="dlib or torch is missing")
 PORTRAITS = (
     "calm-man", "eisenhower", "frowning-man", "laughing-woman", "woman-with-buns",
     "woman-with-round-glasses", "zachary-taylor",
@@ -33,28 +33,29 @@ def network(file):
 
 
 @pytest.fixture(scope="module")
-def views():
-    """What the metric looks at of some portraits."""
-    metric, found = Identity(), []
+def portraits():
+    """Some portraits, each with the place of its face."""
+    network, found = Faces(), []
     for row in catalog.source_images():
         if row.slug in PORTRAITS:
             image = prepare(EncodedImage.from_bytes(original(row.origin, row.sha256)).decoded, 512)
-            found.append(metric.view(image, Subject(face=metric.only_face(image))))
+            found.append((image, network.only_face(image)))
     assert len(found) == len(PORTRAITS)
     return found
 
 
-def test_the_numbers_are_those_of_dlib(file, views):
+def test_the_numbers_are_those_of_dlib(file, portraits):
     import dlib
 
-    theirs, metric, wanted = dlib.face_recognition_model_v1(str(file)), Identity(), []
-    for view in views:
+    theirs, ours, wanted = dlib.face_recognition_model_v1(str(file)), Faces(), []
+    for image, face in portraits:
+        view = _around(image, face)
         pixels = np.ascontiguousarray(view)
-        landmarks = metric._landmarks(pixels, metric._face(pixels, view))
+        landmarks = ours._landmarks(pixels, ours._face(pixels, view))
         wanted.append(np.array(theirs.compute_face_descriptor(pixels, landmarks)))
-    found = [metric.prepare(view) for view in views]
+    found = [ours.embedding(image, face) for image, face in portraits]
     assert np.abs(np.array(found) - wanted).max() < 1e-5
-    distances = metric.distances(found[0], views[1:])
+    distances = [ours.distance(found[0], other) for other in found[1:]]
     apart = [np.linalg.norm(wanted[0] - other) for other in wanted[1:]]
     assert distances == pytest.approx(apart, abs=1e-5)
     assert min(distances) > 0.5  # they are different people

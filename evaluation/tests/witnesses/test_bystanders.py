@@ -9,8 +9,8 @@ from PIL import Image, ImageFilter
 from evaluation.content import operators
 from evaluation.content.suites import EditPair
 from evaluation.images import EncodedImage
-from evaluation.metrics import load_metric
 from evaluation.metrics.base import CELLS, Subject
+from evaluation.metrics.networks.faces import faces
 from evaluation.testing.drifts import as_jpeg, moved, noisy
 from evaluation.testing.reference_images import ASTRONAUT, as_image
 from evaluation.witnesses import WITNESSES, Panel, TripToJudge, load_witness, witness_class
@@ -85,14 +85,11 @@ def test_the_same_person_is_told_from_one_without_a_face(identity):
     assert identity.look(trip(SOURCE, SOURCE, COPY)) is None
 
 
-def test_the_witness_looks_with_the_metric_that_is_there(identity, monkeypatch):
-    metric = load_metric("identity")
-    panel = Panel(["identity"], {"identity": metric})
+def test_the_witness_and_the_headline_share_the_embeddings_of_faces(identity, monkeypatch):
     about = Subject(face=FACE)
-    panel.hear(trip(SOURCE, SOURCE, COPY, about))
-    monkeypatch.setattr(metric, "_computed", lambda *args: pytest.fail("looked twice"))
-    source = metric.prepare(metric.view(SOURCE, about))
-    assert metric.distances(source, [metric.view(SOURCE, about)]) == [0.0]
+    Panel(["identity"]).hear(trip(SOURCE, SOURCE, COPY, about))
+    monkeypatch.setattr(faces(), "_computed", lambda *args: pytest.fail("looked twice"))
+    assert faces().distance(*[faces().embedding(SOURCE, FACE)] * 2) == 0.0
 
 
 @pytest.fixture(scope="module")

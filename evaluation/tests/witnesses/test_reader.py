@@ -8,6 +8,7 @@ from PIL import Image, ImageDraw, ImageFont
 from skimage import data
 
 from evaluation.images import EncodedImage, encode_jpeg
+from evaluation.metrics.networks.text_reader import text_reader
 from evaluation.testing.reference_images import as_image
 from evaluation.witnesses import TripToJudge, load_witness
 from evaluation.witnesses.reader import likeness
@@ -74,7 +75,7 @@ def test_other_words_and_a_red_ball_are_not_the_words(reader):
 
 
 def test_an_empty_image_has_no_lines(reader):
-    assert reader.lines(Image.new("RGB", (64, 40), (200, 200, 200))) == []
+    assert text_reader().lines(Image.new("RGB", (64, 40), (200, 200, 200))) == []
 
 
 def test_likeness_looks_for_the_words_in_lines_and_across_them():

@@ -23,6 +23,7 @@ from leaderboard.operation.scoring_packages import Stage, write
 
 #: Networks whose weights are fetched at the first start.
 WEIGHTS = {
+    "dinov2-small": "DINOv2 (90 MB)",
     "lpips-alex": "LPIPS (61 MB)",
     "face-parsing": "face parsing (20 MB)",
     "neural-eraser": "the neural eraser (28 MB)",
@@ -32,7 +33,7 @@ WEIGHTS = {
     "niqe": "NIQE (2 MB)",
 }
 #: Weights that are made with the packages being installed.
-NEEDS_PACKAGES = {"lpips-alex"}
+NEEDS_PACKAGES = {"dinov2-small", "lpips-alex"}
 #: Lines of pip: a package that it fetches now, and the reasons of a failure.
 COLLECTING = re.compile(r"Collecting ([\w.-]+)")
 FAILING = re.compile(r"error|fail|\*\*\*", re.IGNORECASE)

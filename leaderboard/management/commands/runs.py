@@ -107,7 +107,7 @@ def _pause(run: Run, reason: str) -> None:
 def _outdated(metrics: dict[str, dict[str, Any]]) -> bool:
     """Return True if any of a run's metrics has another version now."""
     return any(
-        pinned.get("version", metric_class(name).version) != metric_class(name).version
+        pinned.get("version", version := metric_class(name)().running_version) != version
         for name, pinned in metrics.items()
         if name in METRICS
     )

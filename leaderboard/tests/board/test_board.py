@@ -74,7 +74,7 @@ def test_the_board_is_ordered_by_usable_trips_also_where_half_lives_are_out_of_r
         ({"source": Run.Source.EXTERNAL}, "not checked yet"),
         ({"source": Run.Source.EXTERNAL, "verified": False}, "did not recompute"),
         ({"source": Run.Source.PUBLISHED}, "Published elsewhere"),
-        ({"metrics": ()}, "Picture not run"),
+        ({"metrics": ()}, "Overall not run"),
     ],
 )
 def test_a_run_that_cannot_rank_is_listed_with_the_reason(client, suite, fields, reason):
@@ -117,8 +117,8 @@ def test_versions_of_a_metric_never_mix(suite):
     for name in ("A", "B"):
         make_run(name, suite)
     old = make_run("Old", suite, 19)
-    older = MetricVersion.objects.create(name="picture", version="old")
-    old.standings.filter(metric__name="picture").update(metric=older)
+    older = MetricVersion.objects.create(name="overall", version="old")
+    old.standings.filter(metric__name="overall").update(metric=older)
     rows = board_rows(BoardFilters(suite))
     assert names(rows) == ["A", "B", "Old"]
     assert rows[2].standing is None

@@ -30,7 +30,7 @@ def test_the_title_says_what_lasts_and_what_does_not(client, suite):
     run = make_run("A", suite, 5)
     for category, half_life in (("geometry", 9), ("accessories", 2)):
         make_standing(
-            run, metric_version("picture"), half_life, scope=f"category:{category}"
+            run, metric_version("overall"), half_life, scope=f"category:{category}"
         ).save()
     html = page(client)
     assert "Geometric edits keep an image longest, accessory edits wear it out first" in html

@@ -125,9 +125,9 @@ def test_names_sort_as_people_read_them(suite):
 
 
 def test_labels_say_the_threshold_and_the_trips(client, suite):
-    html = page(client, "?threshold=0.9")
-    assert "Trips to 10\u00a0% lost, in round trips" in html
-    assert "Semantic trips to 10\u00a0% lost" in html
+    html = page(client, "?threshold=0.75")
+    assert "Trips to slightly worn, in round trips" in html
+    assert "Semantic trips to slightly worn" in html
     assert "Usable trips of 20" in html
     assert "Semantic half-life (ImageNet features)" in page(client)
 

@@ -76,7 +76,7 @@ def test_where_nobody_loses_half_nobody_is_said_to_last_longest(client, suite):
     for name in ("One", "Two", "Three"):
         make_run(name, suite, 1e6, chains=True, scopes=SCOPES)
     html = page(client, "?models=one,two,three")
-    assert "None of the 3 loses half of the image within" in html
+    assert "By none of the 3 half of the images are clearly damaged within" in html
     assert "both outlast this suite" in html
     assert html.count("none alone") == 3
 
@@ -96,7 +96,7 @@ def test_the_paired_difference_is_that_of_the_statistics(suite, runs):
                 chain.case.category,
                 chain.case.kind,
                 chain.repeat,
-                tuple(chain.retention("picture")),
+                tuple(chain.retention("overall")),
             )
             for chain in run.chains.select_related("case__image")
         ]
@@ -109,7 +109,7 @@ def test_the_paired_difference_is_that_of_the_statistics(suite, runs):
 
 def test_a_change_that_was_not_seen_ends_the_chain_in_comparisons_too(suite, runs):
     for chain in runs[0].chains.all():
-        chain.results["picture"]["gate"] = [3, "not_made"]
+        chain.results["overall"]["gate"] = [3, "not_made"]
         chain.save()
     rows = [row for row in board_rows(BoardFilters(suite)) if row.model.name in ("Long", "Short")]
     found = comparing.contest(rows, BoardFilters(suite), stamp())
@@ -120,7 +120,7 @@ def test_a_change_that_was_not_seen_ends_the_chain_in_comparisons_too(suite, run
 @pytest.mark.parametrize("outcome", ["completed", "refused", "lost", ""])
 def test_broken_chains_do_not_break_the_page(client, runs, outcome):
     for chain in runs[0].chains.all()[:10]:
-        chain.numbers("picture")["retention"] = [0.9, 0.8]
+        chain.numbers("overall")["retention"] = [0.9, 0.8]
         chain.outcome = outcome
         chain.save()
     Chain.objects.filter(run=runs[1])[:1].get().delete()
@@ -136,7 +136,7 @@ def test_runs_without_a_shared_case_are_shown_without_a_verdict(client, runs):
 def test_ticked_boxes_become_one_address_to_share(client, runs):
     response = client.get("/compare/?models=long&models=short&suite=demo-v1")
     assert response.status_code == 302
-    assert response.url == "/compare/?models=long,short&suite=demo-v1&metric=picture"
+    assert response.url == "/compare/?models=long,short&suite=demo-v1&metric=overall"
 
 
 def test_unknown_and_too_many_models_are_named(client, suite, runs):

@@ -46,7 +46,7 @@ def suite() -> Suite:
     return suite
 
 
-@pytest.mark.parametrize(("metric", "ranked"), [("picture", 10), ("lpips", 11)])
+@pytest.mark.parametrize(("metric", "ranked"), [("overall", 10), ("lpips", 11)])
 def test_only_complete_public_runs_without_flags_are_ranked(suite, metric, ranked):
     rows = board_rows(BoardFilters(suite, metric=metric))
     assert sum(row.group == RANKED for row in rows) == ranked

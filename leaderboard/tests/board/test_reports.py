@@ -114,10 +114,10 @@ def test_the_model_s_page_shows_how_its_chains_end_and_one_of_each(client, suite
     refresh_ranks(suite)
     html = page(client, reverse("model", args=["m"]))
     assert "How its chains end" in html
-    for words in ("The whole image is worn", "The model refused", "The edit was not made"):
+    for words in ("The image is worn as a whole", "The model refused", "The edit was not made"):
         assert words in html
     assert f"/runs/{run.pk}/cases/{first.case_id}/" in html
-    assert "most often because the whole image is worn" in html
+    assert "most often because the image is worn as a whole" in html
 
 
 def test_standings_carry_the_method_s_version(suite):

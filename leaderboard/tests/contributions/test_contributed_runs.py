@@ -413,7 +413,7 @@ def untold(document):
         "change_seen": None,
         "change_measure": {},
         "because": "",
-        "worst_place": None,
+        "window": None,
         "damage": {},
         "evidence": [
             {"witness": "hue", "thing": "red", "made": True, "undone": None, "gates": False}

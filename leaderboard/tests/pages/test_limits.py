@@ -19,7 +19,6 @@ CHEAP = {
         "run",
         "run_progress",
         "run_case",
-        "loss_map",
         "suites",
         "suite_latest",
         "suite",

@@ -69,7 +69,7 @@ def test_the_page_says_the_finding_and_opens_to_images(
 
 def test_what_is_kept_is_the_headlines_whatever_the_order_of_keys(run: int) -> None:
     # PostgreSQL puts shorter keys first: "clip" before "picture".
-    results = {"picture": {"retention": [0.9] * TRIPS}, "clip": {"retention": [0.1] * TRIPS}}
+    results = {"overall": {"retention": [0.9] * TRIPS}, "clip": {"retention": [0.1] * TRIPS}}
     Chain.objects.filter(run=run).update(results=results)
     (line,) = pages.lines_of(Suite.objects.get())
     assert {one["kept"] for one in pages.judged(line, "brisque", TRIPS)} == {0.9}

@@ -173,12 +173,12 @@ def test_a_repeat_is_asked_for_by_its_number_and_nonsense_is_ignored(client):
     assert client.get(f"{address}?repeat=1")["X-Robots-Tag"] == "noindex"
 
 
-def test_the_worst_place_is_framed_by_the_viewer_and_said_in_words(client, run):
+def test_the_window_that_decided_is_framed_by_the_viewer_and_said_in_words(client, run):
     trips = Trip.objects.filter(chain=run.chains.first())
-    trips.update(worst_place=[0.25, 0.5, 0.41667, 0.66667, 0.14], because="place")
+    trips.update(window=[0.25, 0.5, 0.41667, 0.66667], because="object")
     page = client.get(strip_of(run)).content.decode()
-    assert 'data-place="0.25 0.5 0.41667 0.66667"' in page
-    assert "the worst place: 14 % kept" in page.replace("\u00a0", " ")
+    assert 'data-window="0.25 0.5 0.41667 0.66667"' in page
+    assert "most lost: objects" in page
 
 
 # The JPEG of equal loss
@@ -245,21 +245,6 @@ def test_the_quality_to_show_can_always_be_encoded(distance):
 )
 def test_jpeg_qualities_read_as_sentences(quality, words):
     assert strips.like_jpeg(quality) == words
-
-
-def test_where_a_trip_lost_the_image_is_laid_over_it_for_those_who_may_see_it(client, run):
-    chain = run.chains.first()
-    chain.trips.filter(number=1).update(
-        loss_map=b"\x89PNG map", worst_place=[0.25, 0.5, 0.41667, 0.66667, 0.14]
-    )
-    address = f"{reverse('loss_map', args=[run.pk, chain.case_id, 1])}?repeat=0"
-    assert address in client.get(strip_of(run)).content.decode()
-    response = client.get(address)
-    assert (response["Content-Type"], response.content) == ("image/png", b"\x89PNG map")
-    for nonsense in ("?repeat=9", "?repeat=x", "?repeat=-1", "?repeat=%00"):
-        assert client.get(address.partition("?")[0] + nonsense).status_code == 404
-    Run.objects.filter(pk=run.pk).update(published=False)
-    assert client.get(address).status_code == 404
 
 
 def test_a_frame_says_what_each_witness_saw():

@@ -57,7 +57,7 @@ def best(ticket: str) -> str:
         ticket=ticket
     )
     kept = [
-        trip.chain.retention("picture")[trip.number - 1]
+        trip.chain.retention("overall")[trip.number - 1]
         for trip in (vote.question.first, vote.question.second)
         if trip
     ]

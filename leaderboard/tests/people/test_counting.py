@@ -122,10 +122,10 @@ def test_votes_never_change_a_half_life(client, board):
 def test_the_page_on_agreement_says_who_agrees_and_where_the_threshold_lies(client, counted):
     report = PeopleReport.objects.get()
     lines = {line["name"]: line for line in report.numbers["lines"]}
-    assert lines["picture"]["everywhere"]["share"] > 0.7
+    assert lines["overall"]["everywhere"]["share"] > 0.7
     ceiling = report.numbers["ceiling"]
     assert ceiling["low"] < ceiling["share"] < ceiling["high"]
-    threshold = lines["picture"]["threshold"]
+    threshold = lines["overall"]["threshold"]
     assert threshold["low"] < 0.5 < threshold["high"]
     with CaptureQueriesContext(
         connection,
@@ -142,8 +142,8 @@ def test_the_page_on_agreement_says_who_agrees_and_where_the_threshold_lies(clie
 def test_where_people_and_the_headline_differ_opens_to_the_images(client, board):
     question = Question.objects.open().filter(kind="pair", gold="").order_by("-ease").first()
     first, second = question.first, question.second
-    gap = first.chain.retention("picture")[first.number - 1]
-    gap -= second.chain.retention("picture")[second.number - 1]
+    gap = first.chain.retention("overall")[first.number - 1]
+    gap -= second.chain.retention("overall")[second.number - 1]
     against = -1 if gap > 0 else 1
     for number in range(5):
         Vote.objects.create(

@@ -59,7 +59,7 @@ def test_the_api_tells_every_public_vote_and_nothing_of_who_it_was(client, board
     row = next(row for row in sent["items"] if row["role"] == "")
     assert row["answer"] in ("first", "second")
     assert row["first"]["model"] != ""
-    assert 0 <= row["first"]["retention"]["picture"] <= 1
+    assert 0 <= row["first"]["retention"]["overall"] <= 1
     assert {row["voter"] for row in sent["items"]} == {vote_rows.pseudonym(one) for one in crowd}
     text = json.dumps(sent)
     assert not any(one.key in text for one in crowd)
@@ -116,7 +116,7 @@ def test_the_dataset_has_votes_as_preference_pairs_with_models_metrics_and_image
         assert row["answer"] in ("first", "second", "cannot say")
         for side in ("first", "second"):
             assert EditingModel.objects.filter(slug=row[side]["model"]).exists()
-            assert row[side]["retention"].keys() == {"picture", "lpips"}
+            assert row[side]["retention"].keys() == {"overall", "lpips"}
         for name in row["images"].values():
             assert (tmp_path / "out" / name).is_file()
     Run.objects.filter(editing_model__slug="beech").update(published=False)

@@ -34,8 +34,8 @@ def test_a_session_has_ten_questions_a_gold_one_and_an_own_one_again(board, brow
     assert again.place >= own.place + ballots.APART
     gold = next(vote for vote in made if vote.role == "gold").question
     assert gold.gold == Question.Gold.FIRST
-    assert gold.first.chain.retention("picture")[gold.first.number - 1] >= 0.9
-    assert gold.second.chain.retention("picture")[gold.second.number - 1] <= 0.1
+    assert gold.first.chain.retention("overall")[gold.first.number - 1] >= 0.9
+    assert gold.second.chain.retention("overall")[gold.second.number - 1] <= 0.1
 
 
 def test_a_voter_gets_the_rest_of_a_session_before_a_new_one_and_no_question_twice(board, browser):

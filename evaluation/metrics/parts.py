@@ -1,0 +1,328 @@
+"""The parts of the headline: nine kinds of damage, each with its distance and half point.
+
+A part measures in units of its own (`measure`) and says at which distance half is lost (`half`):
+its retention is 1 / (1 + (distance / half)²). Each is also a metric with a curve of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from evaluation.metrics.base import CELLS, Box, Mask, Metric
+from evaluation.metrics.networks.faces import Faces, faces
+from evaluation.metrics.networks.text_reader import TextReader, best_match, plain, text_reader
+from evaluation.metrics.views import (
+    SHAPES,
+    THINGS,
+    Comparison,
+    Floats,
+    Source,
+    View,
+    unlike,
+    window_box,
+    windows,
+    windows_inside,
+)
+
+# In patches: about a thing, and about a contour; in cells of the map of colours: about a bottle.
+THING, CONTOUR, REGION = 4, 3, 12
+# A blank card that differs less from the source says nothing of its window.
+LEAST_SCALE = 0.2
+# Grey thresholds that no image is without: it keeps the logarithm of flat images finite.
+ALWAYS = 0.5
+# What harmless copies move the embedding of a face is forgiven twice, up to this.
+MOST_FORGIVEN = 0.3
+# Shorter lines are read into textures by chance.
+LETTERS = 4
+# Tables of a source are stored in steps of this, from 0 to 2.
+STEP = 2.0**-15
+
+
+@dataclass(frozen=True)
+class PartLoss:
+    """The distance of one part, and the window that decided it; None: the whole image."""
+
+    distance: float
+    window: Box | None = None
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What the parts see of a source before anything is restored."""
+
+    source: Source
+    #: The harmless copies of the source, and a card of its mean colour.
+    harmless: Sequence[View]
+    card: View
+
+
+class Part(Metric, ABC):
+    """One kind of damage; where a source has nothing to look at, it does not apply."""
+
+    part_of = "overall"
+    higher_is_better, digits, blank = True, 2, 1.0
+    version = "1"
+    #: The distance at which half is lost.
+    half: ClassVar[float]
+    #: The end of a chain by this part: "an object is gone or changed".
+    ended: ClassVar[str]
+    #: The scope of the loss (evaluation.analysis.failure_labels).
+    scope: ClassVar[str] = "whole-image"
+    #: The reason where it does not apply.
+    not_found: ClassVar[str] = ""
+
+    def lost(self, distance: float) -> float:
+        """Return what a metric stores: 1 - retention, exactly 0 at 0."""
+        term = (distance / self.half) ** 2
+        return term / (1 + term)
+
+    def prepare(self, looks: Looks) -> Any:
+        """Return what it needs of the source, as JSON; None where it does not apply."""
+        return {}
+
+    @abstractmethod
+    def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
+        """Return the distance of the restored image to the source."""
+
+
+class Object(Part):
+    """Is something gone, invented or replaced, in the worst window?"""
+
+    name, label = "object", "Objects"
+    looks_at = "whether everything is still there"
+    half = 0.15
+    ended = "an object is gone or changed"
+    scope = "object"
+    weights, uses_network = "dinov2-small", True
+
+    def prepare(self, looks: Looks) -> Any:
+        """Return by patch what harmless copies change, and what a blank card does."""
+        card = unlike(looks.source.view.tokens, looks.card.tokens, THINGS)
+        return {"floor": to_text(floor(looks, THINGS)), "card": to_text(card)}
+
+    def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
+        change = comparison.changes[THINGS]
+        changed = windows_inside(change, comparison.counts(*change.shape), THING)
+        lost = self._lost(changed, *(windows(table, THING) for table in self._tables(prepared)))
+        return worst_window(lost, THING, change.shape)
+
+    def within(self, changes: Mapping[int, Floats], prepared: Any, region: Mask) -> float:
+        """Return the distance of a region of patches instead of the worst window's."""
+        tables = (changes[THINGS], *self._tables(prepared))
+        return float(self._lost(*(table[region].mean() for table in tables)))
+
+    @staticmethod
+    def _tables(prepared: Any) -> tuple[Floats, Floats]:
+        return from_text(prepared["floor"]), from_text(prepared["card"])
+
+    @staticmethod
+    def _lost(changed: Any, floor: Any, card: Any) -> Any:
+        return np.maximum(changed - floor, 0) / np.maximum(card - floor, LEAST_SCALE)
+
+
+class Shape(Part):
+    """Did contours change, in the worst window?"""
+
+    name, label = "shape", "Shapes"
+    looks_at = "contours and small details"
+    half = 0.28
+    ended = "shapes changed"
+    scope = "sub-object"
+    weights, uses_network = "dinov2-small", True
+
+    def prepare(self, looks: Looks) -> Any:
+        return {"floor": to_text(floor(looks, SHAPES))}
+
+    def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
+        change = comparison.changes[SHAPES]
+        changed = windows_inside(change, comparison.counts(*change.shape), CONTOUR)
+        lost = np.maximum(changed - windows(from_text(prepared["floor"]), CONTOUR), 0)
+        return worst_window(lost, CONTOUR, change.shape)
+
+    def within(self, changes: Mapping[int, Floats], prepared: Any, region: Mask) -> float:
+        """Return the distance of a region of patches instead of the worst window's."""
+        tables = (changes[SHAPES], from_text(prepared["floor"]))
+        changed, floor = (float(table[region].mean()) for table in tables)
+        return max(0.0, changed - floor)
+
+
+class LocalColour(Part):
+    """Did a region take on another colour?"""
+
+    name, label = "local_colour", "Colour of a region"
+    looks_at = "the colours of single things"
+    half = 22.0
+    ended = "a region changed colour"
+    scope = "object"
+
+    def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
+        change = comparison.colour_difference
+        changed = windows_inside(change, comparison.counts(*change.shape), REGION)
+        return worst_window(changed, REGION, change.shape)
+
+
+class Colour(Part):
+    """Did the colours of the whole image change?"""
+
+    name, label = "colour", "Colours"
+    looks_at = "the colours of the whole image"
+    half = 7.2
+    ended = "colours changed"
+
+    def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
+        change = comparison.colour_difference
+        inside = comparison.counts(*change.shape)
+        return PartLoss(float(change[inside].mean() if inside.any() else change.mean()))
+
+
+class Sharpness(Part):
+    """How much stronger or weaker is fine detail, as a logarithm?"""
+
+    name, label = "sharpness", "Sharpness"
+    looks_at = "fine detail, lost or exaggerated"
+    half = 0.5
+    ended = "sharpness lost or exaggerated"
+
+    def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
+        inside = comparison.counts(CELLS, CELLS)
+        before, after = (
+            view.bands[1][inside].mean() + ALWAYS if inside.any() else ALWAYS
+            for view in (comparison.source.view, comparison.registered)
+        )
+        return PartLoss(float(abs(np.log(after / before))))
+
+
+class Grain(Part):
+    """How much did the finest detail rise where the source is quiet, in grey levels?"""
+
+    name, label = "grain", "Grain"
+    looks_at = "grain and noise in quiet places"
+    half = 5.0
+    ended = "grain"
+
+    def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
+        before, after = comparison.source.view.bands[0], comparison.registered.bands[0]
+        quiet = comparison.counts(CELLS, CELLS) & (before <= np.median(before))
+        rise = float(np.median((after - before)[quiet])) if quiet.any() else 0.0
+        return PartLoss(max(0.0, rise))
+
+
+class Face(Part):
+    """How far apart are the embeddings of the one annotated face?"""
+
+    name, label = "face", "Face"
+    looks_at = "whether it is the same person"
+    half = 0.45
+    ended = "another face"
+    scope = "object"
+    not_found = "no single face is annotated and found in the source"
+    selective, uses_network = True, True
+    weights, modules = Faces.weights, Faces.modules
+
+    def prepare(self, looks: Looks) -> Any:
+        face = looks.source.subject.face
+        if face is None:
+            return None
+        embedding = faces().embedding(looks.source.view.decoded, face)
+        if embedding is None:
+            return None
+        moved = (
+            faces().distance(embedding, faces().embedding(copy.decoded, face))
+            for copy in looks.harmless
+        )
+        forgiven = 2 * max(min(distance, MOST_FORGIVEN) for distance in moved)
+        return {
+            "face": list(face),
+            "embedding": [float(value) for value in embedding],
+            "forgiven": forgiven,
+        }
+
+    def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
+        left, top, right, bottom = prepared["face"]
+        face = (left, top, right, bottom)
+        other = faces().embedding(comparison.restored, face)
+        distance = faces().distance(np.array(prepared["embedding"]), other)
+        return PartLoss(max(0.0, distance - prepared["forgiven"]), face)
+
+
+class Text(Part):
+    """How unlike is the worst line that the reader is sure of in the source?"""
+
+    name, label = "text", "Text"
+    looks_at = "whether text can still be read"
+    half = 0.35
+    ended = "text no longer readable"
+    scope = "sub-object"
+    not_found = "no line of text is read reliably in the source"
+    selective, uses_network = True, True
+    weights, modules = TextReader.weights, TextReader.modules
+
+    def prepare(self, looks: Looks) -> Any:
+        """Return the lines that are read alike in all harmless copies."""
+        lines = [plain(line) for line in text_reader().lines(looks.source.view.decoded)]
+        lines = [line for line in lines if len(line) >= LETTERS]
+        if not lines:
+            return None
+        again = [text_reader().lines(copy.decoded) for copy in looks.harmless]
+        return [line for line in lines if all(best_match(line, a) == 1 for a in again)] or None
+
+    def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
+        read = text_reader().lines(comparison.restored)
+        return PartLoss(max(1 - best_match(line, read) for line in prepared))
+
+
+class Framing(Part):
+    """Which share of the frame was cut off or invented?"""
+
+    name, label = "framing", "Framing"
+    looks_at = "what was cut off or added at the edges"
+    half = 0.3
+    ended = "reframed"
+
+    def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
+        return PartLoss(comparison.reframed)
+
+
+#: In the order of tables.
+PARTS: tuple[type[Part], ...] = (
+    Object,
+    Shape,
+    LocalColour,
+    Colour,
+    Sharpness,
+    Grain,
+    Face,
+    Text,
+    Framing,
+)
+
+
+def floor(looks: Looks, layer: int) -> Floats:
+    """Return by patch the largest change of the harmless copies."""
+    tokens = looks.source.view.tokens
+    return np.max([unlike(tokens, copy.tokens, layer) for copy in looks.harmless], axis=0)
+
+
+def worst_window(values: Floats, side: int, shape: tuple[int, ...]) -> PartLoss:
+    """Return the largest value with the place of its window; none counting is no loss."""
+    row, column = np.unravel_index(int(values.argmax()), values.shape)
+    index = int(row), int(column)
+    return PartLoss(max(0.0, float(values[index])), window_box(index, side, shape))
+
+
+def to_text(values: Floats) -> dict[str, Any]:
+    """Return a table of values from 0 to 2 as JSON."""
+    data = np.rint(values / STEP).clip(0, 2**16 - 1).astype("<u2")
+    return {"shape": list(data.shape), "values": base64.b64encode(data.tobytes()).decode()}
+
+
+def from_text(stored: Mapping[str, Any]) -> Floats:
+    """Return the table that `to_text` wrote."""
+    values = np.frombuffer(base64.b64decode(stored["values"]), dtype="<u2")
+    return values.reshape(stored["shape"]).astype(np.float64) * STEP

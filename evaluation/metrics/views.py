@@ -1,0 +1,238 @@
+"""The views of an image that the parts of the headline compare, and how two images are laid over.
+
+An image is looked at once: its patches by a network, its colours, its fine detail. A restored
+image is first moved to where it fits its source, if a shift, zoom or skew explains much of what
+differs.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageFilter
+
+from evaluation.alignment import Aligned, moved, registrations
+from evaluation.metrics.base import CELLS, Box, Mask, Subject
+
+Floats: TypeAlias = NDArray[np.float64]
+#: By layer, the features of each patch (rows, columns, 384), of unit length.
+Tokens: TypeAlias = dict[int, NDArray[np.float32]]
+
+#: The layers of the network that are looked at: contours by the first, things by the last.
+SHAPES, THINGS = 8, 12
+# Patches may have moved by so many.
+REACH = 1
+# A cell counts where so much of it is inside the frame; a window where so much of its cells count.
+INSIDE, COUNTING = 0.98, 0.6
+LAB_SIDE = 128
+# Rows that become floats at a time.
+ROWS = 64
+# Bands of detail are measured as on an image of this longer side; standard deviations of blurs.
+BANDS_SIDE, FINE, COARSE = 512, 0.7, 1.4
+# Registration runs on copies of at most this side, in blocks of so many pixels.
+SIDE, LEAST_SIDE, BLOCK = 256, 16, 16
+# A shift or zoom is believed where it leaves less than this share of what differs unmoved.
+WORTH = 0.9
+
+
+class View:
+    """One image as the parts look at it; each view of it is computed once."""
+
+    def __init__(self, image: Image.Image, tokens: Tokens) -> None:
+        self.decoded, self.tokens = image, tokens
+
+    @cached_property
+    def lab(self) -> Floats:
+        """The box averages of the image in CIELAB, 128 x 128."""
+        import cv2
+        from skimage.color import rgb2lab
+
+        size = (LAB_SIDE, LAB_SIDE)
+        # A channel at a time, and rows below: a large image as floats takes too much memory.
+        small = [
+            cv2.resize(np.asarray(channel, np.float32), size, interpolation=cv2.INTER_AREA)
+            for channel in self.decoded.split()
+        ]
+        return np.asarray(rgb2lab(np.stack(small, axis=-1).astype(np.float64) / 255))
+
+    @cached_property
+    def bands(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The finest detail and the next coarser, by cell, in grey levels."""
+        import cv2
+
+        values = np.asarray(self.decoded)
+        grey = np.concatenate(
+            [
+                cv2.cvtColor(values[top : top + ROWS].astype(np.float32), cv2.COLOR_RGB2GRAY)
+                for top in range(0, len(values), ROWS)
+            ]
+        )
+        scale = max(1.0, max(self.decoded.size) / BANDS_SIDE)
+        fine, coarse = (cv2.GaussianBlur(grey, (0, 0), sigma * scale) for sigma in (FINE, COARSE))
+        finest, finer = (
+            np.asarray(cv2.resize(np.abs(band), (CELLS, CELLS), interpolation=cv2.INTER_AREA))
+            for band in (grey - fine, fine - coarse)
+        )
+        return finest, finer
+
+
+@dataclass
+class Source:
+    """A source image with what the parts know of it."""
+
+    view: View
+    subject: Subject
+    #: By part: what it keeps of the source; None where it does not apply.
+    prepared: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Comparison:
+    """A source and one restored image at its size."""
+
+    source: Source
+    #: As it came back: faces and text are looked for here.
+    restored: Image.Image
+    #: Moved to where it fits the source.
+    registered: View
+    #: The share of each cell that lies inside the registered frame.
+    inside: Floats
+    #: The share of the frame that was cut off or invented.
+    reframed: float
+
+    def counts(self, rows: int, columns: int) -> Mask:
+        """Return the cells of a grid that lie inside the frame."""
+        import cv2
+
+        size = (columns, rows)
+        cells = cv2.resize(self.inside.astype(np.float32), size, interpolation=cv2.INTER_AREA)
+        return np.asarray(cells > INSIDE)
+
+    @cached_property
+    def changes(self) -> dict[int, Floats]:
+        """By layer, how unlike each patch is."""
+        before, after = self.source.view.tokens, self.registered.tokens
+        return {layer: unlike(before, after, layer) for layer in (SHAPES, THINGS)}
+
+    @cached_property
+    def colour_difference(self) -> Floats:
+        """CIEDE2000 by cell, 128 x 128."""
+        from skimage.color import deltaE_ciede2000
+
+        return np.asarray(deltaE_ciede2000(self.source.view.lab, self.registered.lab))
+
+
+def harmless_copies(image: Image.Image) -> list[Image.Image]:
+    """Return copies that people take for the source: grain of four thresholds, soft, JPEG 85."""
+    grainy = np.array(image)
+    # The old generator: its numbers are promised to stay the same in every version of numpy.
+    random = np.random.RandomState(7)
+    for top in range(0, image.height, ROWS):
+        rows = grainy[top : top + ROWS]
+        rows[:] = np.clip(np.rint(rows + random.normal(0, 4, rows.shape)), 0, 255)
+    stream = io.BytesIO()
+    image.save(stream, "JPEG", quality=85)
+    return [
+        Image.fromarray(grainy),
+        image.filter(ImageFilter.GaussianBlur(0.7)),
+        Image.open(stream).convert("RGB"),
+    ]
+
+
+def unlike(before: Tokens, after: Tokens, layer: int) -> Floats:
+    """Return by patch 1 - the best cosine with a neighbour, the larger of both directions."""
+    one, other = before[layer], after[layer]
+    rows, columns = one.shape[:2]
+    lost, invented = np.full((2, rows, columns), -1, np.float32)
+    for down in range(-REACH, REACH + 1):
+        for right in range(-REACH, REACH + 1):
+            here = np.s_[max(0, -down) : rows - down, max(0, -right) : columns - right]
+            there = np.s_[max(0, down) : rows + down, max(0, right) : columns + right]
+            # Beyond the border no patch is alike.
+            alike = np.zeros((2, rows, columns), np.float32)
+            alike[0][here] = np.einsum("ijk,ijk->ij", one[here], other[there])
+            alike[1][there] = alike[0][here]
+            np.maximum(lost, alike[0], out=lost)
+            np.maximum(invented, alike[1], out=invented)
+    return (1 - np.minimum(lost, invented)).astype(np.float64)
+
+
+def windows(values: NDArray[Any], side: int) -> Floats:
+    """Return the mean of every window of so many cells a side."""
+    sums = np.pad(np.asarray(values, np.float64).cumsum(0).cumsum(1), ((1, 0), (1, 0)))
+    total = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
+    means: Floats = total / side**2
+    return means
+
+
+def windows_inside(values: NDArray[Any], counting: Mask, side: int) -> Floats:
+    """Return the mean of the counting cells of every window; -inf where too few count."""
+    share = windows(counting, side)
+    mean = windows(np.where(counting, values, 0), side) / np.maximum(share, 1e-9)
+    return np.where(share > COUNTING, mean, -np.inf)
+
+
+def window_box(index: tuple[int, int], side: int, shape: tuple[int, ...]) -> Box:
+    """Return the place of a window of a grid of this shape."""
+    (row, column), (rows, columns) = index, shape[:2]
+    return column / columns, row / rows, (column + side) / columns, (row + side) / rows
+
+
+def register(
+    source: Image.Image, restored: Image.Image
+) -> tuple[Image.Image, NDArray[np.float64], float]:
+    """Move the restored image to where it fits the source.
+
+    Returns it, the share of each cell that is inside it, and the share of the frame that was
+    cut off or invented.
+    """
+    before, after = _small(source), _small(restored)
+    still = Aligned(before, after, np.ones(before.shape[:2], np.float32), block=BLOCK)
+    best, least = None, still.rest
+    for warp in registrations(before, after):
+        rest = moved(still, warp).rest
+        if rest < WORTH * least:
+            best, least = warp, rest
+    if best is None:
+        return restored, np.ones((CELLS, CELLS)), 0.0
+    return _warped(restored, _enlarged(best, source.size, before.shape))
+
+
+def _small(image: Image.Image) -> NDArray[np.float32]:
+    """Return the box averages, at most 256 pixels a side, from 0 to 1."""
+    scale = min(1, SIDE / max(image.size))
+    width, height = (max(LEAST_SIDE, round(side * scale)) for side in image.size)
+    small = image.resize((width, height), Image.Resampling.BOX)
+    return np.asarray(small, dtype=np.float32) / np.float32(255)
+
+
+def _enlarged(warp: Floats, size: tuple[int, int], shape: tuple[int, ...]) -> Floats:
+    """Return the warp of a small copy for the image itself; pixel centres lie at halves."""
+    scale, half = np.array([size[0] / shape[1], size[1] / shape[0]]), np.array([0.5, 0.5])
+    linear = warp[:, :2] * scale[:, None] / scale[None, :]
+    shift = (warp[:, 2] + half - warp[:, :2] @ half) * scale
+    return np.column_stack([linear, shift + linear @ half - half])
+
+
+def _warped(image: Image.Image, warp: Floats) -> tuple[Image.Image, Floats, float]:
+    import cv2
+
+    back = cv2.WARP_INVERSE_MAP
+    values = cv2.warpAffine(
+        np.asarray(image),
+        warp,
+        image.size,
+        flags=cv2.INTER_CUBIC | back,
+        borderMode=cv2.BORDER_REPLICATE,
+    )
+    everywhere = np.ones(image.size[::-1], np.float32)
+    inside = cv2.warpAffine(everywhere, warp, image.size, flags=cv2.INTER_LINEAR | back)
+    used = cv2.warpAffine(everywhere, warp, image.size, flags=cv2.INTER_LINEAR)
+    cells = cv2.resize(inside, (CELLS, CELLS), interpolation=cv2.INTER_AREA)
+    reframed = float(max(1 - inside.mean(), 1 - used.mean()))
+    return Image.fromarray(values), np.asarray(cells, dtype=np.float64), reframed

@@ -1,0 +1,89 @@
+"""Read the weights of an ONNX file, without running it or installing a package for it.
+
+An ONNX file is protobuf: a sequence of fields, each a key (number and kind) and a value. Only
+what leads to the float32 initialisers of the graph is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Numbers of fields: ModelProto.graph; GraphProto.initializer; TensorProto's.
+GRAPH, INITIALIZER = 7, 5
+DIMS, DATA_TYPE, NAME, RAW_DATA = 1, 2, 8, 9
+FLOAT32 = 1
+VARINT, EIGHT_BYTES, BYTES, FOUR_BYTES = 0, 1, 2, 5
+
+
+def initializers(data: bytes) -> dict[str, NDArray[np.float32]]:
+    """Return the float32 initialisers by name, in the file's order. Raises ValueError."""
+    tensors = {}
+    for number, graph in fields(memoryview(data)):
+        if number != GRAPH or isinstance(graph, int):
+            continue
+        for inner, tensor in fields(graph):
+            if inner == INITIALIZER and not isinstance(tensor, int):
+                name, values = _tensor(tensor)
+                if values is not None:
+                    tensors[name] = values
+    return tensors
+
+
+def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """Yield the fields of a message by number: integers, and the bytes of all else."""
+    place = 0
+    while place < len(data):
+        key, place = _varint(data, place)
+        number, kind = key >> 3, key & 7
+        if kind == VARINT:
+            value, place = _varint(data, place)
+            yield number, value
+            continue
+        if kind == BYTES:
+            length, place = _varint(data, place)
+        elif kind in (EIGHT_BYTES, FOUR_BYTES):
+            length = 8 if kind == EIGHT_BYTES else 4
+        else:
+            raise ValueError(f"a field of kind {kind}: this is no ONNX file")
+        if place + length > len(data):
+            raise ValueError("the file ends in the middle of a field")
+        yield number, data[place : place + length]
+        place += length
+
+
+def _varint(data: memoryview, place: int) -> tuple[int, int]:
+    """Return a number of variable length, and the place after it."""
+    value = shift = 0
+    while True:
+        if place >= len(data) or shift > 63:
+            raise ValueError("a number without an end: this is no ONNX file")
+        byte = data[place]
+        value |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            return value, place
+
+
+def _tensor(data: memoryview) -> tuple[str, NDArray[np.float32] | None]:
+    """Return name and values of a tensor; None for other types than float32."""
+    shape, name, kind, raw = [], "", 0, memoryview(b"")
+    for number, value in fields(data):
+        if number == DIMS and isinstance(value, int):
+            shape.append(value)
+        elif number == DIMS and not isinstance(value, int):  # packed
+            place = 0
+            while place < len(value):
+                size, place = _varint(value, place)
+                shape.append(size)
+        elif number == DATA_TYPE and isinstance(value, int):
+            kind = value
+        elif number == NAME and not isinstance(value, int):
+            name = bytes(value).decode()
+        elif number == RAW_DATA and not isinstance(value, int):
+            raw = value
+    if kind != FLOAT32 or len(raw) != 4 * int(np.prod(shape)):
+        return name, None
+    return name, np.frombuffer(raw, dtype="<f4").reshape(shape)
