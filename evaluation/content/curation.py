@@ -5,6 +5,7 @@ Pure functions; the site's forms and the import command call the same ones.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 import imagehash
@@ -27,6 +28,10 @@ LARGEST_CUT = 0.35
 NEAR_DUPLICATE_BITS = 6
 # In an image this similar to its mirrored copy, mirroring cannot be seen.
 SYMMETRIC = 0.9
+ADDS = re.compile(r"(add|draw|give|hang|insert|lay|place|put|stand|write)\b", re.IGNORECASE)
+TAKES_BACK = re.compile(
+    r"\b(away|back|clear|delete|erase|off|remove|restore|revert|take|undo|without)\b", re.IGNORECASE
+)
 
 
 class Refused(UserFacingError):
@@ -57,6 +62,16 @@ def check(
     if reasons:
         raise Refused(reasons)
     return image
+
+
+def doubt_about(pair: EditPair) -> str:
+    """Return a warning if the backward prompt seems not to undo the forward one, else ""."""
+    if pair.change != "local" or not ADDS.match(pair.forward) or TAKES_BACK.search(pair.backward):
+        return ""
+    return (
+        "The forward prompt adds something, but the backward prompt does not remove it: "
+        f"“{pair.forward}” then “{pair.backward}”. Reword the backward prompt as “Remove …”."
+    )
 
 
 def fingerprint(image: Image.Image) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -26,7 +26,8 @@ from import_export.resources import ModelResource
 from simple_history.admin import SimpleHistoryAdmin
 
 from evaluation.estimate import Estimate
-from leaderboard.models import StoredImage
+from leaderboard.formatting import count
+from leaderboard.models import Case, StoredImage, Suite
 from leaderboard.models.suites import Curation
 from leaderboard.text import safe_cell
 
@@ -143,12 +144,26 @@ class NoticesConflicts(forms.ModelForm):
 
 
 class CurationActions(WithPages):
-    """Bulk activate and retire, with undo while the rows are unchanged."""
+    """Bulk activate and retire, with undo while the rows are unchanged.
+
+    Rows of frozen suites are not deleted: `frozen_cases` names the lookup of their cases.
+    """
 
     pages = {"undo": "undo/"}
     actions = ("activate", "retire")
+    frozen_cases: str
     # All fields: the form for choosing them needs inline script, which the CSP forbids.
     export_form_class = ExportForm
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        deleted, counts, lacking, protected = super().get_deleted_objects(objs, request)  # type: ignore[misc]
+        frozen = Case.objects.filter(suite__status=Suite.Status.FROZEN)
+        for row in objs:
+            if cases := frozen.filter(**{self.frozen_cases: row}).count():
+                protected.append(
+                    f"{row}: in {count(cases, 'case')} of frozen suites. Retire it instead."
+                )
+        return deleted, counts, lacking, protected
 
     @admin.action(description="Activate", permissions=["change"])
     def activate(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
@@ -164,7 +179,7 @@ class CurationActions(WithPages):
         for row in rows:
             row.status = status
             row.save()  # saved singly, so that each change is in the history
-        done = f"{len(rows)} row(s) are now {status.label.lower()}."
+        done = f"{self._counted(rows)} now {status.label.lower()}."
         messages.success(request, self._undoable(request, done, before, status) if rows else done)
 
     def _undoable(
@@ -201,9 +216,14 @@ class CurationActions(WithPages):
             row.status = statuses[row.pk]
             row.save()
         left = len(statuses) - len(rows)
-        changed = f" {left} changed since and stay(s) as they are." if left else ""
-        messages.success(request, f"{len(rows)} row(s) are as before.{changed}")
+        changed = f" {left} changed since and were left alone." if left else ""
+        messages.success(request, f"{self._counted(rows)} as before.{changed}")
         return back
+
+    def _counted(self, rows: Sequence[Any]) -> str:
+        """Return "1 edit pair is" or "2 edit pairs are"."""
+        one, many = self.opts.verbose_name, self.opts.verbose_name_plural
+        return f"1 {one} is" if len(rows) == 1 else f"{len(rows)} {many} are"
 
 
 def checkboxes(choices: Any, label: str, help_text: str = "") -> forms.MultipleChoiceField:

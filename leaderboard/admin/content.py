@@ -34,7 +34,7 @@ from leaderboard.admin.base import (
     image_tag,
 )
 from leaderboard.content import drafts, loading
-from leaderboard.models import EditPair, SourceImage, StoredImage, Suite
+from leaderboard.models import EditPair, SourceImage, StoredImage
 from leaderboard.models.suites import Category, Curation, Kind
 
 
@@ -63,6 +63,10 @@ class SourceImageForm(NoticesConflicts):
         model = SourceImage
         exclude = ("stored",)  # set from the file
         widgets = {"annotations": AnnotationsWidget(attrs={"rows": 3, "cols": 80})}
+        help_texts = {
+            "licence": "One that allows showing and editing: CC0-1.0, CC-BY-4.0 (needs an attribution), "
+            "MIT, public domain … Not “unknown” or “all rights reserved”.",
+        }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -81,9 +85,13 @@ class SourceImageForm(NoticesConflicts):
             raise ValidationError(
                 {"file": f"The file has {upload.size:,} bytes; the limit is {MAX_BYTES:,}."}
             )
+        if self.errors:
+            # A browser sends a file once: the form comes back without it.
+            self.add_error("file", "Choose the file again, once the other fields are right.")
+            return cleaned
         try:
             self.image = loading.checked_image(
-                upload.read(), cleaned.get("licence", ""), cleaned.get("attribution", "")
+                upload.read(), cleaned["licence"], cleaned["attribution"]
             )
         except curation.Refused as refused:
             raise ValidationError({"file": refused.reasons}) from None
@@ -119,6 +127,7 @@ class SourceImageAdmin(CurationActions, ExportMixin, HistoryAdmin):
     list_per_page = 50
     search_fields = ("slug", "title", "author", "subkind", "attribution")
     readonly_fields = ("preview",)
+    frozen_cases = "image__source_image"
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).annotate(suites=Count("suite_images", distinct=True))
@@ -127,12 +136,6 @@ class SourceImageAdmin(CurationActions, ExportMixin, HistoryAdmin):
         # The pixels of an image never change: only a new one takes a file.
         fields = super().get_fields(request, obj)
         return [name for name in fields if not (obj and name == "file")]
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        used = (
-            obj is not None and obj.suite_images.filter(suite__status=Suite.Status.FROZEN).exists()
-        )
-        return not used and super().has_delete_permission(request, obj)
 
     @admin.display(description="")
     def thumbnail(self, row: SourceImage) -> str:
@@ -175,6 +178,15 @@ class EditPairForm(NoticesConflicts):
     class Meta:
         model = EditPair
         fields = "__all__"
+
+    def clean_title(self) -> str:
+        title = self.cleaned_data["title"]
+        others = EditPair.objects.exclude(pk=self.instance.pk)
+        if other := others.filter(title__iexact=title).first():
+            raise ValidationError(
+                f"The pair {other.slug} has this title. Choose another, so that lists tell them apart."
+            )
+        return title
 
 
 class EditPairResource(SafeResource):
@@ -275,6 +287,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
     list_per_page = 50
     search_fields = ("slug", "title", "forward", "backward", "object")
     readonly_fields = ("trial", "hard")
+    frozen_cases = "edit_pair"
     fieldsets = (
         (
             None,
@@ -299,6 +312,11 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).annotate(count=Count("cases", distinct=True))
+
+    def save_model(self, request: HttpRequest, obj: EditPair, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        if doubt := curation.doubt_about(obj.as_core()):
+            messages.warning(request, doubt)
 
     @admin.display(description="cases", ordering="count")
     def used(self, row: Any) -> int:

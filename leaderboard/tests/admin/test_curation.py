@@ -12,6 +12,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 from PIL import Image
 
+from evaluation.content import catalog, curation
 from leaderboard.content import drafts, loading
 from leaderboard.models import Case, EditPair, SourceImage, StoredImage, Suite
 from leaderboard.models.suites import Curation, Frozen
@@ -97,6 +98,12 @@ def test_each_refusal_says_why_and_keeps_nothing(curator, data, fields, message)
     assert message.lower() in answer.content.decode().lower()
     assert not SourceImage.objects.exists()
     assert not StoredImage.objects.exists()
+
+
+def test_a_missing_licence_is_one_error_and_asks_for_the_file_again(curator):
+    form = upload(curator, png(), licence="").context["adminform"].form
+    assert form.errors["licence"] == ["This field is required."]
+    assert form.errors["file"] == ["Choose the file again, once the other fields are right."]
 
 
 def test_near_flat_images_are_refused(curator):
@@ -277,6 +284,45 @@ def test_a_bulk_change_is_undone_but_not_over_what_somebody_did_since(curator, c
             before | {first.pk: Curation.DRAFT}
         )
         assert "too long ago" in curator.post(undo, {"change": change + "x"}, follow=True).text
+
+
+def test_what_a_frozen_suite_plays_is_retired_and_not_deleted(curator, content):
+    filters = {"cases": 4, "narrow": True}
+    drafts.freeze(Suite.objects.create(slug="s", title="S", trips=2, size=128, filters=filters))
+    for model, name in ((EditPair, "editpair"), (SourceImage, "sourceimage")):
+        row = model.objects.filter(
+            pk__in=Case.objects.values("edit_pair" if model is EditPair else "image__source_image")
+        ).first()
+        page = reverse(f"admin:leaderboard_{name}_delete", args=[row.pk])
+        assert "of frozen suites. Retire it instead." in curator.get(page).text
+        curator.post(page, {"post": "yes"})
+        bulk = {"action": "delete_selected", "_selected_action": [row.pk], "post": "yes"}
+        curator.post(reverse(f"admin:leaderboard_{name}_changelist"), bulk)
+        assert model.objects.filter(pk=row.pk).exists()
+
+
+def test_a_pair_that_does_not_undo_itself_is_saved_with_a_warning(curator, content):
+    pair = EditPair.objects.get(slug="red-ball")
+    page = reverse("admin:leaderboard_editpair_change", args=[pair.pk])
+    initial = curator.get(page).context["adminform"].form.initial
+    sent = {name: value for name, value in initial.items() if value is not None}
+    sent |= {"absent": "ball"}
+    assert "does not remove it" not in curator.post(page, sent, follow=True).text
+    sent |= {"seen_at": "", "backward": "Add a blue ball."}
+    assert "does not remove it" in curator.post(page, sent, follow=True).text
+
+
+def test_two_pairs_cannot_have_one_title(curator, content):
+    pair = EditPair.objects.get(slug="red-ball")
+    page = reverse("admin:leaderboard_editpair_change", args=[pair.pk])
+    initial = curator.get(page).context["adminform"].form.initial
+    sent = {name: value for name, value in initial.items() if value is not None}
+    refused = curator.post(page, sent | {"title": "BOOK"})
+    assert "The pair book has this title" in refused.text
+
+
+def test_no_shipped_pair_gets_the_warning():
+    assert not list(filter(None, map(curation.doubt_about, catalog.edit_pairs())))
 
 
 def test_pairs_are_made_in_bulk_from_a_template(curator):
