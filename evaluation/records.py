@@ -83,9 +83,6 @@ class TripMeasures(Record):
     evidence: Many[EvidenceRow] = Field(
         default=[], description="What each witness says of the edit."
     )
-    damage: dict[str, Number] = Field(
-        default={}, description="How the restored image differs: moved, tinted, grainy, drawn anew."
-    )
     steps: Annotated[Many[dict[str, Any]], Field(max_length=MOST_STEPS)] = Field(
         default=[], description="What each step of a chain shape did; empty for a round trip."
     )

@@ -25,7 +25,6 @@ from evaluation.analysis.events import (
     crossing_cause,
     event,
 )
-from evaluation.analysis.failure_labels import failure_labels, label_counts
 from evaluation.analysis.half_life import Summary, scopes, summaries_and_values
 from evaluation.analysis.ranking import Bounds
 from evaluation.analysis.robustness import repeat_spread
@@ -63,10 +62,6 @@ class MeasuredChain:
     end: float
     #: The measures of the returned trips.
     trips: tuple[TripMeasures, ...] = ()
-
-    def labels(self, trips: int) -> tuple[str, ...]:
-        """Return the labels of its failure."""
-        return failure_labels(self.trips, event(self.result, trips), self.steps, self.end)
 
 
 def measured_chain(
@@ -149,7 +144,6 @@ def chain_numbers(chain: MeasuredChain, trips: int) -> dict[str, Any]:
     auc = chain_auc(result, trips)
     unknown = "stopped" if result.outcome == KNOWN else "lost"
     return {
-        "labels": list(chain.labels(trips)),
         "retention": [round(q, 5) for q in result.retention],
         "because": list(result.because),
         "gate": result.gate,
@@ -295,7 +289,7 @@ def _own_scale(metric: str, chains: Sequence[MeasuredChain], trips: int) -> list
 
 
 def _about(chains: Sequence[MeasuredChain], summary: Summary) -> dict[str, Any]:
-    """Return the dynamics, JPEG qualities, labels and witnesses."""
+    """Return the dynamics, JPEG qualities and witnesses."""
     moved = [
         dynamics(
             list(chain.steps),
@@ -312,7 +306,6 @@ def _about(chains: Sequence[MeasuredChain], summary: Summary) -> dict[str, Any]:
     return {
         "jpeg": {str(n): _jpeg(chains, n) for n in TICKS if n <= last},
         "dynamics": asdict(summarise_dynamics(moved)),
-        "labels": label_counts(chain.labels(summary.trips) for chain in chains),
         "witnesses": heard_by_category(
             (chain.result.category, trip.evidence) for chain in chains for trip in chain.trips
         ),

@@ -315,7 +315,6 @@ class Verification:
             ("change measure", ["change_measure"], of_change),
             ("change seen", ["change_seen"], EXACT),
             ("what each step did", ["steps"], WITNESSED),
-            ("kind of damage", ["damage"], REGISTERED),
             ("evidence", ["evidence"], WITNESSED),
             ("what is kept least", self.store.found, self._of_networks),
         ):

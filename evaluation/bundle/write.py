@@ -33,7 +33,7 @@ from evaluation.records import (
 #: The fields of a standing that carry the same name in every store.
 STANDING = tuple(name for name in StandingNumbers.model_fields if name != "metric")
 #: The details of a standing that need no other rows to be understood.
-DETAILS = ("jpeg", "dynamics", "labels", "witnesses", "repeats")
+DETAILS = ("jpeg", "dynamics", "witnesses", "repeats")
 #: Private options of an editor: the address of an endpoint, and the data sent to it.
 PRIVATE = frozenset({"url", "headers", "api_key", "extra"})
 #: Private facts that an editor states of itself.

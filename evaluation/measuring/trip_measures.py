@@ -17,9 +17,8 @@ from evaluation.content.suites import Case, EditPair, Suite
 from evaluation.images import EncodedImage, fit, is_reframed, without_low_bits
 from evaluation.measuring.change_seen import ChangeSeen, change_seen, moved_enough
 from evaluation.measuring.cheating import EditErrors, mean_square
-from evaluation.measuring.damage import damage
 from evaluation.measuring.scoring import Scores
-from evaluation.metrics.base import Mask, Subject
+from evaluation.metrics.base import Subject
 from evaluation.metrics.psnr import mse
 from evaluation.records import TripMeasures
 from evaluation.remembered import Remembered
@@ -27,9 +26,8 @@ from evaluation.witnesses import Panel, TripToJudge
 from evaluation.witnesses.base import asked
 from evaluation.witnesses.detector import detector
 
-#: A deterministic editor repeats the same trip, so recent results are cached.
+#: A deterministic editor repeats the same trip, so recent verdicts are cached.
 _SEEN = Remembered[ChangeSeen](8)
-_DAMAGE = Remembered[Mapping[str, float]](8)
 
 
 def measure_trip(
@@ -79,18 +77,7 @@ def measure_trip(
         change_seen=verdict.seen,
         change_measure=dict(verdict.measure),
         evidence=evidence,
-        damage=dict(_damage(source, restored, subject.footprint if subject else None)),
         steps=steps,
-    )
-
-
-def _damage(
-    source: EncodedImage, restored: EncodedImage, footprint: Mask | None
-) -> Mapping[str, float]:
-    region = None if footprint is None else footprint.tobytes()
-    return _DAMAGE.of(
-        (source.sha256, restored.sha256, region),
-        lambda: damage(source.decoded, restored.decoded, footprint),
     )
 
 

@@ -72,8 +72,6 @@ class Part(Metric, ABC):
     half: ClassVar[float]
     #: The end of a chain by this part: "an object is gone or changed".
     ended: ClassVar[str]
-    #: The scope of the loss (evaluation.analysis.failure_labels).
-    scope: ClassVar[str] = "whole-image"
     #: The reason where it does not apply.
     not_found: ClassVar[str] = ""
 
@@ -98,7 +96,6 @@ class Object(Part):
     looks_at = "whether everything is still there"
     half = 0.15
     ended = "an object is gone or changed"
-    scope = "object"
     weights, uses_network = "dinov2-small", True
 
     def prepare(self, looks: Looks) -> Any:
@@ -133,7 +130,6 @@ class Shape(Part):
     looks_at = "contours and small details"
     half = 0.28
     ended = "shapes changed"
-    scope = "sub-object"
     weights, uses_network = "dinov2-small", True
 
     def prepare(self, looks: Looks) -> Any:
@@ -159,7 +155,6 @@ class LocalColour(Part):
     looks_at = "the colours of single things"
     half = 22.0
     ended = "a region changed colour"
-    scope = "object"
 
     def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
         change = comparison.colour_difference
@@ -220,7 +215,6 @@ class Face(Part):
     looks_at = "whether it is the same person"
     half = 0.45
     ended = "another face"
-    scope = "object"
     not_found = "no single face is annotated and found in the source"
     selective, uses_network = True, True
     weights, modules = Faces.weights, Faces.modules
@@ -258,7 +252,6 @@ class Text(Part):
     looks_at = "whether text can still be read"
     half = 0.35
     ended = "text no longer readable"
-    scope = "sub-object"
     not_found = "no line of text is read reliably in the source"
     selective, uses_network = True, True
     weights, modules = TextReader.weights, TextReader.modules

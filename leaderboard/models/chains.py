@@ -52,10 +52,6 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         lapsed = Q(score_lease_until=None) | Q(score_lease_until__lt=Now())
         return self.unscored().filter(lapsed)
 
-    def labelled(self, label: str) -> ChainQuerySet:
-        """Return chains that failed in this way (evaluation.analysis.failure_labels)."""
-        return self.filter(labels__contains=f"|{label}|")
-
     def room(self, editing_model: EditingModel) -> int:
         """Return the number of further chains of this model that may be played.
 
@@ -164,11 +160,6 @@ class Chain(models.Model):
         default=dict,
         help_text="By no-reference metric: of the source, then of each restored image; null: not run.",
     )
-    labels = models.CharField(
-        max_length=200,
-        blank=True,
-        help_text="What went wrong, by rule: |object|content-loss|; empty where nothing did.",
-    )
 
     objects = ChainQuerySet.as_manager()
 
@@ -254,13 +245,6 @@ class Chain(models.Model):
         event = (numbers.get("events") or {}).get(f"{DEFAULT_THRESHOLD:g}") or {}
         self.cause = event.get("cause") or ""
         self.usable_trips, self.auc = event.get("time"), numbers.get("auc")
-        labels = numbers.get("labels") or ()
-        self.labels = f"|{'|'.join(labels)}|" if labels else ""
-
-    @property
-    def label_names(self) -> list[str]:
-        """The names of the chain's labels, the threshold's first."""
-        return [name for name in self.labels.split("|") if name]
 
 
 class TripQuerySet(models.QuerySet["Trip"]):
@@ -314,9 +298,6 @@ class Trip(models.Model):
     undo = models.FloatField(null=True, help_text="What is kept where the edit was made.")
     evidence = models.JSONField(
         default=list, help_text="What each witness says: was the edit made, was it undone."
-    )
-    damage = models.JSONField(
-        default=dict, help_text="How the restored image differs: moved, tinted, grainy, drawn anew."
     )
     steps = models.JSONField(
         default=list, help_text="What each step made of the image; none of a round trip."

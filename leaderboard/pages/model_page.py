@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any, Self
 
 from evaluation.analysis.events import CAUSES, CROSSINGS
-from evaluation.analysis.failure_labels import LABELS, LEVELS
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, named
 from evaluation.content import catalog
 from evaluation.content.suites import ticks
@@ -177,7 +176,7 @@ def jpeg_sentence(results: RunResults) -> str:
     return f"{formatting.after(number).capitalize()}: {like_jpeg(jpeg[str(number)])}."
 
 
-# How chains end and fail
+# How chains end
 
 
 def shown_endings(standing: Standing) -> Mapping[str, Sequence[Mapping[str, int]]]:
@@ -221,20 +220,6 @@ def _ending(chain: Chain, number: int, trip: Trip | None) -> dict[str, Any]:
         "words": f"{chain.case.pair_title}, trip {number}",
         "place": {"x": left, "y": top, "width": right - left, "height": bottom - top},
     }
-
-
-def labels(standing: Standing) -> dict[str, list[tuple[str, str, int, float]]]:
-    """Return the failure labels under the heads of the page's cards.
-
-    Each is a name, its words, and the number and share of its chains.
-    """
-    counts, chains = standing.details.get("labels") or {}, standing.counts["chains"]
-    cards: dict[str, list[tuple[str, str, int, float]]] = {"What is hit": [], "What is seen": []}
-    for name, words in LABELS.items():
-        if name in counts:
-            card = cards["What is hit" if name in LEVELS else "What is seen"]
-            card.append((name, words, counts[name], counts[name] / chains))
-    return {title: card for title, card in cards.items() if card}
 
 
 def witnessed(standing: Standing) -> list[tuple[str, str, list[str]]]:

@@ -238,7 +238,7 @@ def differences(numbers: Mapping[str, Any]) -> list[Difference]:
     keys = {row[side] for row in (*pairs, *single) for side in ("first", "second") if side in row}
     rows = votable_trips().filter(pk__in=keys).select_related("restored", "chain__case")
     rows = rows.select_related("chain__run__editing_model", "chain__case__image__stored")
-    trips = {trip.pk: trip for trip in rows.defer("evidence", "damage")}
+    trips = {trip.pk: trip for trip in rows.defer("evidence")}
     disagreements = []
     for row in pairs:
         both = [trips.get(row["first"]), trips.get(row["second"])]

@@ -362,7 +362,7 @@ class ShortStrip:
 
 
 #: Columns of trips that no short strip reads.
-HEAVY = ("evidence", "change_measure", "damage")
+HEAVY = ("evidence", "change_measure")
 
 
 def played_trips(chains: Iterable[Chain], numbers: Iterable[int]) -> dict[int, dict[int, Trip]]:

@@ -27,7 +27,7 @@ FLAGS = ("undone", "kept")
 #: Rows read at a time.
 BATCH = 500
 #: Columns of a trip that no vote needs, and that take longer to read than all others.
-UNREAD = ("damage", "change_measure")
+UNREAD = ("change_measure",)
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def rebuild(run: Run) -> None:
     for chain in chains:
         chain.results = results[chain.pk]
         chain.sum_up()
-    summed = ["results", "cause", "usable_trips", "auc", "labels"]
+    summed = ["results", "cause", "usable_trips", "auc"]
     Chain.objects.bulk_update(chains, summed, batch_size=200)
     between = TripStep.objects.filter(chain__run=run).values_list("seconds", flat=True)
     median, p95 = latency((trip for chain in chains for trip in chain.trips.all()), between)

@@ -14,7 +14,6 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evaluation.analysis.events import CAUSES
-from evaluation.analysis.failure_labels import LABELS, LEVELS
 from evaluation.content.suites import find_suite
 from leaderboard import formatting
 from leaderboard.board.query import set_choices
@@ -27,7 +26,7 @@ from leaderboard.views.site import noindex_variants
 
 #: Strips on one page.
 SHOWN = 24
-CHOICES = ("model", "category", "cause", "label")
+CHOICES = ("model", "category", "cause")
 PARAMETERS = ("suite", *CHOICES, "order", "page")
 #: Value of `model` for all reference editors.
 REFERENCE_EDITORS = "references"
@@ -46,11 +45,6 @@ class GalleryForm(forms.Form):
         required=False,
         label="Ended because",
         choices=[("", "However it ended"), *CAUSES.items(), ("censored", "usable to the end")],
-    )
-    label = forms.ChoiceField(
-        required=False,
-        label="Looks like",
-        choices=[("", "Whatever it looks like"), *LABELS.items()],
     )
     order = forms.ChoiceField(
         required=False, choices=[("worst", "Worst first"), ("best", "Best first")]
@@ -145,8 +139,6 @@ def _chains(choice: Mapping[str, str]) -> QuerySet[Chain]:
     chains = Chain.objects.filter(repeat=0, usable_trips__isnull=False)
     if choice["category"]:
         chains = chains.filter(case__category=choice["category"])
-    if choice["label"]:
-        chains = chains.labelled(choice["label"])
     return chains.filter(cause=choice["cause"]) if choice["cause"] else chains
 
 
@@ -185,12 +177,10 @@ def _page(
 
 def _heading(model: str, choice: Mapping[str, str], best: bool) -> str:
     """Return the choice in words: "The worst cases of A, object edits"."""
-    category, cause, label = choice["category"], choice["cause"], choice["label"]
+    category, cause = choice["category"], choice["cause"]
     words = f"The {'best' if best else 'worst'} cases of {model or 'every model'}"
     if category:
         words += f", {formatting.edits(category).lower()}"
     if cause:
         words += ", usable to the end" if cause == "censored" else f", where {CAUSES[cause]}"
-    if label:
-        words += f", with {'damage to ' if label in LEVELS else ''}{LABELS[label]}"
     return words

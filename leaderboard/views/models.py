@@ -131,7 +131,6 @@ def results_context(results: RunResults) -> dict[str, Any]:
         "motion": model_page.motion(standing.details),
         "repeats": model_page.repeats_sentence(standing.details),
         "causes": model_page.causes(standing, chains, played),
-        "labels": model_page.labels(standing),
         "witnessed": model_page.witnessed(standing),
         "judge": run.provenance.get("judge") or {},
         "outcomes": model_page.outcomes(standing.counts),

@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
-from evaluation.analysis.failure_labels import LABELS
+from evaluation.analysis.events import CAUSES
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.metrics import HEADLINE
 from leaderboard.models import Call, Chain, Run, Trip
@@ -35,9 +35,9 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
     results = RunResults.of(run)
     metric = results.metric if results else HEADLINE
     order = request.GET.get("order", "worst" if results else "suite")
-    label = request.GET.get("label", "")
-    label = label if label in LABELS else ""
-    chosen = run.chains.labelled(label) if label else run.chains.all()
+    cause = request.GET.get("cause", "")
+    cause = cause if cause in CAUSES else ""
+    chosen = run.chains.filter(cause=cause) if cause else run.chains.all()
     chains = _ordered(list(chosen.select_related("case__image__stored")), metric, order)
     page = Paginator(chains, PAGE).get_page(request.GET.get("page"))
     context = {
@@ -56,8 +56,8 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
         "rows": _rows(run, list(page.object_list), metric),
         "order": order if order in ORDERS else "worst",
         "orders": ORDERS,
-        "failing": label,
-        "labels": LABELS if results else {},
+        "cause": cause,
+        "causes": CAUSES if results else {},
         "compared_orders": run_page.compared_orders(run) if run.orders else [],
         "restoration": run_page.restoration_matrix(chains, metric),
         "ledger": _ledger(run),
@@ -107,7 +107,6 @@ def _rows(run: Run, chains: list[Chain], metric: str) -> list[dict[str, Any]]:
                 "last": images.get(chain.pk),
                 "kept": retention[-1] if retention else None,
                 "verdict": strips.verdict(chain, metric, run.suite.trips),
-                "labels": [LABELS.get(name, name) for name in chain.label_names],
             }
         )
     return rows

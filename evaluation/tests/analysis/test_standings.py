@@ -85,7 +85,7 @@ def test_a_standing_has_every_number_by_the_name_it_is_kept_under():
         ended = sum(shares[n] for shares in numbers["incidence"].values())
         assert numbers["survival"][n] + ended == pytest.approx(1, abs=1e-3)
     assert numbers["usable_by_trip"][-1] == pytest.approx(summary.usable_trips, abs=1e-4)
-    assert set(numbers["details"]) == {"jpeg", "dynamics", "labels", "witnesses", "repeats"}
+    assert set(numbers["details"]) == {"jpeg", "dynamics", "witnesses", "repeats"}
 
 
 def test_every_threshold_and_scope_has_one_and_only_all_carries_the_values():

@@ -178,7 +178,7 @@ def unmeasured(document):
     ("change", "why"),
     [
         (scores, "image-0--flip, trip 1, ssim: states"),
-        (lambda d: d["run"].update(method_version="1"), "scored by method 1; this site's is 2"),
+        (lambda d: d["run"].update(method_version="1"), "scored by method 1; this site's is 3"),
         (lambda d: d["chains"].pop(), "1 of 4 chains are missing, such as image-1--replica"),
         (shorter, "completed, with 1 whole trips of 2"),
         (unmeasured, "a trip came back and was not measured"),
@@ -414,7 +414,6 @@ def untold(document):
         "change_measure": {},
         "because": "",
         "window": None,
-        "damage": {},
         "evidence": [
             {"witness": "hue", "thing": "red", "made": True, "undone": None, "gates": False}
         ],

@@ -59,10 +59,6 @@ def test_each_choice_leaves_only_what_fits(client, suite):
     assert set(models(get(client, cause="whole"))) == {"bad"}
     assert set(models(get(client, cause="censored"))) == {"good"}
     assert models(get(client, cause="blank")) == []
-    Chain.objects.filter(run__editing_model__slug="bad").update(labels="|object|grain|")
-    assert set(models(get(client, label="grain"))) == {"bad"}
-    assert "with damage to an object" in get(client, label="object")
-    assert models(get(client, label="drift")) == []
     page = get(client, category="geometry", model="good")
     assert len(models(page)) == 10
     assert page.count("Flip left-right</a>") == 10

@@ -63,38 +63,30 @@ def test_a_judge_that_fails_or_lies_costs_no_run(client, judged, case):
     assert client.get(reverse("model", args=[run.editing_model.slug])).status_code == 200
 
 
-def test_chains_are_found_by_how_they_fail(client):
+def test_chains_are_found_by_what_ended_them(client):
     run = play("noise", factories.tiny_suite(trips=2), name="Noise")
     first, second, *_ = run.chains.all()
-    Chain.objects.filter(run=run).update(labels="")
-    Chain.objects.filter(pk=first.pk).update(labels="|object|content-loss|")
-    assert list(run.chains.labelled("content-loss")) == [first]
-    assert list(run.chains.labelled("content")) == []
+    Chain.objects.filter(run=run).update(cause="grain")
+    Chain.objects.filter(pk=first.pk).update(cause="object")
     url = run.get_absolute_url()
     every = client.get(url).content.decode()
     assert first.get_absolute_url() in every
     assert second.get_absolute_url() in every
-    some = client.get(f"{url}?label=content-loss").content.decode()
+    some = client.get(f"{url}?cause=object").content.decode()
     assert first.get_absolute_url() in some
     assert second.get_absolute_url() not in some
-    assert "an object, content loss" in some
-    assert (
-        "No chain of this run fails like this" in client.get(f"{url}?label=drift").content.decode()
-    )
-    assert second.get_absolute_url() in client.get(f"{url}?label=%27x").content.decode()
+    assert "No chain of this run ended so" in client.get(f"{url}?cause=framing").content.decode()
+    assert second.get_absolute_url() in client.get(f"{url}?cause=%27x").content.decode()
 
 
-def test_labels_and_witnesses_are_told_on_the_models_page(client):
+def test_witnesses_are_told_on_the_models_page(client):
     run = play("noise", factories.tiny_suite(trips=2), name="Noise")
     for standing in run.standings.filter(scope="all"):
         standing.details |= {
-            "labels": {"object": 1, "grain": 2},
             "witnesses": {"accessories": {"parsing": {"made": [3, 4], "undone": [3, 3]}}},
         }
         standing.save()
     page = client.get(reverse("model", args=[run.editing_model.slug])).content.decode()
-    assert "How it fails" in page
-    assert f"{run.get_absolute_url()}?label=grain#chains" in page
     assert "Face parsing" in page
     assert f"{percent(0.75)} of 4" in page
     assert Standing.objects.filter(run=run).exists()
