@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,9 @@ def manifests() -> list[dict[str, Any]]:
 @pytest.mark.parametrize("found", manifests(), ids=lambda m: f"{m['kind']}-{m['metadata']['name']}")
 def test_kubernetes_takes_every_manifest(found: dict[str, Any]):
     kubernetes_validate.validate(found, "1.31", strict=True)
-    for container in found["spec"].get("template", {}).get("spec", {}).get("containers", ()):
+    pod = found["spec"].get("template", {}).get("spec", {})
+    assert not pod or pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in pod.get("containers", ()):
         assert container["securityContext"]["readOnlyRootFilesystem"]
         assert _is_command(container["args"])
 
@@ -62,6 +65,50 @@ def test_what_kustomize_makes_of_the_manifests_is_taken_by_kubernetes():
         figure = spec["metrics"][0]["external"]["metric"]["name"]
         name = figure.removeprefix("convergebench_")
         assert f'"{name}"' in told, f"/metrics tells no {figure}"
+
+
+def test_web_has_no_way_out_and_workers_none_into_our_networks():
+    policies = [one for one in manifests() if one["kind"] == "NetworkPolicy"]
+    (closed,) = [one["spec"] for one in policies if not one["spec"]["podSelector"]]
+    assert closed == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    leaves = {"web": False, "prepare": False, "edits": True, "probes": True, "gpu": True}
+    pods = [one["spec"]["template"] for one in manifests() if "template" in one["spec"]]
+    parts = {pod["metadata"]["labels"]["part"]: pod["metadata"]["labels"] for pod in pods}
+    assert parts.keys() == leaves.keys()
+    for part, labels in parts.items():
+        blocks = [
+            to["ipBlock"]
+            for policy in policies
+            if _selects(policy["spec"]["podSelector"], labels)
+            for rule in policy["spec"].get("egress", ())
+            for to in rule["to"]
+            if "ipBlock" in to
+        ]
+        public = [block for block in blocks if not ip_network(block["cidr"]).is_private]
+        assert bool(public) is leaves[part], part
+        for block in public:
+            except_ = [ip_network(one) for one in block["except"]]
+            for own in ("10.1.2.3", "169.254.169.254", "192.168.1.1", "fd00::1", "fe80::1"):
+                if (address := ip_address(own)).version == except_[0].version:
+                    assert any(address in one for one in except_), own
+
+
+def _selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    return all(
+        labels.get(name) == value for name, value in selector.get("matchLabels", {}).items()
+    ) and all(
+        one["operator"] == "In" and labels.get(one["key"]) in one["values"]
+        for one in selector.get("matchExpressions", ())
+    )
+
+
+def test_our_images_are_named_by_digest():
+    text = (DEPLOY / "kustomize/kustomization.yaml").read_text()
+    images = {one["name"]: one for one in yaml.safe_load(text)["images"]}
+    pods = [one["spec"]["template"]["spec"] for one in manifests() if "template" in one["spec"]]
+    for image in {container["image"] for pod in pods for container in pod["containers"]}:
+        assert images[image]["digest"].startswith("sha256:")
+        assert "newTag" not in images[image]
 
 
 def test_compose_names_settings_images_and_commands_that_there_are():
