@@ -57,14 +57,26 @@ def secret_names(value: Any, depth: int = 0) -> list[str]:
 
 
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?")
-_FORMULA = re.compile(r"\s*[=+\-@|%]|[\t\r\n]")
+#: Letters without a glyph: fillers of Hangul, and the empty pattern of Braille.
+_FILLERS = "\u115f\u1160\u2800"
 
 
 def safe_cell(value: Any) -> Any:
-    """Return the value, with an apostrophe before a text like a formula."""
+    """Return the value, with an apostrophe before a text like a formula.
+
+    Spreadsheets skip invisible characters and read full-width signs as ordinary ones.
+    """
     if not isinstance(value, str) or _NUMBER.fullmatch(value):
         return value
-    return f"'{value}" if _FORMULA.match(value) else value
+    is_formula = value.startswith(("\t", "\r", "\n")) or _first_visible(value) in set("=+-@|%")
+    return f"'{value}" if is_formula else value
+
+
+def _first_visible(text: str) -> str:
+    """Return the first character that has a glyph, in its usual width; empty if none has."""
+    usual = unicodedata.normalize("NFKC", text)
+    visible = (c for c in usual if unicodedata.category(c)[0] not in "CMZ" and c not in _FILLERS)
+    return next(visible, "")
 
 
 def csv_lines(rows: Iterable[Iterable[Any]]) -> Iterator[str]:

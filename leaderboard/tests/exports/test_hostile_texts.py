@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import unicodedata
 
 import pytest
 from django.urls import reverse
@@ -18,11 +19,13 @@ from evaluation.untrusted_json import can_be_stored
 from leaderboard import endpoints
 from leaderboard.models import EditPair
 from leaderboard.testing.submission_fields import form_fields
-from leaderboard.text import safe_cell, secret_names
+from leaderboard.text import plain_text, safe_cell, secret_names
 
 FORMULAS = [
     *("=cmd|'/C calc'!A0", "+1+cmd", "-1+cmd|' /C calc'!A0", "@SUM(1)", "\t=1+1", "\r=1+1"),
     *("\n=1", " =1+1", "|calc", "%0A", "-1 and more"),
+    *("\u200b=1+1", "\ufeff\u2060@SUM(1)", "\u00ad\u034f+cmd", "\u3164-1 and", "\u2800=1", "\0=1"),
+    *("\uff1d1+1", "\uff0bcmd", "\uff0dcmd", "\uff20SUM(1)", "\ufe66cmd", "\u200b\uff1d1"),
 ]
 
 
@@ -31,7 +34,9 @@ def test_a_cell_that_could_be_a_formula_is_a_text(text):
     assert safe_cell(text) == f"'{text}"
 
 
-@pytest.mark.parametrize("value", ["-1", "-1.5", "1e-5", "+2", "a=b", "", None, -1, 2.5, "Ünï"])
+@pytest.mark.parametrize(
+    "value", ["-1", "-1.5", "1e-5", "+2", "a=b", "", None, -1, 2.5, "Ünï", "\u200b", "名=1"]
+)
 def test_numbers_and_names_stay_as_they_are(value):
     assert safe_cell(value) == value
 
@@ -41,7 +46,8 @@ def test_no_cell_begins_a_formula(text):
     cell = safe_cell(text)
     assert cell == text or cell == f"'{text}"
     if not cell.startswith("'"):
-        assert cell.strip()[:1] not in tuple("=@|%") or not cell.strip()
+        shown = plain_text(unicodedata.normalize("NFKC", cell))
+        assert shown[:1] not in set("=@|%")
 
 
 @pytest.mark.django_db
