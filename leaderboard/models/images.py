@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import TypeAlias
 
+import structlog
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.db import models
@@ -19,6 +21,12 @@ from evaluation.images import EXTENSIONS, EncodedImage, encode_webp, thumbnail
 Data: TypeAlias = bytes
 #: Largest image that a web process decodes itself if no worker has copied it yet.
 MAX_WEB_PIXELS = 4_500_000
+
+log = structlog.get_logger(__name__)
+
+
+class AlteredImage(FileNotFoundError):
+    """The stored bytes are not those of the image: its own are gone."""
 
 
 class StoredImageManager(models.Manager["StoredImage"]):
@@ -98,9 +106,16 @@ class StoredImage(models.Model):
         return reverse("image", args=["original", self.sha256])
 
     def data(self) -> Data:
-        """Return its bytes as they arrived. Raises FileNotFoundError if they are gone."""
+        """Return its bytes as they arrived.
+
+        Raises FileNotFoundError if they are gone, AlteredImage if others are in their place.
+        """
         with default_storage.open(self.name) as file:
-            return file.read()  # type: ignore[no-any-return]
+            data: Data = file.read()
+        if sha256(data).hexdigest() != self.sha256:
+            log.error("stored image is altered", image=self.name)
+            raise AlteredImage(f"{self.name} has other bytes than its hash")
+        return data
 
     def read(self) -> EncodedImage:
         """Return the original image without the database: safe in threads."""

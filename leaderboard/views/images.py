@@ -18,12 +18,13 @@ from django.views.decorators.http import require_safe
 
 from evaluation.images import ImageError
 from leaderboard.models import StoredImage, visible_images
-from leaderboard.models.images import decoding
+from leaderboard.models.images import AlteredImage, decoding
 
 Response = TypeVar("Response", bound=HttpResponseBase)
 SHARED = "public, max-age=300, must-revalidate"
 OWN = "private, no-cache"
 LOST = "This image is lost: it is no longer in storage."
+ALTERED = "The stored bytes of this image were altered.\n"
 LOST_IMAGE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 160">
 <rect width="160" height="160" fill="#ddd"/>
 <text x="80" y="84" font-family="sans-serif" font-size="16" text-anchor="middle">image lost</text>
@@ -42,6 +43,8 @@ def image(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
         return as_image(FileResponse(status=304), form, sha256, keep)
     try:
         response = content(stored, form)
+    except AlteredImage:
+        return HttpResponse(ALTERED, content_type="text/plain; charset=utf-8", status=410)
     except FileNotFoundError:
         if form == "original":
             raise Http404(LOST) from None

@@ -129,6 +129,22 @@ def test_an_image_that_is_lost_is_not_found(client, answer):
     assert statuses(client, answer) == {200}
 
 
+def test_an_altered_image_is_never_served_under_its_hash(client, answer, caplog):
+    data = answer.data()
+    altered = data[:-1] + bytes([data[-1] ^ 1])  # of the same length
+    for name in (answer.name, answer.copy_name):
+        default_storage.delete(name)
+    default_storage.save(answer.name, ContentFile(altered))
+    try:
+        assert client.get(answer.original_url).status_code == 410
+        assert "stored image is altered" in caplog.text
+        assert client.get(answer.copy_url).status_code == 410  # it would be made of these bytes
+    finally:
+        default_storage.delete(answer.name)
+        write(answer.name, data)  # other tests need it
+    assert statuses(client, answer) == {200}
+
+
 def test_the_chain_of_a_lost_image_is_played_again_from_there(local):
     run = play("noise", factories.tiny_suite(2, trips=3, slug="lost"))
     chain = run.chains.first()
