@@ -67,6 +67,7 @@ class WithoutInlineBlocks:
         html = response.get("Content-Type", "").startswith("text/html")
         if html and request.path.startswith(QUEUE_PAGES) and not response.streaming:
             response.content = INLINE.sub(b"", response.content)
+            response["Content-Length"] = str(len(response.content))
         return response
 
 

@@ -275,10 +275,12 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
-AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_FAILURE_LIMIT = 6
+# Wrong passwords count by network, whatever the name: a common password tried on many names counts
+# as often as many passwords on one. A success resets nothing, or one account would buy more tries.
+AXES_LOCKOUT_PARAMETERS = ["ip_address"]
+AXES_FAILURE_LIMIT = 10
 AXES_COOLOFF_TIME = 1
-AXES_RESET_ON_SUCCESS = True
+AXES_RESET_ON_SUCCESS = False
 AXES_CLIENT_IP_CALLABLE = "leaderboard.visitors.client_network"
 AXES_ENABLED = not TESTING
 if TESTING:

@@ -11,7 +11,7 @@ import pytest
 from django.http import HttpResponse
 from django.test import RequestFactory
 
-from convergebench_site.middleware import RequestLimits
+from convergebench_site.middleware import RequestLimits, WithoutInlineBlocks
 from convergebench_site.tests.conftest import WebServer
 
 MB = 2**20
@@ -66,6 +66,17 @@ def test_long_bodies_leave_threads_to_everybody_else(settings):
     assert refused.status_code == 503
     assert refused["Retry-After"]
     assert limits(RequestFactory().post("/upload/", CONTENT_LENGTH=str(50 * MB))).status_code == 200
+
+
+def test_a_page_of_the_queues_has_the_length_it_states():
+    page = b'<style>a { color: red }</style><p style="margin: 0">jobs</p>'
+
+    def view(request) -> HttpResponse:
+        return HttpResponse(page, headers={"Content-Length": str(len(page))})
+
+    response = WithoutInlineBlocks(view)(RequestFactory().get("/admin/queues/"))
+    assert response.content == b"<p>jobs</p>"
+    assert int(response["Content-Length"]) == len(response.content)
 
 
 @pytest.mark.parametrize(

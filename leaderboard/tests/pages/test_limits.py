@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import RequestFactory
 from django.urls import reverse
 
@@ -154,6 +155,21 @@ def test_pages_that_nobody_keeps_are_made_so_often_and_no_more(
     kept = client.get("/", REMOTE_ADDR="192.0.2.7")  # others are served,
     assert kept.status_code == 200
     assert client.get("/").status_code == 200  # and what is kept is for all
+
+
+def test_one_password_for_many_names_locks_its_network_out(client, settings):
+    settings.AXES_ENABLED = True
+    User.objects.create_superuser("anna", password="right")
+
+    def sign_in(name: str, password: str, address: str) -> int:
+        data = {"username": name, "password": password}
+        return client.post(reverse("admin:login"), data, REMOTE_ADDR=address).status_code
+
+    assert sign_in("anna", "right", "192.0.2.7") == 302
+    tries = [sign_in(f"name{number}", "Summer2026", "192.0.2.7") for number in range(10)]
+    assert tries[:9] == [200] * 9
+    assert sign_in("anna", "right", "192.0.2.7") == 429
+    assert sign_in("anna", "right", "192.0.2.8") == 302
 
 
 # Whose address counts, whatever a visitor or a proxy writes
