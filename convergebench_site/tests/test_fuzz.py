@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from evaluation.bundle import document as bundles
+from evaluation.content import archives
 from evaluation.content.archives import ArchiveError
 from evaluation.editors.contracts import CONTRACTS, Settings, as_curl, find_contract
 from evaluation.editors.instructions import parse
@@ -34,6 +35,7 @@ from evaluation.images import EncodedImage, ImageError, encode_jpeg, encode_png,
 from evaluation.net.addresses import Rules
 from evaluation.net.client import HttpClient, Reply
 from evaluation.testing.made_up import JSON, Corpus
+from evaluation.testing.zips import hidden_directory
 from evaluation.untrusted_json import parse_json
 from evaluation.witnesses.judge.clients import ChatClient
 from evaluation.witnesses.judge.questions import QUESTIONS, TRIP
@@ -85,6 +87,8 @@ def read_zip(data: bytes) -> str:
 
 
 def read_bundle(data: bytes) -> str:
+    """As the form reads it, then as a worker does."""
+    archives.check_directory(io.BytesIO(data), 100)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "bundle.zip"
         path.write_bytes(data)
@@ -183,15 +187,18 @@ def zips() -> list[bytes]:
             archive.writestr("I0_source.png", b"x" * 200)
             archive.writestr(bundles.DOCUMENT, '{"format": 1, "suite": {}}')
         found.append(file.getvalue())
-    return found
+    return [*found, hidden_directory(3)]
 
 
 @given(CORPUS.damaged("zip", zips()) | st.binary(max_size=200))
+@example(hidden_directory(2_000))
 def test_any_zip_is_unpacked_or_refused(data: bytes) -> None:
     CORPUS.read("zip", data)
 
 
 @given(CORPUS.damaged("bundle", zips()) | st.binary(max_size=200))
+@example(b"PK\3\4PK\5\6")
+@example(hidden_directory(2_000))
 def test_any_bundle_is_read_or_refused(data: bytes) -> None:
     CORPUS.read("bundle", data)
 

@@ -18,6 +18,7 @@ import pytest
 from django.conf import settings
 
 from convergebench_site.tests.conftest import WebServer
+from evaluation.testing.zips import hidden_directory, many_entries
 
 
 def zipped(method: int) -> bytes:
@@ -43,14 +44,6 @@ def png(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
-def directory(entries: int) -> bytes:
-    """A zip that lists so many empty files."""
-    entry = struct.pack("<4s4B4H3L5H2L", b"PK\1\2", 20, 3, 20, *[0] * 8, 1, *[0] * 6) + b"a"
-    listed = entry * entries
-    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 65535, 65535, len(listed), 4, 0)
-    return b"PK\3\4" + listed + end
-
-
 @pytest.mark.slow
 def test_a_web_process_stays_under_200_megabytes(server: WebServer):
     server.migrate()
@@ -58,7 +51,8 @@ def test_a_web_process_stays_under_200_megabytes(server: WebServer):
     for name, data, status in (
         ("bzip2.zip", zipped(zipfile.ZIP_BZIP2), 422),
         ("lzma.zip", zipped(zipfile.ZIP_LZMA), 422),
-        ("many.zip", directory(400_000), 422),
+        ("many.zip", many_entries(400_000), 422),
+        ("hidden.zip", hidden_directory(400_000), 422),
         ("deep.png", png(8000, 5000), 422),
         ("small.png", png(1260, 1260), 302),
         ("noise.png", png(1200, 1200) + bytes(10 * 2**20), 302),

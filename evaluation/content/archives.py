@@ -18,46 +18,65 @@ from evaluation.errors import UserFacingError
 # Images hardly shrink and our JSON shrinks to a tenth; a bomb shrinks to a thousandth.
 MAX_RATIO = 100
 RATIO_FROM = 2**20
+#: Bytes of the directory for one entry, on average: its record has 46, the rest is its name.
+ENTRY_BYTES = 256
+#: The records at the end of a zip file: of the directory, and of a directory in 64 bit.
+END = struct.Struct("<4s4H2LH")
+LOCATOR64 = struct.Struct("<4sLQL")
+END64 = struct.Struct("<4sQ2H2L4Q")
 
 
 class ArchiveError(UserFacingError):
     """A zip file, or an entry of one, that is refused."""
 
 
-def open_archive(file: Path | IO[bytes], *, max_directory: int) -> zipfile.ZipFile:
-    """Open an archive whose directory has at most `max_directory` bytes.
+def open_archive(file: Path | IO[bytes], *, max_entries: int) -> zipfile.ZipFile:
+    """Open an archive of at most `max_entries` entries. Nothing is unpacked.
 
-    Nothing is unpacked. Raises ArchiveError.
+    Raises ArchiveError.
     """
     opened = file.open("rb") if isinstance(file, Path) else file
     try:
-        check_directory(opened, max_directory)
+        check_directory(opened, max_entries)
         archive = zipfile.ZipFile(file)
     except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError, OSError) as error:
         raise ArchiveError(str(error)) from None
     finally:
         if opened is not file:
             opened.close()
+    entries = archive.infolist()
+    if len(entries) > max_entries:
+        raise ArchiveError(f"it lists {len(entries):,} entries; the limit is {max_entries:,}")
     # Python reads the last letter of a name to recognise a folder, and fails on an empty name.
-    if not all(info.filename for info in archive.infolist()):
+    if not all(info.filename for info in entries):
         raise ArchiveError("the zip file has an entry without a name")
     return archive
 
 
-def check_directory(file: IO[bytes], limit: int) -> None:
-    """Refuse a directory that would fill the memory when it is read."""
+def check_directory(file: IO[bytes], max_entries: int) -> None:
+    """Refuse a directory that would fill the memory when it is read.
+
+    Readers differ in which of several end records they use. A file is refused unless its last one
+    reaches exactly to its end and says where everything is: then all of them read this one.
+    """
     size = file.seek(0, 2)
     file.seek(max(0, size - 2**16 - 100))
     tail = file.read()
     end = tail.rfind(b"PK\x05\x06")
     if end < 0:
         raise ArchiveError("this is not a zip file")
-    (length,) = struct.unpack_from("<I", tail, end + 12)
-    if tail[max(0, end - 20) :].startswith(b"PK\x06\x07"):
-        if not tail[max(0, end - 76) :].startswith(b"PK\x06\x06"):
+    if end + END.size > len(tail):
+        raise ArchiveError("the zip file is cut off in its last record")
+    *_, length, _, comment = END.unpack_from(tail, end)
+    if end + END.size + comment != len(tail):
+        raise ArchiveError("the zip file does not end where its last record says")
+    locator, end64 = end - LOCATOR64.size, end - LOCATOR64.size - END64.size
+    if locator >= 0 and tail[locator:].startswith(b"PK\x06\x07"):
+        stated = LOCATOR64.unpack_from(tail, locator)[2]
+        if stated != size - len(tail) + end64 or not tail[end64:].startswith(b"PK\x06\x06"):
             raise ArchiveError("the zip file's directory is not where it should be")
-        (length,) = struct.unpack_from("<Q", tail, end - 76 + 40)
-    if length > limit:
+        length = END64.unpack_from(tail, end64)[8]
+    if length > max_entries * ENTRY_BYTES:
         raise ArchiveError(f"the zip file lists too many entries ({length:,} bytes of names)")
 
 

@@ -99,7 +99,7 @@ class ContributionForm(forms.ModelForm):
         if (file.size or 0) > limit:
             raise ValidationError(f"The file has more than {limit // 2**20} MB; write to us.")
         try:
-            archives.check_directory(cast(IO[bytes], file.file), LIMITS["max_directory"])
+            archives.check_directory(cast(IO[bytes], file.file), LIMITS["max_entries"])
         except (ArchiveError, OSError, ValueError) as error:
             raise ValidationError(f"This is not a bundle: {error}.") from None
         file.seek(0)

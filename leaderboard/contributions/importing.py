@@ -62,9 +62,9 @@ MODEL_FIELDS = (
     "paper_url",
     "code_url",
 )
-#: Limits on an untrusted bundle: bytes of its directory and JSON, pixels per image.
+#: Limits on an untrusted bundle: its entries, bytes of JSON, pixels per image.
 LIMITS = {
-    "max_directory": 4 * 2**20,
+    "max_entries": 16_000,
     "max_document": 24 * 2**20,
     "max_pixels": MAX_WEB_PIXELS,
 }

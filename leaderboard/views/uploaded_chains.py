@@ -33,8 +33,8 @@ MAX_IMAGE_BYTES = 12 * 2**20
 MAX_TOTAL_BYTES = 120 * 2**20
 MAX_TOTAL_PIXELS = 300_000_000
 MAX_NAME = 100
-#: Size of a zip's directory: enough for slightly more entries than are accepted.
-MAX_DIRECTORY = 2**18
+#: Entries of a zip, with the folders and hidden files that some programs add.
+MAX_ENTRIES = 1_000
 
 
 class Unusable(ValueError):
@@ -211,7 +211,7 @@ def unpack(name: str, file: IO[bytes], room: int = MAX_TOTAL_BYTES) -> list[Uplo
     Raises Unusable if they exceed `room` bytes in all, or one exceeds the limit of an image.
     """
     try:
-        archive = archives.open_archive(file, max_directory=MAX_DIRECTORY)
+        archive = archives.open_archive(file, max_entries=MAX_ENTRIES)
     except ArchiveError as error:
         raise Unusable(f"{name} is not a zip file that can be read: {error}.") from None
     entries = [

@@ -151,15 +151,14 @@ def test_a_size_that_lies_is_refused(tmp_path):
 def test_too_large_too_many_and_overlapping_are_refused(tmp_path, monkeypatch):
     path = zipped(tmp_path, **{IMAGE: b"x" * 3000})
     for limit, value, words in (
-        ("MAX_ENTRIES", 1, "entries"),
         ("MAX_BYTES", 1000, "the limit is 1,000"),
         ("MAX_TOTAL", 1000, "unpacks to"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(bundles, limit, value)
             assert words in refused(path)
-    with pytest.raises(BundleError, match="too many entries"):
-        bundles.read(path, max_directory=10)
+    with pytest.raises(BundleError, match="it lists 2 entries; the limit is 1"):
+        bundles.read(path, max_entries=1)
     content = path.read_bytes().replace(
         struct.pack("<II", 3000, 3000), struct.pack("<II", 9000, 9000)
     )
@@ -167,7 +166,7 @@ def test_too_large_too_many_and_overlapping_are_refused(tmp_path, monkeypatch):
     assert "overlap" in refused(path)
 
 
-@pytest.mark.parametrize("cut", [0, 10, 100, -1, -30])
+@pytest.mark.parametrize("cut", [0, 10, 100, -30])
 def test_what_is_no_zip_is_refused(tmp_path, cut):
     path = tmp_path / "bundle.zip"
     path.write_bytes(zipped(tmp_path).read_bytes()[:cut])

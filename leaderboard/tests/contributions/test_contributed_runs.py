@@ -262,7 +262,10 @@ def test_another_run_of_the_same_model_is_brought_from_its_own_page(
     assert EditingModel.objects.count() == 1
 
 
-@pytest.mark.parametrize("data", [b"", b"GIF89a", b"PK\x03\x04", b"PK\x05\x06" + b"\xff" * 18])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"GIF89a", b"PK\x03\x04", b"PK\x05\x06" + b"\xff" * 18, b"PK\x03\x04PK\x05\x06"],
+)
 def test_a_file_that_is_no_zip_is_refused_at_once(client, suite, tmp_path, data):
     (tmp_path / "x.zip").write_bytes(data)
     assert contribute(client, tmp_path / "x.zip").status_code == 422
