@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from evaluation.analysis.events import Case
 from evaluation.cli import results as metric_results
 from evaluation.cli.commands.report import reported
 from evaluation.cli.editors import ChosenEditor, find_editor, own_editor
@@ -163,15 +164,8 @@ class Results:
 
     def _case(self, slug: str) -> dict[str, Any]:
         chain = self.scores.chains[slug]
-        pair = self.suite.pair_by_slug[chain.pair]
-        return {
-            "chain": slug,
-            "image": chain.image,
-            "pair": chain.pair,
-            "kind": self.suite.image_by_slug[chain.image].kind,
-            "category": pair.category,
-            "repeat": chain.repeat,
-        }
+        case = Case.of(self.suite, chain.image, chain.pair)
+        return {"chain": slug, **case._asdict(), "repeat": chain.repeat}
 
 
 @dataclass(frozen=True)

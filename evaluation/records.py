@@ -343,6 +343,7 @@ class ScoreRecord(Record):
     pair: str
     category: str
     kind: str
+    origin: str
     repeat: int
     trip: int
     outcome: str

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
+from evaluation.content.suites import Suite, origin_of
 from evaluation.metrics.parts import PARTS
 
 COMPLETED, LOST = "completed", "lost"
@@ -44,6 +45,10 @@ def crossing_cause(metric: str) -> str:
     return metric if metric in CROSSINGS else WHOLE
 
 
+#: The attributes of a case that results are broken down by.
+BREAKDOWNS = ("category", "kind", "origin", "pair")
+
+
 class Case(NamedTuple):
     """A case of a suite, with the attributes that results are broken down by."""
 
@@ -51,6 +56,14 @@ class Case(NamedTuple):
     pair: str
     category: str
     kind: str
+    origin: str
+
+    @classmethod
+    def of(cls, suite: Suite, image: str, pair: str) -> Self:
+        """Return a case of a suite by the slugs of its image and pair."""
+        shown = suite.image_by_slug[image]
+        category = suite.pair_by_slug[pair].category
+        return cls(image, pair, category, shown.kind, origin_of(shown))
 
     def __str__(self) -> str:
         return f"{self.image}--{self.pair}"
@@ -58,7 +71,7 @@ class Case(NamedTuple):
     @property
     def scopes(self) -> tuple[str, ...]:
         """Return the names of the parts of a suite that contain this case."""
-        return ("all", f"category:{self.category}", f"kind:{self.kind}", f"pair:{self.pair}")
+        return ("all", *(f"{name}:{getattr(self, name)}" for name in BREAKDOWNS))
 
 
 @dataclass(frozen=True)
@@ -78,6 +91,7 @@ class ChainResult:
     pair: str
     category: str
     kind: str
+    origin: str
     repeat: int
     retention: tuple[float, ...]
     outcome: str = COMPLETED
@@ -108,7 +122,7 @@ class ChainResult:
 
     @cached_property
     def case(self) -> Case:
-        return Case(self.image, self.pair, self.category, self.kind)
+        return Case(self.image, self.pair, self.category, self.kind, self.origin)
 
     @property
     def key(self) -> tuple[str, str, int]:

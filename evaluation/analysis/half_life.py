@@ -191,12 +191,13 @@ class CaseSummary:
     pair: str
     category: str
     kind: str
+    origin: str
     usable_trips: float
     auc: float | None
 
 
 def scopes(chains: Sequence[ChainResult]) -> dict[str, list[ChainResult]]:
-    """Group chains by scope: "all", "category:x", "kind:x", "pair:x"."""
+    """Group chains by scope: "all", "category:x", "kind:x", "origin:x", "pair:x"."""
     parts: dict[str, list[ChainResult]] = defaultdict(list)
     for chain in chains:
         for scope in chain.case.scopes:

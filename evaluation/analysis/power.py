@@ -86,17 +86,7 @@ class Power:
 
 def suite_design(suite: Suite) -> Design:
     """Return the cases of a suite, weighted as its results."""
-    return Design(
-        [
-            Case(
-                case.image,
-                case.pair,
-                suite.pair_by_slug[case.pair].category,
-                suite.image_by_slug[case.image].kind,
-            )
-            for case in suite.cases
-        ]
-    )
+    return Design([Case.of(suite, case.image, case.pair) for case in suite.cases])
 
 
 def power(design: Design, trips: int) -> Power:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.analysis.events import LOST, Case, ChainResult, event
+from evaluation.analysis.events import BREAKDOWNS, LOST, Case, ChainResult, event
 from evaluation.analysis.half_life import summarise
 from evaluation.analysis.survival import case_weights
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
@@ -30,7 +30,7 @@ Usable = Mapping[Case, float]
 class Agreement:
     """The board's order beside the order by one other choice.
 
-    `about` = "metric", "threshold", "trips", or the part left out: "category", "kind", "pair";
+    `about` = "metric", "threshold", "trips", or the part left out: one of BREAKDOWNS;
     `choice` is its name. `tau` is 1 for the same order and -1 for the reverse; None if fewer
     than two runs have both, or if all runs of an order are tied.
     """
@@ -157,7 +157,7 @@ def _leaving_out(
     board: Mapping[str, Usable],
 ) -> Iterator[tuple[str, str, dict[str, float]]]:
     cases = sorted({case for usable in board.values() for case in usable})
-    for about in ("category", "kind", "pair"):
+    for about in BREAKDOWNS:
         for name in sorted({getattr(case, about) for case in cases}):
             left = [case for case in cases if getattr(case, about) != name]
             if left:

@@ -162,13 +162,12 @@ def measured(
     pairs = []
     for line in chains:
         case = cases[line.case]
-        pair, kind = suite.pair_by_slug[case.pair], suite.image_by_slug[case.image].kind
         calibration = calibrations.get(case.image)
         if calibration is None and selective:
             continue  # such as identity without a face
         chain = measured_chain(
             metric,
-            Case(case.image, case.pair, pair.category, kind),
+            Case.of(suite, case.image, case.pair),
             line.repeat,
             line.outcome,
             [

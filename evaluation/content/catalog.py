@@ -22,12 +22,14 @@ from evaluation.content.placement import PLACES
 from evaluation.content.rules import Rule
 from evaluation.content.suites import (
     ONLY_FIELDS,
+    ORIGINS,
     EditPair,
     Slug,
     Suite,
     SuiteError,
     SuiteImage,
     find_suite,
+    origin_of,
 )
 from evaluation.errors import UserFacingError, first_error
 
@@ -59,7 +61,7 @@ PORTRAIT_GROUPS = {
     "age": ("child", "young adult", "middle-aged", "old"),
     "skin": ("light skin", "medium skin", "dark skin"),
     "background": ("plain background", "dark background", "indoors", "outdoors"),
-    "made": ("real", "generated", "rendered", "painted"),
+    "origin": tuple(ORIGINS),
 }
 UNSAID = "not said"
 
@@ -186,17 +188,13 @@ def portraits(images: Iterable[SourceImage | SuiteImage]) -> dict[str, dict[str,
     counted: dict[str, Counter[str]] = {group: Counter() for group in PORTRAIT_GROUPS}
     for image in images:
         if is_portrait(image):
-            labels = {*image.contains, _made(image)}
+            labels = {*image.contains, origin_of(image)}
             for group, names in PORTRAIT_GROUPS.items():
                 counted[group][next((name for name in names if name in labels), UNSAID)] += 1
     return {
         group: {name: counts[name] for name in (*PORTRAIT_GROUPS[group], UNSAID) if counts[name]}
         for group, counts in counted.items()
     }
-
-
-def _made(image: SourceImage | SuiteImage) -> str:
-    return "painted" if "painting" in image.contains else image.made
 
 
 def folder() -> Path:

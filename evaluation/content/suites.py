@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -54,6 +54,15 @@ LATER = (
 )
 
 
+#: What an image is by how it came about, and its name on pages.
+ORIGINS = {
+    "photograph": "Photograph",
+    "painting": "Painting",
+    "render": "Render",
+    "generated": "AI-made",
+}
+
+
 class SuiteError(UserFacingError):
     """A suite that cannot be used."""
 
@@ -80,6 +89,22 @@ class SuiteImage:
     annotations: Annotated[Annotations, PlainSerializer(Annotations.to_dict)] = UNANNOTATED
 
     __pydantic_config__ = ONLY_FIELDS
+
+
+class Described(Protocol):
+    """A source image, prepared or not."""
+
+    @property
+    def made(self) -> str: ...
+    @property
+    def contains(self) -> Sequence[str]: ...
+
+
+def origin_of(image: Described) -> str:
+    """Return the origin of what the image shows, one of ORIGINS."""
+    if "painting" in image.contains:
+        return "painting"
+    return {"rendered": "render", "generated": "generated"}.get(image.made, "photograph")
 
 
 @dataclass(frozen=True)

@@ -168,8 +168,7 @@ class RunScores:
     def _measured(
         self, suite: Suite, chain: ChainScores, metric: str, until: int
     ) -> MeasuredChain | None:
-        pair, kind = suite.pair_by_slug[chain.pair], suite.image_by_slug[chain.image].kind
-        case = Case(chain.image, chain.pair, pair.category, kind)
+        case = Case.of(suite, chain.image, chain.pair)
         return chain.measured(case, metric, self.images[chain.image].get(metric), until)
 
 

@@ -16,12 +16,19 @@ from evaluation.play.round_trips import EditStep
 Edit = Callable[..., Answer]
 CATEGORIES = ("objects", "geometric", "replication")
 KINDS = ("face", "object", "scene")
+ORIGINS = ("photograph", "painting", "render", "generated")
 
 
 def chain(*retention: float, **fields: Any) -> ChainResult:
     """A chain of one image and pair, unless `fields` say otherwise."""
-    place = {"image": "cat", "pair": "hat", "category": "objects", "kind": "face", "repeat": 0}
-    return ChainResult(**{**place, **fields}, retention=retention)
+    place = {
+        "image": "cat",
+        "pair": "hat",
+        "category": "objects",
+        "kind": "face",
+        "origin": "photograph",
+    }
+    return ChainResult(**{"repeat": 0, **place, **fields}, retention=retention)
 
 
 def halving(time: float, trips: int = 20, **fields: Any) -> ChainResult:
@@ -40,7 +47,13 @@ def made_up_cases(
     drawn = random.choice(len(others), count - len(places), replace=False)
     places.update(others[n] for n in drawn)
     return [
-        Case(f"image-{a:03}", f"pair-{b:03}", f"category-{b % categories}", KINDS[a % 3])
+        Case(
+            f"image-{a:03}",
+            f"pair-{b:03}",
+            f"category-{b % categories}",
+            KINDS[a % 3],
+            ORIGINS[a % 4],
+        )
         for a, b in sorted(places)
     ]
 
@@ -62,6 +75,7 @@ def run_of(
             "pair": f"{CATEGORIES[column]}-{image // 3 % 8}",
             "category": CATEGORIES[column],
             "kind": KINDS[image % 3],
+            "origin": ORIGINS[image % 4],
             "repeat": repeat,
         }
         whole = halving(time, trips, **place)

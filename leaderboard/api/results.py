@@ -70,7 +70,9 @@ def leaderboard(
     suite: str = Query("", max_length=80, description="smoke-v2, or smoke for its newest version."),
     metric: str = Query("", max_length=20),
     threshold: str = Query("", max_length=8, description=ONE_OF),
-    cases: str = Query("", max_length=100, description="all, category:…, kind:… or pair:…"),
+    cases: str = Query(
+        "", max_length=100, description="all, category:…, kind:…, origin:… or pair:…"
+    ),
     q: str = Query("", max_length=60, description="Words of the name or the provider."),
     provider: str = Query("", max_length=120),
     weights: str = Query("", max_length=8, description="open or closed."),
@@ -164,7 +166,7 @@ def standings(
     metric: str = Query("", max_length=20),
     threshold: float = Query(DEFAULT_THRESHOLD, description=ONE_OF),
 ) -> Any:
-    """List half-life, usable trips and curve by scope: all, category, kind, pair."""
+    """List half-life, usable trips and curve by scope: all, category, kind, origin, pair."""
     rows = Standing.objects.filter(run=_run(run_id), threshold=threshold).select_related("metric")
     if metric:
         rows = rows.filter(metric__name=metric)

@@ -132,6 +132,7 @@ class CaseOut(Schema):
     pair: str = Field(alias="pair_slug")
     category: str
     kind: str
+    origin: str
     forward: str
     backward: str
     steps: list[list[list[str]]] = Field(

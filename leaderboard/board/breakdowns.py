@@ -1,4 +1,4 @@
-"""Half-lives by part of the suite: categories, kinds of image, edit pairs."""
+"""Half-lives by part of the suite: categories, kinds and origins of images, edit pairs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from leaderboard import formatting
 from leaderboard.board.row import BoardRow
 from leaderboard.models import Case, Standing
-from leaderboard.models.suites import Category, Kind
+from leaderboard.models.suites import Category, Kind, Origin
 
 #: Shades of a heat table, lightest first; the stylesheet has one class for each.
 SHADES = 7
@@ -62,11 +62,12 @@ def pair_titles(suite: int) -> dict[str, str]:
 
 
 def parts(scopes: Iterable[str], pair_titles: dict[str, str]) -> list[Part]:
-    """Return the parts that occur: categories, kinds, then pairs."""
+    """Return the parts that occur: categories, kinds, origins, then pairs."""
     present = set(scopes)
     offered = [
         *(Part(f"category:{value}", label, "Category") for value, label in Category.choices),
         *(Part(f"kind:{value}", label, "Kind of image") for value, label in Kind.choices),
+        *(Part(f"origin:{value}", label, "Origin of image") for value, label in Origin.choices),
         *(Part(f"pair:{slug}", title, PAIRS) for slug, title in pair_titles.items()),
     ]
     return [part for part in offered if part.scope in present]

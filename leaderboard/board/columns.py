@@ -180,7 +180,7 @@ COLUMNS: tuple[Column, ...] = (
         lambda row: row.filters.threshold,
         "The share of the image that is left when the clock stops.",
     ),
-    Column("cases", lambda row: row.filters.scope, "all, category:…, kind:… or pair:…"),
+    Column("cases", lambda row: row.filters.scope, "all, category:…, kind:…, origin:… or pair:…"),
     Column("trips", lambda row: row.filters.suite.trips, "How many round trips the suite has."),
     Column(
         "half_life",

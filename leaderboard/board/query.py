@@ -242,17 +242,17 @@ def _ignored(form: BoardForm, name: str, value: str, suite: Suite, metric: str) 
 
 @lru_cache(maxsize=64)
 def _scopes(suite: int, updated_at: datetime.datetime) -> list[Any]:
-    """Return the choices of cases: all, then by category, kind and pair.
+    """Return the choices of cases: all, then by category, kind, origin and pair.
 
     A frozen suite never changes, so the result is cached.
     """
     titles: dict[str, str] = {}
     scopes: set[str] = set()
     rows = Case.objects.filter(suite=suite).order_by("pair_title").distinct()
-    for category, kind, pair, title in rows.values_list(
-        "category", "kind", "pair_slug", "pair_title"
+    for category, kind, origin, pair, title in rows.values_list(
+        "category", "kind", "origin", "pair_slug", "pair_title"
     ):
-        scopes |= {f"category:{category}", f"kind:{kind}", f"pair:{pair}"}
+        scopes |= {f"category:{category}", f"kind:{kind}", f"origin:{origin}", f"pair:{pair}"}
         titles[pair] = title
     groups = groupby(parts(scopes, titles), key=lambda part: part.group)
     return [

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from evaluation.content import catalog, curation, sources, suite_builder
 from evaluation.content.suites import Suite as CoreSuite
+from evaluation.content.suites import origin_of
 from evaluation.images import EncodedImage, ImageError
 from leaderboard.models import (
     Case,
@@ -155,6 +156,7 @@ def store_suite(
             pair_title=pairs[pair.slug].title if pair.slug in pairs else pair.slug,
             category=pair.category,
             kind=rows[case.image].kind,
+            origin=origin_of(suite.image_by_slug[case.image]),
             forward=pair.forward,
             backward=pair.backward,
             position=position,

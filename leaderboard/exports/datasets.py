@@ -199,6 +199,7 @@ def _about(suite: Suite, chain: Chain) -> dict[str, Any]:
         "source": _name(image.stored) if image.stored else None,
         "case": case.slug,
         "kind": case.kind,
+        "origin": case.origin,
         "category": case.category,
         "forward": case.forward,
         "backward": case.backward,

@@ -44,6 +44,7 @@ def score_records(run: Run) -> Iterator[ScoreRecord]:
             pair=case.pair_slug,
             category=case.category,
             kind=case.kind,
+            origin=case.origin,
             repeat=chain.repeat,
             trip=trip.number,
             outcome=chain.outcome,

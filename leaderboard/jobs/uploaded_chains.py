@@ -28,7 +28,7 @@ from leaderboard.models.uploads import MAX_IMAGE_PIXELS
 MAX_ATTEMPTS = 3
 
 log = structlog.get_logger(__name__)
-CASE = Case("own", PAIR.slug, PAIR.category, "own")
+CASE = Case("own", PAIR.slug, PAIR.category, "own", "own")
 
 
 def score(chain_id: int) -> None:

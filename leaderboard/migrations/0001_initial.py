@@ -30,6 +30,7 @@ class Migration(migrations.Migration):
                 ('pair_title', models.CharField(max_length=120)),
                 ('category', models.CharField(choices=[('accessories', 'Accessories'), ('appearance', 'Clothing, hair and face'), ('objects', 'Objects'), ('colour', 'Colour'), ('light', 'Light, weather and season'), ('style', 'Style'), ('text', 'Text'), ('geometry', 'Geometry'), ('replication', 'Replication'), ('restoration', 'Restoration')], max_length=20)),
                 ('kind', models.CharField(choices=[('face', 'Face'), ('object', 'Object'), ('scene', 'Scene')], max_length=16)),
+                ('origin', models.CharField(blank=True, choices=[('photograph', 'Photograph'), ('painting', 'Painting'), ('render', 'Render'), ('generated', 'AI-made')], max_length=16)),
                 ('forward', models.TextField()),
                 ('backward', models.TextField()),
                 ('position', models.PositiveSmallIntegerField(default=0)),
@@ -550,7 +551,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('threshold', models.FloatField()),
-                ('scope', models.CharField(default='all', help_text='all, category:…, kind:… or pair:…', max_length=100)),
+                ('scope', models.CharField(default='all', help_text='all, category:…, kind:…, origin:… or pair:…', max_length=100)),
                 ('half_life', models.FloatField(null=True)),
                 ('half_life_low', models.FloatField(null=True)),
                 ('half_life_high', models.FloatField(null=True)),

@@ -92,7 +92,7 @@ class Standing(models.Model):
     metric = models.ForeignKey(MetricVersion, models.PROTECT, related_name="standings")
     threshold = models.FloatField()
     scope = models.CharField(
-        max_length=100, default="all", help_text="all, category:…, kind:… or pair:…"
+        max_length=100, default="all", help_text="all, category:…, kind:…, origin:… or pair:…"
     )
     half_life = models.FloatField(null=True)
     half_life_low = models.FloatField(null=True)

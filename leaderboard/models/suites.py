@@ -28,6 +28,13 @@ class Kind(models.TextChoices):
     SCENE = "scene", "Scene"
 
 
+class Origin(models.TextChoices):
+    PHOTOGRAPH = "photograph", "Photograph"
+    PAINTING = "painting", "Painting"
+    RENDER = "render", "Render"
+    GENERATED = "generated", "AI-made"
+
+
 class Category(models.TextChoices):
     ACCESSORIES = "accessories", "Accessories"
     APPEARANCE = "appearance", "Clothing, hair and face"
@@ -433,6 +440,7 @@ class Case(models.Model):
     pair_title = models.CharField(max_length=120)
     category = models.CharField(max_length=20, choices=Category)
     kind = models.CharField(max_length=16, choices=Kind)
+    origin = models.CharField(max_length=16, choices=Origin, blank=True)
     forward = models.TextField()
     backward = models.TextField()
     position = models.PositiveSmallIntegerField(default=0)

@@ -163,14 +163,15 @@ def suite_cases(suite: Suite) -> list[CoreCase]:
     """Return the suite's cases in the order in which values of cases are stored."""
     rows = Case.objects.filter(suite=suite).order_by("position")
     return [
-        CoreCase(*row) for row in rows.values_list("image__slug", "pair_slug", "category", "kind")
+        CoreCase(*row)
+        for row in rows.values_list("image__slug", "pair_slug", "category", "kind", "origin")
     ]
 
 
 def core_case(chain: Chain) -> CoreCase:
     """Return the chain's case as a case of the statistics."""
     case = chain.case
-    return CoreCase(case.image.slug, case.pair_slug, case.category, case.kind)
+    return CoreCase(case.image.slug, case.pair_slug, case.category, case.kind, case.origin)
 
 
 def stored_result(chain: Chain, metric: str, trips: int) -> ChainResult | None:

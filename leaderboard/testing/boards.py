@@ -65,6 +65,7 @@ def make_suite(
                 pair_title=title,
                 category=category,
                 kind=image.kind,
+                origin="photograph",
                 forward=f"Do {title}.",
                 backward=f"Undo {title}.",
                 position=next(places),

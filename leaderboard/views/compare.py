@@ -305,14 +305,15 @@ def _results(
     """Return the chains by run, and the mean AUC by case and run."""
     rows = Chain.objects.filter(run__in=runs).values_list(
         *("run_id", "case_id", "repeat", "state", "outcome", "case__image__slug"),
-        *("case__pair_slug", "case__category", "case__kind", f"results__{filters.metric}"),
+        *("case__pair_slug", "case__category", "case__kind", "case__origin"),
+        f"results__{filters.metric}",
     )
     chains: dict[int, list[events.ChainResult]] = defaultdict(list)
     areas: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for run, case, repeat, state, outcome, image, pair, category, kind, result in rows:
+    for run, case, repeat, state, outcome, image, pair, category, kind, origin, result in rows:
         if not result:
             continue
-        place = events.Case(image, pair, category, kind)
+        place = events.Case(image, pair, category, kind, origin)
         ended = outcome if state == ChainState.PLAYED else ""
         chains[run].append(
             chain_of_numbers(filters.metric, place, repeat, ended, result, filters.suite.trips)

@@ -17,7 +17,7 @@ from leaderboard import formatting
 from leaderboard.board.breakdowns import pair_titles
 from leaderboard.board.rows import played_suites, stamp
 from leaderboard.models import Suite, SuiteReport
-from leaderboard.models.suites import Category, Kind
+from leaderboard.models.suites import Category, Kind, Origin
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.views.site import noindex_variants
 
@@ -28,6 +28,7 @@ TITLES = {
     "trips": "With fewer round trips",
     "category": "Without one category",
     "kind": "Without one kind of image",
+    "origin": "Without one origin of images",
     "pair": "Without one edit pair",
 }
 #: Smallest tau at which two orders count as the same.
@@ -110,4 +111,6 @@ def _words(about: str, choice: str, pairs: Mapping[str, str]) -> str:
         return str(dict(Category.choices).get(choice, choice))
     if about == "kind":
         return str(dict(Kind.choices).get(choice, choice))
+    if about == "origin":
+        return str(dict(Origin.choices).get(choice, choice))
     return pairs.get(choice, choice)

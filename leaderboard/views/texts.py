@@ -178,6 +178,7 @@ def _chain(story: str, place: int) -> ChainResult:
         pair="example",
         category="accessories",
         kind="face",
+        origin="photograph",
         repeat=0,
         retention=tuple(retention),
         outcome=outcome,

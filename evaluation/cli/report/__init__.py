@@ -167,13 +167,13 @@ class Report:
         return drawn
 
     def parts(self) -> list[tuple[str, str, str, Summary]]:
-        """Return (sort, name, run, summary) by image kind and edit category."""
+        """Return (sort, name, run, summary) by category, kind of image and origin."""
         rows = []
         for run in self.runs:
             chains = run.scores.results(self.suite, self.metric)
             for scope, summary in breakdown(chains, self.suite.trips).items():
                 sort, _, name = scope.partition(":")
-                if sort in ("kind", "category"):
+                if sort not in ("all", "pair"):
                     rows.append((sort, name, run.name, summary))
         return sorted(rows, key=lambda row: row[:3])
 

@@ -32,6 +32,7 @@ def chains_of_a_run(draw: st.DrawFn, lost: bool = True) -> list[ChainResult]:
                 image=f"image-{i}",
                 category=draw(st.sampled_from("ab")),
                 kind=draw(st.sampled_from("xy")),
+                origin="photograph",
             )
         )
     return found

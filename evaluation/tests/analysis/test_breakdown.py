@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from evaluation.analysis.events import BREAKDOWNS
 from evaluation.analysis.half_life import (
     breakdown,
     case_summaries,
@@ -18,7 +19,7 @@ def test_every_chain_is_in_all_its_category_its_kind_and_its_pair():
     run = run_of(spread_times(9, np.random.default_rng(0)))
     parts = scopes(run)
     assert len(parts["all"]) == len(run)
-    for axis in ("category", "kind", "pair"):
+    for axis in BREAKDOWNS:
         assert sum(len(part) for name, part in parts.items() if name.startswith(axis)) == len(run)
     assert {f"category:{c}" for c in CATEGORIES} | {f"kind:{k}" for k in KINDS} < set(parts)
 

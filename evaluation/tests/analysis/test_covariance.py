@@ -61,7 +61,7 @@ def test_the_covariance_is_the_methods_cluster_by_cluster(design, values):
 
 def test_one_pair_and_one_case_an_image_is_the_textbooks_error_of_a_mean():
     """Every case its own image and pair, one category: the two parts are the same."""
-    design = Design([Case(f"p{i:02}", f"q{i:02}", "c", "k") for i in range(40)])
+    design = Design([Case(f"p{i:02}", f"q{i:02}", "c", "k", "o") for i in range(40)])
     values = np.random.default_rng(1).normal(3, 2, (40, 1))
     textbook = values.std(ddof=1) / np.sqrt(40)
     assert design.standard_errors(values)[0] == pytest.approx(np.sqrt(2) * textbook)

@@ -32,7 +32,7 @@ def runs(rows):
         place = (row["model"], row["image"], row["edit_pair"])
         repeat = seen[*place, row["round"]]
         seen[*place, row["round"]] += 1
-        where = (*place, row["edit_category"], row["image_type"], repeat)
+        where = (*place, row["edit_category"], row["image_type"], "photograph", repeat)
         retention = 1 - (1 - float(row["ssim"])) / (1 - BLANK_SSIM)
         curves[where][int(row["round"])] = retention
     found = defaultdict(list)

@@ -192,6 +192,12 @@ def test_a_longer_chain_gives_every_smaller_number_of_trips(found):
 
 
 def test_a_case_is_named_by_image_and_pair_and_knows_its_scopes():
-    case = Case("cat", "hat", "objects", "face")
+    case = Case("cat", "hat", "objects", "face", "photograph")
     assert str(case) == f"{case}" == "cat--hat"
-    assert case.scopes == ("all", "category:objects", "kind:face", "pair:hat")
+    assert case.scopes == (
+        "all",
+        "category:objects",
+        "kind:face",
+        "origin:photograph",
+        "pair:hat",
+    )

@@ -101,7 +101,9 @@ def test_the_suite_decides_what_is_complete_not_the_runs(times):
 
 def test_a_case_lost_before_its_first_trip_is_lacking_a_later_loss_is_censored(times):
     run = run_of(times)
-    place = {name: getattr(run[0], name) for name in ("image", "pair", "category", "kind")}
+    place = {
+        name: getattr(run[0], name) for name in ("image", "pair", "category", "kind", "origin")
+    }
     unplayed = [chain(outcome="lost", **place), *run[1:]]
     begun = [chain(0.9, outcome="lost", **place), *run[1:]]
     placings = by_run(board({"run": run, "unplayed": unplayed, "begun": begun}, 20))

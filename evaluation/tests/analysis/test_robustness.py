@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import friedmanchisquare
 
 from evaluation.analysis.case_values import case_values
-from evaluation.analysis.events import event
+from evaluation.analysis.events import BREAKDOWNS, event
 from evaluation.analysis.half_life import summarise
 from evaluation.analysis.robustness import kendall_tau, repeat_spread, retest, robustness
 from evaluation.testing.chains import CATEGORIES, KINDS, chain, halving, run_of, spread_times
@@ -47,9 +47,7 @@ def found_by(runs, others=None):
 
 def test_every_choice_has_its_agreement_with_the_boards_order(runs):
     found = found_by(runs, {"ssim": runs})
-    assert {about for about, _ in found} == {
-        *("metric", "threshold", "trips", "category", "kind", "pair")
-    }
+    assert {about for about, _ in found} == {*("metric", "threshold", "trips", *BREAKDOWNS)}
     assert {c for about, c in found if about == "category"} == set(CATEGORIES)
     assert {c for about, c in found if about == "kind"} == set(KINDS)
     assert [c for about, c in found if about == "trips"] == [str(n) for n in range(1, 20)]
@@ -99,9 +97,10 @@ def test_ties_and_lone_runs_have_no_order():
 
 def test_a_suite_of_one_category_is_not_left_with_nothing(runs):
     one = {
-        name: [replace(c, category="only", kind="face") for c in run] for name, run in runs.items()
+        name: [replace(c, category="only", kind="face", origin="photograph") for c in run]
+        for name, run in runs.items()
     }
-    assert not [about for about, _ in found_by(one) if about in ("category", "kind")]
+    assert not [about for about, _ in found_by(one) if about in ("category", "kind", "origin")]
 
 
 def repeated(spread, cases=12, models=4, again=12):

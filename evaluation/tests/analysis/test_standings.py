@@ -24,7 +24,7 @@ from evaluation.records import TripMeasures
 from evaluation.testing.chains import made_up_cases
 
 TRIPS = 10
-CASE = Case("cat", "hat", "objects", "face")
+CASE = Case("cat", "hat", "objects", "face", "photograph")
 LADDER = {"90": 0.1, "50": 0.3, "10": 0.6, "1": 0.9}
 
 
@@ -92,7 +92,7 @@ def test_every_threshold_and_scope_has_one_and_only_all_carries_the_values():
     every = list(standings("lpips", a_run(), TRIPS))
     found = [row for row, _ in every]
     scopes = {s.scope for s in found}
-    assert {s.split(":")[0] for s in scopes} == {"all", "category", "kind", "pair"}
+    assert {s.split(":")[0] for s in scopes} == {"all", "category", "kind", "origin", "pair"}
     assert len(found) == len(scopes) * len(THRESHOLDS)
     assert {row.scope for row, values in every if values} == {"all"}
     assert not any(s.has_interval for s in found if s.scope.startswith("pair:"))

@@ -187,7 +187,7 @@ def test_a_chain_that_gives_the_same_images_again_and_again_is_not_played_on():
 
 
 def test_a_converged_chain_counts_as_the_full_one_by_every_number():
-    case = Case("cat", "hat", "objects", "face")
+    case = Case("cat", "hat", "objects", "face", "photograph")
     full = recorded(case, [0.9, *[0.8] * (TRIPS - 1)], "ssim")
     short = recorded(case, [0.9, *[0.8] * 4], "ssim", CONVERGED)
     assert short.result.retention == full.result.retention
@@ -200,7 +200,7 @@ def test_a_converged_chain_counts_as_the_full_one_by_every_number():
 
 
 def test_a_stopped_chain_comes_back_from_what_was_kept_of_it():
-    case = Case("cat", "hat", "objects", "face")
+    case = Case("cat", "hat", "objects", "face", "photograph")
     found = recorded(case, [0.9, 0.7, 0.4, 0.45], "ssim", KNOWN)
     kept = json.loads(json.dumps(chain_numbers(found, TRIPS)))
     assert kept["auc"] is None

@@ -182,7 +182,7 @@ def test_portraits_are_described_and_as_different_as_could_be_had():
     assert found["sex"]["man"] >= 15
     assert set(found["age"]) == set(catalog.PORTRAIT_GROUPS["age"])
     assert set(found["skin"]) == set(catalog.PORTRAIT_GROUPS["skin"])
-    assert found["made"]["real"] >= 15
+    assert found["origin"]["photograph"] >= 15
 
 
 def test_animals_and_things_are_not_counted():

@@ -95,6 +95,7 @@ def test_the_paired_difference_is_that_of_the_statistics(suite, runs):
                 chain.case.pair_slug,
                 chain.case.category,
                 chain.case.kind,
+                chain.case.origin,
                 chain.repeat,
                 tuple(chain.retention("overall")),
             )
