@@ -1,4 +1,4 @@
-"""Submitted endpoints: rules for their addresses in the form, the test and runs."""
+"""Submitted endpoints: rules for their addresses, and how many a day may be submitted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from evaluation.editors.providers.base import HostedEditor
 from evaluation.errors import EditorError, Fault
 from evaluation.net.addresses import Rules, for_strangers
 from evaluation.net.client import HttpClient
-from leaderboard.models import SecurityEvent, Submission
+from leaderboard.models import SecurityEvent, Submission, Use
+from leaderboard.visitors import network_of
 
 #: Time limit of a lookup; a lookup with a hidden result always takes this long.
 LOOKUP_SECONDS = 3.0
@@ -97,3 +98,31 @@ def own_options(submission: Submission) -> dict[str, Any]:
         "price": None if price is None else float(price),
         **submission.options,
     }
+
+
+def take_submission(email: str, address: str | None, url: str) -> str | None:
+    """Count a submission; return the exhausted daily quota in words, or None."""
+    subjects = _subjects(email, address, url)
+    # Failed tests give submissions back, but no tests.
+    if full := Use.objects.take("probe", subjects, settings.PROBES_PER_DAY):
+        return f"{settings.PROBES_PER_DAY} tests for {full} in the last 24 hours: that is enough."
+    limit = settings.SUBMISSIONS_PER_DAY
+    full = Use.objects.take("submission", subjects, limit)
+    return full and (
+        f"{limit} submissions came from {full} in the last 24 hours; the limit is {limit}. "
+        "A submission whose test failed does not count: correct it on its own page."
+    )
+
+
+def give_submission_back(submission: Submission) -> None:
+    """Uncount a submission whose test failed."""
+    subjects = _subjects(submission.email, submission.remote_address, submission.endpoint_url)
+    Use.objects.give_back("submission", subjects)
+
+
+def _subjects(email: str, address: str | None, url: str) -> dict[str, str]:
+    """Return what a submission counts for, by its name for people."""
+    subjects = {"this e-mail address": f"e-mail {email}", "this endpoint": f"host {host_of(url)}"}
+    if address:
+        subjects["your network address"] = f"network {network_of(address)}"
+    return subjects

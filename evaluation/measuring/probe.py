@@ -2,8 +2,8 @@
 
 `probe_steps` yields each step when it begins ("running") and when its result is known, so that
 a page can show it live; `probe` returns them all. A step holds the status, type, size and time
-of an answer, never its body: not even the error message in it, unless `quote` is set, which
-only the shell does.
+of an answer, and the beginning of an error's text without the key. Where the caller may not
+learn about our network (`stranger`), errors of addresses say less.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ ATTEMPTS = 3
 LONGEST_WAIT = 20.0
 SLOW_SECONDS = 60.0
 TOO_SLOW = "the test took too long as a whole"
+#: Characters of an endpoint's own words that a step shows.
+QUOTED = 200
 
 PAIR = EditPair(
     slug="red-ball",
@@ -121,7 +123,7 @@ def probe_steps(
     *,
     image: EncodedImage | None = None,
     pair: EditPair = PAIR,
-    quote: bool = False,
+    stranger: bool = True,
     seconds: float = math.inf,
     keep: Callable[[str, EncodedImage], None] = lambda name, image: None,
 ) -> Iterator[Step]:
@@ -135,22 +137,22 @@ def probe_steps(
         try:
             editor: Editor = Endpoint(**subject)
         except EditorError as error:
-            yield _failed("settings", error, quote)
+            yield _failed("settings", error, stranger)
             return
         yield Step("settings", "passed")
         try:
-            yield from _edits(editor, image or probe_image(), pair, quote, deadline, keep)
+            yield from _edits(editor, image or probe_image(), pair, stranger, deadline, keep)
         finally:
             editor.close()
     else:
-        yield from _edits(subject, image or probe_image(), pair, quote, deadline, keep)
+        yield from _edits(subject, image or probe_image(), pair, stranger, deadline, keep)
 
 
 def _edits(
     editor: Editor,
     image: EncodedImage,
     pair: EditPair,
-    quote: bool,
+    stranger: bool,
     deadline: float,
     keep: Callable[[str, EncodedImage], None],
 ) -> Iterator[Step]:
@@ -160,49 +162,52 @@ def _edits(
         try:
             editor.http.check(editor.protocol.address(editor))
         except EditorError as error:
-            yield _failed("address", error, quote)
+            yield _failed("address", error, stranger)
             return
         yield Step("address", "passed")
     keep("sent", source)
-    forward = yield from _call("forward", editor, source, pair.forward, quote, deadline)
+    forward = yield from _call("forward", editor, source, pair.forward, stranger, deadline)
     if forward is None:
         return
     keep("edited", forward.image)
     yield _size(source, forward.image)
     yield _change(source, forward.image, pair)
-    backward = yield from _call("backward", editor, forward.image, pair.backward, quote, deadline)
+    backward = yield from _call(
+        "backward", editor, forward.image, pair.backward, stranger, deadline
+    )
     if backward is not None:
         keep("restored", backward.image)
         yield _restored(source, backward.image)
 
 
 def _call(
-    name: str, editor: Editor, image: EncodedImage, prompt: str, quote: bool, deadline: float
+    name: str, editor: Editor, image: EncodedImage, prompt: str, stranger: bool, deadline: float
 ) -> Generator[Step, None, Answer | None]:
     """Yield the steps of one edit; return the answer, or None without one."""
     again = ""
+    called = f" We called {editor.protocol.address(editor)}" if isinstance(editor, Endpoint) else ""
     for attempt in range(1, ATTEMPTS + 1):
         yield Step(name, "running", again, data={"prompt": prompt})
         left = deadline - time.monotonic()
         if left <= 0:
-            yield _failed(name, EditorError(TOO_SLOW, fault=Fault.TIMEOUT), quote)
+            yield _failed(name, EditorError(TOO_SLOW, fault=Fault.TIMEOUT), stranger, called)
             return None
         if isinstance(editor, Endpoint):
             editor.timeout = min(editor.timeout, left)
         try:
             answer = editor.send(image, prompt, seed=SEED)
         except Refused as refused:
-            detail = f"the model refused: {refused.reason}" if quote else "the model refused"
+            detail = f"the model refused: {_cut(refused.reason)}"
             advice = "The prompt is harmless; a filter of the model may be too strict."
             yield Step(name, "failed", detail, advice)
             return None
         except EditorError as error:
             wait = 1.0 if error.retry_after is None else error.retry_after
             if error.permanent or attempt == ATTEMPTS or wait > LONGEST_WAIT:
-                yield _failed(name, error, quote)
+                yield _failed(name, error, stranger, called)
                 return None
             wait = min(wait, max(0.0, deadline - time.monotonic()))
-            again = f"{_words(error, quote)}; tried again after {wait:g} s"
+            again = f"{_words(error)}; tried again after {wait:.0f} s"
             time.sleep(wait)
         else:
             yield _answered(name, answer)
@@ -288,7 +293,7 @@ def _restored(source: EncodedImage, restored: EncodedImage) -> Step:
     if retained <= 0:
         return Step(
             "restored",
-            "warning",
+            "warning" if is_reframed(restored.size, source.size) else "failed",
             "after one round trip nothing of the image is left",
             "Check that the backward prompt reaches the model together with the edited image.",
             data,
@@ -300,16 +305,21 @@ def _same(one: EncodedImage, other: EncodedImage) -> bool:
     return one.size == other.size and one.decoded.tobytes() == other.decoded.tobytes()
 
 
-def _failed(name: str, error: EditorError, quote: bool) -> Step:
-    if not quote:
+def _failed(name: str, error: EditorError, stranger: bool, called: str = "") -> Step:
+    if stranger:
         error = for_strangers(error)
     data = {"fault": error.fault.value, "permanent": error.permanent}
-    return Step(name, "failed", _words(error, quote), _advice(error), data)
+    return Step(name, "failed", _words(error), _advice(error) + called, data)
 
 
-def _words(error: EditorError, quote: bool) -> str:
-    """Return the message; the endpoint's own words only if `quote` is set."""
-    return error.summary if isinstance(error, ReplyError) and not quote else error.message
+def _words(error: EditorError) -> str:
+    """Return the message with the beginning of the endpoint's own text."""
+    text = error.text if isinstance(error, ReplyError) else ""
+    return _cut(f"{error.message}: {text}" if text else error.message)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= QUOTED else text[: QUOTED - 1] + "…"
 
 
 def _advice(error: EditorError) -> str:

@@ -116,7 +116,7 @@ def for_strangers(error: EditorError) -> EditorError:
 
 
 def _not_public(detail: str, hint: str = "") -> AddressRefused:
-    message = f"address not public{hint}"
+    message = f"address not public{hint}: we can call only addresses on the internet"
     return AddressRefused("not_public", message, fault=Fault.BLOCKED, detail=detail)
 
 

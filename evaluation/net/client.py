@@ -317,7 +317,7 @@ class HttpClient:
                 message = f"the TLS certificate is not valid: {error.verify_message}"
                 return failed(message, Fault.TLS, permanent=True)
             case TimeoutError() if budget.sent:
-                return failed(f"no complete answer within {budget.timeout:g} s", Fault.TIMEOUT)
+                return failed(f"no complete answer within {budget.timeout:.3g} s", Fault.TIMEOUT)
             case TimeoutError():
                 return failed("no connection within the time limit", Fault.TIMEOUT)
             case OSError() | httpcore2.NetworkError() if budget.sent:

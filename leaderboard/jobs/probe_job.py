@@ -54,6 +54,8 @@ def probe(submission_id: int) -> None:
     log.info("endpoint tested", submission=submission.pk, ok=report.ok)
     to = Submission.State.REVIEW if report.ok else Submission.State.PROBE_FAILED
     if submission.move(to, probed_at=Now(), probe_lease_until=None, probe_attempts=0):
+        if not report.ok:
+            endpoints.give_submission_back(submission)
         notify_submitter(submission)
     else:
         log.info("submission moved on during its test", submission=submission.pk)

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from django.db import models, transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
@@ -116,6 +116,11 @@ class UseQuerySet(models.QuerySet["Use"]):
                 row.count += 1
                 row.save(update_fields=["since", "count"])
         return None
+
+    def give_back(self, kind: str, subjects: Mapping[str, str]) -> None:
+        """Uncount one use by each subject."""
+        used = self.filter(kind=kind, subject__in=map(_hidden, subjects.values()), count__gt=0)
+        used.update(count=F("count") - 1)
 
     def _locked(self, kind: str, subject: str) -> Use:
         Use.objects.bulk_create([Use(kind=kind, subject=subject)], ignore_conflicts=True)

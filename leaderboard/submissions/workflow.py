@@ -24,7 +24,6 @@ from leaderboard.models.runs import RunState
 from leaderboard.operation.notifications import notify_submitter
 from leaderboard.standings import refresh_ranks
 from leaderboard.text import plain_text
-from leaderboard.visitors import network_of
 
 log = structlog.get_logger(__name__)
 
@@ -42,19 +41,6 @@ class NotPossible(Exception):
     """An action that the submission's state does not allow; written for people."""
 
 
-def take_submission(email: str, address: str | None, url: str) -> str | None:
-    """Count a new submission; return the exhausted daily quota in words, or None."""
-    host = endpoints.host_of(url)
-    limit = settings.SUBMISSIONS_PER_DAY
-    subjects = {"this e-mail address": f"e-mail {email}", "this endpoint": f"host {host}"}
-    if address:
-        subjects["your network address"] = f"network {network_of(address)}"
-    full = Use.objects.take("submission", subjects, limit)
-    return full and (
-        f"{limit} submissions came from {full} in the last 24 hours; the limit is {limit}."
-    )
-
-
 def take_probe(submission: Submission) -> None:
     """Count a test of the endpoint. Raises NotPossible if a daily limit is reached.
 
@@ -67,6 +53,15 @@ def take_probe(submission: Submission) -> None:
     }
     if full := Use.objects.take("probe", subjects, limit):
         raise NotPossible(f"{full} was tested {limit} times in the last 24 hours: that is enough.")
+
+
+def take_again(submission: Submission) -> None:
+    """Count a submission whose failed test gave its place back. Raises NotPossible."""
+    full = endpoints.take_submission(
+        submission.email, submission.remote_address, submission.endpoint_url
+    )
+    if full:
+        raise NotPossible(full)
 
 
 def similar(submission: Submission) -> list[Submission]:
@@ -170,6 +165,8 @@ def test_again(submission: Submission) -> str:
     """Test the endpoint once more."""
     with transaction.atomic():
         take_probe(submission)
+        if submission.state == State.PROBE_FAILED:
+            take_again(submission)
         move(
             submission,
             State.PROBING,

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         _show_curl(options)
         return 0
     start, steps = time.monotonic(), dict[str, Step]()
-    for step in probe_steps(options, quote=True):
+    for step in probe_steps(options, stranger=False):
         steps[step.name] = step
         if not args.json:
             _show(step)

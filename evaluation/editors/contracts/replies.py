@@ -1,7 +1,7 @@
 """Meaning of an endpoint's reply: an image, a refusal, or a fault.
 
-Of a reply's body only a JSON error message is ever quoted: its first 500 characters, on one
-line, without the key.
+Of a reply's body only an error's text is ever quoted: its first 500 characters, on one line,
+without the key; in runs only the message of a JSON error.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _KEY = re.compile(
 
 
 class ReplyError(EditorError):
-    """A fault that the endpoint reports; `summary` is the message without its words."""
+    """A fault that the endpoint reports; `text` is the beginning of a body that is not JSON."""
 
-    def __init__(self, summary: str, message: str, **about: Any) -> None:
+    def __init__(self, summary: str, message: str, text: str = "", **about: Any) -> None:
         super().__init__(f"{summary}: {message}" if message else summary, **about)
-        self.summary = summary
+        self.text = text
 
 
 def check_status(call: Call, reply: Reply) -> None:
@@ -69,6 +69,7 @@ def check_status(call: Call, reply: Reply) -> None:
     raise ReplyError(
         f"HTTP {status} {_phrase(status)}".rstrip(),
         message,
+        _page_text(call, reply),
         fault=Fault.RATE_LIMITED if waits else fault,
         permanent=permanent,
         retry_after=retry_after(reply),
@@ -131,7 +132,7 @@ def read_image(call: Call, reply: Reply) -> bytes:
         call.stated_type = media_type
     if media_type.startswith("image/") or media_type in ("", "application/octet-stream"):
         return reply.body
-    raise _wrong_type(reply, "image")
+    raise _wrong_type(reply, "an image")
 
 
 def image_in(call: Call, value: Any) -> bytes:
@@ -193,6 +194,21 @@ def _message(call: Call, reply: Reply) -> tuple[str, str]:
     return _error_of(call, payload) if isinstance(payload, Mapping) else ("", "")
 
 
+def _page_text(call: Call, reply: Reply) -> str:
+    """Return the words of a text or web page; "" for other types.
+
+    Only the test of an endpoint shows them: runs are public.
+    """
+    if not reply.media_type.startswith("text/"):
+        return ""
+    text = reply.body[:4000].decode("utf-8", "replace")
+    if reply.media_type == "text/html":
+        text = re.sub(
+            r"<(script|style)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL | re.IGNORECASE
+        )
+    return quote(call, text)
+
+
 def _error_of(call: Call, payload: Mapping[str, Any]) -> tuple[str, str]:
     """Return the message and the code(s) in the usual error shapes.
 
@@ -242,9 +258,10 @@ def _json(reply: Reply, default: Any = _NO_DEFAULT) -> Any:
 
 def _wrong_type(reply: Reply, expected: str) -> EditorError:
     """Return the error for a log-in or error page: the endpoint as a whole fails."""
+    if reply.media_type == "text/html":
+        message = "expected an image, got a web page (text/html): is the path right?"
+        return EditorError(message, fault=Fault.SERVER_ERROR)
     got = reply.media_type if re.fullmatch(r"[\w.+-]+/[\w.+-]+", reply.media_type) else "no type"
-    if got.startswith("text/"):
-        expected = "image"
     return EditorError(f"expected {expected}, got {got}", fault=Fault.SERVER_ERROR)
 
 

@@ -19,10 +19,11 @@ from evaluation.net.client import HttpClient
 from evaluation.testing.hostile_server import HostileServer, response
 from evaluation.testing.resolvers import resolver
 from leaderboard import endpoints, job_queue, jobs
+from leaderboard.endpoints import take_submission
 from leaderboard.jobs import probe_job
 from leaderboard.models import SecurityEvent, Submission, Suite, Use
 from leaderboard.submissions import workflow
-from leaderboard.submissions.workflow import NotPossible, take_submission
+from leaderboard.submissions.workflow import NotPossible
 from leaderboard.testing.submission_fields import form_fields
 
 State = Submission.State
@@ -192,6 +193,29 @@ def test_withdrawing_gives_no_submission_back(client, suite, settings, valkey):
     answer = client.post(reverse("submit"), form_fields(suite, name="Another"))
     assert answer.status_code == 422
     assert "the limit is 1" in answer.content.decode()
+
+
+@pytest.mark.django_db
+def test_a_failed_test_gives_the_submission_back_and_a_passed_one_does_not(suite, settings):
+    settings.SUBMISSIONS_PER_DAY = 1
+    url = "https://no-such-host.invalid/v1"
+    failed = submission(suite, url)
+    assert take_submission(failed.email, None, url) is None
+    jobs.probe(failed.pk)
+    failed.refresh_from_db()
+    assert failed.state == State.PROBE_FAILED
+    assert take_submission(failed.email, None, url) is None
+    with pytest.raises(NotPossible, match="the limit is 1"):
+        workflow.test_again(failed)
+
+
+@pytest.mark.django_db
+def test_submissions_that_fail_are_limited_by_their_tests(settings):
+    settings.PROBES_PER_DAY = 2
+    url = "https://93.184.216.34/v1"
+    for number in range(2):
+        assert take_submission(f"{number}@example.org", None, url) is None
+    assert "2 tests for this endpoint" in take_submission("2@example.org", None, url)
 
 
 @pytest.mark.django_db

@@ -51,7 +51,7 @@ def test_a_url_in_the_answer_is_one_hop_only(server: HostileServer) -> None:
     ("reply", "words"),
     [
         (response(404), "HTTP 404"),
-        (response(200, b"<html>", "text/html"), "got text/html"),
+        (response(200, b"<html>", "text/html"), "got a web page"),
         (response(200, b"", "image/png"), "0 bytes"),
         (response(200, b"x" * 90_000, "image/png"), "response too large"),
     ],
