@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from itertools import count, cycle
 from pathlib import Path
@@ -230,7 +231,8 @@ def play(
             sys.exit(f"{len(server.calls)} calls instead of {run.progress.edits_total}")
         if server.most_in_flight > workers * each:
             sys.exit(f"{server.most_in_flight} calls at once instead of {workers * each}")
-        seconds = (run.progress.progress_at - run.started_at).total_seconds()
+        ended = max(call.started_at + timedelta(seconds=call.seconds) for call in run.ledger.all())
+        seconds = (ended - run.started_at).total_seconds()
     # Counted when they have ended; starting them is in it.
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = sum(getattr(spent, part) - getattr(before, part) for part in CPU)

@@ -14,6 +14,7 @@ from django.core.mail import mail_admins
 from django.db import transaction
 from django.db.models import Case, Count, F, Q, Sum, When
 from django.db.models.functions import Least
+from django.utils import timezone
 
 from evaluation.analysis.events import STOPPED
 from evaluation.analysis.stopping import edits_saved
@@ -259,32 +260,39 @@ def score_again(run: Run) -> None:
 
 @transaction.atomic
 def recount(run: Run) -> None:
-    """Set the run's counters from its rows instead of by increments."""
-    # Concurrent increments wait for this row, and add to the new values.
+    """Derive the run's counters from its rows and its ledger."""
+    # Locked first: what a waiting job then counts includes all that others have counted.
     progress = RunProgress.objects.select_for_update().get(pk=run.pk)
     ledger = Call.objects.filter(run=run).aggregate(
         calls=Count("pk", filter=~Q(outcome=Call.OURS)),
         ours=Count("pk", filter=Q(outcome=Call.OURS)),
         spent=Sum("cost"),
-        edits=Count("pk", filter=Q(outcome=Call.ANSWERED)),
         seconds=Sum("seconds", filter=Q(outcome=Call.ANSWERED)),
     )
     chains = run.chains.aggregate(
         done=Count("pk", filter=Q(state=ChainState.PLAYED)), scored=Sum("trips_scored")
     )
-    progress.calls, progress.spent_usd = ledger["calls"], ledger["spent"] or Decimal(0)
-    progress.edit_seconds = ledger["seconds"] or 0.0
-    progress.chains_done, progress.trips_scored = chains["done"], chains["scored"] or 0
     images = Trip.objects.filter(chain__run=run).aggregate(
         edited=Count("edited"), restored=Count("restored")
     )
     audits = Audit.objects.filter(chain__run=run, outcome=Audit.Outcome.ANSWERED).count()
     between = TripStep.objects.filter(chain__run=run).count()
     made = images["edited"] + images["restored"] + between + audits
-    progress.edits_done = made - ledger["ours"]
     stopped = run.chains.filter(outcome__in=STOPPED).values_list("trips_played", flat=True)
-    progress.edits_saved = edits_saved(run.suite.trips, stopped)
-    progress.save()
+    counters = {
+        "calls": ledger["calls"],
+        "spent_usd": ledger["spent"] or Decimal(0),
+        "edit_seconds": ledger["seconds"] or 0.0,
+        "edits_done": made - ledger["ours"],
+        "edits_saved": edits_saved(run.suite.trips, stopped),
+        "chains_done": chains["done"],
+        "trips_scored": chains["scored"] or 0,
+    }
+    if any(getattr(progress, name) != count for name, count in counters.items()):
+        counters["progress_at"] = timezone.now()
+        for name, count in counters.items():
+            setattr(progress, name, count)
+        progress.save(update_fields=counters)
     run.progress = progress
 
 

@@ -39,7 +39,6 @@ from leaderboard.models import (
     Chain,
     MetricVersion,
     Run,
-    RunProgress,
     Score,
     StoredImage,
     Trip,
@@ -213,6 +212,7 @@ class DatabaseScores(ScoreStore):
             for trip, distance in zip(changed, distances or (), strict=bool(distances))
         ]
         retry_database(partial(self._write, row, changed, scores))
+        retry_database(partial(control.recount, self.run))
 
     @transaction.atomic
     def _write(self, chain: Chain, trips: Sequence[Trip], scores: Sequence[Score]) -> None:
@@ -233,9 +233,6 @@ class DatabaseScores(ScoreStore):
             # In one transaction with the count of scored trips: play jobs read both.
             mine = Chain.objects.filter(pk=chain.pk)
             mine.update(known_at=standings.known_at(chain, headline))
-        RunProgress.objects.filter(pk=self.run.pk).update(
-            trips_scored=F("trips_scored") + len(trips), progress_at=now
-        )
         # The other chains of this claim are still to be scored by this job.
         Chain.objects.filter(score_token=self.token).update(score_lease_until=until)
 

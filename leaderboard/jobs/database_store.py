@@ -20,7 +20,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
-from django.db.models import F, Subquery
+from django.db.models import Subquery
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -71,6 +71,9 @@ GPU_TURNS = 15
 LONG_BLOCK = 60.0
 #: The shortest interval between two score jobs for new trips.
 SCORE_SECONDS = 2.0
+#: Rounds of calls in flight before the end of a budget from which on every call is counted anew.
+#: All jobs of a run begin fewer between two counts, unless an edit takes under 100 ms.
+NEAR_ROUNDS = 10
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -116,6 +119,8 @@ class DatabaseStore(RunStore):
         self.between_chains: Callable[[], object] = lambda: None
         self._claimed: dict[int, Chain] = {}
         self._calls: dict[int, OpenCall] = {}
+        #: By chain, when its lease was renewed last, on the monotonic clock.
+        self._renewed: dict[int, float] = {}
         self._began = time.monotonic()
         self._due = {"look": 0.0, "score": 0.0, "renew": self._began + settings.LEASE_SECONDS / 3}
         self._fresh_trips = False
@@ -141,11 +146,12 @@ class DatabaseStore(RunStore):
             self.between_chains()
         # A chain whose lease lapsed while its thread waits for an answer would carry our token
         # again if we claimed it: two threads would play it, and neither would be fenced off.
+        began = time.monotonic()
         chains = Chain.objects.claim(self.run, self.token, 1, list(self._claimed))
         if not chains:
             return None
         chain = chains[0]
-        self._claimed[chain.pk] = chain
+        self._claimed[chain.pk], self._renewed[chain.pk] = chain, began
         audits = chain.audits.filter(outcome=Audit.Outcome.PLANNED)
         pair = self.arm.worded(self.suite.pair_by_slug[chain.case.pair_slug])
         seeds = chain_seeds(self.run.secret, chain.case.slug, chain.repeat, self.arm.seeds)
@@ -213,16 +219,13 @@ class DatabaseStore(RunStore):
     @_locked
     def end_chain(self, chain: ClaimedChain, outcome: str, reason: str = "") -> None:
         self._claimed.pop(chain.key, None)
-        with transaction.atomic():
-            ended = self._held(chain).update(
-                state=ChainState.PLAYED,
-                outcome=outcome,
-                outcome_text=reason[:500],
-                token=None,
-                lease_until=None,
-            )
-            if ended:
-                self._count(chains_done=1)
+        self._held(chain).update(
+            state=ChainState.PLAYED,
+            outcome=outcome,
+            outcome_text=reason[:500],
+            token=None,
+            lease_until=None,
+        )
 
     @_locked
     def release(self, chain: ClaimedChain) -> None:
@@ -247,7 +250,9 @@ class DatabaseStore(RunStore):
         if self.pace.blocked > 0:
             return None
         with transaction.atomic():
-            self._fence(chain)
+            # No other job can have taken a chain whose lease was renewed a moment ago.
+            if time.monotonic() - self._renewed[chain.key] > settings.LEASE_SECONDS / 3:
+                self._fence(chain)
             price = self._affordable_price()
             delay = self.pace.delay()
             if delay is None:
@@ -262,8 +267,9 @@ class DatabaseStore(RunStore):
                 cost=price or None,
                 started_at=timezone.now(),
             )
-            self._count(calls=1, spent_usd=price)
         self._calls[chain.key] = OpenCall(call.pk, price)
+        self.run.progress.calls += 1
+        self.run.progress.spent_usd += price
         return delay
 
     def _affordable_price(self) -> Decimal:
@@ -271,13 +277,10 @@ class DatabaseStore(RunStore):
 
         Raises Paused if it exceeds the budget.
         """
-        price = self._price
-        if self.run.progress.budget_calls is None and self.run.progress.budget_usd is None:
-            return price
-        # Read and incremented under one lock, so that no two jobs spend the same call.
-        progress = RunProgress.objects.select_for_update().get(pk=self.run.pk)
-        if progress.calls:  # the listed price may be missing, or below the real cost
-            price = max(price, (progress.spent_usd / progress.calls).quantize(Decimal("0.00001")))
+        if self._is_near_the_end_of_the_budget():
+            # Counted and spent under one lock, so that no two jobs spend the same call.
+            control.recount(self.run)
+        progress, price = self.run.progress, self._next_price()
         if progress.budget_calls is not None and progress.calls >= progress.budget_calls:
             raise Paused(f"All {progress.budget_calls:,} calls of the budget are used.", "budget")
         if progress.budget_usd is not None and (
@@ -291,19 +294,34 @@ class DatabaseStore(RunStore):
             )
         return price
 
+    def _next_price(self) -> Decimal:
+        """Return the expected cost: the listed price may be missing, or below the real cost."""
+        progress = self.run.progress
+        if progress.budget_usd is None or not progress.calls:
+            return self._price
+        return max(self._price, round(progress.spent_usd / progress.calls, 5))
+
+    def _is_near_the_end_of_the_budget(self) -> bool:
+        progress = self.run.progress
+        calls = NEAR_ROUNDS * self.run.editing_model.max_in_flight
+        usd = progress.spent_usd + calls * self._next_price()
+        return (
+            progress.budget_calls is not None and progress.calls + calls >= progress.budget_calls
+        ) or (progress.budget_usd is not None and usd >= progress.budget_usd)
+
     @_locked
     def close_call(self, chain: ClaimedChain, trip: int, name: str, attempt: Attempt) -> None:
         error = attempt.ended if isinstance(attempt.ended, EditorError) else None
         with transaction.atomic():
             self.pace.note(error)
             self._fence(chain)
-            counts = {"last_error": error.message[:500]} if error else {}
-            self._close(chain, attempt, str(attempt.ended), **counts)
+            self._close(chain, attempt, str(attempt.ended))
+            if error:
+                progress = RunProgress.objects.filter(pk=self.run.pk)
+                progress.update(last_error=error.message[:500])
 
-    def _close(
-        self, chain: ClaimedChain, attempt: Attempt, message: str = "", **counts: Any
-    ) -> None:
-        """Complete the ledger's row of a call, and count its cost."""
+    def _close(self, chain: ClaimedChain, attempt: Attempt, message: str = "") -> None:
+        """Complete the ledger's row of a call."""
         call = self._calls[chain.key]
         cost = self.run.editing_model.price_per_edit if attempt.cost is None else attempt.cost
         cost = None if cost is None else round(Decimal(cost), 5)
@@ -315,8 +333,7 @@ class DatabaseStore(RunStore):
             bytes=len(image.data) if image else 0,
             cost=cost,
         )
-        spent = (cost or Decimal(0)) - call.expected
-        self._count(spent_usd=spent, progress_at=timezone.now(), **counts)
+        self.run.progress.spent_usd += (cost or Decimal(0)) - call.expected
 
     # Answers.
 
@@ -335,14 +352,14 @@ class DatabaseStore(RunStore):
         stored: StoredImage,
         blank: bool,
     ) -> None:
-        step, answer = answered.step, answered.answer
+        step = answered.step
         returned = step.name == BACKWARD and not blank
         with transaction.atomic():
             self.pace.note(None)
             self._fence(chain, **({"trips_played": step.trip} if returned else {}))
             StoredImage.objects.upsert([stored])
             if attempt:
-                self._close(chain, attempt, edits_done=1, edit_seconds=answer.seconds)
+                self._close(chain, attempt)
             else:
                 self._note_synthetic(chain, answered)
             _keep_answer(chain.key, answered, stored)
@@ -399,7 +416,7 @@ class DatabaseStore(RunStore):
             # In one order, so that two jobs that store the same images do not deadlock.
             StoredImage.objects.upsert(sorted(images.values(), key=lambda image: image.pk))
             if attempt:
-                self._close(chain, attempt, edits_done=1, edit_seconds=ended.seconds)
+                self._close(chain, attempt)
             row.update(
                 outcome=Audit.Outcome.ANSWERED,
                 words=touch.words,
@@ -445,14 +462,12 @@ class DatabaseStore(RunStore):
         return not self.stopping
 
     def _look(self) -> None:
-        """Read the state of the run and of its endpoint."""
+        """Read the state of the run and of its endpoint; count its progress."""
         pace = Pace.objects.filter(editing_model=self.pace.keeper)
         row = (
             Run.objects.filter(pk=self.run.pk)
             .values_list(
                 "state",
-                "progress__budget_calls",
-                "progress__budget_usd",
                 Subquery(pace.values("blocked_until")),
                 Subquery(pace.values("failures_in_a_row")),
                 Now(),
@@ -462,8 +477,8 @@ class DatabaseStore(RunStore):
         if row is None or row[0] in (RunState.CANCELLED, RunState.FAILED):
             self.stopping = True
             raise Cancelled
-        state, calls, usd, blocked_until, failures, now = row
-        self.run.progress.budget_calls, self.run.progress.budget_usd = calls, usd
+        state, blocked_until, failures, now = row
+        control.recount(self.run)
         self.pace.update(blocked_until, failures or 0, now)
         turn = settings.TURN_SECONDS * (GPU_TURNS if self.queue_name == job_queue.GPU else 1)
         is_over = time.monotonic() - self._began > turn
@@ -481,6 +496,7 @@ class DatabaseStore(RunStore):
             self.closed = True
             connections[DEFAULT_DB_ALIAS] = self.connection
             retry_database(lambda: Chain.objects.release(self.token))
+            retry_database(lambda: control.recount(self.run))
             self.connection.dec_thread_sharing()
 
     # Rows.
@@ -493,19 +509,12 @@ class DatabaseStore(RunStore):
 
         Raises ChainTaken if the chain is not ours.
         """
+        began = time.monotonic()
         if not self._held(chain).update(lease_until=after(settings.LEASE_SECONDS), **fields):
             self._claimed.pop(chain.key, None)
             self._calls.pop(chain.key, None)
             raise ChainTaken
-
-    def _count(self, **changes: Any) -> None:
-        """Add numbers to the run's counters; replace other values."""
-        RunProgress.objects.filter(pk=self.run.pk).update(
-            **{
-                name: F(name) + value if isinstance(value, int | float | Decimal) else value
-                for name, value in changes.items()
-            }
-        )
+        self._renewed[chain.key] = began
 
     def _is_due(self, what: str, seconds: float) -> bool:
         now = time.monotonic()

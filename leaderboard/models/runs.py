@@ -357,7 +357,11 @@ class Run(models.Model):
 
 
 class RunProgress(models.Model):
-    """The progress of a run, its budget and spending: counters, cheap to poll."""
+    """The progress of a run, its budget and spending.
+
+    The counters are derived from its ledger once a second (jobs/control.py), so they are cheap
+    to poll.
+    """
 
     run = models.OneToOneField(Run, models.CASCADE, primary_key=True, related_name="progress")
     budget_calls = models.PositiveIntegerField(null=True, blank=True)

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 from django.utils import timezone
@@ -18,7 +19,7 @@ from evaluation.editors import Fault
 from evaluation.play.store import ChainTaken, ClaimedChain, Paused
 from evaluation.testing.editing_server import EditingServer
 from leaderboard import job_queue, jobs
-from leaderboard.jobs import database_store
+from leaderboard.jobs import control, database_store
 from leaderboard.jobs.database_store import DatabaseStore
 from leaderboard.models import Call, Chain, EditingModel, Run, RunProgress, Trip
 from leaderboard.models.runs import ChainState, Outcome, RunState
@@ -70,15 +71,22 @@ def claimed(store: DatabaseStore) -> ClaimedChain:
     return chain
 
 
+def hold_up(store: DatabaseStore) -> None:
+    """Make the store see that its leases have lapsed, as after a pause of the whole process."""
+    for chain in store._renewed:
+        store._renewed[chain] -= settings.LEASE_SECONDS
+
+
 def test_a_chain_that_was_taken_over_gets_no_call(server: EditingServer) -> None:
     store = store_of(started(server, max_in_flight=4))
     ours, lost = claimed(store), claimed(store)
     Chain.objects.filter(pk=lost.key).update(token=uuid4())
+    hold_up(store)
     with pytest.raises(ChainTaken):
         store.open_call(lost, 1, "forward")
     store.open_call(ours, 1, "forward")
     assert Call.objects.get().chain_id == ours.key
-    store.run.refresh_from_db()
+    control.recount(store.run)
     assert store.run.progress.calls == 1
 
 
@@ -92,8 +100,29 @@ def test_two_jobs_share_one_budget(server: EditingServer) -> None:
     with pytest.raises(Paused, match="All 3 calls of the budget are used"):
         stores[1].open_call(claimed(stores[1]), 1, "forward")
     assert Call.objects.filter(outcome=Call.CALLING).count() == 3
-    run.refresh_from_db()
-    assert run.progress.calls == 3
+
+
+@pytest.mark.parametrize("budget", [{"budget_calls": 60}, {"budget_usd": Decimal("0.60")}])
+def test_near_the_end_of_the_budget_a_job_counts_what_others_spent_since_it_looked(
+    server: EditingServer, budget: dict[str, Any]
+) -> None:
+    run = started(server, max_in_flight=4, price_per_edit=Decimal("0.01"), **budget)
+    store = store_of(run)
+    chain = claimed(store)
+
+    def others_make(calls: int) -> None:
+        call = {"run": run, "chain_id": chain.key, "number": 1, "outcome": Call.ANSWERED}
+        now = timezone.now()
+        Call.objects.bulk_create(
+            Call(**call, cost=Decimal("0.01"), started_at=now) for _ in range(calls)
+        )
+
+    others_make(50)
+    control.recount(store.run)
+    others_make(9)
+    store.open_call(chain, 1, "forward")
+    with pytest.raises(Paused, match="of the budget"):
+        store.open_call(chain, 1, "forward")
 
 
 # Pause and cancel
@@ -187,6 +216,7 @@ def test_a_job_that_lost_its_chains_writes_nothing_more(
         if Trip.objects.count() < 4:
             return False
         Chain.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+        hold_up(store)
         assert len(Chain.objects.claim(run, thief, 4)) == 4
         return True
 
