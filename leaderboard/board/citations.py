@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import urlencode
 
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import escape
 
-from evaluation.analysis.thresholds import life
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, life
+from evaluation.metrics import HEADLINE
 from leaderboard import formatting
 from leaderboard.board import columns
 from leaderboard.board.row import BoardFilters, BoardRow
@@ -25,7 +28,7 @@ def board_csv(rows: Sequence[BoardRow]) -> str:
 def bibtex(filters: BoardFilters) -> str:
     """Return a BibTeX citation: suite, version, hash, date and permalink."""
     suite, today = filters.suite, timezone.localdate()
-    url = absolute(f"/?{filters.query()}")
+    url = dated_link(filters)
     return (
         f"@misc{{convergebench-{suite.key}-{today:%Y%m%d},\n"
         "  title        = {ConvergeBench: convergence half-life of image-editing models},\n"
@@ -40,14 +43,29 @@ def bibtex(filters: BoardFilters) -> str:
 
 
 def citation(filters: BoardFilters) -> str:
-    """Return the citation as a line of text, without a date of access."""
+    """Return the citation as a line of text with today's date."""
     suite = filters.suite
     return (
         "The ConvergeBench contributors. ConvergeBench: convergence half-life of image-editing "
         f"models. {suite} (content hash {suite.content_hash[:12]}), "
-        f"{formatting.metric_label(filters.metric)} at threshold {filters.threshold:g}. "
-        f"{absolute(f'/?{filters.query()}')}"
+        f"{formatting.metric_label(filters.metric)} at threshold {filters.threshold:g}, "
+        f"{timezone.localdate():%-d %B %Y}. {dated_link(filters)}"
     )
+
+
+def dated_link(filters: BoardFilters) -> str:
+    """Return the address of today's board, which shows the same rows later.
+
+    Past boards are stored by the headline metric alone; any other view links to the live board.
+    """
+    if (
+        filters.metric != HEADLINE
+        or filters.threshold != DEFAULT_THRESHOLD
+        or filters.chooses_models
+    ):
+        return absolute(f"/?{filters.query()}")
+    day = {"suite": filters.suite.key, "date": timezone.localdate().isoformat()}
+    return absolute(f"{reverse('board_then')}?{urlencode(day)}")
 
 
 def badge(standing: Standing | None) -> str:

@@ -9,6 +9,7 @@ from csp.decorators import csp_replace
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.views.decorators.clickjacking import xframe_options_exempt
 from django.views.decorators.http import require_safe
 
@@ -43,8 +44,8 @@ CURVES, MORE_CURVES, REFERENCE_CURVES = 5, 3, 3
 
 
 def page_stamp() -> str:
-    """Return a string that changes with the board and the state of scoring."""
-    return f"{stamp()}|{scoring_packages.read()}"
+    """Return a string that changes with the board, the state of scoring and the cited day."""
+    return f"{stamp()}|{scoring_packages.read()}|{timezone.localdate()}"
 
 
 @require_safe

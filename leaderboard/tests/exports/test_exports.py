@@ -11,6 +11,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.files.storage import default_storage
 from django.urls import reverse
+from django.utils import timezone
 
 from leaderboard import jobs
 from leaderboard.exports import scores as score_exports
@@ -157,6 +158,17 @@ def test_a_citation_names_suite_version_hash_and_view(client):
     assert f"content hash {demo.content_hash[:12]}" in text
     assert "threshold=0.75" in text
     assert f"suite={demo.slug}-v1" in text
+
+
+def test_a_citation_of_the_headline_is_dated_and_links_to_that_day(client):
+    demo = make_suite()
+    make_run(make_model("Alpha"), demo, 9.0)
+    today = timezone.localdate()
+    page = client.get("/").text
+    assert f"{today:%-d %B %Y}. " in page
+    link = f"/new/board/?suite={demo.slug}-v1&date={today:%Y-%m-%d}"
+    assert link in client.get("/cite.bib").text
+    assert client.get(link).status_code == 200
 
 
 def test_a_badge_shows_half_life_and_rank_escaped(client):
