@@ -17,6 +17,7 @@ from evaluation.content.suite_builder import (
     from_facts,
     refusals,
     shipped_drafts,
+    warnings,
 )
 from evaluation.content.suites import Suite, SuiteError
 from evaluation.images import EncodedImage
@@ -83,6 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{suite.slug} v{suite.version}: {state}, {len(suite.images)} images, "
             f"{len(suite.cases)} cases, {suite.edits} edits, {suite.content_hash[:12]}\n"
         )
+        for warning in warnings(suite):
+            sys.stderr.write(f"{suite.key} is one-sided: {warning}\n")
     return 1 if options.check and stale else 0
 
 

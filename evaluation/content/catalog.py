@@ -7,8 +7,7 @@ checkout they lie in `fixtures/`, in an installed package in `evaluation/fixture
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -16,20 +15,18 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from evaluation.content.annotations import UNANNOTATED, Annotations
+from evaluation.content.datasheet import POSES
 from evaluation.content.edit_types import TYPES
 from evaluation.content.operators import DEGRADATIONS, OPERATORS
 from evaluation.content.placement import PLACES
 from evaluation.content.rules import Rule
 from evaluation.content.suites import (
     ONLY_FIELDS,
-    ORIGINS,
     EditPair,
     Slug,
     Suite,
     SuiteError,
-    SuiteImage,
     find_suite,
-    origin_of,
 )
 from evaluation.errors import UserFacingError, first_error
 
@@ -55,15 +52,6 @@ PLAIN = "plain"
 #: A sentence after any wording, to measure its effect.
 FIDELITY = "Keep everything else exactly the same."
 REVERSIBILITIES = ("exact", "clean", "partial", "destroys", "invents")
-#: Labels of images of a person, by group. Skin and age are apparent ones.
-PORTRAIT_GROUPS = {
-    "sex": ("woman", "man"),
-    "age": ("child", "young adult", "middle-aged", "old"),
-    "skin": ("light skin", "medium skin", "dark skin"),
-    "background": ("plain background", "dark background", "indoors", "outdoors"),
-    "origin": tuple(ORIGINS),
-}
-UNSAID = "not said"
 
 Row = TypeVar("Row")
 
@@ -108,6 +96,7 @@ class SourceImage:
     subkind: str = ""
     source_url: str = ""
     contains: tuple[str, ...] = ()
+    pose: Annotated[str, _one_of(("", *POSES))] = ""  # of the one face, by eye
     annotations: Annotations = UNANNOTATED  # in fractions of the original
     status: Status = "active"
 
@@ -176,25 +165,6 @@ class CatalogPair(EditPair):
     def pair(self) -> EditPair:
         """The pair as stored in a frozen suite."""
         return EditPair(**{item.name: getattr(self, item.name) for item in fields(EditPair)})
-
-
-def is_portrait(image: SourceImage | SuiteImage) -> bool:
-    """Return True if the image shows one person's face."""
-    return image.kind == "face" and "person" in image.contains
-
-
-def portraits(images: Iterable[SourceImage | SuiteImage]) -> dict[str, dict[str, int]]:
-    """Count the portraits by label of each group, to report how diverse they are."""
-    counted: dict[str, Counter[str]] = {group: Counter() for group in PORTRAIT_GROUPS}
-    for image in images:
-        if is_portrait(image):
-            labels = {*image.contains, origin_of(image)}
-            for group, names in PORTRAIT_GROUPS.items():
-                counted[group][next((name for name in names if name in labels), UNSAID)] += 1
-    return {
-        group: {name: counts[name] for name in (*PORTRAIT_GROUPS[group], UNSAID) if counts[name]}
-        for group, counts in counted.items()
-    }
 
 
 def folder() -> Path:

@@ -14,6 +14,7 @@ from PIL import Image
 
 from evaluation.content import catalog, curation, sources
 from evaluation.content.annotations import UNANNOTATED, Annotations
+from evaluation.content.datasheet import concentrations
 from evaluation.content.suites import Case, EditPair, Suite, SuiteError, SuiteImage
 
 Stratum = tuple[str, str]  # kind of image, category of pair
@@ -202,6 +203,11 @@ def refusals(suite: Suite, narrow: bool = False) -> list[str]:
         image, pair = suite.image_by_slug[case.image], suite.pair_by_slug[case.pair]
         reasons += [f"{case.slug}: {reason}" for reason in curation.fits(image, pair)]
     return reasons
+
+
+def warnings(suite: Suite) -> list[str]:
+    """Return what a curator should know before freezing the suite; it may be frozen."""
+    return concentrations(suite.images)
 
 
 def balance(suite: Suite) -> dict[Stratum, int]:

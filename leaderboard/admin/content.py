@@ -112,7 +112,7 @@ class SourceImageResource(SafeResource):
         import_id_fields = ("slug",)
         fields = (
             *("slug", "title", "kind", "subkind", "made", "origin", "author", "licence"),
-            *("attribution", "source_url", "contains", "status", "stored__sha256"),
+            *("attribution", "source_url", "contains", "pose", "status", "stored__sha256"),
         )
 
 

@@ -15,6 +15,7 @@ from django.utils.decorators import method_decorator
 from django.utils.html import format_html, format_html_join
 from django.views.decorators.http import require_POST
 
+from evaluation.content import suite_builder
 from evaluation.content.suites import Suite as CoreSuite
 from evaluation.content.suites import SuiteError
 from leaderboard.admin.base import (
@@ -266,6 +267,8 @@ class SuiteAdmin(WithPages, HistoryAdmin):
             messages.error(request, f"Not frozen: {error}.")
         else:
             self.log_change(request, frozen, "Froze the suite.")
+            for warning in suite_builder.warnings(frozen.core):
+                messages.warning(request, f"One-sided. {warning}.")
             messages.success(request, f"{frozen} is frozen and public: {frozen.content_hash[:12]}.")
         return redirect("admin:leaderboard_suite_change", pk)
 

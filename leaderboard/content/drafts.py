@@ -53,6 +53,11 @@ class Preview:
         return suite_builder.refusals(self.suite, self.narrow)
 
     @property
+    def warnings(self) -> list[str]:
+        """What is one-sided in it."""
+        return suite_builder.warnings(self.suite)
+
+    @property
     def strata(self) -> list[tuple[str, str, int]]:
         """(image kind, category, number of cases), in order."""
         balance = suite_builder.balance(self.suite)

@@ -16,6 +16,7 @@ from simple_history.models import HistoricalRecords
 from evaluation.analysis.stopping import MOST
 from evaluation.content import suites as core
 from evaluation.content.annotations import Annotations
+from evaluation.content.datasheet import POSES
 from evaluation.content.edit_types import BY_FAMILY, difficulty
 from evaluation.content.placement import PLACES
 from evaluation.content.shapes import BACKWARD, FORWARD, Step
@@ -81,6 +82,12 @@ class SourceImage(models.Model):
         default=list,
         blank=True,
         help_text='What it shows that pairs may name, as ["chair", "cup"].',
+    )
+    pose = models.CharField(
+        max_length=16,
+        blank=True,
+        choices=[(name, name.capitalize()) for name in POSES],
+        help_text="Of one face: both cheeks equally wide, both eyes seen, or one eye.",
     )
     annotations = models.JSONField(
         default=dict,

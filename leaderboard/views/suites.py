@@ -15,11 +15,11 @@ from django.views.decorators.http import require_safe
 
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
-from evaluation.content import catalog
+from evaluation.content.datasheet import datasheet
 from evaluation.content.edit_types import BY_FAMILY
 from evaluation.metrics import HEADLINE
 from leaderboard.board.rows import stamp
-from leaderboard.models import Case, Run, Standing, Suite, SuiteImage, SuiteReport
+from leaderboard.models import Case, Run, SourceImage, Standing, Suite, SuiteImage, SuiteReport
 from leaderboard.models.suites import Category, EditPair, Kind
 from leaderboard.page_cache import keep_page
 from leaderboard.pages.model_page import shell_name
@@ -68,7 +68,7 @@ def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
         "balance": _balance(cases),
         "types": _types(suite),
         "twice": sum(case.repeats > suite.repeats for case in cases),
-        "people": catalog.portraits(suite.core.images) if suite.definition else {},
+        "datasheet": datasheet(SourceImage.objects.filter(suite_images__suite=suite)),
         "licences": Counter(image.licence for image in images).most_common(),
         "versions": versions,
         "runs": Run.objects.public().as_the_suite_says().filter(suite=suite).count(),

@@ -8,6 +8,7 @@ import pytest
 
 from evaluation.content import catalog
 from evaluation.content.catalog import CatalogError
+from evaluation.content.datasheet import is_portrait
 from evaluation.content.operators import INVERSES, OPERATORS, apply
 from evaluation.content.suites import SuiteError
 from evaluation.testing.images import gradient
@@ -79,8 +80,8 @@ def test_no_wording_asks_for_two_different_things():
 def test_at_least_thirty_portraits_and_a_hundred_and_fifty_images_ship():
     images = [image for image in catalog.source_images() if image.status == "active"]
     assert len(images) >= 150
-    assert sum(catalog.is_portrait(image) for image in images) >= 30
-    for portrait in filter(catalog.is_portrait, images):
+    assert sum(is_portrait(image) for image in images) >= 30
+    for portrait in filter(is_portrait, images):
         assert portrait.annotations.face, portrait.slug
 
 
@@ -173,18 +174,3 @@ def test_reading_the_catalog_loads_neither_django_nor_torch():
         "catalog.edit_pairs(); sys.exit(any(m in sys.modules for m in ('django', 'torch')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_portraits_are_described_and_as_different_as_could_be_had():
-    found = catalog.portraits(catalog.source_images())
-    assert all(catalog.UNSAID not in found[group] for group in found if group != "sex")
-    assert found["sex"]["woman"] >= 15
-    assert found["sex"]["man"] >= 15
-    assert set(found["age"]) == set(catalog.PORTRAIT_GROUPS["age"])
-    assert set(found["skin"]) == set(catalog.PORTRAIT_GROUPS["skin"])
-    assert found["origin"]["photograph"] >= 15
-
-
-def test_animals_and_things_are_not_counted():
-    images = [image for image in catalog.source_images() if not catalog.is_portrait(image)]
-    assert all(not counts for counts in catalog.portraits(images).values())

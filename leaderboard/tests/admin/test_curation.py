@@ -186,6 +186,18 @@ def test_a_suite_is_drafted_previewed_frozen_and_then_immutable(curator, content
     )
 
 
+def test_freezing_warns_of_a_one_sided_suite(curator, content):
+    suite = Suite.objects.create(
+        slug="s", title="S", trips=2, size=128, filters={"cases": 4, "narrow": True}
+    )
+    page = curator.get(reverse("admin:leaderboard_suite_preview", args=[suite.pk]))
+    assert "images, more than a third from one origin" in page.content.decode()
+    frozen = curator.post(
+        reverse("admin:leaderboard_suite_freeze", args=[suite.pk]), {"looked": "on"}, follow=True
+    )
+    assert "One-sided. " in frozen.content.decode()
+
+
 def test_a_frozen_suite_keeps_its_prompts_when_the_pair_changes(content):
     suite = drafts.freeze(
         Suite.objects.create(

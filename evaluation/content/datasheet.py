@@ -1,0 +1,117 @@
+"""The datasheet of some images: where they come from, and who is on the portraits.
+
+Sex, age and skin are labels of an image as it looks to one person, pose is the way the head is
+turned; all are said by eye, of the image and not of the person.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from evaluation.content.suites import ORIGINS, origin_of
+
+#: A larger share of one origin, or of faces from one source, is warned of.
+LARGEST_SHARE = 1 / 3
+#: The shares of fewer portraits say nothing.
+FEWEST_PORTRAITS = 3
+#: Both cheeks equally wide, both eyes seen, one eye seen.
+POSES = ("frontal", "three-quarter", "profile")
+#: Labels of which a portrait has at most one, by group.
+LABELS = {
+    "sex": ("woman", "man"),
+    "age": ("child", "young adult", "middle-aged", "old"),
+    "skin": ("light skin", "medium skin", "dark skin"),
+}
+BLACK_AND_WHITE = "black and white"
+UNSAID = "not said"
+
+Counts = Mapping[str, Mapping[str, int]]
+
+
+class Sourced(Protocol):
+    """A source image in the catalogue, the database or a frozen suite."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def made(self) -> str: ...
+    @property
+    def author(self) -> str: ...
+    @property
+    def source_url(self) -> str: ...
+    @property
+    def contains(self) -> Sequence[str]: ...
+
+
+def is_portrait(image: Sourced) -> bool:
+    """Return True if the image shows one person's face."""
+    return image.kind == "face" and "person" in image.contains
+
+
+def source_of(image: Sourced) -> str:
+    """Return where the image was taken from: a host, else its author."""
+    host = urlsplit(image.source_url).hostname or image.author or UNSAID
+    return host.removeprefix("www.")
+
+
+def datasheet(images: Iterable[Sourced]) -> dict[str, Counts]:
+    """Count images and portraits by each attribute, the attribute's values in order.
+
+    A frozen suite does not hold poses: count the catalogue's images.
+    """
+    every = list(images)
+    portraits = [image for image in every if is_portrait(image)]
+    sheet: dict[str, Counts] = {
+        "Images": {
+            "origin": _counted(map(_origin, every), ORIGINS.values()),
+            "colour": _counted(map(_colour, every), ("colour", BLACK_AND_WHITE)),
+        },
+        "Portraits": {
+            "origin": _counted(map(_origin, portraits), ORIGINS.values()),
+            "source": _counted(map(source_of, portraits)),
+            **{
+                group: _counted((_label(image, names) for image in portraits), names)
+                for group, names in LABELS.items()
+            },
+            "pose": _counted((getattr(image, "pose", "") or UNSAID for image in portraits), POSES),
+        },
+    }
+    return {what: groups for what, groups in sheet.items() if any(groups.values())}
+
+
+def concentrations(images: Iterable[Sourced]) -> list[str]:
+    """Say which origin of images and which source of faces has more than a third."""
+    every = list(images)
+    faces = [image for image in every if is_portrait(image)]
+    shares = [(Counter(map(_origin, every)), len(every), "images")]
+    if len(faces) >= FEWEST_PORTRAITS:
+        shares.append((Counter(map(source_of, faces)), len(faces), "portraits"))
+    return [
+        f"{name}: {count} of {total} {what}, more than a third from one "
+        f"{'origin' if what == 'images' else 'source'}"
+        for counts, total, what in shares
+        for name, count in counts.most_common()
+        if count > LARGEST_SHARE * total
+    ]
+
+
+def _origin(image: Sourced) -> str:
+    return ORIGINS[origin_of(image)]
+
+
+def _colour(image: Sourced) -> str:
+    return BLACK_AND_WHITE if BLACK_AND_WHITE in image.contains else "colour"
+
+
+def _label(image: Sourced, names: Sequence[str]) -> str:
+    return next((name for name in names if name in image.contains), UNSAID)
+
+
+def _counted(values: Iterable[str], order: Collection[str] = ()) -> dict[str, int]:
+    """Count values in this order, then the others, the most frequent first."""
+    counts = Counter(values)
+    names = [*order, *(name for name, _ in counts.most_common() if name not in order)]
+    return {name: counts[name] for name in names if counts[name]}
