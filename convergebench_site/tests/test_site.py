@@ -15,6 +15,7 @@ import pytest
 from django.core.cache import cache
 from django.core.files.storage import FileSystemStorage
 
+from leaderboard.management.commands.up import lock_folder
 from leaderboard.views.site import server_error
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -169,6 +170,42 @@ def test_a_taken_port_is_one_clear_line(tmp_path):
         f"CommandError: port {port} on 127.0.0.1 cannot be used (Address already in use); "
         "stop what runs there, or choose another: PORT=8001 make up"
     )
+
+
+def test_a_second_site_in_one_data_folder_is_one_clear_line(tmp_path):
+    """The first process keeps the folder when it becomes the runner, and frees it by its end."""
+    code = (
+        "import os, pathlib, sys; from leaderboard.management.commands.up import lock_folder\n"
+        "lock_folder(pathlib.Path(sys.argv[1]))\n"
+        "os.execv(sys.executable, [sys.executable, '-c', 'print(1, flush=True); input()'])"
+    )
+    environment = os.environ | {
+        "DATA_DIR": str(tmp_path),
+        "DJANGO_SETTINGS_MODULE": "convergebench_site.settings",
+    }
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env=environment,
+    ) as first:
+        assert first.stdout.readline() == b"1\n"
+        second = subprocess.run(
+            [sys.executable, "manage.py", "up"],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env=environment,
+            check=False,
+        )
+        first.stdin.close()
+    assert second.returncode == 1
+    assert second.stderr.strip() == (
+        f"CommandError: {tmp_path} is in use by the site of process {first.pid}; stop that one, "
+        "or set DATA_DIR to another folder."
+    )
+    os.close(lock_folder(tmp_path))
 
 
 def test_two_processes_that_start_at_once_share_their_secrets(tmp_path):

@@ -25,10 +25,13 @@ from datetime import UTC, datetime
 from hashlib import file_digest, sha256
 from pathlib import Path
 
+from django.apps import apps
+from django.conf import settings
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.core.management import call_command
 from django.db import connection
+from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 from evaluation import __version__
@@ -77,14 +80,30 @@ def backup(out: Path, images: Path | None = None) -> Counted:
 def restore(folder: Path, images: Path | None = None, *, force: bool = False) -> Counted:
     """Restore a backup into this site's database and storage, at today's migrations.
 
-    Raises BackupError if it is incomplete, or the database is not empty and `force` is not given.
+    Raises BackupError if it is incomplete or of a newer version, or the database is not empty and
+    `force` is not given. A database that is replaced is kept until the new one can be read.
     """
     dump = _checked_dump(folder)
-    if not force and _has_rows():
-        raise BackupError("the site's database is not empty; --force replaces all of it")
-    _load(dump)
-    connection.close()
-    call_command("migrate", interactive=False, verbosity=0)
+    before = None
+    if _has_rows():
+        if not force:
+            raise BackupError("the site's database is not empty; --force replaces all of it")
+        before = settings.DATA_DIR / f"before-restore-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+        backup(before)
+    try:
+        _load(dump)
+        connection.close()
+        call_command("migrate", interactive=False, verbosity=0)
+        _read_every_table()
+    except Exception as error:
+        if before:
+            _load(before / DUMPS[connection.vendor])
+        raise BackupError(
+            f"the site cannot use the database of this backup ({error})"
+            + (f"; the one from before is back, and in {before}" if before else "")
+        ) from error
+    if before:
+        shutil.rmtree(before)
     counted = Counted()
     for row in StoredImage.objects.order_by("pk").iterator():
         counted.images += 1
@@ -112,9 +131,32 @@ def _checked_dump(folder: Path) -> Path:
         dump = folder / DUMPS[connection.vendor]
         if _hash(dump) != stated:
             raise BackupError(f"{dump} is not as it was written: its hash differs")
+        _check_migrations(about["migrations"], about["version"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise BackupError(f"{folder} is not a whole backup: {error!r}") from None
     return dump
+
+
+def _check_migrations(applied: list[list[str]], version: str) -> None:
+    """Raise BackupError if the backup has migrations of our apps that this version lacks."""
+    loader = MigrationLoader(None)
+    missing = [
+        f"{app}.{name}"
+        for app, name in applied
+        if app in loader.migrated_apps and (app, name) not in loader.disk_migrations
+    ]
+    if missing:
+        raise BackupError(
+            f"the backup is of version {version}, whose database is newer than this site's "
+            f"({__version__}): it has {missing[0]}. Install that version, then restore"
+        )
+
+
+def _read_every_table() -> None:
+    """Read a row of every table, with every column that this version expects."""
+    for model in apps.get_models(include_auto_created=True):
+        if model._meta.managed:
+            model._base_manager.first()
 
 
 def _copy_images(images: Path) -> Counted:

@@ -91,6 +91,8 @@ class Command(BaseCommand):
         # If stdout is a file, the runner and its children must all append to it.
         fcntl.fcntl(1, fcntl.F_SETFL, fcntl.fcntl(1, fcntl.F_GETFL) | os.O_APPEND)
         config = self._write_config()
+        # The runner keeps the lock: if it is reloaded, it closes its files from the fifth on.
+        os.dup2(self._lock, 3)
         # Replaces this process: signals reach the runner directly, and Ctrl-C ends all of it.
         os.execv(  # noqa: S606
             sys.executable,
@@ -152,6 +154,7 @@ class Command(BaseCommand):
                 raise CommandError(
                     f"{folder} cannot be written; set DATA_DIR to a folder of yours."
                 )
+        self._lock = lock_folder(settings.DATA_DIR)
         family = socket.AF_INET6 if ":" in settings.HOST else socket.AF_INET
         with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -236,3 +239,23 @@ class Command(BaseCommand):
         host = settings.HOST if settings.HOST not in ("0.0.0.0", "::") else "localhost"  # noqa: S104
         address = f"http://{f'[{host}]' if ':' in host else host}:{settings.PORT}/"
         return [address, *([INSTALLS_BEHIND] if self._install else [])]
+
+
+def lock_folder(folder: Path) -> int:
+    """Lock the data folder for this process and what replaces it; return the lock's descriptor.
+
+    Two sites in one folder would replace each other's Valkey socket. Raises CommandError.
+    """
+    descriptor = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(descriptor, 20).decode()
+        raise CommandError(
+            f"{folder} is in use by the site of process {holder}; stop that one, or set DATA_DIR "
+            "to another folder."
+        ) from None
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, str(os.getpid()).encode())
+    os.set_inheritable(descriptor, True)
+    return descriptor

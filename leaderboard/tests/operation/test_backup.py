@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.files.storage import default_storage
 from django.core.management import CommandError, call_command
 from django.db import connection
@@ -63,6 +65,7 @@ def test_a_restore_on_an_empty_machine_gives_the_same_board(tmp_path: Path, clie
     said = StringIO()
     call_command("restore", out, images=kept, force=True, stdout=said)
     assert everything() == before
+    assert not list(Path(settings.DATA_DIR).glob("before-restore-*"))
     assert client.get(board).json() == shown
     assert "put back now" in said.getvalue()
     call_command("storage", "verify", stdout=StringIO())
@@ -96,6 +99,7 @@ def test_a_second_backup_copies_only_what_is_new(tmp_path: Path):
         ("dump", "not as it was written"),
         ("unfinished", "not a whole backup"),
         ("others", "backup of"),
+        ("newer", r"newer than this site's .* it has leaderboard\.9000_later"),
         ("unnamed", "not a whole backup"),
         ("not_empty", "not empty"),
         ("image", "missing"),
@@ -113,6 +117,10 @@ def test_what_is_not_a_whole_backup_replaces_nothing(tmp_path: Path, change: str
         about.unlink()
     elif change == "others":
         about.write_text(about.read_text().replace(f'"{connection.vendor}"', '"oracle"'))
+    elif change == "newer":
+        stated = json.loads(about.read_text())
+        stated["migrations"].append(["leaderboard", "9000_later"])
+        about.write_text(json.dumps(stated))
     elif change == "unnamed":
         about.write_text("[]")
     elif change == "image":
@@ -122,3 +130,23 @@ def test_what_is_not_a_whole_backup_replaces_nothing(tmp_path: Path, change: str
     with pytest.raises(CommandError, match=match):
         call_command("restore", out, images=kept, force=change != "not_empty", stdout=StringIO())
     assert StoredImage.objects.count() == 1
+
+
+def test_a_database_that_this_version_cannot_read_gives_way_to_the_one_from_before(tmp_path: Path):
+    """Its migrations have the names of ours, and a column is called otherwise."""
+    table = EditingModel._meta.db_table
+
+    def rename(old: str, new: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f'ALTER TABLE {table} RENAME COLUMN "{old}" TO "{new}"')
+
+    StoredImage.objects.get_or_store(EncodedImage.from_image(factories.drawn_image(1)))
+    rename("homepage", "web_page")
+    call_command("backup", tmp_path / "backup", stdout=StringIO())
+    rename("web_page", "homepage")
+    factories.editing_model("newcomer")
+    with pytest.raises(CommandError, match=r"cannot use .*homepage.*is back, and in (.*)\Z"):
+        call_command("restore", tmp_path / "backup", force=True, stdout=StringIO())
+    assert EditingModel.objects.get().slug == "newcomer"
+    (before,) = Path(settings.DATA_DIR).glob("before-restore-*")
+    shutil.rmtree(before)
