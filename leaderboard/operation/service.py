@@ -1,0 +1,26 @@
+"""Run a command as a service of `manage.py up`: `python -m leaderboard.operation.service NICE COMMAND`.
+
+The command gets its priority, and a signal to stop if the process runner is killed. Imports
+nothing of Django, because each service starts through it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+#: Of Linux's prctl: the signal that this process gets when its parent ends; kept through exec.
+PR_SET_PDEATHSIG = 1
+
+
+def main(nice: str, *command: str) -> None:
+    os.nice(int(nice))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    os.execv(command[0], command)  # noqa: S606 -- a command line of `up`
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,99 @@
+"""`manage.py up`: what keeps it from starting is said in one line, and nothing outlives it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from django.conf import settings
+from django.db.utils import OperationalError
+
+from leaderboard.management.commands import up
+
+UP = (sys.executable, "manage.py", "up", "--no-play")
+
+
+def start(folder: Path, *wrapper: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*wrapper, *UP],
+        cwd=settings.BASE_DIR,
+        env=os.environ | {"DATA_DIR": str(folder), "PORT": "8942", "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_damaged_database_is_one_clear_line(tmp_path):
+    database = tmp_path / "site.sqlite3"
+    database.write_bytes(os.urandom(2**16))
+    _, error = (process := start(tmp_path)).communicate(timeout=60)
+    assert process.returncode == 1
+    assert error.startswith(f"CommandError: {database} is damaged (file is not a database).")
+    assert len(error.splitlines()) == 1
+
+
+def test_ctrl_c_while_the_database_is_made_is_no_fault(tmp_path):
+    process = start(tmp_path)
+    assert process.stdout
+    assert process.stdout.readline() == "convergebench: database ...\n"
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert (process.returncode, error) == (130, "stopped\n")
+
+
+def test_a_full_disk_is_one_clear_line(tmp_path):
+    small = f'mount -t tmpfs -o size=300k none {tmp_path} && exec "$0" "$@"'
+    alone = ("unshare", "--map-root-user", "--mount", "sh", "-c", small)
+    if not shutil.which("unshare") or subprocess.run([*alone, "true"], check=False).returncode:
+        pytest.skip("no disk of a test's own can be mounted here")
+    _, error = (process := start(tmp_path, *alone)).communicate(timeout=60)
+    assert process.returncode == 1
+    assert error == f"CommandError: no space is left for {tmp_path}; {up.MAKE_ROOM}\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "no space is left"),
+        (OperationalError("database or disk is full"), "no space is left"),
+        (OperationalError("database disk image is malformed"), "is damaged"),
+        (OperationalError("connection refused\nmore"), "cannot be used: connection refused"),
+        (PermissionError(errno.EACCES, "Permission denied", "x"), "cannot start: "),
+    ],
+)
+def test_whatever_keeps_the_site_from_starting_is_named(error, words):
+    reason = up.reason(error)
+    assert words in reason
+    assert len(reason.splitlines()) == 1
+
+
+def test_services_need_no_command_of_the_path():
+    commands = up.Command()._services()
+    assert {"valkey", "web", "worker-edits"} <= commands.keys()
+    for command in commands.values():
+        python, _, _, _, program, *_ = command
+        assert Path(python).is_absolute()
+        assert Path(program).is_absolute()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a parent's end")
+def test_a_killed_runner_leaves_no_service_behind():
+    command = up.service_command(7, sys.executable, "-c", "print('up', flush=True); input()")
+    runner = f"import subprocess; subprocess.run({command!r}, stdin=subprocess.PIPE)"
+    process = subprocess.Popen([sys.executable, "-c", runner], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "up\n"
+    (service,) = psutil.Process(process.pid).children()
+    assert service.nice() == psutil.Process().nice() + 7
+    process.kill()
+    process.wait()
+    service.wait(timeout=10)
+    assert not service.is_running()
