@@ -17,6 +17,7 @@ import inspect
 import json
 import os
 import pkgutil
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -52,6 +53,8 @@ from evaluation.images import EncodedImage
 
 #: (image, prompt, seed) -> image
 EditFunction = Callable[[Image.Image, str, int | None], Any]
+#: Numbers that begin or end with their point.
+POINTED = re.compile(r"[+-]?([0-9]+\.|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
 #: Arguments of editors that only the harness sets.
 NOT_OPTIONS = ("client", "deny", "group", "on_security_event", "transport")
 
@@ -129,14 +132,15 @@ def chosen_editors(args: argparse.Namespace) -> list[ChosenEditor]:
 
 
 def _options(pairs: list[str]) -> dict[str, Any]:
-    """Parse NAME=VALUE; a value is JSON if it parses, else text."""
+    """Parse NAME=VALUE; a value is a number or other JSON if it parses, else text."""
     options = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise CommandError(f"--option {pair!r} is not NAME=VALUE")
         try:
-            options[name] = json.loads(value)
+            # JSON knows no such numbers.
+            options[name] = float(value) if POINTED.fullmatch(value) else json.loads(value)
         except ValueError:
             options[name] = value
     return options

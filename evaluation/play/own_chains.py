@@ -165,6 +165,27 @@ def read_image(file: Path) -> EncodedImage:
         raise ChainFolderError(f"{file}: {error}") from error
 
 
+def readable_part(chain: OwnChain[Path], on_cut: Callable[[str], object]) -> OwnChain[Path]:
+    """Return the chain up to its last trip whose images can be read, such as of a stopped copy.
+
+    Calls `on_cut` with a message if that is not all of it. Raises ChainFolderError if there is
+    no such trip.
+    """
+    for number, trip in enumerate(chain.trips):
+        try:
+            for file in filter(None, trip):
+                read_image(file)
+        except ChainFolderError as error:
+            if not number:
+                raise
+            on_cut(
+                f"{error}. Only {number} of the {len(chain.trips)} trips of {chain.name} can be "
+                "scored"
+            )
+            return replace(chain, trips=chain.trips[:number])
+    return chain
+
+
 @dataclass(frozen=True)
 class PlacedChain:
     """A chain with its place in the suite that is made of all of them."""
@@ -204,14 +225,22 @@ def find_runs(
     in_turn: bool = False,
     name: str = "",
     changed: Callable[[EditPair], EditPair] = lambda pair: pair,
+    on_cut: Callable[[str], object] = lambda message: None,
 ) -> OwnRuns:
-    """Return the chain in the folder, or all below it. Raises ChainFolderError."""
+    """Return the chain in the folder, or all below it. Raises ChainFolderError.
+
+    A chain ends before its first image that cannot be read; `on_cut` is called with a message.
+    """
     if is_chain(folder):
-        chain = find_chain(folder, in_turn=in_turn)
+        chain = readable_part(find_chain(folder, in_turn=in_turn), on_cut)
         return placed_runs({name or chain.name: [(chain.name, chain)]}, changed)
     chains = {
         name or folder.resolve().name: _chains(folder, in_turn),
         **{child.name: _chains(child, in_turn) for child in _folders(folder)},
+    }
+    chains = {
+        model: [(slug, readable_part(chain, on_cut)) for slug, chain in rows]
+        for model, rows in chains.items()
     }
     chains = {model: rows for model, rows in chains.items() if rows}
     if not chains:

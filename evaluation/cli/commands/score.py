@@ -93,8 +93,9 @@ being the source; or a manifest.json:
 
 A folder of such folders is one run: half-life and interval of all of them. A folder of
 model folders, with chains in each, is a run for every model, compared and ranked;
-chains with the same source image and the same edit are the same case. The report is
-written into the folder."""
+chains with the same source image and the same edit are the same case. A chain with an
+image that cannot be read is scored up to the trip before. Chains of different lengths
+are compared over the trips that all of them have. The report is written into the folder."""
 EPILOG = """\
 examples:
   convergebench score jpeg-smoke                     a run
@@ -264,7 +265,9 @@ def score_chains(args: argparse.Namespace) -> int:
         return with_pair(pair_by_name or pair, changes)
 
     judge = asked_judge(args, args.folder / ANSWERS)
-    own = find_runs(args.folder, in_turn=args.in_turn, name=args.name or "", changed=changed)
+    own = find_runs(
+        args.folder, in_turn=args.in_turn, name=args.name or "", changed=changed, on_cut=note
+    )
     is_one = is_chain(args.folder)
     name = next(iter(own.runs)) if is_one else args.name or args.folder.resolve().name
     scorer = new_scorer(args.metrics)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.__main__ import main
+from evaluation.cli import editors
 from evaluation.play import calibration_cache
 from evaluation.play.run_folder import RunFolder
 
@@ -159,6 +160,19 @@ def test_an_option_that_does_not_fit_is_refused(option, said, capsys):
     assert main([*PLAY, "--editor", "jpeg", *PART, "--option", option]) == 1
     assert said in capsys.readouterr().err
     assert not Path("jpeg-smoke").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "parsed"),
+    [(".5", 0.5), ("-.5", -0.5), ("2.", 2.0), (".5e-3", 0.0005), ("0.5", 0.5), ("2", 2)],
+)
+def test_an_option_may_be_any_spelling_of_a_number(value, parsed):
+    assert repr(editors._options([f"factor={value}"])) == repr({"factor": parsed})
+
+
+@pytest.mark.parametrize("text", [".", "1.2.3", "v.5", "..5", "-", ""])
+def test_an_option_that_is_no_number_stays_text(text):
+    assert editors._options([f"name={text}"]) == {"name": text}
 
 
 def test_the_options_of_an_editor_are_told_with_types_ranges_and_defaults(capsys):

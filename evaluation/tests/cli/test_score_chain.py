@@ -1,6 +1,7 @@
 """What `score-chain` tells of a chain by the measures that end it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,36 @@ def test_a_pair_of_the_benchmark_can_be_named(small_chain, capsys):
     assert any(one["witness"] == "geometry" for one in first["evidence"])
     assert main([*command, "--pair", "glases"]) != 0
     assert "glasses" in capsys.readouterr().err
+
+
+def cut_off(file):
+    file.write_bytes(file.read_bytes()[:-60])
+
+
+@pytest.mark.parametrize("cut", ["I2_forward.png", "I2_backward.png"])
+def test_a_chain_with_a_cut_off_image_is_scored_up_to_the_trip_before(small_chain, cut, capsys):
+    cut_off(small_chain / cut)
+    command = ["score", str(small_chain), "--metrics", "psnr", "--json"]
+    assert main(command) == 0
+    told = capsys.readouterr()
+    (run,) = json.loads(told.out)["runs"].values()
+    assert len(chain_of(run)[0]) == 1
+    assert cut in told.err
+    assert "Only 1 of the 2 trips of chain can be scored" in told.err
+
+
+@pytest.mark.parametrize("cut", ["I0_source.png", "I1_backward.png"])
+def test_a_chain_without_a_whole_trip_is_refused(small_chain, cut, capsys):
+    cut_off(small_chain / cut)
+    assert main(["score", str(small_chain), "--metrics", "psnr", "--no-report"]) == 1
+    assert cut in capsys.readouterr().err
+
+
+def test_of_many_chains_one_with_a_cut_off_image_shortens_all(small_chain, capsys):
+    shutil.copytree(small_chain, small_chain.with_name("other"))
+    cut_off(small_chain.with_name("other") / "I2_backward.png")
+    command = ["score", str(small_chain.parent), "--metrics", "psnr", "--no-report", "--json"]
+    assert main(command) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["suite"]["trips"] == 1
+    assert "Only 1 of the 2 trips of other can be scored" in told.err
