@@ -13,11 +13,14 @@ SECRET_NAMES = re.compile(
     r"key|token|secret|password|authorization|cookie|credential", re.IGNORECASE
 )
 HIDDEN = "[hidden]"
-#: Addresses that are secrets themselves: they allow acting for the owner.
-SECRET_ADDRESS = re.compile(
-    r"(/(?:submissions|upload|contribute|embargo|vote/(?:images|done))/)[\w-]{20,}"
+#: Our secret links, votes' tickets and sessions, as `secrets.token_urlsafe` draws them from 16, 24
+#: and 32 bytes, wherever they are: in an address, a query or a traceback.
+TOKEN = re.compile(
+    r"(?:(?<![\w-])|(?<=%[\dA-F]{2}))(?=[\w-]*[A-Z])(?=[\w-]*[a-z])"
+    r"(?:[\w-]{22}|[\w-]{32}|[\w-]{43})(?![\w-])",
+    re.ASCII,
 )
-#: Secrets in the wrong place: an API token, or a key in an address.
+#: An API token, or a key in an address.
 STRAY_SECRET = re.compile(
     r"cbt_[\w-]+|(?<=[?&;])([\w-]*(?:key|token|secret|password)[\w-]*=)[^&\s'\"]+", re.I
 )
@@ -45,8 +48,8 @@ def _scrubbed(value: Any) -> Any:
         return [_scrubbed(inner) for inner in value]
     if not isinstance(value, str):
         return value
-    value = SECRET_ADDRESS.sub(rf"\1{HIDDEN}", value)
-    return STRAY_SECRET.sub(lambda match: f"{match[1] or ''}{HIDDEN}", value)
+    value = STRAY_SECRET.sub(lambda match: f"{match[1] or ''}{HIDDEN}", value)
+    return TOKEN.sub(HIDDEN, value)
 
 
 def configure(options: dict[str, Any]) -> None:
@@ -56,15 +59,14 @@ def configure(options: dict[str, Any]) -> None:
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,  # before secrets are hidden: errors quote values
         scrub,
     ]
-    if options["json"]:
-        renderer: Any = structlog.processors.JSONRenderer()
-        shared.append(structlog.processors.format_exc_info)
-    else:
-        renderer = structlog.dev.ConsoleRenderer(
-            colors=False, exception_formatter=structlog.dev.plain_traceback
-        )
+    renderer: Any = (
+        structlog.processors.JSONRenderer()
+        if options["json"]
+        else structlog.dev.ConsoleRenderer(colors=False)
+    )
     logging.config.dictConfig(
         {
             "version": 1,
