@@ -20,7 +20,7 @@ from evaluation.measuring.trip_measures import (
     judge_global,
     measure_trip,
 )
-from evaluation.testing.drifts import wobbly
+from evaluation.testing.drifts import lit, wobbly
 
 LOCAL = EditPair("hat", "accessories", "Add a hat.", "Remove the hat.", "local")
 REPLICA = EditPair("replica", "replication", "Copy it.", "Copy it.", "none")
@@ -98,6 +98,14 @@ def test_an_edit_is_seen_through_what_else_the_model_does(what, smoke_sources):
     for slug, image in smoke_sources.items():
         verdict = change_seen(image, NOTHING_DONE[what](draw("hat", image)), LOCAL)
         assert verdict.seen is True, (slug, verdict)
+
+
+def test_a_caption_is_seen_on_a_small_image_that_became_lighter(smoke_sources):
+    """In blocks of 32 px it was lost among what the light changed."""
+    case = next(case for case in SMOKE.cases if case.slug == "bottles--caption-summer")
+    image, pair = smoke_sources[case.image], SMOKE.pair_by_slug[case.pair]
+    edited = follow(parse(pair.forward), image, SMOKE.image_by_slug[case.image].annotations)
+    assert change_seen(image, lit(edited, 1.2), pair).seen is True
 
 
 def test_a_hat_is_seen_on_an_image_that_wears_away(hat_chain):
