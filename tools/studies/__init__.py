@@ -1,1 +1,1 @@
-"""Error studies: how often "change seen" and the witnesses err where the truth is known."""
+"""Studies of the benchmark's own judgements on images whose truth is known."""

@@ -1,11 +1,12 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from evaluation.content import catalog
 from evaluation.measuring.error_rates import WEAR, ErrorTable
-from tools.studies import change_seen_rates, tables, witness_rates
+from tools.studies import change_seen_rates, headline, known_damages, tables, witness_rates
 from tools.studies.__main__ import main
 
 STORED = ErrorTable.stored("change_seen")
@@ -85,3 +86,40 @@ def test_rows_that_are_measured_again_replace_the_stored_ones():
     merged = tables.merged(replace(STORED, rows=(first,)), newer)
     assert merged.rows == newer.rows
     assert merged.suites["smoke"] == "new"
+
+
+def test_the_study_of_the_headline_counts_what_it_keeps_by_damage(monkeypatch, capsys, tmp_path):
+    bottle = next(thing for thing in known_damages.THINGS if thing.word == "the orange bottle")
+    few = {"harmless": {"JPEG 85": known_damages.HARMLESS["JPEG 85"]}}
+    few["strong"] = {"turned grey": known_damages.STRONG["turned grey"]}
+    for name, value in {
+        "ON_WHOLE_IMAGES": few,
+        "THINGS": (bottle,),
+        "COLOURED": (bottle,),
+        "FILE": tmp_path / "damages.json",
+        "drawn": lambda count: ["bottles"],
+    }.items():
+        monkeypatch.setattr(headline, name, value)
+    assert main(["headline", "--size", "256", "--store"]) == 0
+    assert "another hue" in capsys.readouterr().out
+    rows = {
+        row["group"]: row for row in json.loads((tmp_path / "damages.json").read_text())["rows"]
+    }
+    assert [rows[group]["below"] for group in rows] == [0, 1, 1, 1]
+    assert list(rows) == ["harmless", "a thing lost", "another hue", "strong"]
+
+
+def test_the_images_of_the_headline_study_are_drawn_the_same_every_time():
+    assert headline.drawn(5) == headline.drawn(5)
+    assert len(set(headline.drawn(5))) == 5
+
+
+def test_only_the_thing_in_the_box_takes_on_another_hue():
+    image = known_damages.shipped("bottles", 256)
+    bottle = next(thing for thing in known_damages.THINGS if thing.word == "the green bottle")
+    blue = known_damages.turned_hue(image, bottle.box).split()[2]
+    changed = np.asarray(blue, int) - np.asarray(image.split()[2], int) > 20
+    assert changed[:, : image.width // 3].mean() > 0.2
+    assert not changed[:, image.width // 3 :].any()
+    wall = np.asarray(image.convert("HSV"))[..., 1] < 40
+    assert not (changed & wall).any()
