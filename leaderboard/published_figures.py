@@ -54,12 +54,13 @@ COLUMNS = {
     "metric": "metric",
     "trip": "trip",
     "value": "value",
+    "cases": "cases",
     "source": "source",
     "url": "source_url",
     "date": "published_on",
     "notes": "notes",
 }
-OPTIONAL = ("date", "notes")
+OPTIONAL = ("cases", "date", "notes")
 #: Key of a figure; the later import replaces the earlier.
 KEY = ("model_name", "metric", "trip", "source")
 

@@ -48,6 +48,7 @@ urlpatterns = [
     path("compare/card.png", cards.compare, name="compare_card"),
     path("embed/board/", board.embed_board, name="embed_board"),
     path("embed/chart/", board.embed_chart, name="embed_chart"),
+    path("reported/", texts.reported, name="reported"),
     path("tour/", texts.tour, name="tour"),
     path("agreement/", people.agreement, name="agreement"),
     path("vote/", people.index, name="vote"),

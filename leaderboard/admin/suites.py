@@ -313,6 +313,6 @@ def _contact_sheet(core: CoreSuite) -> list[dict[str, Any]]:
 
 @admin.register(PublishedFigure)
 class PublishedFigureAdmin(admin.ModelAdmin):
-    list_display = ("model_name", "metric", "trip", "value", "source", "published_on")
+    list_display = ("model_name", "metric", "trip", "value", "cases", "source", "published_on")
     list_filter = ("metric", "source")
     search_fields = ("model_name", "source")

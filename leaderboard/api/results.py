@@ -197,6 +197,7 @@ def trips(request: HttpRequest, run_id: Id, case_id: Id) -> Any:
     "/published-figures",
     response={200: list[PublishedFigureOut], **PROBLEMS},
     summary="Published elsewhere",
+    url_name="published_figures",
 )
 @paginate(Page)
 def published_figures(request: HttpRequest, metric: str = Query("", max_length=20)) -> Any:

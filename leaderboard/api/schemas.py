@@ -349,6 +349,7 @@ class PublishedFigureOut(Schema):
     metric: str
     trip: int
     value: float = Field(description="As published, on the metric's own scale.")
+    cases: int | None = Field(description="The number of cases that it is the mean of.")
     source: str
     source_url: str
     published_on: date | None

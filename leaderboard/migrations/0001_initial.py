@@ -401,6 +401,7 @@ class Migration(migrations.Migration):
                 ('metric', models.CharField(max_length=20)),
                 ('trip', models.PositiveSmallIntegerField()),
                 ('value', models.FloatField(help_text="As published, on the metric's own scale.")),
+                ('cases', models.PositiveIntegerField(blank=True, help_text='The number of cases that it is the mean of.', null=True)),
                 ('source', models.CharField(max_length=300)),
                 ('source_url', models.URLField(max_length=500)),
                 ('published_on', models.DateField(blank=True, null=True)),

@@ -196,6 +196,9 @@ class PublishedFigure(models.Model):
     metric = models.CharField(max_length=20)
     trip = models.PositiveSmallIntegerField()
     value = models.FloatField(help_text="As published, on the metric's own scale.")
+    cases = models.PositiveIntegerField(
+        null=True, blank=True, help_text="The number of cases that it is the mean of."
+    )
     source = models.CharField(max_length=300)
     source_url = models.URLField(max_length=500)
     published_on = models.DateField(null=True, blank=True)

@@ -110,12 +110,12 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
             traces.append(_line(curve, "var(--ink-3)", dash, MARKERS[0], 1.6))
             references += 1
             continue
-        colour = f"--series-{series % COLOURS + 1}"
+        colour = series_colour(series)
         # Hue repeats after 8, dash after 5, marker after 7: no two of 280 look alike.
         dash, marker = DASHES[series % len(DASHES)], MARKERS[series % len(MARKERS)]
-        band = _band(curve, f"var({colour} / 0.14)")
+        band = _band(curve, series_colour(series, 0.14))
         traces += [band] if band else []
-        traces.append(_line(curve, f"var({colour})", dash, marker, 2.2))
+        traces.append(_line(curve, colour, dash, marker, 2.2))
         series += 1
     lowest = min((value for c in curves for value in c.mean if value is not None), default=0)
     return {
@@ -138,6 +138,11 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
             ],
         ),
     }
+
+
+def series_colour(place: int, opacity: float | None = None) -> str:
+    """Return the colour of the curve at this place, as chart.js reads it."""
+    return f"var(--series-{place % COLOURS + 1}{f' / {opacity:g}' if opacity else ''})"
 
 
 def retention_finding(curves: Sequence[Curve], trips: int) -> str:

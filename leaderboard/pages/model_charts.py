@@ -6,38 +6,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date
 from typing import Any
 
 from evaluation.analysis.events import CAUSES
 from evaluation.arms import FLOOR
 from evaluation.content.suites import ticks
-from evaluation.metrics import HEADLINE, METRICS, MetricError, in_order, metric_class
+from evaluation.metrics import METRICS
 from leaderboard import formatting
-from leaderboard.models import EditingModel, PublishedFigure, Run, Standing
+from leaderboard.models import EditingModel, Run, Standing
 from leaderboard.models.runs import RunState
 from leaderboard.models.standings import BoardRecord
 from leaderboard.pages.charts import (
-    COLOURS,
-    DASHES,
-    MARKERS,
-    NAME_AND_TEXT,
     Chart,
     Curve,
     Figure,
-    Source,
     Table,
     layout,
-    plain,
     retention_chart,
     rounded,
+    series_colour,
     trace,
     trips_axis,
     trips_table,
 )
 from leaderboard.pages.model_page import RunResults
-from leaderboard.text import skeleton
+from leaderboard.pages.reported import published_chart as published_chart
 
 # Retention by every metric
 
@@ -122,7 +115,7 @@ def _ended_most_often(incidence: Mapping[str, Sequence[float | None]], trips: in
 
 def _stacked(incidence: Mapping[str, Sequence[float | None]], trips: int) -> Figure:
     # A cause has the same colour on every page.
-    colours = {name: f"--series-{place % COLOURS + 1}" for place, name in enumerate(CAUSES)}
+    places = {name: place for place, name in enumerate(CAUSES)}
     return {
         "data": [
             trace(
@@ -130,8 +123,8 @@ def _stacked(incidence: Mapping[str, Sequence[float | None]], trips: int) -> Fig
                 stackgroup="ended",
                 y=rounded(shares),
                 hovertemplate="<b>%{fullData.name}</b><br>%{y:.0%} after %{x}<extra></extra>",
-                line={"color": f"var({colours[name]})", "width": 1.5},
-                fillcolor=f"var({colours[name]} / 0.45)",
+                line={"color": series_colour(places[name]), "width": 1.5},
+                fillcolor=series_colour(places[name], 0.45),
             )
             for name, shares in incidence.items()
         ],
@@ -285,162 +278,4 @@ def _lost_by_floor(
     return (
         f"{formatting.percent(part)} of what {name} loses after "
         f"{formatting.count(trips, 'round trip')} is lost by its autoencoder alone"
-    )
-
-
-# Values published elsewhere, beside ours: context on a metric's own scale, never a rank.
-# They are SSIM, dB, LPIPS of other images and other edits. They cannot be turned into a
-# retention, which is calibrated on each of our images, so they have a chart of their own.
-
-ELSEWHERE = "published elsewhere"
-#: Lines drawn at once, and those the legend can add.
-LINES, MORE_LINES = 4, 4
-OPEN_MARKERS = ("circle-open", "square-open", "diamond-open", "triangle-up-open")
-
-
-@dataclass(frozen=True)
-class PublishedLine:
-    """Published values of a model from one source, by trip."""
-
-    model: str
-    source: str
-    url: str
-    published_on: date | None
-    values: Mapping[int, float]
-
-    @property
-    def citation(self) -> str:
-        """Source and date: "A paper, 1 February 2026"."""
-        day = self.published_on
-        return f"{self.source}, {day.day} {day:%B %Y}" if day else self.source
-
-    @property
-    def name(self) -> str:
-        return f"{self.model} ({ELSEWHERE})"
-
-
-def published_chart(results: RunResults) -> Chart | None:
-    """Return the model's values beside published ones; None without any.
-
-    By the chosen metric. If that is our own headline, by the first metric that others published.
-    """
-    if results.run.suite.published_elsewhere:  # their values come as a suite, too
-        return None
-    wanted = list(results.standings) if results.metric == HEADLINE else [results.metric]
-    by_metric: dict[str, list[PublishedFigure]] = {}
-    for value in PublishedFigure.objects.filter(metric__in=wanted):
-        by_metric.setdefault(value.metric, []).append(value)
-    metric = next(iter(in_order(by_metric)), "")
-    # After 0..N trips; nothing is measured at 0.
-    values = results.standings[metric].curve.get("shown") if metric else None
-    if not values:
-        return None
-    name, trips, label = (
-        results.run.editing_model.name,
-        results.trips,
-        formatting.metric_label(metric),
-    )
-    theirs = _published_lines(by_metric[metric], name)
-    last = max(trips, *(number for line in theirs for number in line.values))
-    traces = [_our_trace(name, values, metric)]
-    traces += [_their_trace(line, place, metric) for place, line in enumerate(theirs)]
-    return Chart(
-        id="published",
-        title=f"{label} after each round trip, beside what others published",
-        subtitle=f"On the scale of {label} itself. Dotted lines with open marks were published "
-        "elsewhere, on other images and other edits: they are context, take no part in any "
-        "rank, and are not our measurements.",
-        figure={"data": traces, "layout": _published_layout(metric, last)},
-        table=_published_table(name, values, theirs, trips, metric),
-        sources=[Source(f"{line.model}: {line.citation}", line.url) for line in theirs],
-    )
-
-
-def _published_lines(values: Sequence[PublishedFigure], model: str) -> list[PublishedLine]:
-    """Return the lines of a metric; those of `model` first, then the longest."""
-    by_source: dict[tuple[str, str], list[PublishedFigure]] = {}
-    for value in values:
-        by_source.setdefault((value.model_name, value.source), []).append(value)
-    lines = [
-        PublishedLine(
-            name,
-            source,
-            rows[0].source_url,
-            rows[0].published_on,
-            {row.trip: row.value for row in rows},
-        )
-        for (name, source), rows in by_source.items()
-    ]
-    same = skeleton(model)
-    lines.sort(key=lambda line: (skeleton(line.model) != same, -len(line.values), line.model))
-    return lines[: LINES + MORE_LINES]
-
-
-def _our_trace(name: str, values: Sequence[float | None], metric: str) -> Figure:
-    colour = "var(--series-1)"
-    texts = [formatting.own_value(value, metric) for value in values]
-    return _trace(name, range(len(values)), values, texts) | {
-        "line": {"color": colour, "dash": DASHES[0], "width": 2.2},
-        "marker": {"color": colour, "symbol": MARKERS[0], "size": 6},
-    }
-
-
-def _their_trace(line: PublishedLine, place: int, metric: str) -> Figure:
-    numbers = sorted(line.values)
-    values = [line.values[number] for number in numbers]
-    texts = [f"{formatting.own_value(value, metric)}<br>{plain(line.citation)}" for value in values]
-    colour = "var(--ink-3)"
-    symbol = OPEN_MARKERS[place % len(OPEN_MARKERS)]
-    return _trace(line.name, numbers, values, texts) | {
-        # Two sources may name one model; each has a button of its own.
-        "legendgroup": f"{plain(line.name)} {place}",
-        "line": {"color": colour, "dash": "dot", "width": 1.4},
-        "marker": {"color": colour, "symbol": symbol, "size": 8},
-        "visible": "legendonly" if place >= LINES else True,
-    }
-
-
-def _trace(name: str, x: Any, y: Any, texts: Sequence[str]) -> Figure:
-    return trace(
-        name,
-        mode="lines+markers",
-        x=list(x),
-        y=rounded(y),
-        text=[f"{formatting.after(n)}: {words}" for n, words in zip(x, texts, strict=True)],
-        hovertemplate=NAME_AND_TEXT,
-    )
-
-
-def _published_layout(metric: str, last: int) -> Figure:
-    try:
-        scale = metric_class(metric)
-        better = "higher is better" if scale.higher_is_better else "lower is better"
-        title = f"{scale.label}{f', {scale.unit}' if scale.unit else ''} ({better})"
-    except MetricError:
-        title = metric
-    return layout(
-        xaxis=trips_axis(last, 1.02),
-        yaxis={"title": {"text": title}},
-    )
-
-
-def _published_table(
-    name: str,
-    values: Sequence[float | None],
-    theirs: Sequence[PublishedLine],
-    trips: int,
-    metric: str,
-) -> Table:
-    """Return the values as a table: ours at the usual trips, theirs at all."""
-    numbers = sorted({*ticks(trips), *(n for line in theirs for n in line.values)})
-    lines: list[tuple[str, Mapping[int, float | None], str]] = [
-        (name, dict(enumerate(values)), "measured here")
-    ]
-    lines += [(line.name, line.values, line.citation) for line in theirs]
-    return Table(
-        ["Model", *(formatting.after(number) for number in numbers), "Source"],
-        [
-            [model, *(formatting.own_value(by_trip.get(n), metric) for n in numbers), source]
-            for model, by_trip, source in lines
-        ],
     )

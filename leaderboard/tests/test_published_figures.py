@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import csv
 import io
+import math
+import re
+from collections import defaultdict
+from html import unescape
+from operator import attrgetter
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from evaluation.content import catalog
 from leaderboard import published_figures
 from leaderboard.models import Case, EditingModel, PublishedFigure, Run, Standing, Suite
+from leaderboard.testing.boards import make_model, make_run, make_suite
 
 pytestmark = pytest.mark.django_db
 HEAD = ",".join(published_figures.PublishedRow.model_fields)
@@ -176,3 +185,81 @@ def test_one_wrong_figure_stops_them_all_and_is_named(tmp_path, bad, words):
     with pytest.raises(CommandError, match=words):
         figures(tmp_path, FIGURE, bad)
     assert not PublishedFigure.objects.exists()
+
+
+# Reported by others: the shipped figures
+
+
+@pytest.fixture
+def shipped() -> None:
+    published_figures.import_figures(catalog.folder() / "published_figures.csv")
+
+
+def test_the_shipped_figures_are_the_means_of_the_published_rows(shared):
+    rows = published_figures.read_table(shared / "ecb/results.csv").rows
+    places: dict[tuple[str, int], dict[tuple[str, str], list]] = defaultdict(dict)
+    for row in rows:
+        cases = places[row.model.replace("_", " "), row.round]
+        cases.setdefault((row.image, row.edit_pair), []).append(row)
+
+    def error(row) -> float:
+        return 10 ** (-row.psnr / 10)
+
+    scores = {"ssim": attrgetter("ssim"), "clip": attrgetter("clip_similarity"), "psnr": error}
+    with (catalog.folder() / "published_figures.csv").open() as file:
+        shipped = list(csv.DictReader(file))
+    assert len(shipped) == len(places) * len(scores) == 180
+    for figure in shipped:
+        cases = places[figure["model"].lower(), int(figure["trip"])]
+        score = scores[figure["metric"]]
+        value = fmean(fmean(map(score, repeats)) for repeats in cases.values())
+        if figure["metric"] == "psnr":
+            value = -10 * math.log10(value)
+        assert float(figure["value"]) == pytest.approx(value, abs=0.006), figure
+        assert int(figure["cases"]) == len(cases)
+
+
+def shown(client, address: str) -> str:
+    response = client.get(address)
+    assert response.status_code == 200
+    return unescape(response.content.decode())
+
+
+def test_the_front_page_shows_real_models_until_one_is_ranked(client, shipped):
+    suite = make_suite(images=1)
+    make_run(make_model("Oracle", is_reference=True), suite)
+    text = shown(client, "/")
+    assert "Reported by others: FLUX, Gemini, Grok, Nano Banana, Qwen and Seedream" in text
+    assert "SSIM: 0.72 to 0.84 after 1 round trip, 0.28 to 0.62 after 10 round trips" in text
+    assert "in February 2026, not measured here" in text
+    assert published_figures.SOURCE in text
+    assert text.count("LPIPS was never computed there") == 1
+    assert "Reported by others:" not in shown(client, "/?q=flux")
+    make_run(make_model("Ranked"), suite, rank=1)
+    assert "Reported by others:" not in shown(client, "/")
+    assert "Reported by others:" not in shown(client, "/?suite=demo-v1&q=nothing")
+
+
+def test_the_page_has_every_metric_with_the_cases_of_each_curve_and_no_rank(client, shipped):
+    text = shown(client, "/reported/")
+    for label in ("SSIM", "CLIP similarity", "PSNR"):
+        assert f"<h2>{label}: " in text
+    for name in ("Nano Banana (66 cases)", "Qwen (56–57 cases)", "Seedream (2–3 cases)"):
+        assert name in text
+    # In alphabetical order: no column and no order says who is better.
+    names = re.findall(r'<th scope="row">(.*?)</th>', text)
+    assert names[:6] == sorted(names[:6])
+    assert "Rank" not in text
+    assert text.count("LPIPS was never computed there") == 1
+
+
+def test_the_page_costs_few_queries_and_links_an_imported_table(
+    client, shipped, tmp_path, django_assert_max_num_queries
+):
+    imported(table(tmp_path, line(number=1), line(number=2)))
+    with django_assert_max_num_queries(4):
+        assert "?suite=edit-converge-bench-v1" in shown(client, "/reported/")
+
+
+def test_without_figures_the_page_says_how_they_come(client):
+    assert "load_benchmark" in shown(client, "/reported/")

@@ -31,6 +31,7 @@ from leaderboard.pages.charts import (
     retention_finding,
 )
 from leaderboard.pages.model_page import telling
+from leaderboard.pages.reported import Report, reports
 from leaderboard.text import absolute, attachment
 from leaderboard.views import value
 from leaderboard.views.site import noindex, noindex_variants
@@ -98,6 +99,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "under_way": under_way(filters),
         "example": example(example_rows(ranked, groups[REFERENCE]), filters),
         "chart": curves_chart(groups, filters),
+        "report": None if ranked else reported(filters),
         "axis": axis_ticks(filters.suite.trips),
         "heads": heads(filters, semantic_of(rows), rows),
         "query": filters.query(),
@@ -106,6 +108,15 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "permalink": absolute(f"/?{filters.query()}"),
         "citation": citation(filters),
     }
+
+
+def reported(filters: BoardFilters) -> Report | None:
+    """Return what others published last, until a model is ranked on any suite."""
+    if filters.chooses_models or filters.suite.published_elsewhere:
+        return None
+    if Standing.objects.filter(rank__isnull=False).exists():
+        return None
+    return next(iter(reports()), None)
 
 
 def under_way(filters: BoardFilters) -> list[Run]:

@@ -80,6 +80,7 @@ class Pages(Sitemap):  # type: ignore[type-arg]
             "categories",
             "value",
             "gallery",
+            "reported",
             "experiments",
             "no_reference",
             "news",

@@ -25,6 +25,7 @@ from leaderboard.board.query import BoardQuery
 from leaderboard.board.rows import RANKED, REFERENCE, grouped, stamp
 from leaderboard.models import MetricVersion, StoredImage, Suite
 from leaderboard.page_cache import keep_page
+from leaderboard.pages.reported import reports
 from leaderboard.views.board import example_rows
 
 
@@ -71,6 +72,15 @@ def changelog(request: HttpRequest) -> HttpResponse:
         "method_version": METHOD_VERSION,
     }
     return render(request, "leaderboard/changelog.html", context)
+
+
+@require_safe
+@keep_page(stamp)
+def reported(request: HttpRequest) -> HttpResponse:
+    """Show the figures that others published."""
+    tables = Suite.objects.frozen().filter(published_elsewhere=True).defer("definition")
+    context = {"reports": reports(), "tables": tables.order_by("slug", "-version")}
+    return render(request, "leaderboard/reported.html", context)
 
 
 def witness_rows() -> list[dict[str, Any]]:

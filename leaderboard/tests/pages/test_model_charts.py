@@ -9,7 +9,7 @@ import re
 import pytest
 
 from leaderboard.models import PublishedFigure
-from leaderboard.pages import model_charts
+from leaderboard.pages import reported
 from leaderboard.testing.boards import make_model, make_run, make_suite
 
 pytestmark = pytest.mark.django_db
@@ -101,9 +101,9 @@ def test_the_models_own_figures_come_first_and_many_are_folded_away(client, boar
     drawn = traces(client)
     names = [name for name in drawn if "elsewhere" in name]
     assert names[0] == "FLUX! (published elsewhere)"
-    assert len(names) == model_charts.LINES + model_charts.MORE_LINES
+    assert len(names) == reported.LINES + reported.MORE_LINES
     hidden = [name for name in names if drawn[name].get("visible") == "legendonly"]
-    assert len(hidden) == model_charts.MORE_LINES
+    assert len(hidden) == reported.MORE_LINES
 
 
 def test_a_hostile_name_stays_text(client, board):
