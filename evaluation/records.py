@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, StringConstraints
@@ -218,9 +219,31 @@ class ModelRecord(Record):
     is_reference: bool
 
 
+class Played(StrEnum):
+    """The way a run was played, which says who could have remembered an image."""
+
+    HERE = "run here"
+    ENDPOINT = "submitted endpoint"
+    RECOMPUTED = "recomputed"
+    REPORTED = "reported"
+
+    @classmethod
+    def ours(cls, editor: str) -> Played:
+        """Return the way of a run that this editor plays for us.
+
+        An endpoint is the only editor that its submitter hosts.
+        """
+        return cls.ENDPOINT if editor == "endpoint" else cls.HERE
+
+
+#: The ways whose runs are ranked: all others were played out of our sight.
+RANKED_WAYS = (Played.HERE, Played.ENDPOINT)
+
+
 class RunRecord(Record):
     """The settings and facts of a run: secret, versions, metrics.
 
+    `played` = how its writer came by its images; a site that imports it decides anew.
     `metrics` names those that were pinned or missing. `earlier_secrets` were public before some
     chains were played again, the latest first; `stop_after` is the number of trips played after
     a chain's end is known, 0: all; `arm` holds the settings that differ from the suite's.
@@ -232,6 +255,7 @@ class RunRecord(Record):
     stop_after: Annotated[int, Field(ge=0, le=100)] = 0
     state: str
     source: str
+    played: Annotated[Played, Field(strict=False)]
     metrics: dict[Slug, dict[str, str]]
     provenance: dict[str, Any]
     flags: Many[Any]
@@ -337,6 +361,7 @@ class ScoreRecord(Record):
 
     run: int
     model: str
+    played: Annotated[Played, Field(strict=False)]
     suite: str
     case: str
     image: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
@@ -77,12 +77,15 @@ class Ranks:
     `sets` = the ranks that a run may have: from 1 + the number of surely better runs to M - the
     number of surely worse ones, with 95 % for all runs at once. `shared` = the displayed rank:
     the lower end, but never a better one than that of a run before it on the board (whose
-    difference to the best may be smaller and yet surer). `p_first` is None if the cases are too
-    few to separate runs. `better[i, j]` is True if i is surely better than j.
+    difference to the best may be smaller and yet surer). `tiers` = class letters: the first run
+    of the board opens A, and the first whose set does not overlap with that of the opener opens
+    the next. Exactly equal runs have the same rank and tier, in any order. `p_first` is None if
+    the cases are too few to separate runs. `better[i, j]` is True if i is surely better than j.
     """
 
     shared: tuple[int, ...]
     sets: tuple[tuple[int, int], ...]
+    tiers: tuple[str, ...]
     p_first: tuple[float | None, ...]
     better: NDArray[np.bool_]
 
@@ -98,8 +101,7 @@ def rank_board(
     """Rank the runs whose usable trips by case are the columns of `usable`.
 
     `means` = the runs' usable trips if they are not just the means of their columns: in a part
-    of a suite with lost chains. Equal runs keep their order. Raises ValueError if a run lacks a
-    case.
+    of a suite with lost chains. Raises ValueError if a run lacks a case.
     """
     if np.isnan(usable).any():
         raise ValueError("a run lacks a case: only runs with the same cases can be ranked")
@@ -112,15 +114,49 @@ def rank_board(
     else:
         better, p_first = np.zeros((count, count), dtype=bool), [None] * count
     low, high = 1 + better.sum(axis=0), count - better.sum(axis=1)
-    shared = np.empty(count, dtype=int)
-    order = np.argsort(-levels, kind="stable")
-    shared[order] = list(accumulate(low[order].tolist(), max))
+    sets = list(zip(low.tolist(), high.tolist(), strict=True))
+    shared, tiers = _places(sets, levels.tolist())
     return Ranks(
-        shared=tuple(shared.tolist()),
-        sets=tuple(zip(low.tolist(), high.tolist(), strict=True)),
+        shared=shared,
+        sets=tuple(sets),
+        tiers=tiers,
         p_first=tuple(p_first),
         better=better,
     )
+
+
+def _places(
+    sets: Sequence[tuple[int, int]], levels: Sequence[float]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Return the shared ranks and the tiers of runs with these rank sets and levels."""
+    shared, tiers = [0] * len(sets), [""] * len(sets)
+    rank, opener_high, classes = 0, 0, 0
+    for tied in _ties(levels):
+        # Equal runs may have different sets: their errors differ.
+        low = min(sets[run][0] for run in tied)
+        rank = max(rank, *(sets[run][0] for run in tied))
+        if low > opener_high:
+            opener_high, classes = max(sets[run][1] for run in tied), classes + 1
+        for run in tied:
+            shared[run], tiers[run] = rank, _letter(classes)
+    return tuple(shared), tuple(tiers)
+
+
+def _ties(levels: Sequence[float]) -> list[list[int]]:
+    """Return the runs from the highest level down, equal ones together."""
+    groups: list[list[int]] = []
+    for run in sorted(range(len(levels)), key=lambda run: -levels[run]):
+        if groups and levels[groups[-1][-1]] - levels[run] <= TOLERANCE:
+            groups[-1].append(run)
+        else:
+            groups.append([run])
+    return groups
+
+
+def _letter(number: int) -> str:
+    """Return the letter of a class: A for 1, Z for 26, then AA, AB and so on."""
+    rest, place = divmod(number - 1, len(ascii_uppercase))
+    return (_letter(rest) if rest else "") + ascii_uppercase[place]
 
 
 def rank_scope(

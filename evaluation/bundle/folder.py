@@ -36,6 +36,7 @@ from evaluation.records import (
     CalibrationRecord,
     ChainRecord,
     ModelRecord,
+    Played,
     RunRecord,
     SourceRecord,
     StandingRecord,
@@ -127,6 +128,7 @@ class FolderSource:
             "stop_after": header.stop_after,
             "state": "finished",
             "source": "shell",
+            "played": Played.ours(header.editor),
             "metrics": self._metrics,
             "provenance": {
                 **provenance,

@@ -51,7 +51,7 @@ def formfield(model: type[Model], name: str, **options: Any) -> Any:
 
 
 class RunForm(forms.ModelForm):
-    """A form that requires a public reason for a decision on flags or outside runs."""
+    """A form that requires a public reason for a decision on flags."""
 
     budget_calls = formfield(
         RunProgress, "budget_calls", label="Budget (calls)", help_text=BUDGET_HELP
@@ -72,11 +72,6 @@ class RunForm(forms.ModelForm):
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("cleared") and not (cleaned.get("decision") or "").strip():
             raise forms.ValidationError({"decision": "Say why the run may rank; all can read it."})
-        run = self.instance
-        if cleaned.get("cleared") and run.source == Run.Source.EXTERNAL and not run.verified:
-            raise forms.ValidationError(
-                {"cleared": "It was played elsewhere and did not recompute wholly: it cannot rank."}
-            )
         return cleaned
 
 

@@ -11,6 +11,7 @@ from ninja.pagination import LimitOffsetPagination, paginate
 
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, THRESHOLDS
 from evaluation.content.suites import find_suite
+from evaluation.records import Played
 from leaderboard.api.schemas import (
     BoardOut,
     CaseOut,
@@ -76,9 +77,12 @@ def leaderboard(
     q: str = Query("", max_length=60, description="Words of the name or the provider."),
     provider: str = Query("", max_length=120),
     weights: str = Query("", max_length=8, description="open or closed."),
-    access: str = Query("", max_length=12, description="api, local or endpoint."),
+    played: str = Query("", max_length=20, description=", ".join(Played) + "."),
     price: str = Query("", max_length=8, description="USD that an edit may cost at most."),
     since: str = Query("", max_length=10, description="On the board since, as 2026-11-17."),
+    ranks: str = Query(
+        "", max_length=8, description="here: ranks among the models that were run here alone."
+    ),
     sort: str = Query("", max_length=20),
 ) -> Any:
     """Return the same rows, filters and numbers as the page."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from ninja import Field, Schema
 from pydantic import AfterValidator, ConfigDict, create_model
 
-from evaluation.records import StandingNumbers, TripMeasures
+from evaluation.records import Played, StandingNumbers, TripMeasures
 from leaderboard.board.columns import api_columns
 from leaderboard.board.query import BoardQuery
 from leaderboard.board.rows import board_rows
@@ -44,6 +44,10 @@ class StandingOut(StandingNumbers, Schema):
     rank: int | None = Field(description="Models that cannot be told apart share a rank.")
     rank_low: int | None
     rank_high: int | None
+    tier: str | None = Field(
+        description="Class letter; shared by models whose possible ranks overlap with those of "
+        "the first of the class."
+    )
     p_first: float | None
     method_version: str
 
@@ -155,6 +159,9 @@ class RunOut(Schema):
         description="How an experiment played it; empty: as the suite says. Never ranked."
     )
     source: str
+    played: Played = Field(
+        description="Who could have remembered; only the first two ways are ranked."
+    )
     verified: bool | None
     current: bool = Field(description="Stands for its model on the board.")
     complete: bool

@@ -62,6 +62,7 @@ def dated_link(filters: BoardFilters) -> str:
         filters.metric != HEADLINE
         or filters.threshold != DEFAULT_THRESHOLD
         or filters.chooses_models
+        or filters.ranks_here
     ):
         return absolute(f"/?{filters.query()}")
     day = {"suite": filters.suite.key, "date": timezone.localdate().isoformat()}

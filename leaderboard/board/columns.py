@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from evaluation.analysis import thresholds
+from evaluation.records import Played
 from leaderboard import formatting
 from leaderboard.board.row import BoardFilters, BoardRow, board_order, endless, semantic_of
 
@@ -137,17 +138,22 @@ def _bound(name: str) -> Callable[[BoardRow], float | None]:
     return value
 
 
+TIERS = (
+    "The first model opens class A; the next class is opened by the first model whose possible "
+    "ranks do not overlap with those of the last opener. Filters never change a class."
+)
 COLUMNS: tuple[Column, ...] = (
     Column("group", lambda row: row.group, "ranked, unranked or reference", in_api=True, type=str),
     Column(
         "rank",
         _standing("rank"),
-        "Models that the cases cannot tell apart share a rank.",
+        f"Models that the cases cannot tell apart share a rank. The letter is the class. {TIERS}",
         label="Rank",
         sortable=False,
     ),
     Column("rank_low", _standing("rank_low"), "The best rank that is possible."),
     Column("rank_high", _standing("rank_high"), "The worst rank that is possible."),
+    Column("tier", _standing("tier"), TIERS),
     Column(
         "name",
         lambda row: row.model.name,
@@ -173,6 +179,19 @@ COLUMNS: tuple[Column, ...] = (
         field="open_weights",
         label="Weights",
         under="name",
+    ),
+    Column(
+        "played",
+        lambda row: row.run.played,
+        "Who could have remembered an image. Run here: weights on our worker, or a vendor’s public "
+        "API under our key. Submitted endpoint: we called it, its submitter hosts it. Recomputed: "
+        "contributed images, numbers computed here. Reported: figures of others. Only the first "
+        "two are ranked.",
+        in_api=True,
+        type=Played,
+        label="Played",
+        under="name",
+        largest_first=False,
     ),
     Column("metric", lambda row: row.filters.metric, "What the half-life is measured by."),
     Column(

@@ -14,12 +14,13 @@ from django import forms
 from evaluation.analysis import thresholds
 from evaluation.content.suites import find_suite
 from evaluation.metrics import HEADLINE, full_reference_metrics
+from evaluation.records import Played
 from leaderboard import formatting
 from leaderboard.board.breakdowns import PAIRS, parts
 from leaderboard.board.columns import sort_columns
 from leaderboard.board.row import NO_CHOICE, BoardFilters, BoardRow, provider_of
 from leaderboard.board.rows import board_rows, metrics_of, runs_of, suites
-from leaderboard.models import Case, EditingModel, Run, Suite
+from leaderboard.models import Case, Run, Suite
 
 #: Highest prices of an edit to filter by, in USD.
 PRICES = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -46,17 +47,10 @@ class BoardForm(forms.Form):
         choices=[("", "Open or closed"), ("open", "Open weights"), ("closed", "Closed")],
     )
     provider = forms.ChoiceField(required=False, label="Provider")
-    access = forms.ChoiceField(
+    played = forms.ChoiceField(
         required=False,
-        label="How it is called",
-        choices=[
-            ("", "Any way"),
-            *(
-                (value, label)
-                for value, label in EditingModel.Access.choices
-                if value not in (EditingModel.Access.REFERENCE, EditingModel.Access.ELSEWHERE)
-            ),
-        ],
+        label="How it was played",
+        choices=[("", "Any way"), *((way, way.capitalize()) for way in Played)],
     )
     price = forms.TypedChoiceField(
         required=False,
@@ -67,6 +61,13 @@ class BoardForm(forms.Form):
     )
     since = forms.DateField(
         required=False, label="Added since", widget=forms.DateInput({"type": "date"}, "%Y-%m-%d")
+    )
+    ranks = forms.ChoiceField(
+        required=False,
+        label="Ranks",
+        choices=[("", "Run here and submitted endpoints"), ("here", "Run here alone")],
+        # A switch above the table sets it.
+        widget=forms.HiddenInput,
     )
     sort = forms.ChoiceField(required=False, label="Sort by")
     every = forms.ChoiceField(required=False, choices=[("1", "")])
@@ -161,9 +162,10 @@ class BoardQuery:
             search=values.get("q") or "",
             provider=values.get("provider") or "",
             weights=values.get("weights") or "",
-            access=values.get("access") or "",
+            played=values.get("played") or "",
             price=values.get("price"),
             since=values.get("since"),
+            ranks=values.get("ranks") or "",
             sort=values.get("sort") or "half_life",
             every=bool(values.get("every")),
         )
@@ -207,7 +209,7 @@ class BoardQuery:
     def chooses_more(self) -> bool:
         """Return True if a filter is set that the page folds away."""
         filters = self.filters
-        return bool(filters.provider or filters.access or filters.price or filters.since)
+        return bool(filters.provider or filters.played or filters.price or filters.since)
 
     @property
     def choices(self) -> list[tuple[str, str]]:
@@ -215,7 +217,7 @@ class BoardQuery:
         filters, fields = self.filters, self.form.fields
         labels = [("search", f"“{filters.search}”")] if filters.search else []
         labels += [("provider", filters.provider)] if filters.provider else []
-        for name in ("weights", "access", "price"):
+        for name in ("weights", "played", "price"):
             field = fields[name]
             assert isinstance(field, forms.ChoiceField)  # noqa: S101
             options = dict(field.choices)  # type: ignore[arg-type]

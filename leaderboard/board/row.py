@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.metrics import HEADLINE
+from evaluation.records import RANKED_WAYS, Played
 from leaderboard.models import EditingModel, PeopleStanding, Run, Standing, Suite
 
 
@@ -18,8 +19,9 @@ from leaderboard.models import EditingModel, PeopleStanding, Run, Standing, Suit
 class BoardFilters:
     """Suite, metric and threshold of a board, and the filters on cases and models.
 
-    `weights` is "", "open" or "closed", `access` one of `EditingModel.Access`; `price` is the
-    most an edit may cost in USD; `sort` is the name of a column, prefixed by "-" if reversed.
+    `weights` is "", "open" or "closed", `played` one of `Played`; `price` is the most an edit may
+    cost in USD; `ranks` is "here" for ranks among the runs that were run here alone; `sort` is
+    the name of a column, prefixed by "-" if reversed.
     """
 
     suite: Suite
@@ -29,9 +31,10 @@ class BoardFilters:
     search: str = ""
     provider: str = ""
     weights: str = ""
-    access: str = ""
+    played: str = ""
     price: float | None = None
     since: datetime.date | None = None
+    ranks: str = ""
     sort: str = "half_life"
     #: Show every model, not only the first page.
     every: bool = False
@@ -47,9 +50,10 @@ class BoardFilters:
             "q": self.search,
             "provider": self.provider,
             "weights": self.weights,
-            "access": self.access,
+            "played": self.played,
             "price": "" if self.price is None else f"{self.price:g}",
             "since": self.since.isoformat() if self.since else "",
+            "ranks": self.ranks,
             "sort": self.sort,
             "every": "1" if self.every else "",
         }
@@ -65,8 +69,32 @@ class BoardFilters:
         return replace(self, **NO_CHOICE)
 
     @property
+    def ranks_here(self) -> bool:
+        """Return True if only runs that were run here are ranked."""
+        return self.ranks == "here"
+
+    @property
+    def ranked_ways(self) -> tuple[Played, ...]:
+        """The ways of playing whose runs are ranked."""
+        return (Played.HERE,) if self.ranks_here else RANKED_WAYS
+
+    @property
+    def ranked_words(self) -> str:
+        """The sentence on the page that states which rows are ranked."""
+        listed_only = [way for way in Played if way not in self.ranked_ways]
+        return (
+            f"Ranks compare only rows played as {_quoted(self.ranked_ways)}. "
+            f"Rows played as {_quoted(listed_only)} are listed without a rank."
+        )
+
+    @property
     def chooses_models(self) -> bool:
         return self != self.everybody()
+
+
+def _quoted(ways: Iterable[Played]) -> str:
+    *most, last = (f"“{way}”" for way in ways)
+    return " or ".join([", ".join(most), last] if most else [last])
 
 
 #: Value of each filter on models that excludes no model.
@@ -74,7 +102,7 @@ NO_CHOICE: dict[str, Any] = {
     "search": "",
     "provider": "",
     "weights": "",
-    "access": "",
+    "played": "",
     "price": None,
     "since": None,
 }

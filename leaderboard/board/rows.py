@@ -72,6 +72,10 @@ def board_rows(
     for run in runs:
         run.suite = filters.suite
     chosen = standings.get(filters.metric, {})
+    if filters.ranks_here:
+        for by_run in standings.values():
+            for standing in by_run.values():
+                standing.show_place_here()
     meaning = standings.get(_semantic_metric(runs, standings) or "", {})
     measured = bool(chosen)
     rows = [_row(run, chosen.get(run.pk), meaning.get(run.pk), filters, measured) for run in runs]
@@ -181,17 +185,18 @@ def _row(
     filters: BoardFilters,
     measured: bool,
 ) -> BoardRow:
-    group = _group(run, standing)
+    group = _group(run, standing, filters)
     placed = group == RANKED or (group == REFERENCE and standing)
     reason = "" if placed else _unranked(run, filters, measured)
     return BoardRow(group, run, run.editing_model, standing, semantic, filters, reason)
 
 
-def _group(run: Run, standing: Standing | None) -> str:
+def _group(run: Run, standing: Standing | None, filters: BoardFilters) -> str:
     """Return the group of the board that the run belongs to."""
     if run.editing_model.is_reference:
         return REFERENCE
-    return RANKED if run.current and run.is_ranked and standing else UNRANKED
+    ranked = run.current and run.is_ranked and standing and run.played in filters.ranked_ways
+    return RANKED if ranked else UNRANKED
 
 
 def _unranked(run: Run, filters: BoardFilters, measured: bool) -> str:
@@ -207,10 +212,11 @@ def _unranked(run: Run, filters: BoardFilters, measured: bool) -> str:
     if run.source == Run.Source.EXTERNAL:
         if run.verified is None:
             return "Played elsewhere, not checked yet"
-        words = f"Played elsewhere, numbers {'checked' if run.verified else 'did not recompute'}"
-        return "; ".join(filter(None, (words, run.review.decision)))
+        return f"Played elsewhere, numbers {'checked' if run.verified else 'did not recompute'}"
     if reason := run.unranked_reason:
         return f"{reason[:1].upper()}{reason[1:]}"
+    if run.played not in filters.ranked_ways:
+        return "Not run here"
     label = formatting.metric_label(filters.metric)
     scored = filters.metric in run.scored_metrics
     if scored and measured:
@@ -232,7 +238,7 @@ def _wanted(run: Run, filters: BoardFilters) -> bool:
         all(word in words for word in filters.search.casefold().split())
         and filters.provider in ("", provider_of(model))
         and (not filters.weights or model.open_weights is (filters.weights == "open"))
-        and filters.access in ("", model.access)
+        and filters.played in ("", run.played)
         and (filters.price is None or (price is not None and price <= filters.price))
         and (filters.since is None or (added is not None and added >= filters.since))
     )

@@ -39,7 +39,7 @@ Licences. Each line names the licence and attribution of its source image; a deg
 image is derived from it, under the same licence. It was made by the model that the line
 names, whose terms may ask for more.
 
-Provenance. Each line names run, model, secret, suite and the suite's content hash; metric
+Provenance. Each line names run, model, the way it was played, secret, suite and the suite's content hash; metric
 versions are in `runs.json`. `preferences.jsonl` is by machine scores; `votes.jsonl` is by people.
 """
 
@@ -77,6 +77,7 @@ class ScoredImage:
             "change_seen": self.trip.change_seen,
             "model": run.editing_model.slug,
             "run": run.pk,
+            "played": run.played,
             "repeat": self.chain.repeat,
             "secret": run.published_secret,
         }
@@ -236,6 +237,7 @@ def _write_about(out: Path, runs: list[Run], counts: Counts) -> None:
         run.pk: {
             "model": run.editing_model.slug,
             "name": run.editing_model.name,
+            "played": run.played,
             "suite": run.suite.key,
             "suite_hash": run.suite.content_hash,
             "metrics": run.metrics,

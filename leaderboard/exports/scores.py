@@ -38,6 +38,7 @@ def score_records(run: Run) -> Iterator[ScoreRecord]:
         yield ScoreRecord(
             run=run.pk,
             model=run.editing_model.slug,
+            played=run.played,
             suite=run.suite.key,
             case=case.slug,
             image=case.image.slug,

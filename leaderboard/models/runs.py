@@ -17,6 +17,7 @@ from django.urls import reverse
 from evaluation.analysis.stopping import MOST
 from evaluation.arms import Arm
 from evaluation.metrics import scored_metrics
+from evaluation.records import RANKED_WAYS, Played
 from evaluation.run_secret import new_secret
 from leaderboard.models.entries import EditingModel
 from leaderboard.models.suites import Suite
@@ -291,19 +292,22 @@ class Run(models.Model):
         self.save(update_fields=["secret", "earlier_secrets"])
 
     @property
+    def played(self) -> Played:
+        """The way it was played; an import counts as recomputed only if every number was."""
+        if self.source == self.Source.OURS:
+            return Played.ours(self.editing_model.editor)
+        return Played.RECOMPUTED if self.verified else Played.REPORTED
+
+    @property
     def is_ranked(self) -> bool:
         """Return True if the run takes part in the ranks of its suite.
 
-        A run played elsewhere needs an admin's decision, and every number of it recomputed: that
-        proves the numbers of its images, not their origin. An arm of an experiment is never ranked.
+        Recomputing proves the numbers of a contributed run's images, not their origin, so it is
+        never ranked. Neither is an arm of an experiment.
         """
-        review = self.review
-        if self.source == self.Source.EXTERNAL:
-            admitted = review.cleared and self.verified is True
-        else:
-            admitted = self.source == self.Source.OURS and (review.cleared or not review.flags)
+        admitted = self.review.cleared or not self.review.flags
         listed = self.complete and not self.arm_digest and not self.editing_model.is_reference
-        return listed and admitted
+        return listed and admitted and self.played in RANKED_WAYS
 
     @property
     def unranked_reason(self) -> str:
@@ -340,14 +344,12 @@ class Run(models.Model):
             return "Published as an arm of an experiment, which is never ranked"
         if self.editing_model.is_reference:
             return "Published as a reference editor, which is never ranked"
-        if self.source != self.Source.OURS and not self.is_ranked:
+        if self.source != self.Source.OURS:
             return "Published, not ranked: it was played elsewhere"
         if reason := self.unranked_reason:
             return f"Published, not ranked: {reason}"
         if not self.current:
             return "Published; a newer run stands for the model on the board"
-        if self.source == self.Source.EXTERNAL:
-            return "Published and ranked by an admin's word: it was played elsewhere"
         return "Published and ranked"
 
     @property
@@ -431,8 +433,7 @@ class RunReview(models.Model):
     )
     cleared = models.BooleanField(
         default=False,
-        help_text="An admin looked at the flags, or at a run that was played elsewhere, and lets "
-        "it rank.",
+        help_text="An admin looked at the flags and accepts them.",
     )
     decision = models.CharField(
         max_length=500, blank=True, help_text="Why an admin decided so; public."

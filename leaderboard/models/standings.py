@@ -80,6 +80,12 @@ class TodaysMethod(models.Manager["Standing"]):
         return super().get_queryset().filter(method_version=METHOD_VERSION)
 
 
+#: The fields of a place on the board, which ranking writes.
+PLACE = ("rank", "rank_low", "rank_high", "tier", "p_first")
+#: The same among the runs that were run here alone.
+PLACE_HERE = tuple(f"{name}_here" for name in PLACE)
+
+
 class Standing(models.Model):
     """One run by one metric at one threshold in one scope, with intervals and rank.
 
@@ -113,7 +119,13 @@ class Standing(models.Model):
     rank = models.PositiveSmallIntegerField(null=True)
     rank_low = models.PositiveSmallIntegerField(null=True)
     rank_high = models.PositiveSmallIntegerField(null=True)
+    tier = models.CharField(max_length=3, null=True)
     p_first = models.FloatField(null=True)
+    rank_here = models.PositiveSmallIntegerField(null=True)
+    rank_low_here = models.PositiveSmallIntegerField(null=True)
+    rank_high_here = models.PositiveSmallIntegerField(null=True)
+    tier_here = models.CharField(max_length=3, null=True)
+    p_first_here = models.FloatField(null=True)
     curve = models.JSONField(
         default=dict, help_text='Mean retention for n = 0..N: {"mean", "low", "high"}.'
     )
@@ -139,6 +151,11 @@ class Standing(models.Model):
 
     def __str__(self) -> str:
         return f"{self.run} by {self.metric} at {self.threshold:g}, {self.scope}"
+
+    def show_place_here(self) -> None:
+        """Show the place among the runs that were run here alone."""
+        for name, here in zip(PLACE, PLACE_HERE, strict=True):
+            setattr(self, name, getattr(self, here))
 
 
 class CaseValues(models.Model):

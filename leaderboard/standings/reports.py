@@ -66,9 +66,11 @@ def _robustness(suite: Suite) -> dict[str, Any]:
 
     With fewer than two ranked models it is that of the reference editors.
     """
-    runs = list(Run.objects.on_the_board().filter(suite=suite, complete=True, current=True))
-    entrants = [run for run in runs if not run.editing_model.is_reference]
-    compared = entrants if len(entrants) > 1 else runs
+    complete = Run.objects.on_the_board().filter(suite=suite, complete=True)
+    runs = list(complete.select_related("editing_model"))
+    entrants = [run for run in runs if run.is_ranked]
+    references = [run for run in runs if run.editing_model.is_reference]
+    compared = entrants if len(entrants) > 1 else references
     boards = _boards(suite, compared)
     metrics = in_order({metric for metric, _ in boards})
     headline = (metrics[0], DEFAULT_THRESHOLD) if metrics else None
@@ -82,7 +84,7 @@ def _robustness(suite: Suite) -> dict[str, Any]:
     return {
         "metric": headline[0],
         "threshold": headline[1],
-        "references": compared is not entrants,
+        "references": compared is references,
         "runs": len(boards[headline]),
         "agreements": [asdict(row) for row in robustness(boards, headline, usable)],
         "retest": asdict(again) if again else None,

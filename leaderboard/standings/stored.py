@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -36,6 +36,7 @@ from evaluation.analysis.standings import standings as computed
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.metrics import HEADLINE, METRICS, metric_class
 from evaluation.metrics.no_reference import no_reference_pins
+from evaluation.records import Played
 from leaderboard import job_queue
 from leaderboard.models import (
     BoardRecord,
@@ -54,11 +55,14 @@ from leaderboard.models import (
     TripStep,
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
+from leaderboard.models.standings import PLACE, PLACE_HERE
 
 Kind = BoardRecord.Kind
 
 #: The fields that ranking writes.
-RANK = ("rank", "rank_low", "rank_high", "p_first")
+RANK = (*PLACE, *PLACE_HERE)
+#: The place of a run that is not ranked.
+UNPLACED = (None,) * len(PLACE)
 EXTREMES = 6
 #: Cases stored per cause of an end.
 ENDINGS = 8
@@ -117,7 +121,10 @@ def latency(
 
 
 def refresh_ranks(suite: Suite) -> None:
-    """Choose the current run of each model of the suite, and rank them all.
+    """Choose the current run of each model of the suite, and rank them.
+
+    All that are ranked are ranked together, and those run here once more on their own: what a
+    comparison can tell depends on all that are in it.
 
     Called when a run ends, is published, withdrawn or cleared, so it also enqueues the export of
     the suite's scores.
@@ -142,8 +149,9 @@ def refresh_ranks(suite: Suite) -> None:
             scopes = groups[standing.metric_id, standing.threshold]
             scopes.setdefault(standing.scope, []).append(standing)
         cases = suite_cases(suite)
+        here = {run.pk for run in runs if run.played == Played.HERE}
         for (metric, threshold), by_scope in groups.items():
-            _rank(by_scope, cases, kept_values(metric, threshold, runs), now)
+            _rank(by_scope, cases, kept_values(metric, threshold, runs), here, now)
         _record_changes(suite, now)
         job_queue.enqueue(suite.pk, job_queue.EXPORT, job_queue.GPU)
 
@@ -355,30 +363,49 @@ def _rank(
     by_scope: Mapping[str, list[Standing]],
     cases: Sequence[CoreCase],
     values: Mapping[int, Any],
+    here: Collection[int],
     now: datetime,
 ) -> None:
-    """Rank the standings of one metric at one threshold, scope by scope."""
+    """Rank the standings of one metric at one threshold, scope by scope.
+
+    `here` = the runs that are ranked on their own, too.
+    """
     changed = []
     for scope, standings in by_scope.items():
-        standings.sort(key=lambda s: (-s.usable_trips, s.run_id))
-        rows: list[tuple[Any, ...]] = [(None,) * len(RANK)] * len(standings)
-        # A suite that was changed by hand is shown in order, without ranks.
-        if all(len(values.get(s.run_id, ())) == len(cases) for s in standings):
-            table = np.column_stack([values[s.run_id] for s in standings])
-            ranks = rank_scope(cases, table, scope, [s.usable_trips for s in standings])
-            rows = [
-                (shared, *between, None if first is None else round(first, 4))
-                for shared, between, first in zip(
-                    ranks.shared, ranks.sets, ranks.p_first, strict=True
-                )
-            ]
-        for standing, rank in zip(standings, rows, strict=True):
+        standings_here = [standing for standing in standings if standing.run_id in here]
+        places = _places(scope, standings, cases, values)
+        places_here = (
+            places
+            if len(standings_here) == len(standings)
+            else _places(scope, standings_here, cases, values)
+        )
+        for standing in standings:
+            rank = (*places[standing.run_id], *places_here.get(standing.run_id, UNPLACED))
             if tuple(getattr(standing, name) for name in RANK) != rank:
                 for name, value in zip(RANK, rank, strict=True):
                     setattr(standing, name, value)
                 standing.computed_at = now
                 changed.append(standing)
     Standing.objects.bulk_update(changed, [*RANK, "computed_at"], batch_size=500)
+
+
+def _places(
+    scope: str,
+    standings: Sequence[Standing],
+    cases: Sequence[CoreCase],
+    values: Mapping[int, Any],
+) -> dict[int, tuple[Any, ...]]:
+    """Return the place of each run among these standings, as the fields of `PLACE`."""
+    # A suite that was changed by hand is shown in order, without ranks.
+    if not standings or any(len(values.get(s.run_id, ())) != len(cases) for s in standings):
+        return {standing.run_id: UNPLACED for standing in standings}
+    table = np.column_stack([values[standing.run_id] for standing in standings])
+    ranks = rank_scope(cases, table, scope, [standing.usable_trips for standing in standings])
+    rows = zip(standings, ranks.shared, ranks.sets, ranks.tiers, ranks.p_first, strict=True)
+    return {
+        standing.run_id: (shared, *between, tier, None if first is None else round(first, 4))
+        for standing, shared, between, tier, first in rows
+    }
 
 
 # The history of the board: a record for every change of a model's standing.

@@ -19,7 +19,7 @@ from leaderboard import formatting
 from leaderboard.board.breakdowns import Cell
 from leaderboard.board.columns import Head
 from leaderboard.board.row import BoardRow
-from leaderboard.models import Run, Standing
+from leaderboard.models import Standing
 from leaderboard.pages.charts import half_life_bar, sparkline
 
 register = template.Library()
@@ -59,8 +59,9 @@ def _rank(row: BoardRow, head: Head | None = None) -> SafeString:
         return SafeString('<td class="num rank"></td>')
     possible = formatting.ranks(standing.rank_low, standing.rank_high)
     return format_html(
-        '<td class="num rank"><b>{}</b>{}</td>',
+        '<td class="num rank"><b>{}</b> <span class="tier">{}</span>{}</td>',
         standing.rank,
+        standing.tier or NOTHING,
         format_html("<small>{}</small>", possible) if possible else NOTHING,
     )
 
@@ -75,22 +76,19 @@ def _name(row: BoardRow, head: Head) -> SafeString:
 
 
 def _under_name(row: BoardRow) -> SafeString:
-    """Return the reason for a missing rank, else the provider."""
+    """Return the way of playing, with the reason for a missing rank or the provider."""
+    played = row.run.played
     if row.reason and not row.filters.suite.published_elsewhere:
         return format_html(
-            ' <small class="tag warn"><a href="{}">{}</a></small>',
+            ' <small class="tag warn"><a href="{}">{}</a></small> <small>{}</small>',
             row.run.get_absolute_url(),
             row.reason,
-        )
-    if row.run.source == Run.Source.EXTERNAL:
-        return format_html(
-            ' <small class="tag"><a href="{}">Played elsewhere, ranked by an admin’s word</a></small>',
-            row.run.get_absolute_url(),
+            played,
         )
     if row.group == "reference":
-        return NOTHING
+        return format_html(" <small>{}</small>", played)
     weights = {True: "open", False: "closed", None: "weights unknown"}[row.model.open_weights]
-    words = " · ".join(filter(None, (row.provider, weights)))
+    words = " · ".join(filter(None, (row.provider, weights, played)))
     return format_html(" <small>{}</small>", words)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from django.utils import timezone
+from django.utils.text import slugify
 from PIL import Image
 
 from evaluation.content.suites import Case as CoreCase
@@ -76,7 +77,9 @@ def losing_run(suite: Suite, name: str, loss: float, *, spread: float = 0.0, **m
     random = np.random.default_rng(len(name))
     now = timezone.now()
     run = Run.objects.create(
-        editing_model=EditingModel.objects.create(slug=name, name=name, editor="noop", **model),
+        editing_model=EditingModel.objects.create(
+            slug=slugify(name), name=name, editor="noop", **model
+        ),
         suite=suite,
         state=RunState.FINISHED,
         published=True,

@@ -104,6 +104,8 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "heads": heads(filters, semantic_of(rows), rows),
         "query": filters.query(),
         "every": filters.query(every=True),
+        "ranks_all": filters.query(ranks=""),
+        "ranks_here": filters.query(ranks="here"),
         "everything": filters.query(scope="all", **NO_CHOICE),
         "permalink": absolute(f"/?{filters.query()}"),
         "citation": citation(filters),
@@ -147,14 +149,15 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
     besides = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
     if filters.chooses_models:  # a leader is named only among all models
         return f"Of these models, {best[0].model.name} lasts longest: {lasts}.{besides}"
+    among = "Of the models run here, " if filters.ranks_here else ""
     leaders = sum(row.standing.rank == 1 for row in ranked if row.standing)
     if leaders > 1 and first.rank == 1:
         names = formatting.listed([row.model.name for row in best[:leaders]], of=leaders)
-        return f"{names} share first place; the longest lasts {lasts}."
+        return f"{among}{names} share first place; the longest lasts {lasts}."
     name = best[0].model.name
     if _says_nothing(first, trips):
-        return f"{name} lasts longest here, {lasts}, but on too few cases to say that it leads.{besides}"
-    return f"{name} leads: it lasts {lasts}.{besides}"
+        return f"{among}{name} lasts longest here, {lasts}, but on too few cases to say that it leads.{besides}"
+    return f"{among}{name} leads: it lasts {lasts}.{besides}"
 
 
 def _says_nothing(standing: Standing, trips: int) -> bool:

@@ -213,7 +213,7 @@ def _page(items: list[Json]) -> Json:
 
 
 def _standing(row: Json, run: Json) -> Json:
-    unranked = dict.fromkeys(("rank", "rank_low", "rank_high", "p_first"))
+    unranked = dict.fromkeys(("rank", "rank_low", "rank_high", "tier", "p_first"))
     return row | unranked | {"method_version": run["method_version"]}
 
 

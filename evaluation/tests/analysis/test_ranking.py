@@ -194,6 +194,7 @@ def test_ranks_go_down_group_by_group(design):
     ranks = rank_board(design, middles + random.normal(0, 0.5, (len(design.cases), 4)))
     assert ranks.shared == (1, 1, 3, 3)
     assert ranks.sets == ((1, 2), (1, 2), (3, 4), (3, 4))
+    assert ranks.tiers == ("A", "A", "B", "B")
 
 
 def test_no_rank_is_better_than_that_of_a_run_before_it(design):
@@ -207,6 +208,29 @@ def test_no_rank_is_better_than_that_of_a_run_before_it(design):
     assert ranks.sets == ((1, 2), (2, 3), (1, 3))
     assert ranks.shared == (1, 2, 2)
     assert ranks.better.tolist() == [[False, True, False], [False] * 3, [False] * 3]
+    assert ranks.tiers == ("A", "A", "A")
+
+
+def test_exactly_equal_runs_have_one_rank_and_tier_whatever_their_order_and_errors(design):
+    """Of two equal runs the steady one is surely worse than the first, the noisy one is not."""
+    random = np.random.default_rng(1)
+    first = random.normal(10, 3, len(design.cases))
+    noise = random.normal(0, 4, len(design.cases))
+    noise -= design.mean(noise)
+    table = np.column_stack([first, first - 0.5, first - 0.5 + noise])
+    for order in ([0, 1, 2], [0, 2, 1], [2, 1, 0]):
+        ranks = rank_board(design, table[:, order])
+        assert {ranks.sets[order.index(1)], ranks.sets[order.index(2)]} == {(2, 3), (1, 3)}
+        assert [ranks.shared[order.index(run)] for run in range(3)] == [1, 2, 2]
+        assert set(ranks.tiers) == {"A"}
+
+
+def test_classes_open_one_after_another_beyond_the_alphabet(design):
+    """Each of thirty runs is surely worse than the run before it."""
+    levels = np.arange(30.0, 0, -1)
+    ranks = rank_board(design, np.tile(levels, (len(design.cases), 1)), draws=200)
+    assert ranks.tiers[:3] == ("A", "B", "C")
+    assert ranks.tiers[25:28] == ("Z", "AA", "AB")
 
 
 @settings(max_examples=40, deadline=None)

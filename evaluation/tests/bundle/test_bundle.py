@@ -41,6 +41,7 @@ def document(**changes: Any) -> dict[str, Any]:
             "secret": "5" * 64,
             "state": "finished",
             "source": "ours",
+            "played": "run here",
             "metrics": {},
             "provenance": {},
             "flags": [],

@@ -30,8 +30,8 @@ class Command(BaseCommand):
         actions = parser.add_subparsers(dest="action", metavar="action", required=True)
         bundle = actions.add_parser(
             "bundle",
-            help="A run bundle: recomputed, marked as played elsewhere, ranked by an admin's word "
-            "alone. Refused if a number differs.",
+            help="A run bundle: recomputed, shown as such and never ranked. Refused if a number "
+            "differs.",
         )
         bundle.add_argument("file", type=Path)
         bundle.add_argument(

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import csv
+import html
+import io
 import math
+from typing import Any
 
 import pytest
 
 from evaluation.analysis.thresholds import THRESHOLDS
+from evaluation.records import Played
+from leaderboard.board.row import BoardFilters
+from leaderboard.board.rows import RANKED, UNRANKED, board_rows
 from leaderboard.models import (
     Chain,
+    EditingModel,
     Run,
     RunReview,
     Standing,
     Suite,
 )
 from leaderboard.models.runs import ChainState, Outcome
+from leaderboard.models.standings import PLACE, PLACE_HERE
 from leaderboard.standings import rebuild, refresh_ranks
 from leaderboard.testing.losing_runs import TRIPS, losing_run, losing_suite
 
@@ -28,6 +37,10 @@ def suite() -> Suite:
 
 def headline(run: Run, scope: str = "all", threshold: float = 0.5) -> Standing:
     return Standing.objects.get(run=run, metric__name="lpips", threshold=threshold, scope=scope)
+
+
+def place(run: Run, fields: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(getattr(headline(run), name) for name in fields)
 
 
 def test_a_chain_that_loses_a_tenth_each_trip_is_usable_for_five(suite):
@@ -49,6 +62,7 @@ def test_a_chain_that_loses_a_tenth_each_trip_is_usable_for_five(suite):
 def test_every_scope_and_threshold_has_its_row_and_an_unrun_metric_has_none(suite):
     run = losing_run(suite, "m", 0.1)
     scopes = {"all", "category:accessories", "category:objects", "kind:face", "kind:scene"}
+    scopes |= {"origin:photograph"}
     scopes |= {f"pair:{thing}-{n}" for thing in ("hat", "ball") for n in range(6)}
     rows = set(run.standings.values_list("scope", "threshold"))
     assert rows == {(scope, threshold) for scope in scopes for threshold in THRESHOLDS}
@@ -85,6 +99,75 @@ def test_models_that_cannot_be_told_apart_share_a_rank_and_reference_editors_hav
     assert headline(reference).rank is None
     assert headline(good).p_first + headline(twin).p_first == pytest.approx(1, abs=0.01)
     assert headline(bad).rank_low == headline(bad).rank_high == 3
+
+
+def test_ranks_among_runs_here_are_those_of_a_board_without_endpoints(client, suite):
+    """What the comparison can tell depends on all that are in it, so it is made again."""
+    lost = {"here 1": 0.05, "endpoint 1": 0.06, "here 2": 0.07, "endpoint 2": 0.12, "here 3": 0.2}
+    for name, each in lost.items():
+        losing_run(suite, name, each, spread=0.2)
+    EditingModel.objects.filter(name__startswith="endpoint").update(editor="endpoint")
+    refresh_ranks(suite)
+    runs = {row.editing_model.name: row for row in suite.runs.select_related("editing_model")}
+    here = {name: place(run, PLACE_HERE) for name, run in runs.items()}
+    together = {name: place(run, PLACE) for name, run in runs.items()}
+    assert here["endpoint 1"] == (None,) * len(PLACE)
+    assert here["here 3"] != together["here 3"]
+    filters = BoardFilters(suite, metric="lpips", ranks="here")
+    rows = {row.model.name: row for row in board_rows(filters)}
+    assert {name: tuple(getattr(rows[name].standing, f) for f in PLACE) for name in runs} == here
+    assert rows["endpoint 1"].group == UNRANKED
+    page = client.get("/", {"metric": "lpips", "ranks": "here"}).content.decode()
+    assert page.index("here 3") < page.index("endpoint 1")
+    query = {"metric": "lpips", "ranks": "here"}
+    lines = csv.DictReader(io.StringIO(client.get("/", query | {"format": "csv"}).content.decode()))
+    answer = client.get("/api/v1/leaderboard", query).json()["rows"]
+    for line, row in zip(lines, answer, strict=True):
+        _, _, _, tier, _ = here[line["model"]]
+        assert (line["tier"] or None, row["standing"]["tier"]) == (tier, tier)
+        assert line["played"] == row["played"] == runs[line["model"]].played
+    EditingModel.objects.filter(name__startswith="endpoint").update(status="hidden")
+    refresh_ranks(suite)
+    alone = {name: place(run, PLACE) for name, run in runs.items() if "here" in name}
+    assert alone == {name: found for name, found in here.items() if "here" in name}
+
+
+def test_the_sentence_on_the_page_is_true_of_the_ranks(client, suite):
+    fields = {
+        Played.HERE: {},
+        Played.ENDPOINT: {"editing_model__editor": "endpoint"},
+        Played.RECOMPUTED: {"source": Run.Source.EXTERNAL, "verified": True},
+        Played.REPORTED: {"source": Run.Source.EXTERNAL, "verified": None},
+    }
+    runs = {way: losing_run(suite, way, 0.1) for way in fields}
+    for way, values in fields.items():
+        if editor := values.pop("editing_model__editor", ""):
+            EditingModel.objects.filter(name=way).update(editor=editor)
+        Run.objects.filter(pk=runs[way].pk).update(**values)
+    refresh_ranks(suite)
+    for ranks, names in (("", PLACE), ("here", PLACE_HERE)):
+        filters = BoardFilters(suite, metric="lpips", ranks=ranks)
+        said, rest = filters.ranked_words.split(". ")
+        page = html.unescape(client.get("/", {"metric": "lpips", "ranks": ranks}).content.decode())
+        assert filters.ranked_words in page
+        for way, run in runs.items():
+            ranked = place(run, names)[0] is not None
+            assert (f"“{way}”" in said) == ranked
+            assert (f"“{way}”" in rest) != ranked
+        rows = board_rows(filters)
+        assert {row.run.played for row in rows} == set(Played)
+        for row in rows:
+            assert (row.group == RANKED) == (f"“{row.run.played}”" in said)
+
+
+def test_exactly_equal_models_share_rank_and_class_in_any_order(suite):
+    for name in ("zebra", "apple", "mango"):
+        losing_run(suite, name, 0.1, spread=0.2)
+    losing_run(suite, "worse", 0.3)
+    refresh_ranks(suite)
+    runs = {run.editing_model.name: run for run in suite.runs.select_related("editing_model")}
+    assert len({place(runs[name], PLACE) for name in ("zebra", "apple", "mango")}) == 1
+    assert headline(runs["worse"]).tier == "B"
 
 
 def test_an_incomplete_run_is_listed_but_not_ranked(suite):

@@ -1,4 +1,4 @@
-"""From shell to board: a run that somebody brings is recomputed, marked and never ranked unasked."""
+"""From shell to board: a run that somebody brings is recomputed, marked and never ranked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from leaderboard.models import (
     ContributedRun,
     EditingModel,
     Run,
-    RunReview,
     Standing,
     StoredImage,
     Suite,
@@ -83,6 +82,7 @@ def test_a_run_made_in_the_shell_stands_on_a_site_as_a_verified_import(
     run = Run.objects.get()
     assert (run.source, run.verified, run.complete, run.published) == ("external", True, True, True)
     assert (run.editing_model.name, run.contributed_by) == ("My Editor", "A Group")
+    assert run.played == "recomputed"
     assert not run.is_ranked
     assert run.standings.exists()
     assert not Standing.objects.filter(rank__isnull=False).exists()
@@ -114,42 +114,20 @@ def test_the_command_takes_it_too(suite, packed, capsys):
     assert Run.objects.get().verified is True
 
 
-# An admin's word.
-
-
-def test_it_ranks_by_an_admins_word_alone_with_a_reason_that_all_can_read(
-    client, admin_client, suite, packed
-):
+def test_no_admin_can_let_a_contributed_run_rank(client, admin_client, suite, packed):
     row = contributed(client, packed)
     run = row.run
-    address = f"/admin/leaderboard/run/{run.pk}/change/"
-    fields = {"cleared": "on", "published": "on", "decision": "", "budget_calls": ""}
-    assert "Say why the run may rank" in admin_client.post(address, fields).content.decode()
-    fields["decision"] = "We ran the weights ourselves."
-    assert admin_client.post(address, fields).status_code == 302
+    fields = {"cleared": "on", "published": "on", "decision": "Its marks are leaves."}
+    assert admin_client.post(f"/admin/leaderboard/run/{run.pk}/change/", fields).status_code == 302
     run.refresh_from_db()
-    assert run.is_ranked
-    assert run.standings.filter(rank=1, scope="all").exists()
-    page = client.get(run.get_absolute_url()).content.decode()
-    assert "An administrator lets it rank: We ran the weights ourselves." in page
-    assert "Played elsewhere, ranked by an admin’s word" in client.get("/").content.decode()
+    assert run.review.cleared
+    assert not run.is_ranked
+    assert not run.standings.filter(rank__isnull=False).exists()
+    assert "It is shown and never ranked." in client.get(run.get_absolute_url()).content.decode()
     assert admin_client.get("/admin/leaderboard/contributedrun/").status_code == 200
     assert (
         admin_client.get(f"/admin/leaderboard/contributedrun/{row.pk}/change/").status_code == 200
     )
-
-
-def test_one_that_did_not_recompute_cannot_be_let_into_the_ranks(
-    client, admin_client, suite, packed
-):
-    run = contributed(client, packed).run
-    Run.objects.filter(pk=run.pk).update(verified=None)
-    RunReview.objects.filter(pk=run.pk).update(cleared=True, decision="x")
-    run.refresh_from_db()
-    assert not run.is_ranked
-    fields = {"cleared": "on", "published": "on", "decision": "Please."}
-    answer = admin_client.post(f"/admin/leaderboard/run/{run.pk}/change/", fields)
-    assert "did not recompute wholly" in answer.content.decode()
 
 
 def test_it_stands_below_every_ranked_run(client, suite, packed):
