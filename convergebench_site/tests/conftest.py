@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import socket
@@ -21,7 +22,7 @@ from leaderboard.testing.worker_processes import children
 class WebServer:
     """gunicorn as `make up` starts it: one process with four threads, on a port of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, application: str = "convergebench_site.wsgi") -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
@@ -32,7 +33,7 @@ class WebServer:
         }
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "gunicorn", "convergebench_site.wsgi"),
+                *(sys.executable, "-m", "gunicorn", application),
                 *("--config", "python:convergebench_site.web_server"),
                 *("--bind", f"127.0.0.1:{self.port}", "--workers", "1"),
             ],
@@ -67,9 +68,9 @@ class WebServer:
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) // 1024
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[WebServer]:
-    server = WebServer(tmp_path)
+@contextlib.contextmanager
+def serving(server: WebServer) -> Iterator[WebServer]:
+    """Wait for the server; end it after the block."""
     try:
         for _ in range(300):
             try:
@@ -81,3 +82,9 @@ def server(tmp_path: Path) -> Iterator[WebServer]:
     finally:
         server.process.kill()
         server.process.wait()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[WebServer]:
+    with serving(WebServer(tmp_path)) as server:
+        yield server
