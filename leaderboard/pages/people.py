@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.metrics import HEADLINE, METRICS, in_order
+from evaluation.metrics.parts import PARTS
 from evaluation.witnesses import witness_label
 from leaderboard import formatting
 from leaderboard.models import PeopleReport, Question, StoredImage, Trip, Vote
@@ -151,6 +152,7 @@ def agreement(report: PeopleReport) -> dict[str, Any]:
         "threshold_words": threshold_words(first),
         "ceiling": _with_interval(ceiling) if ceiling else "",
         "ceiling_dot": dot(ceiling),
+        "half_points": half_points(numbers.get("half_points")),
         "chart": yes_chart(compared),
         "differences": differences(numbers),
         "our_threshold": DEFAULT_THRESHOLD,
@@ -182,6 +184,31 @@ def threshold_words(first: Line | None) -> str:
         f"Half of the people no longer use an image of which {first.at} is kept, by the headline. "
         f"Our threshold of {ours} lies outside: people give an image up {side} than the headline."
     )
+
+
+def half_points(proposal: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the proposed half points with what they would gain; None without a proposal."""
+    if not proposal:
+        return None
+    labels = {part.name: part.label for part in PARTS}
+    rows = [
+        row | {"label": labels.get(row["part"], row["part"])} for row in proposal["half_points"]
+    ]
+    low, high = proposal["gain_low"], proposal["gain_high"]
+    gains = low is not None and low > 0
+    text = (
+        f"On cases that the proposal was not fitted to, the headline agrees with "
+        f"{_with_interval(proposal['before'])} of votes today, and with "
+        f"{_with_interval(proposal['after'])} by the proposed half points."
+    )
+    if gains:
+        text += (
+            f" That is {formatting.percent(low)} to {formatting.percent(high)} of votes more: "
+            "a reason to consider them."
+        )
+    else:
+        text += " That is not surely more: no reason to change them."
+    return {"rows": rows, "words": text}
 
 
 def yes_chart(lines: Sequence[Line]) -> Chart | None:

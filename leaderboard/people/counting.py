@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from evaluation.analysis.half_points import Judged, refit
 from evaluation.analysis.survival import Floats
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.analysis.votes import (
@@ -32,7 +33,8 @@ from evaluation.analysis.votes import (
     with_people,
     yes_by_retention,
 )
-from evaluation.metrics import in_order
+from evaluation.metrics import HEADLINE, in_order
+from evaluation.metrics.parts import PARTS
 from leaderboard.models import (
     Chain,
     PeopleReport,
@@ -68,6 +70,8 @@ OFTEN = timedelta(minutes=5)
 #: Questions whose images are drawn in advance, and the seconds spent on it; the worker has other
 #: jobs, and draws the rest next time.
 PREPARED, PREPARING = 1_200, 20.0
+#: Below "unusable" the order says little: a part that keeps less counts as if it kept this.
+LEAST_KEPT = 0.02
 #: A voter with a weight below this is reported as believed little.
 BELIEVED = 0.5
 VOTER_FIELDS = ("weight", "reasons", "gold", "gold_right", "repeats", "repeats_same")
@@ -125,6 +129,7 @@ def count() -> PeopleReport:
 class Table:
     """Ordinary votes of one kind with their images, and the same as columns."""
 
+    kind: str
     votes: Sequence[CountedVote]
     images: Sequence[tuple[VotedImage, VotedImage | None]]
     ballots: Ballots
@@ -160,6 +165,7 @@ def table(
     made = np.array(columns, dtype=float).reshape(-1, 7)
     voter, case, question, model_column, other_column = made[:, :5].astype(np.int64).T
     return Table(
+        kind,
         ordinary,
         images,
         Ballots(voter, case, question, model_column, other_column, made[:, 5], made[:, 6]),
@@ -288,6 +294,7 @@ def agreement(pairs: Table, single: Table, weights: Mapping[int, float]) -> dict
     return {
         "lines": [line for line in lines if line["everywhere"] or line.get("threshold")],
         "ceiling": _share(among_people(pairs.ballots, pair_weights)),
+        "half_points": _half_points(single, single_weights, pairs, pair_weights),
         "differences": _differences(pairs, pair_weights),
         "usable_differences": _differences(single, single_weights),
     }
@@ -320,6 +327,41 @@ def _threshold(
     if threshold is None:
         return {"threshold": None, "curve": []}
     return {"threshold": asdict(threshold), "curve": yes_by_retention(retentions, ballots, weights)}
+
+
+def _half_points(
+    single: Table, single_weights: Floats, pairs: Table, pair_weights: Floats
+) -> dict[str, Any] | None:
+    """Return the half points that votes propose for the headline's parts; None if votes are few."""
+    halves = {part.name: part.half for part in PARTS}
+    result = refit(halves, _judged(single, single_weights), _judged(pairs, pair_weights))
+    return asdict(result) if result else None
+
+
+def _judged(table: Table, weights: Floats) -> Judged:
+    """Return the votes on images that the headline was run on, with the terms of its parts."""
+    shown = [image for both in table.images for image in both if image]
+    by_image = {image.trip: _terms(image) for image in shown if HEADLINE in image.kept}
+    known = np.array(
+        [all(image is None or image.trip in by_image for image in both) for both in table.images],
+        dtype=bool,
+    )
+    both = [images for images, is_known in zip(table.images, known, strict=True) if is_known]
+    first = np.array([by_image[image.trip] for image, _ in both]).reshape(-1, len(PARTS))
+    second = np.array([by_image[other.trip] for _, other in both if other])
+    is_single = table.kind == Kind.USABLE
+    return Judged(
+        table.ballots.only(known),
+        weights[known],
+        first,
+        None if is_single else second.reshape(-1, len(PARTS)),
+    )
+
+
+def _terms(image: VotedImage) -> list[float]:
+    """Return (distance / half point)² of each part, which its retention tells; 0 without it."""
+    kept = [max(image.kept.get(part.name, 1.0), LEAST_KEPT) for part in PARTS]
+    return [1 / share - 1 for share in kept]
 
 
 def _differences(table: Table, weights: Floats) -> list[dict[str, Any]]:

@@ -14,8 +14,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from evaluation.analysis import votes
+from evaluation.metrics.parts import Object
 from leaderboard import job_queue, jobs
 from leaderboard.models import (
+    Chain,
     PeopleReport,
     PeopleStanding,
     Question,
@@ -23,6 +25,7 @@ from leaderboard.models import (
     Vote,
     Voter,
 )
+from leaderboard.pages import people
 from leaderboard.people import ballots, counting, questions
 from leaderboard.testing.votable import cast
 
@@ -165,9 +168,45 @@ def test_where_people_and_the_headline_differ_opens_to_the_images(client, board)
     assert first.chain.get_absolute_url() not in client.get("/agreement/").content.decode()
 
 
+def test_votes_propose_half_points_and_change_none(client, board):
+    """All damage is to objects, and people use images until a quarter is kept."""
+    for chain in Chain.objects.all():
+        chain.results["object"] = chain.results["overall"]
+        chain.save(update_fields=["results"])
+    cast("usable", voters=10, each=60, threshold=0.25)
+    numbers = counting.count().numbers["half_points"]
+    proposed = {row["part"]: row["proposed"] for row in numbers["half_points"]}
+    # A quarter is kept where the term is 3: the half point is too small by about the root of it.
+    assert 1.4 < proposed.pop("object") / Object.half < 2.5
+    assert set(proposed.values()) == {None}
+    assert numbers["before"]["share"] < numbers["after"]["share"]
+    page = " ".join(client.get("/agreement/").content.decode().split())
+    assert "Proposed by votes" in page
+    assert page.count("too few votes") == 8
+    assert "On cases that the proposal was not fitted to" in page
+    assert "A person decides about a proposal" in page
+    assert Object.half == 0.15
+
+
+def test_a_proposal_that_gains_nothing_surely_says_so():
+    share = {"share": 0.8, "low": 0.7, "high": 0.9, "votes": 100}
+    proposal = {"half_points": [], "before": share, "after": share}
+    none = people.half_points(proposal | {"gain_low": -0.02, "gain_high": 0.04})
+    assert "no reason to change them" in none["words"]
+    some = people.half_points(proposal | {"gain_low": 0.02, "gain_high": 0.04})
+    assert "2\u00a0% to 4\u00a0% of votes more" in some["words"]
+
+
 def test_without_votes_the_page_says_so(client, db):
     page = client.get("/agreement/").content.decode()
     assert "Not enough votes yet" in page
+    assert "Proposed by votes" not in page
+
+
+def test_with_few_votes_no_half_point_is_proposed(client, board):
+    cast("pair", voters=3, each=4)
+    assert counting.count().numbers["half_points"] is None
+    assert "not enough votes yet: some part needs" in client.get("/agreement/").content.decode()
 
 
 def test_what_is_withdrawn_takes_its_numbers_along(counted):
