@@ -18,7 +18,7 @@ from leaderboard.models import PeopleStanding, Run, Standing
 from leaderboard.pages.strips import like_jpeg
 
 if TYPE_CHECKING:
-    from evaluation.analysis.comparison import Difference
+    from evaluation.analysis.comparison import Comparison, Difference
 
 register = template.Library()
 register.filter("percent", formatting.percent)
@@ -72,6 +72,17 @@ def rank_interval(standing: Standing) -> str:
 def difference(found: Difference) -> str:
     """Return a difference with its interval: "+1.3 (0.4 to 2.2)"."""
     return formatting.difference(found.estimate, found.interval)
+
+
+@register.filter
+def half_life_difference(comparison: Comparison, trips: int) -> str:
+    """Return the difference of half-lives: a bound if one of the two is beyond the suite."""
+    first, second = comparison.first.half_life, comparison.second.half_life
+    if first is None and second is None:
+        return f"both >\u00a0{trips}"
+    gap = (trips if first is None else first) - (trips if second is None else second)
+    bound = "≥\u00a0" if first is None else "≤\u00a0" if second is None else ""
+    return f"{bound}{formatting.difference(gap, None)}"
 
 
 @register.filter

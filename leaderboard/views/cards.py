@@ -1,13 +1,19 @@
 """Preview images for shared links, 1200 x 630: board, model, case, comparison.
 
-Pillow includes a font, so they look the same on every machine.
+The font comes with the project, so they look the same on every machine: DejaVu Sans, cut down to
+Latin, Greek, Cyrillic and common signs.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -22,6 +28,7 @@ from leaderboard.board.row import BoardFilters, BoardRow
 from leaderboard.board.rows import RANKED, UNRANKED, stamp
 from leaderboard.models import Case, Chain, EditingModel, Run, StoredImage, Trip
 from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.pages.charts import axis_ticks
 from leaderboard.pages.model_page import RunResults, answer
 from leaderboard.views import compare as compare_page
 from leaderboard.views.models import by_suite, most_telling, runs_of
@@ -33,6 +40,22 @@ ROWS = 6
 SCALE = 2
 GROUND, PANEL, INK, QUIET, LINE = "#12343b", "#173f47", "#ffffff", "#a9c4c8", "#2c5a63"
 BAR, WHISKER = "#e8b04b", "#ffffff"
+NO_MODEL = "No model is ranked yet: these are reference editors, a self-test."
+
+
+FONT = Path(__file__).parents[1] / "fonts" / "DejaVuSans.ttf"
+
+
+@lru_cache(maxsize=32)
+def font_of(size: int) -> ImageFont.FreeTypeFont:
+    return ImageFont.truetype(FONT, size * SCALE)
+
+
+def caption(about: str, dates: Sequence[datetime | None]) -> str:
+    """Return the line at the foot: content, date of the newest result, and the site."""
+    newest = max((day for day in dates if day), default=None)
+    dated = f"{newest.day} {newest:%B %Y}" if newest else ""
+    return " · ".join(filter(None, (about, dated, urlsplit(settings.SITE_URL).netloc)))
 
 
 def draw(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
@@ -40,13 +63,15 @@ def draw(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
     image = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), GROUND)
     pen = Pen(ImageDraw.Draw(image))
     pen.text(MARGIN, 52, "ConvergeBench", 26, BAR)
-    pen.text(MARGIN, 92, "How many round trips", 46)
-    pen.text(MARGIN, 146, "does an image last?", 46)
+    pen.text(MARGIN, 84, "How many round trips does an image last?", 42)
     shown = [row for row in rows if row.standing][:ROWS]
     if filters and shown:
+        if not any(row.group == RANKED for row in shown):
+            pen.text(MARGIN, 144, NO_MODEL, 26, QUIET)
         _bars(pen, shown, filters.suite.trips)
-        what = f"{filters.suite}, {formatting.metric_label(filters.metric)}, {filters.suite.trips} round trips"
-        pen.text(MARGIN, HEIGHT - 50, what, 22, QUIET)
+        what = f"{filters.suite}, {thresholds.life(filters.threshold).lower()} by {formatting.metric_label(filters.metric)}"
+        foot = caption(what, [row.date for row in shown])
+        pen.text(MARGIN, HEIGHT - 50, pen.fitting(foot, 20, WIDTH - 2 * MARGIN), 20, QUIET)
     else:
         pen.text(MARGIN, 300, "Edit an image, undo the edit, again and again:", 30, QUIET)
         pen.text(
@@ -75,13 +100,15 @@ class Pen:
     def __init__(self, draw: ImageDraw.ImageDraw) -> None:
         self.draw = draw
 
-    def text(self, x: float, y: float, text: str, size: int, colour: str = INK) -> None:
-        font = ImageFont.load_default(size * SCALE)
-        self.draw.text((x * SCALE, y * SCALE), text, fill=colour, font=font, anchor="la")
+    def text(
+        self, x: float, y: float, text: str, size: int, colour: str = INK, anchor: str = "la"
+    ) -> None:
+        place = (x * SCALE, y * SCALE)
+        self.draw.text(place, text, fill=colour, font=font_of(size), anchor=anchor)
 
     def fitting(self, text: str, size: int, width: float) -> str:
         """Return the text, truncated to this width."""
-        font = ImageFont.load_default(size * SCALE)
+        font = font_of(size)
         if self.draw.textlength(text, font) <= width * SCALE:
             return text
         while text and self.draw.textlength(f"{text}…", font) > width * SCALE:
@@ -90,7 +117,7 @@ class Pen:
 
     def wrapped(self, text: str, size: int, width: float, lines: int) -> list[str]:
         """Return the text in lines of at most this width; the last is truncated."""
-        font = ImageFont.load_default(size * SCALE)
+        font = font_of(size)
         rows: list[str] = []
         words = text.replace("\u00a0", " ").split()
         while words and len(rows) < lines:
@@ -114,6 +141,8 @@ def _bars(pen: Pen, rows: Sequence[BoardRow], trips: int) -> None:
     def place(value: float | None) -> float:
         return left + (right - left) * (1 if value is None else min(value, trips) / trips)
 
+    for tick in axis_ticks(trips):
+        pen.text(place(tick), top - 26, str(tick), 18, QUIET, "ma")
     for place_in_list, row in enumerate(rows):
         standing = row.standing
         if standing is None:
@@ -144,7 +173,7 @@ def card(
     name: str,
     finding: str,
     about: str,
-    curves: Sequence[Sequence[float | None]] = (),
+    curves: Sequence[tuple[str, Sequence[float | None]]] = (),
     images: Sequence[tuple[Image.Image, str]] = (),
 ) -> bytes:
     """Return a PNG with a name, a finding, a drawing or images, and a caption."""
@@ -152,16 +181,16 @@ def card(
     pen = Pen(ImageDraw.Draw(canvas))
     pen.text(MARGIN, 46, "ConvergeBench", 26, BAR)
     pen.text(MARGIN, 84, pen.fitting(name, 36, WIDTH - 2 * MARGIN), 36, QUIET)
-    for place, line in enumerate(pen.wrapped(finding, 44, WIDTH - 2 * MARGIN, 4)):
-        pen.text(MARGIN, 138 + 54 * place, line, 44, INK)
+    for place, line in enumerate(pen.wrapped(finding, 38, WIDTH - 2 * MARGIN, 4)):
+        pen.text(MARGIN, 138 + 50 * place, line, 38, INK)
     for place, (shown, words) in enumerate(images[:5]):
         left = MARGIN + (SIDE + 16) * place
         small = ImageOps.contain(shown.convert("RGB"), (SIDE * SCALE, SIDE * SCALE))
         canvas.paste(small, (left * SCALE, 330 * SCALE))
         pen.text(left, 338 + small.height // SCALE, pen.fitting(words, 20, SIDE), 20, QUIET)
     if not images:
-        _draw(pen, [curve for curve in curves if len(curve) > 1])
-    pen.text(MARGIN, HEIGHT - 46, pen.fitting(about, 22, WIDTH - 2 * MARGIN), 22, QUIET)
+        _draw(pen, [(name, curve) for name, curve in curves if len(curve) > 1])
+    pen.text(MARGIN, HEIGHT - 40, pen.fitting(about, 20, WIDTH - 2 * MARGIN), 20, QUIET)
     return flat_png(canvas, photographs=bool(images))
 
 
@@ -173,15 +202,25 @@ def read(stored: StoredImage | None) -> Image.Image | None:
         return None
 
 
-def _draw(pen: Pen, curves: Sequence[Sequence[float | None]]) -> None:
-    """Draw retention over the trips with half marked and the first curve bright."""
+def _draw(pen: Pen, curves: Sequence[tuple[str, Sequence[float | None]]]) -> None:
+    """Draw retention over the trips with axes and names; the first curve is bright."""
     if not curves:
         return
-    left, right, top, bottom = MARGIN, WIDTH - MARGIN, 370, HEIGHT - 70
+    left, right, top, bottom = MARGIN + 76, WIDTH - MARGIN - 220, 350, HEIGHT - 84
     pen.box(left, top, right, bottom, PANEL)
-    pen.box(left, (top + bottom) / 2, right, (top + bottom) / 2 + 1, LINE)
-    last = max(len(curve) for curve in curves) - 1
-    for place, curve in reversed(list(enumerate(curves))):
+    for share in (0, 0.5, 1):
+        y = bottom - (bottom - top) * share
+        pen.box(left, y, right, y + 1, LINE)
+        pen.text(left - 10, y, formatting.percent(share), 18, QUIET, "rm")
+    last = max(len(curve) for _, curve in curves) - 1
+    for tick in axis_ticks(last):
+        x = left + (right - left) * tick / last
+        if tick == last:
+            pen.text(right, bottom + 6, formatting.count(tick, "round trip"), 18, QUIET, "ra")
+        else:
+            pen.text(x, bottom + 6, str(tick), 18, QUIET, "ma")
+    ends = []
+    for place, (name, curve) in reversed(list(enumerate(curves))):
         points = [
             (
                 (left + (right - left) * number / last) * SCALE,
@@ -191,7 +230,16 @@ def _draw(pen: Pen, curves: Sequence[Sequence[float | None]]) -> None:
             if share is not None
         ]
         if len(points) > 1:
-            pen.draw.line(points, fill=QUIET if place else BAR, width=(3 if place else 5) * SCALE)
+            colour = QUIET if place else BAR
+            pen.draw.line(points, fill=colour, width=(3 if place else 5) * SCALE)
+            ends.append((points[-1][1] / SCALE, name, colour))
+    free = top - 12.0
+    for y, name, colour in sorted(ends):
+        y = max(y, free)
+        free = y + 24
+        pen.text(
+            right + 12, y, pen.fitting(name, 18, WIDTH - MARGIN - right + 20), 18, colour, "lm"
+        )
 
 
 @require_safe
@@ -218,7 +266,9 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
     by_key = by_suite(runs_of(editing_model, AnonymousUser()))
     suite_key = request.GET.get("suite", "")
     run = by_key.get(suite_key) or most_telling(by_key)
-    finding, about, curve = "How many round trips does an image last?", "Not measured yet", ()
+    name = _labelled(editing_model)
+    finding, about = "How many round trips does an image last?", caption("Not measured yet", [])
+    curve: Sequence[float | None] = ()
     results = RunResults.of(run) if run else None
     if run and results:
         standing = results.standing
@@ -226,9 +276,10 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
         life = formatting.half_life(standing.half_life, trips)
         rank = f"Rank {standing.rank}, half-life {life}. " if standing.rank else ""
         finding = f"{rank}{answer(results)}"
-        about = f"{run.suite}, {formatting.metric_label(standing.metric.name)}"
+        what = f"{run.suite}, kept by {formatting.metric_label(standing.metric.name)}"
+        about = caption(what, [run.finished_at])
         curve = standing.curve.get("mean", ())
-    response = _png(card(editing_model.name, finding, about, [curve]))
+    response = _png(card(name, finding, about, [(editing_model.name, curve)]))
     return not_kept(response) if suite_key not in ("", *by_key) else response
 
 
@@ -254,15 +305,21 @@ def case(request: HttpRequest, case_id: int) -> HttpResponse:
     images = [(read(shown_case.image.stored), "Source")]
     for chain in ends:
         if trip := last.get(chain.pk):
-            words = f"{chain.run.editing_model.name}, trip {trip.number}"
+            words = f"{_labelled(chain.run.editing_model)}, trip {trip.number}"
             images.append((read(trip.restored), words))
     finding = f"“{shown_case.forward}”, and back."
-    if ends:
+    if ends and not ends[0].run.editing_model.is_reference:
         usable = ends[0].usable_trips or 0.0
         trips = formatting.count(shown_case.suite.trips, "round trip")
         finding += f" {ends[0].run.editing_model.name} keeps it for {usable:.1f} of {trips}."
     shown = [(image, words) for image, words in images if image]
-    return _png(card(str(shown_case), finding, str(shown_case.suite), images=shown))
+    about = caption(str(shown_case.suite), [chain.run.finished_at for chain in ends])
+    return _png(card(str(shown_case), finding, about, images=shown))
+
+
+def _labelled(model: EditingModel) -> str:
+    """Return the name; that of a reference editor says so, as it never ranks."""
+    return f"{model.name} (reference editor)" if model.is_reference else model.name
 
 
 @require_safe
@@ -280,10 +337,15 @@ def compare(request: HttpRequest) -> HttpResponse:
         raise Http404("a comparison needs two models")
     content = compare_page.page(query, rows, "")
     ordered = sorted(rows, key=lambda row: row is not content["leader"])
-    names = formatting.listed([row.model.name for row in ordered], compare_page.MOST)
-    curves = [row.standing.curve.get("mean", ()) for row in ordered if row.standing]
+    names = formatting.listed([_labelled(row.model) for row in ordered], compare_page.MOST)
+    curves = [
+        (row.model.name, row.standing.curve.get("mean", ())) for row in ordered if row.standing
+    ]
     label = formatting.metric_label(query.filters.metric)
-    response = _png(card(names, content["headline"], f"{query.filters.suite}, {label}", curves))
+    about = caption(f"{query.filters.suite}, kept by {label}", [row.date for row in ordered])
+    # Reference editors are the scale: a card names none of them as the winner.
+    headline = "" if content["leader"].model.is_reference else content["headline"]
+    response = _png(card(names, headline, about, curves))
     response["Cache-Control"] = "public, max-age=3600"
     return response
 

@@ -128,18 +128,17 @@ def headline(
         damaged, trips = thresholds.named(filters.threshold), filters.suite.trips
         return f"By none of the {count} half of the images are {damaged} within {trips} round trips"
     if tied:
-        return (
-            f"{leader.model.name} lasts longest, but cannot be told from {formatting.listed(tied)}"
-        )
-    gap = min(item.comparison.half_life.estimate for item in against)
-    ahead = f", by {formatting.in_trips(gap, 0)}" if round(gap, 1) > 0 else ""
-    return f"{leader.model.name} lasts longest of the {count}{ahead}"
+        return f"{leader.model.name} stays usable longest, but cannot be told from {formatting.listed(tied)}"
+    # By usable trips: a half-life beyond the suite has no known distance to another.
+    gaps = [item.comparison.usable_trips for item in against]
+    gap = _by(min(gaps, key=lambda difference: difference.estimate))
+    return f"{leader.model.name} stays usable longest of the {count}{gap}"
 
 
 def reach(comparison: Comparison) -> float:
     """Return the largest distance of the difference and its interval from zero."""
-    bounds = comparison.half_life.interval
-    ends: list[float | None] = [comparison.half_life.estimate]
+    bounds = comparison.usable_trips.interval
+    ends: list[float | None] = [comparison.usable_trips.estimate]
     ends += [bounds.low, bounds.high] if bounds else []
     return max(abs(end) for end in ends if end is not None)
 

@@ -81,6 +81,18 @@ def test_where_nobody_loses_half_nobody_is_said_to_last_longest(client, suite):
     assert html.count("none alone") == 3
 
 
+def test_a_gap_to_a_model_beyond_the_suite_is_of_usable_trips_or_a_bound(client, suite):
+    for name, half_life in (("Endless", 1e6), ("Nearly", 19.8), ("Short", 3)):
+        make_run(name, suite, half_life, chains=True, scopes=SCOPES)
+    html = page(client, "?models=endless,nearly,short")
+    assert "≥\u00a0+" in html
+    headline = re.search(r"Endless stays usable longest of the 3, by (\d+\.\d) to", html)
+    usable = re.findall(r"\+(\d+\.\d) \((\d+\.\d) to", html)
+    # The nearest of the others, by usable trips: the half-lives are 0.2 apart on paper.
+    assert headline[1] == min(low for _, low in usable)
+    assert float(headline[1]) > 0.2
+
+
 def test_a_difference_too_small_to_print_is_still_said_in_words(client, runs):
     assert "Twin stays usable longer than Long" in page(client, "?models=long,twin")
 

@@ -7,6 +7,7 @@ import re
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 from PIL import Image
 
 from leaderboard import urls
@@ -14,6 +15,7 @@ from leaderboard.models import EditingModel, Run, RunReview
 from leaderboard.testing.boards import make_model, make_run, make_suite
 from leaderboard.testing.factories import FLIP, tiny_suite
 from leaderboard.testing.played import play
+from leaderboard.views import cards
 
 pytestmark = pytest.mark.django_db
 
@@ -138,3 +140,49 @@ def test_with_reference_editors_alone_the_image_shows_them(client):
     before = board_image(client)
     make_run(make_model("Oracle", is_reference=True), suite)
     assert board_image(client) != before
+
+
+@pytest.mark.parametrize("letter", "σΩжéñ≥−→…“ő")
+def test_the_font_of_cards_has_the_signs_of_names_and_numbers(letter):
+    assert bytes(cards.font_of(26).getmask(letter)) != bytes(cards.font_of(26).getmask("\uffff"))
+
+
+@pytest.fixture
+def written(monkeypatch) -> list[str]:
+    """The texts that cards write."""
+    texts: list[str] = []
+    text = cards.Pen.text
+
+    def noted(self, x, y, words, *more, **named):
+        texts.append(words)
+        text(self, x, y, words, *more, **named)
+
+    monkeypatch.setattr(cards.Pen, "text", noted)
+    return texts
+
+
+def test_cards_have_axes_names_the_date_and_the_address(client, suite, written, settings):
+    settings.SITE_URL = "https://board.example.org"
+    day = f"{timezone.now():%B %Y}"
+    image(client, "/board.png")
+    assert {"0", "20"} <= set(written)
+    assert day in written[-1]
+    assert written[-1].endswith("board.example.org")
+    written.clear()
+    image(client, "/compare/card.png?models=model-0,model-1")
+    for words in ("0\u00a0%", "50\u00a0%", "100\u00a0%", "20 round trips", "Model 0", "Model 1"):
+        assert words in written
+    assert "board.example.org" in written[-1]
+
+
+def test_no_card_names_a_reference_editor_as_the_winner(client, written):
+    suite = make_suite(images=10, pairs=12)
+    for name, half_life in (("Oracle", 1e6), ("Noise σ 5", 3)):
+        make_run(make_model(name, is_reference=True), suite, half_life, chains=True)
+    image(client, "/board.png")
+    assert cards.NO_MODEL in written
+    image(client, "/compare/card.png?models=oracle,noise-5")
+    image(client, f"/cases/{suite.cases.first().pk}/card.png")
+    assert "Oracle (reference editor) and Noise σ 5 (reference editor)" in written
+    assert not [words for words in written if "longest" in words or "longer" in words]
+    assert not [words for words in written if "keeps it for" in words]
