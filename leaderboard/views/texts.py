@@ -95,11 +95,15 @@ def witness_rows() -> list[dict[str, Any]]:
 
 
 def witness_errors() -> list[dict[str, Any]]:
-    """Return each witness's errors, over all suites and kinds of wear."""
+    """Return each witness's errors, over all suites and kinds of wear.
+
+    Rows of no suite are of a real chain.
+    """
     rows: dict[tuple[str, str, bool], dict[str, Any]] = {}
     for row in ErrorTable.stored("witness").rows:
         what, _, wear = row.what.rpartition(", ")
-        what = what if wear in WEAR else row.what
+        if wear not in WEAR:
+            what = row.what if row.suite else f"{what}, on the real chain"
         total = rows.setdefault(
             (row.of, what, row.should_be_seen),
             {

@@ -9,6 +9,8 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict
+
 from evaluation.cli.playing import find_suite
 from evaluation.cli.printing import CommandError
 from evaluation.measuring.error_rates import ErrorRate, ErrorTable
@@ -16,6 +18,7 @@ from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
 from evaluation.play.own_chains import find_chain, read_image, with_pair
 from evaluation.play.run_folder import RunFolder
+from evaluation.untrusted_json import read_json_file
 from evaluation.witnesses import WITNESSES, TripToJudge
 from tools.studies import tables
 from tools.studies.witness_rates import MEASURES
@@ -23,11 +26,44 @@ from tools.studies.witness_rates import MEASURES
 HELP = "measure how often the witnesses err, on chains whose truth is known"
 DESCRIPTION = """\
 Witnesses say whether an edit was made and undone. This study counts how often they
-are wrong: on folders in which every edit was made and undone, such as a run of the
-oracle, and on folders in which none was made, such as a run of an editor that draws a red
-ball whatever it is asked. A folder is a run, or one chain as for `score` (with
-"object" in its manifest's pair, or --object). For example:
-  python -m tools.studies witnesses oracle-smoke --not-made red-ball-smoke"""
+are wrong. A folder is one of these:
+- a run in which every edit was made and undone, such as one of the oracle;
+- with --not-made, a run in which none was made, such as one of an editor that draws a
+  red ball whatever it is asked;
+- chains of any editor that a person judged by eye:
+    FOLDER/CHAIN/I0_source.png, I1_forward.png, I1_backward.png, ...   as for `score`
+    FOLDER/CHAIN/judged.json
+      {"object": "hat",
+       "trips": [{"made": true, "undone": true, "same_person": false, "kept": true}, ...]}
+  "kept" is of what else was there. Answers that are left out are not counted. FOLDER
+  may be one such chain itself.
+For example:
+  python -m tools.studies witnesses oracle-smoke judged-chains --not-made red-ball-smoke"""
+JUDGED = "judged.json"
+
+
+class Judgement(BaseModel):
+    """What a person saw in one trip; None: not judged."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    made: bool | None = None
+    undone: bool | None = None
+    same_person: bool | None = None
+    kept: bool | None = None
+
+
+class JudgedChain(BaseModel):
+    """The file beside the images of a judged chain."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    object: str
+    trips: list[Judgement]
+
+
+DONE = Judgement(made=True, undone=True, same_person=True, kept=True)
+NOT_MADE = Judgement(made=False)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,8 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"of a suite, with commas between: {', '.join(MEASURES)} (drawn)",
     )
     parser.add_argument("--witness", metavar="NAMES", help="hear only these, with commas between")
-    parser.add_argument("--object", default="", help="what the edits of single chains are about")
-    parser.add_argument("--trips", type=int, default=1, help="of each chain are judged (1)")
+    parser.add_argument("--trips", type=int, default=1, help="of each chain of a run (1)")
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     parser.add_argument(
         "--store",
@@ -72,9 +107,9 @@ def run(args: argparse.Namespace) -> None:
         panel.keep(_known(args.witness, WITNESSES))
     suites: dict[str, str] = {}
     rows: list[ErrorRate] = []
-    for made, folders in ((True, args.folders), (False, args.not_made)):
+    for truth, folders in ((DONE, args.folders), (NOT_MADE, args.not_made)):
         for folder in folders:
-            rows += _rates(scorer, folder, made, args, suites)
+            rows += _rates(scorer, folder, truth, args.trips, suites)
     for name in args.suite:
         suite = find_suite(name)
         suites[suite.slug] = suite.content_hash
@@ -101,78 +136,82 @@ def _known(names: str, among: Collection[str]) -> list[str]:
 
 
 def _rates(
-    scorer: Scorer, folder: Path, made: bool, args: argparse.Namespace, suites: dict[str, str]
+    scorer: Scorer, folder: Path, truth: Judgement, trips: int, suites: dict[str, str]
 ) -> list[ErrorRate]:
-    """By witness, thing and half: how often it was wrong in this folder."""
-    verdicts: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
-    for slug, trip in _trips(folder, scorer, args, suites):
+    """By witness, thing and question: how often it was wrong in this folder."""
+    judged = _run_trips(folder, truth, trips, suites)
+    if not (folder / "run.json").is_file():
+        judged = _judged_trips(folder, scorer)
+    verdicts: dict[tuple[str, str, bool], dict[str, bool]] = defaultdict(dict)
+    for slug, trip, truths in judged:
         for heard in scorer.panel.hear(trip):
-            for question in ("made", "undone", "kept") if made else ("made",):
-                if heard.get(question) is None:
+            for question in ("made", "undone", "kept"):
+                person = question == "kept" and heard["witness"] == "identity"
+                should = truths.same_person if person else getattr(truths, question)
+                if should is None or heard.get(question) is None:
                     continue
-                key = heard["witness"], f"{heard['thing']} {question}, {folder.name}"
+                key = heard["witness"], f"{heard['thing']} {question}, {folder.name}", should
                 verdicts[key][slug] = heard[question]
     return [
         ErrorRate(
             of,
             what,
-            made,
+            should,
             len(seen),
             sum(seen.values()),
-            tuple(slug for slug, verdict in seen.items() if verdict is not made),
+            tuple(slug for slug, verdict in seen.items() if verdict is not should),
         )
-        for (of, what), seen in sorted(verdicts.items())
+        for (of, what, should), seen in sorted(verdicts.items())
     ]
 
 
-def _trips(
-    folder: Path, scorer: Scorer, args: argparse.Namespace, suites: dict[str, str]
-) -> Iterator[tuple[str, TripToJudge]]:
-    """The first trips of every chain in the folder, by the chain's name and the trip's number."""
-    if not (folder / "run.json").is_file():
-        yield from _own_trips(folder, scorer, args)
-        return
+def _run_trips(
+    folder: Path, truth: Judgement, trips: int, suites: dict[str, str]
+) -> Iterator[tuple[str, TripToJudge, Judgement]]:
+    """The first trips of every chain of a run, by the chain's name and the trip's number."""
     run = RunFolder.open(folder)
     suites[run.suite.slug] = run.suite.content_hash
     for chain in run.chains.values():
         source, pair = run.source(chain), run.pair(chain)
         image = run.suite.image_by_slug[chain.image]
         before, subject = source, None
-        for number, edits in enumerate(islice(chain.trips, args.trips), start=1):
+        for number, edits in enumerate(islice(chain.trips, trips), start=1):
             images = [before, *(run.read(chain, edit) for edit in edits)]
             for move in pair.trip(number).moves:
                 own, edited = pair.of_move(number, move), images[move.edited]
                 first, last = images[move.before], move.restored
                 if not (subject and not pair.shape):
                     subject = chain_subject(image, first, edited, own)
-                yield (
-                    f"{chain.slug} {number}{move.letter}",
-                    TripToJudge(
-                        source,
-                        first,
-                        edited,
-                        None if last is None else images[last],
-                        own,
-                        subject,
-                    ),
-                )
+                back = None if last is None else images[last]
+                trip = TripToJudge(source, first, edited, back, own, subject)
+                yield f"{chain.slug} {number}{move.letter}", trip, truth
             before = images[-1]
 
 
-def _own_trips(
-    folder: Path, scorer: Scorer, args: argparse.Namespace
-) -> Iterator[tuple[str, TripToJudge]]:
-    chain = find_chain(folder)
-    pair = with_pair(chain.pair, {"object": args.object})
-    source = read_image(chain.source)
-    before, face, subject = source, scorer.only_face(source), None
-    for number, (forward, backward) in enumerate(islice(chain.trips, args.trips), start=1):
-        restored = read_image(backward)
-        if forward:
-            edited = read_image(forward)
-            subject = subject or chain_subject(None, source, edited, pair, face)
-            yield (
-                f"{chain.name} {number}",
-                TripToJudge(source, before, edited, restored, pair, subject),
-            )
-        before = restored
+def _judged_trips(folder: Path, scorer: Scorer) -> Iterator[tuple[str, TripToJudge, Judgement]]:
+    """The judged trips of chains that were played elsewhere."""
+    files = sorted(folder.rglob(JUDGED))
+    if not files:
+        raise CommandError(f"{folder} is no run, and no chain in it has a {JUDGED} (see --help)")
+    for file in files:
+        judged, chain = _judgements(file), find_chain(file.parent)
+        pair = with_pair(chain.pair, {"object": judged.object})
+        source = read_image(chain.source)
+        before, face, subject = source, scorer.only_face(source), None
+        for number, ((forward, backward), truth) in enumerate(
+            zip(chain.trips, judged.trips, strict=False), start=1
+        ):
+            restored = read_image(backward)
+            if forward:
+                edited = read_image(forward)
+                subject = subject or chain_subject(None, source, edited, pair, face)
+                trip = TripToJudge(source, before, edited, restored, pair, subject)
+                yield f"{chain.name} {number}", trip, truth
+            before = restored
+
+
+def _judgements(file: Path) -> JudgedChain:
+    try:
+        return JudgedChain.model_validate(read_json_file(file))
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{file}: {error}") from error

@@ -4,7 +4,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation.content import catalog
+from evaluation.content import catalog, sources
+from evaluation.editors.drawings import draw
 from evaluation.measuring.error_rates import WEAR, ErrorTable
 from tools.studies import change_seen_rates, headline, known_damages, tables, witness_rates
 from tools.studies.__main__ import main
@@ -67,13 +68,66 @@ def test_the_study_of_witnesses_prints_its_table(monkeypatch, capsys):
     assert "there is no 'nothing'" in capsys.readouterr().err
 
 
-def test_a_folder_of_one_chain_is_judged(tmp_path, capsys):
+def judged_chain(folder, trips):
+    """A drawn chain: sunglasses come and go, then they stay; with what a person saw."""
+    woman = SMOKE.image_by_slug["smiling-woman"]
+    image = sources.prepared(woman, SMOKE.size)
+    worn = draw("sunglasses", image, woman.annotations)
+    folder.mkdir()
+    images = {
+        "I0_source": image,
+        "I1_forward": worn,
+        "I1_backward": image,
+        "I2_forward": worn,
+        "I2_backward": worn,
+    }
+    for name, one in images.items():
+        one.save(folder / f"{name}.png")
+    judged = {"object": "sunglasses", "trips": trips}
+    (folder / "judged.json").write_text(json.dumps(judged))
+
+
+SEEN = [{"made": True, "undone": True}, {"made": True, "undone": False}]
+
+
+def test_a_folder_of_judged_chains_is_held_against_what_people_saw(tmp_path, capsys):
     pytest.importorskip("torch", reason="torch is not installed (pip install .[worker])")
-    image = change_seen_rates.shipped_cases([SMOKE], "local")[0].image
-    for name in ("I0_source", "I1_forward", "I1_backward"):
-        image.save(tmp_path / f"{name}.png")
-    assert main(["witnesses", str(tmp_path), "--object", "glasses"]) == 0
-    assert "looked for" in capsys.readouterr().out
+    folder = tmp_path / "by-eye"
+    folder.mkdir()
+    judged_chain(folder / "woman", SEEN)
+    assert main(["witnesses", str(folder), "--witness", "parsing", "--json"]) == 0
+    rows = {
+        (row["what"].split()[-2].strip(","), row["should_be_seen"]): row
+        for row in json.loads(capsys.readouterr().out)["rows"]
+    }
+    assert {key: row["judged"] for key, row in rows.items()} == {
+        ("made", True): 2,
+        ("undone", True): 1,
+        ("undone", False): 1,
+    }
+    assert all(row["wrong"] == [] for row in rows.values())
+    assert all(row["what"].endswith(", by-eye") for row in rows.values())
+
+
+def test_a_wrong_judgement_counts_as_an_error_of_the_witness(tmp_path, capsys):
+    pytest.importorskip("torch", reason="torch is not installed (pip install .[worker])")
+    judged_chain(tmp_path / "woman", [{"made": False}])
+    assert main(["witnesses", str(tmp_path / "woman"), "--witness", "parsing", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert (row["should_be_seen"], row["judged"], row["wrong"]) == (False, 1, ["woman 1"])
+
+
+def test_a_folder_that_nobody_judged_is_refused_with_the_layout(tmp_path, capsys):
+    judged_chain(tmp_path / "woman", [])
+    (tmp_path / "woman" / "judged.json").write_text('{"object": "hat", "trips": [{"done": true}]}')
+    assert main(["witnesses", str(tmp_path / "woman")]) == 1
+    assert "judged.json" in capsys.readouterr().err
+    (tmp_path / "woman" / "judged.json").unlink()
+    assert main(["witnesses", str(tmp_path / "woman")]) == 1
+    assert "see --help" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["witnesses", "--help"])
+    assert "FOLDER/CHAIN/judged.json" in capsys.readouterr().out
 
 
 def test_the_site_knows_every_kind_of_wear():

@@ -109,3 +109,5 @@ def test_the_method_says_what_each_witness_can_and_how_often_it_errs(client):
     assert 'id="witnesses"' in page
     assert "glasses, hats, earrings and necklaces on an annotated face" in page
     assert "a red ball instead" in page
+    assert "The real rows come from <b>one chain</b>" in page
+    assert "hat undone, on the real chain" in page
