@@ -86,7 +86,7 @@ class Arriving:
         end = self._head.find(END_OF_HEAD, seen) + len(END_OF_HEAD)
         if end < len(END_OF_HEAD):
             return
-        head, rest = self._head[:end], self._head[end:]
+        head, rest = bytes(self._head[:end]), bytes(self._head[end:])
         stated = LENGTH.search(head)
         length = int(stated[1]) if stated else 0
         # gunicorn would answer it again, after the body.
@@ -95,7 +95,7 @@ class Arriving:
         self.needed = len(head) + length
         self.deadline += length / BODY_BYTES_PER_SECOND
         self.size = 0
-        self.take(bytes(head + rest))
+        self.take(head + rest)
 
     def read(self) -> bytes:
         self._file.seek(0)

@@ -126,11 +126,14 @@ def probe_steps(
     stranger: bool = True,
     seconds: float = math.inf,
     keep: Callable[[str, EncodedImage], None] = lambda name, image: None,
+    opened: Callable[[Editor], None] = lambda editor: None,
+    pause: Callable[[float], object] | None = None,
 ) -> Iterator[Step]:
     """Yield the steps as they happen; a step replaces an earlier one of its name.
 
     The whole probe, with retries, ends within `seconds`. `keep` receives each image with its
-    name: "sent", "edited", "restored".
+    name: "sent", "edited", "restored". `opened` receives the editor, whose `close` ends the probe
+    early; `pause` sleeps before a call is tried again.
     """
     deadline = time.monotonic() + seconds
     if isinstance(subject, Mapping):
@@ -140,20 +143,31 @@ def probe_steps(
             yield _failed("settings", error, stranger)
             return
         yield Step("settings", "passed")
-        try:
-            yield from _edits(editor, image or probe_image(), pair, stranger, deadline, keep)
-        finally:
-            editor.close()
     else:
-        yield from _edits(subject, image or probe_image(), pair, stranger, deadline, keep)
+        editor = subject
+    opened(editor)
+    limits = _Limits(stranger, deadline, pause or time.sleep)
+    try:
+        yield from _edits(editor, image or probe_image(), pair, limits, keep)
+    finally:
+        if editor is not subject:
+            editor.close()
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """The limits of a probe: what a stranger may learn, its end, and its sleep."""
+
+    stranger: bool
+    deadline: float
+    pause: Callable[[float], object]
 
 
 def _edits(
     editor: Editor,
     image: EncodedImage,
     pair: EditPair,
-    stranger: bool,
-    deadline: float,
+    limits: _Limits,
     keep: Callable[[str, EncodedImage], None],
 ) -> Iterator[Step]:
     source = clean_wire(image)  # the answers are compared with the image as sent
@@ -162,35 +176,33 @@ def _edits(
         try:
             editor.http.check(editor.protocol.address(editor))
         except EditorError as error:
-            yield _failed("address", error, stranger)
+            yield _failed("address", error, limits.stranger)
             return
         yield Step("address", "passed")
     keep("sent", source)
-    forward = yield from _call("forward", editor, source, pair.forward, stranger, deadline)
+    forward = yield from _call("forward", editor, source, pair.forward, limits)
     if forward is None:
         return
     keep("edited", forward.image)
     yield _size(source, forward.image)
     yield _change(source, forward.image, pair)
-    backward = yield from _call(
-        "backward", editor, forward.image, pair.backward, stranger, deadline
-    )
+    backward = yield from _call("backward", editor, forward.image, pair.backward, limits)
     if backward is not None:
         keep("restored", backward.image)
         yield _restored(source, backward.image)
 
 
 def _call(
-    name: str, editor: Editor, image: EncodedImage, prompt: str, stranger: bool, deadline: float
+    name: str, editor: Editor, image: EncodedImage, prompt: str, limits: _Limits
 ) -> Generator[Step, None, Answer | None]:
     """Yield the steps of one edit; return the answer, or None without one."""
     again = ""
     called = f" We called {editor.protocol.address(editor)}" if isinstance(editor, Endpoint) else ""
     for attempt in range(1, ATTEMPTS + 1):
         yield Step(name, "running", again, data={"prompt": prompt})
-        left = deadline - time.monotonic()
+        left = limits.deadline - time.monotonic()
         if left <= 0:
-            yield _failed(name, EditorError(TOO_SLOW, fault=Fault.TIMEOUT), stranger, called)
+            yield _failed(name, EditorError(TOO_SLOW, fault=Fault.TIMEOUT), limits.stranger, called)
             return None
         if isinstance(editor, Endpoint):
             editor.timeout = min(editor.timeout, left)
@@ -204,11 +216,11 @@ def _call(
         except EditorError as error:
             wait = 1.0 if error.retry_after is None else error.retry_after
             if error.permanent or attempt == ATTEMPTS or wait > LONGEST_WAIT:
-                yield _failed(name, error, stranger, called)
+                yield _failed(name, error, limits.stranger, called)
                 return None
-            wait = min(wait, max(0.0, deadline - time.monotonic()))
+            wait = min(wait, max(0.0, limits.deadline - time.monotonic()))
             again = f"{_words(error)}; tried again after {wait:.0f} s"
-            time.sleep(wait)
+            limits.pause(wait)
         else:
             yield _answered(name, answer)
             return answer

@@ -106,7 +106,7 @@ class UseQuerySet(models.QuerySet["Use"]):
             rows = []
             # Locked in one order, so that two requests that share subjects do not deadlock.
             for name, value in sorted(subjects.items(), key=lambda item: _hidden(item[1])):
-                row = self._locked(kind, _hidden(value))
+                row = self.locked(kind, _hidden(value))
                 if row.since < timezone.now() - PERIOD:
                     row.since, row.count = timezone.now(), 0
                 if row.count >= limit:
@@ -122,7 +122,8 @@ class UseQuerySet(models.QuerySet["Use"]):
         used = self.filter(kind=kind, subject__in=map(_hidden, subjects.values()), count__gt=0)
         used.update(count=F("count") - 1)
 
-    def _locked(self, kind: str, subject: str) -> Use:
+    def locked(self, kind: str, subject: str) -> Use:
+        """Return this row, locked until the transaction ends."""
         Use.objects.bulk_create([Use(kind=kind, subject=subject)], ignore_conflicts=True)
         return self.select_for_update().get(kind=kind, subject=subject)
 

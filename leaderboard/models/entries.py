@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, validate_slug
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Q
 from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils import timezone
@@ -200,6 +200,22 @@ def new_token() -> str:
     return secrets.token_urlsafe(24)
 
 
+class SubmissionQuerySet(models.QuerySet["Submission"]):
+    def waiting_for_test(self) -> SubmissionQuerySet:
+        """Return submissions whose endpoint is to be tested, in the order of their turns.
+
+        Those that never took too long are first.
+        """
+        free = Q(probe_lease_until=None) | Q(probe_lease_until__lt=Now())
+        rows = self.filter(free, state=Submission.State.PROBING)
+        return rows.order_by("probe_overruns", "updated_at", "pk")
+
+    def long_tests(self) -> SubmissionQuerySet:
+        """Return submissions whose test runs and took too long before."""
+        running = self.filter(state=Submission.State.PROBING, probe_lease_until__gte=Now())
+        return running.filter(probe_overruns__gt=0)
+
+
 class Submission(models.Model):
     """A model endpoint that is submitted for evaluation."""
 
@@ -237,6 +253,8 @@ class Submission(models.Model):
     # Counted when a test begins: a test that kills its process cannot report itself.
     probe_attempts = models.PositiveSmallIntegerField(default=0, editable=False)
     probe_lease_until = models.DateTimeField(null=True, editable=False)
+    # Tests that timed out or made room for others: the next one waits longer and is shorter.
+    probe_overruns = models.PositiveSmallIntegerField(default=0, editable=False)
     # The images of the test: the source, and the answers to both edits.
     probe_sent = models.ForeignKey(
         StoredImage, models.PROTECT, null=True, editable=False, related_name="+"
@@ -271,9 +289,11 @@ class Submission(models.Model):
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     updated_at = models.DateTimeField(auto_now=True)
 
+    objects = SubmissionQuerySet.as_manager()
     history = HistoricalRecords(
         excluded_fields=[
             *("api_key", "notified_state", "probe_attempts", "probe_lease_until"),
+            "probe_overruns",
             *("probe_sent", "probe_edited", "probe_restored", "embargo_token"),
         ]
     )
@@ -296,16 +316,6 @@ class Submission(models.Model):
             "What came back": self.probe_restored,
         }
         return [(label, image) for label, image in shown.items() if image]
-
-    def claim_probe(self, until: Any) -> bool:
-        """Claim the test of the endpoint until a time, and count the attempt."""
-        free = Q(probe_lease_until=None) | Q(probe_lease_until__lt=Now())
-        rows = Submission.objects.filter(free, pk=self.pk, state=Submission.State.PROBING)
-        claimed = rows.update(
-            probe_lease_until=until, probe_attempts=F("probe_attempts") + 1, updated_at=Now()
-        )
-        self.refresh_from_db()
-        return bool(claimed)
 
     def move(self, to: str, *, seen: datetime | None = None, **fields: Any) -> bool:
         """Move this submission to a state if its stored state allows it.

@@ -188,7 +188,10 @@ class Command(BaseCommand):
                 *("--max-requests", "20000", "--max-requests-jitter", "2000"),
             ),
             "worker-edits": service_command(NEXT, *MANAGE, "work", "edits"),
-            "worker-probes": service_command(NEXT, *MANAGE, "work", "probes"),
+            **{
+                f"worker-probes-{number}": service_command(NEXT, *MANAGE, "work", "probes")
+                for number in (1, 2)  # one of them is always free for first tests
+            },
             **{
                 f"{SCORES_NAME}-{number}": service_command(
                     BEHIND, *MANAGE, "work", "gpu", "--when-prepared"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -133,6 +134,120 @@ def test_two_workers_do_not_test_the_same_endpoint(suite, local, hostile, settin
     tested.refresh_from_db()
     assert tested.state == State.PROBE_FAILED
     assert tested.probe_attempts == 0
+
+
+# Slow endpoints beside others.
+
+
+@pytest.fixture
+def scaled(monkeypatch) -> float:
+    """Limits a twentieth of the real ones; return the factor."""
+    for name in ("TURN", "LOOK", "DEADLINE", "TIMEOUT"):
+        monkeypatch.setattr(probe_job, name, getattr(probe_job, name) / 20)
+    return 20
+
+
+def until_the_end(sock, _request) -> None:
+    """Never answer; return when the caller hangs up."""
+    sock.settimeout(30)
+    with suppress(OSError):
+        sock.recv(1)
+
+
+def in_two_workers(done: Callable[[], bool]) -> float:
+    """Run tests as two workers do, until `done`; return the seconds it took."""
+    start, ends = time.monotonic(), []
+
+    def work() -> None:
+        while not done():
+            jobs.probe(0)
+            time.sleep(0.01)
+        ends.append(time.monotonic() - start)
+        connection.close()
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return min(ends)
+
+
+def is_tested(row: Submission) -> bool:
+    return Submission.objects.exclude(state=State.PROBING).filter(pk=row.pk).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("before", [0, 1])
+def test_ten_slow_endpoints_hold_a_quick_one_up_for_less_than_a_minute(
+    suite, local, hostile, scaled, before
+):
+    """Also where all of the ten took too long before."""
+    url = hostile.does("/edit", until_the_end)
+    for _ in range(10):
+        submission(suite, url, probe_overruns=before)
+    quick = submission(suite, hostile.answers("/quick", response(400, b"no")))
+    assert in_two_workers(lambda: is_tested(quick)) * scaled < 60
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_slow_endpoint_waits_behind_first_tests_and_then_gets_its_time(
+    suite, local, hostile, scaled
+):
+    slow = submission(suite, hostile.does("/edit", until_the_end))
+    others = [submission(suite, hostile.does(f"/{n}", until_the_end)) for n in range(2)]
+    in_two_workers(Submission.objects.filter(pk=slow.pk, probe_overruns=1).exists)
+    slow.refresh_from_db()
+    assert slow.state == State.PROBING
+    assert slow.probe_overruns == 1
+    assert "others wait" in slow.probe["steps"][0]["detail"]
+    Submission.objects.filter(pk__in=[row.pk for row in others]).delete()
+    Submission.objects.filter(pk=slow.pk).update(
+        endpoint_url=hostile.answers("/late", response(400, b"no"))
+    )
+    jobs.probe(slow.pk)
+    assert is_tested(slow)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_worker_stays_free_for_first_tests(suite, local, hostile, settings):
+    long = submission(suite, "https://93.184.216.34/v1", probe_overruns=1)
+    lease = timezone.now() + timedelta(seconds=60)
+    Submission.objects.filter(pk=long.pk).update(probe_lease_until=lease)
+    waits = submission(suite, "https://93.184.216.34/v1", probe_overruns=1)
+    jobs.probe(waits.pk)
+    waits.refresh_from_db()
+    assert waits.probe_attempts == 0  # it was not begun
+    first = submission(suite, hostile.answers("/edit", response(400, b"no")))
+    jobs.probe(waits.pk)  # the job of one serves the next in turn
+    assert is_tested(first)
+    assert not is_tested(waits)
+
+
+@pytest.mark.django_db
+def test_a_test_that_timed_out_gets_a_shorter_limit_each_time(suite, local, hostile, monkeypatch):
+    monkeypatch.setattr(probe_job, "DEADLINE", 0.8)
+    tested = submission(suite, hostile.does("/edit", until_the_end))
+    seconds = []
+    for _ in range(4):
+        start = time.monotonic()
+        jobs.probe(tested.pk)
+        seconds.append(time.monotonic() - start)
+        tested.refresh_from_db()
+        assert tested.state == State.PROBE_FAILED
+        workflow.test_again(tested)
+    assert tested.probe_overruns == 4
+    assert seconds[0] > 0.8 > seconds[1] > 0.4 > seconds[2] > 0.2
+    assert seconds[3] > 0.2  # never less than a quarter
+
+
+@pytest.mark.django_db
+def test_a_test_that_passes_forgets_that_others_timed_out(suite, local, server):
+    tested = submission(suite, server, probe_overruns=3)
+    Submission.objects.update(contract="openai-edits")
+    jobs.probe(tested.pk)
+    tested.refresh_from_db()
+    assert (tested.state, tested.probe_overruns) == (State.REVIEW, 0)
 
 
 @pytest.mark.django_db
