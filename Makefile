@@ -6,7 +6,10 @@ BIN := $(VENV)/bin
 # Processes of the tests, each with a database, a Valkey and a folder of its own. Three keep two
 # processors busy: many tests wait for a worker, a browser or a server.
 PROCESSES ?= 3
-PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal --durations 60
+POSTGRES := $(BIN)/python -m convergebench_site.with_postgres
+# The seconds of each test, as JUnit's XML.
+DURATIONS ?= var/durations
 # Python compiles what it imports; to compile all that is installed takes half of the time.
 # Where the environment forbids it to keep that, every process would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -31,15 +34,23 @@ CHECKS := check-types check-style check-imports check-templates check-migrations
 # What the networks under test need: all but CLIP's, which are large and come from a hub.
 WEIGHTS := dinov2-small lpips-alex imagenet dlib-faces face-parsing text-reader coco-detector neural-eraser esrgan-slim brisque niqe
 
-.PHONY: up cluster containers test check $(CHECKS) bench fuzz audit sbom hashes format clean browser weights
+.PHONY: up cluster containers test test-release check $(CHECKS) bench fuzz audit sbom hashes format clean browser weights
 
 # The board lives as soon as its own packages are in; those that score come behind it.
 up: $(VENV)/.site
 	@exec $(BIN)/python manage.py up --install $(VENV)/.worker
 
+# On PostgreSQL as in production; on SQLite what differs between the two.
 test: $(VENV)/.dev browser weights
-	$(PYTEST) $(ARGS)
-	$(BIN)/python -m convergebench_site.with_postgres $(PYTEST) -m "database and not browser" leaderboard convergebench_site $(ARGS)
+	$(POSTGRES) $(PYTEST) -m "not release" --junitxml $(DURATIONS)/postgresql.xml $(ARGS)
+	$(PYTEST) -m "both_databases and not release" --junitxml $(DURATIONS)/sqlite.xml $(ARGS)
+
+# What takes long or needs what few machines have (podman, kubectl, TeX), before a release.
+test-release: test
+	$(POSTGRES) $(PYTEST) -rs -m release --junitxml $(DURATIONS)/release.xml $(ARGS)
+	$(MAKE) cluster ARGS="--kills 25"
+	$(MAKE) containers
+	$(MAKE) fuzz
 
 # The topology of docs/deploy.md as processes of this machine; ARGS="--kills 25" attacks it.
 cluster: $(VENV)/.dev

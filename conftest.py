@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import time
 from collections import Counter
@@ -19,18 +20,60 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what touches the database: that part runs again on PostgreSQL.
+    """Put files with slow tests first, then those with many.
 
-    Files with slow tests come first, then those with many, so that no process is left with a
-    long one at the end.
+    So no process is left with a long one at the end.
     """
-    for item in items:
-        fixtures = set(getattr(item, "fixturenames", ()))
-        if item.get_closest_marker("django_db") or fixtures & {"db", "transactional_db"}:
-            item.add_marker("database")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     tests = Counter(item.path for item in items)
     items.sort(key=lambda item: (item.path not in slow, -tests[item.path], item.path))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _databases_of_their_own() -> None:
+    """Programs that tests start have a database in their own folder unless given this one.
+
+    The settings of this process are read; a program would inherit the server's own database.
+    """
+    if url := os.environ.pop("DATABASE_URL", None):
+        os.environ["TEST_DATABASE_URL"] = url
+
+
+COIN = random.Random()
+
+
+@pytest.fixture(autouse=True)
+def _coin_of_the_test(request: pytest.FixtureRequest) -> None:
+    COIN.seed(request.node.nodeid)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _json_in_any_order() -> Iterator[None]:
+    """Read about half of all stored JSON objects with their keys in reverse.
+
+    SQLite keeps the order in which keys were written and PostgreSQL's jsonb does not, so code
+    that relies on an order is right by chance.
+    """
+    from django.db.models import JSONField
+
+    read = JSONField.from_db_value
+
+    def in_any_order(self: Any, *arguments: Any) -> Any:
+        value = read(self, *arguments)
+        return _reversed(value) if COIN.random() < 0.5 else value
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JSONField, "from_db_value", in_any_order)
+        yield
+
+
+def _reversed(value: Any) -> Any:
+    """The same JSON value with the keys of all its objects in reverse."""
+    if isinstance(value, dict):
+        return {key: _reversed(value[key]) for key in reversed(value)}
+    if isinstance(value, list):
+        return [_reversed(item) for item in value]
+    return value
 
 
 @pytest.fixture(autouse=True, scope="session")

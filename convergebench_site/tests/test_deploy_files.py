@@ -43,6 +43,7 @@ def test_kubernetes_takes_every_manifest(found: dict[str, Any]):
         assert _is_command(container["args"])
 
 
+@pytest.mark.release
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not here")
 def test_what_kustomize_makes_of_the_manifests_is_taken_by_kubernetes():
     """As `kubectl apply --kustomize` would send it; a dry run of that asks a cluster what it knows."""

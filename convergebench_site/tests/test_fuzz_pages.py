@@ -22,7 +22,7 @@ from leaderboard.testing.experiments import experiment
 from leaderboard.testing.played import once
 from leaderboard.testing.votable import votable_board
 
-pytestmark = [pytest.mark.fuzz, pytest.mark.django_db]
+pytestmark = [pytest.mark.fuzz, pytest.mark.django_db, pytest.mark.both_databases]
 
 #: What any page reads of its address; the last one none does.
 NAMES = (

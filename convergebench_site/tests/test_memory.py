@@ -44,6 +44,7 @@ def png(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
+@pytest.mark.release
 @pytest.mark.slow
 def test_a_web_process_stays_under_200_megabytes(server: WebServer):
     server.migrate()
@@ -63,6 +64,7 @@ def test_a_web_process_stays_under_200_megabytes(server: WebServer):
     assert max(found.values()) < 200, found
 
 
+@pytest.mark.release
 @pytest.mark.slow
 def test_a_worker_scores_four_megapixels_in_less_than_a_gigabyte(tmp_path):
     """All metrics and witnesses that run here, beside Django; as many trips as a job takes."""

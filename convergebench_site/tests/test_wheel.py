@@ -38,6 +38,7 @@ def python(installed, code, **environment):
     )
 
 
+@pytest.mark.release
 @pytest.mark.slow
 def test_the_harness_runs_from_the_wheel(installed):
     code = f"""
@@ -56,6 +57,7 @@ assert main(["schema", "run.json"]) == 0
     assert schemas == {f"{name}.schema.json" for name in SCHEMAS}
 
 
+@pytest.mark.release
 @pytest.mark.slow
 def test_the_site_finds_its_pages_in_the_wheel_and_keeps_its_data_where_it_is_started(installed):
     sheet = next(iter(sorted((ROOT / "static").rglob("*.css")))).relative_to(ROOT / "static")

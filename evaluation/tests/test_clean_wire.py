@@ -46,10 +46,10 @@ def test_the_wire_has_no_low_bits_and_moves_no_channel_by_a_whole_step(pixels):
     assert np.abs(sent.astype(int) - pixels).max() <= 3
 
 
-@pytest.mark.parametrize("level", range(253))
-def test_the_wire_is_unbiased_at_every_level(level):
-    flat = EncodedImage.from_image(Image.new("RGB", (8, 8), (level, level, level)))
-    assert np.asarray(clean_wire(flat).decoded).mean() == level
+def test_the_wire_is_unbiased_at_every_level():
+    for level in range(253):
+        flat = EncodedImage.from_image(Image.new("RGB", (8, 8), (level, level, level)))
+        assert np.asarray(clean_wire(flat).decoded).mean() == level
 
 
 def chunk_names(data):

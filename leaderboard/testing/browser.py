@@ -7,6 +7,13 @@ from typing import Any
 
 #: The windows every page is walked in.
 WIDE, PHONE = (1280, 900), (390, 844)
+#: Every window in every theme, and whether axe looks: once a theme, since it takes longest.
+LOOKS = (
+    ("wide light", WIDE, "light", True),
+    ("phone light", PHONE, "light", False),
+    ("phone dark", PHONE, "dark", True),
+    ("wide dark", WIDE, "dark", False),
+)
 #: Every rule, but no list of what passed: writing that down takes longer than looking.
 AXE = {"resultTypes": ["violations"], "preload": False, "iframes": False}
 LOADED = """() => [...document.images].every((image) => {
@@ -40,10 +47,22 @@ class Visit:
         self.page.locator(".plot").first.scroll_into_view_if_needed()
         self.page.wait_for_selector(".plot[data-drawn]")
 
-    def faults(self) -> list[str]:
-        """Everything that is wrong with the page as it stands now."""
-        from axe_playwright_python.sync_playwright import Axe
+    def show(self, size: tuple[int, int], scheme: str) -> None:
+        """Switch the window and the theme of the open page."""
+        self.page.set_viewport_size({"width": size[0], "height": size[1]})
+        self.page.emulate_media(color_scheme=scheme)
+        self.settle()
 
+    def faults_in_all_looks(self) -> list[str]:
+        """Everything that is wrong with the open page in any window and theme."""
+        found = []
+        for look, size, scheme, axe in LOOKS:
+            self.show(size, scheme)
+            found += [f"{look}: {fault}" for fault in self.faults(axe=axe)]
+        return found
+
+    def faults(self, *, axe: bool = True) -> list[str]:
+        """Everything that is wrong with the page as it stands now."""
         found = list(self.complaints)
         found += self.page.evaluate("window.violations")
         shift = self.page.evaluate("window.shift")
@@ -52,6 +71,10 @@ class Visit:
         over = self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
         if over > 0:
             found.append(f"the page is {over} px wider than the window")
+        if not axe:
+            return found
+        from axe_playwright_python.sync_playwright import Axe
+
         for violation in Axe().run(self.page, options=AXE).response["violations"]:
             if violation["impact"] in ("serious", "critical"):
                 nodes = "; ".join(node["html"][:120] for node in violation["nodes"][:3])

@@ -38,7 +38,7 @@ def database_url() -> str:
     name = connection.settings_dict["NAME"]
     if connection.vendor == "sqlite":
         return f"sqlite:///{name}"
-    server, _, options = os.environ["DATABASE_URL"].partition("?")
+    server, _, options = os.environ["TEST_DATABASE_URL"].partition("?")
     return f"{server.rpartition('/')[0]}/{name}{'?' if options else ''}{options}"
 
 

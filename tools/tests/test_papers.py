@@ -144,6 +144,7 @@ def test_markdown_html_and_csv_hold_texts_of_strangers():
     assert table.csv().splitlines()[1] == "'=1+1|x,<script>"
 
 
+@pytest.mark.release
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="no TeX is here")
 def test_tex_sets_it(run, saved, tmp_path):
     written = report.write(Source.open(str(saved)), run.suite.slug, tmp_path / "paper")

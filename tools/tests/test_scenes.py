@@ -17,6 +17,7 @@ def test_an_unknown_scene_is_answered_with_the_known_ones(capsys):
     assert "no scene moonbase; there are fruit, teapot" in capsys.readouterr().err
 
 
+@pytest.mark.release
 def test_a_scene_renders(tmp_path):
     for package in ("mitsuba", "oidn"):
         pytest.importorskip(package, reason=f"{package} is not installed (pip install .[scenes])")

@@ -161,6 +161,7 @@ def test_mlflow_gets_trips_results_and_curves_under_the_runs_own_id(package):
     assert mlflow.calls[-1][0] == "end_run"
 
 
+@pytest.mark.release
 @pytest.mark.slow
 def test_the_real_wandb_keeps_a_run_offline(monkeypatch, tmp_path):
     pytest.importorskip("wandb")
@@ -170,6 +171,7 @@ def test_the_real_wandb_keeps_a_run_offline(monkeypatch, tmp_path):
     assert list(tmp_path.glob("wandb/offline-run-*"))
 
 
+@pytest.mark.release
 @pytest.mark.slow
 def test_the_real_mlflow_keeps_a_run_in_a_folder(monkeypatch, tmp_path):
     pytest.importorskip("mlflow")

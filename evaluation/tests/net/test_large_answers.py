@@ -47,6 +47,7 @@ print(int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) /
 """
 
 
+@pytest.mark.release
 @pytest.mark.slow
 def test_many_large_answers_at_once_keep_a_worker_under_a_gigabyte() -> None:
     done = subprocess.run([sys.executable, "-c", ATTACK], capture_output=True, text=True)

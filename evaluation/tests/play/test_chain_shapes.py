@@ -194,15 +194,14 @@ def test_of_many_edits_each_must_have_been_made():
 
 
 def test_a_bundle_of_the_shell_tells_every_step_and_verifies(tmp_path):
-    suite = dataclasses.replace(SUITE, cases=CASES[:4])
+    suite = dataclasses.replace(SUITE, trips=1, cases=CASES[:1])
     folder = played(tmp_path / "run", load_editor("jpeg"), suite)
     scores = scored(folder)
     folder.write_json("scores.json", scores.to_dict())
     path = tmp_path / "run.zip"
     write_bundle(folder, scores, path, images=True)
     with bundles.read(path) as bundle:
-        (trip, _) = bundle.document.chains[0].trips
+        (trip,) = bundle.document.chains[0].trips
         assert [step.name for step in trip.between] == ["2-F", "3-F"]
         checks = list(verify(bundle))
     assert [f"{c.line}, {c.what}" for c in checks if c.verdict == DIFFERENT] == []
-    assert any(check.what == "orders" for check in checks)

@@ -234,7 +234,7 @@ def check_operations(live_server, wanted, token: str = "", **how: object) -> Non
     schema = schemathesis.openapi.from_url(url, timeout=120)  # a busy machine is no fault
     schema.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
     unlimited = settings(
-        max_examples=max(15, settings().max_examples // 20),
+        max_examples=max(8, settings().max_examples // 20),
         deadline=None,
         suppress_health_check=list(HealthCheck),
         database=None,

@@ -29,7 +29,7 @@ from leaderboard.testing.boards import (
     metric_version,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
 
 @pytest.fixture

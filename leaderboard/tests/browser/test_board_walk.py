@@ -32,33 +32,25 @@ def first_name(page):
     return page.locator(".board tbody th a").first.text_content()
 
 
-#: Both windows and both themes, without every pair of them.
-LOOKS = pytest.mark.parametrize(
-    ("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")], ids=["wide light", "phone dark"]
-)
-
-
-@LOOKS
-def test_board_sorts_filters_and_draws_its_curves(board, visit, size, scheme):
-    seen = visit("/", size=size, color_scheme=scheme)
+def test_board_sorts_filters_and_draws_its_curves(board, visit):
+    seen = visit("/")
     page = seen.page
     assert first_name(page) == "Model 0"
-    seen.settle()
     seen.see_chart()
-    assert seen.faults() == []
+    assert seen.faults_in_all_looks() == []
 
-    if size == WIDE:
-        page.click("thead >> text=Usable trips")
-    else:
-        page.select_option("#filters [name=sort]", "usable")
-        page.click("#filters button")
+    seen.show(WIDE, "light")
+    page.click("thead >> text=Usable trips")
     page.wait_for_url(re.compile("sort=usable"))
-    if size == WIDE:
-        page.click("thead >> text=Usable trips")
-        page.wait_for_url(re.compile("sort=-usable"))
-        assert first_name(page) == "Model 4"
+    page.click("thead >> text=Usable trips")
+    page.wait_for_url(re.compile("sort=-usable"))
+    assert first_name(page) == "Model 4"
     assert seen.faults() == []
 
+    seen.show(PHONE, "dark")
+    page.select_option("#filters [name=sort]", "usable")
+    page.click("#filters button")
+    page.wait_for_url(re.compile("sort=usable"))
     page.select_option("#filters [name=weights]", "open")
     page.click("#filters button")
     page.wait_for_url(re.compile("weights=open"))
@@ -66,9 +58,8 @@ def test_board_sorts_filters_and_draws_its_curves(board, visit, size, scheme):
     assert seen.faults() == []
 
 
-@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
-def test_ticked_models_are_compared(board, visit, size):
-    seen = visit("/", size=size)
+def test_ticked_models_are_compared(board, visit):
+    seen = visit("/", size=PHONE)
     page = seen.page
     assert page.locator("#compare-button").is_disabled()
     for name in ("Model 0", "Model 3"):
@@ -77,7 +68,7 @@ def test_ticked_models_are_compared(board, visit, size):
     page.wait_for_url(re.compile("models=model-0,model-3"))
     assert "longer than Model 3" in page.locator("h1").text_content()
     seen.see_chart()
-    assert seen.faults() == []
+    assert seen.faults_in_all_looks() == []
 
     page.check(".picker input[value=model-1]")
     page.click(".picker button")
@@ -85,10 +76,11 @@ def test_ticked_models_are_compared(board, visit, size):
     assert seen.faults() == []
 
 
-@LOOKS
-@pytest.mark.parametrize(
-    "address",
-    [
+def test_pages_are_without_faults(board, visit):
+    make_suite("empty", images=1)
+    refresh_ranks(board)
+    seen, found = visit("/livez"), {}
+    for address in (
         "/categories/",
         "/compare/",
         "/compare/?models=oracle,model-0",
@@ -97,14 +89,10 @@ def test_ticked_models_are_compared(board, visit, size):
         "/new/board/",
         "/embed/board/",
         "/?suite=empty-v1",
-    ],
-)
-def test_pages_are_without_faults(board, visit, size, scheme, address):
-    make_suite("empty", images=1)
-    refresh_ranks(board)
-    seen = visit(address, size=size, color_scheme=scheme)
-    seen.settle()
-    assert seen.faults() == []
+    ):
+        seen.open(address)
+        found[address] = seen.faults_in_all_looks()
+    assert {address: faults for address, faults in found.items() if faults} == {}
 
 
 def test_the_legend_shows_and_hides_a_curve_from_the_keyboard(board, visit):

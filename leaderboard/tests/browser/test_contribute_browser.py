@@ -10,7 +10,7 @@ import pytest
 from leaderboard import jobs
 from leaderboard.models import ContributedRun, Run
 from leaderboard.testing import factories
-from leaderboard.testing.browser import PHONE, WIDE
+from leaderboard.testing.browser import PHONE
 from leaderboard.testing.shell_runs import shell_bundle
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -29,21 +29,20 @@ def keep(seen, name):
 
 
 @pytest.mark.usefixtures("quick_metrics", "valkey")
-@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")])
-def test_a_run_is_brought_checked_shown_and_withdrawn(visit, packed, size, scheme):
+def test_a_run_is_brought_checked_shown_and_withdrawn(visit, packed):
     factories.tiny_suite(**SIZES)
-    seen = visit("/contribute/", size=size, color_scheme=scheme)
+    seen = visit("/contribute/")
     page = seen.page
-    keep(seen, f"form-{scheme}")
-    assert seen.faults() == []
+    keep(seen, "form")
+    assert seen.faults_in_all_looks() == []
     page.set_input_files("input[name=bundle]", packed)
     for name, value in {"name": "Mine & <b>own</b>", "contributed_by": "A Group"}.items():
         page.fill(f"input[name={name}]", value)
     page.fill("input[name=email]", "me@example.org")
     page.click("text=Contribute this run")
     page.wait_for_selector("#contribution-bar")
-    keep(seen, f"waiting-{scheme}")
-    assert seen.faults() == []
+    keep(seen, "waiting")
+    assert seen.faults_in_all_looks() == []
     row = ContributedRun.objects.get()
     ContributedRun.objects.update(steps_done=5, steps_total=20)
     page.wait_for_function(
@@ -51,19 +50,19 @@ def test_a_run_is_brought_checked_shown_and_withdrawn(visit, packed, size, schem
     )
     jobs.check_contributed_run(row.pk)
     page.wait_for_selector("text=See the run")  # by itself
-    keep(seen, f"shown-{scheme}")
-    assert seen.faults() == []
+    keep(seen, "shown")
+    assert seen.faults_in_all_looks() == []
     page.click("text=See the run")
     page.wait_for_selector("text=contributed by A Group")
-    keep(seen, f"run-{scheme}")
+    keep(seen, "run")
     seen.open("/")
     seen.settle()
-    keep(seen, f"board-{scheme}")
+    keep(seen, "board")
     assert "Played elsewhere, numbers checked" in page.content()
     seen.open(row.get_absolute_url())
     page.click("text=Withdraw this run")
     page.wait_for_selector("text=The run is withdrawn")
-    keep(seen, f"withdrawn-{scheme}")
+    keep(seen, "withdrawn")
     assert not Run.objects.get().published
 
 

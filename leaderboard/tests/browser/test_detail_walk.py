@@ -47,18 +47,16 @@ def pressed(page, mode):
     return page.get_attribute(f'[data-mode="{mode}"]', "aria-pressed") == "true"
 
 
-@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")])
-def test_from_the_model_to_a_case_through_its_trips(run, visit, size, scheme):
-    seen = visit(run.editing_model.get_absolute_url(), size=size, color_scheme=scheme)
+def test_from_the_model_to_a_case_through_its_trips(run, visit):
+    seen = visit(run.editing_model.get_absolute_url())
     page = seen.page
     assert page.locator("h1").text_content() == "Thumbnails & <b>more</b>"
     seen.see_chart()
-    assert seen.faults() == []
+    assert seen.faults_in_all_looks() == []
 
     page.locator(".strips a").first.click()
     page.wait_for_url(re.compile(r"/runs/\d+/cases/\d+/"))
-    seen.settle()
-    assert seen.faults() == []
+    assert seen.faults_in_all_looks() == []
     page.locator("#trip").focus()
     last = look(page)
     page.keyboard.press("ArrowLeft")
@@ -187,21 +185,21 @@ def test_without_script_the_strip_and_its_numbers_are_there(strip, visit):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
-def test_the_other_pages_have_no_fault(run, visit, size):
-    addresses = [
+def test_the_other_pages_have_no_fault(run, visit):
+    seen, found = visit("/livez"), {}
+    for address in (
         reverse("case", args=[run.suite.cases.first().pk]),
-        run.get_absolute_url(),
         run.suite.get_absolute_url(),
         *(reverse(name) for name in ("suites", "methodology", "about", "changelog")),
-    ]
-    for address in addresses:
-        seen = visit(address, size=size)
-        seen.settle()
-        assert seen.faults() == [], address
-        if address == run.get_absolute_url():  # how it went is a sentence, not a column of words
-            told = seen.page.locator(".chains tbody td:nth-child(5)").first
-            assert told.bounding_box()["width"] >= 150
+        run.get_absolute_url(),
+    ):
+        seen.open(address)
+        found[address] = seen.faults_in_all_looks()
+    assert {address: faults for address, faults in found.items() if faults} == {}
+    for size in (WIDE, PHONE):  # how it went is a sentence, not a column of words
+        seen.show(size, "light")
+        told = seen.page.locator(".chains tbody td:nth-child(5)").first
+        assert told.bounding_box()["width"] >= 150
 
 
 def test_the_page_of_a_run_follows_it_to_its_end(run, visit):
@@ -209,8 +207,10 @@ def test_the_page_of_a_run_follows_it_to_its_end(run, visit):
     RunProgress.objects.filter(pk=run.pk).update(edits_done=7)
     run.editing_model.is_reference = True
     run.editing_model.save()
-    seen = visit(run.get_absolute_url())
+    seen = visit("/livez")
     page = seen.page
+    page.clock.install()
+    seen.open(run.get_absolute_url())
     assert "7 of 20" in page.text_content('[data-live="edits"]')
     assert seen.faults() == []
     RunProgress.objects.filter(pk=run.pk).update(edits_done=13)
@@ -222,6 +222,6 @@ def test_the_page_of_a_run_follows_it_to_its_end(run, visit):
     page.wait_for_selector("text=Published as a reference editor", timeout=15_000)
     asked = []
     page.on("request", lambda request: asked.append(request.url))
-    page.wait_for_timeout(4000)
+    page.clock.fast_forward(60_000)
     assert not [url for url in asked if "progress.json" in url]
     assert seen.faults() == []

@@ -37,7 +37,10 @@ from leaderboard.testing.bundle_runs import altered, rewritten
 from leaderboard.testing.played import play
 from leaderboard.testing.shell_runs import shell_bundle
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics", "valkey")]
+pytestmark = [
+    pytest.mark.django_db,
+    pytest.mark.usefixtures("quick_metrics", "valkey"),
+]
 SIZES: dict[str, Any] = {"images": 2, "pairs": (factories.FLIP, factories.REPLICA), "trips": 2}
 
 
@@ -68,6 +71,7 @@ def contributed(client, path: Path, **fields: Any) -> ContributedRun:
     return row
 
 
+@pytest.mark.both_databases
 def test_a_run_made_in_the_shell_stands_on_a_site_as_a_verified_import(
     client, suite, packed, tmp_path
 ):
@@ -193,6 +197,7 @@ def test_an_unknown_suite_and_a_sealed_one_are_told_in_the_same_words(client, su
     assert "is not a suite of this site" in row.error
 
 
+@pytest.mark.both_databases
 def test_the_same_run_is_not_taken_twice_nor_one_that_was_played_here(
     client, suite, packed, tmp_path
 ):
@@ -269,6 +274,7 @@ def test_quotas_hold_and_too_many_waiting_wait_outside(client, suite, packed):
         assert b"has more than 0 MB" in contribute(client, packed, name="Four").content
 
 
+@pytest.mark.both_databases
 def test_a_bundle_that_kills_its_worker_is_given_up(client, suite, packed):
     contribute(client, packed)
     row = ContributedRun.objects.get()
@@ -279,6 +285,7 @@ def test_a_bundle_that_kills_its_worker_is_given_up(client, suite, packed):
     assert "did not survive" in row.error
 
 
+@pytest.mark.both_databases
 def test_two_workers_do_not_check_the_same_run_and_a_dead_ones_is_taken_over(client, suite, packed):
     contribute(client, packed)
     row = ContributedRun.objects.get()
@@ -440,6 +447,7 @@ def test_whoever_brought_it_withdraws_it(client, suite, packed):
     assert not ContributedRun.objects.exists()
 
 
+@pytest.mark.both_databases
 def test_one_that_is_withdrawn_while_it_is_checked_never_shows(client, suite, packed, monkeypatch):
     monkeypatch.setattr("leaderboard.contributions.checking.OFTEN", 0.0)
     contribute(client, packed)

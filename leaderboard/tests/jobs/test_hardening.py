@@ -18,6 +18,8 @@ from leaderboard.models import Chain, Run, StoredImage, UploadedChain, Use
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.testing import factories
 
+pytestmark = pytest.mark.both_databases
+
 
 def endpoint(slug: str, url: str, **fields: object):
     options = {"url": url, "model": fields.pop("model", "m"), "contract": "openai-edits"}

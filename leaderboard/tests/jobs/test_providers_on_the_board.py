@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from django.core.files.storage import default_storage
-from django.db import connection
 from django.test import Client
 
 from evaluation.content import catalog
@@ -148,8 +147,6 @@ def part_of_smoke() -> Suite:
 def test_runs_of_all_providers_at_once_through_real_workers_end_on_the_board(
     fakes: dict[str, FakeProvider], tmp_path: Path, valkey: Any
 ) -> None:
-    if connection.vendor != "sqlite":
-        pytest.skip("providers know no databases; workers on this one are proven by test_worker")
     suite = loading.load_suite(part_of_smoke(), loading.Loaded())
     assert suite is not None
     runs = [jobs.start(hosted(fake), suite) for fake in fakes.values()]

@@ -24,7 +24,7 @@ from leaderboard.models.runs import RUN_MOVES, ChainState, Outcome, RunState
 from leaderboard.testing import factories
 from leaderboard.testing.served_runs import error, interfere, played, served, started
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick"), pytest.mark.both_databases]
 
 
 # Moves

@@ -26,7 +26,7 @@ from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.testing import factories
 from leaderboard.testing.served_runs import error, interfere, played, served, started
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick"), pytest.mark.both_databases]
 
 
 # Budgets

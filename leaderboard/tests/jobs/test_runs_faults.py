@@ -34,7 +34,7 @@ from leaderboard.testing import factories
 from leaderboard.testing.fake_s3 import FakeS3
 from leaderboard.testing.served_runs import interfere, played, scored, started
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick"), pytest.mark.both_databases]
 
 
 # Storage

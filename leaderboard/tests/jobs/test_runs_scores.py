@@ -27,7 +27,7 @@ from leaderboard.models.runs import RunState
 from leaderboard.testing import factories
 from leaderboard.testing.served_runs import played, scored, served, started
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick"), pytest.mark.both_databases]
 
 
 class Psnr2(Psnr):

@@ -38,6 +38,7 @@ def state(run: Run) -> str:
     return run.state
 
 
+@pytest.mark.both_databases
 def test_a_run_is_played_scored_and_finished(
     workers: WorkerProcesses, server: EditingServer
 ) -> None:
@@ -124,6 +125,7 @@ def test_the_horse_dies_with_its_parent_and_another_worker_takes_over(
     assert len(server.calls) <= 16 + 4
 
 
+@pytest.mark.both_databases
 def test_two_workers_share_a_run(workers: WorkerProcesses, server: EditingServer) -> None:
     server.latency = 0.5
     workers.environment |= {"MAX_CALLS_IN_FLIGHT": "2"}

@@ -23,10 +23,11 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.slow,
     pytest.mark.usefixtures("local", "quick_metrics"),
+    pytest.mark.both_databases,
 ]
 
-#: What is killed, and how often: the worker's horse, its parent, and Valkey.
-PLAN = {
+#: What is killed, and how often before a release: the worker's horse, its parent, and Valkey.
+OFTEN = {
     ("edits", "horse"): 8,
     ("edits", "parent"): 7,
     ("gpu", "horse"): 5,
@@ -35,7 +36,6 @@ PLAN = {
 }
 SECRET = "5" * 64
 IN_FLIGHT = 4
-TRIPS = 30
 
 
 @pytest.fixture
@@ -65,12 +65,24 @@ def standings(run: Run) -> list[Any]:
     return list(run.standings.order_by(*names[:3]).values_list(*names))
 
 
+@pytest.mark.parametrize(
+    ("wanted", "trips"),
+    [
+        pytest.param(dict.fromkeys(OFTEN, 1), 12, id="one of each kind"),
+        pytest.param(OFTEN, 30, id="often", marks=pytest.mark.release),
+    ],
+)
 def test_kills_at_random_moments_change_nothing(
-    server: EditingServer, valkey: Any, tmp_path: Path, settings: Any
+    server: EditingServer,
+    valkey: Any,
+    tmp_path: Path,
+    settings: Any,
+    wanted: dict[tuple[str, str], int],
+    trips: int,
 ) -> None:
     settings.AUDITS, settings.WITNESSES = 12, ["geometry"]  # as the workers have it
     model = served(server, max_in_flight=IN_FLIGHT)
-    suite = factories.tiny_suite(images=3, trips=TRIPS)
+    suite = factories.tiny_suite(images=3, trips=trips)
     undisturbed = jobs.start(model, suite, secret=SECRET)
     jobs.play(undisturbed.pk)
     jobs.score(undisturbed.pk)
@@ -83,7 +95,7 @@ def test_kills_at_random_moments_change_nothing(
     server.latency = 1.2  # long enough that most kills hit calls in flight
     seed = random.randrange(10**6)
     chance = random.Random(seed)
-    plan = [kill for kill, times in PLAN.items() for _ in range(times)]
+    plan = [kill for kill, times in wanted.items() for _ in range(times)]
     chance.shuffle(plan)
     kills: Counter[tuple[str, str]] = Counter()
     with WorkerProcesses(tmp_path, LEASE_SECONDS=5) as workers:
@@ -112,11 +124,11 @@ def test_kills_at_random_moments_change_nothing(
         logs = workers.logs(last=40)
     run.refresh_from_db()
 
-    assert kills.total() >= 25, (kills, seed)
+    assert kills.total() >= 0.9 * len(plan), (kills, seed)
     assert images(run) == images(undisturbed), f"seed {seed}\n{logs}"
     assert distances(run) == distances(undisturbed), f"seed {seed}\n{logs}"
     assert standings(run) == standings(undisturbed)
-    edits = suite.cases.count() * TRIPS * 2
+    edits = suite.cases.count() * trips * 2
     calls = edits + 6  # one audit of each chain
     assert (run.progress.edits_done, run.progress.chains_done, run.progress.trips_scored) == (
         calls,
@@ -132,6 +144,6 @@ def test_kills_at_random_moments_change_nothing(
     assert repeated <= run.ledger.filter(outcome=Call.LOST).count()
     assert repeated <= deadly * IN_FLIGHT, (repeated, kills, seed)
     assert len({call.key for call in server.calls}) == calls  # a provider could bill each once
-    assert repeated  # else the kills hit nothing
+    assert repeated or wanted is not OFTEN  # else the kills hit nothing
     names = ", ".join(f"{count} x {queue} {what}".strip() for (queue, what), count in kills.items())
     print(f"{kills.total()} kills ({names}), {repeated} of {calls} calls repeated, seed {seed}")  # noqa: T201

@@ -25,6 +25,7 @@ from leaderboard.testing.played import play
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("quick_metrics"),
+    pytest.mark.both_databases,
 ]
 
 

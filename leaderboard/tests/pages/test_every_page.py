@@ -9,7 +9,7 @@ from leaderboard.models import Run, Suite
 from leaderboard.testing import factories
 from leaderboard.testing.boards import make_model, make_run, make_suite
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 HOSTILE = '<script>alert(1)</script>"&\u202e'
 SCOPES = ("all", "category:geometry", "kind:face", "pair:hat")
 

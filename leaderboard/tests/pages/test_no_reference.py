@@ -15,7 +15,7 @@ from leaderboard.testing.factories import tiny_suite
 from leaderboard.testing.played import play
 from leaderboard.views import no_reference as pages
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 TRIPS = 5
 PINNED = {
     "brisque": {"version": "1"},

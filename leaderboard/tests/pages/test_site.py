@@ -1,4 +1,4 @@
-"""Files for crawlers, and the page for our own faults."""
+"""Files for crawlers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 
 from leaderboard.models import EditingModel
 from leaderboard.testing.boards import make_model, make_run, make_suite
-from leaderboard.views.site import server_error
 
 pytestmark = pytest.mark.django_db
 
@@ -29,9 +28,3 @@ def test_the_sitemap_lists_public_models_and_nothing_hidden(client):
     assert "/methodology/" in xml
     assert "draft" not in xml
     assert "hidden" not in xml
-
-
-def test_the_page_for_our_own_faults_needs_nothing_that_may_have_failed(rf):
-    page = server_error(rf.get("/"))
-    assert page.status_code == 500
-    assert b"ConvergeBench" in page.content

@@ -16,6 +16,8 @@ from leaderboard.models import Question, Vote
 from leaderboard.people import questions
 from leaderboard.testing.votable import votable_board
 
+pytestmark = pytest.mark.both_databases
+
 AT_ONCE = 6
 
 

@@ -52,6 +52,7 @@ def test_a_voter_gets_the_rest_of_a_session_before_a_new_one_and_no_question_twi
     assert Voter.objects.count() == 1
 
 
+@pytest.mark.both_databases
 def test_an_answer_is_taken_once_and_only_from_whom_was_asked(board, browser):
     question = browser.begin().json()["questions"][0]
     ticket = question["ticket"]

@@ -27,6 +27,8 @@ from leaderboard.submissions import workflow
 from leaderboard.submissions.workflow import NotPossible
 from leaderboard.testing.submission_fields import form_fields
 
+pytestmark = pytest.mark.both_databases
+
 State = Submission.State
 
 

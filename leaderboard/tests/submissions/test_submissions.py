@@ -121,6 +121,7 @@ def test_a_hostile_name_is_stored_clean_and_shown_escaped(client, suite, valkey)
     assert "&lt;script&gt;alert(1)" in answer.content.decode()
 
 
+@pytest.mark.both_databases
 def test_the_same_form_sent_twice_is_one_submission(client, suite, valkey):
     data = form_fields(suite)
     first = client.post(reverse("submit"), data)
@@ -129,6 +130,7 @@ def test_the_same_form_sent_twice_is_one_submission(client, suite, valkey):
     assert Submission.objects.count() == 1
 
 
+@pytest.mark.both_databases
 def test_valkey_down_at_submission_saves_the_row_and_the_sweeper_rings_later(
     client, suite, valkey, settings
 ):
@@ -151,6 +153,7 @@ def test_valkey_down_at_submission_saves_the_row_and_the_sweeper_rings_later(
     assert any(job.startswith("probe-") for job in django_rq.get_queue("probes").get_job_ids())
 
 
+@pytest.mark.both_databases
 def test_a_quota_is_refused_with_its_numbers(client, suite, settings, valkey):
     settings.SUBMISSIONS_PER_DAY = 1
     client.post(reverse("submit"), form_fields(suite))
@@ -264,6 +267,7 @@ def test_a_wrong_address_is_corrected_on_the_submissions_own_page(
     assert (submission.state, submission.endpoint_url) == (State.APPROVED, server)
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("decided", [State.REJECTED, State.WITHDRAWN, State.APPROVED])
 def test_what_is_decided_while_an_address_is_looked_up_stays_decided(
     client, suite, server, local, valkey, monkeypatch, decided
