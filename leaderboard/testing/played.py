@@ -14,6 +14,8 @@ from leaderboard.testing import factories
 
 #: Metrics that need no weights and take no time.
 QUICK = ["psnr", "ssim"]
+#: The witness that needs no network.
+QUICK_WITNESSES = ["geometry"]
 Made = TypeVar("Made")
 
 
@@ -44,7 +46,7 @@ def once(blocker: Any, make: Callable[[], Made]) -> Iterator[Made]:
 
     For a fixture of module scope; whatever a test changes is rolled back after it.
     """
-    with blocker.unblock(), override_settings(METRICS=QUICK):
+    with blocker.unblock(), override_settings(METRICS=QUICK, WITNESSES=QUICK_WITNESSES):
         made = make()
     yield made
     with blocker.unblock():

@@ -13,7 +13,7 @@ from evaluation.testing.local_server import LocalServer
 from examples.example_server import Handler
 from leaderboard.models import Suite
 from leaderboard.testing.factories import tiny_suite
-from leaderboard.testing.played import QUICK
+from leaderboard.testing.played import QUICK, QUICK_WITNESSES
 from leaderboard.testing.worker_processes import WorkerProcesses
 
 
@@ -31,7 +31,7 @@ def local(settings: Any) -> None:
 
 @pytest.fixture
 def quick_metrics(settings: Any) -> None:
-    settings.METRICS = QUICK
+    settings.METRICS, settings.WITNESSES = QUICK, QUICK_WITNESSES
 
 
 @pytest.fixture

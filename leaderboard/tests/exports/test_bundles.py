@@ -32,7 +32,7 @@ from leaderboard.testing.bundle_runs import (
     bundled_suite,
     rewritten,
 )
-from leaderboard.testing.played import QUICK, play
+from leaderboard.testing.played import QUICK, QUICK_WITNESSES, play
 from leaderboard.views import downloads as views
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
@@ -50,7 +50,7 @@ class Packed:
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory, django_db_setup, django_db_blocker) -> Packed:
     folder = tmp_path_factory.mktemp("bundles")
-    quick = override_settings(METRICS=QUICK)
+    quick = override_settings(METRICS=QUICK, WITNESSES=QUICK_WITNESSES)
     with django_db_blocker.unblock(), quick, transaction.atomic():
         run = play("jpeg", bundled_suite())
         images = bundle_of(run, folder)
