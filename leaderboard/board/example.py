@@ -25,6 +25,11 @@ class Example:
     row: BoardRow
     steps: list[Step]
 
+    @property
+    def ends(self) -> list[Step]:
+        """Return the source and the last image."""
+        return [self.steps[0], self.steps[-1]]
+
 
 #: Lowest retention after the first trip: the edit and its undoing look right.
 RIGHT_AT_FIRST = 0.8

@@ -121,8 +121,8 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
     return {
         "data": traces,
         "layout": layout(
-            # Space at the right for the names of the reference editors.
-            xaxis=trips_axis(trips, 1.16 if any(c.reference for c in curves) else 1.01),
+            # Space at the right for the names at the ends of lines.
+            xaxis=trips_axis(trips, 1.16),
             yaxis={
                 "title": {"text": "image kept (higher is better)"},
                 "tickformat": ".0%",
@@ -131,11 +131,14 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
             },
             meta={"narrowEnd": trips * 1.02},
             shapes=[threshold_line(0, "solid"), threshold_line(DEFAULT_THRESHOLD, "dot")],
-            annotations=[
-                _remark(0, "blank card"),
-                _remark(DEFAULT_THRESHOLD, named()),
-                *_names([curve for curve in curves if curve.reference], trips),
-            ],
+            annotations=_names(
+                [
+                    (0, "a blank card"),
+                    (DEFAULT_THRESHOLD, named()),
+                    *((at(c.mean, trips) or 0, c.name) for c in curves if c.reference),
+                ],
+                trips,
+            ),
         ),
     }
 
@@ -233,7 +236,7 @@ def layout(**parts: Any) -> Figure:
         "paper_bgcolor": "var(--panel)",
         "plot_bgcolor": "var(--panel)",
         "font": {"color": "var(--ink-2)", "size": 13},
-        "margin": {"l": 72, "r": 16, "t": 12, "b": 52},
+        "margin": {"l": 72, "r": 16, "t": 12, "b": 60},
         "hovermode": "closest",
         "dragmode": False,
         "hoverlabel": {
@@ -325,28 +328,26 @@ def threshold_line(y: float, dash: str) -> Figure:
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line}
 
 
-def _remark(y: float, text: str) -> Figure:
-    return {
-        "text": text,
-        "xref": "paper",
-        "x": 0.005,
-        "xanchor": "left",
-        "y": y,
-        "yanchor": "bottom",
-        "showarrow": False,
-        "font": {"size": 12, "color": "var(--ink-3)"},
-    }
-
-
-def _names(references: Sequence[Curve], trips: int) -> list[Figure]:
-    """Return the name of each reference editor at its line's end, not overlapping."""
-    ends = sorted((at(curve.mean, trips) or 0, curve.name) for curve in references)
-    names, free = [], -1.0
-    for y, name in ends:
+def _names(ends: Iterable[tuple[float, str]], trips: int) -> list[Figure]:
+    """Return names at the ends of lines, not overlapping."""
+    names: list[Figure] = []
+    free = -1.0
+    for y, name in sorted(ends):
         y = max(y, free)
         free = y + NAME_HEIGHT
-        place = {"xref": "x", "x": trips, "yanchor": "middle", "xshift": 4, "name": END_NAME}
-        names.append(_remark(y, plain(name)) | place)
+        names.append(
+            {
+                "name": END_NAME,
+                "text": plain(name),
+                "x": trips,
+                "xanchor": "left",
+                "xshift": 6,
+                "y": y,
+                "yanchor": "middle",
+                "showarrow": False,
+                "font": {"size": 12, "color": "var(--ink-3)"},
+            }
+        )
     return names
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from evaluation.analysis.events import CAUSES
 from evaluation.arms import FLOOR
 from evaluation.content.suites import ticks
-from evaluation.metrics import METRICS
+from evaluation.metrics import HEADLINE, METRICS
 from leaderboard import formatting
 from leaderboard.models import EditingModel, Run, Standing
 from leaderboard.models.runs import RunState
@@ -58,7 +58,7 @@ def curves_chart(results: RunResults) -> Chart | None:
 
 
 def _wears_out_first(standings: Mapping[str, Standing], trips: int) -> str:
-    """Return the most and the least kept part at the last trip, as a title."""
+    """Return the most kept by any metric and by the headline at the last trip, as a title."""
     left = {
         name: max(0, mean[trips] or 0)
         for name in METRICS
@@ -67,11 +67,14 @@ def _wears_out_first(standings: Mapping[str, Standing], trips: int) -> str:
     if not left:
         return "How much of the image is kept, trip by trip"
     most, least = max(left, key=lambda n: left[n]), min(left, key=lambda n: left[n])
-    start = f"{formatting.after(trips).capitalize()}, {formatting.percent(left[most])} is left of"
+    start = f"{formatting.after(trips).capitalize()}, {formatting.percent(left[most])} is kept by"
     if formatting.percent(left[most]) == formatting.percent(left[least]):
-        return f"{start} the image, by every metric"
-    lasting, gone = (formatting.looks_at(name) or name for name in (most, least))
-    return f"{start} {lasting}, {formatting.percent(left[least])} of {gone}"
+        return f"{start} every metric"
+    if HEADLINE in left and formatting.percent(left[HEADLINE]) != formatting.percent(left[most]):
+        share = formatting.percent(left[HEADLINE])
+        return f"{start} {formatting.metric_label(most)}, the most lenient metric, and {share} by the headline metric"
+    share, label = formatting.percent(left[least]), formatting.metric_label(least)
+    return f"{start} {formatting.metric_label(most)} and {share} by {label}, the strictest metric"
 
 
 # How chains end

@@ -24,6 +24,7 @@ from leaderboard.models import Run, Standing
 from leaderboard.operation import scoring_packages
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages.charts import (
+    COLOURS,
     Chart,
     Curve,
     axis_ticks,
@@ -188,25 +189,30 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
         for place, row in enumerate(drawn[: CURVES + MORE_CURVES])
         if row.standing
     ]
-    # Beside models, reference editors at the ends of the scale say little. Without models,
-    # all of them are shown.
-    scale = (
-        [row for row in references if 0 < (row.usable_trips or 0) < trips] if curves else references
-    )
-    step = max(1, len(scale) // REFERENCE_CURVES) if curves else 1
+    # Beside models, a few reference editors are the scale. Without models all of them are shown;
+    # those at the ends of the scale stay grey and out of the title, since they say little.
+    between = [row for row in references if 0 < (row.usable_trips or 0) < trips]
+    scale = between[:: max(1, len(between) // REFERENCE_CURVES)] if curves else references
+    coloured = [] if curves else between
     curves += [
-        Curve.of(row.model.name, row.standing.curve, reference=bool(drawn))
-        for row in scale[::step]
+        Curve.of(
+            row.model.name,
+            row.standing.curve,
+            reference=row not in coloured,
+            hidden=row in coloured[COLOURS:],
+        )
+        for row in scale
         if row.standing
     ]
     if not curves:
         return None
     label = formatting.metric_label(filters.metric)
+    finding = retention_finding([c for c in curves if not (c.reference or c.hidden)], trips)
     return retention_chart(
         curves,
         trips,
         # The title names only curves that are visible at first.
-        title=retention_finding([c for c in curves if not (c.reference or c.hidden)], trips),
+        title=finding if drawn else f"Reference editors: {finding[:1].lower()}{finding[1:]}",
         subtitle=f"Image kept after each round trip by {label}, mean over cases with 95\u00a0% band. "
         "0\u00a0% is a blank card of the image’s mean colour. Click a name to show or hide its curve.",
         about=about(filters, [*models, *groups[REFERENCE]]),

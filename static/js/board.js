@@ -10,6 +10,9 @@ filters?.addEventListener("change", ({ target }) => {
   if (pointer && target.matches("select")) filters.requestSubmit();
 });
 
+// "Back" may restore the page with the choice that led away from it.
+window.addEventListener("pageshow", ({ persisted }) => { if (persisted) filters?.reset(); });
+
 // The button says what it would compare.
 const button = document.getElementById("compare-button");
 const ticks = [...document.querySelectorAll('input[form="compare"][type="checkbox"]')];

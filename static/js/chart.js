@@ -125,11 +125,11 @@ function offerDownloads(chart, library, figure) {
     const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
     const source = [chart.dataset.about, location.href].filter(Boolean).join(" · ");
     layout.title = { text: plain(chart.querySelector("h2, h3").textContent), font: { size: 18 }, x: 0.02 };
-    layout.margin = { ...layout.margin, t: 56, b: 84 };
+    layout.margin = { ...layout.margin, t: 56, b: 104 };
     layout.showlegend = true;
     layout.annotations = [...(layout.annotations ?? []), {
       text: plain(`ConvergeBench · ${source}`), xref: "paper", yref: "paper", x: 0, xanchor: "left",
-      y: 0, yanchor: "top", yshift: -52, showarrow: false, font: { size: 12 },
+      y: 0, yanchor: "top", yshift: -72, showarrow: false, font: { size: 12 },
     }];
     const filename = `convergebench-${chart.dataset.file || chart.id}`;
     library.downloadImage({ data, layout }, { format, width: 1200, height: 640, scale: 2, filename });
