@@ -196,7 +196,12 @@ class RunOut(Schema):
     )
     calls: int = Field(alias="progress.calls")
     spent_usd: float = Field(alias="progress.spent_usd")
-    seconds_per_edit: float | None = Field(alias="progress.seconds_per_edit")
+    median_seconds: float | None = Field(
+        alias="progress.median_seconds", description="Half of the edits took no longer."
+    )
+    p95_seconds: float | None = Field(
+        alias="progress.p95_seconds", description="95 % of the edits took no longer."
+    )
     metrics: dict[str, Any] = Field(description="Versions and weights, or why one was not run.")
     provenance: dict[str, Any]
     started_at: datetime | None

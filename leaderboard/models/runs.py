@@ -405,10 +405,6 @@ class RunProgress(models.Model):
         return self.edits_total + self.trips_total
 
     @property
-    def seconds_per_edit(self) -> float | None:
-        return self.edit_seconds / self.edits_done if self.edits_done else None
-
-    @property
     def usd_saved(self) -> float | None:
         """The cost of the edits that were not needed; None without a price."""
         return self.edits_saved * self.usd_per_edit if self.usd_per_edit else None

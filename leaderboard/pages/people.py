@@ -364,18 +364,20 @@ def revealed(votes: QuerySet[Vote]) -> list[Answered]:
 def _metrics(images: Sequence[VotedImage], vote: Vote) -> list[dict[str, Any]]:
     """Return the lines of all metrics on the images of a question, in order of their sides."""
 
-    def agrees(metric: str) -> bool | None:
+    def agrees(metric: str, kept: Sequence[str]) -> str:
+        if len(set(kept)) == 1:
+            return "no difference"
         says = metric_says(metric, *images) if len(images) > 1 else 0.0
-        return says == vote.left if vote.left and says and not math.isnan(says) else None
+        if not vote.left or not says or math.isnan(says):
+            return "–"
+        return "yes" if says == vote.left else "no"
 
-    return [
-        {
-            "name": formatting.metric_label(metric),
-            "kept": [formatting.percent(max(0.0, one.kept.get(metric, 0.0))) for one in images],
-            "agrees": agrees(metric),
-        }
-        for metric in in_order({name for image in images for name in image.kept})
-    ]
+    lines = []
+    for metric in in_order({name for image in images for name in image.kept}):
+        kept = [formatting.percent(max(0.0, one.kept.get(metric, 0.0))) for one in images]
+        name = formatting.metric_label(metric)
+        lines.append({"name": name, "kept": kept, "agrees": agrees(metric, kept)})
+    return lines
 
 
 def _others(own: Sequence[Vote]) -> Mapping[int, list[int]]:

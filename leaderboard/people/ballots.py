@@ -16,7 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.core.files.storage import default_storage
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, F, OuterRef, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
@@ -26,6 +26,7 @@ from evaluation.untrusted_json import bounded
 from leaderboard.models import Question, StoredImage, Vote, Voter
 from leaderboard.models.images import decoding, write
 from leaderboard.models.votes import Kind, new_ticket
+from leaderboard.people.questions import HARD, VISIBLE
 
 COOKIE, SALT, PATH = "voter", "leaderboard.people.voter", "/vote/"
 YEAR = 365 * 24 * 3600
@@ -110,7 +111,7 @@ def start(voter: Voter, kind: str) -> list[Vote]:
     free = Question.objects.open().votable().filter(~Exists(shown), kind=kind)
     free = free.select_related("case__image__stored").order_by("due")
     golds = list(free.exclude(gold="")[:LOOKED_AT])
-    ordinary = _varied(list(free.filter(gold="")[:LOOKED_AT]), LENGTH - GOLDS - REPEATS)
+    ordinary = _ordinary(free.filter(gold=""), kind, LENGTH - GOLDS - REPEATS)
     if len(ordinary) < LEAST:
         return []
     votes = [_vote(voter, question) for question in ordinary]
@@ -127,6 +128,16 @@ def _locked_session(voter: Voter, kind: str) -> list[Vote]:
     """Lock the voter and return the session that began meanwhile."""
     Voter.objects.select_for_update().get(pk=voter.pk)
     return open_session(voter, kind)
+
+
+def _ordinary(free: QuerySet[Question], kind: str, most: int) -> list[Question]:
+    """Return the session's ordinary questions: of pairs, most differ visibly."""
+    if kind != Kind.PAIR:
+        return _varied(list(free[:LOOKED_AT]), most)
+    visible = list(free.filter(ease__gte=VISIBLE)[:LOOKED_AT])
+    hard = list(free.filter(ease__lt=VISIBLE)[:LOOKED_AT])
+    few = _varied(hard, max(round(most * HARD), most - len(visible)))
+    return [*_varied(visible, most - len(few)), *few]
 
 
 def _varied(questions: Sequence[Question], most: int) -> list[Question]:

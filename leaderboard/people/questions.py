@@ -1,7 +1,7 @@
 """Choose the most informative questions; runs in a worker.
 
-A vote is most informative on two restored images that lie close together (a clean image beside
-a lost one needs no vote), on models and cases with few votes so far, and on questions with one
+A vote is most informative on two restored images that lie close together but differ visibly (a
+clean image beside a lost one needs no vote; of two that look alike, a vote is a coin), on models and cases with few votes so far, and on questions with one
 or two votes: only several votes on one question measure how far people agree with each other.
 """
 
@@ -29,6 +29,10 @@ Gold = Question.Gold
 POOL, GOLDS = 600, 40
 #: Cases of a suite that are considered each time: those with the fewest votes.
 CASES = 60
+#: Gap in headline retention that people see, and the gap below which two images look the same.
+VISIBLE, SAME = 0.1, 0.01
+#: Share of the pairs with a smaller gap than people see.
+HARD = 0.2
 #: Votes that are enough for one question.
 ENOUGH = 5
 #: Worth of two trips of one model against two models after one trip, and of a reference editor
@@ -74,7 +78,11 @@ def choose(suite: Suite) -> list[Question]:
     """Return the open questions of one suite."""
     votes = _votes_so_far(suite)
     candidates = _candidates(suite, votes)
-    pairs = _best(_pairs(candidates, votes), POOL)
+    easy: list[Question] = []
+    hard: list[Question] = []
+    for question in _pairs(candidates, votes):
+        (easy if question.ease >= VISIBLE else hard).append(question)
+    pairs = [*_best(easy, round(POOL * (1 - HARD))), *_best(hard, round(POOL * HARD))]
     singles = _best(_singles(candidates, votes), POOL)
     return [*pairs, *singles, *_gold(candidates)]
 
@@ -119,15 +127,21 @@ def _pairs(candidates: Sequence[VotedImage], known: Known) -> Iterator[Question]
         spots[candidate.case, candidate.number].append(candidate)
         chains[candidate.chain].append(candidate)
     for group in spots.values():
-        # Each with its most informative partner, so that every model is compared.
+        # Each with its most informative partners, so that every model is compared.
         for candidate in group:
-            others = (other for other in group if other.image != candidate.image)
-            yield from _best((_pair(candidate, other, known) for other in others), 1)
+            both = [_pair(candidate, other, known) for other in group if _differ(candidate, other)]
+            yield from _best((question for question in both if question.ease >= VISIBLE), 1)
+            yield from _best((question for question in both if question.ease < VISIBLE), 1)
     for group in chains.values():
         group.sort(key=lambda candidate: candidate.number)
         for candidate, other in itertools.pairwise(group):
-            if candidate.image != other.image:
+            if _differ(candidate, other):
                 yield _pair(candidate, other, known, OWN_TRIPS)
+
+
+def _differ(one: VotedImage, other: VotedImage) -> bool:
+    """Return True if the two can look different."""
+    return one.image != other.image and abs(_kept(one) - _kept(other)) >= SAME
 
 
 def _pair(one: VotedImage, other: VotedImage, known: Known, worth: float = 1.0) -> Question:

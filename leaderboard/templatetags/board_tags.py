@@ -102,12 +102,10 @@ def _curve(row: BoardRow, head: Head) -> SafeString:
 
 
 def _time(row: BoardRow, head: Head) -> SafeString:
-    """Return the cell of the median and 95 % time; the mean if there is no median."""
+    """Return the cell of the median and 95 % time."""
     times = row.run.progress
     median, most = times.median_seconds, times.p95_seconds
-    below = "" if most is None else f"95\u00a0% in {formatting.seconds(most)}"
-    if median is None and times.seconds_per_edit is not None:
-        median, below = times.seconds_per_edit, "on average"
+    below = "" if most is None else f"95\u00a0% within {formatting.seconds(most)}"
     return format_html(
         '<td class="num fact time" data-label="{}">{} <small>{}</small></td>',
         head.short,

@@ -21,7 +21,7 @@ from evaluation.content.suites import find_suite
 from evaluation.metrics import HEADLINE
 from leaderboard import formatting
 from leaderboard.board.rows import played_suites, stamp
-from leaderboard.models import EditingModel, Suite
+from leaderboard.models import EditingModel, Run, Suite
 from leaderboard.models.standings import BoardRecord
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.text import absolute, plain_text
@@ -104,6 +104,8 @@ def then(request: HttpRequest) -> HttpResponse:
     if suite:
         context["rows"] = board_on(suite, context["day"])
         context["first_day"] = first_day(suite)
+        if not context["rows"]:
+            context["references"] = reference_editors_on(suite, context["day"])
     return render(request, "leaderboard/board_then.html", context)
 
 
@@ -157,15 +159,25 @@ def news(suite: Suite | None = None, model: EditingModel | None = None) -> list[
 
 def board_on(suite: Suite, day: datetime.date) -> list[BoardRecord]:
     """Return the suite's board at the end of that day: ranked models first."""
-    midnight = datetime.datetime.combine(day + datetime.timedelta(days=1), datetime.time.min)
-    end = timezone.make_aware(midnight, datetime.UTC)
     # The database selects the last records, because their number keeps growing.
-    rows = BoardRecord.objects.public().filter(run__suite=suite, at__lt=end).order_by()
+    rows = BoardRecord.objects.public().filter(run__suite=suite, at__lt=_end_of(day)).order_by()
     last = rows.values("run__editing_model").annotate(last=Max("pk")).values("last")
     return sorted(
         _public_records().filter(pk__in=last).exclude(kind=Kind.LEFT),
         key=lambda row: (row.rank is None, -row.usable_trips, row.run.editing_model.name),
     )
+
+
+def reference_editors_on(suite: Suite, day: datetime.date) -> list[str]:
+    """Return the names of the reference editors that had been measured by that day."""
+    runs = Run.objects.on_the_board().filter(suite=suite, editing_model__is_reference=True)
+    names = runs.filter(finished_at__lt=_end_of(day)).values_list("editing_model__name", flat=True)
+    return sorted(set(names))
+
+
+def _end_of(day: datetime.date) -> datetime.datetime:
+    midnight = datetime.datetime.combine(day + datetime.timedelta(days=1), datetime.time.min)
+    return timezone.make_aware(midnight, datetime.UTC)
 
 
 def first_day(suite: Suite) -> datetime.date | None:

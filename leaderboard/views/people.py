@@ -139,7 +139,14 @@ def done(request: HttpRequest, session: str) -> HttpResponse:
         return redirect("vote")
     votes = Vote.objects.filter(session=session, voter=voter)
     kind = votes.values_list("kind", flat=True)[0]
-    context = {"rows": people.revealed(votes), "kind": kind, "usable": kind == Kind.USABLE}
+    rows = people.revealed(votes)
+    context = {
+        "rows": rows,
+        "answered": votes.count(),
+        "twice": any(row.again is not None for row in rows),
+        "kind": kind,
+        "usable": kind == Kind.USABLE,
+    }
     return render(request, "leaderboard/vote_done.html", context)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -296,8 +297,11 @@ def test_the_board_opens_with_one_case_in_images(client, suite, reference):
         for n in range(1, 21)
     )
     html = page(client)
-    shown = [f"{number:064x}" for number in (1, 11, 41, 45, 60)]
+    shown = [f"{number:064x}" for number in (1, 60)]
     assert [html.index(sha256) for sha256 in shown] == sorted(map(html.index, shown))
+    assert "after 20 trips" in html
+    words = "a reference editor that damages the image a little at each step (A)"
+    assert (words in html) == reference
     assert f"/runs/{run.pk}/cases/{case.pk}/" in html
 
 
@@ -314,3 +318,19 @@ def test_who_never_makes_the_edit_is_not_in_the_chart(client, suite):
 
 def test_only_reading_is_allowed(client):
     assert client.post(reverse("board")).status_code == 405
+
+
+def test_the_chart_of_reference_editors_names_those_between_the_ends_of_the_scale(client, suite):
+    for name, half_life in (("Oracle", 1e6), ("Noise", 4), ("Blur", 9), ("Blank card", 0)):
+        make_run(make_model(name, is_reference=True), suite, half_life)
+    html = page(client)
+    title = re.search(r'id="curves".*?<h2>(.*?)</h2>', html, re.S)[1]
+    assert title.startswith("Reference editors: after ")
+    assert "Blur keeps" in title
+    assert "Noise" in title
+    assert not {"Oracle", "Blank card"} & set(re.findall(r"Oracle|Blank card", title))
+    figure = json.loads(re.search(r'<script id="curves-figure"[^>]*>(.*?)</script>', html, re.S)[1])
+    greys = {t["name"] for t in figure["data"] if t["line"].get("color") == "var(--ink-3)"}
+    assert greys == {"Oracle", "Blank card"}
+    texts = [note["text"] for note in figure["layout"]["annotations"]]
+    assert {"a blank card", "clearly damaged", "Oracle", "Blank card"} == set(texts)

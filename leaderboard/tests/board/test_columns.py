@@ -140,7 +140,7 @@ def test_the_csv_tells_unreached_from_unmeasured_and_unknown(client, suite):
     assert by_model["Gamma"]["half_life"] == by_model["Gamma"]["rank"] == ""
     assert by_model["Alpha"]["half_life"] == "3.0"
     assert by_model["Alpha"]["usd_per_edit"] == "0.2"
-    assert by_model["Alpha"]["seconds_per_edit"] == ""
+    assert by_model["Alpha"]["median_seconds"] == ""
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", by_model["Alpha"]["date"])
 
 
@@ -150,3 +150,15 @@ def test_a_model_that_rarely_makes_the_edit_is_marked(client, suite):
         standing.counts["change_seen"] = 0.79
         standing.save()
     assert 'class="num fact low" data-label="Change seen">79' in page(client)
+
+
+def test_time_per_edit_is_the_same_number_everywhere(client, suite):
+    run = Run.objects.get(editing_model__slug="alpha")
+    RunProgress.objects.filter(run=run).update(median_seconds=0.003, p95_seconds=0.018)
+    run.editing_model.save()  # a new stamp: nothing that was kept is shown
+    lines = csv.DictReader(io.StringIO(page(client, "?format=csv")))
+    assert next(line for line in lines if line["model"] == "Alpha")["median_seconds"] == "0.003"
+    assert client.get(f"/api/v1/runs/{run.pk}").json()["median_seconds"] == 0.003
+    for html in (page(client), client.get("/models/alpha/").content.decode()):
+        assert "3\u00a0ms" in html
+        assert "95\u00a0% within 18\u00a0ms" in html.replace("95 %", "95\u00a0%")

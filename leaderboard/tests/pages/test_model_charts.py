@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from leaderboard.models import PublishedFigure
+from leaderboard.models import PublishedFigure, Run
 from leaderboard.pages import reported
 from leaderboard.testing.boards import make_model, make_run, make_suite
 
@@ -128,3 +128,15 @@ def test_the_api_gives_them_with_their_sources(client, board):
     answer = client.get("/api/v1/published-figures?metric=lpips").json()
     assert answer["count"] == 1
     assert answer["items"][0]["source_url"] == "https://example.org/paper"
+
+
+def test_the_chart_of_all_metrics_is_headed_by_their_labels(client, board):
+    run = Run.objects.get(editing_model__slug="flux")
+    for standing in run.standings.all():
+        standing.curve["mean"][-1] = {"overall": 0.0, "lpips": 0.45}.get(standing.metric.name, 0.2)
+        standing.save()
+    text = page(client, "/models/flux/")
+    assert (
+        "After 20 round trips, 45\u00a0% is kept by LPIPS, the most lenient metric, "
+        "and 0\u00a0% by the headline metric" in text
+    )

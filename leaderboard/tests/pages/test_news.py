@@ -164,3 +164,13 @@ def test_the_board_of_a_day_costs_as_much_after_many_changes(
     with django_assert_max_num_queries(4):
         (record,) = news.board_on(suite, timezone.localdate())
     assert record.rank == 399
+
+
+def test_a_day_with_only_reference_editors_names_them(client):
+    suite = make_suite(images=1)
+    make_run(make_model("Oracle", is_reference=True), suite)
+    today = client.get(f"/new/board/?suite={suite.key}").content.decode()
+    assert "No model was ranked by that day" in today
+    assert "had been measured: Oracle." in today
+    before = client.get(f"/new/board/?suite={suite.key}&date=2020-01-01").content.decode()
+    assert "Oracle" not in before

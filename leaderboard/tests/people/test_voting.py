@@ -271,6 +271,7 @@ def test_names_are_told_when_the_session_is_finished_and_not_before(board, brows
     assert "You could not say." in page
     assert "We knew the answer to this one" in page
     assert "You were asked twice" in page
+    assert "Thank you: 10 questions answered, one of them twice" in page
     assert "You are the first to be asked this." in page
     assert page.count("<li>") >= 9
 
@@ -305,3 +306,30 @@ def test_single_images_are_asked_about_too(board, browser):
     assert all(set(q["images"]) == {"source", "left"} for q in session["questions"])
     page = browser.client.get(session["done"]).content.decode()
     assert "You could still use it." in page or "You could no longer use it." in page
+
+
+def test_most_pairs_differ_visibly_and_some_are_hard(board, browser):
+    Question.objects.open().filter(gold="").update(ease=0.5)
+    hard = list(Question.objects.open().filter(kind="pair", gold="").order_by("due")[:30])
+    # The most informative ones are those that nobody can tell apart.
+    Question.objects.filter(pk__in=[question.pk for question in hard]).update(ease=0.02)
+    made = votes_of(browser.begin().json())
+    eases = [vote.question.ease for vote in made if not vote.role]
+    assert len(eases) == 8
+    assert sum(ease < questions.VISIBLE for ease in eases) == round(8 * questions.HARD)
+
+
+def test_no_question_is_about_two_images_that_look_the_same(board):
+    rows = Question.objects.open().filter(kind="pair", gold="")
+    assert all(row.ease >= questions.SAME for row in rows)
+
+
+def test_equal_numbers_are_never_a_disagreement(board, browser):
+    session = browser.vote_all()
+    page = browser.client.get(session["done"]).content.decode()
+    rows = re.findall(
+        r'<td class="num">([^<]*)</td>\s*<td class="num">([^<]*)</td>\s*<td>([^<]*)</td>', page
+    )
+    assert rows
+    for left, right, word in rows:
+        assert (word == "no difference") == (left == right)
