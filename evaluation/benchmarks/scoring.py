@@ -1,14 +1,14 @@
-"""How much faster a chain is scored than by scikit-image and lpips, pair by pair.
+"""How much faster a chain is scored than by scikit-image, lpips and DINOv2, pair by pair.
 
     python -m evaluation.benchmarks.scoring
 
-The way people do it: for each trip decode the source and the restored image,
-then scikit-image's PSNR and Gaussian SSIM, then `lpips.LPIPS` forward. Both
-ways must give the same numbers, or the benchmark fails. Ours also measures the
-headline with its parts meanwhile. Then restored images per second beside the machine's
-peak, which is measured in the same run: matrix products of the shapes that LPIPS's convolutions
-have, on as many threads. Then what all witnesses add to the scoring of a chain by every metric
-that runs here.
+The way people do it: for each trip decode the source and the restored image, then scikit-image's
+PSNR and Gaussian SSIM, then `lpips.LPIPS` forward, then transformers' DINOv2 on both images. Both
+ways must give the same numbers, or the benchmark fails. Ours also measures all other metrics that
+run here and the parts of the headline. Then milliseconds per restored image beside the machine's
+peak, which is measured in the same run: matrix products of the shapes that the layers of LPIPS
+and DINOv2 have, on as many threads. Then what all witnesses add to the scoring of a chain by
+every metric that runs here.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from evaluation.content.suites import EditPair
 from evaluation.editors.drawings import draw
 from evaluation.images import EncodedImage, encode_jpeg, encode_png
 from evaluation.measuring.scoring import Scorer
-from evaluation.metrics import headline_parts
+from evaluation.metrics import full_reference_metrics
 from evaluation.metrics.batches import threads
 from evaluation.metrics.lpips import Lpips
+from evaluation.metrics.networks.dinov2 import AREA, PATCH, patches
+from evaluation.metrics.overall import LAYERS, Overall
 from evaluation.play.own_chains import OwnChain, placed_runs, score_runs
 from evaluation.witnesses import LOOKING
 
 TOLERANCE = 1e-4
 METRICS = ("psnr", "ssim", "lpips")
-#: What ours measures in the same time.
-MORE = (*METRICS, "overall", *headline_parts())
 
 Table = dict[str, list[float]]
 
@@ -56,7 +56,7 @@ def chain(side: int, trips: int) -> tuple[bytes, list[bytes]]:
     return encode_png(source), restored
 
 
-def pair_by_pair(network: Any, source: bytes, restored: list[bytes]) -> Table:
+def pair_by_pair(network: Any, dino: Any, source: bytes, restored: list[bytes]) -> Table:
     """What most evaluation scripts do."""
     import torch
 
@@ -82,6 +82,7 @@ def pair_by_pair(network: Any, source: bytes, restored: list[bytes]) -> Table:
         ]
         with torch.no_grad():
             table["lpips"].append(float(network(*tensors)))
+            patches(dino, [Image.fromarray(one), Image.fromarray(other)], LAYERS)
     return table
 
 
@@ -122,43 +123,52 @@ def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
     return taken[0], taken[1]
 
 
-def convolutions(side: int) -> list[tuple[int, int, int]]:
-    """LPIPS's convolutions of one image as matrix products: rows, depth and columns of each."""
+def products(side: int) -> list[tuple[int, int, int]]:
+    """The layers of one image as matrix products: rows, depth and columns of each."""
     import torch
 
-    metric, shapes = Lpips(), []
-    network = metric.load().eval()
+    shapes = []
 
-    def note(module: Any, _: Any, found: Any) -> None:
-        high, wide = module.kernel_size
-        _, channels, *places = found.shape
-        shapes.append((int(np.prod(places)), module.in_channels * high * wide, channels))
-
-    for module in network.net.modules():
+    def note(module: Any, given: Any, found: Any) -> None:
         if isinstance(module, torch.nn.Conv2d):
+            high, wide = module.kernel_size
+            _, channels, *places = found.shape
+            shapes.append((int(np.prod(places)), module.in_channels * high * wide, channels))
+        else:
+            shapes.append((given[0].shape[-2], module.in_features, module.out_features))
+
+    lpips, dino = Lpips().load().eval().net, Overall().load().eval()
+    for module in (*lpips.modules(), *dino.modules()):
+        if isinstance(module, torch.nn.Conv2d | torch.nn.Linear):
             module.register_forward_hook(note)
     with torch.inference_mode():
-        network.net(torch.zeros(1, 3, side, side))
-    return shapes
+        lpips(torch.zeros(1, 3, side, side))
+        patches(dino, [Image.new("RGB", (side, side))], LAYERS)
+    # Attention compares each patch with each, in every head, and adds up what it finds.
+    config, looked_at = dino.config, AREA // PATCH**2 + 1
+    heads = config.num_hidden_layers * config.num_attention_heads
+    width = config.hidden_size // config.num_attention_heads
+    attention = ((looked_at, width, looked_at), (looked_at, looked_at, width))
+    return [*shapes, *attention * heads]
 
 
 def seconds_at_peak(side: int, repeats: int = 3) -> float:
-    """Matrix products of the shapes of one image's convolutions, on all processors."""
+    """Matrix products of the shapes of one image's layers, on all processors."""
     import torch
 
     device = Lpips().device
     kind = torch.float32 if device == "cpu" else torch.float16
-    products = [
+    factors = [
         (
             torch.rand(rows, depth, device=device).to(kind),
             torch.rand(depth, columns).to(device, kind),
         )
-        for rows, depth, columns in convolutions(side)
+        for rows, depth, columns in products(side)
     ]
 
     def multiply(_: int) -> None:
         with torch.inference_mode():
-            for one, other in products:
+            for one, other in factors:
                 one @ other
 
     with threads([Lpips()], (side, side)) as pool:
@@ -190,15 +200,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2, help="the best of each way counts")
     options = parser.parse_args()
     weights.fetch("lpips-alex")
-    network = Lpips().load().eval()  # the plain network of the lpips package
+    weights.fetch(Overall.weights)
+    # The plain networks of the packages.
+    network, dino = Lpips().load().eval(), Overall().load().eval()
+    dino.set_attn_implementation("sdpa")
     source, restored = chain(options.side, options.trips)
-    warm = Scorer(MORE)
-    pair_by_pair(network, source, restored[:1])
+    warm = Scorer(full_reference_metrics())
+    pair_by_pair(network, dino, source, restored[:1])
     ours(warm, source, restored[:1])
     slow, quick = [], []
     for _ in range(options.repeats):
-        slow.append(timed(lambda: pair_by_pair(network, source, restored)))
-        scorer = Scorer(MORE)  # nothing of the source is kept from before
+        slow.append(timed(lambda: pair_by_pair(network, dino, source, restored)))
+        scorer = Scorer(warm.names)  # nothing of the source is kept from before
         scorer.metrics = warm.metrics
         quick.append(timed(lambda: ours(scorer, source, restored)))  # noqa: B023 -- called here
     difference = largest_difference(slow[0][1], quick[0][1])
@@ -207,14 +220,15 @@ def main() -> None:
     before, after = (min(seconds for seconds, _ in runs) for runs in (slow, quick))
     print(
         f"scoring a {options.trips}-trip chain, {options.side} px: {before / after:.1f}x faster "
-        f"than scikit-image + lpips ({before:.1f} s -> {after:.1f} s, "
-        f"equal to {max(difference, 1e-9):.0e}), with {' and '.join(MORE[len(METRICS) :])} besides"
+        f"than scikit-image + lpips + DINOv2 ({before:.1f} s -> {after:.1f} s, "
+        f"equal to {max(difference, 1e-9):.0e}), with {', '.join(warm.metrics)}"
     )
     peak = seconds_at_peak(options.side)
     print(
-        f"{options.trips / after:.2f} restored images a second, {options.trips * peak / after:.0%} of the "
-        f"peak by the matrix products of LPIPS's convolutions alone ({1 / peak:.2f} a second; FFT "
-        "and Winograd convolutions need fewer multiplications, so it may pass 100 %)"
+        f"{1000 * after / options.trips:.0f} ms a restored image; {options.trips * peak / after:.0%} of "
+        f"the peak by the matrix products of LPIPS and DINOv2 alone ({1000 * peak:.0f} ms; FFT and "
+        "Winograd convolutions need fewer multiplications, and oneDNN is faster than MKL on some "
+        "processors, so it may pass 100 %)"
     )
     without, with_all = seconds_with_witnesses(512, 4)
     print(

@@ -222,15 +222,21 @@ def cosine_distances(sources: Sequence[torch.Tensor], others: torch.Tensor) -> l
 # Faster convolutions on a CPU with the same numbers. Measured on AlexNet at 1024 x 1024 pixels,
 # one AVX2 core: NNPACK's FFT and Winograd convolutions take 110 ms where oneDNN's direct ones take
 # 330 ms, equal to five parts in a million; pooling takes 5 ms with the channels last in memory and
-# 70 ms with them first.
+# 70 ms with them first. Linear layers go through MKL, which leaves AVX-512 unused on processors of
+# other makers: on one such core it reaches 100 GFLOP/s and oneDNN 230, equal to a millionth.
 
 
 def quicken(network: Any) -> Any:
-    """Return the network, which is on the CPU, with faster convolutions and poolings."""
+    """Return the network, which is on the CPU, with faster convolutions, poolings and layers."""
     import torch
 
     for module in network.modules():
-        if type(module) is torch.nn.MaxPool2d:
+        if type(module) is torch.nn.Linear and onednn_works():
+            packed = torch.ops.mkldnn._reorder_linear_weight(module.weight.data.clone())
+            module.forward = partial(multiply, weight=packed, bias=module.bias)
+            # Else it would be in memory twice.
+            module.weight.data = module.weight.data.new_empty(0)
+        elif type(module) is torch.nn.MaxPool2d:
             module.forward = partial(_pool, module)
         elif type(module) is torch.nn.Conv2d and _suits_nnpack(module) and _nnpack_works():
             module.weight.data = module.weight.data.contiguous()
@@ -277,6 +283,26 @@ def _nnpack_works() -> bool:
     finally:
         torch.set_num_threads(before)
     return True
+
+
+@cache
+def onednn_works() -> bool:
+    """Return True if this torch multiplies by oneDNN."""
+    import torch
+
+    try:
+        weight = torch.ops.mkldnn._reorder_linear_weight(torch.ones(8, 8))
+        multiply(torch.ones(1, 8), weight)
+    except (AttributeError, RuntimeError):  # NotImplementedError is a RuntimeError
+        return False
+    return True
+
+
+def multiply(values: Any, weight: Any, bias: Any = None) -> Any:
+    """Return what a linear layer of this weight does, by oneDNN."""
+    import torch
+
+    return torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")
 
 
 def _convolve(convolution: Any, values: Any) -> Any:

@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from evaluation.metrics.networks.base import multiply, onednn_works
 from evaluation.torch_compat import ready_torchvision
 
 PATCH = 14
 # Images are brought to about so many pixels, whatever their shape.
 AREA = 448**2
 MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
+# Attention by so many patches at a time stays in a processor's cache.
+ROWS = 256
 SPREAD = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 
 
@@ -26,9 +29,11 @@ def dinov2(file: Path) -> Any:
     from safetensors.torch import load_file
 
     ready_torchvision()
-    from transformers import Dinov2Config, Dinov2Model
+    from transformers import AttentionInterface, Dinov2Config, Dinov2Model
 
+    AttentionInterface.register(attention.__name__, attention)
     config = Dinov2Config(
+        attn_implementation=attention.__name__,
         hidden_size=384,
         num_hidden_layers=12,
         num_attention_heads=6,
@@ -39,8 +44,34 @@ def dinov2(file: Path) -> Any:
     # A network on "meta" has no values at all, so none can stay random.
     with torch.device("meta"):
         network = Dinov2Model(config)
-    network.load_state_dict(load_file(file), assign=True)
+    # Copies: one layer that still lies in the mapped file would keep all of it in memory.
+    state = {name: values.clone() for name, values in load_file(file).items()}
+    network.load_state_dict(state, assign=True)
     return network
+
+
+def attention(
+    module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: float, **options: Any
+) -> tuple[Any, None]:
+    """Return torch's attention without a mask, on a CPU by oneDNN: a third less time."""
+    import torch
+
+    # Axes: image, head, patch, feature.
+    if query.device.type != "cpu" or query.dtype != torch.float32 or not onednn_works():
+        attended = torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, scale=scaling
+        )
+        return attended.transpose(1, 2), None
+    images, heads, patches, _ = query.shape
+    query, key = (query * scaling).contiguous(), key.contiguous()
+    columns = value.transpose(2, 3).contiguous()
+    attended = torch.empty_like(value.transpose(1, 2), memory_format=torch.contiguous_format)
+    for image, head in np.ndindex(images, heads):
+        for top in range(0, patches, ROWS):
+            rows = slice(top, top + ROWS)
+            shares = multiply(query[image, head, rows], key[image, head]).softmax(dim=-1)
+            attended[image, rows, head] = multiply(shares, columns[image, head])
+    return attended, None
 
 
 def patches(network: Any, images: Sequence[Image.Image], layers: Sequence[int]) -> list[Any]:

@@ -16,6 +16,7 @@ from evaluation.metrics import MetricError, load_metric
 from evaluation.metrics import base as metrics_base
 from evaluation.metrics.lpips import Band
 from evaluation.metrics.networks.base import HALF_TOLERANCE, FeatureMetric, as_tensor, quicken
+from evaluation.metrics.networks.dinov2 import ROWS, attention
 from evaluation.metrics.semantic import Clip
 from evaluation.testing.reference_images import small, worn
 from evaluation.torch_compat import ready_torchvision
@@ -385,6 +386,24 @@ def test_a_quickened_network_gives_the_numbers_of_the_plain_one(side):
         expected = plain(values)
         for given in (values, values.contiguous(memory_format=torch.channels_last)):
             assert torch.allclose(quick(given), expected, atol=1e-5)
+
+
+def test_a_quickened_layer_multiplies_as_the_plain_one_and_drops_its_copy_of_the_weights():
+    torch.manual_seed(0)
+    plain = torch.nn.Sequential(torch.nn.Linear(7, 40), torch.nn.GELU(), torch.nn.Linear(40, 3))
+    quick = quicken(copy.deepcopy(plain))
+    values = torch.rand(2, 5, 7)
+    with torch.inference_mode():
+        assert torch.allclose(quick(values), plain(values), atol=1e-6)
+    assert quick[0].weight.numel() == 0
+
+
+def test_attention_by_rows_is_that_of_torch():
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 2, 6, ROWS + 3, 8)
+    found, _ = attention(None, query, key, value, None, scaling=0.3)
+    expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=0.3)
+    assert torch.allclose(found, expected.transpose(1, 2), atol=1e-6)
 
 
 def test_the_number_of_threads_is_as_it_was_after_scoring():

@@ -58,7 +58,7 @@ def test_a_drawn_scene_has_the_numbers_of_the_reference_implementation(overall, 
 @pytest.mark.parametrize("image", ["teapot", "street-corner", "succulents", "chalkboard"])
 def test_the_golden_values_hold(image, real_network, shared):
     golden = json.loads((shared / "method3/golden.json").read_text())[image]
-    source = Image.open(catalog.folder() / f"images/{image}.webp").convert("RGB")
+    source = Image.open(catalog.folder() / f"pictures/{image}.webp").convert("RGB")
     metric = Overall()
     prepared = metric.prepare(source)
     for damage, wanted in golden.items():
