@@ -156,8 +156,6 @@ class Scorer:
         size = sources[0].size
         if any(source.size != size for source in sources):
             raise MetricError("chains are scored together only where their sources have one size")
-        if is_large(size):
-            return_freed_memory()
         metrics = {
             name: metric
             for name, metric in self.metrics.items()
@@ -175,7 +173,10 @@ class Scorer:
         )
         with threads(metrics.values(), size) as pool:
             for batch in batches(images, size, batch_size(metrics.values(), size), pool):
-                _measure(metrics, batch, pool)
+                for name in _in_order_of_memory(metrics):
+                    if is_large(size):
+                        return_freed_memory()
+                    _measure(name, metrics[name], batch, pool)
         return [
             scored_chain.scores(self.names, chain.footprints)
             for scored_chain, chain in zip(scored, chains, strict=True)
@@ -397,19 +398,21 @@ class _Chain:
 _Batch: TypeAlias = Sequence[tuple[_Chain, Image.Image]]
 
 
-def _measure(metrics: Mapping[str, Metric], batch: _Batch, pool: ThreadPoolExecutor) -> None:
-    """Measure a batch and add the results to its chains."""
-    # No-reference metrics first, before features of large sources fill the memory.
-    for name, metric in metrics.items():
-        if isinstance(metric, NoReferenceMetric):
-            for chain in dict.fromkeys(chain for chain, _ in batch):
-                chain.source_value(name)
-            values = pool.map(metric.value, [image for _, image in batch])
-            for (chain, _), value in zip(batch, values, strict=True):
-                chain.values[name].append(value)
-    for name, metric in metrics.items():
-        if isinstance(metric, DirectMetric):
-            _add_losses(name, metric, batch, pool)
+def _in_order_of_memory(metrics: Mapping[str, Metric]) -> list[str]:
+    """Return no-reference metrics first, before features of large sources fill the memory."""
+    return sorted(metrics, key=lambda name: metrics[name].reference)
+
+
+def _measure(name: str, metric: Metric, batch: _Batch, pool: ThreadPoolExecutor) -> None:
+    """Measure a batch by one metric and add the results to its chains."""
+    if isinstance(metric, DirectMetric):
+        _add_losses(name, metric, batch, pool)
+    elif isinstance(metric, NoReferenceMetric):
+        for chain in dict.fromkeys(chain for chain, _ in batch):
+            chain.source_value(name)
+        values = pool.map(metric.value, [image for _, image in batch])
+        for (chain, _), value in zip(batch, values, strict=True):
+            chain.values[name].append(value)
 
 
 def _add_losses(name: str, metric: DirectMetric, batch: _Batch, pool: ThreadPoolExecutor) -> None:

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
 from typing import TypeAlias, TypeVar
 
 from PIL import Image
@@ -110,17 +109,18 @@ def _processors() -> int:
     return min(count, int(wanted)) if wanted.isdecimal() and int(wanted) else count
 
 
-@cache
 def return_freed_memory() -> bool:
-    """Make this process return large freed blocks; return True if it can.
+    """Return freed memory to the system, and from now on large blocks at once.
 
-    glibc otherwise keeps them between small blocks still in use: a process that measured one
-    large image would stay at its peak size. It costs a few per cent of time, so only
-    processes that meet such images do it.
+    Returns True if this process can. glibc otherwise keeps them between small blocks still in
+    use: a process that measured one large image would stay at its peak size. It costs a few per
+    cent of time, so only processes that meet such images do it.
     """
     if not sys.platform.startswith("linux"):
         return False
     try:
-        return bool(ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, BLOCK))
+        glibc = ctypes.CDLL(None)
+        glibc.malloc_trim(0)
+        return bool(glibc.mallopt(M_MMAP_THRESHOLD, BLOCK))
     except (OSError, AttributeError):  # another C library
         return False
