@@ -177,7 +177,7 @@ def test_a_run_in_progress_shows_its_state(client, board):
 
 @pytest.mark.django_db
 def test_the_limit_is_of_a_network_or_a_token_whatever_headers_say(client, monkeypatch, db):
-    monkeypatch.setattr(visitors, "LIMITS", visitors.LIMITS | {"api": "2/m"})
+    monkeypatch.setattr(visitors, "LIMITS", visitors.LIMITS | {"api": "2/h"})
 
     def ask(address: str, path: str = "/models", **headers: str) -> int:
         return client.get(f"/api/v1{path}", REMOTE_ADDR=address, headers=headers).status_code

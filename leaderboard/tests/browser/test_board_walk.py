@@ -117,11 +117,11 @@ def test_charts_download_as_images(board, visit):
     for kind in ("png", "svg"):
         with seen.page.expect_download() as download:
             seen.page.click(f"#curves [data-download={kind}]")
-        assert download.value.suggested_filename == f"convergebench-demo-v1-picture-curves.{kind}"
+        assert download.value.suggested_filename == f"convergebench-demo-v1-overall-curves.{kind}"
         data = download.value.path().read_bytes()
         assert data.startswith(b"\x89PNG" if kind == "png" else b"<svg")
     # The last one is text: it says what it shows, from where, and is light though the page is dark.
-    assert b"Demo v1, by Picture, results of" in data
+    assert b"Demo v1, by Overall, results of" in data
     assert seen.base.encode() in data
     assert b"rgb(255, 255, 255)" in data
     assert seen.faults() == []

@@ -44,7 +44,7 @@ def test_a_played_model_shows_all_that_was_measured(client, played):
     for heading in (
         "Damage over trips",
         "By every metric",
-        "By category and kind of image",
+        "By category, kind and origin of image",
         "Where it fails first",
         "Where it lasts longest",
         "Where chains end up",
