@@ -190,21 +190,6 @@ def test_no_address_breaks_the_board(client, suite, query):
     assert client.get("/", query).status_code == 200
 
 
-def test_the_number_of_queries_does_not_grow_with_models(
-    client, suite, django_assert_max_num_queries
-):
-    for number in range(3):
-        make_run(f"Model {number}", suite, 1 + number)
-    page(client)  # what a suite offers never changes, and is read once per process
-    make_run("Another", suite)
-    with django_assert_max_num_queries(8):
-        page(client)
-    for number in range(3, 30):
-        make_run(f"Model {number}", suite, 1 + number)
-    with django_assert_max_num_queries(8):
-        page(client)
-
-
 def test_what_is_under_way_has_a_bar_and_what_nobody_may_see_has_none(client, suite):
     fields = {"state": RunState.PLAYING, "current": False, "edits_done": 3, "edits_total": 12}
     fields |= {"chains_total": 2}

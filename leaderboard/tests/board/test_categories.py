@@ -62,13 +62,6 @@ def test_a_pair_leads_to_the_board_of_that_pair(client, suite):
     assert "cases=pair:flip" in page(client)
 
 
-def test_queries_do_not_grow_with_models(client, suite, django_assert_max_num_queries):
-    for number in range(12):
-        make_run(f"Model {number}", suite, 1 + number, scopes=SCOPES)
-    with django_assert_max_num_queries(7):
-        page(client)
-
-
 def test_shades_grow_with_half_life_and_stay_on_the_scale():
     shades = [breakdowns.shade(time, 20) for time in (0, 0.5, 2, 5, 10, 20, 25)]
     assert shades == sorted(shades)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from django.core.cache import cache
 from django.urls import reverse
 
 from evaluation.metrics import HEADLINE
@@ -57,20 +56,6 @@ def test_a_played_model_shows_all_that_was_measured(client, played):
     assert run.suite.content_hash[:12] in page
     worst = standing.details["worst"][0]["case"]
     assert reverse("run_case", args=[run.pk, worst]) in page
-
-
-def test_the_page_needs_at_most_twelve_queries_however_much_there_is(
-    client, django_assert_max_num_queries
-):
-    for number, images in enumerate((2, 12)):
-        suite = make_suite(f"suite-{number}", images=images, importance=number)
-        model = make_model(f"Model {number}")
-        metrics = ("lpips", "imagenet", "ssim", "psnr")
-        for _ in range(2):
-            make_run(model, suite, scopes=SCOPES, metrics=metrics, chains=True, rank=1)
-        cache.clear()
-        with django_assert_max_num_queries(12):
-            page_of(client, model)
 
 
 def test_the_page_keeps_within_its_bytes(client, played):

@@ -65,22 +65,6 @@ def test_every_thumbnail_of_a_strip_is_lazy_and_has_its_room(client, run):
         assert re.search(r'alt="[^"]+"', tag), tag
 
 
-def test_a_strip_costs_at_most_eight_queries(client, run, django_assert_max_num_queries):
-    with django_assert_max_num_queries(8):
-        client.get(strip_of(run))
-
-
-def test_the_queries_of_a_case_do_not_grow_with_the_models(client, django_assert_max_num_queries):
-    suite = factories.tiny_suite()
-    first = play("noise", suite)
-    address = reverse("case", args=[suite.cases.first().pk])
-    play("jpeg", suite)
-    play("oracle", suite, is_reference=True)
-    with django_assert_max_num_queries(8):
-        page = client.get(address).content.decode()
-    assert first.editing_model.name in page
-
-
 def test_a_case_lists_the_model_that_keeps_it_longest_first(client):
     suite = factories.tiny_suite(images=1, trips=2)
     for editor in ("thumbnail", "oracle", "noop"):

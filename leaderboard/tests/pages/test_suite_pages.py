@@ -119,15 +119,6 @@ def test_a_pair_that_was_reworded_since_is_marked_and_keeps_its_words(client):
     assert "Mirror the image horizontally" in page
 
 
-def test_the_queries_of_a_suite_do_not_grow(client, django_assert_max_num_queries):
-    for number, images in enumerate((1, 30)):
-        suite = make_suite(f"suite-{number}", images=images)
-        with django_assert_max_num_queries(8):
-            page_of(client, suite.get_absolute_url())
-    with django_assert_max_num_queries(3):
-        page_of(client, reverse("suites"))
-
-
 # Pages to read
 
 
