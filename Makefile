@@ -80,7 +80,7 @@ check-migrations:
 	$(BIN)/python manage.py makemigrations --check --dry-run
 
 bench: $(VENV)/.dev
-	@for name in evaluation.benchmarks.scoring evaluation.benchmarks.ranking evaluation.benchmarks.experiments leaderboard.benchmarks.worker evaluation.benchmarks.false_alarms leaderboard.benchmarks.pages leaderboard.benchmarks.votes; do \
+	@for name in evaluation.benchmarks.scoring evaluation.benchmarks.experiments leaderboard.benchmarks.worker evaluation.benchmarks.false_alarms leaderboard.benchmarks.pages leaderboard.benchmarks.votes; do \
 	  echo "# $$name"; $(BIN)/python -m $$name || exit 1; done
 
 FUZZED := convergebench_site/tests leaderboard/tests/api/test_api.py leaderboard/tests/exports/test_bundles.py

@@ -296,12 +296,11 @@ class StandingNumbers(Record):
     threshold: Number
     scope: Annotated[str, StringConstraints(max_length=100)]
     half_life: Number | None = Field(
-        description="Round trips, of the decay with as many usable trips; None: above the suite's."
+        description="The trip by which half of the cases have ended; None: above the suite's."
     )
     half_life_low: Number | None
     half_life_high: Number | None
     has_interval: bool
-    median: Number | None = Field(description="Kaplan-Meier's median; None: not reached.")
     usable_trips: Number
     usable_trips_low: Number | None
     usable_trips_high: Number | None

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,13 +37,16 @@ from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 class CaseValues:
     """One run by one metric at one threshold, a row per case that was played.
 
-    `curve` has n = 0..N. AUC and curve are NaN if all chains of the run were lost, and from the
+    `survival` has a column for each time at which a chain ended, `ends`: the share that is usable
+    from then on; `usable` is the area under it. `curve` has n = 0..N. AUC and curve are NaN if all chains of the run were lost, and from the
     trip on at which one was stopped because its end was known: a mean of the others would be
     one of the survivors.
     """
 
     design: Design
     trips: int
+    ends: Floats
+    survival: Floats
     usable: Floats
     auc: Floats
     curve: Floats
@@ -56,9 +59,19 @@ class CaseValues:
         """Return the values of these cases, in their order. Raises KeyError."""
         place = {case: row for row, case in enumerate(self.cases)}
         rows = [place[case] for case in cases]
-        return CaseValues(
-            Design(cases), self.trips, self.usable[rows], self.auc[rows], self.curve[rows]
+        return replace(
+            self,
+            design=Design(cases),
+            survival=self.survival[rows],
+            usable=self.usable[rows],
+            auc=self.auc[rows],
+            curve=self.curve[rows],
         )
+
+    def survival_at(self, times: Floats) -> Floats:
+        """Return the share that is still usable after each of these times."""
+        shares = np.append(1.0, self.design.mean(self.survival))
+        return np.asarray(shares[np.searchsorted(self.ends, times, side="right")])
 
     def aligned(self, cases: Sequence[Case]) -> Floats:
         """Return usable trips in the order of these cases, NaN for missing ones."""
@@ -93,10 +106,12 @@ def values_by_threshold(
     curve = _filled(_by_case(curves, rows, len(cases)), category)
     if (last := last_shown(chains, trips)) < trips:
         auc[:], curve[:, last + 1 :] = np.nan, np.nan
-    return [
-        CaseValues(design, trips, _usable(threshold_events, trips, rows, category), auc, curve)
-        for threshold_events in events
-    ]
+    results = []
+    for threshold_events in events:
+        ends, survival = _survival(threshold_events, trips, rows, category)
+        usable = _area(ends, survival, trips)
+        results.append(CaseValues(design, trips, ends, survival, usable, auc, curve))
+    return results
 
 
 def last_shown(chains: Iterable[ChainResult], trips: int) -> int:
@@ -151,13 +166,17 @@ def _segments(chains: Sequence[ChainResult], curves: Floats) -> Floats:
     return segments
 
 
-def _usable(
+def _survival(
     events: Sequence[Event], trips: int, rows: NDArray[np.intp], category: NDArray[np.intp]
-) -> Floats:
-    """Return usable trips by case: the mean time of its chains, or its pseudo-value."""
+) -> tuple[Floats, Floats]:
+    """Return when chains ended, and by case the share that is usable from then on.
+
+    It is the share of a case's chains, or its pseudo-value.
+    """
     times = np.array([end.time for end in events])
     ended = np.array([end.cause is not None for end in events], dtype=bool)
-    values = _by_case(times[:, None], rows, len(category))[:, 0]
+    ends = np.unique(times[ended])
+    values = _by_case((~ended | (times > ends[:, None])).T.astype(float), rows, len(category))
     for code in set(category[rows[~ended & (times < trips)]].tolist()):
         members = np.flatnonzero(category == code)
         chains = np.flatnonzero(category[rows] == code)
@@ -167,13 +186,19 @@ def _usable(
         # All cases, then all but one after another.
         tables = np.vstack([np.ones(len(members)), 1 - np.eye(len(members))])[:, case] * weights
         falls = drops(tables, ended[chains])
-        means = falls @ times[chains] + (1 - falls.sum(axis=1)) * trips
+        curves = 1 - falls @ (times[chains][:, None] <= ends)
         if len(members) > 1:
-            pseudo_values = len(members) * means[0] - (len(members) - 1) * means[1:]
-            values[members] = pseudo_values + means[0] - pseudo_values.mean()
+            pseudo_values = len(members) * curves[0] - (len(members) - 1) * curves[1:]
+            values[members] = pseudo_values + curves[0] - pseudo_values.mean(axis=0)
         else:
-            values[members] = means[0]
-    return values
+            values[members] = curves[0]
+    return ends, values
+
+
+def _area(ends: Floats, survival: Floats, trips: int) -> Floats:
+    """Return the area under each row's survival: its usable trips."""
+    widths = np.diff(np.append(ends, trips))
+    return np.asarray(np.append(ends, trips)[0] + survival @ widths)
 
 
 def _by_case(values: Floats, rows: NDArray[np.intp], cases: int) -> Floats:

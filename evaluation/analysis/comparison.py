@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
 
 from evaluation.analysis.case_values import CaseValues
 from evaluation.analysis.covariance import CONFIDENCE, Interval, t_probability, t_quantile
 from evaluation.analysis.events import TOLERANCE
-from evaluation.analysis.half_life import half_life
 from evaluation.analysis.power import POWER
+from evaluation.analysis.survival import half_life
 
 # Beyond this many times the suite, the runs are reported as indistinguishable.
 MOST_TIMES = 100
@@ -45,10 +46,10 @@ class Side:
 class Comparison:
     """Two runs on their shared cases.
 
-    In the difference of half-lives one that is longer than the suite counts as N, so the true
-    difference is at least as large; its interval is that of the usable trips, transformed
-    around the mean of the two. `p_ahead` = the probability that the first is usable for longer,
-    None if cases are too few. `auc` is None if too many chains were lost.
+    `p_ahead` = the probability that the first is usable for longer, None if cases are too few.
+    `auc` is None if too many chains were lost. `crossed` is set if the run of more usable trips
+    has the shorter half-life: "late" if it gains its trips on the images that last, "early" if
+    it loses fewer at the start.
     """
 
     cases: int
@@ -56,11 +57,11 @@ class Comparison:
     pairs: int
     first: Side
     second: Side
-    half_life: Difference
     usable_trips: Difference
     auc: Difference | None
     p_ahead: float | None
     separated: bool
+    crossed: Literal["", "early", "late"]
 
 
 def compare(first: CaseValues, second: CaseValues) -> Comparison:
@@ -73,9 +74,11 @@ def compare(first: CaseValues, second: CaseValues) -> Comparison:
     first, second = first.only(shared), second.only(shared)
     design, trips = first.design, first.trips
     first_side, second_side = _side(first), _side(second)
-    gaps = np.column_stack([first.usable - second.usable, first.auc - second.auc])
-    by_usable, by_auc = design.mean(gaps).tolist()
-    errors = design.standard_errors(gaps).tolist() if design.enough else [None, None]
+    ours, theirs = (np.column_stack([run.usable, run.auc]) for run in (first, second))
+    by_usable, by_auc = design.mean(ours - theirs).tolist()
+    errors = [None, None]
+    if design.enough:
+        errors = design.difference_errors(ours, theirs, np.array([trips, 1])).tolist()
     usable = _difference(by_usable, errors[0], design.freedom, len(shared))
     return Comparison(
         cases=len(shared),
@@ -83,21 +86,34 @@ def compare(first: CaseValues, second: CaseValues) -> Comparison:
         pairs=design.pairs,
         first=first_side,
         second=second_side,
-        half_life=_of_half_life(
-            usable, (first_side.usable_trips + second_side.usable_trips) / 2, trips
-        ),
         usable_trips=usable,
         auc=None
         if math.isnan(by_auc)
         else _difference(by_auc, errors[1], design.freedom, len(shared)),
         p_ahead=_p_ahead(by_usable, errors[0], design.freedom),
         separated=usable.more_cases == 0,
+        crossed=_crossed(first, second, (first_side, second_side)),
     )
 
 
 def _side(values: CaseValues) -> Side:
     usable, auc = (float(values.design.mean(column)) for column in (values.usable, values.auc))
-    return Side(usable, half_life(usable, values.trips), None if math.isnan(auc) else auc)
+    lasts = half_life(values.ends, values.design.mean(values.survival))
+    return Side(usable, lasts, None if math.isnan(auc) else auc)
+
+
+def _crossed(
+    first: CaseValues, second: CaseValues, sides: tuple[Side, Side]
+) -> Literal["", "early", "late"]:
+    gap = sides[0].usable_trips - sides[1].usable_trips
+    lives = [math.inf if side.half_life is None else side.half_life for side in sides]
+    if abs(gap) <= TOLERANCE or lives[0] == lives[1] or (gap > 0) == (lives[0] > lives[1]):
+        return ""
+    steps = np.unique([0.0, *first.ends, *second.ends, first.trips])
+    ahead = (first.survival_at(steps) - second.survival_at(steps))[:-1] * np.diff(steps)
+    early = steps[:-1] < min(lives)
+    by_part = {"early": ahead[early].sum(), "late": ahead[~early].sum()}
+    return "early" if by_part["early"] * gap > by_part["late"] * gap else "late"
 
 
 def _difference(estimate: float, error: float | None, freedom: int, cases: int) -> Difference:
@@ -123,24 +139,6 @@ def _more_cases(estimate: float, error: float, reach: float, cases: int) -> int 
     if needed > MOST_TIMES * cases:
         return None
     return max(1, math.ceil(needed - cases))
-
-
-def _of_half_life(usable: Difference, middle: float, trips: int) -> Difference:
-    def transformed(apart: float) -> float:
-        longer, shorter = (
-            half_life(min(max(middle + side, 0.0), float(trips)), trips)
-            for side in (apart / 2, -apart / 2)
-        )
-        return (trips if longer is None else longer) - (trips if shorter is None else shorter)
-
-    bounds = usable.interval
-    return Difference(
-        transformed(usable.estimate),
-        None
-        if bounds is None or bounds.low is None or bounds.high is None
-        else Interval(transformed(bounds.low), transformed(bounds.high)),
-        usable.more_cases,
-    )
 
 
 def _p_ahead(estimate: float, error: float | None, freedom: int) -> float | None:

@@ -1,8 +1,11 @@
 """Standard errors of means over cases, for other images and other edits.
 
 Cases share images and pairs, so they are not independent. The covariance is the sum of two
-cluster-robust ones, by image and by pair (Cameron, Gelbach & Miller 2011, without the term
-they subtract: on the few images and pairs of a suite that is conservative).
+cluster-robust ones, by image and by pair (Cameron, Gelbach & Miller 2011). They subtract the part
+counted twice; here a case whose image and pair stand in no other case is counted by pair alone,
+and the rest stays in both, which is conservative on the few images and pairs of a suite. Each
+model adds two pseudo-clusters, one lost at once and one that lasts, as Agresti & Coull (1998) do
+for a share: without them a model that never failed would have no error.
 """
 
 from __future__ import annotations
@@ -22,6 +25,10 @@ CONFIDENCE = 0.95
 SEED = 2026
 # With fewer, simulated boards of equal models separate them too often.
 MIN_IMAGES, MIN_PAIRS, MIN_FREEDOM = 10, 12, 5
+
+
+# The size of a pseudo-cluster: with it the intervals hold a truth at either end of the scale.
+PSEUDO = 1.3
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,9 @@ class Design:
         self._category = _Groups([case.category for case in cases])
         self._image = _Groups([case.image for case in cases])
         self._pair = _Groups([case.pair for case in cases])
+        self._alone = (self._image.sizes[self._image.codes] == 1) & (
+            self._pair.sizes[self._pair.codes] == 1
+        )
 
     @property
     def categories(self) -> int:
@@ -89,32 +99,65 @@ class Design:
         """Return the mean over cases, then categories, of each column (a row per case)."""
         return np.asarray(self.weights @ values)
 
-    def shares(self, values: Floats) -> Floats:
-        """Return a row of error shares of the means for each image and pair.
+    def shares(self, values: Floats, longest: float | Floats) -> Floats:
+        """Return rows of error shares of the columns' means, of which S'S is the covariance.
 
-        These rows S carry the whole covariance: it is S'S. So S'g, with g standard normal, is a
-        draw of the means' error, without a factorisation.
+        So S'g, with g standard normal, is a draw of the means' error, without a factorisation,
+        and the difference of two columns of S has the shares of the columns' difference.
+        `longest` = the upper end of each column's scale, which begins at 0; an end of 0 adds no
+        pseudo-clusters.
         """
+        ends = [np.diag(end) for end in self._pseudo_clusters(values, longest)]
+        return np.concatenate([self._clusters(values), *ends])
+
+    def standard_errors(self, values: Floats, longest: float | Floats) -> Floats:
+        """Return the standard error of each column's mean."""
+        ends = np.stack(self._pseudo_clusters(values, longest))
+        return errors_of(np.concatenate([self._clusters(values), ends]))
+
+    def difference_errors(self, first: Floats, second: Floats, longest: float | Floats) -> Floats:
+        """Return the standard error of each column's difference of means, model by model."""
+        ends = [end for values in (first, second) for end in self._pseudo_clusters(values, longest)]
+        return errors_of(np.concatenate([self._clusters(first - second), np.stack(ends)]))
+
+    def _clusters(self, values: Floats) -> Floats:
+        """Return a row of shares for each image and each pair."""
         means = self._category.sums(values) / self._category.sizes[:, None]
         deviations = self.weights[:, None] * (values - means[self._category.codes])
         images, pairs, categories = self.images, self.pairs, self.categories
+        by_image = self._image.sums(np.where(self._alone[:, None], 0, deviations))
         return np.concatenate(
             [
-                self._image.sums(deviations) * math.sqrt(images / (images - 1)),
+                by_image * math.sqrt(images / (images - 1)),
                 self._pair.sums(deviations) * math.sqrt(pairs / (pairs - categories)),
             ]
         )
 
-    def standard_errors(self, values: Floats) -> Floats:
-        """Return the standard error of each column's mean."""
-        return np.asarray(np.sqrt(np.square(self.shares(values)).sum(axis=0)))
+    def _pseudo_clusters(self, values: Floats, longest: float | Floats) -> tuple[Floats, Floats]:
+        """Return each column's shares of a cluster lost at once and of one that lasts.
 
-    def draws(self, values: Floats, number: int, seed: int = SEED) -> Floats:
-        """Draw errors of the columns' means, a row for each: a multivariate t."""
+        Squared, so that they count at the ends of the scale, where few cases have failed or few
+        have lasted, and hardly in its middle, where the cases themselves show their spread.
+        """
+        ends = np.broadcast_to(np.asarray(longest, dtype=float), values.shape[1:])
+        means = np.clip(self.mean(values), 0, ends)
+        size = PSEUDO / (min(self.images, self.pairs) + 1)
+        lost, lasting = (
+            np.divide(size * part**2, ends, out=np.zeros_like(ends), where=ends > 0)
+            for part in (means, ends - means)
+        )
+        return lost, lasting
+
+    def draws(self, shares: Floats, number: int, seed: int = SEED) -> Floats:
+        """Draw errors with these shares, a row for each: a multivariate t."""
         random = np.random.default_rng(seed)
-        shares = self.shares(values)
         normal = random.standard_normal((number, len(shares)))
         return np.asarray(normal @ shares / t_scale(random, self.freedom, number)[:, None])
+
+
+def errors_of(shares: Floats) -> Floats:
+    """Return the standard error of each column with these shares."""
+    return np.asarray(np.sqrt(np.square(shares).sum(axis=0)))
 
 
 def t_scale(random: np.random.Generator, freedom: int, number: int) -> Floats:

@@ -19,12 +19,18 @@ from typing import Any
 import numpy as np
 
 from evaluation.analysis.case_values import CaseValues, case_values
-from evaluation.analysis.covariance import CONFIDENCE, SEED, Design, Interval, t_quantile
+from evaluation.analysis.covariance import (
+    CONFIDENCE,
+    SEED,
+    Design,
+    Interval,
+    errors_of,
+    t_quantile,
+)
 from evaluation.analysis.events import TOLERANCE, Case, ChainResult
-from evaluation.analysis.half_life import half_life
 from evaluation.analysis.ranking import Bounds
 from evaluation.analysis.robustness import RepeatSpread, repeat_spread
-from evaluation.analysis.survival import Floats
+from evaluation.analysis.survival import Floats, half_life
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 DRAWS = 10_000
@@ -163,9 +169,10 @@ def _effects(values: Mapping[str, CaseValues], seed: int) -> tuple[Effect, ...]:
     first = values[names[0]]
     design = first.design
     usable = np.column_stack([values[name].usable for name in names])
-    gaps = usable[:, 1:] - usable[:, :1]
-    differences = [0.0, *design.mean(gaps).tolist()]
-    reach = [0.0, *reach_of_all(design, gaps, seed).tolist()] if design.enough else None
+    differences = [0.0, *design.mean(usable[:, 1:] - usable[:, :1]).tolist()]
+    reach = None
+    if design.enough:
+        reach = [0.0, *reach_of_all(design, usable, first.trips, seed).tolist()]
     effects = []
     for place, name in enumerate(names):
         of_arm, difference = values[name], differences[place]
@@ -176,7 +183,7 @@ def _effects(values: Mapping[str, CaseValues], seed: int) -> tuple[Effect, ...]:
             Effect(
                 arm=name,
                 usable_trips=mean_trips,
-                half_life=half_life(mean_trips, of_arm.trips),
+                half_life=half_life(of_arm.ends, design.mean(of_arm.survival)),
                 interval=Bounds.of(of_arm).usable_trips,
                 auc=None if math.isnan(auc) else auc,
                 difference=difference,
@@ -189,9 +196,15 @@ def _effects(values: Mapping[str, CaseValues], seed: int) -> tuple[Effect, ...]:
     return tuple(effects)
 
 
-def reach_of_all(design: Design, apart: Floats, seed: int = SEED) -> Floats:
-    """Return the half-width of each column's interval, with 95 % for all at once."""
-    errors = design.standard_errors(apart)
+def reach_of_all(design: Design, usable: Floats, trips: int, seed: int = SEED) -> Floats:
+    """Return the half-width of each effect's interval, with 95 % for all at once.
+
+    `usable` = usable trips by case, a column for each arm, the baseline first. Arms are treated
+    as models: each has pseudo-clusters alone, since an edit may fail with one prompt only.
+    """
+    shares = design.shares(usable, trips)
+    apart = shares[:, 1:] - shares[:, :1]
+    errors = errors_of(apart)
     if apart.shape[1] == 1:
         return np.asarray(t_quantile((1 + CONFIDENCE) / 2, design.freedom) * errors)
     scale = np.divide(1, errors, out=np.zeros_like(errors), where=errors > TOLERANCE)

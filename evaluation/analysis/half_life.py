@@ -28,8 +28,6 @@ from evaluation.analysis.survival import Floats, Survival
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 METHOD_VERSION = "3"
-# The share of usable trips at a half-life of N, with a margin for rounding.
-LONGEST = 0.5 / math.log(2) + 1e-12
 
 
 @dataclass(frozen=True)
@@ -37,8 +35,9 @@ class Summary:
     """Summary of a set of chains at one threshold; ready for JSON: no NaN, no infinity.
 
     `usable_trips` is None if nothing was measured. `auc` is None, and `curve` from some trip
-    on, if chains were stopped there because their end was known. `half_life` is None if longer
-    than `trips` ("> N"), `median` if fewer than half of the cases ended. At n = 0..N: `curve` =
+    on, if chains were stopped there because their end was known. `half_life` = the trip by which
+    half of the cases have ended, on the scale of their ends: 0 if half ended before the first
+    image was restored, None if more than half last to `trips` ("> N"). At n = 0..N: `curve` =
     mean retention, `survival` = share of cases still usable, `incidence` = share ended by each
     cause (they sum to 1 with survival), `usable_by_trip` = usable trips of the first n.
     `causes` counts the chains ended by each cause, `outcomes` the chains by outcome within
@@ -53,7 +52,6 @@ class Summary:
     chains: int
     usable_trips: float | None
     half_life: float | None
-    median: float | None
     auc: float | None
     curve: tuple[float | None, ...]
     survival: tuple[float | None, ...]
@@ -68,27 +66,6 @@ class Summary:
     change_seen: float | None
     edits_made: float | None = None
     edits_undone: float | None = None
-
-
-def half_life(usable: float, trips: int) -> float | None:
-    """Return the half-life of the exponential decay with these usable trips.
-
-    Solves U = (h / ln 2)(1 - 2^(-N/h)); None if h > N, beyond the range of the suite.
-    """
-    share = usable / trips
-    if share > LONGEST:
-        return None
-    if share < 1e-3:  # exp(-1000) is nothing
-        return max(0.0, usable) * math.log(2)
-    # x = N ln 2 / h solves 1 - exp(-x) = share * x. Newton from the right: 1/share is
-    # beyond the root and the curve is concave, so the steps never overshoot.
-    x = 1 / share
-    for _ in range(100):
-        step = (-math.expm1(-x) - share * x) / (math.exp(-x) - share)
-        x -= step
-        if abs(step) <= 1e-14 * x:
-            break
-    return min(trips * math.log(2) / x, float(trips))
 
 
 def shown_half_life(half_life: float | None, trips: int) -> str:
@@ -140,8 +117,7 @@ def summaries_and_values(
             trips=trips,
             threshold=threshold,
             usable_trips=usable[-1],
-            half_life=None if usable[-1] is None else half_life(usable[-1], trips),
-            median=survival.median if played else None,
+            half_life=survival.half_life if played else None,
             auc=finite(np.atleast_1d(threshold_values.design.mean(threshold_values.auc)))[0],
             curve=finite(threshold_values.design.mean(threshold_values.curve)),
             survival=finite(survival.at(numbers)),

@@ -112,8 +112,8 @@ def detectable(design: Design, trips: int, own: float, models: int = MODELS) -> 
             np.minimum(lifetimes[:, :, side] * factor, trips)
             for side, factor in enumerate((math.sqrt(ratio), 1 / math.sqrt(ratio)))
         )
-        gaps = better - worse
-        sure = design.mean(gaps) > reach * design.standard_errors(gaps)
+        errors = design.difference_errors(better, worse, trips)
+        sure = design.mean(better - worse) > reach * errors
         return bool(sure.mean() >= POWER)
 
     low, high = 1.0, 1.1

@@ -17,10 +17,11 @@ from evaluation.analysis.covariance import (
     SEED,
     Design,
     Interval,
+    errors_of,
     t_quantile,
 )
 from evaluation.analysis.events import TOLERANCE, Case, ChainResult
-from evaluation.analysis.half_life import Summary, half_life, summary_and_values
+from evaluation.analysis.half_life import Summary, summary_and_values
 from evaluation.analysis.survival import Floats
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
@@ -43,31 +44,44 @@ class Bounds:
         design, trips = values.design, values.trips
         if not design.enough:
             return cls()
-        columns = np.column_stack([values.usable, values.auc, values.curve])
-        reach = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * design.standard_errors(columns)
-        (usable, auc, *curve) = design.mean(columns).tolist()
-        (by_usable, by_auc, *by) = reach.tolist()
-        of_usable = Interval(max(0.0, usable - by_usable), min(float(trips), usable + by_usable))
+        columns = np.column_stack([values.usable, values.auc, values.curve, values.survival])
+        # A share ends at 1; Q(0) is always 1, so its scale has no length.
+        longest = np.ones(columns.shape[1])
+        longest[[0, 2]] = trips, 0
+        means = design.mean(columns)
+        t = t_quantile((1 + CONFIDENCE) / 2, design.freedom)
+        reach = t * design.standard_errors(columns, longest)
+        ends = slice(trips + 3, None)
+        (usable, auc, *curve) = zip(means.tolist(), reach.tolist(), strict=True)
         return cls(
-            half_life=of_half_life(of_usable, trips),
-            usable_trips=of_usable,
-            auc=_within(auc, by_auc, 0.0),
-            curve=tuple(
-                _within(q, half_width, -math.inf) for q, half_width in zip(curve, by, strict=True)
-            ),
+            half_life=half_life_interval(values.ends, means[ends], reach[ends]),
+            usable_trips=_within(*usable, least=0.0, most=float(trips)),
+            auc=_within(*auc, least=0.0),
+            curve=tuple(_within(*both) for both in curve[: trips + 1]),
         )
 
 
-def of_half_life(usable: Interval, trips: int) -> Interval:
-    """Return the half-life's interval: that of the usable trips, transformed."""
-    low, high = (bound if bound is not None else trips for bound in (usable.low, usable.high))
-    return Interval(half_life(low, trips), half_life(high, trips))
+def half_life_interval(ends: Floats, survival: Floats, reach: Floats) -> Interval:
+    """Return the trips at which the band of the survival curve holds one half.
+
+    The curve falls at the `ends` only, and its band is `survival` plus and minus `reach`.
+    """
+    touched = np.flatnonzero(survival - reach <= 0.5 + TOLERANCE)
+    above = np.flatnonzero(survival + reach >= 0.5 - TOLERANCE)
+    # The band leaves one half behind at the end after the last one at which it holds it.
+    left = above[-1] + 1 if above.size else 0
+    return Interval(
+        float(ends[touched[0]]) if touched.size else None,
+        float(ends[left]) if left < len(ends) else None,
+    )
 
 
-def _within(value: float, reach: float, least: float) -> Interval | None:
+def _within(
+    value: float, reach: float, least: float = -math.inf, most: float = 1.0
+) -> Interval | None:
     if not math.isfinite(value + reach):
         return None
-    return Interval(max(least, value - reach), min(1.0, value + reach))
+    return Interval(max(least, value - reach), min(most, value + reach))
 
 
 @dataclass(frozen=True)
@@ -93,12 +107,13 @@ class Ranks:
 def rank_board(
     design: Design,
     usable: Floats,
+    trips: int,
     means: Sequence[float] | None = None,
     *,
     draws: int = DRAWS,
     seed: int = SEED,
 ) -> Ranks:
-    """Rank the runs whose usable trips by case are the columns of `usable`.
+    """Rank the runs whose usable trips of `trips` by case are the columns of `usable`.
 
     `means` = the runs' usable trips if they are not just the means of their columns: in a part
     of a suite with lost chains. Raises ValueError if a run lacks a case.
@@ -109,7 +124,7 @@ def rank_board(
     count = len(levels)
     if design.enough and count:
         differences = levels[:, None] - levels
-        errors, sure, p_first = _compared(design, usable, levels, draws, seed)
+        errors, sure, p_first = _compared(design, usable, trips, levels, draws, seed)
         better = differences > np.maximum(sure * errors, TOLERANCE)
     else:
         better, p_first = np.zeros((count, count), dtype=bool), [None] * count
@@ -160,7 +175,11 @@ def _letter(number: int) -> str:
 
 
 def rank_scope(
-    cases: Sequence[Case], stored: Floats, scope: str, means: Sequence[float] | None = None
+    cases: Sequence[Case],
+    stored: Floats,
+    trips: int,
+    scope: str,
+    means: Sequence[float] | None = None,
 ) -> Ranks:
     """Rank runs in one part of a suite from their stored values.
 
@@ -170,19 +189,17 @@ def rank_scope(
     """
     missing = np.asarray(np.isnan(stored).all(axis=1))
     rows = [n for n, case in enumerate(cases) if scope in case.scopes and not missing[n]]
-    return rank_board(Design([cases[n] for n in rows]), stored[rows], means)
+    return rank_board(Design([cases[n] for n in rows]), stored[rows], trips, means)
 
 
 def _compared(
-    design: Design, usable: Floats, levels: Floats, draws: int, seed: int
+    design: Design, usable: Floats, trips: int, levels: Floats, draws: int, seed: int
 ) -> tuple[Floats, float, list[float | None]]:
     """Return the errors of all differences, the reach of a sure one, and P(first)."""
-    shares = design.shares(usable)
+    shares = design.shares(usable, trips)
     # Not from variances and covariance, which leave a rounding error for nearly equal runs.
-    errors = np.array(
-        [np.sqrt(np.square(shares.T - run_shares).sum(axis=1)) for run_shares in shares.T]
-    )
-    drawn = design.draws(usable, draws, seed)
+    errors = np.array([errors_of(shares - run_shares[:, None]) for run_shares in shares.T])
+    drawn = design.draws(shares, draws, seed)
     values = levels + drawn
     first = values >= values.max(axis=1, keepdims=True) - TOLERANCE
     p_first = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
@@ -245,7 +262,7 @@ def board(
     if ranked:
         design = results[ranked[0]][1].design
         table = np.column_stack([results[name][1].usable for name in ranked])
-        on_board = rank_board(design, table)
+        on_board = rank_board(design, table, trips)
         ranks = dict(
             zip(
                 ranked,

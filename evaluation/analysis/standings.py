@@ -237,7 +237,6 @@ def _numbers(summary: Summary, bounds: Bounds) -> dict[str, Any]:
         "half_life_low": half.low,
         "half_life_high": half.high,
         "has_interval": bounds.half_life is not None,
-        "median": summary.median,
         "usable_trips": summary.usable_trips,
         "usable_trips_low": usable.low,
         "usable_trips_high": usable.high,

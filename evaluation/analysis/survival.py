@@ -65,6 +65,13 @@ def drops(weights: Floats, ended: NDArray[np.bool_]) -> Floats:
     return before - after
 
 
+def half_life(ends: Floats, survival: Floats) -> float | None:
+    """Return the first of these ends from which at most half survives; None if more do."""
+    # Kaplan-Meier multiplies fractions: 3/4 x 2/3 must still count as one half.
+    reached = np.flatnonzero(survival <= 0.5 + TOLERANCE)
+    return float(ends[reached[0]]) if reached.size else None
+
+
 @dataclass(frozen=True)
 class Survival:
     """The mean survival curve of some chains, stored as its drops.
@@ -117,11 +124,9 @@ class Survival:
         return np.asarray(fallen + lasting * until)
 
     @property
-    def median(self) -> float | None:
-        """Return the time at which half of the cases have ended; None if never."""
-        # Kaplan-Meier multiplies fractions: 3/4 x 2/3 must still count as one half.
-        reached = np.flatnonzero(np.cumsum(self.drops) >= 0.5 - TOLERANCE)
-        return float(self.times[reached[0]]) if reached.size else None
+    def half_life(self) -> float | None:
+        """Return the time by which half of the cases have ended; None if never."""
+        return half_life(self.times, 1 - np.cumsum(self.drops))
 
     def incidence(self, when: Floats) -> dict[str, Floats]:
         """Return the share ended by each time, by cause that ended any chain."""

@@ -14,9 +14,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.analysis.covariance import CONFIDENCE, SEED, t_quantile
+from evaluation.analysis.case_values import case_values
+from evaluation.analysis.covariance import CONFIDENCE, SEED, Interval, t_quantile
 from evaluation.analysis.events import BROKEN, COMPLETED, LOST, ChainResult
-from evaluation.analysis.half_life import half_life, summary_and_values
+from evaluation.analysis.half_life import summary_and_values
+from evaluation.analysis.ranking import half_life_interval
 from evaluation.analysis.survival import Floats
 
 Ints = NDArray[np.int64]
@@ -451,8 +453,8 @@ def human_life(
 ) -> HumanLife | None:
     """Return usable trips of a model's chains by votes; None without weighted votes.
 
-    The interval covers other images, other edits and other voters: its variance is that of
-    usable trips by any metric, plus the variance over drawn voters.
+    Intervals cover other images, other edits and other voters: the variance is that by any
+    metric, plus the variance over drawn voters.
     """
     voters = sorted({voter for judged in asked for voter in judged.voter.tolist()})
     voter_weights = np.array([weights.get(voter, 0.0) for voter in voters])
@@ -465,6 +467,7 @@ def human_life(
     if usable is None:
         return None
     low = high = None
+    lasts = Interval(None, None)
     design = values.design
     if design.enough:
         random = np.random.default_rng(SEED)
@@ -473,23 +476,25 @@ def human_life(
         drawn = []
         for times in counts:
             drawn_chains = _curves(asked, voter_weights * times, place, trips)
-            if (
-                drawn_chains
-                and (value := summary_and_values(drawn_chains, trips)[0].usable_trips) is not None
-            ):
-                drawn.append(value)
-        variance = float(design.standard_errors(values.usable[:, None])[0]) ** 2
-        variance += float(np.var(drawn)) if drawn else 0.0
-        reach = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * math.sqrt(variance)
-        low, high = max(0.0, usable - reach), min(float(trips), usable + reach)
+            if drawn_chains:
+                again = case_values(drawn_chains, trips)
+                drawn.append([again.design.mean(again.usable), *again.survival_at(values.ends)])
+        longest = np.array([trips, *np.ones(len(values.ends))])
+        columns = np.column_stack([values.usable, values.survival])
+        variances = np.square(design.standard_errors(columns, longest))
+        variances += np.var(drawn, axis=0) if drawn else 0.0
+        reach = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * np.sqrt(variances)
+        low = max(0.0, usable - float(reach[0]))
+        high = min(float(trips), usable + float(reach[0]))
+        lasts = half_life_interval(values.ends, design.mean(values.survival), reach[1:])
     counted = {voter for voter in voters if voter_weights[place[voter]] > 0}
     return HumanLife(
         usable_trips=usable,
         usable_trips_low=low,
         usable_trips_high=high,
-        half_life=half_life(usable, trips),
-        half_life_low=None if low is None else half_life(low, trips),
-        half_life_high=None if high is None else half_life(high, trips),
+        half_life=summary.half_life,
+        half_life_low=lasts.low,
+        half_life_high=lasts.high,
         has_interval=low is not None,
         usable_votes=sum(int(np.isin(judged.voter, list(counted)).sum()) for judged in asked),
         usable_voters=len(counted),

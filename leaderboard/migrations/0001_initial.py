@@ -563,7 +563,6 @@ class Migration(migrations.Migration):
                 ('auc_low', models.FloatField(null=True)),
                 ('auc_high', models.FloatField(null=True)),
                 ('has_interval', models.BooleanField(default=False)),
-                ('median', models.FloatField(help_text="Kaplan-Meier's median; None: not reached.", null=True)),
                 ('usable_by_trip', models.JSONField(default=list, help_text='Usable trips of the first n = 0..N.')),
                 ('survival', models.JSONField(default=list, help_text='Share of cases still usable at n = 0..N.')),
                 ('incidence', models.JSONField(default=dict, help_text='By cause: share of cases that it ended up to n = 0..N.')),

@@ -110,7 +110,6 @@ class Standing(models.Model):
     auc_low = models.FloatField(null=True)
     auc_high = models.FloatField(null=True)
     has_interval = models.BooleanField(default=False)
-    median = models.FloatField(null=True, help_text="Kaplan-Meier's median; None: not reached.")
     usable_by_trip = models.JSONField(default=list, help_text="Usable trips of the first n = 0..N.")
     survival = models.JSONField(default=list, help_text="Share of cases still usable at n = 0..N.")
     incidence = models.JSONField(

@@ -151,7 +151,7 @@ def refresh_ranks(suite: Suite) -> None:
         cases = suite_cases(suite)
         here = {run.pk for run in runs if run.played == Played.HERE}
         for (metric, threshold), by_scope in groups.items():
-            _rank(by_scope, cases, kept_values(metric, threshold, runs), here, now)
+            _rank(by_scope, cases, kept_values(metric, threshold, runs), suite.trips, here, now)
         _record_changes(suite, now)
         job_queue.enqueue(suite.pk, job_queue.EXPORT, job_queue.GPU)
 
@@ -363,6 +363,7 @@ def _rank(
     by_scope: Mapping[str, list[Standing]],
     cases: Sequence[CoreCase],
     values: Mapping[int, Any],
+    trips: int,
     here: Collection[int],
     now: datetime,
 ) -> None:
@@ -373,11 +374,11 @@ def _rank(
     changed = []
     for scope, standings in by_scope.items():
         standings_here = [standing for standing in standings if standing.run_id in here]
-        places = _places(scope, standings, cases, values)
+        places = _places(scope, standings, cases, values, trips)
         places_here = (
             places
             if len(standings_here) == len(standings)
-            else _places(scope, standings_here, cases, values)
+            else _places(scope, standings_here, cases, values, trips)
         )
         for standing in standings:
             rank = (*places[standing.run_id], *places_here.get(standing.run_id, UNPLACED))
@@ -394,13 +395,16 @@ def _places(
     standings: Sequence[Standing],
     cases: Sequence[CoreCase],
     values: Mapping[int, Any],
+    trips: int,
 ) -> dict[int, tuple[Any, ...]]:
     """Return the place of each run among these standings, as the fields of `PLACE`."""
     # A suite that was changed by hand is shown in order, without ranks.
     if not standings or any(len(values.get(s.run_id, ())) != len(cases) for s in standings):
         return {standing.run_id: UNPLACED for standing in standings}
     table = np.column_stack([values[standing.run_id] for standing in standings])
-    ranks = rank_scope(cases, table, scope, [standing.usable_trips for standing in standings])
+    ranks = rank_scope(
+        cases, table, trips, scope, [standing.usable_trips for standing in standings]
+    )
     rows = zip(standings, ranks.shared, ranks.sets, ranks.tiers, ranks.p_first, strict=True)
     return {
         standing.run_id: (shared, *between, tier, None if first is None else round(first, 4))

@@ -86,6 +86,8 @@ class Against:
     comparison: Comparison
     verdict: str
     outlook: str
+    #: Why the half-life says otherwise; empty if it does not.
+    crossing: str
 
 
 def page(asked: BoardQuery, rows: Sequence[BoardRow], case: str) -> dict[str, Any]:
@@ -100,6 +102,7 @@ def page(asked: BoardQuery, rows: Sequence[BoardRow], case: str) -> dict[str, An
             comparison,
             verdict(comparison, leader.model.name, by_run[run].model.name),
             outlook(comparison, filters.suite.trips),
+            crossing(comparison, leader.model.name, by_run[run].model.name, filters),
         )
         for run, comparison in (contested.against.items() if contested else ())
     ]
@@ -337,14 +340,32 @@ def verdict(comparison: Comparison, leader: str, other: str) -> str:
     )
 
 
+def crossing(comparison: Comparison, leader: str, other: str, filters: BoardFilters) -> str:
+    """Return why usable trips and half-life order the two differently; empty if they agree."""
+    if not comparison.crossed:
+        return ""
+    sides = [(comparison.first, leader), (comparison.second, other)]
+    (shorter, ahead), (longer, behind) = sorted(
+        sides, key=lambda side: side[0].usable_trips, reverse=True
+    )
+    trips, life = filters.suite.trips, thresholds.life(filters.threshold).lower()
+    why = {
+        "late": "the images that it keeps last longer",
+        "early": "fewer of its images end early",
+    }[comparison.crossed]
+    return (
+        f"{ahead} has more usable trips and a shorter {life} "
+        f"({formatting.half_life(shorter.half_life, trips)} against "
+        f"{formatting.half_life(longer.half_life, trips)} of {behind}), because {why}."
+    )
+
+
 def _by(difference: Difference) -> str:
-    """Return ", by 0.4 to 2.2 round trips"; empty below a tenth of a trip."""
+    """Return ", by 0.4 to 2.2 round trips"; empty if too small to print."""
     size, bounds = abs(difference.estimate), difference.interval
     if bounds is None:
         return f", by {formatting.in_trips(size, 0)}" if round(size, 1) else ""
     ends = sorted(abs(end) for end in (bounds.low, bounds.high) if end is not None)
-    if not round(ends[-1], 1):
-        return ""
     return f", by {formatting.interval(ends[0], ends[-1]).replace('–', ' to ')} round trips"
 
 

@@ -1,4 +1,4 @@
-"""Measure the benchmark's own judgements where the truth is known: python -m tools.studies STUDY."""
+"""Measure how often the benchmark errs: python -m tools.studies STUDY."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ import sys
 from collections.abc import Sequence
 
 from evaluation.errors import UserFacingError
-from tools.studies import change_seen, headline, witnesses
+from tools.studies import change_seen, headline, intervals, witnesses
 
-STUDIES = {"change-seen": change_seen, "headline": headline, "witnesses": witnesses}
+STUDIES = {
+    "change-seen": change_seen,
+    "headline": headline,
+    "intervals": intervals,
+    "witnesses": witnesses,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,7 +13,6 @@ from itertools import combinations
 import numpy as np
 from PIL import Image
 
-from evaluation.analysis.half_life import half_life
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.content import catalog, sources
 from evaluation.content.suites import Suite
@@ -83,14 +82,11 @@ def half_lives(suite: Suite, images: int) -> dict[float, float | None]:
     edits = max(len(pair.cycle[0].steps) if pair.shape else 2 for pair in suite.pairs)
     chosen = suite.images[:: max(1, len(suite.images) // images)][:images]
     sources_at_size = [sources.prepared(image, suite.size) for image in chosen]
-    return {
-        sigma: half_life(
-            float(
-                np.mean(
-                    [lasts(image, Noise(sigma), suite, edits, scorer) for image in sources_at_size]
-                )
-            ),
-            suite.trips,
+    found: dict[float, float | None] = {}
+    for sigma in strengths():
+        trips = sorted(
+            lasts(image, Noise(sigma), suite, edits, scorer) for image in sources_at_size
         )
-        for sigma in strengths()
-    }
+        middle = trips[(len(trips) - 1) // 2]
+        found[sigma] = middle if middle < suite.trips else None
+    return found

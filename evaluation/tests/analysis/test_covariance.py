@@ -18,16 +18,19 @@ def design():
 
 @pytest.fixture
 def values(design):
-    return np.random.default_rng(0).normal(0, 1, (len(design.cases), 3))
+    return np.random.default_rng(0).normal([4, 10, 19], 1, (len(design.cases), 3))
+
+
+LONGEST = 20.0
 
 
 def covariance(design, values):
-    shares = design.shares(values)
+    shares = design.shares(values, LONGEST)
     return shares.T @ shares
 
 
 def by_hand(design, values):
-    """Both covariances, cluster by cluster as the method writes them."""
+    """The covariance, cluster by cluster as the method writes it."""
     cases, columns = design.cases, values.shape[1]
     categories = sorted({case.category for case in cases})
     means = {
@@ -40,31 +43,55 @@ def by_hand(design, values):
     total = np.zeros((columns, columns))
     for about, taken in (("image", 1), ("pair", len(categories))):
         names = {getattr(case, about) for case in cases}
+        images, pairs = ([getattr(case, name) for case in cases] for name in ("image", "pair"))
         found = np.zeros((columns, columns))
         for name in names:
             share = sum(
                 (v - means[case.category]) / sizes[case.category] / len(categories)
                 for case, v in zip(cases, values, strict=True)
                 if getattr(case, about) == name
+                and not (
+                    about == "image" and images.count(case.image) == pairs.count(case.pair) == 1
+                )
             )
             found += np.outer(share, share)
         total += found * len(names) / (len(names) - taken)
+    clusters = min(len({case.image for case in cases}), len({case.pair for case in cases}))
+    usable = np.mean([means[category] for category in categories], axis=0)
+    for lasted in (usable, LONGEST - usable):
+        total += np.diag((1.3 * lasted**2 / LONGEST / (clusters + 1)) ** 2)
     return total
 
 
 def test_the_covariance_is_the_methods_cluster_by_cluster(design, values):
     assert covariance(design, values) == pytest.approx(by_hand(design, values))
-    assert design.standard_errors(values) == pytest.approx(
+    assert design.standard_errors(values, LONGEST) == pytest.approx(
         np.sqrt(np.diag(by_hand(design, values)))
     )
 
 
-def test_one_pair_and_one_case_an_image_is_the_textbooks_error_of_a_mean():
-    """Every case its own image and pair, one category: the two parts are the same."""
+def test_a_case_with_an_image_and_a_pair_of_its_own_is_counted_once():
+    """In one category it is the textbook's error of a mean, beside the pseudo-clusters."""
     design = Design([Case(f"p{i:02}", f"q{i:02}", "c", "k", "o") for i in range(40)])
-    values = np.random.default_rng(1).normal(3, 2, (40, 1))
+    values = np.random.default_rng(1).normal(8, 2, (40, 1))
     textbook = values.std(ddof=1) / np.sqrt(40)
-    assert design.standard_errors(values)[0] == pytest.approx(np.sqrt(2) * textbook)
+    assert design.standard_errors(values, 0.0)[0] == pytest.approx(textbook)
+    ends = np.hypot(values.mean() ** 2, (LONGEST - values.mean()) ** 2) * 1.3 / LONGEST / 41
+    assert design.standard_errors(values, LONGEST)[0] == pytest.approx(np.hypot(textbook, ends))
+
+
+def test_two_models_each_bring_pseudo_clusters_to_their_difference(design, values):
+    first, second = values[:, :1], values[:, 1:2]
+    shares = design.shares(values[:, :2], LONGEST)
+    assert design.difference_errors(first, second, LONGEST) == pytest.approx(
+        np.sqrt(np.square(shares[:, 0] - shares[:, 1]).sum())
+    )
+    assert design.difference_errors(first, first, LONGEST)[0] > 0
+
+
+def test_the_start_of_a_curve_has_no_error(design):
+    start = np.ones((len(design.cases), 1))
+    assert design.standard_errors(start, np.array([0.0])) == 0
 
 
 def test_degrees_of_freedom_are_counted_by_what_is_fewest(design):
@@ -101,23 +128,30 @@ def test_the_order_of_the_cases_changes_nothing(design, values):
     shuffled = Design([design.cases[n] for n in order])
     assert shuffled.mean(values[order]) == pytest.approx(design.mean(values))
     assert covariance(shuffled, values[order]) == pytest.approx(covariance(design, values))
-    assert shuffled.draws(values[order], 50) == pytest.approx(design.draws(values, 50))
+    assert shuffled.draws(shuffled.shares(values[order], LONGEST), 50) == pytest.approx(
+        design.draws(design.shares(values, LONGEST), 50)
+    )
 
 
 def test_what_all_cases_of_a_category_share_adds_no_error(design, values):
     category = np.array([[int(case.category[-1])] for case in design.cases])
-    assert covariance(design, values + 7.0 * category) == pytest.approx(covariance(design, values))
+    more = values + 0.5 * category
+    more -= design.mean(more) - design.mean(values)
+    assert covariance(design, more) == pytest.approx(covariance(design, values))
 
 
 def test_draws_have_the_covariance_of_a_multivariate_t(design, values):
-    drawn = design.draws(values, 200_000)
+    drawn = design.draws(design.shares(values, LONGEST), 200_000)
     freedom = design.freedom
     expected = covariance(design, values) * freedom / (freedom - 2)
     assert np.cov(drawn.T) == pytest.approx(expected, rel=0.05, abs=0.05 * expected.max())
-    errors = design.standard_errors(values)
+    errors = design.standard_errors(values, LONGEST)
     within = (np.abs(drawn) <= t_quantile(0.975, freedom) * errors).mean(axis=0)
     assert within == pytest.approx([0.95] * 3, abs=0.003)
-    assert (design.draws(values, 10) == design.draws(values, 10)).all()
+    assert (
+        design.draws(design.shares(values, LONGEST), 10)
+        == design.draws(design.shares(values, LONGEST), 10)
+    ).all()
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 6, 13, 28, 89, 300])

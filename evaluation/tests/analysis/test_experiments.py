@@ -78,12 +78,13 @@ def test_equal_arms_have_no_effect_and_a_different_one_has_exactly_its_own():
 def test_the_interval_of_one_arm_is_students_and_those_of_many_are_wider():
     random = np.random.default_rng(0)
     design = Design(made_up_cases(40, 16, 24, 6))
-    apart = random.normal(0, 1, (40, 5))
-    alone = reach_of_all(design, apart[:, :1])
+    usable = random.normal(5, 1, (40, 6))
+    alone = reach_of_all(design, usable[:, :2], 10)
     assert alone == pytest.approx(
-        t_quantile(0.975, design.freedom) * design.standard_errors(apart)[:1]
+        t_quantile(0.975, design.freedom)
+        * design.difference_errors(usable[:, :1], usable[:, 1:2], 10)
     )
-    together = reach_of_all(design, apart)
+    together = reach_of_all(design, usable, 10)
     assert together[0] > 1.1 * alone[0]
 
 

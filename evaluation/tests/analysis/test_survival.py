@@ -37,7 +37,7 @@ def test_kaplan_meier_agrees_with_the_published_worked_example():
     ended = [6, 6, 6, 7, 10, 13, 16, 22, 23]
     going = [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
     summary = summarise(arm(ended, going, 35), 35)
-    assert summary.median == 23
+    assert summary.half_life == 23
     published = {6: 0.857, 7: 0.807, 10: 0.753, 13: 0.690, 16: 0.627, 22: 0.538, 23: 0.448}
     assert {week: round(summary.survival[week], 3) for week in published} == published
 
@@ -48,7 +48,7 @@ def test_kaplan_meier_agrees_with_lifelines_on_its_own_data():
     going = waltons["T"][waltons["E"] == 0].astype(int).tolist()
     summary = summarise(arm(ended, going, 80), 80)
     fitted = KaplanMeierFitter().fit(waltons["T"], waltons["E"])
-    assert summary.median == fitted.median_survival_time_
+    assert summary.half_life == fitted.median_survival_time_
     expected = fitted.survival_function_at_times(range(81))
     assert summary.survival == pytest.approx(expected.tolist())
     assert summary.usable_trips == pytest.approx(restricted_mean_survival_time(fitted, t=80))
@@ -69,7 +69,7 @@ def test_equal_categories_agree_with_the_weighted_curve_of_lifelines_where_nothi
         [e.time for e in events], [e.cause is not None for e in events], weights=weights
     )
     summary = summarise(run, N)
-    assert summary.median == pytest.approx(fitted.median_survival_time_)
+    assert summary.half_life == pytest.approx(fitted.median_survival_time_)
     expected = fitted.survival_function_at_times(range(N + 1))
     assert summary.survival == pytest.approx(expected.tolist())
 
@@ -132,7 +132,7 @@ def test_the_drawn_curve_has_the_area_of_the_usable_trips(chains):
 
 def test_three_quarters_of_two_thirds_are_a_half():
     """Kaplan-Meier multiplies fractions, and a median must not miss one half by a rounding."""
-    assert summarise(arm([1, 1, 3], [2, 2, 2, 6, 6], 6), 6).median == 3
+    assert summarise(arm([1, 1, 3], [2, 2, 2, 6, 6], 6), 6).half_life == 3
     for size in range(2, 60):
         half = arm(range(1, size // 2 + 1), [60] * (size - size // 2), 60)
-        assert (summarise(half, 60).median is None) == bool(size % 2)
+        assert (summarise(half, 60).half_life is None) == bool(size % 2)

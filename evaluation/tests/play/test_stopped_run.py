@@ -61,7 +61,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 def numbers(folder: RunFolder) -> dict[str, object]:
     result = next(iter(run_results(SUITE, read_scores(folder)).values()))
-    wanted = ("usable_trips", "half_life", "median", "survival", "incidence", "causes")
+    wanted = ("usable_trips", "half_life", "survival", "incidence", "causes")
     return {name: getattr(result.summary, name) for name in wanted} | {"events": result.events}
 
 

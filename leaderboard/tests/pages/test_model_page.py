@@ -79,9 +79,9 @@ def test_the_most_important_suite_with_results_comes_first_and_others_by_choice(
 
 def test_another_metric_can_be_chosen(client):
     run = make_run("Model", make_suite(), metrics=("lpips", "ssim"), scopes=SCOPES)
-    assert "Half-life, LPIPS" in page_of(client, run.editing_model)
+    assert "Usable trips of 20, LPIPS" in page_of(client, run.editing_model)
     response = client.get(reverse("model", args=[run.editing_model.slug]) + "?metric=ssim")
-    assert "Half-life, SSIM" in response.content.decode()
+    assert "Usable trips of 20, SSIM" in response.content.decode()
     assert response["X-Robots-Tag"] == "noindex"
 
 

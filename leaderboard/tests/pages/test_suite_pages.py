@@ -158,7 +158,7 @@ def test_the_worked_example_is_what_the_code_says():
     assert times["It refuses on trip 4"] == 3
     assert times["It hardly fades"] == 10
     assert times["A slow decline"] == pytest.approx(6 + 0.06 / 0.09, abs=0.01)
-    assert (worked["usable_trips"], worked["half_life"]) == ("4.2", "3.3")
+    assert (worked["usable_trips"], worked["half_life"]) == ("4.2", "3.0")
     assert worked["path"].count("V") == 5
 
 
