@@ -203,6 +203,9 @@ def _compared(
     values = levels + drawn
     first = values >= values.max(axis=1, keepdims=True) - TOLERANCE
     p_first = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
+    # Equal runs differ by the draws of their pseudo-clusters alone.
+    _, alike = np.unique(np.round(usable, 9), axis=1, return_inverse=True)
+    p_first = (np.bincount(alike, p_first) / np.bincount(alike))[alike]
     return errors, simultaneous_reach(drawn, errors, CONFIDENCE), p_first.tolist()
 
 
