@@ -110,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"convergebench: {error}\n")
         return 1
     except KeyboardInterrupt:
-        sys.stderr.write("convergebench: interrupted; the same command goes on\n")
+        sys.stderr.write("convergebench: interrupted; run the same command again to continue\n")
         return 130
     return code
 
@@ -118,7 +118,7 @@ def main(argv: list[str] | None = None) -> int:
 def _in_words(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         where = f" for {error.filename}" if error.filename else ""
-        return f"the disk is full{where}; free some space, then the same command goes on"
+        return f"the disk is full{where}; free some space, then run the same command again"
     return str(error)
 
 

@@ -75,7 +75,7 @@ class ExperimentFile(BaseModel):
     @classmethod
     def _each_model_once(cls, models: list[str]) -> list[str]:
         if len(set(models)) < len(models):
-            raise ValueError("one is named twice")
+            raise ValueError("a name occurs twice")
         return models
 
     @field_validator("arms", mode="before")
@@ -116,9 +116,9 @@ class ExperimentFile(BaseModel):
             data = yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader that takes still less)
         except (yaml.YAMLError, RecursionError, ValueError) as error:
             problem = " ".join(str(error).split())[:300]
-            raise ExperimentError(f"this is not YAML as experiments have it: {problem}") from None
+            raise ExperimentError(f"this is not a valid experiment in YAML: {problem}") from None
         if not can_be_stored(data):
-            raise ExperimentError("a text in it holds a zero byte or half of a character")
+            raise ExperimentError("a string contains a NUL byte or a lone surrogate")
         if not isinstance(data, dict):
             raise ExperimentError("an experiment is a list of fields: title, suite, models, arms")
         slug = plain_slug(default_slug, 60)
@@ -146,7 +146,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("references (*name) are not taken: write it out")
+            raise yaml.YAMLError("YAML references (*name) are not supported: write the value out")
         if getattr(event := self.peek_event(), "tag", None):
             raise yaml.YAMLError(f"tags ({event.tag[:40]}) are not taken")
         return super().compose_node(parent, index)

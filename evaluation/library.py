@@ -70,7 +70,7 @@ class Results:
         run = RunFolder.open(Path(folder))
         scores = read_scores(run)
         if scores is None:
-            raise UserFacingError(f"{folder} is not scored: convergebench score {folder}")
+            raise UserFacingError(f"{folder} is not scored yet: run convergebench score {folder}")
         return cls(run, scores)
 
     @property
@@ -90,7 +90,9 @@ class Results:
     def standing(self) -> MetricResult:
         """The result by the headline metric: `.summary`, `.bounds`, `.events`."""
         if not self.metrics:
-            raise UserFacingError("no metric says anything of this run: the sources are one colour")
+            raise UserFacingError(
+                "no metric can be computed for this run: its source images are a single colour"
+            )
         return next(iter(self.metrics.values()))
 
     def curves(self) -> dict[str, tuple[float | None, ...]]:
@@ -147,7 +149,7 @@ class Results:
         """Copy the run with its scores; `Results.open` and `report` read the copy."""
         target = Path(folder)
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise UserFacingError(f"{target} is there already; choose another folder")
+            raise UserFacingError(f"{target} exists already; choose another folder")
         shutil.copytree(self.folder, target, dirs_exist_ok=True)
         return target
 

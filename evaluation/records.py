@@ -34,10 +34,10 @@ def _is_evidence(row: dict[str, Any]) -> dict[str, Any]:
     """Check the fields of a witness's verdict. Raises ValueError."""
     for name in ("witness", "thing"):
         if not isinstance(row.get(name), str):
-            raise ValueError(f"{name} is not a text")
+            raise ValueError(f"{name} is not a string")
     for name in ("made", "undone"):
         if name not in row or row[name] not in (True, False, None):
-            raise ValueError(f"{name} is neither true nor false nor null")
+            raise ValueError(f"{name} must be true, false or null")
     if not isinstance(row.get("gates"), bool) or row.get("kept") not in (True, False, None):
         raise ValueError("gates and kept are true or false")
     if not isinstance(row.get("said", ""), str) or type(row.get("step", 0)) is not int:

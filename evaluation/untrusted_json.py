@@ -36,7 +36,7 @@ def parse_json(body: bytes) -> Any:
     try:
         return json.loads(body)
     except RecursionError:
-        raise ValueError("JSON that is nested too deeply") from None
+        raise ValueError("JSON that is too deeply nested") from None
 
 
 def finite(digits: str) -> float:
@@ -67,7 +67,7 @@ def parse_strictly(
         single: dict[str, Any] = {}
         for key, value in pairs:
             if key in single:
-                raise ValueError(f"the key {key[:80]!r} stands twice in one object")
+                raise ValueError(f"the key {key[:80]!r} occurs twice in one object")
             single[key] = value
         return single
 
@@ -84,9 +84,9 @@ def parse_strictly(
         )
         fits = can_be_stored(value)
     except RecursionError:
-        raise ValueError("JSON that is nested too deeply") from None
+        raise ValueError("JSON that is too deeply nested") from None
     if not fits:
-        raise ValueError("a text in it holds a zero byte or half of a character")
+        raise ValueError("a string contains a NUL byte or a lone surrogate")
     return value
 
 

@@ -64,7 +64,7 @@ class _Audits:
             if case := self.cases.get(line.case):
                 yield from self._audit(line, case)
             else:
-                yield Check(line.name, "case", DIFFERENT, "it is not a case of the suite")
+                yield Check(line.name, "case", DIFFERENT, "it is not in the suite")
         yield from self._what_follows()
 
     def _planned(self, stated: list[list[Any]]) -> list[list[Any]]:
@@ -105,7 +105,7 @@ class _Audits:
         sent, answer = self.store.image(line.sent), self.store.image(line.answer)
         found = touched(self.store, chain, audit, secret) if chain and source else None
         if not (source and sent and answer and found):
-            why = "its images are not sound" if self.document.images else NO_IMAGES
+            why = "its images cannot be used" if self.document.images else NO_IMAGES
             yield Check(line.name, "finding", NOT_CHECKED, why)
             return
         touch, back = found
@@ -134,4 +134,4 @@ class _Audits:
                 "run", name.replace("_", " "), getattr(run, name), getattr(audited, name)
             )
         stated = [flag.get("text") for flag in run.flags if isinstance(flag, dict)]
-        yield compared("run", "why it is out of the ranks", stated, list(audited.reasons))
+        yield compared("run", "the reason it is unranked", stated, list(audited.reasons))

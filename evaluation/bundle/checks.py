@@ -100,7 +100,7 @@ def digest_check(line: str, row: Mapping[str, Any]) -> Check:
     """Compare a raw line with the digest that it carries."""
     if row.get("digest") == document.digest(row):
         return Check(line, "digest", EQUAL)
-    return Check(line, "digest", DIFFERENT, "the line was altered after it was written")
+    return Check(line, "digest", DIFFERENT, "the line was changed after it was written")
 
 
 def image_checks(
@@ -108,7 +108,7 @@ def image_checks(
 ) -> tuple[EncodedImage | None, list[Check]]:
     """Return the image, None if it is missing or damaged, and the checks of its file."""
     if row is None:
-        return None, [Check(line, "image", NOT_CHECKED, "the bundle does not name it")]
+        return None, [Check(line, "image", NOT_CHECKED, "the bundle does not list it")]
     data = bundle.image(row.sha256)
     if data is None and not bundle.document.images:
         return None, [Check(line, "image", NOT_CHECKED, NO_IMAGES)]

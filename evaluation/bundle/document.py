@@ -175,7 +175,9 @@ class Bundle:
             self.suite = _suite(self.document.suite.definition)
             self.arm = Arm.from_dict(self.document.run.arm)
             if odd := self.arm.prompts.keys() - self.suite.pair_by_slug.keys():
-                raise BundleError(f"{DOCUMENT}, run.arm: {min(odd)[:80]} is no pair of the suite")
+                raise BundleError(
+                    f"{DOCUMENT}, run.arm: {min(odd)[:80]} is not a pair of the suite"
+                )
         except ArmError as error:
             raise BundleError(f"{DOCUMENT}, run.arm: {error}") from None
         except ValidationError as error:
@@ -244,7 +246,7 @@ def _check_entries(archive: zipfile.ZipFile, size: int) -> None:
         # zipfile cuts names at a zero byte; the name as it stands in the file counts.
         name = info.orig_filename
         if name != DOCUMENT and not NAME.fullmatch(name):
-            raise BundleError(f"the bundle has an entry called {name[:200]!r}, which no bundle has")
+            raise BundleError(f"the bundle has an unexpected entry {name[:200]!r}")
         archives.check_entry(info, name, MAX_DOCUMENT if name == DOCUMENT else MAX_BYTES)
         if name in seen:
             raise BundleError(f"the bundle has {name!r} twice")

@@ -78,7 +78,7 @@ class FolderSource:
         if not folder.complete:
             left = sum(not chain.outcome for chain in folder.chains.values())
             raise BundleError(
-                f"{folder.path} is not complete: {left} of {len(folder.chains)} chains are still "
+                f"{folder.path} is incomplete: {left} of {len(folder.chains)} chains are still "
                 "to be played"
             )
         if scores.method != METHOD_VERSION:
@@ -194,7 +194,7 @@ class FolderSource:
                 steps[-1].sha256 for steps in chain.trips
             ):
                 raise BundleError(
-                    f"{slug} was played on since it was scored: "
+                    f"{slug} has new trips since it was scored: "
                     f"convergebench score {self.folder.path}"
                 )
             fields = {

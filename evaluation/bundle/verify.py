@@ -65,8 +65,8 @@ from evaluation.records import (
 )
 from evaluation.run_secret import chain_seeds, commitment
 
-IMPORTED = "it was made elsewhere, and came as a score file"
-NOT_ASKED = "a judge is not asked again: its answers are kept where it was asked"
+IMPORTED = "it was computed elsewhere and imported from a score file"
+NOT_ASKED = "judges are not queried again: their answers are stored where they ran"
 #: The answers that a vote of each kind can have.
 ANSWERS = {"pair": (-1, 0, 1), "usable": (0, 1)}
 #: The measures of a trip that do not depend on whether its edit was seen.
@@ -148,7 +148,7 @@ class Verification:
             yield digest_check(line, raw[line])
         yield compared("suite", "content hash", stated, content_hash)
         if (method := self.document.run.method_version) != METHOD_VERSION:
-            why = f"made by method {method[:20]}, here is {METHOD_VERSION}: play and score it anew"
+            why = f"made by method {method[:20]}, here is {METHOD_VERSION}: play and score it again"
             yield Check("run", "method version", DIFFERENT, why)
         if commitments := self.document.run.commitments:
             drawn = [commitment(secret) for secret in reversed(self.secrets)]
@@ -163,7 +163,7 @@ class Verification:
         odd = [case for case in played if case not in cases]
         if odd or len(set(played)) < len(played):
             name = chain_name(*(odd or played)[0])
-            why = f"{name} is not a case of the suite" if odd else "a chain stands here twice"
+            why = f"{name} is not a case of the suite" if odd else "this chain is listed twice"
             yield Check("run", "chains", DIFFERENT, why)
         else:
             count = f"{len(played)} of {len(cases)} played"
@@ -177,9 +177,9 @@ class Verification:
             elif chain.outcome == "completed" and len(whole) < self.suite.trips:
                 why = f"completed, with {len(whole)} whole trips of {self.suite.trips}"
             elif chain.outcome != "lost" and any(trip.step is None for trip in whole):
-                why = "a trip came back and was not measured"
+                why = "a restored image was not measured"
             elif any(t.step is None and (t.scores or not t.is_empty) for t in chain.trips):
-                why = "a trip that was not measured has measures"
+                why = "an unmeasured trip has measurements"
             if why:
                 yield Check(f"chain {chain.name}", "trips", DIFFERENT, why)
 
@@ -247,7 +247,7 @@ class Verification:
                 if name in ours:
                     continue  # made without a call: `_made_by_us` makes it again
                 if edit and edit.seed is None and mode != "none":
-                    yield Check(line, f"{name} seed", NOT_CHECKED, "the bundle does not say")
+                    yield Check(line, f"{name} seed", NOT_CHECKED, "the bundle does not state it")
                 elif edit:
                     seeds = [seed(trip.number, name) for seed in drawn]
                     seed_here = edit.seed if edit.seed in seeds else seeds[0]
@@ -362,7 +362,7 @@ class Verification:
         for raw in self.bundle.raw["standings"]:
             yield digest_check(self.names[id(raw)], raw)
         if len(stated) < len(self.document.standings):
-            yield Check("standings", "rows", DIFFERENT, "one stands here twice")
+            yield Check("standings", "rows", DIFFERENT, "an entry is listed twice")
         expected: set[tuple[str, float, str]] = set()
         for metric in self.bundle.scored_metrics:
             try:
@@ -403,14 +403,14 @@ class Verification:
         """Return why this metric's scores cannot be computed here; "" if they can."""
         pinned = self.document.run.metrics[name]
         if name not in METRICS:
-            return "this metric is not known here"
+            return "this metric is unknown here"
         if name in self.scorer.not_run:
             return self.scorer.not_run[name]
         here = self.scorer.metrics[name]
         if here.version != pinned.get("version"):
             return f"made by version {pinned.get('version')}, here is {here.version}"
         if (here.weights_sha256 or "") != (pinned.get("weights_sha256") or ""):
-            return "made with other weights than those here"
+            return "computed with different weights"
         return ""
 
     @property
@@ -424,14 +424,14 @@ class Verification:
         """Return the reason for each witness of the run that cannot run here."""
         panel, here = self.scorer.panel, self.scorer.panel.provenance()
         return {
-            name: panel.not_run.get(name, "it is another version here")
+            name: panel.not_run.get(name, "the version here is different")
             for name, version in self._witnesses.items()
             if here.get(name) != version
-        } | {"judge": "a judge is not asked again: its answers are kept where it was asked"}
+        } | {"judge": "judges are not queried again: their answers are stored where they ran"}
 
     def _why(self, metric: str | None, source: EncodedImage | None) -> str:
         if source is None:
-            return "its images are not sound" if self.document.images else NO_IMAGES
+            return "its images cannot be used" if self.document.images else NO_IMAGES
         if metric in self.unable:
             return self.unable[metric or ""]
         return self.scorer.unfit(source.size).get(metric or "", "it is not among the run's metrics")
@@ -488,7 +488,7 @@ def vote_checks(bundle: Bundle) -> Iterator[Check]:
         line = f"vote {number}"
         yield digest_check(line, raw)
         there = (vote.case, vote.repeat, vote.trip) in returned
-        yield compared(line, "its restored image is here", True, there)
+        yield compared(line, "its restored image is present", True, there)
         valid = vote.answer in ANSWERS[vote.kind] and (vote.kind == "pair") == bool(vote.against)
         yield compared(line, "an answer of its kind", True, valid)
 

@@ -91,8 +91,8 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
         help="a name of `convergebench list editors`, or your own: my.module:MyEditor, "
         "file.py:function",
     )
-    who.add_argument("--models", metavar="NAMES", help="several names, with commas between")
-    who.add_argument("--endpoint", metavar="URL", help="the base of an API, or its full address")
+    who.add_argument("--models", metavar="NAMES", help="several names, separated by commas")
+    who.add_argument("--endpoint", metavar="URL", help="base URL of an API, or the full address")
     add_options(parser)
 
 
@@ -114,7 +114,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-local",
         action="store_true",
-        help="an endpoint by http, on this machine or the local network",
+        help="allow http endpoints on this machine or the local network",
     )
 
 
@@ -343,7 +343,7 @@ def find_own(place: str) -> Any:
 def _as_editor(code: Any, options: Mapping[str, Any], place: str) -> Editor:
     if isinstance(code, Editor):
         if options:
-            raise CommandError(f"{place} is made already, so it takes no options")
+            raise CommandError(f"{place} is an instance, so it takes no options")
         return code
     about = {"function": place, "source_sha256": _source_hash(code)}
     if inspect.isclass(code):

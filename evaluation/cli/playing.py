@@ -60,7 +60,7 @@ def find_suite(
     if trips is not None and trips > suite.trips:
         raise SuiteError(f"the suite {suite.slug} has {suite.trips} trips; --trips only shortens")
     if trips is not None and trips < 1:
-        raise SuiteError("a suite has at least one trip")
+        raise SuiteError("a suite needs at least one trip")
     wanted = suite.cases
     if cases is not None:
         patterns = cases.split(",") if isinstance(cases, str) else list(cases)
@@ -76,7 +76,7 @@ def find_suite(
     if limit is not None:
         wanted = wanted[:limit]
     if not wanted:
-        raise SuiteError(f"no case of {suite.slug} is left to play")
+        raise SuiteError(f"no case of {suite.slug} is selected")
     return replace(suite, trips=trips or suite.trips, cases=wanted)
 
 
@@ -136,8 +136,8 @@ class PlayOptions:
         price = chosen.price if self.price is None else self.price
         if self.budget is not None and price is None and not chosen.is_free:
             raise CommandError(
-                f"what an edit of {chosen.name} costs is not known, so no budget can hold: give it "
-                "with --price, or limit the calls with --max-edits"
+                f"the price per edit of {chosen.name} is unknown, so no budget can be kept: set "
+                "--price, or limit the calls with --max-edits"
             )
         return price
 
@@ -183,28 +183,32 @@ class Played:
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for the settings and limits of playing."""
-    money = parser.add_argument_group("what it may cost")
-    money.add_argument("--budget", type=dollars, metavar="USD", help="pause before it costs more")
+    money = parser.add_argument_group("the most it may cost, in USD")
     money.add_argument(
-        "--price", type=dollars, metavar="USD", help="what one edit costs, if it is not known"
+        "--budget", type=dollars, metavar="USD", help="pause before this is exceeded"
+    )
+    money.add_argument(
+        "--price", type=dollars, metavar="USD", help="price of one edit, if it is unknown"
     )
     money.add_argument(
         "--max-edits",
         type=at_least_one,
         metavar="N",
-        help="pause before more edits are asked for, tries included",
+        help="pause after this many edits, including retries",
     )
-    money.add_argument("--yes", action="store_true", help="do not ask before it costs money")
+    money.add_argument(
+        "--yes", action="store_true", help="do not ask for confirmation before spending money"
+    )
     parser.add_argument(
         "--stop-after",
         type=_stop_after,
         default=0,
         metavar="K",
         help="score while playing, and stop a chain K trips after its end is known at every threshold "
-        "(3 is a good number): usable trips and half-life stay what a full run gives",
+        "(3 is a good number): usable trips and half-life are the same as in a full run",
     )
     parser.add_argument("--parallel", type=at_least_one, metavar="N", help="chains played at once")
-    parser.add_argument("--attempts", type=at_least_one, default=5, help="tries of one edit (5)")
+    parser.add_argument("--attempts", type=at_least_one, default=5, help="attempts per edit (5)")
 
 
 def limits_of(args: argparse.Namespace) -> PlayOptions:
@@ -257,7 +261,7 @@ def open_run(out: Path, suite: Suite, chosen: ChosenEditor, options: PlayOptions
     if folder.arm != options.arm:
         raise CommandError(
             f"{out} is a run of another arm ({folder.arm}), not of this one ({options.arm}): "
-            "settings never mix in a run; choose another --out"
+            "a run has one arm; choose another --out"
         )
     if folder.suite.content_hash != suite.content_hash:
         raise CommandError(
@@ -319,7 +323,7 @@ def _announced(player: FolderPlayer, chosen: ChosenEditor) -> Estimate:
     note(f"{chosen.name}: {expected}")
     budget = player.store.budget
     if budget is not None and player.store.spent + (expected.usd or 0) > budget:
-        note(f"the budget of ${budget:,.2f} does not reach that far: it will pause")
+        note(f"the budget of ${budget:,.2f} is too small for all of it: the run will pause")
     return expected
 
 
@@ -357,7 +361,7 @@ def _play(player: FolderPlayer, hooks: Hooks) -> None:
 
     store.on_answer, store.on_attempt = answered, failed
     player.on_interrupt = lambda: note(
-        "stopping: edits in flight are finished and kept (Ctrl-C again drops them)"
+        "stopping after the edits in flight (press Ctrl-C again to drop them)"
     )
     try:
         if folder.header.stop_after:
@@ -373,7 +377,7 @@ def ask_first(expected: Estimate) -> None:
     if (expected.usd or ASK_FROM) < ASK_FROM:
         return
     if not sys.stdin.isatty():
-        raise CommandError("this may cost money; say --yes to play without being asked")
+        raise CommandError("this may cost money: add --yes to start without confirmation")
     sys.stderr.write("Play? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -191,7 +191,9 @@ def interval_text(interval: Interval | None, trips: int) -> str:
 def results_table(results: Results) -> str:
     """Format the results of one run, a row for each metric."""
     if not results:
-        return "No metric says anything of these chains: their sources are of one colour."
+        return (
+            "No metric can be computed for these chains: their source images are a single colour."
+        )
     head = ["metric", life().lower(), "95 % interval", "usable trips", "AUC", "after 1", "after N"]
     rows = [
         [
@@ -227,7 +229,7 @@ def results_table(results: Results) -> str:
 def ranks_table(ranked: Sequence[Rank]) -> str:
     """Format several runs of one suite, in the board's order."""
     if not ranked:
-        return "No metric says anything of all these runs."
+        return "No metric could be computed for all of these runs."
     label = metric_class(ranked[0].metric).label
     head = ["rank", "run", f"{life().lower()} ({label})", "95 % interval", "usable trips"]
     rows = [

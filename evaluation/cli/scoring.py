@@ -26,7 +26,7 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics",
         metavar="NAMES",
-        help=f"only these, with commas between ({', '.join(METRICS)})",
+        help=f"only these, separated by commas ({', '.join(METRICS)})",
     )
 
 
@@ -35,7 +35,7 @@ def new_scorer(names: str | None) -> Scorer:
     # It is needed for any metrics, to judge whether an edit was made.
     if importlib.util.find_spec("cv2") is None:
         raise CommandError(
-            "scoring needs packages that are not installed: pip install 'convergebench[worker]'"
+            "scoring needs packages that are missing: pip install 'convergebench[worker]'"
         )
     wanted = [name.strip() for name in names.split(",")] if names else None
     for name in wanted or ():
@@ -73,9 +73,9 @@ def add_judge(parser: argparse.ArgumentParser) -> None:
         "its key is in JUDGE_KEY",
     )
     parser.add_argument("--judge-url", metavar="URL", help="of its OpenAI-compatible API")
-    parser.add_argument("--judge-kind", choices=("chat", "gemini"), help="how it is asked (chat)")
+    parser.add_argument("--judge-kind", choices=("chat", "gemini"), help="its API (chat)")
     parser.add_argument("--judge-usd", metavar="USD", help="what may be spent on it")
-    parser.add_argument("--judge-calls", metavar="N", help="how often it may be asked")
+    parser.add_argument("--judge-calls", metavar="N", help="the most queries it may get")
 
 
 def asked_judge(args: argparse.Namespace, answers: Path) -> Judge | None:
@@ -111,4 +111,4 @@ def report_judge(judge: Judge) -> None:
         + ("" if first is None else f"; it prefers the first image in {first:.0%}")
     )
     if judge.silent:
-        note(f"the judge is not asked any more: {judge.silent}")
+        note(f"the judge has stopped: {judge.silent}")

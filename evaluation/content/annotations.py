@@ -33,7 +33,7 @@ def _with_inside(
     box: tuple[float, float, float, float],
 ) -> tuple[float, float, float, float]:
     if box[0] >= box[2] or box[1] >= box[3]:
-        raise ValueError(f"the box {list(box)} has no inside")
+        raise ValueError(f"the box {list(box)} is empty")
     return box
 
 
@@ -41,7 +41,7 @@ def _left_first(
     eyes: tuple[tuple[float, float], tuple[float, float]],
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     if eyes[0][0] >= eyes[1][0]:
-        raise ValueError("the eye on the image's left comes first")
+        raise ValueError("list the eye on the image's left first")
     return eyes
 
 

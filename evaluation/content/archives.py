@@ -66,7 +66,7 @@ def check_directory(file: IO[bytes], max_entries: int) -> None:
     if end < 0:
         raise ArchiveError("this is not a zip file")
     if end + END.size > len(tail):
-        raise ArchiveError("the zip file is cut off in its last record")
+        raise ArchiveError("the zip file is truncated")
     *_, length, _, comment = END.unpack_from(tail, end)
     if end + END.size + comment != len(tail):
         raise ArchiveError("the zip file does not end where its last record says")
@@ -90,7 +90,7 @@ def check_entry(info: zipfile.ZipInfo, name: str, limit: int) -> None:
     if info.flag_bits & 0x1:
         raise ArchiveError(f"{name} is encrypted")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ArchiveError(f"{name} is packed by a method that is not read here: use deflate")
+        raise ArchiveError(f"{name} uses an unsupported compression method: use deflate")
     if info.file_size > limit:
         raise ArchiveError(f"{name} has {info.file_size:,} bytes; the limit is {limit:,}")
     if info.file_size > max(RATIO_FROM, MAX_RATIO * info.compress_size):

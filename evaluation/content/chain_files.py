@@ -50,7 +50,7 @@ def arranged(
     if any(is_named(name(file)) for file in files):
         return _by_names(files, name)
     if len(files) < 2:
-        raise ChainFilesError("a chain needs its source and at least one restored image")
+        raise ChainFilesError("a chain needs a source image and at least one restored image")
     source, *rest = sorted(files, key=lambda file: natural(name(file)))
     if not in_turn:
         return ChainFiles(source, tuple((None, file) for file in rest))
@@ -84,7 +84,7 @@ def _by_names(files: Sequence[File], name: Callable[[File], str]) -> ChainFiles[
         raise ChainFilesError("I0_source is missing")
     last = max((number for number, step in by_step if step == "backward"), default=0)
     if not last:
-        raise ChainFilesError("I1_backward is missing: nothing came back yet")
+        raise ChainFilesError("I1_backward is missing: there is no restored image yet")
     for number in range(1, last):
         if (number, "backward") not in by_step:
             raise ChainFilesError(f"I{number}_backward is missing, but I{last}_backward is there")

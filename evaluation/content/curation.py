@@ -159,7 +159,7 @@ def fits(image: SuiteImage, pair: EditPair, symmetric_under: Collection[str] = (
 def _unlicensed(licence: str, attribution: str) -> list[str]:
     reasons = []
     if not licence.strip() or _label(licence) in ("unknown", "none", "all rights reserved"):
-        reasons.append("The image has no licence that lets it be shown and edited.")
+        reasons.append("The image needs a licence that allows showing and editing it.")
     elif not attribution.strip() and _label(licence).startswith("cc-by"):
         reasons.append(f"The licence {licence.strip()} asks for an attribution; none is given.")
     return reasons
@@ -177,7 +177,7 @@ def _badly_sized(image: Image.Image) -> list[str]:
     )
     if 1 - left > LARGEST_CUT:
         return [
-            f"The image is too long: cropping {image.width} x {image.height} pixels to "
+            f"The image is too elongated: cropping {image.width} x {image.height} pixels to "
             f"{width}:{height} would cut away {1 - left:.0%} of it."
         ]
     return []

@@ -56,7 +56,7 @@ def original(origin: str, sha256: str = "") -> bytes:
     if sha256 and actual != sha256:
         raise OriginError(
             f"{whole} has changed: its SHA-256 is {actual[:12]}…, expected {sha256[:12]}…; "
-            "install the versions named in constraints.txt"
+            "install the versions in constraints.txt"
         )
     return _detail(data, detail, origin) if detail else data
 
@@ -71,7 +71,7 @@ def _file(origin: str) -> bytes:
     if scheme == "file":
         return _read(catalog.folder() / rest, origin, "it is committed with the project")
     places = ", ".join([*WHEELS, "file"])
-    raise OriginError(f"{origin!r}: {scheme!r} is not a place images come from ({places})")
+    raise OriginError(f"{origin!r}: {scheme!r} is not a known source of images ({places})")
 
 
 def _detail(data: bytes, box: str, origin: str) -> bytes:
@@ -79,7 +79,9 @@ def _detail(data: bytes, box: str, origin: str) -> bytes:
     try:
         left, top, right, bottom = (int(side) for side in box.split(","))
     except ValueError:
-        raise OriginError(f"{origin!r}: a detail is four numbers, left,top,right,bottom") from None
+        raise OriginError(
+            f"{origin!r}: a detail needs four numbers: left,top,right,bottom"
+        ) from None
     if not (0 <= left < right <= image.width and 0 <= top < bottom <= image.height):
         raise OriginError(
             f"{origin!r}: the detail is not inside the image of {image.width} x {image.height}"
@@ -93,7 +95,7 @@ def prepared(image: SuiteImage, size: int) -> Image.Image:
     if pixel_sha256(fitted) != image.sha256:
         raise OriginError(
             f"{image.slug} ({image.origin}) does not give the pixels the suite was frozen with; "
-            "install the versions named in constraints.txt"
+            "install the versions in constraints.txt"
         )
     return fitted
 

@@ -245,9 +245,7 @@ def _required(
     for what, slug in sorted(wanted):
         fitting = [(s, case) for s, case in cases if getattr(case, what) == slug]
         if not fitting:
-            raise SuiteError(
-                f"the {what} {slug} must be included, but fits none under these filters"
-            )
+            raise SuiteError(f"the required {what} {slug} fits nothing under these filters")
         if any(getattr(case, what) == slug for rows in chosen.values() for case in rows):
             continue
         stratum, best = min(

@@ -351,11 +351,13 @@ class Suite:
             raise SuiteError(f"the suite file does not fit: {first_error(error)}") from None
         for case in suite.cases:
             if case.image not in suite.image_by_slug or case.pair not in suite.pair_by_slug:
-                raise SuiteError(f"case {case.slug} names an image or pair the suite does not hold")
+                raise SuiteError(
+                    f"case {case.slug} names an image or pair that is not in the suite"
+                )
         if stated and stated != suite.content_hash:
             raise SuiteError(
                 f"the suite's content hash is {suite.content_hash[:12]}, but it states {stated[:12]}: "
-                "the file was altered"
+                "the file was changed"
             )
         return suite
 

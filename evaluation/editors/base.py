@@ -139,16 +139,16 @@ class Editor(ABC):
         """Return reasons why the editor cannot follow the settings; empty if it can."""
         who, problems = type(self).__name__, []
         if settings.temperature is not None and not self.takes_temperature:
-            problems.append(f"{who} takes no temperature")
+            problems.append(f"{who} has no temperature setting")
         if settings.size and settings.size not in self.tiers:
             offered = f"only {', '.join(self.tiers)}" if self.tiers else "none that can be chosen"
             problems.append(
                 f"{who} cannot be asked for a size of {settings.size}: it has {offered}"
             )
         if settings.history is not None and not self.takes_history:
-            problems.append(f"{who} keeps no conversation: it takes each edit alone")
+            problems.append(f"{who} has no conversations: it handles each edit alone")
         if settings.floor and not self.has_floor:
-            problems.append(f"{who} has no autoencoder here that could be played alone")
+            problems.append(f"{who} has no autoencoder that can be played alone")
         return problems
 
     def missing(self) -> list[str]:

@@ -99,7 +99,7 @@ class DiffusersPipeline(Editor):
             seconds = time.monotonic() - started
         notes = {"dtype": loaded.dtype, "placement": loaded.placement, "model": self.checkpoint}
         if any(getattr(output, "nsfw_content_detected", None) or ()):
-            raise Refused("the pipeline's safety checker blacked the image out", notes=notes)
+            raise Refused("the pipeline's safety checker blanked the image", notes=notes)
         return Answer(EncodedImage.from_image(output.images[0].convert("RGB")), seconds, 0.0, notes)
 
     def edit_so(
@@ -268,7 +268,7 @@ class DiffusersPipeline(Editor):
             if loaded.placement in ("cpu", "sequential offload"):
                 raise configuration(f"{self.checkpoint} runs out of memory ({where})") from error
             raise EditorError(
-                f"out of GPU memory ({where}); the next try keeps less of the model there",
+                f"out of GPU memory ({where}); the next attempt keeps less of the model on the GPU",
                 fault=Fault.SERVER_ERROR,
             ) from error
         except (ValueError, TypeError, RuntimeError) as error:
@@ -354,4 +354,4 @@ def _components(folder: Path) -> list[str]:
 
 
 def _ended() -> EditorError:
-    return EditorError("the edit was ended from our side", fault=Fault.UNREACHABLE, permanent=True)
+    return EditorError("we cancelled the edit", fault=Fault.UNREACHABLE, permanent=True)

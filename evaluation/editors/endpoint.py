@@ -98,7 +98,7 @@ class Endpoint(Settings, Editor):
         except ImageError as error:
             raise bad_answer(str(error)) from error
         except TimeoutError:
-            raise bad_answer("no room for an image this large: others are being read") from None
+            raise bad_answer("too many large images at once: waiting for others") from None
         notes = {"status": reply.status, **call.notes, **type_note(call.stated_type, answered)}
         return Answer(answered, seconds, self.price, notes)
 

@@ -79,7 +79,7 @@ class SizeRule:
         # A shape out of bounds, a long strip for instance: the whole grid is searched.
         candidates = candidates or [(w, h) for w in steps for h in steps if self._allows(w, h)]
         if not candidates:
-            raise ValueError("the bounds leave no legal size")
+            raise ValueError("no size fits the bounds")
         return min(candidates, key=lambda legal: _distance(legal, size))
 
     def nearest_ratio(self, size: Size) -> str:

@@ -66,12 +66,12 @@ def signs(errors: Iterable[EditErrors], pair: EditPair) -> list[Sign]:
             suspicious.append(Sign(name, edit.number, edit.direction, detail))
 
         if edit.to_input <= SAME:
-            sign("returned its input", "the answer is the image that was sent")
+            sign("returned its input", "the answer is identical to the image that was sent")
         if edit.direction == "backward":
             error = edit.to_source
             # After one trip a good editor may be this close; after further losses none is.
             if error <= SAME and edit.number > 1:
-                sign("returned the source", f"trip {edit.number} ends with the source itself")
+                sign("returned the source", f"trip {edit.number} returned the source image itself")
             elif last_error > LOST and error < JUMP * last_error:
                 sign(
                     "jumped back",

@@ -36,7 +36,7 @@ SEED = 7
 ATTEMPTS = 3
 LONGEST_WAIT = 20.0
 SLOW_SECONDS = 60.0
-TOO_SLOW = "the test took too long as a whole"
+TOO_SLOW = "the test as a whole took too long"
 #: Characters of an endpoint's own words that a step shows.
 QUOTED = 200
 
@@ -50,32 +50,32 @@ PAIR = EditPair(
 )
 
 LABELS = {
-    "settings": "The settings make a request",
-    "address": "The address may be called",
-    "forward": "The endpoint edits an image",
-    "size": "The size is kept",
-    "change": "The edit can be seen",
-    "backward": "The endpoint takes the edit back",
+    "settings": "Request can be built",
+    "address": "Address is allowed",
+    "forward": "Endpoint edits an image",
+    "size": "Size is preserved",
+    "change": "Edit is visible",
+    "backward": "Endpoint undoes the edit",
     "restored": "The image returns",
 }
 
 ADVICE = {
-    Fault.UNREACHABLE: "Start the server, and make sure that it can be reached from the internet "
-    "by this name and port (443 where the address names none). A firewall may let only some addresses in.",
-    Fault.TIMEOUT: "An edit must end within the time-out. A first call may load the model: call it "
-    "once yourself, then test again; or give a longer time-out.",
-    Fault.RATE_LIMITED: "Wait until the endpoint takes calls again, or allow more calls for this key.",
-    Fault.SERVER_ERROR: "Look into the endpoint's own log for this call.",
+    Fault.UNREACHABLE: "Start the server and make sure that it can be reached from the internet "
+    "at this name and port (443 by default). A firewall may block our address.",
+    Fault.TIMEOUT: "An edit must finish within the time-out. If the first call loads the model, call "
+    "the endpoint once yourself and test again, or set a longer time-out.",
+    Fault.RATE_LIMITED: "Wait until the endpoint accepts calls again, or raise the limit of this key.",
+    Fault.SERVER_ERROR: "Check the endpoint's log for this call.",
     Fault.KEY_REJECTED: "Give a valid key. It is sent as “Authorization: Bearer …”.",
     Fault.OUT_OF_CREDIT: "Top up the account of this key.",
     Fault.TLS: "Install a certificate for this host name from a public authority, with its "
     "intermediate certificates, and renew it before it expires.",
-    Fault.BLOCKED: "Give an address that everybody on the internet can reach.",
+    Fault.BLOCKED: "Use an address that is reachable from the public internet.",
     Fault.CONFIGURATION: "Check the address, the contract and the model id: the page shows the exact "
     "request as a curl line to try.",
     Fault.BAD_ANSWER: "Answer with one whole PNG, JPEG or WebP image, where the contract expects it.",
-    Fault.BAD_REQUEST: "The server dislikes a field it was sent. Switch off the seed, response_format "
-    "or size, give a model id, or take the last extra parameter away.",
+    Fault.BAD_REQUEST: "The server rejects a field of the request. Turn off the seed, response_format "
+    "or size, set a model id, or remove the last extra parameter.",
 }
 
 
@@ -243,7 +243,7 @@ def _answered(name: str, answer: Answer) -> Step:
         f"{len(image.data) / 1000:,.0f} kB in {seconds:.1f} s"
     )
     if wrong := answer.notes.get(WRONG_TYPE):
-        advice = "State the type that the bytes have; it is the bytes that are read."
+        advice = "Set the Content-Type to the actual type of the image; we read the bytes."
         return Step(name, "warning", f"{detail}; {wrong}", advice, data)
     if seconds > SLOW_SECONDS:
         advice = "Edits this slow make a long evaluation; allow more calls at once if you can."
@@ -259,15 +259,15 @@ def _size(source: EncodedImage, answered: EncodedImage) -> Step:
         return Step(
             "size",
             "warning",
-            f"sent {sent}, got {got}: another shape",
-            "Answer with the shape that was sent. An image that is cropped or stretched loses in "
-            "every comparison with its source.",
+            f"sent {sent}, got {got}: a different aspect ratio",
+            "Return the aspect ratio that was sent. A cropped or stretched image loses in every "
+            "comparison with its source.",
         )
     return Step(
         "size",
         "warning",
         f"sent {sent}, got {got}",
-        "Answer at the size that was sent, where the model can: resizing at each step costs detail.",
+        "Return the size that was sent if the model can: resizing at each step costs detail.",
     )
 
 
@@ -277,7 +277,7 @@ def _change(source: EncodedImage, answered: EncodedImage, pair: EditPair) -> Ste
             "change",
             "failed",
             "the answer is the input unchanged",
-            "The model must follow the prompt; an image sent back as it came scores 0.",
+            "The model must follow the prompt; an unchanged image scores 0.",
         )
     try:
         verdict = change_seen(source.decoded, answered.decoded, pair)
@@ -289,8 +289,8 @@ def _change(source: EncodedImage, answered: EncodedImage, pair: EditPair) -> Ste
             "change",
             "warning",
             "no clear change was found where the prompt asks for one",
-            "Look at the image your model makes of this prompt; trips without a seen change count "
-            "as failed.",
+            "Look at the image that your model returned; trips without a visible change count as "
+            "failed.",
             data,
         )
     return Step("change", "passed", f"“{pair.forward}” changed the image", data=data)
@@ -300,17 +300,19 @@ def _restored(source: EncodedImage, restored: EncodedImage) -> Step:
     card = EncodedImage.from_image(blank_card(source.decoded))
     retained = retention(mean_square(source, restored), mean_square(source, card))
     if retained is None:
-        return Step("restored", "skipped", "the image that was sent is of one colour")
+        return Step("restored", "skipped", "the image that was sent is a single colour")
     data = {"retained": round(retained, 4)}
     if retained <= 0:
         return Step(
             "restored",
             "warning" if is_reframed(restored.size, source.size) else "failed",
             "after one round trip nothing of the image is left",
-            "Check that the backward prompt reaches the model together with the edited image.",
+            "Check that the backward prompt and the edited image both reach the model.",
             data,
         )
-    return Step("restored", "passed", f"{retained * 100:.1f} % of the image is back", data=data)
+    return Step(
+        "restored", "passed", f"{retained * 100:.1f} % of the image was restored", data=data
+    )
 
 
 def _same(one: EncodedImage, other: EncodedImage) -> bool:

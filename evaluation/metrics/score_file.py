@@ -90,7 +90,7 @@ def parsed(data: bytes, name: str) -> ScoreFile:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ScoreFileError(f"{name} is not a text in UTF-8") from None
+        raise ScoreFileError(f"{name} is not a string in UTF-8") from None
     given_rows = _json_rows(text, name) if text.lstrip().startswith("[") else _csv_rows(text, name)
     rows: list[Row] = []
     metrics: dict[str, dict[str, Any]] = {}
@@ -103,7 +103,7 @@ def parsed(data: bytes, name: str) -> ScoreFile:
         pin |= {"higher_is_better": _direction(line, row.metric, values)}
         if metrics.setdefault(row.metric, pin) != pin:
             raise ScoreFileError(
-                f"{line}: version or higher_is_better of {row.metric} is not as in the rows before"
+                f"{line}: version or higher_is_better of {row.metric} differs from earlier rows"
             )
         if len(metrics) > MAX_METRICS:
             raise ScoreFileError(f"{line}: more than {MAX_METRICS} metrics")
@@ -120,7 +120,7 @@ def _csv_rows(text: str, name: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
         for values in reader:
             line = f"{name}, line {reader.line_num}"
             if None in values or None in values.values():
-                raise ScoreFileError(f"{line}: it has not as many fields as the first line")
+                raise ScoreFileError(f"{line}: its number of fields differs from the first line")
             yield line, values
     except csv.Error as error:
         raise ScoreFileError(f"{name}, line {reader.line_num}: {error}") from None
@@ -161,7 +161,7 @@ def _image(line: str, values: Mapping[str, Any]) -> Key:
     if not case:
         raise ScoreFileError(f"{line}, case: it is empty, and there is no sha256")
     if not can_be_stored(case):
-        raise ScoreFileError(f"{line}, case: it holds a zero byte")
+        raise ScoreFileError(f"{line}, case: it contains a NUL byte")
     return case[:200], _count(line, values, "repeat"), _count(line, values, "trip")
 
 
@@ -182,7 +182,7 @@ def _metric(line: str, values: Mapping[str, Any]) -> str:
         )
     if name in METRICS or name == WORN:
         raise ScoreFileError(
-            f"{line}, metric: {name} is run here; give yours another name, such as {name}-pyiqa"
+            f"{line}, metric: {name} is computed here; choose another name, such as {name}-pyiqa"
         )
     return name
 
@@ -205,7 +205,7 @@ def _value(line: str, values: Mapping[str, Any]) -> float | None:
 def _version(line: str, values: Mapping[str, Any]) -> str:
     version = str(values.get("version") or "").strip()
     if not 0 < len(version) <= 80 or not version.isprintable():
-        raise ScoreFileError(f"{line}, version: it should be told, in at most 80 characters")
+        raise ScoreFileError(f"{line}, version: a version of at most 80 characters is required")
     return version
 
 
@@ -246,7 +246,9 @@ def place(found: ScoreFile, chains: Iterable[ChainImages]) -> None:
             )
             raise ScoreFileError(f"{row.line}, {which}: the run has no image {name}")
         if values_by_image.setdefault((row.image, row.metric), row.value) != row.value:
-            raise ScoreFileError(f"{row.line}, value: {row.metric} said otherwise of it before")
+            raise ScoreFileError(
+                f"{row.line}, value: {row.metric} has a different value for this image above"
+            )
         for chain, number in places:
             values = chain.quality.setdefault(row.metric, [None] * (len(chain.restored) + 1))
             values[number] = row.value

@@ -77,7 +77,7 @@ _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 # Printable ASCII without the space and characters that parsers disagree about.
 _ALLOWED = re.compile(r"[!-~]+")
 _ENCODED_CONTROL = re.compile(r"%(0[0-9a-f]|1[0-9a-f]|7f)", re.IGNORECASE)
-NO_PUBLIC_ADDRESS = "the host name leads to no public address"
+NO_PUBLIC_ADDRESS = "the host name has no public address"
 _PRIVATE_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "arpa")
 
 
@@ -224,12 +224,12 @@ class Rules:
     def _check_host(self, host: str, *, bracketed: bool) -> str:
         host = host.lower()
         if not host or "%" in host:
-            raise AddressRefused("malformed", "the address has no usable host name")
+            raise AddressRefused("malformed", "the address has no valid host name")
         if bracketed:
             try:
                 self._check_address(IPv6Address(host))
             except ipaddress.AddressValueError:
-                raise AddressRefused("malformed", "the address has no usable host name") from None
+                raise AddressRefused("malformed", "the address has no valid host name") from None
             return str(IPv6Address(host))
         name = host.removesuffix(".")
         labels = name.split(".")
@@ -248,7 +248,7 @@ class Rules:
                 ) from None
             return name
         if not all(_LABEL.fullmatch(label) for label in labels):
-            raise AddressRefused("malformed", "the address has no usable host name")
+            raise AddressRefused("malformed", "the address has no valid host name")
         if not self.allow_local and (len(labels) == 1 or labels[-1] in _PRIVATE_NAMES):
             raise _not_public(f"{host} is a name of the local network")
         if any(_names(entry, name) for entry in self._denied_names):
@@ -257,7 +257,7 @@ class Rules:
 
     def _check_port(self, netloc: str, port: int | None) -> None:
         if netloc.endswith(":") or port == 0:
-            raise AddressRefused("port", "the address names no usable port")
+            raise AddressRefused("port", "the address has no valid port")
         if port is not None and port not in self.policy.allowed_ports:
             allowed = " or ".join(str(p) for p in sorted(self.ports))
             raise AddressRefused("port", f"port {port} is not allowed, only {allowed}")
@@ -267,10 +267,10 @@ class Rules:
         try:
             target = self.policy.check_url(text)
         except SSRFGuardError as error:
-            raise AddressRefused("malformed", "the address cannot be read safely") from error
+            raise AddressRefused("malformed", "the address is ambiguous") from error
         seen = str(target.address) if target.address else target.host.removesuffix(".")
         if seen != host:
-            raise AddressRefused("malformed", "the address cannot be read safely")
+            raise AddressRefused("malformed", "the address is ambiguous")
 
     def _own_server(self, detail: str) -> AddressRefused:
         return AddressRefused(

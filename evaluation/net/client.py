@@ -306,7 +306,7 @@ class HttpClient:
             )
 
         if self._backend.closed.is_set():
-            return failed("the call was ended from our side", Fault.UNREACHABLE, permanent=True)
+            return failed("we cancelled the call", Fault.UNREACHABLE, permanent=True)
         match error:
             case TooLarge():
                 limit = f"{self.max_bytes / 2**20:.3g} MB"

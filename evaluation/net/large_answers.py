@@ -35,7 +35,7 @@ class LargeAnswers:
         if getattr(self._edit, "holds", True):  # locked already, or the request is no edit
             return
         if not self._slot.acquire(timeout=max(0.0, seconds)):
-            raise TimeoutError("other large answers are being read")
+            raise TimeoutError("other large answers are being processed")
         self._edit.holds = True
 
 

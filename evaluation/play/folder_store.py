@@ -122,10 +122,10 @@ class FolderStore(RunStore):
             if self.budget is not None and committed + price > self.budget:
                 raise Paused(
                     f"${committed:,.2f} of the budget of ${self.budget:,.2f} is spent; "
-                    "go on with a larger --budget"
+                    "continue with a larger --budget"
                 )
             if self.max_edits is not None and self.calls + len(self._open) >= self.max_edits:
-                raise Paused(f"--max-edits {self.max_edits} is reached; go on with more")
+                raise Paused(f"--max-edits {self.max_edits} is reached; continue with a larger one")
             self._open.add(chain.key)
 
     def close_call(self, chain: ClaimedChain, trip: int, name: str, attempt: Attempt) -> None:

@@ -149,7 +149,7 @@ def _inside(folder: Path, name: Any) -> Path:
     try:
         file = (folder / str(name)).resolve()
         if not file.is_relative_to(folder.resolve()):
-            raise ChainFolderError(f"{shown} lies outside {folder}")
+            raise ChainFolderError(f"{shown} is outside {folder}")
         if not file.is_file():
             raise ChainFolderError(f"{folder} has no file {shown}")
     except OSError as error:

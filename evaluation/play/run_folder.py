@@ -232,7 +232,7 @@ class RunFolder:
         Raises RunFolderError if the folder holds other files.
         """
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise RunFolderError(f"{path} is there already and is not a run; choose another --out")
+            raise RunFolderError(f"{path} exists already and is not a run; choose another --out")
         folder = cls.planned(path, suite, **settings)
         folder.save()
         return folder
@@ -245,7 +245,7 @@ class RunFolder:
             raise RunFolderError(f"there is no folder {path}")
         if not file.is_file():
             raise RunFolderError(
-                f"{path} is not a run folder: it has no run.json (`convergebench run` makes one)"
+                f"{path} is not a run folder: it has no run.json (`convergebench run` creates one)"
             )
         data = _read_json(file)
         if data.get("format") != FORMAT:
@@ -288,7 +288,7 @@ class RunFolder:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise RunFolderError(f"another process is playing in {self.path}") from None
+                raise RunFolderError(f"another process is playing the run in {self.path}") from None
             # Another process may have played between our reading and our lock.
             self.chains = self._read_chains()
             try:
@@ -343,7 +343,7 @@ class RunFolder:
         file = self._folder(chain) / edit.file
         data = _read_bytes(file)
         if hashlib.sha256(data).hexdigest() != edit.sha256:
-            raise RunFolderError(f"{file} is not the image that was answered: its hash differs")
+            raise RunFolderError(f"{file} differs from the answered image: its hash is wrong")
         return data
 
     def read_sent(self, chain: PlayedChain, audit: PlayedAudit) -> EncodedImage:
@@ -506,7 +506,7 @@ def _read_bytes(file: Path) -> bytes:
     """Read a regular file. Raises RunFolderError for links and files over the limit."""
     try:
         if file.is_symlink() or not file.is_file():
-            raise RunFolderError(f"{file} is not there, or not a plain file")
+            raise RunFolderError(f"{file} is missing or not a regular file")
         if (size := file.stat().st_size) > MAX_BYTES:
             raise RunFolderError(f"{file} has {size:,} bytes; the limit is {MAX_BYTES:,}")
         return file.read_bytes()

@@ -270,7 +270,7 @@ def test_an_experiment_is_read_from_its_file(tmp_path):
         (("title: Does the wording matter?", "title: ''"), "title: "),
         (("suite: smoke", "suit: smoke"), "suit"),
         (("models: misreader", "models: []"), "models: List should have at least 1"),
-        (("models: misreader", "models: [a, a]"), "models: one is named twice"),
+        (("models: misreader", "models: [a, a]"), "models: a name occurs twice"),
         (("repeats: 2", "repeats: 0"), "repeats: should be greater than or equal to 1"),
         (("repeats: 2", "repeats: yes"), "repeats: "),
         (("  plain:\n", ""), "arms: Dictionary should have at least 2"),
@@ -280,8 +280,8 @@ def test_an_experiment_is_read_from_its_file(tmp_path):
         (("wording: LF, temperature: 0.4", ""), "the arms plain and LF are the same"),
         (("  plain:", "  plain: &a {}\n  b: *a"), "references"),
         (("title:", "title: x\ntitle:"), "'title' stands twice"),
-        (("title: Does", "- title: Does"), "not YAML"),
-        (("title: Does", "!!python/object:os.system {}\ntitle: Does"), "not YAML"),
+        (("title: Does", "- title: Does"), "not a valid experiment"),
+        (("title: Does", "!!python/object:os.system {}\ntitle: Does"), "not a valid experiment"),
     ],
 )
 def test_a_file_that_does_not_fit_says_where(change, words):

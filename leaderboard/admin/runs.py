@@ -278,7 +278,7 @@ class RunAdmin(WithPages, admin.ModelAdmin):
         )
         return str(estimate)
 
-    @admin.display(description="why it is out of the ranks")
+    @admin.display(description="the reason it is unranked")
     def flag_list(self, run: Run) -> str:
         items = [(text,) for text in run.review.flag_texts]
         if not items:

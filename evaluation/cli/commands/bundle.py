@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="a folder made by `run`, scored")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the zip file (RUN.zip)")
     parser.add_argument(
-        "--no-images", action="store_true", help="numbers alone; a site does not take those"
+        "--no-images", action="store_true", help="numbers only; sites do not accept such a bundle"
     )
     parser.add_argument("--json", action="store_true", help="print what was packed as JSON")
 
@@ -102,5 +102,7 @@ def scores_of(folder: RunFolder) -> RunScores:
     """Return the scores in the folder. Raises CommandError if there are none."""
     scores = read_scores(folder)
     if scores is None:
-        raise CommandError(f"{folder.path} is not scored: convergebench score {folder.path}")
+        raise CommandError(
+            f"{folder.path} is not scored yet: run convergebench score {folder.path}"
+        )
     return scores

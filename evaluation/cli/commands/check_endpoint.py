@@ -47,7 +47,7 @@ class CheckEndpointOutput(Output):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", metavar="URL", help="the base of the API, or the full address")
+    parser.add_argument("url", metavar="URL", help="base URL of the API, or the full address")
     add_options(parser)
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print the report as JSON")

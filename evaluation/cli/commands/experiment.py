@@ -40,7 +40,7 @@ from evaluation.metrics import in_order
 from evaluation.play.run_folder import RunFolder, write_json
 from evaluation.play.run_scores import RunScores
 
-HELP = "play a suite in several ways, and see what each of them changes"
+HELP = "play a suite in several ways and measure the effect of each"
 DESCRIPTION = """\
 Plays every arm of an experiment by every model, each into a run folder of its own
 (OUT/MODEL/ARM), scores them, and writes OUT/experiment.json and one page for each
@@ -58,9 +58,7 @@ FORMAT = 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE.yaml", help="the experiment")
     parser.add_argument("--out", type=Path, help="folder of its runs (the experiment's slug)")
-    parser.add_argument(
-        "--estimate", action="store_true", help="only tell what it takes; play nothing"
-    )
+    parser.add_argument("--estimate", action="store_true", help="print the estimate; play nothing")
     add_limits(parser)
     add_metrics(parser)
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
@@ -214,7 +212,7 @@ def _results(
         scores = {arm_run.name: scored(arm_run.folder, scorer) for arm_run in runs}
         by_metric = numbers_by_metric(suite, scores)
         if not by_metric:
-            raise CommandError(f"no metric says anything of every arm of {slug}")
+            raise CommandError(f"no metric could be computed for every arm of {slug}")
         numbers = {name: compared.to_dict() for name, compared in by_metric.items()}
         page = _page(experiment, suite, runs, scores, numbers, out / slug / "report")
         answers.append(

@@ -67,14 +67,14 @@ class SuitesOutput(Output):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", choices=("editors", "suites"))
     parser.add_argument("name", nargs="?", metavar="NAME", help="an editor, for its options")
-    parser.add_argument("--ready", action="store_true", help="only editors that can run now")
+    parser.add_argument("--ready", action="store_true", help="only editors that are ready to run")
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     if args.kind == "suites":
         if args.name:
-            raise CommandError("only an editor has options to list")
+            raise CommandError("only editors have options")
         _list_suites(args.json)
     elif args.name:
         _list_options(args.name, args.json)
@@ -176,7 +176,7 @@ def _missing(load: Callable[[], Editor]) -> list[str]:
     except EditorError as error:
         return [error.message]
     except TypeError:
-        return ["give its settings with --option NAME=VALUE"]
+        return ["set them with --option NAME=VALUE"]
 
 
 def _price(entry: EditorEntry) -> str:

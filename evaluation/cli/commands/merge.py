@@ -10,7 +10,7 @@ from pathlib import Path
 from evaluation.cli.printing import CommandError, Output, say, say_json
 from evaluation.play.run_folder import PlayedChain, RunFolder
 
-HELP = "make one run of the shares that several machines played"
+HELP = "combine shares that several machines played into one run"
 DESCRIPTION = """\
 Puts the chains of several run folders into a new one. They must be shares of the same
 run: of one suite, with one editor, its options and one secret (`run --shard I/N
@@ -36,7 +36,7 @@ class MergeOutput(Output):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders made by `run`")
     parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="the new folder")
-    parser.add_argument("--json", action="store_true", help="print what was merged as JSON")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,7 +64,7 @@ def merge(shares: Sequence[RunFolder], out: Path) -> RunFolder:
     first = shares[0]
     for share in shares[1:]:
         if share.suite.content_hash != first.suite.content_hash:
-            raise CommandError(f"{share.path} played another suite than {first.path}")
+            raise CommandError(f"{share.path} played a different suite from {first.path}")
         for name in SAME:
             if getattr(share.header, name) != getattr(first.header, name):
                 raise CommandError(f"{share.path} is a run with another {name} than {first.path}")
@@ -97,7 +97,7 @@ def _copy(folder: Path, to: Path) -> None:
     to.mkdir(parents=True)
     for file in sorted(folder.iterdir()):
         if file.is_symlink() or not file.is_file():
-            raise CommandError(f"{file} is not a plain file: nothing is copied that a run has not")
+            raise CommandError(f"{file} is not a regular file")
         shutil.copy2(file, to / file.name)
 
 

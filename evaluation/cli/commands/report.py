@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print one run as a .eval_results file, where the suite is this data set of the Hub",
     )
     parser.add_argument(
-        "--json", action="store_true", help="print where the report is, and the ranks, as JSON"
+        "--json", action="store_true", help="print the report's location and the ranks as JSON"
     )
 
 
@@ -91,10 +91,12 @@ def _as_text(
     if args.model_index:
         return as_model_index(suite, runs)
     if len(runs) > 1:
-        raise CommandError("--eval-results is of one run: a model has a file of its own")
+        raise CommandError("--eval-results takes one run: each model has its own file")
     ((name, run_scores),) = runs.items()
     if not run_results(suite, run_scores):
-        raise CommandError("no metric says anything of this run: its sources are of one colour")
+        raise CommandError(
+            "no metric can be computed for this run: its source images are a single colour"
+        )
     return as_eval_results(suite, name, run_scores, args.eval_results, folders[0].header.ended)
 
 
@@ -114,7 +116,7 @@ def write_report(folders: Sequence[RunFolder], scores: Sequence[RunScores], out:
     """Write one page of these runs of one suite; return its path."""
     for folder, run_scores in zip(folders, scores, strict=True):
         if not any(chain.outcome for chain in run_scores.chains.values()):
-            raise CommandError(f"{folder.path} has no finished chain yet; play on first")
+            raise CommandError(f"{folder.path} has no finished chain yet: continue the run first")
     runs = [reported(*pair) for pair in zip(folders, scores, strict=True)]
     return Report(folders[0].suite, runs).write(out)
 

@@ -43,7 +43,7 @@ from evaluation.play.run_folder import RunFolder
 from evaluation.play.run_scores import RunScores
 from evaluation.run_secret import new_secret
 
-HELP = "play an editor on a suite, score it and report"
+HELP = "play an editor on a suite, score it and write a report"
 DESCRIPTION = """\
 Plays every case of a suite into a run folder, one chain of round trips per case,
 scores what came back and writes a report. Every answer is kept before the next edit
@@ -109,11 +109,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--suite", required=True, help="a name of `convergebench list suites`, or a file"
     )
+    parser.add_argument("--play-only", action="store_true", help="play only: no scores, no report")
     parser.add_argument(
-        "--play-only", action="store_true", help="neither score nor report what was played"
-    )
-    parser.add_argument(
-        "--audits", action="store_true", help="play with audits, and say what a site would see"
+        "--audits", action="store_true", help="play audits too, and print their findings"
     )
     parser.add_argument(
         "--floor",
@@ -134,7 +132,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     part.add_argument(
         "--cases",
         metavar="PATTERN",
-        help="only cases whose name, image or pair matches, such as 'books--*' or clock",
+        help="only cases whose name, image or pair matches, for example 'books--*' or clock",
     )
     part.add_argument("--limit", type=at_least_one, metavar="N", help="only the first N cases")
     part.add_argument(
@@ -153,7 +151,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log",
         metavar="NAMES",
-        help=f"report the run to these as it goes on, with commas between ({', '.join(HOOKS)})",
+        help=f"report progress to these, separated by commas ({', '.join(HOOKS)})",
     )
     add_metrics(parser)
     add_judge(parser)
@@ -259,7 +257,7 @@ def _say_played(args: argparse.Namespace, runs: Sequence[Played]) -> None:
         (summary,) = summaries
         say(f"{summary.run}: {summary.edits} edits, {_counts(summary)}")
         if summary.saved_edits:
-            say(f"{summary.saved_edits} edits were not asked for: their chains' end was known")
+            say(f"{summary.saved_edits} edits were saved: their chains had already ended")
         say(f"next: convergebench score {summary.run}")
 
 
@@ -290,14 +288,14 @@ def audit_report(folder: RunFolder, scores: RunScores, scorer: Scorer) -> Audit:
 
 def _say_audit(audit: Audit) -> None:
     if audit.verdict == "clean":
-        say("\nclean: nothing here would keep the run out of the ranks")
+        say("\nclean: no finding would keep this run out of the ranks")
     else:
-        say("\nreview: the run would stay out of the ranks until a person has looked")
+        say("\nreview: the run would be unranked until a person has reviewed it")
     for reason in audit.reasons:
         say(f"  {reason}")
-    say(f"edits that can be seen: {_share(audit.change_seen)}")
+    say(f"edits with a visible change: {_share(audit.change_seen)}")
     say(f"edits that show what was asked for: {_share(audit.edits_made)}")
-    say(f"edits that were taken back: {_share(audit.undone)}")
+    say(f"edits that were undone: {_share(audit.undone)}")
     for words, shares in (
         ("marks kept", audit.marks_kept),
         ("loss under audit", audit.loss_under_audit),

@@ -66,7 +66,7 @@ from evaluation.play.own_chains import (
 from evaluation.play.run_folder import RunFolder
 from evaluation.play.run_scores import RunScores, read_scores
 
-HELP = "score a run folder, or images that you have already"
+HELP = "score a run folder, or images that you already have"
 DESCRIPTION = f"""\
 Scores every restored image against its source by every metric that can run here,
 and judges whether each edit was made. A case is usable until its image is
@@ -146,13 +146,13 @@ class ScoreChainsOutput(Output):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="a run, or images")
-    parser.add_argument("--again", action="store_true", help="compute everything of a run anew")
+    parser.add_argument("--again", action="store_true", help="compute all scores of a run again")
     parser.add_argument(
         "--import",
         dest="score_file",
         type=Path,
         metavar="FILE",
-        help="take the values of no-reference metrics that ran elsewhere into a scored run",
+        help="import values of no-reference metrics into a scored run",
     )
     add_metrics(parser)
     add_judge(parser)
@@ -183,7 +183,7 @@ def run(args: argparse.Namespace) -> int:
         )
         return 0
     if not folder.complete:
-        note(f"{args.folder} is not complete: these numbers are of the chains that are")
+        note(f"{args.folder} is incomplete: these numbers cover only its finished chains")
     say(results_table(results))
     if no_reference:
         say(f"\n{no_reference_table(no_reference)}")
@@ -229,12 +229,12 @@ def _images(folder: RunFolder, scores: RunScores, slug: str) -> ChainImages:
 
 def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that describe the images."""
-    group = parser.add_argument_group("images that are not a run's")
+    group = parser.add_argument_group("images that are not a run")
     group.add_argument("--name", help="what to call the model in the report (the folder's name)")
     group.add_argument(
         "--in-turn",
         action="store_true",
-        help="sorted images are edited and restored in turn (else all are restored)",
+        help="sorted images alternate between edited and restored (default: all are restored)",
     )
     group.add_argument(
         "--change",
@@ -242,12 +242,15 @@ def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
         help="what the forward edit does: adds or removes something (local, the default), "
         "changes all of the image, or nothing",
     )
-    group.add_argument("--operator", choices=list(OPERATORS), help="the edit is this exact move")
     group.add_argument(
-        "--pair", metavar="SLUG", help="the edit is this pair of the benchmark's, such as glasses"
+        "--operator", choices=list(OPERATORS), help="the edit is this exact operation"
     )
     group.add_argument(
-        "--object", help="what is added and removed, such as glasses: witnesses look for it"
+        "--pair", metavar="SLUG", help="the edit is this pair of the benchmark, such as glasses"
+    )
+    group.add_argument(
+        "--object",
+        help="the object that is added and removed, such as glasses; witnesses look for it",
     )
     group.add_argument("--forward", default="", help="the forward prompt, for the report")
     group.add_argument("--backward", default="", help="the backward prompt, for the report")

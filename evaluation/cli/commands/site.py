@@ -19,7 +19,10 @@ Everything it makes lies in the data folder; PORT chooses another port than 8000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--data", type=Path, metavar="FOLDER", help="the data folder ($DATA_DIR, else ./var)"
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="the data folder (default: $DATA_DIR, else ./var)",
     )
     parser.add_argument("--no-play", action="store_true", help="do not play the reference editors")
 

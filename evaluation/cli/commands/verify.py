@@ -19,7 +19,7 @@ from evaluation.cli.commands.bundle import packed
 from evaluation.cli.printing import Output, progress, say, say_json
 from evaluation.play.run_folder import RunFolder
 
-HELP = "recompute every number of a run bundle or folder and say what is equal"
+HELP = "recompute every number of a run bundle or folder and compare"
 DESCRIPTION = """\
 Recompute every number that a bundle, or a run folder that was scored, allows: hashes, scores, calibrations, change
 seen, retention, events, half-lives, usable trips, AUC and their intervals. Each
@@ -50,9 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "bundle", metavar="BUNDLE", type=Path, help="a run's zip file, or a run folder"
     )
-    parser.add_argument(
-        "--quiet", action="store_true", help="only what is different, and the sum at the end"
-    )
+    parser.add_argument("--quiet", action="store_true", help="print differences and totals only")
     parser.add_argument("--json", action="store_true", help="print the checks as JSON")
 
 

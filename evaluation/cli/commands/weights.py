@@ -23,7 +23,7 @@ exit codes: 1 when something is missing that was named or that the headline metr
 
 examples:
   convergebench weights                          fetch what is missing
-  convergebench weights --check                  only say how things stand
+  convergebench weights --check                  print the state only
   convergebench weights lpips-alex --file FILE   from a file, with no network"""
 
 
@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = ", ".join(weights.WEIGHTS)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones: {names}")
     parser.add_argument("--check", action="store_true", help="download nothing")
-    parser.add_argument("--file", type=Path, help="a local file to take them from")
-    parser.add_argument("--json", action="store_true", help="print how each stands, as JSON")
+    parser.add_argument("--file", type=Path, help="a local file to read them from")
+    parser.add_argument("--json", action="store_true", help="print the state of each as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
             names = ", ".join(weights.WEIGHTS)
             raise CommandError(f"there are no weights called {name!r}; there are {names}")
     if args.file and len(args.names) != 1:
-        raise CommandError("--file needs the one name it is for")
+        raise CommandError("--file needs exactly one name")
     if args.file and not args.file.is_file():
         raise CommandError(f"there is no file {args.file}")
     wanted = args.names or list(weights.WEIGHTS)

@@ -181,7 +181,7 @@ class Contract(ABC):
             if name and not _NAME.fullmatch(name.removesuffix("[]")):
                 raise configuration(f"{name!r} cannot be a field name")
         if not re.fullmatch(r"[!-~]*", settings.api_key):
-            raise configuration("the key holds a space or a character that no key has")
+            raise configuration("the key contains a space or an invalid character")
         if not 0 < settings.timeout <= 3600:
             raise configuration("the time-out is between 0 and 3,600 seconds")
         self._check_extra(settings)

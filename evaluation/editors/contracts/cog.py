@@ -84,7 +84,7 @@ class CogPredictions(Contract):
             return str(urls["get"])
         name = prediction.get("id")
         if not isinstance(name, str) or not name.replace("-", "").replace("_", "").isalnum():
-            raise bad_answer("the prediction is not ready and has no id to ask for it again")
+            raise bad_answer("the prediction is not ready and has no id to poll")
         base, mark, query = self.address(call.settings).partition("?")
         return f"{base}/{name}{mark}{query}"
 

@@ -166,7 +166,7 @@ class HostedEditor(Editor):
             names = " or ".join(self.key_variables)
             missing.append(f"set the environment variable {names} to your {self.provider} key")
         elif not key.isascii() or not key.isprintable() or " " in key:
-            missing.append(f"{self._key_variable()} holds characters that no key has")
+            missing.append(f"{self._key_variable()} contains invalid characters")
         if self.package and not package_version(self.package):
             missing.append(f"install {self.package} (pip install 'convergebench[providers]')")
         if not is_https(self.url) and not _is_loopback(self.url):
@@ -264,7 +264,7 @@ class HostedEditor(Editor):
         """Return the JSON at the provider's polling address; retry brief faults."""
         if not isinstance(url, str) or not self._trusts(url):
             raise EditorError(
-                f"{self.provider} wants us to wait at an address that is not its own "
+                f"{self.provider} returned a polling address on another host "
                 f"({origin(str(url))}); the key was not sent there",
                 fault=Fault.BLOCKED,
                 permanent=True,
@@ -274,7 +274,7 @@ class HostedEditor(Editor):
         def look() -> dict[str, Any]:
             reply = self.http.send("GET", url, headers=self._authorisation(request.key))
             if reply.status in (404, 410):
-                raise bad_answer(f"{self.provider} does not know the edit it accepted")
+                raise bad_answer(f"{self.provider} lost the edit that it had accepted")
             return self._checked(reply)
 
         try:
@@ -380,7 +380,7 @@ class HostedEditor(Editor):
         reply = self.http.send("GET", url)
         where = f"the image at {origin(url)}"
         if 300 <= reply.status < 400:
-            raise bad_answer(f"{where} is a redirect, which we do not follow")
+            raise bad_answer(f"{where} is a redirect; redirects are not followed")
         if reply.status >= 500 or reply.status == 429:
             wait = retry_after(reply.headers)
             raise failure(where, reply.status, reply.text, wait, billed=True)
@@ -432,7 +432,7 @@ def origin(url: str) -> str:
     except (httpx2.InvalidURL, TypeError):
         return "an invalid address"
     if parts.userinfo:
-        return "an address with a user in it"
+        return "an address with a user name"
     port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
     return f"{parts.scheme}://{parts.host}:{port}"
 

@@ -131,7 +131,7 @@ class Gemini(HostedEditor):
                 _because(feedback.block_reason, feedback.block_reason_message), notes=notes
             )
         if not response.candidates:
-            raise bad_answer("Google answered without a candidate and without a reason")
+            raise bad_answer("Google's answer has neither a candidate nor a reason")
         candidate = response.candidates[0]
         parts = (candidate.content and candidate.content.parts) or []
         # Thought parts may hold images too: drafts, not the answer.

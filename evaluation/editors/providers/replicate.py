@@ -44,7 +44,9 @@ class Replicate(HostedEditor):
         # A word that is none of these, old or new, means to wait: starting, processing.
         if prediction.get("status") not in ENDED:
             if not url:
-                self.raise_error(200, ErrorBody.read(prediction, "no address to wait at"))
+                self.raise_error(
+                    200, ErrorBody.read(prediction, "the answer has no polling address")
+                )
             prediction = self.poll_until(ENDED, url, request)
         if prediction["status"] != "succeeded":
             error = str(prediction.get("error") or prediction["status"])

@@ -96,13 +96,13 @@ def test_a_changed_image_is_refused_by_its_name(run, capsys):
     Image.new("RGB", (8, 8)).save(file)
     code, _, err = said(capsys, "bundle", run)
     assert code == 1
-    assert "I1_forward.png is not the image that was answered" in err
+    assert "I1_forward.png differs from the answered image" in err
     assert not (run.parent / "mine.zip").exists()
 
 
 def test_what_is_not_played_to_its_end_or_not_scored_is_not_packed(run, capsys):
     (run / "scores.json").unlink()
-    assert "is not scored: convergebench score" in said(capsys, "bundle", run)[2]
+    assert "is not scored yet: run convergebench score" in said(capsys, "bundle", run)[2]
     code, _, err = said(capsys, "bundle", "nowhere")
     assert (code, "there is no folder" in err) == (1, True)
 

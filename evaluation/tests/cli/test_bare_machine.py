@@ -146,4 +146,4 @@ mount -o remount,size=8000k {tmp_path}
     assert "Traceback" not in ended.stderr
     (told,) = [line for line in ended.stderr.splitlines() if line.startswith("convergebench:")]
     assert told.startswith("convergebench: the disk is full")
-    assert told.endswith("then the same command goes on")
+    assert told.endswith("then run the same command again")

@@ -65,13 +65,16 @@ def test_an_experiment_is_estimated_played_in_pieces_scored_and_reported(file, t
     # Another setting is another run: nothing is mixed.
     file.write_text(FILE.replace("wording: long", "wording: LF"))
     assert main(run) == 1
-    assert "settings never mix in a run" in capsys.readouterr().err
+    assert "a run has one arm" in capsys.readouterr().err
 
 
 def test_what_cannot_be_played_is_said_before_anything_is(file, tmp_path, capsys):
     for change, words in (
-        ("long: {temperature: 1.0, ", "misreader cannot play the arm long: Misreader takes no"),
-        ("long: {session: conversation, ", "keeps no conversation"),
+        (
+            "long: {temperature: 1.0, ",
+            "misreader cannot play the arm long: Misreader has no temperature",
+        ),
+        ("long: {session: conversation, ", "has no conversations"),
         ("long: {colour: 1, ", "arms.long.colour"),
     ):
         file.write_text(FILE.replace("long: {", change))

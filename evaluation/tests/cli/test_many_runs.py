@@ -87,7 +87,7 @@ def test_what_does_not_belong_together_is_not_merged(capsys):
     for other, said in (
         ("other-secret", "another secret"),
         ("other-editor", "another editor"),
-        ("trips", "another suite"),
+        ("trips", "a different suite"),
         ("nowhere", "there is no folder"),
     ):
         assert main(["merge", one, other, "--out", "merged"]) == 1

@@ -266,7 +266,7 @@ def test_help_says_what_a_command_is_for(command, capsys):
         (["report", "nowhere"], "there is no folder nowhere"),
         (["score", "."], "holds no image"),
         (["weights", "nothing"], "there are no weights called"),
-        (["weights", "--file", "x"], "--file needs the one name"),
+        (["weights", "--file", "x"], "--file needs exactly one name"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(arguments, message, capsys, monkeypatch):
@@ -304,7 +304,7 @@ def test_what_costs_money_is_not_played_unasked(monkeypatch, capsys):
     assert "--yes" in said
     assert "budget" not in said
     assert main([*play, "--budget", "5"]) == 1
-    assert "the budget of $5.00 does not reach that far" in capsys.readouterr().err
+    assert "the budget of $5.00 is too small" in capsys.readouterr().err
     assert main([*play, "--budget", "15"]) == 1
     assert "budget" not in capsys.readouterr().err
 
@@ -315,14 +315,14 @@ def test_a_budget_is_refused_where_no_price_is_known(monkeypatch, capsys):
     play = [*PLAY, "--editor", "gpt-image-1-mini", "--suite", "smoke", "--budget", "5"]
     assert main(play) == 1
     said = capsys.readouterr().err
-    assert "no budget can hold" in said
+    assert "no budget can be kept" in said
     assert "--price" in said
     assert "--max-edits" in said
     for out, price in {"one": ["--price", "0.05"], "two": ["--option", "price=0.05"]}.items():
         assert main([*play, *price, "--out", out]) == 1
         said = capsys.readouterr().err
         assert "224 edits, about $11.20" in said
-        assert "does not reach that far" in said
+        assert "is too small for all of it" in said
 
 
 def test_a_kill_while_scoring_loses_at_most_one_chain(played):
@@ -444,7 +444,7 @@ def test_a_manifest_names_the_files_and_the_edit(tmp_path, capsys):
     ("names", "message"),
     [
         (["I1_forward.png", "I1_backward.png"], "I0_source is missing"),
-        (["I0_source.png", "I1_forward.png"], "nothing came back"),
+        (["I0_source.png", "I1_forward.png"], "there is no restored image yet"),
         (["I0_source.png", "I1_backward.png", "I3_backward.png"], "I2_backward is missing"),
         (["I0_source.png", "I1_backward.png", "I1_backward.PNG"], "are the same image"),
         (["I0_source.png", "I0_backward.png", "I1_backward.png"], "neither the source"),
@@ -464,8 +464,8 @@ def test_a_chain_with_gaps_is_refused_in_words(names, message, tmp_path, capsys)
         ('{"trips": []}', "expected"),
         ('{"trips": [{"forward": "x.png"}], "source": "x.png"}', "trip 1 names no"),
         ('{"trips": ["x.png"]}', 'no "source"'),
-        ('{"trips": ["/etc/passwd"], "source": "x.png"}', "lies outside"),
-        ('{"trips": ["../x.png"], "source": "x.png"}', "lies outside"),
+        ('{"trips": ["/etc/passwd"], "source": "x.png"}', "is outside"),
+        ('{"trips": ["../x.png"], "source": "x.png"}', "is outside"),
         ('{"trips": ["gone.png"], "source": "x.png"}', "no file gone.png"),
         ('{"trips": ["x.png"], "source": "x.png", "pair": {"operator": "twist"}}', "'twist'"),
         ('{"trips": ["x.png"], "source": "x.png", "pair": {"change": "exact"}}', "needs its"),

@@ -57,7 +57,7 @@ def test_a_signature_inside_the_last_record_hides_no_directory():
     """The last signature and the record that zipfile uses are two: 4 bytes lie between."""
     data = hidden_directory(100)
     assert len(zipfile.ZipFile(io.BytesIO(data)).infolist()) == 100
-    assert refused(data) == "the zip file is cut off in its last record"
+    assert refused(data) == "the zip file is truncated"
 
 
 def test_a_record_in_the_comment_hides_no_directory():

@@ -44,7 +44,7 @@ def test_an_edit_that_was_never_taken_back_is_left_out():
         ([], "at least one restored image"),
         (["only.png"], "at least one restored image"),
         (["I1_forward.png", "I1_backward.png"], "I0_source is missing"),
-        (["I0_source.png", "I1_forward.png"], "nothing came back"),
+        (["I0_source.png", "I1_forward.png"], "there is no restored image yet"),
         (["I0_source.png", "I3_backward.png", "I1_backward.png"], "I2_backward is missing"),
         (["I0_source.png", "I1_backward.png", "I01_backward.jpg"], "are the same image"),
         (["I0_source.png", "I0_source.png", "I1_backward.png"], "are the same image"),

@@ -81,7 +81,7 @@ def test_a_file_that_is_no_usable_image_is_refused(data, reason):
 @pytest.mark.parametrize("licence", ["", "  ", "unknown", "All rights reserved"])
 def test_an_image_without_a_licence_is_refused(licence):
     (reason,) = refused(encoded(busy(300, 300)), licence)
-    assert reason == "The image has no licence that lets it be shown and edited."
+    assert reason == "The image needs a licence that allows showing and editing it."
 
 
 def test_an_attribution_licence_needs_an_attribution():

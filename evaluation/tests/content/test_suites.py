@@ -33,7 +33,7 @@ def test_annotations_are_part_of_what_is_frozen_and_hashed():
     assert again.images[0].annotations == DESK
     moved = annotated.to_dict()
     moved["images"][0]["annotations"]["surface"][0][0] = 0.2
-    with pytest.raises(SuiteError, match="altered"):
+    with pytest.raises(SuiteError, match="the file was changed"):
         Suite.from_dict(moved)
 
 

@@ -52,7 +52,7 @@ def test_the_small_autoencoder_has_a_floor_and_rules_have_none():
     floor = latent.send(image, "Mirror the image horizontally.", 1, ASIDE).image.decoded
     apart = [np.abs(np.asarray(one, float) - image.decoded).mean() for one in (floor, flipped)]
     assert apart[0] < apart[1] / 2  # nothing was mirrored
-    with pytest.raises(EditorError, match="Jpeg has no autoencoder here"):
+    with pytest.raises(EditorError, match="Jpeg has no autoencoder"):
         load_editor("jpeg").send(image, "Mirror the image horizontally.", 1, ASIDE)
 
 

@@ -60,5 +60,5 @@ def test_a_malformed_rule_is_refused_at_once(row: dict[str, object]) -> None:
 
 
 def test_bounds_that_nothing_fits_are_told() -> None:
-    with pytest.raises(ValueError, match="leave no legal size"):
+    with pytest.raises(ValueError, match="no size fits the bounds"):
         SizeRule(min_side=512, max_side=256).nearest((64, 64))

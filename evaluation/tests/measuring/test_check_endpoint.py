@@ -45,7 +45,7 @@ def test_a_working_endpoint_ends_with_0(
     words = (server.url(), "--contract", "cog", "--key-env", "MY_KEY", "--allow-local")
     assert command(*words) == 0
     text = capsys.readouterr().out
-    assert "✓ The image returns: 100.0 % of the image is back" in text
+    assert "✓ The image returns: 100.0 % of the image was restored" in text
     assert "The endpoint works." in text
     assert KEY not in text
     assert command(*words, "--json") == 0
@@ -59,7 +59,7 @@ def test_a_failing_endpoint_ends_with_1_its_message_and_advice(
 ) -> None:
     assert command(server.url(), "--contract", "cog", "--allow-local") == 1
     text = capsys.readouterr().out
-    assert "✗ The endpoint edits an image: HTTP 401 Unauthorized: that key is unknown" in text
+    assert "✗ Endpoint edits an image: HTTP 401 Unauthorized: that key is unknown" in text
     assert "Give a valid key." in text
 
 

@@ -93,7 +93,7 @@ def test_the_report_is_plain_json(example: str) -> None:
     assert data["ok"] is True
     assert data["steps"][0] == {
         "name": "settings",
-        "label": "The settings make a request",
+        "label": "Request can be built",
         "state": "passed",
         "detail": "",
         "advice": "",
@@ -151,7 +151,7 @@ def test_a_change_that_is_only_compression_is_not_an_edit() -> None:
     ("what", "words"),
     [
         (lambda image: image.resize((1024, 1024)), "got 1024 x 1024"),
-        (lambda image: image.crop((0, 0, 512, 300)), "another shape"),
+        (lambda image: image.crop((0, 0, 512, 300)), "a different aspect ratio"),
     ],
 )
 def test_another_size_is_a_warning(what: Callable[[Image.Image], Any], words: str) -> None:

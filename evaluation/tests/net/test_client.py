@@ -380,7 +380,7 @@ def test_closing_ends_the_calls_in_flight_at_once(
     assert time.monotonic() - start < 2
     assert {error.fault for error in errors} == {Fault.UNREACHABLE}
     assert all(error.permanent for error in errors)
-    assert "our side" in failure(client, url).message
+    assert "we cancelled" in failure(client, url).message
 
 
 def test_closing_ends_a_tls_handshake(authority: Authority) -> None:
@@ -449,7 +449,7 @@ def test_sleep_ends_with_the_call_and_with_the_client(trusted: HttpClient) -> No
         trusted.sleep(30)
     assert late.value.fault is Fault.TIMEOUT
     threading.Timer(0.1, trusted.close).start()
-    with trusted.call(30), pytest.raises(EditorError, match="our side"):
+    with trusted.call(30), pytest.raises(EditorError, match="we cancelled"):
         trusted.sleep(30)
     assert time.monotonic() - started < 2
 

@@ -103,8 +103,8 @@ def test_no_link_is_followed(run, capsys):
         kept = file.read_bytes()
         file.unlink()
         file.symlink_to(secret)
-        assert "not a plain file" in refused(capsys, "merge", run, "--out", f"out-{name}")
-        assert "plain file" in refused(capsys, "bundle", run)
+        assert "not a regular file" in refused(capsys, "merge", run, "--out", f"out-{name}")
+        assert "regular file" in refused(capsys, "bundle", run)
         file.unlink()
         file.write_bytes(kept)
     assert main(["merge", str(run), "--out", "out"]) == 0

@@ -275,7 +275,7 @@ def test_a_new_image_and_pair_come_into_a_suite_that_must_include_them(curator, 
             shown.index("Freezing publishes")
         )
     EditPair.objects.filter(slug="red-ball").update(status=Curation.RETIRED)
-    assert "must be included" in curator.get(page.request["PATH_INFO"]).content.decode()
+    assert "the required" in curator.get(page.request["PATH_INFO"]).content.decode()
 
 
 def test_a_bulk_change_is_undone_but_not_over_what_somebody_did_since(curator, content):

@@ -117,7 +117,7 @@ def test_a_model_comes_from_the_form_to_the_board(
     page.wait_for_url(re.compile("/submissions/"))
     page.locator("#probe li[data-result=passed]", has_text="edits an image").wait_for()
     assert "Testing" in page.locator("#state-label").inner_text()
-    page.locator("#probe li[data-result=running]", has_text="takes the edit back").wait_for()
+    page.locator("#probe li[data-result=running]", has_text="undoes the edit").wait_for()
     assert page.locator(".steps [aria-current]").inner_text().startswith("Test")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.click("text=Copy this address")
@@ -127,7 +127,7 @@ def test_a_model_comes_from_the_form_to_the_board(
     model.restores.set()
     page.locator("#state-label", has_text="review").wait_for()
     assert page.locator("#probe li[data-result=passed]").count() == 7
-    assert "of the image is back" in page.locator("#probe").inner_text()
+    assert "of the image was restored" in page.locator("#probe").inner_text()
     shown = page.locator("#probe-images img")
     assert shown.count() == 3
     page.wait_for_function(

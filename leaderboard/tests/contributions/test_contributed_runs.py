@@ -163,12 +163,12 @@ def unmeasured(document):
         (lambda d: d["run"].update(method_version="1"), "scored by method 1; this site's is 3"),
         (lambda d: d["chains"].pop(), "1 of 4 chains are missing, such as image-1--replica"),
         (shorter, "completed, with 1 whole trips of 2"),
-        (unmeasured, "a trip came back and was not measured"),
+        (unmeasured, "a restored image was not measured"),
         (lambda d: d["chains"][0].update(outcome="lost"), "image-0--flip was lost"),
         (lambda d: d.update(images=False), "it holds no images"),
         (lambda d: d["run"]["metrics"].pop("ssim"), "it was not scored by ssim"),
         (lambda d: d["run"].update(secret="7" * 64), "run, secret: "),
-        (lambda d: d["chains"][0].update(outcome_text="a\0b"), "holds a zero byte"),
+        (lambda d: d["chains"][0].update(outcome_text="a\0b"), "contains a NUL byte"),
     ],
 )
 def test_what_was_changed_is_refused_by_its_name(client, suite, packed, change, why):
@@ -410,7 +410,7 @@ def untold(document):
 
 def test_nothing_is_said_of_a_trip_that_was_not_measured(client, suite, packed):
     row = contributed(client, altered(packed, untold, sealed=True))
-    assert "a trip that was not measured has measures" in row.error
+    assert "an unmeasured trip has measurements" in row.error
 
 
 def test_a_model_that_an_admin_hid_is_not_brought_back_by_another_run(

@@ -76,5 +76,5 @@ def test_an_arm_that_the_model_cannot_play_is_refused_in_the_admin(staff):
     answer = staff.get(
         reverse("admin:leaderboard_experiment_start", args=[experiment.pk]), follow=True
     )
-    assert "takes no temperature" in answer.content.decode()
+    assert "has no temperature setting" in answer.content.decode()
     assert not Run.objects.exists()

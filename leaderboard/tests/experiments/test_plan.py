@@ -75,8 +75,8 @@ def test_a_run_that_goes_on_keeps_its_arm(settings):
 def test_what_a_model_cannot_do_is_said_before_anything_starts():
     suite = made.worded_suite(trips=1, pairs=2)
     cases = {
-        "takes no temperature": {"temperature": 0.4},
-        "keeps no conversation": {"session": "conversation"},
+        "has no temperature setting": {"temperature": 0.4},
+        "has no conversations": {"session": "conversation"},
     }
     for number, (words, settings) in enumerate(cases.items()):
         experiment = made.experiment(

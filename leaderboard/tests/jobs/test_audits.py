@@ -287,7 +287,7 @@ def test_a_bundle_tells_the_audits_and_anybody_can_check_them(
         (other_touch, ", what was sent"),
         (fewer, "run, which audits"),
         (cleaner, "run, marks kept"),
-        (accused, "run, why it is out of the ranks"),
+        (accused, "run, the reason it is unranked"),
     ):
         found = differing(altered(path, change, sealed=True))
         assert any(line.endswith(wanted) for line in found), (wanted, found)

@@ -212,7 +212,7 @@ def test_the_example_server_passes_the_test_in_every_contract(
     jobs.probe(submission.pk)
     submission.refresh_from_db()
     assert submission.state == State.REVIEW, submission.probe
-    assert "The edit can be seen" in client.get(submission.get_absolute_url()).content.decode()
+    assert "Edit is visible" in client.get(submission.get_absolute_url()).content.decode()
 
 
 def test_a_failing_endpoint_says_what_to_do_and_can_be_tested_again(client, suite, local, valkey):

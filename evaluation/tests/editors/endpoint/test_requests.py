@@ -219,9 +219,9 @@ def test_attempts_at_one_edit_share_an_idempotency_key_and_others_do_not(
         ({"extra": {"x": "y" * 5000}}, "at most 4,000"),
         ({"extra": [1, 2]}, "a JSON object"),
         ({"image_field": 'a"b'}, "cannot be a field name"),
-        ({"api_key": "two words"}, "the key holds"),
-        ({"api_key": "line\r\nbreak"}, "the key holds"),
-        ({"api_key": "schlüssel"}, "the key holds"),
+        ({"api_key": "two words"}, "the key contains"),
+        ({"api_key": "line\r\nbreak"}, "the key contains"),
+        ({"api_key": "schlüssel"}, "the key contains"),
         ({"timeout": 0}, "time-out"),
         ({"url": "https://user:pw@example.com/v1"}, "the key has its own field"),
     ],
@@ -316,7 +316,7 @@ def test_an_arms_temperature_and_size_reach_the_endpoint_and_a_conversation_does
     width, height = (int(side) for side in sent["size"].split("x"))
     assert width * height == pytest.approx(1024**2, rel=0.01)
     assert editor.extra == {"steps": 4}
-    with pytest.raises(EditorError, match="keeps no conversation"):
+    with pytest.raises(EditorError, match="has no conversations"):
         editor.send(IMAGE, "Add a hat.", 5, Beside(settings=EditSettings(history=())))
     fixed = endpoint(server, size="512x512")
     with pytest.raises(EditorError, match="cannot be asked for a size of 1K"):
