@@ -93,7 +93,7 @@ class Object(Part):
     """Is something gone, invented or replaced, in the worst window?"""
 
     name, label = "object", "Objects"
-    looks_at = "whether everything is still there"
+    looks_at = "things lost or added"
     half = 0.15
     ended = "an object is gone or changed"
     weights, uses_network = "dinov2-small", True
@@ -152,7 +152,7 @@ class LocalColour(Part):
     """Did a region take on another colour?"""
 
     name, label = "local_colour", "Colour of a region"
-    looks_at = "the colours of single things"
+    looks_at = "hue of single things"
     half = 22.0
     ended = "a region changed colour"
 
@@ -166,7 +166,7 @@ class Colour(Part):
     """Did the colours of the whole image change?"""
 
     name, label = "colour", "Colours"
-    looks_at = "the colours of the whole image"
+    looks_at = "tone of the whole image"
     half = 7.2
     ended = "colours changed"
 
@@ -212,9 +212,9 @@ class Face(Part):
     """How far apart are the embeddings of the one annotated face?"""
 
     name, label = "face", "Face"
-    looks_at = "whether it is the same person"
+    looks_at = "likeness of the person"
     half = 0.45
-    ended = "another face"
+    ended = "the face is gone or another person’s"
     not_found = "no single face is annotated and found in the source"
     selective, uses_network = True, True
     weights, modules = Faces.weights, Faces.modules
@@ -249,7 +249,7 @@ class Text(Part):
     """How unlike is the worst line that the reader is sure of in the source?"""
 
     name, label = "text", "Text"
-    looks_at = "whether text can still be read"
+    looks_at = "legibility"
     half = 0.35
     ended = "text no longer readable"
     not_found = "no line of text is read reliably in the source"
@@ -274,7 +274,7 @@ class Framing(Part):
     """Which share of the frame was cut off or invented?"""
 
     name, label = "framing", "Framing"
-    looks_at = "what was cut off or added at the edges"
+    looks_at = "edges cut off or invented"
     half = 0.3
     ended = "reframed"
 

@@ -25,6 +25,8 @@ from leaderboard.pages.charts import half_life_bar, sparkline
 register = template.Library()
 NOTHING = SafeString("")
 DAY = "j M y"
+#: The reason why an editor that does nothing loses a little.
+DITHER = SafeString(" <small>Loses a little: every image is sent with a faint dither.</small>")
 
 
 @register.simple_tag
@@ -86,7 +88,8 @@ def _under_name(row: BoardRow) -> SafeString:
             played,
         )
     if row.group == "reference":
-        return format_html(" <small>{}</small>", played)
+        why = DITHER if row.model.editor == "noop" else NOTHING
+        return format_html(" <small>{}</small>{}", played, why)
     weights = {True: "open", False: "closed", None: "weights unknown"}[row.model.open_weights]
     words = " · ".join(filter(None, (row.provider, weights, played)))
     return format_html(" <small>{}</small>", words)

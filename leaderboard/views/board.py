@@ -97,6 +97,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "uneven": filters.suite.published_elsewhere and same_cases(rows) is None,
         "semantic": semantic_of(rows),
         "answer": answer(ranked, filters),
+        "narrow": is_narrow(rows, filters),
         "under_way": under_way(filters),
         "example": example(example_rows(ranked, groups[REFERENCE]), filters),
         "chart": curves_chart(groups, filters),
@@ -120,6 +121,13 @@ def reported(filters: BoardFilters) -> Report | None:
     if Standing.objects.filter(rank__isnull=False).exists():
         return None
     return next(iter(reports()), None)
+
+
+def is_narrow(rows: Sequence[BoardRow], filters: BoardFilters) -> bool:
+    """Return True if the suite has too few images or pairs for any interval, so for ranks."""
+    found = [row.standing.has_interval for row in rows if row.standing]
+    whole = filters.scope == "all" and not filters.suite.published_elsewhere
+    return whole and bool(found) and not any(found)
 
 
 def under_way(filters: BoardFilters) -> list[Run]:
@@ -189,6 +197,8 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
         for place, row in enumerate(drawn[: CURVES + MORE_CURVES])
         if row.standing
     ]
+    # A finished run without a rank is a thin grey line: the table says why it has none.
+    unranked = [row for row in groups[UNRANKED] if row not in models and _made_edits(row)]
     # Beside models, a few reference editors are the scale. Without models all of them are shown;
     # those at the ends of the scale stay grey and out of the title, since they say little.
     between = [row for row in references if 0 < (row.usable_trips or 0) < trips]
@@ -204,6 +214,11 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
         for row in scale
         if row.standing
     ]
+    curves += [
+        Curve.of(f"{row.model.name} (not ranked)", row.standing.curve, reference=True)
+        for row in unranked[:MORE_CURVES]
+        if row.standing
+    ]
     if not curves:
         return None
     label = formatting.metric_label(filters.metric)
@@ -214,7 +229,7 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
         # The title names only curves that are visible at first.
         title=finding if drawn else f"Reference editors: {finding[:1].lower()}{finding[1:]}",
         subtitle=f"Image kept after each round trip by {label}, mean over cases with 95\u00a0% band. "
-        "0\u00a0% is a blank card of the image’s mean colour. Click a name to show or hide its curve.",
+        "0\u00a0% is a blank card of the image’s mean colour.",
         about=about(filters, [*models, *groups[REFERENCE]]),
         file_name=f"{filters.suite.key}-{filters.metric}-curves",
     )

@@ -44,7 +44,7 @@ class GalleryForm(forms.Form):
     cause = forms.ChoiceField(
         required=False,
         label="Ended because",
-        choices=[("", "However it ended"), *CAUSES.items(), ("censored", "usable to the end")],
+        choices=[("", "Any ending"), *CAUSES.items(), ("censored", "usable to the end")],
     )
     order = forms.ChoiceField(
         required=False, choices=[("worst", "Worst first"), ("best", "Best first")]

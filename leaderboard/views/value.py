@@ -167,7 +167,7 @@ def finding(points: Sequence[Point], cost: Cost) -> str:
     """Return a title with the models that no other beats at cost and half-life."""
     best = [point.name for point in points if point.best]
     if not best:
-        return "What does an image that lasts cost?"
+        return "What does durability cost?"
     if len(best) == 1:
         return f"{best[0]} lasts longest and {'takes' if cost.is_time else 'costs'} least"
     less = "in less time" if cost.is_time else "for less"

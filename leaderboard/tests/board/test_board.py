@@ -319,3 +319,35 @@ def test_the_chart_of_reference_editors_names_those_between_the_ends_of_the_scal
     assert greys == {"Oracle", "Blank card"}
     texts = [note["text"] for note in figure["layout"]["annotations"]]
     assert {"a blank card", "clearly damaged", "Oracle", "Blank card"} == set(texts)
+
+
+def test_a_flagged_model_has_its_number_its_reason_and_a_thin_grey_line(client, suite):
+    make_run("Ranked", suite, 5, rank=1)
+    flagged = make_run("Flagged", suite, 7.3, complete=False)
+    html = page(client)
+    row = re.search(r'<tbody class="unranked">.*?</tbody>', html, re.S)[0]
+    assert "<b>7.3</b>" in row
+    assert "Incomplete: not every case has a result" in row
+    assert flagged.get_absolute_url() in row
+    figure = json.loads(re.search(r'<script id="curves-figure"[^>]*>(.*?)</script>', html, re.S)[1])
+    line = next(t for t in figure["data"] if t["name"] == "Flagged (not ranked)")["line"]
+    assert line["color"] == "var(--ink-3)"
+    assert line["width"] < 2
+
+
+def test_a_suite_without_intervals_says_that_it_is_too_narrow(client):
+    run = make_run(make_model("Oracle", is_reference=True), make_suite(images=2))
+    assert "No model is ranked here yet" in page(client)
+    run.standings.update(has_interval=False)
+    run.editing_model.save()  # a new stamp
+    html = page(client)
+    assert "This suite is too narrow to rank by" in html
+    assert (
+        "Submit a model</a>\n            " not in html.split("too narrow", 1)[1].split("</td>")[0]
+    )
+
+
+def test_doing_nothing_says_why_it_loses_a_little(client, suite):
+    make_run(make_model("Do nothing", is_reference=True, editor="noop"), suite)
+    make_run(make_model("Noise", is_reference=True, editor="noise"), suite)
+    assert page(client).count("sent with a faint dither") == 1
