@@ -28,7 +28,7 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 REFERENCE_DASHES = ("dot", "longdash", "dashdot", "dash")
 #: Name of annotations that chart.js moves into the plot in narrow charts.
 END_NAME = "end name"
-NAME_HEIGHT = 0.05
+NAME_HEIGHT, ABOVE = 0.05, 0.025
 NAME_AND_TEXT = "<b>%{fullData.name}</b><br>%{text}<extra></extra>"
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross")
 
@@ -133,8 +133,9 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
             shapes=[threshold_line(0, "solid"), threshold_line(DEFAULT_THRESHOLD, "dot")],
             annotations=_names(
                 [
-                    (0, "a blank card"),
-                    (DEFAULT_THRESHOLD, named()),
+                    # Above their lines, which go on to the right edge.
+                    (ABOVE, "a blank card"),
+                    (DEFAULT_THRESHOLD + ABOVE, named()),
                     *((at(c.mean, trips) or 0, c.name) for c in curves if c.reference),
                 ],
                 trips,
