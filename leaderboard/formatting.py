@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from evaluation.analysis.covariance import Interval
 
 NOT_RUN = "not run"
+#: The text of a rating that no judge gave.
+NOT_JUDGED = "not judged"
 
 #: Edits of a category, as the subject of a sentence.
 EDITS = {

@@ -14,6 +14,7 @@ from typing import Any
 from evaluation.analysis.case_values import CaseValues, chain_auc, last_shown
 from evaluation.analysis.covariance import Interval
 from evaluation.analysis.dynamics import dynamics, summarise_dynamics
+from evaluation.analysis.edit_quality import Rating, edit_quality, rating
 from evaluation.analysis.events import (
     BROKEN,
     COMPLETED,
@@ -62,6 +63,11 @@ class MeasuredChain:
     end: float
     #: The measures of the returned trips.
     trips: tuple[TripMeasures, ...] = ()
+
+    @property
+    def rating(self) -> Rating | None:
+        """The judge's rating of the first edit."""
+        return rating(self.result, self.trips[0].evidence if self.trips else ())
 
 
 def measured_chain(
@@ -204,17 +210,21 @@ def standings(
     results = [chain.result for chain in chains]
     if not any(result.played for result in results):
         return
+    ratings = {chain.result.key: chain.rating for chain in chains}
     decided = [n for n in THRESHOLDS if all(result.tells(trips, n) for result in results)]
     shown = _own_scale(metric, chains, trips)
     repeated = len({result.repeat for result in results}) > 1
     for scope, part in scopes(results).items():
         about: dict[str, Any] = {}
         stopped = last_shown(part, trips) < trips
+        quality = edit_quality([rated for row in part if (rated := ratings[row.key])])
         for summary, values in summaries_and_values(part, trips, decided):
             threshold = summary.threshold
             if summary.usable_trips is None or (summary.auc is None and not stopped):
                 continue
             numbers = _numbers(summary, Bounds.of(values))
+            if quality:
+                numbers["counts"]["rubric"] = asdict(quality)
             if scope == "all":
                 numbers["curve"]["shown"] = shown
                 # The same at every threshold, so computed once.

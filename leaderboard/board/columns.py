@@ -276,6 +276,38 @@ COLUMNS: tuple[Column, ...] = (
         in_api=True,
         decimals=4,
     ),
+    Column(
+        "edit_quality",
+        lambda row: row.edit_quality and row.edit_quality.score,
+        "How a judge, a vision-language model, rates the first edit of each case; a refused edit "
+        "counts 0. Shown only if the judge is measured to choose as people do above chance.",
+        in_api=True,
+        decimals=4,
+        label="Edit quality",
+        unknown=formatting.NOT_JUDGED,
+        optional=True,
+    ),
+    Column(
+        "edit_quality_low",
+        lambda row: row.edit_quality and row.edit_quality.low,
+        "Lower end of the 95 % interval of edit quality.",
+        in_api=True,
+        decimals=4,
+    ),
+    Column(
+        "edit_quality_high",
+        lambda row: row.edit_quality and row.edit_quality.high,
+        "Upper end of the 95 % interval of edit quality.",
+        in_api=True,
+        decimals=4,
+    ),
+    Column(
+        "judge",
+        lambda row: row.judge_words or None,
+        "The judge of the edit quality, and how often it chooses as people do.",
+        in_api=True,
+        type=str | None,
+    ),
     Column("p_first", _standing("p_first"), "How likely the model is the best of the board."),
     Column(
         "change_seen",

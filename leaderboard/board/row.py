@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
+from evaluation.analysis.edit_quality import RUBRIC, EditQuality
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.metrics import HEADLINE
 from evaluation.records import RANKED_WAYS, Played
+from leaderboard import formatting
 from leaderboard.models import EditingModel, PeopleStanding, Run, Standing, Suite
 
 
@@ -178,6 +180,17 @@ class BoardRow:
         return votes if votes and votes.share is not None else None
 
     @property
+    def edit_quality(self) -> EditQuality | None:
+        """A judge's rating of the edits, if it may speak."""
+        return edit_quality_of(self.run, self.standing) if self.standing else None
+
+    @property
+    def judge_words(self) -> str:
+        """The judge of the edit quality, and its agreement with people."""
+        quality = self.edit_quality
+        return judge_words(quality.judge, self.run.people) if quality else ""
+
+    @property
     def date(self) -> datetime.datetime | None:
         return self.run.finished_at or self.run.started_at
 
@@ -185,6 +198,33 @@ class BoardRow:
     def added(self) -> datetime.datetime | None:
         """Date on which the model's first run on the suite ended."""
         return self.run.added_at or self.run.finished_at
+
+
+def edit_quality_of(run: Run, standing: Standing) -> EditQuality | None:
+    """Return the judge's rating of a run's edits; None if it may not speak.
+
+    It may if it is measured to agree with people above chance, and was asked by this site.
+    """
+    rated = standing.counts.get(RUBRIC)
+    people: PeopleStanding | None = getattr(run, "people", None)
+    if not rated or not people or not people.supports_judge or run.source != Run.Source.OURS:
+        return None
+    return EditQuality(**rated)
+
+
+def judges_of(rows: Iterable[BoardRow]) -> list[str]:
+    """Return a sentence on each judge of these rows' edit quality."""
+    return sorted({row.judge_words for row in rows} - {""})
+
+
+def judge_words(judge: str, people: PeopleStanding) -> str:
+    """Return a sentence on a judge's agreement with people."""
+    around = formatting.interval(people.judge_low, people.judge_high, 100, 0)
+    return (
+        f"Judge {judge} chooses as people do in {formatting.percent(people.judge_share)}"
+        f"{f' ({around})' if around else ''} of {people.judge_votes:,} votes on pairs of restored "
+        "images; a coin gets 50\u00a0%."
+    )
 
 
 def provider_of(model: EditingModel) -> str:

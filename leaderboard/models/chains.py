@@ -15,12 +15,17 @@ from django.urls import reverse
 
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.audits.plan import Audit as PlannedAudit
+from evaluation.estimate import Estimate, estimate
 from evaluation.metrics import METRICS, in_order
 from evaluation.records import MEASURES, TripMeasures
+from evaluation.witnesses.judge import calls_of
 from leaderboard.models.entries import EditingModel, Pace
 from leaderboard.models.images import StoredImage
 from leaderboard.models.runs import ChainState, Outcome, Run, after
 from leaderboard.models.suites import Case
+
+#: Answers of a judge that tell what the next one costs.
+LATEST_ANSWERS = 1_000
 
 
 class ChainQuerySet(models.QuerySet["Chain"]):
@@ -449,6 +454,14 @@ class Audit(models.Model):
         return PlannedAudit(self.chain.case.slug, self.chain.repeat, self.number, kind)
 
 
+class JudgeAnswerQuerySet(models.QuerySet["JudgeAnswer"]):
+    def estimate(self, chains: int, trips: int) -> Estimate:
+        """Estimate what a judge of so many chains costs, from the latest answers."""
+        latest = self.filter(outcome="answered").order_by("-pk")[:LATEST_ANSWERS]
+        usual = latest.aggregate(usd=models.Avg("cost"), seconds=models.Avg("seconds"))
+        return estimate(calls_of(chains, trips), usual["usd"], usual["seconds"])
+
+
 class JudgeAnswer(models.Model):
     """A judge's answer, by the hash of its inputs: judge, question and images."""
 
@@ -464,6 +477,8 @@ class JudgeAnswer(models.Model):
     seconds = models.FloatField(default=0)
     about = models.CharField(max_length=200, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = JudgeAnswerQuerySet.as_manager()
 
     class Meta:
         ordering = ("pk",)

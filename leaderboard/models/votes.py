@@ -214,10 +214,21 @@ class PeopleStanding(models.Model):
     has_interval = models.BooleanField(default=False)
     usable_votes = models.PositiveIntegerField(default=0)
     usable_voters = models.PositiveIntegerField(default=0)
+    judge_share = models.FloatField(
+        null=True, help_text="How often the judge of the run's edits chooses as people do."
+    )
+    judge_low = models.FloatField(null=True)
+    judge_high = models.FloatField(null=True)
+    judge_votes = models.PositiveIntegerField(default=0)
     computed_at = models.DateTimeField()
 
     def __str__(self) -> str:
         return f"{self.run} as people see it"
+
+    @property
+    def supports_judge(self) -> bool:
+        """Return True if the run's judge is measured to agree with people above chance."""
+        return self.judge_low is not None and self.judge_low > 0.5
 
 
 class PeopleReport(models.Model):

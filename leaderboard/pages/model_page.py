@@ -9,19 +9,25 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Self
 
+from evaluation.analysis.edit_quality import RUBRIC
 from evaluation.analysis.events import CAUSES, CROSSINGS
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, named
 from evaluation.content import catalog
 from evaluation.content.suites import ticks
+from evaluation.estimate import duration
 from evaluation.measuring.calibration import LOSSLESS
 from evaluation.metrics import HEADLINE, METRICS, full_reference_metrics, in_order
+from evaluation.records import RANKED_WAYS
 from evaluation.witnesses import WITNESSES, witness_label
 from leaderboard import formatting
 from leaderboard.board import breakdowns
+from leaderboard.board.row import judge_words
 from leaderboard.endpoints import host_of
 from leaderboard.models import (
     Chain,
     EditingModel,
+    JudgeAnswer,
+    PeopleStanding,
     Run,
     Standing,
     Submission,
@@ -238,6 +244,21 @@ def witnessed(standing: Standing) -> list[tuple[str, str, list[str]]]:
             by_witness.items(), key=lambda item: order.get(item[0], len(order))
         )
     ]
+
+
+def edit_quality_words(run: Run, standing: Standing) -> str:
+    """Return what is known of the judge of a run's edits, or what it would cost to ask one."""
+    people: PeopleStanding | None = getattr(run, "people", None)
+    rated = standing.counts.get(RUBRIC)
+    if rated and people and people.judge_share is not None:
+        return judge_words(rated["judge"], people)
+    if rated:
+        return "Its edits are rated, but the judge’s agreement with people is not measured yet."
+    if not run.progress.chains_total or run.played not in RANKED_WAYS:
+        return ""
+    needed = JudgeAnswer.objects.estimate(run.progress.chains_total, run.suite.trips)
+    price = "" if needed.usd is None else f", about {formatting.usd(needed.usd)},"
+    return f"To judge it takes up to {needed.edits:,} calls{price} and {duration(needed.seconds)}."
 
 
 def _of_judged(counts: list[int] | None) -> str:

@@ -49,7 +49,8 @@ class Line:
     @property
     def label(self) -> str:
         if not self.is_metric:
-            return witness_label(self.name)
+            name, _, version = self.name.partition(" ")
+            return f"{witness_label(name)} {version}".strip()
         return formatting.metric_label(self.name) if self.name in METRICS else self.name
 
     @property

@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from evaluation.analysis.edit_quality import RUBRIC
 from evaluation.analysis.half_points import Judged, refit
 from evaluation.analysis.survival import Floats
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
@@ -41,6 +42,7 @@ from leaderboard.models import (
     PeopleStanding,
     Question,
     Run,
+    Standing,
     Suite,
     Trip,
     Vote,
@@ -53,6 +55,7 @@ from leaderboard.people.vote_rows import (
     VotedImage,
     checks,
     counted,
+    judge_name,
     metric_says,
     voted_images,
     witness_says,
@@ -108,13 +111,14 @@ def count() -> PeopleReport:
         "voters": len({vote.voter for vote in votes}),
         "believed_little": len([weight for weight in weights.values() if weight < BELIEVED]),
     }
+    agreements = agreement(pairs, single, weights)
     with transaction.atomic():
         _store_voters(beliefs, made)
-        _store_standings(runs, models, pairs, single, weights)
+        _store_standings(runs, models, pairs, single, weights, _judges(runs, agreements))
         report, _ = PeopleReport.objects.update_or_create(
             pk=1,
             defaults={
-                "numbers": agreement(pairs, single, weights) | totals,
+                "numbers": agreements | totals,
                 "computed_at": began,
                 "votes": answered,
             },
@@ -192,9 +196,10 @@ def _store_standings(
     pairs: Table,
     single: Table,
     weights: Mapping[int, float],
+    judges: Mapping[int, dict[str, Any]],
 ) -> None:
     """Store each run's numbers by votes, in place of all former ones."""
-    numbers: dict[int, dict[str, Any]] = defaultdict(dict)
+    numbers: dict[int, dict[str, Any]] = defaultdict(dict, judges)
     by_suite: dict[Suite, list[int]] = defaultdict(list)
     for pk, run in runs.items():
         by_suite[run.suite].append(pk)
@@ -212,6 +217,18 @@ def _store_standings(
     )
     # The page cache compares this time.
     Suite.objects.filter(runs__in=list(numbers)).update(updated_at=now)
+
+
+def _judges(runs: Mapping[int, Run], agreements: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    """Return the agreement with people of the judge that rated each run's edits."""
+    shares = {line["name"]: line["everywhere"] for line in agreements["lines"]}
+    rated = Standing.objects.filter(run__in=runs, scope="all", counts__has_key=RUBRIC)
+    judged = dict(rated.values_list("run", f"counts__{RUBRIC}__judge"))
+    return {
+        run: {f"judge_{name}": share[name] for name in ("share", "low", "high", "votes")}
+        for run, judge in judged.items()
+        if (share := shares.get(judge_name(judge)))
+    }
 
 
 def _preferences(

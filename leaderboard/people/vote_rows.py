@@ -18,6 +18,7 @@ from ninja import Field, Schema
 from evaluation.analysis.votes import Checks
 from evaluation.metrics import METRICS
 from evaluation.records import VoteRecord
+from evaluation.witnesses.judge import Judge
 from leaderboard.models import Chain, Question, Run, Trip, Vote, Voter
 from leaderboard.models.votes import Kind
 from leaderboard.text import safe_cell
@@ -73,13 +74,22 @@ def voted_images(trips: QuerySet[Trip]) -> dict[int, VotedImage]:
 
 
 def verdicts(evidence: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, bool]]:
-    """Return the flags for or against a restored image, by witness."""
+    """Return the flags for or against a restored image, by witness.
+
+    A judge is named with its version: a judge of another model is another witness.
+    """
     by_witness: dict[str, dict[str, bool]] = {}
     for record in evidence:
         flags = {flag: bool(record[flag]) for flag in FLAGS if record.get(flag) is not None}
         if flags and record.get("witness"):
-            by_witness.setdefault(str(record["witness"]), {}).update(flags)
+            name = str(record["witness"])
+            name = judge_name(record.get("version", "")) if name == Judge.name else name
+            by_witness.setdefault(name, {}).update(flags)
     return by_witness
+
+
+def judge_name(version: Any) -> str:
+    return f"{Judge.name} {version}"
 
 
 def headline(kept: Mapping[str, float]) -> float | None:

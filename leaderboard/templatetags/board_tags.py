@@ -131,15 +131,22 @@ def _date(row: BoardRow, head: Head) -> SafeString:
 
 
 def _people(row: BoardRow, head: Head) -> SafeString:
-    """Return the share of blind pairs won with its interval: "63 % (55–70)"."""
-    if row.people is None:
-        return _number(row, head)
-    around = formatting.interval(row.people.share_low, row.people.share_high, 100, 0)
+    people = row.people
+    return _share(row, head, people.share_low, people.share_high) if people else _number(row, head)
+
+
+def _edit_quality(row: BoardRow, head: Head) -> SafeString:
+    quality = row.edit_quality
+    return _share(row, head, quality.low, quality.high) if quality else _number(row, head)
+
+
+def _share(row: BoardRow, head: Head, low: float | None, high: float | None) -> SafeString:
+    """Return the cell of a share with its interval: "63 %", below it "55–70"."""
     return format_html(
-        '<td class="num fact" data-label="{}">{}{}</td>',
+        '<td class="num fact share" data-label="{}">{} <small>{}</small></td>',
         head.short,
-        formatting.percent(row.people.share),
-        f" ({around})" if around else "",
+        formatting.percent(head.column.value(row)),
+        formatting.interval(low, high, 100, 0),
     )
 
 
@@ -150,6 +157,7 @@ CELLS: dict[str, Callable[[BoardRow, Head], SafeString]] = {
     "half_life": _half_life,
     "curve": _curve,
     "people": _people,
+    "edit_quality": _edit_quality,
     "seconds": _time,
     "date": _date,
 }

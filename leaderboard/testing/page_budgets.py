@@ -19,7 +19,7 @@ from leaderboard.models.runs import RunState
 BUDGETS = {
     "board": (8, 120),
     "every model": (8, 120),
-    "model": (13, 100),
+    "model": (14, 100),
     "strip": (8, 100),
     "case": (8, 100),
     "run": (10, 100),

@@ -18,7 +18,14 @@ from leaderboard.board.citations import board_csv, citation
 from leaderboard.board.columns import heads
 from leaderboard.board.example import example
 from leaderboard.board.query import PARAMETERS, BoardQuery
-from leaderboard.board.row import NO_CHOICE, BoardFilters, BoardRow, board_order, semantic_of
+from leaderboard.board.row import (
+    NO_CHOICE,
+    BoardFilters,
+    BoardRow,
+    board_order,
+    judges_of,
+    semantic_of,
+)
 from leaderboard.board.rows import RANKED, REFERENCE, UNRANKED, grouped, stamp
 from leaderboard.models import Run, Standing
 from leaderboard.operation import scoring_packages
@@ -96,6 +103,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "parquet": not filters.suite.published_elsewhere and any(row.run.current for row in rows),
         "uneven": filters.suite.published_elsewhere and same_cases(rows) is None,
         "semantic": semantic_of(rows),
+        "judges": judges_of(rows),
         "answer": answer(ranked, filters),
         "narrow": is_narrow(rows, filters),
         "under_way": under_way(filters),

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.metrics import METRICS, semantic_metrics
 from leaderboard.board.breakdowns import PAIRS, pair_titles
+from leaderboard.board.row import edit_quality_of
 from leaderboard.board.rows import stamp
 from leaderboard.models import EditingModel, Run, Standing
 from leaderboard.page_cache import keep_page, not_kept
@@ -133,6 +134,8 @@ def results_context(results: RunResults) -> dict[str, Any]:
         "causes": model_page.causes(standing, chains, played),
         "witnessed": model_page.witnessed(standing),
         "judge": run.provenance.get("judge") or {},
+        "edit_quality": edit_quality_of(run, standing),
+        "edit_quality_words": model_page.edit_quality_words(run, standing),
         "outcomes": model_page.outcomes(standing.counts),
         "axis": axis_ticks(trips),
     }

@@ -17,10 +17,11 @@ from django.views.decorators.http import require_safe
 
 from leaderboard import formatting
 from leaderboard.board.query import PARAMETERS, BoardQuery
-from leaderboard.board.row import BoardFilters, BoardRow, board_order
+from leaderboard.board.row import BoardFilters, BoardRow, board_order, judges_of
 from leaderboard.board.rows import RANKED, stamp
 from leaderboard.page_cache import keep_page, not_kept
 from leaderboard.pages.charts import Chart, Figure, Table, axis_ticks, layout, plain, trace
+from leaderboard.pages.quality_chart import quality_chart
 from leaderboard.views.site import noindex_variants
 
 
@@ -62,6 +63,8 @@ def page(asked: BoardQuery, query: Mapping[str, str]) -> dict[str, Any]:
         "cost": cost,
         "costs": COSTS.values(),
         "chart": chart,
+        "quality": quality_chart(rows, filters),
+        "judges": judges_of(rows),
         "rows": rows,
         "lines": [(row, hosts.get(row.model.pk, ())) for row in rows],
         "best": {point.row.model.pk for point in priced if point.best},

@@ -180,6 +180,15 @@ def test_the_rubric_weighs_its_four_parts_and_accepts_at_seven_tenths(fake):
     assert not RubricAnswer(**dict.fromkeys(names, 7) | {"seamlessness": 6.9}).accepted
 
 
+@pytest.mark.parametrize(("case", "rated"), [("good", True), ("yes", False)])
+def test_a_judge_that_sees_edits_where_none_is_rates_nothing(fake, case, rated):
+    fake.always = case
+    images = (TRIP_MADE.before, TRIP_MADE.edited, TRIP_MADE.restored)
+    heard = hear_chain(Judge(fake.client()), BARE, 1, lambda _: images, HAT, "x")
+    assert ("rubric" in [row["thing"] for row in heard[1]]) == rated
+    assert ("rubric" in fake.questions) == rated
+
+
 def test_no_question_is_paid_for_twice_also_by_the_next_process(fake, tmp_path):
     file = tmp_path / "judge.jsonl"
     first = Judge(fake.client(), AnswerFile(file)).look(TRIP_MADE)

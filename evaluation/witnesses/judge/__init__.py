@@ -278,7 +278,7 @@ class Judge(Witness):
         return Evidence(
             self.name,
             self.version,
-            "rubric",
+            questions.RUBRIC.name,
             made=None,
             undone=None,
             gates=False,
@@ -487,13 +487,20 @@ def hear_chain(
         trip = TripToJudge(source, *images, first_pair)
         name = f"{about}, trip {number}"
         evidence = [judge.look(trip, name)]
-        if number == 1 and first_pair.change != "none":
+        if number == 1 and first_pair.change != "none" and judge.is_honest(trip, name):
             evidence.append(judge.rubric(trip, name))
         by_trip[number] = [item.to_dict() for item in evidence if item]
         restored.append(images[2])
     if len(restored) > 1 and not judge.silent:
         judge.closer(source, restored[0], restored[-1], about)
     return by_trip
+
+
+def calls_of(chains: int, trips: int) -> int:
+    """Return the most calls that so many chains cost: those of `hear_chain` and `ask_worn`."""
+    controls_and_trips, rubric, both_orders = 2 * len(ticks(trips)), 1, 2
+    worn = len({0, trips, *(n for n in WORN_AT if n < trips)})
+    return chains * (controls_and_trips + rubric + both_orders + worn)
 
 
 #: Trips whose restored images are judged alone, beside the last.

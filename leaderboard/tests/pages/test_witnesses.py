@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
+from evaluation.estimate import duration
 from evaluation.testing.fake_providers.judge import KEY, FakeJudge
-from leaderboard.formatting import percent
-from leaderboard.models import Chain, Run, Standing, Trip
+from evaluation.witnesses.judge import calls_of
+from leaderboard.formatting import percent, usd
+from leaderboard.models import Chain, JudgeAnswer, Run, Standing, Trip
 from leaderboard.models.runs import RunState
 from leaderboard.pages.strips import Frame
 from leaderboard.testing import factories
@@ -42,8 +45,15 @@ def test_a_judges_word_is_kept_shown_and_paid_for_once(client, judged):
     assert run.state == RunState.FINISHED
     assert judge_said(run)
     assert run.judge_answers.count() == len(fake.asked) == run.provenance["judge"]["calls"]
+    assert 0 < len(fake.asked) <= calls_of(run.progress.chains_total, run.suite.trips)
+    rated = run.standings.filter(scope="all")[0].counts["rubric"]
+    assert (rated["cases"], rated["judge"]) == (4, run.provenance["judge"]["version"])
+    assert rated["score"] == pytest.approx(0.85 * 0.8 + 0.15 * 0.6)
     page = client.get(reverse("model", args=[run.editing_model.slug])).content.decode()
     assert "The judge" in page
+    # Nobody has voted: it may not speak yet.
+    assert "the judge’s agreement with people is not measured yet" in page
+    assert 'data-label="Edit quality"' not in client.get("/").content.decode()
     assert f"chose the one shown first in {percent(1.0)}" in page
     assert KEY not in page
     # It was asked outright of the source and of both restored images, and the page of such answers
@@ -111,3 +121,16 @@ def test_the_method_says_what_each_witness_can_and_how_often_it_errs(client):
     assert "a red ball instead" in page
     assert "The real rows come from <b>one chain</b>" in page
     assert "hat undone, on the real chain" in page
+
+
+def test_a_model_without_a_judge_says_what_one_would_cost(client, judged):
+    plain = play("noise", factories.tiny_suite(trips=2), name="Plain")
+    page = client.get(reverse("model", args=[plain.editing_model.slug])).content.decode()
+    calls = calls_of(plain.progress.chains_total, 2)
+    assert f"To judge it takes up to {calls:,} calls and" in page  # no price is known yet
+    judge = {"run": plain, "question": "trip", "version": "other", "outcome": "answered"}
+    for number in range(4):
+        JudgeAnswer.objects.create(**judge, key=str(number), cost=0.5, seconds=2.0)
+    Run.objects.update(finished_at=timezone.now())
+    page = client.get(reverse("model", args=[plain.editing_model.slug])).content.decode()
+    assert f"calls, about {usd(calls * 0.5)}, and {duration(calls * 2)}" in page

@@ -88,7 +88,7 @@ def test_the_board_has_the_column_once_there_are_votes(client, board):
     assert "People" in _heads(page)
     share = PeopleStanding.objects.get(run__editing_model__slug="alder")
     low, high = (round(100 * end) for end in (share.share_low, share.share_high))
-    assert f"{round(100 * share.share)}\u00a0% ({low}–{high})" in page
+    assert f"{round(100 * share.share)}\u00a0% <small>{low}–{high}</small>" in page
     rows = {
         row["model"]: row
         for row in csv.DictReader(io.StringIO(client.get("/?format=csv").content.decode()))

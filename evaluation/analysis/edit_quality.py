@@ -1,0 +1,76 @@
+"""Edit quality: a judge's rating of the first edit of each case.
+
+It says how good an edit looks, and stands beside usable trips, which say how often it can be
+repeated. A metric has no part in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evaluation.analysis.covariance import CONFIDENCE, Design, t_quantile
+from evaluation.analysis.events import BROKEN, Case, ChainResult
+
+#: Evidence of a judge that rates an edit, and no witness of anything else.
+RUBRIC = "rubric"
+
+
+@dataclass(frozen=True)
+class EditQuality:
+    """Mean rating of first edits from 0 to 1, by one judge; None bounds: too few cases."""
+
+    score: float
+    low: float | None
+    high: float | None
+    cases: int
+    judge: str
+
+
+@dataclass(frozen=True)
+class Rating:
+    """The rating of one chain's first edit; `judge` is empty if no image came back."""
+
+    case: Case
+    judge: str
+    score: float
+
+
+def rating(chain: ChainResult, evidence: Iterable[Mapping[str, Any]]) -> Rating | None:
+    """Return the rating among the evidence on a chain's first trip; None if not judged.
+
+    An edit that the model refused or broke counts 0, or refusals would raise the mean.
+    """
+    for row in evidence:
+        if row["thing"] == RUBRIC and row.get("amounts"):
+            return Rating(chain.case, str(row.get("version", "")), float(row["amounts"][-1]))
+    refused = chain.outcome in BROKEN and not chain.change_seen
+    return Rating(chain.case, "", 0.0) if refused else None
+
+
+def edit_quality(ratings: Sequence[Rating]) -> EditQuality | None:
+    """Return the mean over cases, then categories, of the judge with the most ratings."""
+    judges = Counter(row.judge for row in ratings if row.judge)
+    if not judges:
+        return None
+    judge = max(judges, key=lambda name: (judges[name], name))
+    by_case: dict[Case, list[float]] = defaultdict(list)
+    for row in ratings:
+        if row.judge in ("", judge):
+            by_case[row.case].append(row.score)
+    cases = sorted(by_case)
+    design = Design(cases)
+    scores = np.array([[float(np.mean(by_case[case]))] for case in cases])
+    (score,) = design.mean(scores).tolist()
+    low = high = None
+    if design.enough:
+        (error,) = design.standard_errors(scores).tolist()
+        reach = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * error
+        if math.isfinite(reach):
+            low, high = max(0.0, score - reach), min(1.0, score + reach)
+    return EditQuality(score, low, high, len(cases), judge)
