@@ -3,6 +3,9 @@
 import os
 
 from django.core.wsgi import get_wsgi_application
+from django.urls import get_resolver
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "convergebench_site.settings")
 application = get_wsgi_application()
+# All pages are imported before processes fork: a new one answers at once, in shared memory.
+get_resolver().url_patterns  # noqa: B018

@@ -6,12 +6,15 @@ import contextlib
 import http.client
 import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from typing import Any
 
 import pytest
+from django.conf import settings
 
 from convergebench_site.tests.conftest import WebServer, serving
 
@@ -164,3 +167,8 @@ def test_a_hundred_half_bodies_cost_neither_memory_nor_the_newcomers_place(web: 
     for sock in (visitor, *slow):
         sock.close()
     assert web.peak() < 200
+
+
+def test_a_new_process_has_imported_the_pages_before_its_first_request():
+    code = "import sys, convergebench_site.wsgi; assert 'leaderboard.urls' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=settings.BASE_DIR)
