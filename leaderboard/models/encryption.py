@@ -10,9 +10,11 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import models
 
+from evaluation.errors import UserFacingError
 
-class Unreadable(Exception):
-    """A stored secret that none of the current keys opens."""
+
+class Unreadable(UserFacingError):
+    """A stored secret that none of the current keys opens, as between two steps of a rotation."""
 
 
 @lru_cache(maxsize=4)

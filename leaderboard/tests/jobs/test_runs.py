@@ -8,6 +8,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from cryptography.fernet import Fernet
+from django.core.management import call_command
 from django.utils import timezone
 from PIL import Image
 
@@ -226,6 +228,25 @@ def test_a_rejected_key_pauses_until_a_person_resumes(
     assert run.state == RunState.SCORING
     answered = run.ledger.filter(outcome=Call.ANSWERED).count()
     assert answered == 24
+
+
+def test_a_key_that_was_rotated_under_a_worker_pauses_the_run_with_words(
+    server: EditingServer, settings: Any
+) -> None:
+    """The rotation ran before this worker was restarted with the new key."""
+    run = started(server)
+    EditingModel.objects.update(api_key="sk-1")
+    old, both = settings.FIELD_KEYS, [Fernet.generate_key().decode(), *settings.FIELD_KEYS]
+    settings.FIELD_KEYS = both
+    call_command("rotate_keys")
+    settings.FIELD_KEYS = old
+    run = Run.objects.select_related("editing_model", "suite").get()
+    played(run)
+    assert (run.state, run.reason) == (RunState.PAUSED, Fault.CONFIGURATION)
+    assert "FIELD_KEYS" in run.reason_text
+    settings.FIELD_KEYS = both
+    jobs.resume(run)
+    assert played(run).state == RunState.SCORING
 
 
 def test_an_unreachable_endpoint_pauses_and_resumes_by_itself(
