@@ -3,7 +3,7 @@
     python -m evaluation.benchmarks.reference_editors --suites portraits --images 5
 
 On every suite four of them are to have half-lives of about N/10, N/4, N/2 and N. Fails where no
-four are within a factor of two.
+four are within a factor of two; a suite of one trip has no scale.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"noise {sigma:g} {shown_half_life(one, suite.trips)}" for sigma, one in found.items()
         )
         print(f"{name}, {suite.trips} trips, {options.images} images: {told}", flush=True)
-        if not spread(list(found.values()), suite.trips):
+        if suite.trips > 1 and not spread(list(found.values()), suite.trips):
             missed += 1
             print(f"  no four are about a tenth, a quarter, half and all of {suite.trips} trips")
     return 1 if missed else 0

@@ -39,6 +39,8 @@ EDITORS: Registry[Editor] = Registry(
         "misreader": "evaluation.editors.reference:Misreader",
         "resample": "evaluation.editors.reference:Resample",
         "colour-drift": "evaluation.editors.reference:ColourDrift",
+        "loses-things": "evaluation.editors.reference:LosesThings",
+        "hue-drift": "evaluation.editors.reference:HueDrift",
         "latent": "evaluation.editors.latent:Latent",
         "restorer": "evaluation.editors.restorers:Restorer",
         "super-resolver": "evaluation.editors.restorers:SuperResolver",

@@ -19,7 +19,16 @@ from PIL import Image
 
 from evaluation.editors.base import Answer, Beside, Editor
 from evaluation.editors.failures import configuration
-from evaluation.editors.instructions import KEEP, Instruction, follow, parse
+from evaluation.editors.instructions import (
+    KEEP,
+    Instruction,
+    Mask,
+    fill_in,
+    follow,
+    parse,
+    rim,
+    widened,
+)
 from evaluation.editors.sizes import TIERS, at_tier
 from evaluation.images import EncodedImage, blank_card, clean_wire, encode_jpeg, fit
 from evaluation.weights import Requirements
@@ -27,6 +36,8 @@ from evaluation.weights import Requirements
 # Incremented whenever an answer can change, so that curves never mix versions.
 VERSION = 2
 BAND = 256  # rows
+#: The places among which the busiest is erased; the side of a thing as a share of the image's.
+PLACES, THING = 6, 0.16
 
 
 class RuleEditor(Requirements, Editor):
@@ -205,6 +216,67 @@ class ColourDrift(RuleEditor):
         red, green, blue = image.split()
         drifted = green.point([min(max(v + self.step, 0), 255) for v in range(256)])
         return EncodedImage.from_image(Image.merge("RGB", (red, drifted, blue)))
+
+
+@dataclass
+class LosesThings(RuleEditor):
+    """Erases a small thing at each edit, beside what the edit changed: a square of this share of
+    the side, the busiest of some places that the seed draws."""
+
+    share: Annotated[float, Interval(gt=0, le=0.5)] = 0.06
+
+    def answer(
+        self, image: EncodedImage, instruction: Instruction, seed: int, beside: Beside
+    ) -> EncodedImage:
+        edited = follow(instruction, image.decoded, beside.annotations)
+        changed = np.zeros(edited.size[::-1], dtype=bool)
+        if edited.size == image.size:
+            changed = (np.asarray(edited) != np.asarray(image.decoded)).any(axis=2)
+            changed = widened(changed, 2 * rim(edited))
+        return self.erased(edited, np.random.default_rng(seed), changed)
+
+    def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
+        return self.erased(image, random, np.zeros(image.size[::-1], dtype=bool))
+
+    def erased(self, image: Image.Image, random: np.random.Generator, spared: Mask) -> EncodedImage:
+        values, side = np.asarray(image), max(1, round(self.share * min(image.size)))
+        room = [image.height - side + 1, image.width - side + 1]
+        places = [
+            np.s_[top : top + side, left : left + side]
+            for top, left in random.integers(0, room, (PLACES, 2)).tolist()
+        ]
+        place = max(places, key=lambda at: (not spared[at].any(), values[at].std((0, 1)).sum()))
+        mask = np.zeros(values.shape[:2], dtype=bool)
+        mask[place] = True
+        return EncodedImage.from_image(fill_in(image, mask))
+
+
+@dataclass
+class HueDrift(RuleEditor):
+    """Turns the hue of the most colourful thing by `step` degrees, and less of what is around."""
+
+    step: Annotated[float, Interval(ge=-180, le=180)] = 3.0
+
+    def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
+        import cv2
+
+        values = np.array(image)
+        # Chroma, which a turn of the hue leaves as it is: the next edit takes the same thing.
+        chroma = (values.max(axis=2) - values.min(axis=2)).astype(np.float32)
+        side = max(1, round(THING * min(image.size)))
+        mean = cv2.blur(chroma, (side, side), borderType=cv2.BORDER_CONSTANT)
+        row, column = (int(at) for at in np.unravel_index(int(mean.argmax()), mean.shape))
+        top, left = max(0, row - 2 * side), max(0, column - 2 * side)
+        around = np.s_[top : row + 2 * side, left : column + 2 * side]
+        part = values[around]
+        down, right = np.ogrid[: part.shape[0], : part.shape[1]]
+        distance = (down - row + top) ** 2 + (right - column + left) ** 2
+        step = self.step * np.exp(-distance / np.float32(side**2))
+        hue, lightness, colour = cv2.split(cv2.cvtColor(np.float32(part) / 255, cv2.COLOR_RGB2HLS))
+        hue = ((hue + step) % 360).astype(np.float32)
+        turned = cv2.cvtColor(cv2.merge([hue, lightness, colour]), cv2.COLOR_HLS2RGB)
+        values[around] = np.rint(turned * 255).astype(np.uint8)
+        return EncodedImage.from_image(Image.fromarray(values))
 
 
 def _there_and_back(image: Image.Image, size: tuple[int, int]) -> Image.Image:

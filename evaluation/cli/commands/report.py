@@ -23,7 +23,7 @@ same suite are compared. Runs that were not scored are scored first."""
 EPILOG = """\
 examples:
   convergebench report jpeg-75-smoke
-  convergebench report jpeg-75-smoke noise-3-5-smoke --out comparison
+  convergebench report jpeg-75-smoke noise-2-smoke --out comparison
   convergebench report jpeg-75-smoke --markdown
   convergebench report jpeg-75-smoke --model-index"""
 

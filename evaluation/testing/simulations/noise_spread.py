@@ -59,10 +59,11 @@ def lasts(source: Image.Image, editor: Noise, suite: Suite, edits: int, scorer: 
     return last + (kept[last] - DEFAULT_THRESHOLD) / (kept[last] - kept[number])
 
 
-def strengths() -> list[float]:
-    """Of every reference editor of noise, the strongest first."""
-    rows = catalog.editing_models()
-    return sorted(row["options"]["sigma"] for row in rows if row["editor"] == "noise")[::-1]
+def strengths(suite: Suite) -> list[float]:
+    """Of every reference editor of noise that is started on the suite, the strongest first."""
+    rows = [row for row in catalog.editing_models() if row["editor"] == "noise"]
+    own = [row["options"]["sigma"] for row in rows if suite.slug in row["reference_suites"]]
+    return sorted(own, reverse=True)
 
 
 def spread(found: Sequence[float | None], trips: int) -> bool:
@@ -83,7 +84,7 @@ def half_lives(suite: Suite, images: int) -> dict[float, float | None]:
     chosen = suite.images[:: max(1, len(suite.images) // images)][:images]
     sources_at_size = [sources.prepared(image, suite.size) for image in chosen]
     found: dict[float, float | None] = {}
-    for sigma in strengths():
+    for sigma in strengths(suite):
         trips = sorted(
             lasts(image, Noise(sigma), suite, edits, scorer) for image in sources_at_size
         )

@@ -19,7 +19,7 @@ from evaluation.run_secret import chain_seeds
 from evaluation.testing.chains import asking
 
 DAMAGING = ("thumbnail", "jpeg", "noise", "resample", "colour-drift")
-REFERENCES = ("oracle", "noop", "blank-card", *DAMAGING)
+REFERENCES = ("oracle", "noop", "blank-card", "loses-things", "hue-drift", *DAMAGING)
 
 
 @pytest.fixture(scope="module")
@@ -236,3 +236,51 @@ def test_turns_are_pixel_for_pixel(image):
 def _error(a, b):
     left, right = (np.asarray(p.decoded, dtype=np.float64) / 255 for p in (a, b))
     return float(np.square(left - right).mean())
+
+
+# Editors that lose things
+
+
+def changed(before, after):
+    """The box of all changed pixels."""
+    return ImageChops.difference(before.decoded, after.decoded).convert("L").getbbox()
+
+
+def test_one_small_thing_is_lost_at_a_place_of_the_seed_and_the_rest_stays(image):
+    editor, places = load_editor("loses-things", share=0.1), set()
+    for seed in range(8):
+        lost = editor.edit(image, "Return the image unchanged.", seed=seed).image
+        left, top, right, bottom = changed(image, lost)
+        assert right - left <= 24
+        assert bottom - top <= 24
+        places.add((left, top))
+    assert len(places) > 4
+
+
+def test_what_the_edit_drew_is_not_what_is_lost(image):
+    prompt, editor = "Add a red ball.", load_editor("loses-things", share=0.1)
+    drawn = load_editor("oracle").edit(image, prompt, seed=0).image
+    ball = (np.asarray(drawn.decoded) != np.asarray(image.decoded)).any(axis=2)
+    for seed in range(8):
+        lost = editor.edit(image, prompt, seed=seed).image
+        other = (np.asarray(lost.decoded) != np.asarray(drawn.decoded)).any(axis=2)
+        assert other.any()
+        assert not (other & ball).any()
+
+
+def test_the_most_colourful_thing_takes_on_another_hue_and_the_rest_stays():
+    pixels = np.full((160, 200, 3), 128, dtype=np.uint8)
+    pixels[40:64, 60:84] = (200, 40, 40)
+    pixels[100:124, 130:154] = (90, 110, 130)
+    image, editor = (
+        EncodedImage.from_image(Image.fromarray(pixels)),
+        load_editor("hue-drift", step=30),
+    )
+    for _ in range(4):
+        image = editor.edit(image, "Return the image unchanged.", seed=1).image
+    values = np.asarray(image.decoded).astype(int)
+    red, green, blue = values[52, 72]
+    assert green == pytest.approx(200, abs=8)  # a third of a turn on
+    assert max(red, blue) < 60
+    values[40:64, 60:84] = (200, 40, 40)
+    assert np.abs(values - pixels).max() <= 4  # the dither of the wire

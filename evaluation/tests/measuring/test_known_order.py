@@ -16,7 +16,7 @@ from evaluation.measuring.subject import chain_subject
 from evaluation.testing.simulations.noise_spread import half_lives, spread
 
 #: Of weaker grain one trip says nothing: it is lost among the roundings of the wire.
-ORDER = ("oracle", "noise-1-4", "noise-3-5", "noise-8")
+ORDER = ("oracle", "noise-2", "noise-5", "noise-8")
 
 
 def few_cases(suite):
@@ -60,7 +60,7 @@ def test_the_reference_editors_keep_as_much_as_is_known_of_them(suite, real_netw
         assert all(lost[better] < lost[worse] for better, worse in steps), (case, lost)
         assert lost["blank-card"] > 0.95
         # What does nothing keeps all of it, and is caught for that, except where that was asked.
-        assert lost["do-nothing"] < lost["noise-3-5"]
+        assert lost["do-nothing"] < lost["noise-5"]
         seen = change_seen(source.decoded, edits["do-nothing"].decoded, pair).seen
         assert not seen or pair.change == "none", case
 
