@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db.utils import OperationalError
 
 from leaderboard.management.commands import up
+from leaderboard.testing.cluster.parts import free_port
 
 UP = (sys.executable, "manage.py", "up", "--no-play")
 
@@ -24,7 +25,8 @@ def start(folder: Path, *wrapper: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*wrapper, *UP],
         cwd=settings.BASE_DIR,
-        env=os.environ | {"DATA_DIR": str(folder), "PORT": "8942", "PYTHONUNBUFFERED": "1"},
+        env=os.environ
+        | {"DATA_DIR": str(folder), "PORT": str(free_port()), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
