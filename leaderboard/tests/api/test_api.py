@@ -204,6 +204,7 @@ def test_no_request_breaks_the_schema_or_the_server(board, live_server, limitles
     check_operations(live_server, lambda path: "submissions" not in path, headers=headers)
 
 
+@pytest.mark.both_databases
 @pytest.mark.fuzz
 @pytest.mark.django_db(transaction=True)
 def test_no_submission_breaks_the_schema_or_the_server(board, live_server, limitless):

@@ -100,6 +100,7 @@ def fill_in(page: Any, address: str, name: str) -> None:
     page.fill("#id_email", "ada@example.org")
 
 
+@pytest.mark.both_databases
 def test_a_model_comes_from_the_form_to_the_board(
     visit: Any, operator: Any, workers: WorkerProcesses, endpoint: str, model: Model
 ) -> None:
