@@ -19,6 +19,8 @@ from evaluation.analysis.events import BROKEN, Case, ChainResult
 
 #: Evidence of a judge that rates an edit, and no witness of anything else.
 RUBRIC = "rubric"
+#: The highest rating.
+BEST = 1.0
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ def edit_quality(ratings: Sequence[Rating]) -> EditQuality | None:
     (score,) = design.mean(scores).tolist()
     low = high = None
     if design.enough:
-        (error,) = design.standard_errors(scores).tolist()
+        (error,) = design.standard_errors(scores, BEST).tolist()
         reach = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * error
         if math.isfinite(reach):
-            low, high = max(0.0, score - reach), min(1.0, score + reach)
+            low, high = max(0.0, score - reach), min(BEST, score + reach)
     return EditQuality(score, low, high, len(cases), judge)
