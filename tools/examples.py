@@ -8,74 +8,100 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageFilter
+from PIL import Image
 
 from evaluation.content import catalog, sources
+from evaluation.content.annotations import Box
 from evaluation.editors import load_editor
-from evaluation.images import EncodedImage, blank_card, encode_jpeg, encode_webp
-from evaluation.measuring.calibration import retention
+from evaluation.images import EncodedImage, blank_card, encode_webp
 from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.scoring import Scorer
-from evaluation.metrics import HEADLINE, headline_parts
+from evaluation.measuring.subject import chain_subject
+from evaluation.metrics.overall import Overall
+from evaluation.testing.drifts import lit, moved
+from evaluation.testing.twin import Damage, blur, jpeg
+from tools.studies import known_damages
+from tools.studies.known_damages import bent, erased, smeared, turned_hue
 
 FOLDER = Path(__file__).resolve().parents[1] / "static" / "img" / "examples"
 SIZE = 320
-METRICS = ("lpips", "ssim", "psnr")
-#: What the headline is made of, beside itself.
-PARTS = (HEADLINE, *headline_parts())
-SOURCES = {"astronaut": "skimage:astronaut", "coffee": "skimage:coffee"}
+#: Strips are measured at the size at which they are shown.
+STRIP_SIZE = 512
 #: For the blank cards: busy, calm and dark images.
-CARDS = {**SOURCES, "rocket": "skimage:rocket", "camera": "skimage:camera"}
-
-Damage = Callable[[Image.Image, float], Image.Image]
-
-
-def noise(image: Image.Image, sigma: float) -> Image.Image:
-    added = np.random.default_rng(1).normal(0, sigma, (*image.size[::-1], 3))
-    return Image.fromarray(np.clip(np.asarray(image) + added, 0, 255).astype(np.uint8))
-
-
-def blur(image: Image.Image, radius: float) -> Image.Image:
-    return image.filter(ImageFilter.GaussianBlur(radius))
-
-
-def jpeg(image: Image.Image, strength: float) -> Image.Image:
-    """Strength 0 is quality 95, 94 is quality 1."""
-    return EncodedImage.from_bytes(encode_jpeg(image, round(95 - strength))).decoded
-
-
-def smear(image: Image.Image) -> Image.Image:
-    """A third of the side is smeared over: a face that is gone."""
-    side = image.width // 3
-    box = (image.width // 3, image.height // 12, image.width // 3 + side, image.height // 12 + side)
-    part = image.crop(box).filter(ImageFilter.GaussianBlur(side / 5))
-    worn = image.copy()
-    worn.paste(part, box[:2])
-    return worn
-
-
-def greener(image: Image.Image) -> Image.Image:
-    red, green, blue = image.split()
-    return Image.merge("RGB", (red, green.point(lambda value: min(255, value + 40)), blue))
-
-
-#: What a mean over the whole image hides, and what every viewer sees.
-SEEN: dict[str, tuple[Callable[[Image.Image], Image.Image], str]] = {
-    "jpeg75": (lambda image: jpeg(image, 20), "JPEG, quality 75"),
-    "smear": (smear, "One place smeared over"),
-    "green": (greener, "40 levels greener"),
-    "dark": (lambda image: image.point(lambda value: value // 2), "Half as bright"),
+CARDS = {
+    "astronaut": "skimage:astronaut",
+    "coffee": "skimage:coffee",
+    "rocket": "skimage:rocket",
+    "camera": "skimage:camera",
 }
-DAMAGES: dict[str, tuple[Damage, float, str]] = {
-    "jpeg": (jpeg, 94, "JPEG, quality {0:.0f}"),
-    "blur": (blur, 20, "Gaussian blur, radius {0:.1f} px"),
-    "noise": (noise, 150, "Noise, sigma {0:.0f}"),
-}
+
+
+def green_eyed(image: Image.Image, eyes: Sequence[tuple[float, float]]) -> Image.Image:
+    """Colour the irises around these pupils green."""
+    values = np.array(image.convert("HSV"))
+    rows, columns = np.mgrid[: image.height, : image.width]
+    for x, y in eyes:
+        far = np.hypot(columns - x * image.width, rows - y * image.height)
+        iris = far < 0.012 * image.width
+        values[iris, 0] = 95
+        values[iris, 1] = np.maximum(values[iris, 1], 150)
+    return Image.fromarray(values, "HSV").convert("RGB")
+
+
+FRAME: Box = (0.36, 0.17, 0.62, 0.39)
+BOTTLE: Box = (0.105, 0.12, 0.29, 0.81)
+TITLE: Box = (0.2, 0.24, 0.72, 0.43)
+HYDRANT: Box = (0.475, 0.72, 0.54, 0.85)
+POLE: Box = (0.805, 0.4, 0.825, 0.72)
+FACE: Box = (0.273, 0.252, 0.666, 0.775)
+PUPILS = ((0.387, 0.427), (0.571, 0.436))
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A source image and a damage to it, with what one sees in a word."""
+
+    image: str
+    damage: Damage
+    words: str
+    #: What the source shows, for those who do not see it.
+    shows: str
+    #: A damage that the headline does not notice enough.
+    missed: bool = False
+
+
+ROOM = "a living room with a sofa, a floor lamp and a framed picture"
+BOTTLES = "four bottles in a row: green, blue, orange, purple"
+STREET = "a street corner with a brick house and a red hydrant"
+WOMAN = "a smiling woman with brown hair before a grey wall"
+STRIPS: tuple[Strip, ...] = (
+    Strip("living-room", jpeg(75), "As new: saved as a JPEG of quality 75", ROOM),
+    Strip("bottles", lambda i: moved(i, right=2, down=-1), "As new: moved by two pixels", BOTTLES),
+    Strip("street-corner", lambda i: lit(i, 1.1), "A little too light", STREET),
+    Strip("street-corner", blur(1), "Slightly soft", STREET),
+    Strip("smiling-woman", partial(bent, box=FACE, strength=1 / 200), "Another face", WOMAN),
+    Strip("desk", jpeg(10), "Bands and blocks of colour", "a desk with a screen, a plant and pens"),
+    Strip("street-corner", partial(erased, box=HYDRANT), "The hydrant is gone", STREET),
+    Strip("bottles", partial(turned_hue, box=BOTTLE), "The green bottle is blue", BOTTLES),
+    Strip(
+        "novel",
+        partial(smeared, box=TITLE),
+        "The title cannot be read",
+        "a book called The Last Harbour on a wooden table",
+    ),
+    Strip("living-room", partial(erased, box=FRAME), "The picture on the wall is gone", ROOM),
+    Strip(
+        "living-room", partial(erased, box=POLE), "The lamp floats: its pole is gone", ROOM, True
+    ),
+    Strip("smiling-woman", partial(green_eyed, eyes=PUPILS), "The eyes are green", WOMAN, True),
+)
 
 
 class Examples:
@@ -83,80 +109,49 @@ class Examples:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.scorer = Scorer(METRICS)
+        self.scorer = Scorer(["ssim"])
 
     def draw(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         made = {
-            "half": [
-                self._half("astronaut", "lpips"),
-                self._half("coffee", "lpips"),
-                self._half("astronaut", "ssim"),
-            ],
-            "seen": self._seen("astronaut"),
+            "strips": self._strips(),
             "cards": [self._card(name) for name in CARDS],
             "noop": self._noop(),
         }
         text = json.dumps(made, indent=1, ensure_ascii=False)
         (self.folder / "examples.json").write_text(text + "\n", encoding="utf-8")
 
+    def _strips(self) -> list[dict[str, Any]]:
+        """Each strip's two images, with the number and the part that decided."""
+        lines = []
+        for place, (strip, measured) in enumerate(zip(STRIPS, measure_strips(), strict=True), 1):
+            source = known_damages.shipped(strip.image, STRIP_SIZE)
+            lines.append(
+                {
+                    "words": strip.words,
+                    "shows": strip.shows,
+                    "missed": strip.missed,
+                    **measured,
+                    "before": self._write(source, f"strip-{strip.image}"),
+                    "after": self._write(strip.damage(source), f"strip-{place:02}"),
+                }
+            )
+        return lines
+
     def _source(self, name: str) -> Image.Image:
         data = sources.original(CARDS[name])
         return sources.prepare(EncodedImage.from_bytes(data).decoded, SIZE)
-
-    def _half(self, name: str, metric: str) -> dict[str, Any]:
-        """A source beside versions of it that lost half, each in its own way."""
-        source = self._source(name)
-        blank = self._distances(source, blank_card(source))
-        shown = [self._shown(source, f"{name}-source", "The source", source, blank)]
-        for kind, (damage, most, label) in DAMAGES.items():
-            strength = self._halving(source, damage, most, metric, blank)
-            words = label.format(95 - strength if kind == "jpeg" else strength)
-            image = damage(source, strength)
-            shown.append(self._shown(image, f"{name}-{metric}-{kind}", words, source, blank))
-        return {"source": name, "metric": metric, "images": shown}
-
-    def _halving(
-        self, source: Image.Image, damage: Damage, most: float, metric: str, blank: dict[str, float]
-    ) -> float:
-        """How strong a damage must be to lose half by the metric: by bisection."""
-        low, high = 0.0, most
-        for _ in range(9):
-            middle = (low + high) / 2
-            distance = self._distances(source, damage(source, middle))[metric]
-            low, high = (middle, high) if distance < blank[metric] / 2 else (low, middle)
-        return (low + high) / 2
-
-    def _seen(self, name: str) -> list[dict[str, Any]]:
-        """Damage that people see at once, by the headline and by what it is made of."""
-        source = self._source(name)
-        scorer = Scorer(PARTS)
-        images = [damage(source) for damage, _ in SEEN.values()]
-        scores = scorer.score(source, images)
-        calibration = scorer.calibrate(source)
-        lines = []
-        for place, (kind, (_, words)) in enumerate(SEEN.items()):
-            kept = {}
-            for metric in PARTS:
-                distances, scale = scores.distances[metric], calibration[metric]
-                q = retention(distances[place], scale.blank) if distances and scale else None
-                if q is not None:
-                    kept[metric] = round(q, 3)
-            because = scores.because[place] if scores.because else ""
-            file = self._write(images[place], f"{name}-seen-{kind}")
-            lines.append({"words": words, "kept": kept, "because": because, **file})
-        return lines
 
     def _card(self, name: str) -> dict[str, Any]:
         """An image, its blank card, and what the raw metric says of the card."""
         source = self._source(name)
         card = blank_card(source)
-        blank = self._distances(source, card)
+        (distance,) = self.scorer.score(source, [card]).distances["ssim"] or (0.0,)
         return {
-            "ssim": round(1 - blank["ssim"], 2),
+            "ssim": round(1 - distance, 2),
             "images": [
-                self._shown(source, f"{name}-source", "The source", source, blank),
-                self._shown(card, f"{name}-card", "Its blank card", source, blank),
+                {"words": "The source", **self._write(source, f"{name}-source")},
+                {"words": "Its blank card", **self._write(card, f"{name}-card")},
             ],
         }
 
@@ -173,23 +168,6 @@ class Examples:
             lines.append({"words": words, "seen": verdict.seen, "measure": measure, **file})
         return {"prompt": pair.forward, "lines": lines}
 
-    def _distances(self, source: Image.Image, other: Image.Image) -> dict[str, float]:
-        scores = self.scorer.score(source, [other]).distances
-        return {name: found[0] for name in METRICS if (found := scores[name])}
-
-    def _shown(
-        self,
-        image: Image.Image,
-        name: str,
-        words: str,
-        source: Image.Image,
-        blank: dict[str, float],
-    ) -> dict[str, Any]:
-        distances = self._distances(source, image)
-        kept = {metric: retention(distances[metric], blank[metric]) for metric in METRICS}
-        rounded = {metric: round(q, 3) for metric, q in kept.items() if q is not None}
-        return {"words": words, "kept": rounded, **self._write(image, name)}
-
     def _write(self, image: Image.Image, name: str) -> dict[str, Any]:
         # Lossy enough to be small, far finer than the damage that is shown.
         data = encode_webp(image, lossless=False, quality=82)
@@ -197,12 +175,27 @@ class Examples:
         return {"file": f"img/examples/{name}.webp", "width": image.width, "height": image.height}
 
 
+def measure_strips() -> list[dict[str, Any]]:
+    """Return what the headline keeps of each strip, and the part that decided."""
+    metric, suite = Overall(), catalog.suite(known_damages.SUITE)
+    measured = []
+    prepared: dict[str, Any] = {}
+    for strip in STRIPS:
+        source = known_damages.shipped(strip.image, STRIP_SIZE)
+        if strip.image not in prepared:
+            subject = chain_subject(suite.image_by_slug[strip.image])
+            prepared[strip.image] = metric.prepare_subject(source, subject)
+        (loss,) = metric.losses([prepared[strip.image]], [strip.damage(source)])
+        measured.append({"kept": round(1 - loss.distance, 3), "because": loss.because})
+    return measured
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.examples", description=__doc__)
     parser.add_argument("--folder", type=Path, default=FOLDER, help="static/img/examples")
     examples = Examples(parser.parse_args(arguments).folder)
-    if examples.scorer.not_run:
-        parser.error("; ".join(examples.scorer.not_run.values()))
+    if missing := Overall().missing():
+        parser.error("; ".join(missing))
     examples.draw()
     return 0
 

@@ -16,6 +16,11 @@ def named(threshold: float = DEFAULT_THRESHOLD) -> str:
     return NAMES.get(threshold) or f"below {threshold:.0%}".replace("%", "\u00a0%")
 
 
+def state(kept: float) -> str:
+    """Return the state of an image by the headline: "as new", "slightly worn"."""
+    return next((NAMES[n] for n in sorted(NAMES) if kept < n), "as new")
+
+
 def other_names() -> str:
     """List the names of the thresholds beside the default: "slightly worn or unusable"."""
     *first, last = (named(n) for n in sorted(THRESHOLDS, reverse=True) if n != DEFAULT_THRESHOLD)

@@ -12,6 +12,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evaluation.analysis.no_reference import FIRST, SOURCE, asked_trips, share
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, named
 from evaluation.content.suites import find_suite
 from evaluation.metrics import metric_class, no_reference_metrics
 from evaluation.metrics.no_reference import WORN, no_reference_in_order
@@ -205,11 +206,11 @@ def finding(lines: Lines, metrics: Sequence[str], trip: int) -> str:
     if not worst.better:
         return (
             f"No metric calls a worn image better than its source at trip {trip}, "
-            f"where {formatting.percent(gone)} of the image is lost"
+            f"where only {formatting.percent(1 - gone)} is kept"
         )
     return (
         f"{name} calls {formatting.percent(worst.better)} of images better than their source at "
-        f"trip {trip}, although {formatting.percent(gone)} of the image is lost"
+        f"trip {trip}, although only {formatting.percent(1 - gone)} is kept"
     )
 
 
@@ -395,13 +396,18 @@ def lines_with(metric: str, lines: Lines) -> list[NoReferenceResult]:
 
 def _asked_finding(results: Sequence[Mapping[str, Any]]) -> str:
     """Return a sentence on the share of worn returns that the judge notices."""
-    worst = [band for result in results for band in result["by_kept"] if band["most"] <= 0.5]
+    worst = [
+        band
+        for result in results
+        for band in result["by_kept"]
+        if band["most"] <= DEFAULT_THRESHOLD
+    ]
     judged_count, worn = (sum(band[name] for band in worst) for name in ("asked", "worn"))
     if not judged_count:
-        return "Asked outright, a model says yes or no; no return has lost half of its image yet"
+        return f"Asked outright, a model says yes or no; no restored image is {named()} yet"
     return (
         f"Asked outright, a model calls {formatting.percent(worn / judged_count)} of the restored images worn that "
-        "lost more than half of the image"
+        f"are {named()}"
     )
 
 

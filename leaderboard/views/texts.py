@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 
 from evaluation.analysis.events import ChainResult, event
 from evaluation.analysis.half_life import METHOD_VERSION, summarise
-from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, named, other_names
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, named, other_names, state
 from evaluation.measuring.error_rates import WEAR, ErrorTable
 from evaluation.metrics.parts import PARTS
 from evaluation.witnesses import WITNESSES, witness_class, witness_label
@@ -40,6 +40,8 @@ def methodology(request: HttpRequest) -> HttpResponse:
     """Show every definition, with examples measured by the same code."""
     context = {
         "examples": examples(),
+        "strips": strips(),
+        "damages": damages(),
         "parts": PARTS,
         "tricks": tricks(),
         "change_seen_errors": ErrorTable.stored("change_seen"),
@@ -123,6 +125,21 @@ def witness_errors() -> list[dict[str, Any]]:
 def examples() -> dict[str, Any]:
     """Return the drawings and measurements of `python -m tools.examples`."""
     return _measured("examples")
+
+
+def strips() -> list[dict[str, Any]]:
+    """Return the strips with the state of the damaged image, and the deciding part's name."""
+    labels = {part.name: part.label for part in PARTS}
+    return [
+        strip | {"state": state(strip["kept"]), "part": labels[strip["because"]]}
+        for strip in examples()["strips"]
+    ]
+
+
+@cache
+def damages() -> dict[str, Any]:
+    """Return what `python -m tools.studies headline` measured."""
+    return _measured("damages")
 
 
 @cache

@@ -89,7 +89,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Row:
-    """All images with one damage."""
+    """All images with one damage, or with those of one group."""
 
     group: str
     what: str
@@ -172,13 +172,13 @@ def of(things: Sequence[Thing], slug: str) -> list[Thing]:
 
 
 def summary(measured: Sequence[Measured]) -> list[Row]:
-    """Return a row for each damage, things all in one."""
+    """Return a row for each step of a ladder, and one for each other group."""
     rows = []
     for group, published in GROUPS.items():
         own = [one for one in measured if one.group == group]
-        in_one = group not in ON_WHOLE_IMAGES
-        for what in [""] if in_one else dict.fromkeys(one.what for one in own):
-            some = own if in_one else [one for one in own if one.what == what]
+        by_step = group == "step by step"
+        for what in dict.fromkeys(one.what for one in own) if by_step else [""]:
+            some = [one for one in own if one.what == what] if by_step else own
             if some:
                 rows.append(_row(group, what, some, PUBLISHED.get(what, published)))
     return rows

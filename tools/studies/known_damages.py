@@ -26,6 +26,7 @@ INPAINTED = 5
 # Of 256 hues: how far a hue is turned, and how far apart those of one thing lie.
 TURN, ALIKE = 85, 16
 COLOURFUL = 60
+MIDDLE: Box = (0.3, 0.3, 0.6, 0.6)
 
 
 @dataclass(frozen=True)
@@ -145,18 +146,19 @@ def resampled(share: float) -> Damage:
     return damage
 
 
-def smeared(image: Image.Image) -> Image.Image:
-    """Smear a quarter of the side over, in the middle."""
-    return _pasted(image, image.filter(ImageFilter.GaussianBlur(max(image.size) / 25)))
+def smeared(image: Image.Image, box: Box = MIDDLE) -> Image.Image:
+    """Smear a box over."""
+    return _pasted(image, image.filter(ImageFilter.GaussianBlur(max(image.size) / 25)), box)
 
 
-def redrawn(image: Image.Image) -> Image.Image:
-    """Bend the middle of the image out of shape."""
-    return _pasted(image, wobbly(image, max(image.size) / 64, smooth=max(image.size) / 40))
+def bent(image: Image.Image, box: Box = MIDDLE, strength: float = 1 / 64) -> Image.Image:
+    """Bend a box out of shape, by so much of the side."""
+    longest = max(image.size)
+    return _pasted(image, wobbly(image, longest * strength, smooth=longest / 40), box)
 
 
-def _pasted(image: Image.Image, other: Image.Image) -> Image.Image:
-    rows, columns = _inside(image, (0.3, 0.3, 0.6, 0.6))
+def _pasted(image: Image.Image, other: Image.Image, inside: Box) -> Image.Image:
+    rows, columns = _inside(image, inside)
     box = (columns.start, rows.start, columns.stop, rows.stop)
     result = image.copy()
     result.paste(other.crop(box), box)
@@ -222,6 +224,6 @@ STRONG: Mapping[str, Damage] = {
     "half of the contrast": lambda image: ImageEnhance.Contrast(image).enhance(0.5),
     "a colour cast": lambda image: lit(image, offset=(0, 40, 0)),
     "the middle smeared": smeared,
-    "the middle bent": redrawn,
+    "the middle bent": bent,
     "sharpened hard": lambda image: image.filter(ImageFilter.UnsharpMask(3, 300, 0)),
 }

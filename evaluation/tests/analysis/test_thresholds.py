@@ -18,6 +18,20 @@ def test_the_default_is_one_of_the_thresholds_that_standings_have():
 
 
 @pytest.mark.parametrize(
+    ("kept", "state"),
+    [
+        (1.0, "as new"),
+        (0.75, "as new"),
+        (0.74, "slightly worn"),
+        (0.49, "clearly damaged"),
+        (0.1, "unusable"),
+    ],
+)
+def test_an_image_has_the_name_of_the_lowest_threshold_that_it_is_below(kept, state):
+    assert thresholds.state(kept) == state
+
+
+@pytest.mark.parametrize(
     ("threshold", "named", "life"),
     [
         (0.25, "unusable", "Trips to unusable"),

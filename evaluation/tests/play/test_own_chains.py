@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageFilter
+from PIL import Image, ImageDraw, ImageFilter
 
 from evaluation.__main__ import main
 from evaluation.images import EncodedImage
+from evaluation.metrics.parts import Object
+from evaluation.testing.twin import scene
 
 FAST = ["--metrics", "psnr"]
 
@@ -102,3 +104,29 @@ def test_a_source_of_one_colour_is_told_and_nothing_breaks(tmp_path, capsys):
     (tmp_path / "flat").rename(tmp_path / "many/flat")
     assert main(["score", "many", *FAST]) == 0
     assert "No metric can be computed" in capsys.readouterr().out
+
+
+def test_furniture_replaced_at_the_first_edit_ends_the_chain_there(tmp_path, capsys):
+    """No footprint is left out: what the first edit destroyed is gone, whatever comes after."""
+    source = scene()
+    images = {"I0_source": source}
+    for trip in (1, 2, 3):
+        # A ball stood here; a lamp takes its place, and a box comes back.
+        for name, box, colour in (
+            (f"I{trip}_forward", (60, 60, 92, 170), (210, 190, 60)),
+            (f"I{trip}_backward", (45, 100, 105, 170), (70, 150, 90)),
+        ):
+            images[name] = source.copy()
+            draw = ImageDraw.Draw(images[name])
+            draw.rectangle((35, 85, 115, 150), (196, 178, 150))
+            draw.rectangle((35, 151, 115, 172), (120, 84, 58))
+            draw.rectangle(box, colour)
+    (tmp_path / "room").mkdir()
+    for name, image in images.items():
+        image.save(tmp_path / f"room/{name}.png")
+    assert main(["score", "room", "--metrics", "overall", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["runs"]["room"]
+    (event,) = found["results"]["overall"]["events"].values()
+    assert event["cause"] == Object.name
+    assert Object.ended == "an object is gone or changed"
+    assert event["time"] < 1

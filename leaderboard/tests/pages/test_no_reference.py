@@ -53,13 +53,13 @@ def test_the_page_says_the_finding_and_opens_to_images(
     with django_assert_max_num_queries(8):
         page = client.get("/no-reference/").content.decode()
     said = f"BRISQUE calls {percent(1.0)} of images better than their source at trip 5"
-    assert f"{said}, although {percent(0.7)} of the image is lost" in page
+    assert f"{said}, although only {percent(0.3)} is kept" in page
     chain = Chain.objects.filter(run=run).first()
     assert chain
     assert chain.get_absolute_url() in page
     assert "30.0 → 25.0, called <b>better</b>" in page
     assert "elsewhere; imported as a score file" in page
-    assert f"calls {percent(1.0)} of the restored images worn that lost more than half" in page
+    assert f"calls {percent(1.0)} of the restored images worn that are clearly damaged" in page
     assert "some-model-1 was shown single images" in page
     assert page.count("not run") >= 2  # NIQE and PIQE, in the list of metrics
     other = client.get("/no-reference/?metric=musiq&model=noise&trip=5&since=first")
@@ -97,7 +97,7 @@ def test_nobody_is_praised_where_every_return_is_called_worse(run: int) -> None:
     said = pages.finding(lines, pages.metrics_of(lines), TRIPS)
     assert said == (
         "No metric calls a worn image better than its source at trip 5, "
-        f"where {percent(0.7)} of the image is lost"
+        f"where only {percent(0.3)} is kept"
     )
     assert pages.totals(lines, ["brisque"], TRIPS, "source")[0].worse == 1.0
 
