@@ -52,11 +52,11 @@ test-release: test
 	$(MAKE) containers ARGS=
 	$(MAKE) fuzz ARGS=
 
-# The topology of docs/deploy.md as processes of this machine; ARGS="--kills 25" attacks it.
+# The topology of docs/operating.md as processes of this machine; ARGS="--kills 25" attacks it.
 cluster: $(VENV)/.dev
 	$(BIN)/python -m leaderboard.testing.cluster $(ARGS)
 
-# compose.yaml in containers whose images are made of Debian's packages, tried whole (docs/deploy.md).
+# compose.yaml in containers whose images are made of Debian's packages, tried whole (docs/operating.md).
 containers: $(VENV)/.dev
 	$(BIN)/python -m leaderboard.testing.cluster.containers $(ARGS)
 

@@ -1,7 +1,7 @@
 """All settings of the site; no other module of it reads the environment.
 
 Without any variable it runs embedded: one machine and one folder (DATA_DIR) with SQLite, a
-Valkey on a unix socket, files, and secrets that are created there. docs/deploy.md lists every
+Valkey on a unix socket, files, and secrets that are created there. docs/operating.md lists every
 variable.
 """
 

@@ -5,4 +5,4 @@ imported inside the functions that need it. Only `leaderboard.jobs` depends
 on the site.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -12,7 +12,7 @@ from evaluation.content.suites import Suite
 PAGE = Path(__file__).resolve().parents[1] / "docs/datasheet.md"
 ABOUT = """# Datasheet of the suites
 
-After this page you know what the images of the shipped suites are of, and whom they leave out. Each suite's page has
+At the end of this page you know what the images of the shipped suites are of, and whom they leave out. Each suite's page has
 its own part of it. `python -m tools.datasheet` writes this page from `fixtures/source_images.json`.
 
 - **Origin**: a photograph, a photographed painting or print, a render of ours, or an image that a model made.

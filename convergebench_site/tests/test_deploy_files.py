@@ -167,7 +167,7 @@ def _is_command(args: list[str]) -> bool:
 
 def test_the_proxies_let_through_what_the_site_reads():
     caddy = (DEPLOY / "Caddyfile").read_text()
-    nginx = (ROOT / "docs/deploy.md").read_text()
+    nginx = (ROOT / "docs/operating.md").read_text()
     for start, limit in settings.LONG_BODY_LIMITS.items():
         size = limit // 2**20
         assert re.search(rf"request_body {start}\* {{\s+max_size {size}MiB", caddy)

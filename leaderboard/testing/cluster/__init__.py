@@ -1,1 +1,1 @@
-"""The topology of many machines as processes of one: what docs/deploy.md draws, to be killed at."""
+"""The topology of many machines as processes of one: what docs/operating.md draws, to be killed at."""

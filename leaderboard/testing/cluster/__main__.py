@@ -1,4 +1,4 @@
-"""`make cluster`: the topology of docs/deploy.md on this machine; `--kills 25` attacks it."""
+"""`make cluster`: the topology of docs/operating.md on this machine; `--kills 25` attacks it."""
 
 from __future__ import annotations
 
