@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import struct
+import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageCms, ImageFile, UnidentifiedImageError
+from PIL import Image, ImageCms, ImageFile, PngImagePlugin, UnidentifiedImageError
 
 from evaluation.errors import UserFacingError
 from evaluation.remembered import computed_once
@@ -31,6 +34,13 @@ MAX_PIXELS = 40_000_000
 # A progressive JPEG has about ten scans. One of a million empty ones, eleven bytes
 # each, would keep a processor busy for a day.
 MAX_SCANS = 500
+# Chunks of a PNG or WebP, segments of a JPEG: Pillow keeps each in a hundred bytes or more,
+# although a file has them from 4 bytes on. Large images have some thousands.
+MAX_PARTS = 20_000
+# Characters of all texts of a PNG, each up to 4 bytes, unpacked from a thousandth.
+PngImagePlugin.MAX_TEXT_MEMORY = 2**20
+# One line for each of 65,535 broken entries of an EXIF.
+warnings.filterwarnings("ignore", module=r"PIL\.")
 STRIP_ROWS = 64
 MID_GREY = (128, 128, 128)
 REFRAMED_RATIO = 1.02
@@ -60,6 +70,9 @@ BROKEN = (
 )
 
 _PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
+_PNG_CHUNK, _WEBP_CHUNK = struct.Struct(">I4s"), struct.Struct("<4xI")
+# The markers of segments that Pillow keeps; pixels never look like one.
+_JPEG_SEGMENT = re.compile(rb"\xff[\xc0-\xcf\xe0-\xef\xfe]")
 _UP = 2  # PNG's filter that stores a row as its difference from the row above
 
 _SRGB = ImageCms.createProfile("sRGB")
@@ -144,6 +157,8 @@ def _opened(data: bytes, max_bytes: int, max_pixels: int) -> tuple[ImageFile.Ima
         raise ImageError("the image is empty (0 bytes)")
     if len(data) > max_bytes:
         raise ImageError(f"the image has {len(data):,} bytes; the limit is {max_bytes:,}")
+    if _count_parts(data) > MAX_PARTS:
+        raise ImageError(f"the image file has more than {MAX_PARTS:,} parts")
     with _readable():
         image = Image.open(io.BytesIO(data), formats=FORMATS)
         # The header holds the size: a bomb is refused before a pixel is decoded.
@@ -159,6 +174,26 @@ def _opened(data: bytes, max_bytes: int, max_pixels: int) -> tuple[ImageFile.Ima
         if kind == "JPEG" and data.count(b"\xff\xda") > MAX_SCANS:
             raise ImageError(f"the JPEG has more than {MAX_SCANS} scans")
         return image, Image.MIME[kind or ""]
+
+
+def _count_parts(data: bytes) -> int:
+    """Return the number of chunks or segments of an image file, counted until it is too large."""
+    if data.startswith(b"\xff\xd8"):
+        return sum(1 for _ in islice(_JPEG_SEGMENT.finditer(data), MAX_PARTS + 1))
+    is_png = data.startswith(_PNG_MAGIC)
+    at, end = (8, len(data)) if is_png else (12, 8 + int.from_bytes(data[4:8], "little"))
+    count = 0
+    while at + 8 <= min(end, len(data)) and count <= MAX_PARTS:
+        if is_png:
+            length, kind = _PNG_CHUNK.unpack_from(data, at)
+            at += 12 + length
+            if kind == b"IEND":
+                break
+        else:
+            (length,) = _WEBP_CHUNK.unpack_from(data, at)
+            at += 8 + length + length % 2
+        count += 1
+    return count
 
 
 def _decode(

@@ -34,6 +34,7 @@ from evaluation.errors import EditorError
 from evaluation.images import EncodedImage, ImageError, encode_jpeg, encode_png, encode_webp
 from evaluation.net.addresses import Rules
 from evaluation.net.client import HttpClient, Reply
+from evaluation.testing.image_bombs import broken_exif, many_parts, many_texts
 from evaluation.testing.made_up import JSON, Corpus
 from evaluation.testing.zips import hidden_directory
 from evaluation.untrusted_json import parse_json
@@ -171,10 +172,13 @@ def images() -> list[bytes]:
     return [
         *(encode_png(image), encode_jpeg(image, 80), encode_webp(image), deep.getvalue()),
         encode_png(image.convert("P")),
+        *(many_parts("PNG", 3), many_parts("JPEG", 3), many_parts("WEBP", 3), broken_exif(3)),
     ]
 
 
 @given(CORPUS.damaged("image", images()) | st.binary(max_size=100))
+@example(many_texts(2))
+@example(many_parts("JPEG", 20_001))
 def test_any_image_is_decoded_or_refused(data: bytes) -> None:
     CORPUS.read("image", data)
 

@@ -18,6 +18,7 @@ import pytest
 from django.conf import settings
 
 from convergebench_site.tests.conftest import WebServer
+from evaluation.testing.image_bombs import many_parts, many_texts
 from evaluation.testing.zips import hidden_directory, many_entries
 
 
@@ -55,6 +56,10 @@ def test_a_web_process_stays_under_200_megabytes(server: WebServer):
         ("many.zip", many_entries(400_000), 422),
         ("hidden.zip", hidden_directory(400_000), 422),
         ("deep.png", png(8000, 5000), 422),
+        ("texts.png", many_texts(60), 422),
+        ("parts.png", many_parts("PNG", 900_000), 422),
+        ("parts.jpg", many_parts("JPEG", 2_900_000), 422),
+        ("parts.webp", many_parts("WEBP", 1_400_000), 422),
         ("small.png", png(1260, 1260), 302),
         ("noise.png", png(1200, 1200) + bytes(10 * 2**20), 302),
     ):

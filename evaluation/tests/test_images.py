@@ -2,6 +2,8 @@
 
 import io
 import struct
+import subprocess
+import sys
 import time
 import zlib
 
@@ -20,6 +22,7 @@ from evaluation.images import (
     is_blank,
     is_reframed,
 )
+from evaluation.testing.image_bombs import broken_exif, many_parts, many_texts
 
 RNG = np.random.default_rng(0)
 
@@ -107,6 +110,34 @@ def test_a_text_chunk_that_inflates_to_a_bomb_is_refused():
     text = b"Comment\0\0" + zlib.compress(b"a" * (PngImagePlugin.MAX_TEXT_CHUNK + 10))
     with pytest.raises(ImageError, match="cannot be decoded"):
         EncodedImage.from_bytes(raw_png(noise(4, 4), 2, bits=8, before=chunk(b"zTXt", text)))
+
+
+def test_texts_that_inflate_to_a_bomb_together_are_refused():
+    assert EncodedImage.from_bytes(many_texts(1)).size == (128, 128)
+    with pytest.raises(ImageError, match="Too much memory used in text"):
+        EncodedImage.from_head(many_texts(2))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+def test_an_image_of_endless_parts_is_refused_before_they_are_read(kind):
+    # What follows the last part is not read.
+    whole = many_parts(kind, 10_000) + bytes(2**20)
+    assert EncodedImage.from_bytes(whole).size == (128, 128)
+    start = time.monotonic()
+    with pytest.raises(ImageError, match="more than 20,000 parts"):
+        EncodedImage.from_head(many_parts(kind, 1_000_000))
+    assert time.monotonic() - start < 1
+
+
+def test_a_broken_exif_writes_no_line_for_each_of_its_entries():
+    code = (
+        "from evaluation.images import EncodedImage;"
+        "from evaluation.testing.image_bombs import broken_exif;"
+        "EncodedImage.from_bytes(broken_exif(1_000))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stderr == b""
+    assert EncodedImage.from_bytes(broken_exif(1_000)).size == (128, 128)
 
 
 def test_a_jpeg_of_endless_scans_is_refused_at_once():

@@ -88,8 +88,10 @@ def test_services_need_no_command_of_the_path():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a parent's end")
 def test_a_killed_runner_leaves_no_service_behind():
-    command = up.service_command(7, sys.executable, "-c", "print('up', flush=True); input()")
-    runner = f"import subprocess; subprocess.run({command!r}, stdin=subprocess.PIPE)"
+    command = up.service_command(
+        7, sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"
+    )
+    runner = f"import subprocess; subprocess.run({command!r})"
     process = subprocess.Popen([sys.executable, "-c", runner], stdout=subprocess.PIPE, text=True)
     assert process.stdout
     assert process.stdout.readline() == "up\n"
