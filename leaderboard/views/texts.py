@@ -38,20 +38,27 @@ def release() -> str:
 @keep_page(release)
 def methodology(request: HttpRequest) -> HttpResponse:
     """Show every definition, with examples measured by the same code."""
-    context = {
+    context = method() | {
         "examples": examples(),
         "strips": strips(),
         "damages": damages(),
-        "parts": PARTS,
         "tricks": tricks(),
         "change_seen_errors": ErrorTable.stored("change_seen"),
         "witnesses": witness_rows(),
         "witness_errors": witness_errors(),
         "worked": worked_example(),
-        "method_version": METHOD_VERSION,
         "other_names": other_names(),
     }
     return render(request, "leaderboard/methodology.html", context)
+
+
+def method() -> dict[str, Any]:
+    """Return the numbers in the method's text, which docs/method.md repeats."""
+    return {
+        "parts": PARTS,
+        "method_version": METHOD_VERSION,
+        "default_threshold": DEFAULT_THRESHOLD,
+    }
 
 
 @require_safe

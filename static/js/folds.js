@@ -1,0 +1,10 @@
+// A link to a folded section opens it.
+function reveal() {
+  const target = document.getElementById(location.hash.slice(1));
+  for (let fold = target?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+  target?.scrollIntoView();
+}
+addEventListener("hashchange", reveal);
+if (location.hash) reveal();
+// Clicked again, a link to the section that the address names already changes no hash.
+document.getElementById("contents")?.addEventListener("click", () => setTimeout(reveal));
