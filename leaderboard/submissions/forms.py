@@ -10,13 +10,14 @@ from typing import Any, cast
 from django import forms
 from django.contrib.humanize.templatetags.humanize import intcomma
 from django.core.exceptions import ValidationError
+from django.db import transaction
 
 from evaluation.editors.contracts import CONTRACTS, Settings, as_curl, find_contract
 from evaluation.editors.contracts.base import MAX_EXTRA_LENGTH
 from evaluation.errors import EditorError
 from evaluation.untrusted_json import parse_strictly
 from leaderboard import endpoints
-from leaderboard.models import ApiToken, Submission, Suite
+from leaderboard.models import ApiToken, Submission, Suite, Use
 from leaderboard.models.entries import taken_name
 from leaderboard.submissions import workflow
 from leaderboard.submissions.workflow import MAX_KEY, can_be_key
@@ -248,13 +249,23 @@ class SubmissionForm(EndpointForm):
         cleaned = super().clean()
         if cleaned.get("website"):
             raise ValidationError("Please leave the field “website” empty.")
-        if not self.errors:
-            full = endpoints.take_submission(
-                cleaned["email"], self.remote_address, cleaned["endpoint_url"]
-            )
-            if full:
-                raise ValidationError(full, code="quota")
+        if not self.errors and (full := self._take(cleaned)):
+            raise ValidationError(full, code="quota")
         return cleaned
+
+    @transaction.atomic
+    def _take(self, cleaned: dict[str, Any]) -> str | None:
+        """Count the submission, once for a form that is sent twice at the same time."""
+        this = Use.objects.locked("submitted form", self._key(cleaned["idempotency_key"]))
+        if this.count:
+            return None
+        full = endpoints.take_submission(
+            cleaned["email"], self.remote_address, cleaned["endpoint_url"]
+        )
+        if not full:
+            this.count = 1
+            this.save(update_fields=["count"])
+        return full
 
     def save(self, commit: bool = True) -> Submission:
         values = self.cleaned_data

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
+from django.db import connection
+from django.test import Client
 from django.urls import reverse
 
 from leaderboard import endpoints, jobs
@@ -128,6 +132,27 @@ def test_the_same_form_sent_twice_is_one_submission(client, suite, valkey):
     second = client.post(reverse("submit"), data)
     assert first.url == second.url
     assert Submission.objects.count() == 1
+
+
+@pytest.mark.both_databases
+@pytest.mark.django_db(transaction=True)
+def test_the_same_form_sent_five_times_at_once_is_one_submission_and_counts_once(
+    suite, valkey, settings
+):
+    settings.SUBMISSIONS_PER_DAY = 1
+    fields, ready, pages = form_fields(suite), threading.Barrier(5), []
+
+    def click() -> None:
+        ready.wait()
+        pages.append(Client().post(reverse("submit"), fields).get("Location"))
+        connection.close()
+
+    threads = [threading.Thread(target=click) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert pages == [Submission.objects.get().get_absolute_url()] * 5
 
 
 @pytest.mark.both_databases
