@@ -22,7 +22,7 @@ from evaluation.net import client as client_module
 from evaluation.net.addresses import AddressRefused, Rules
 from evaluation.net.client import HttpClient
 from evaluation.testing.certificates import Authority
-from evaluation.testing.hostile_server import HEAD, HostileServer, failure, response
+from evaluation.testing.hostile_server import HEAD, HostileServer, Received, failure, response
 from evaluation.testing.resolvers import PUBLIC, resolver
 from evaluation.testing.waiting import wait_until
 
@@ -58,13 +58,14 @@ def test_idle_connections_are_closed(
     url = server.answers("/ok", response(200, b"x"))
     together = threading.Barrier(8)
 
-    def call(_: int) -> None:
-        together.wait()
-        client.send("GET", url, timeout=5)
+    def answer(connection: socket.socket, _: Received) -> None:
+        together.wait(timeout=5)
+        connection.sendall(response(200, b"x"))
 
+    at_once = server.does("/at-once", answer)
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(call, range(8)))
-    assert len(client._backend._sockets) > 1
+        list(pool.map(lambda _: client.send("GET", at_once, timeout=5), range(8)))
+    assert server.connections == 8
     time.sleep(0.1)
     client.send("GET", url, timeout=5)
     assert len(client._backend._sockets) == 1
