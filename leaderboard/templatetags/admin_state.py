@@ -12,8 +12,11 @@ from redis.exceptions import RedisError
 from rq import Worker
 
 from leaderboard.models import Run, Submission
+from leaderboard.operation import playable
 
 register = template.Library()
+#: Models offered on the first page; the form of a new run lists all.
+MOST_OFFERS = 6
 
 
 @register.simple_tag
@@ -25,6 +28,12 @@ def queue_state() -> dict[str, Any]:
         "queues": [_queue(name) for name in settings.RQ_QUEUES],
         "review": Submission.objects.filter(state=Submission.State.REVIEW).count(),
     }
+
+
+@register.simple_tag
+def playable_models() -> list[playable.Offer]:
+    """Return the first models whose key or weights are here and that have no run yet."""
+    return playable.offers()[:MOST_OFFERS]
 
 
 #: Names of the apps on the admin's first page, in order.

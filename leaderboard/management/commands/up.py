@@ -25,7 +25,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
-from leaderboard.operation import announcing, service
+from leaderboard.operation import announcing, playable, service
 from leaderboard.operation.scoring_packages import Stage, write
 
 #: Packages that the pages need.
@@ -253,7 +253,7 @@ class Command(BaseCommand):
         """Return the lines to print when the site answers: its address and what follows."""
         host = settings.HOST if settings.HOST not in ("0.0.0.0", "::") else "localhost"  # noqa: S104
         address = f"http://{f'[{host}]' if ':' in host else host}:{settings.PORT}/"
-        return [address, *([INSTALLS_BEHIND] if self._install else [])]
+        return [address, *([INSTALLS_BEHIND] if self._install else []), *playable.advice()]
 
 
 def lock_folder(folder: Path) -> int:

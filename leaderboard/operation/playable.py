@@ -1,0 +1,91 @@
+"""Models that can be played here now: their provider's key or their weights are present."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.db.models import QuerySet
+
+from evaluation.content import catalog
+from evaluation.editors import load_editor
+from evaluation.errors import EditorError
+from evaluation.estimate import Estimate
+from leaderboard import formatting
+from leaderboard.models import EditingModel, Run, Suite
+from leaderboard.models.runs import ENDED_STATES, RunState
+
+#: The suite that is offered: large enough to rank by, at a tenth of the standard's price.
+SUITE = "lite"
+#: Device files of NVIDIA's and AMD's drivers.
+GPUS = ("/dev/nvidiactl", "/dev/kfd")
+#: Begins what an editor lacks if a download completes it.
+WEIGHTS = "get the weights"
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A model that can be played now, with the estimate of its run."""
+
+    model: EditingModel
+    suite: Suite
+    estimate: Estimate
+
+
+def offers() -> list[Offer]:
+    """Return the models that can be played on the suite and have no run there, cheapest first."""
+    suite = Suite.objects.startable().filter(slug=SUITE).order_by("-version").first()
+    if suite is None:
+        return []
+    gone = set(ENDED_STATES) - {RunState.FINISHED}
+    played = Run.objects.filter(suite=suite).as_the_suite_says().exclude(state__in=gone)
+    models = _models().exclude(pk__in=played.values("editing_model"))
+    found = [Offer(model, suite, model.estimate_on(suite)) for model in ready(models)]
+    return sorted(found, key=lambda offer: _price(offer.estimate))
+
+
+def ready(models: Iterable[EditingModel] | None = None) -> list[EditingModel]:
+    """Return the models that lack nothing in this process's environment."""
+    return [model for model in models or _models() if not _lacks(model)]
+
+
+def advice() -> list[str]:
+    """Return the lines on playable models that `make up` prints with the address.
+
+    The suite itself is loaded later, behind the first page.
+    """
+    models, suite = ready(), catalog.suite(SUITE)
+    estimates = [(model, model.estimate(suite.edits, suite.chains)) for model in models]
+    lines = []
+    if estimates:
+        model, estimate = min(estimates, key=lambda row: _price(row[1]))
+        names = formatting.listed([model.name for model in models])
+        budget = "" if estimate.usd is None else f" --budget-usd {math.ceil(estimate.usd * 1.1)}"
+        lines = [
+            f"Keys or weights are here to play {names}: sign in at /admin/, or",
+            f"  .venv/bin/python manage.py start_run {model.slug} --suite {SUITE}{budget}",
+            f"  ({estimate})",
+        ]
+    weights = (lack for model in _models() for lack in _lacks(model) if WEIGHTS in lack)
+    if any(Path(path).exists() for path in GPUS) and (lack := next(weights, "")):
+        lines.append(f"A GPU is here. To play local weights on it, {lack}")
+    return lines
+
+
+def _models() -> QuerySet[EditingModel]:
+    hosted = (EditingModel.Access.API, EditingModel.Access.LOCAL)
+    return EditingModel.objects.filter(access__in=hosted, status=EditingModel.Status.PUBLISHED)
+
+
+def _lacks(model: EditingModel) -> list[str]:
+    try:
+        return load_editor(model.editor, **model.options).missing()
+    except (EditorError, TypeError, ValueError) as error:
+        return [str(error)]
+
+
+def _price(estimate: Estimate) -> float:
+    """Return the sort key of an estimate: an unknown price is last."""
+    return math.inf if estimate.usd is None else estimate.usd
