@@ -70,6 +70,10 @@ urlpatterns = [
     path("runs/<int:run_id>/", runs.detail, name="run"),
     path("runs/<int:run_id>/bundle.zip", downloads.bundle, name="run_bundle"),
     path("runs/<int:run_id>/no-reference.csv", downloads.run_quality, name="run_quality"),
+    path("runs/<int:run_id>/every-eval-ever.json", downloads.run_record, name="run_record"),
+    path(
+        "runs/<int:run_id>/eval-results.yaml", downloads.run_eval_results, name="run_eval_results"
+    ),
     path("runs/<int:run_id>/progress.json", runs.progress, name="run_progress"),
     path("runs/<int:run_id>/cases/<int:case_id>/", cases.strip, name="run_case"),
     path("robustness/", robustness.index, name="robustness"),

@@ -193,6 +193,27 @@ COLUMNS: tuple[Column, ...] = (
         under="name",
         largest_first=False,
     ),
+    Column(
+        "contract",
+        lambda row: row.contract,
+        "The wire contract of an endpoint, or the provider’s own API.",
+        in_api=True,
+        type=str | None,
+    ),
+    Column(
+        "size_sent",
+        lambda row: row.filters.suite.size,
+        "Longest side of the images sent.",
+        in_api=True,
+        type=int,
+    ),
+    Column(
+        "size_returned",
+        lambda row: row.run.returned,
+        "Longest side of most edited images, as the model returned them.",
+        in_api=True,
+        type=int | None,
+    ),
     Column("metric", lambda row: row.filters.metric, "What the half-life is measured by."),
     Column(
         "threshold",

@@ -173,6 +173,22 @@ class BoardRow:
         return suite.edits_per_trip * price * min(usable + 1, suite.trips) / usable
 
     @property
+    def contract(self) -> str | None:
+        """The way in which edits are requested; None if nothing was called."""
+        if self.model.is_reference or self.run.source != Run.Source.OURS:
+            return None
+        return self.run.contract or self.model.editor
+
+    @property
+    def wire(self) -> str:
+        """The wire contract, the size sent and the size returned; empty if nothing was called."""
+        if not self.contract:
+            return ""
+        returned = self.run.returned
+        back = f", {returned:,} px returned" if returned else ""
+        return f"{self.contract}, {self.filters.suite.size:,} px sent{back}"
+
+    @property
     def people(self) -> PeopleStanding | None:
         """People's votes on the run, if they decided enough pairs."""
         # A run without votes raises AttributeError; `runs_of` joins the relation.

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from django.db import connection
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, F, OuterRef
 
 from evaluation.metrics import in_order, semantic_metrics
 from leaderboard import formatting
@@ -44,6 +44,9 @@ def runs_of(suite: Suite) -> list[Run]:
         .filter(suite=suite)
         .exclude(state=RunState.CANCELLED, current=False)
         .select_related("editing_model", "people")
+        .annotate(
+            contract=F("provenance__model__contract"), returned=F("provenance__answers__returned")
+        )
         .defer(*DEFERRED)
         .order_by("-current", "-created_at")
     )

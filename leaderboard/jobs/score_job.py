@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -26,7 +27,7 @@ from leaderboard import job_queue, standings
 from leaderboard.jobs import control, resilience
 from leaderboard.jobs.database_scores import DatabaseScores
 from leaderboard.jobs.resilience import DATABASE_AWAY, asked_to_stop, pause_for, retry_database
-from leaderboard.models import JudgeAnswer, Run
+from leaderboard.models import JudgeAnswer, Run, Trip
 from leaderboard.models.runs import ACTIVE_STATES, RunState
 
 log = structlog.get_logger(__name__)
@@ -159,6 +160,7 @@ class ScoreJob:
         if not run.editing_model.is_reference:
             store.save_review(review(store, scorer))
         control.recount(run)
+        _note_size(run)
         standings.rebuild(run)
         publish = run.published or run.editing_model.is_reference or settings.PUBLISH_AT_ONCE
         with transaction.atomic():
@@ -232,6 +234,15 @@ def _note_device(run: Run, made: Mapping[str, Any]) -> None:
     here = {f"{about['device']} {about['precision']}" for about in made["metrics"].values()}
     scoring = run.provenance.setdefault("scoring", {})
     scoring["devices"] = sorted({*scoring.get("devices", ()), *here})
+
+
+def _note_size(run: Run) -> None:
+    """Record the longest side of most first answers, before they are brought to one form."""
+    first = Trip.objects.filter(chain__run=run, number=1, edited__isnull=False)
+    sides = Counter(max(size) for size in first.values_list("edited__width", "edited__height"))
+    if sides:
+        run.provenance |= {"answers": {"returned": sides.most_common(1)[0][0]}}
+        run.save(update_fields=["provenance"])
 
 
 def _pinned(run: Run) -> list[str]:

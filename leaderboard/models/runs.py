@@ -242,6 +242,9 @@ class Run(models.Model):
 
     #: End of the model's first run on this suite; the board fills it in.
     added_at: datetime | None = None
+    #: The wire contract, and the longest side of most answers; the board fills them in.
+    contract: str | None = None
+    returned: int | None = None
 
     objects = RunManager()
 

@@ -91,7 +91,7 @@ def _under_name(row: BoardRow) -> SafeString:
         why = DITHER if row.model.editor == "noop" else NOTHING
         return format_html(" <small>{}</small>{}", played, why)
     weights = {True: "open", False: "closed", None: "weights unknown"}[row.model.open_weights]
-    words = " · ".join(filter(None, (row.provider, weights, played)))
+    words = " · ".join(filter(None, (row.provider, weights, played, row.wire)))
     return format_html(" <small>{}</small>", words)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator
 
@@ -12,6 +13,7 @@ from django.http import (
     HttpRequest,
     HttpResponse,
     HttpResponseBase,
+    JsonResponse,
     StreamingHttpResponse,
 )
 from django.shortcuts import get_object_or_404
@@ -23,7 +25,7 @@ from evaluation.bundle.document import BundleError
 from evaluation.metrics import HEADLINE
 from leaderboard.board import citations
 from leaderboard.board.query import BoardQuery
-from leaderboard.exports import bundles, scores
+from leaderboard.exports import bundles, catalogues, scores
 from leaderboard.models import EditingModel, Run, Standing, Suite
 from leaderboard.text import attachment
 from leaderboard.visitors import limited
@@ -50,6 +52,37 @@ def run_quality(request: HttpRequest, run_id: int) -> HttpResponseBase:
         return too_many
     run = get_object_or_404(Run.objects.public(), pk=run_id)
     return _stream(scores.quality_csv(run), f"run-{run.pk}-no-reference.csv")
+
+
+@require_safe
+def run_record(request: HttpRequest, run_id: int) -> HttpResponse:
+    """Serve a public run as an Every Eval Ever record."""
+    record = catalogues.every_eval_ever(_with_results(run_id))
+    headers = attachment(f"convergebench-run-{run_id}-every-eval-ever.json")
+    return JsonResponse(record, headers=headers)
+
+
+@require_safe
+def run_eval_results(request: HttpRequest, run_id: int) -> HttpResponse:
+    """Serve a public run as Hugging Face's `.eval_results`; `?dataset=` names the data set."""
+    run, dataset = _with_results(run_id), request.GET.get("dataset", "")
+    if not re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", dataset, re.ASCII):
+        return HttpResponse(
+            "Name the suite's data set on the Hub: ?dataset=OWNER/NAME\n",
+            status=422,
+            content_type="text/plain; charset=utf-8",
+        )
+    text = catalogues.hugging_face(run, dataset) + "\n"
+    return HttpResponse(text, content_type="text/plain; charset=utf-8")
+
+
+def _with_results(run_id: int) -> Run:
+    """Return a public run of this site with standings. Raises Http404."""
+    runs = Run.objects.public().exclude(source=Run.Source.PUBLISHED)
+    run = get_object_or_404(runs.select_related("editing_model", "suite"), pk=run_id)
+    if not catalogues.standings_of(run):
+        raise Http404("the run has no results")
+    return run
 
 
 def _stream(lines: Iterator[str], name: str) -> StreamingHttpResponse:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from evaluation import __version__
+from evaluation.analysis.eval_results import eval_results, rounded, yaml_text
 from evaluation.analysis.thresholds import life
 from evaluation.cli.results import MetricResult, run_results, shown
 from evaluation.content.suites import Suite
@@ -23,27 +22,18 @@ TASK = {"type": "image-to-image", "name": "Round trips of image edits"}
 def as_model_index(suite: Suite, runs: Mapping[str, RunScores]) -> str:
     """Return the `model-index` of these runs, for the metadata of a README."""
     models = [_model(suite, *run) for run in runs.items()]
-    return _yaml({"model-index": models})
+    return yaml_text({"model-index": models})
 
 
 def as_eval_results(
     suite: Suite, name: str, scores: RunScores, dataset: str, date: str | None
 ) -> str:
-    """Return the `.eval_results` file of one run; `dataset` is the suite on the Hub.
-
-    The convention takes one number: usable trips by the headline metric.
-    """
-    results = run_results(suite, scores)
-    headline = next(iter(results.values()))
-    half = shown(headline.summary.half_life, suite.trips)
-    entry: dict[str, Any] = {
-        "dataset": {"id": dataset, "task_id": suite.slug},
-        "value": _rounded(headline.summary.usable_trips),
-        **({"date": date} if date else {}),
-        "notes": f"usable trips of {suite.trips} by {headline.label}; {life().lower()} {half}; "
-        f"suite {suite.key} ({suite.content_hash[:12]}), convergebench {__version__}, {name}",
-    }
-    return _yaml([entry])
+    """Return the `.eval_results` file of one run; `dataset` is the suite on the Hub."""
+    headline = next(iter(run_results(suite, scores).values()))
+    summary, label = headline.summary, headline.label
+    return eval_results(
+        suite, name, summary.usable_trips, summary.half_life, label, dataset, date=date
+    )
 
 
 def _model(suite: Suite, name: str, scores: RunScores) -> dict[str, Any]:
@@ -61,23 +51,15 @@ def _model(suite: Suite, name: str, scores: RunScores) -> dict[str, Any]:
 def _metrics(suite: Suite, result: MetricResult) -> list[dict[str, Any]]:
     summary = result.summary
     values = [
-        ("usable_trips", f"Usable trips of {suite.trips}", _rounded(summary.usable_trips)),
+        ("usable_trips", f"Usable trips of {suite.trips}", rounded(summary.usable_trips)),
         # A text such as "> 8" if it is longer than the suite can measure.
-        ("half_life", life(), _rounded(summary.half_life) or shown(None, suite.trips)),
+        ("half_life", life(), rounded(summary.half_life) or shown(None, suite.trips)),
     ]
     return [
         {"type": f"{kind}_{result.metric}", "value": value, "name": f"{words} ({result.label})"}
         for kind, words, value in values
         if value is not None
     ]
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 3)
-
-
-def _yaml(value: Any) -> str:
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=1_000).rstrip()
 
 
 def as_markdown(suite: Suite, runs: Mapping[str, RunScores]) -> str:

@@ -351,3 +351,10 @@ def test_doing_nothing_says_why_it_loses_a_little(client, suite):
     make_run(make_model("Do nothing", is_reference=True, editor="noop"), suite)
     make_run(make_model("Noise", is_reference=True, editor="noise"), suite)
     assert page(client).count("sent with a faint dither") == 1
+
+
+def test_a_row_names_the_contract_and_the_sizes_that_travelled(client, suite):
+    wire = {"model": {"contract": "huggingface"}, "answers": {"returned": 1024}}
+    make_run("Called", suite, rank=1, provenance=wire)
+    make_run(make_model("Scale", is_reference=True), suite, provenance=wire)
+    assert page(client).count(f"huggingface, {suite.size} px sent, 1,024 px returned") == 1

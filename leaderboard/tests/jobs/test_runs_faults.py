@@ -61,6 +61,7 @@ def test_a_run_whose_images_are_in_s3_is_played_scored_and_cleaned_up_after(
     server: EditingServer, s3: FakeS3
 ) -> None:
     run = scored(played(started(server)))
+    assert run.provenance["answers"] == {"returned": run.suite.size}
     assert run.state == RunState.FINISHED, run.reason_text
     originals = {name for name in s3.objects if name.startswith("originals/")}
     assert {stored.name for stored in StoredImage.objects.all()} == originals
