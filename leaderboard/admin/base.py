@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 from django import forms
@@ -25,7 +23,6 @@ from import_export.forms import ExportForm
 from import_export.resources import ModelResource
 from simple_history.admin import SimpleHistoryAdmin
 
-from evaluation.estimate import Estimate
 from leaderboard.formatting import count
 from leaderboard.models import Case, StoredImage, Suite
 from leaderboard.models.suites import Curation
@@ -47,12 +44,6 @@ def image_tag(stored: StoredImage | None, side: int = 64, alt: str = "") -> Safe
         round(stored.width * scale),
         round(stored.height * scale),
     )
-
-
-def start_budget(estimate: Estimate) -> dict[str, Any]:
-    """Return the default limits of a run: its estimate plus a tenth for failed calls."""
-    usd = None if estimate.usd is None else round(Decimal(estimate.usd) * Decimal("1.1"), 2)
-    return {"budget_calls": math.ceil(estimate.edits * 1.1), "budget_usd": usd}
 
 
 class WithPages:

@@ -72,9 +72,9 @@ class EditingModelAdmin(HistoryAdmin):
     form = EditingModelForm
     list_display = (
         *("name", "provider", "editor", "access", "open_weights", "price_per_edit", "is_reference"),
-        *("verified", "run_count", "status"),
+        *("verified", "canary", "run_count", "status"),
     )
-    list_filter = ("status", "access", "is_reference", "verified", "open_weights")
+    list_filter = ("status", "access", "is_reference", "verified", "canary", "open_weights")
     search_fields = ("slug", "name", "provider", "organisation")
     prepopulated_fields = {"slug": ("name",)}
     readonly_fields = ("key_state",)

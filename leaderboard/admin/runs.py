@@ -21,9 +21,11 @@ from django.views.decorators.http import require_POST
 
 from evaluation.estimate import duration
 from leaderboard import jobs
-from leaderboard.admin.base import ReadOnly, WithPages, image_tag, start_budget
+from leaderboard.admin.base import ReadOnly, WithPages, image_tag
+from leaderboard.jobs.control import start_budget
 from leaderboard.models import (
     Call,
+    EditingModel,
     Run,
     RunProgress,
     RunReview,
@@ -33,7 +35,7 @@ from leaderboard.models import (
     Trip,
 )
 from leaderboard.models.runs import RunQuerySet, RunState
-from leaderboard.standings import refresh_ranks
+from leaderboard.standings import changes, refresh_ranks
 from leaderboard.templatetags.admin_state import queue_state
 
 #: Fields of the form that are stored in the progress and review rows.
@@ -421,9 +423,18 @@ def today() -> dict[str, Any]:
             .annotate(count=Count("pk"))
             .order_by("-count")[:ROWS]
         ),
+        "canaries": canaries(),
         "failed": list(runs.filter(state=RunState.FAILED, finished_at__gte=now - DAY)[:ROWS]),
         "events": list(SecurityEvent.objects.filter(created_at__gte=now - DAY)[:ROWS]),
     }
+
+
+def canaries() -> list[dict[str, Any]]:
+    """Return the ticked models with their last comparison, changed answers first."""
+    ticked = EditingModel.objects.filter(canary=True)
+    rows = [{"model": model, "change": changes.last_change(model)} for model in ticked[:ROWS]]
+    urgency = {True: 0, None: 1, False: 2}
+    return sorted(rows, key=lambda row: urgency[row["change"].changed] if row["change"] else 3)
 
 
 def mend(run: Run) -> str:

@@ -15,8 +15,9 @@ from django.utils import timezone
 from django.utils.html import format_html
 from simple_history.admin import SimpleHistoryAdmin
 
-from leaderboard.admin.base import WithPages, image_tag, start_budget
+from leaderboard.admin.base import WithPages, image_tag
 from leaderboard.contributions.forms import withdraw
+from leaderboard.jobs.control import start_budget
 from leaderboard.models import ContributedRun, EditingModel, Submission, Suite
 from leaderboard.models.entries import SUBMISSION_MOVES
 from leaderboard.submissions import status, workflow

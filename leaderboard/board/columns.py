@@ -186,7 +186,8 @@ COLUMNS: tuple[Column, ...] = (
         "Who could have remembered an image. Run here: weights on our worker, or a vendor’s public "
         "API under our key. Submitted endpoint: we called it, its submitter hosts it. Recomputed: "
         "contributed images, numbers computed here. Reported: figures of others. Only the first "
-        "two are ranked.",
+        "two are ranked. Below: the wire contract, and the longest side of the images that were "
+        "sent and returned.",
         in_api=True,
         type=Played,
         label="Played",

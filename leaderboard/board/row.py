@@ -185,8 +185,8 @@ class BoardRow:
         if not self.contract:
             return ""
         returned = self.run.returned
-        back = f", {returned:,} px returned" if returned else ""
-        return f"{self.contract}, {self.filters.suite.size:,} px sent{back}"
+        back = f" → {returned:,}" if returned else " sent"
+        return f"{self.contract}, {self.filters.suite.size:,}{back} px"
 
     @property
     def people(self) -> PeopleStanding | None:

@@ -16,8 +16,9 @@ from django.utils.html import format_html, format_html_join
 from evaluation.errors import UserFacingError
 from evaluation.estimate import duration
 from evaluation.experiment_file import MAX_ARMS
-from leaderboard.admin.base import WithPages, start_budget
+from leaderboard.admin.base import WithPages
 from leaderboard.experiments.plan import plan, start, whole
+from leaderboard.jobs.control import start_budget
 from leaderboard.models import Experiment, ExperimentArm, Suite
 
 #: Fields that may still change once runs have begun: the texts, and further models.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -23,6 +24,7 @@ from evaluation.audits.plan import Audit as PlannedAudit
 from evaluation.audits.plan import plan
 from evaluation.editors import Editor, editor_class, load_editor
 from evaluation.errors import UserFacingError
+from evaluation.estimate import Estimate
 from evaluation.play.score import CHAINS_AT_ONCE
 from evaluation.run_secret import drawn, new_secret, shuffled
 from leaderboard import endpoints, job_queue
@@ -56,6 +58,12 @@ PLAYABLE_AGAIN = (Outcome.FAILED, Outcome.LOST)
 
 class CannotMove(UserFacingError):
     """The run is in a state that does not allow this action."""
+
+
+def start_budget(estimate: Estimate) -> dict[str, Any]:
+    """Return the default limits of a run: its estimate plus a tenth for failed calls."""
+    usd = None if estimate.usd is None else round(Decimal(estimate.usd) * Decimal("1.1"), 2)
+    return {"budget_calls": math.ceil(estimate.edits * 1.1), "budget_usd": usd}
 
 
 @transaction.atomic

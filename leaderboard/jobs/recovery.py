@@ -16,7 +16,7 @@ from evaluation.editors.providers.base import HostedEditor
 from evaluation.errors import EditorError
 from leaderboard import job_queue
 from leaderboard.exports import scores
-from leaderboard.jobs import control
+from leaderboard.jobs import canaries, control
 from leaderboard.models import (
     Chain,
     ContributedRun,
@@ -114,6 +114,7 @@ def sweep() -> None:
     left = ContributedRun.objects.unattended().filter(created_at__lt=quiet)
     for pk in left.values_list("pk", flat=True):
         job_queue.enqueue(pk, job_queue.CHECK_CONTRIBUTED, job_queue.GPU)
+    canaries.start_due()
     _forget_uploads()
     if Use.objects.take("collect garbage", {"the site": "all"}, 1) is None:  # once a day
         job_queue.enqueue(0, job_queue.COLLECT_GARBAGE, job_queue.GPU)

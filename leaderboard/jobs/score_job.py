@@ -24,7 +24,7 @@ from evaluation.play.store import Paused
 from evaluation.witnesses import OF_REFERENCE_EDITORS
 from evaluation.witnesses.judge import InMemory, Judge, JudgeOptions, Kept
 from leaderboard import job_queue, standings
-from leaderboard.jobs import control, resilience
+from leaderboard.jobs import canaries, control, resilience
 from leaderboard.jobs.database_scores import DatabaseScores
 from leaderboard.jobs.resilience import DATABASE_AWAY, asked_to_stop, pause_for, retry_database
 from leaderboard.models import JudgeAnswer, Run, Trip
@@ -169,6 +169,7 @@ class ScoreJob:
             run.move(RunState.FINISHED, published=publish, **when)
             standings.refresh_ranks(run.suite)
             standings.refresh_experiments(run)
+        canaries.tell(run)
         log.info("run finished", run=run.pk)
 
 

@@ -80,6 +80,11 @@ class EditingModel(models.Model):
         help_text="Of a reference editor: the suites on which it is started with the others, as "
         '["lite", "standard"]. Empty: on all; []: on none, only by its name.',
     )
+    canary = models.BooleanField(
+        default=False,
+        help_text="Play the small suite every week, and report when the answers have changed. "
+        "Each run costs what the estimate of a run on it says.",
+    )
     verified = models.BooleanField(
         default=False, help_text="The model's owner confirmed this entry."
     )

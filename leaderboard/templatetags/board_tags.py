@@ -91,8 +91,8 @@ def _under_name(row: BoardRow) -> SafeString:
         why = DITHER if row.model.editor == "noop" else NOTHING
         return format_html(" <small>{}</small>{}", played, why)
     weights = {True: "open", False: "closed", None: "weights unknown"}[row.model.open_weights]
-    words = " · ".join(filter(None, (row.provider, weights, played, row.wire)))
-    return format_html(" <small>{}</small>", words)
+    words = " · ".join(filter(None, (row.provider, weights, played)))
+    return format_html(" <small>{}</small> <small>{}</small>", words, row.wire)
 
 
 def _half_life(row: BoardRow, head: Head) -> SafeString:

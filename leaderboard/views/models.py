@@ -21,6 +21,7 @@ from leaderboard.pages import model_page, strips
 from leaderboard.pages.charts import axis_ticks
 from leaderboard.pages.model_charts import floor_of, floor_sentence
 from leaderboard.pages.model_page import RunResults
+from leaderboard.standings import changes
 from leaderboard.views.site import noindex_variants, withdrawn
 
 #: Number of best and of worst cases, and of pairs that are not folded away.
@@ -42,6 +43,8 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
     suite, metric = (request.GET.get(name, "") for name in ("suite", "metric"))
     run = standing_runs.get(suite) or most_telling(standing_runs)
     context: dict[str, Any] = {"model": model, "runs": runs, "run": run}
+    change = changes.last_change(model) if model.canary else None
+    context["change"] = change if change and change.is_public else None
     context["suites"] = [(key, item.suite) for key, item in standing_runs.items()]
     if run:
         # Of runs on sealed suites, visitors see only the difference.

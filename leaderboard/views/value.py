@@ -177,6 +177,8 @@ def finding(points: Sequence[Point], cost: Cost) -> str:
     return f"No model lasts longer {less} than {formatting.listed(best[::-1], 4)}"
 
 
+#: Models that have their names in the chart.
+MOST_NAMES = 6
 #: Label, colour and marker by openness of the weights.
 WEIGHTS = {
     True: ("open weights", "--series-3", "diamond"),
@@ -219,6 +221,7 @@ def _figure(points: Sequence[Point], cost: Cost, trips: int) -> Figure:
     spread = bool(points) and all(p.cost > 0 for p in points)
     wide = spread and points[-1].cost > 8 * points[0].cost
     ends = axis_ticks(trips)
+    named = points if len(points) <= MOST_NAMES else best[-MOST_NAMES:]
     return {
         "data": traces,
         "layout": layout(
@@ -233,7 +236,7 @@ def _figure(points: Sequence[Point], cost: Cost, trips: int) -> Figure:
                 "ticktext": [*(str(n) for n in ends[:-1]), f"{trips} or more"],
                 "range": [-0.03 * trips, 1.08 * trips],
             },
-            annotations=[_name(point, wide) for point in best[-6:]],
+            annotations=[_name(point, wide) for point in named],
         ),
     }
 

@@ -357,4 +357,4 @@ def test_a_row_names_the_contract_and_the_sizes_that_travelled(client, suite):
     wire = {"model": {"contract": "huggingface"}, "answers": {"returned": 1024}}
     make_run("Called", suite, rank=1, provenance=wire)
     make_run(make_model("Scale", is_reference=True), suite, provenance=wire)
-    assert page(client).count(f"huggingface, {suite.size} px sent, 1,024 px returned") == 1
+    assert page(client).count(f"huggingface, {suite.size:,} → 1,024 px") == 1
