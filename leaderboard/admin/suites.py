@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, cast
 
 from django import forms
@@ -38,6 +39,8 @@ from leaderboard.models import (
 )
 from leaderboard.models.suites import Category, Curation, Kind
 
+#: Seconds that a request prepares a preview, before its page reports the progress.
+SECONDS_AT_ONCE = 8
 #: Images of a suite that a list shows.
 FEW = 4
 
@@ -240,9 +243,14 @@ class SuiteAdmin(WithPages, HistoryAdmin):
 
     def preview_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show the cases by kind and category, and the cost of a run."""
-        suite = self.row_to_change(request, pk)
+        suite, until = self.row_to_change(request, pk), time.monotonic() + SECONDS_AT_ONCE
         try:
-            ready = drafts.preview(suite)
+            ready = drafts.preview(suite, until)
+            unseen = [] if suite.is_frozen else drafts.unseen(ready.suite, until)
+        except drafts.Preparing as progress:
+            response = self.page(request, "preview", suite=suite, progress=progress)
+            response["Refresh"] = "1"
+            return response
         except SuiteError as error:
             return self.page(request, "preview", suite=suite, error=str(error))
         return self.page(
@@ -253,6 +261,7 @@ class SuiteAdmin(WithPages, HistoryAdmin):
             core=ready.suite,
             estimates=ready.estimates(),
             sheet=_contact_sheet(ready.suite),
+            unseen=[case.slug for case in unseen],
         )
 
     @method_decorator(require_POST)
@@ -262,6 +271,9 @@ class SuiteAdmin(WithPages, HistoryAdmin):
             messages.error(request, "Not frozen: say that you have looked at the cases.")
             return redirect("admin:leaderboard_suite_preview", pk)
         try:
+            if "unseen" not in request.POST and drafts.unseen(drafts.preview(suite).suite):
+                messages.error(request, "Not frozen: some edits are too small to be seen.")
+                return redirect("admin:leaderboard_suite_preview", pk)
             frozen = drafts.freeze(suite)
         except SuiteError as error:
             messages.error(request, f"Not frozen: {error}.")

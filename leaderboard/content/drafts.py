@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 from django.conf import settings
@@ -18,10 +21,16 @@ from evaluation.analysis.item_diagnostics import CaseDiagnosis, diagnose
 from evaluation.audits.plan import audit_count
 from evaluation.content import sources, suite_builder
 from evaluation.content.annotations import Annotations
+from evaluation.content.suites import Case as CoreCase
+from evaluation.content.suites import EditPair as CorePair
 from evaluation.content.suites import Suite as CoreSuite
 from evaluation.content.suites import SuiteError
+from evaluation.editors import Editor, load_editor
+from evaluation.editors.base import Beside
+from evaluation.errors import EditorError
 from evaluation.estimate import Estimate
 from evaluation.images import EncodedImage
+from evaluation.measuring.change_seen import change_seen
 from evaluation.metrics import METRICS, in_order, scored_metrics
 from leaderboard.content.loading import store_suite
 from leaderboard.models import Chain, EditingModel, EditPair, SourceImage, Suite
@@ -29,6 +38,8 @@ from leaderboard.models.runs import RunState
 from leaderboard.models.suites import Curation
 from leaderboard.standings.stored import stored_result
 
+#: Plays the edits that are checked: it follows every instruction, and saves a JPEG as many do.
+CHECKED_BY = "jpeg"
 #: Facts of an image's pixels at a size never change; a curator works on a draft for days.
 KEPT_FOR = 7 * 24 * 3600
 
@@ -37,6 +48,13 @@ DRAFT_FIELDS = tuple(field.name for field in fields(suite_builder.Draft))
 #: Filters of cases: the fields of a draft that are not fields of the suite.
 FILTERS = frozenset(DRAFT_FIELDS) - {field.name for field in Suite._meta.concrete_fields}
 USUAL_CASES = 24
+
+
+class Preparing(Exception):
+    """The time of one request is over; what is done so far is cached."""
+
+    def __init__(self, what: str, done: int, total: int) -> None:
+        super().__init__(f"{what}: {done} of {total}")
 
 
 @dataclass(frozen=True)
@@ -70,9 +88,11 @@ class Preview:
         return [(model, model.estimate(edits, self.suite.chains)) for model in models]
 
 
-def preview(suite: Suite) -> Preview:
-    """Return the suite that this draft describes. Raises SuiteError if there is none."""
+def preview(suite: Suite, until: float = math.inf) -> Preview:
+    """Return the suite that this draft describes. Raises SuiteError if there is none.
 
+    Raises Preparing if it takes longer than `until`, by the clock of time.monotonic.
+    """
     chosen: dict[str, Any] = {"cases": USUAL_CASES} | {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in suite.filters.items()
@@ -84,7 +104,7 @@ def preview(suite: Suite) -> Preview:
     # The draft selects images before any is opened.
     wanted = [source for source in active if draft.takes_image(source)]  # type: ignore[arg-type]
     pairs = [p.as_core() for p in EditPair.objects.filter(status=Curation.ACTIVE)]
-    facts = facts_of(wanted, suite.size)
+    facts = facts_of(wanted, suite.size, until)
     candidates = [
         suite_builder.from_facts(source, facts[source.slug], prepared_places(source, suite.size))
         for source in wanted
@@ -127,16 +147,56 @@ def next_version(suite: Suite, without: Collection[str] = (), changes: str = "")
     return Suite.objects.create(**same, filters=filters, changes=changes)
 
 
-def facts_of(images: Sequence[SourceImage], size: int) -> dict[str, suite_builder.Facts]:
+def unseen(suite: CoreSuite, until: float = math.inf) -> list[CoreCase]:
+    """Return the cases whose edit is too small to be seen at the suite's size.
+
+    Each is played by a reference editor, and its outcome cached. Raises Preparing.
+    """
+    editor, found = load_editor(CHECKED_BY), []
+    used = SourceImage.objects.filter(slug__in=suite.image_by_slug).select_related("stored")
+    by_slug = {source.slug: source for source in used}
+    for done, case in enumerate(suite.cases):
+        source, pair = by_slug[case.image], suite.pair_by_slug[case.pair]
+        places = prepared_places(source, suite.size)
+        about = repr((source.stored_id, suite.size, pair, places))
+        key = f"seen:{sha256(about.encode()).hexdigest()}"
+        seen = cache.get(key)
+        if seen is None:
+            if time.monotonic() > until:
+                raise Preparing("Checking whether edits are seen", done, len(suite.cases))
+            seen = _is_seen(
+                editor, EncodedImage.from_image(_prepared(source, suite.size)), pair, places
+            )
+            cache.set(key, seen, KEPT_FOR)
+        if not seen:
+            found.append(case)
+    return found
+
+
+def _is_seen(editor: Editor, source: EncodedImage, pair: CorePair, places: Annotations) -> bool:
+    """Return False if the edit is judged as not made; a global edit is not judged."""
+    try:
+        edited = editor.send(source, pair.forward, 1, Beside(annotations=places)).image
+    except EditorError:
+        return True
+    return change_seen(source.decoded, edited.decoded, pair).seen is not False
+
+
+def facts_of(
+    images: Sequence[SourceImage], size: int, until: float = math.inf
+) -> dict[str, suite_builder.Facts]:
     """Return facts of the images' pixels at a size, by slug, from the cache.
 
     Preparing a hundred images takes many seconds, and a curator previews a draft repeatedly.
+    Raises Preparing.
     """
     keys = {source.slug: f"prepared:{source.stored_id}:{size}" for source in images}
     cached = cache.get_many(keys.values())
     by_slug = {}
     for source in images:
         key = keys[source.slug]
+        if key not in cached and time.monotonic() > until:
+            raise Preparing("Reading images", len(by_slug), len(keys))
         by_slug[source.slug] = cached.get(key) or suite_builder.facts(_prepared(source, size))
         if key not in cached:
             cache.set(key, by_slug[source.slug], KEPT_FOR)

@@ -186,6 +186,37 @@ def test_a_suite_is_drafted_previewed_frozen_and_then_immutable(curator, content
     )
 
 
+def test_edits_that_cannot_be_seen_are_listed_and_frozen_only_on_purpose(
+    curator, content, monkeypatch
+):
+    monkeypatch.setattr(drafts, "CHECKED_BY", "noop")  # makes no edit that could be seen
+    suite = Suite.objects.create(
+        slug="s", title="S", trips=2, size=128, filters={"cases": 4, "narrow": True}
+    )
+    page = curator.get(reverse("admin:leaderboard_suite_preview", args=[suite.pk])).content.decode()
+    assert "4 of 4 edits are too small to be seen at 128 px" in page
+    assert page.count("not seen at 128 px") == 4
+    freeze = reverse("admin:leaderboard_suite_freeze", args=[suite.pk])
+    refused = curator.post(freeze, {"looked": "on"}, follow=True).content.decode()
+    assert "some edits are too small to be seen" in refused
+    assert not Suite.objects.get().is_frozen
+    curator.post(freeze, {"looked": "on", "unseen": "on"})
+    assert Suite.objects.get().is_frozen
+
+
+def test_a_preview_that_takes_long_says_how_far_it_is(curator, content, monkeypatch):
+    suite = Suite.objects.create(
+        slug="s", title="S", trips=2, size=120, filters={"cases": 4, "narrow": True}
+    )
+    address = reverse("admin:leaderboard_suite_preview", args=[suite.pk])
+    monkeypatch.setattr("leaderboard.admin.suites.SECONDS_AT_ONCE", -1)
+    answer = curator.get(address)
+    assert "Reading images: 0 of" in answer.content.decode()
+    assert answer["Refresh"] == "1"
+    monkeypatch.setattr("leaderboard.admin.suites.SECONDS_AT_ONCE", 600)
+    assert "4 cases" in curator.get(address).content.decode()
+
+
 def test_freezing_warns_of_a_one_sided_suite(curator, content):
     suite = Suite.objects.create(
         slug="s", title="S", trips=2, size=128, filters={"cases": 4, "narrow": True}
