@@ -192,7 +192,7 @@ def facts_of(
     """
     keys = {source.slug: f"prepared:{source.stored_id}:{size}" for source in images}
     cached = cache.get_many(keys.values())
-    by_slug = {}
+    by_slug: dict[str, suite_builder.Facts] = {}
     for source in images:
         key = keys[source.slug]
         if key not in cached and time.monotonic() > until:

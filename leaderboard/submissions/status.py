@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from django.db.models import Q
 from django.urls import reverse
 
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.estimate import Estimate, duration
+from evaluation.witnesses import witness_label
+from evaluation.witnesses.base import Verdict
 from leaderboard import formatting
-from leaderboard.models import EditingModel, Run, StoredImage, Submission, Trip
+from leaderboard.models import EditingModel, Run, Standing, StoredImage, Submission, Trip
 from leaderboard.models.runs import ACTIVE_STATES, RunState
 from leaderboard.operation.notifications import NEXT
 from leaderboard.pages import model_page, strips
@@ -21,6 +25,8 @@ from leaderboard.submissions import workflow
 
 #: Restored images that the page of an active run shows, the newest first.
 LATEST = 8
+#: Cases without their edit that the private result shows.
+MOST_UNMADE = 40
 #: Reviews that the usual waiting time is estimated from.
 REVIEWS = 10
 TONES = {
@@ -234,15 +240,54 @@ def result(run: Run | None) -> dict[str, Any] | None:
     if results is None:
         return {"answer": "The run is finished, but nothing could be scored."}
     trips, details = results.trips, results.standing.details
+    first = Trip.objects.filter(chain__run=run, chain__repeat=0, number=1)
+    evidence = dict(first.values_list("chain__case", "evidence"))
+    unmade = [case for case, rows in evidence.items() if Verdict.of(rows).made is False]
     keys = [row["case"] for end in ("worst", "best") for row in details.get(end, [])[:EXTREMES]]
+    keys = list(dict.fromkeys([*unmade[:MOST_UNMADE], *keys]))
     chains = run.chains.filter(case__in=keys, repeat=0).select_related("case__image__stored")
     by_case = {chain.case_id: chain for chain in chains}
-    shown = [by_case[case] for case in dict.fromkeys(keys) if case in by_case]
+    shown = [by_case[case] for case in keys if case in by_case]
+    drawn = strips.short_strips(shown, trips, results.metric)
     return {
         "results": results,
         "answer": model_page.answer(results),
-        "strips": strips.short_strips(shown, trips, results.metric),
+        "place": _place(results),
+        "unmade": len(unmade),
+        "judged": sum(Verdict.of(rows).made is not None for rows in evidence.values()),
+        "strips": [(strip, _witnessed(evidence.get(strip.chain.case_id, []))) for strip in drawn],
     }
+
+
+def _witnessed(evidence: Sequence[Mapping[str, Any]]) -> str:
+    """Return what the witnesses looked for in the first edited image, and whether they saw it."""
+    return "; ".join(
+        f"{row['thing']}: {'seen' if row['made'] else 'not seen'}, by "
+        f"{witness_label(row['witness'])}"
+        for row in evidence
+        if row["made"] is not None
+    )
+
+
+def _place(results: RunResults) -> str:
+    """Return the reference editors between which the result stands, by usable trips."""
+    runs = Run.objects.on_the_board().filter(
+        suite=results.run.suite, editing_model__is_reference=True
+    )
+    rows = Standing.objects.filter(
+        run__in=runs, scope="all", threshold=DEFAULT_THRESHOLD, metric__name=results.metric
+    ).values_list("usable_trips", "run__editing_model__name")
+    ours = results.standing.usable_trips
+    worse, better = (
+        max((r for r in rows if r[0] <= ours), default=None),
+        min((r for r in rows if r[0] > ours), default=None),
+    )
+    ends = [f"{name} ({usable:.1f})" for usable, name in filter(None, (worse, better))]
+    if len(ends) == 2:
+        return f"Among the reference editors it stands between {ends[0]} and {ends[1]}."
+    if not ends:
+        return ""
+    return f"Among the reference editors it stands {'above' if worse else 'below'} {ends[0]}."
 
 
 def image(run: Run | None, sha256: str) -> StoredImage | None:

@@ -197,6 +197,20 @@ def test_the_result_is_seen_first_by_the_submitter_then_under_embargo_then_by_al
         assert words in html.unescape(client.get(address).content.decode())
 
 
+def test_the_private_result_shows_each_edit_that_was_not_made_and_asks_first(
+    client, reviewed, finished
+):
+    row = {"witness": "detector", "thing": "a red kite", "made": False, "undone": None}
+    row |= {"gates": False, "kept": None, "said": ""}
+    Trip.objects.filter(chain__run=finished, number=1).update(evidence=[row])
+    text = html.unescape(client.get(reviewed.get_absolute_url()).content.decode())
+    cases = finished.chains.filter(repeat=0).count()
+    assert f"In {cases} of {cases} cases that a witness looked at" in text
+    assert text.count("a red kite: not seen, by ") == text.count("<figcaption>Edited") == cases
+    assert "Publish it now" in text
+    assert text.index("Everybody will read") < text.index("Publish it now")
+
+
 def test_a_flagged_result_says_so_in_the_same_words_everywhere(client, reviewed, finished):
     flag = {"kind": "review", "text": "of its marks 0% came back"}
     Run.objects.update(complete=True)
