@@ -25,7 +25,8 @@ class Command(BaseCommand):
 
     def _rotate(self, model: Any, name: str) -> int:
         rotated = 0
-        for row in model._default_manager.only("pk", name).iterator():
+        # Locked, or a key that a submitter sets meanwhile would be replaced by the one before it.
+        for row in model._default_manager.select_for_update().only("pk", name).iterator():
             secret = getattr(row, name)
             if not secret:
                 continue

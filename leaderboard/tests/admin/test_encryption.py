@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 from cryptography.fernet import Fernet
@@ -10,7 +11,8 @@ from django.core import serializers
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from leaderboard.models import EditingModel
+from leaderboard.management.commands import rotate_keys
+from leaderboard.models import EditingModel, encryption
 from leaderboard.models.encryption import Unreadable
 
 CANARY = "sk-canary-1234567890"
@@ -65,6 +67,26 @@ def test_rotation_lets_the_old_key_go(row, settings):
     call_command("rotate_keys")
     settings.FIELD_KEYS = [new]
     assert EditingModel.objects.get().api_key.reveal() == CANARY
+
+
+@pytest.mark.both_databases
+@pytest.mark.django_db(transaction=True)
+def test_a_key_that_is_set_during_a_rotation_is_kept(row, monkeypatch):
+    def replaced() -> None:
+        EditingModel.objects.update(api_key="sk-new")
+        connection.close()
+
+    submitter = threading.Thread(target=replaced)
+
+    def rotate(token: str) -> str:
+        submitter.start()
+        submitter.join(1)  # it may have to wait until the rotation ends
+        return encryption.rotate(token)
+
+    monkeypatch.setattr(rotate_keys, "rotate", rotate)
+    call_command("rotate_keys")
+    submitter.join()
+    assert EditingModel.objects.get().api_key.reveal() == "sk-new"
 
 
 def test_rotation_without_the_old_key_changes_nothing_and_names_the_row(row, settings):
