@@ -30,14 +30,16 @@ class WholeFileStorage(FileSystemStorage):
         # A unique name for every attempt, in the same folder so that it can be renamed.
         attempt = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         try:
+            # Buffered: a plain write to a disk that gets full writes less, and raises nothing.
             try:
-                file = attempt.open("xb", buffering=0)
+                file = attempt.open("xb")
             except FileNotFoundError:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                file = attempt.open("xb", buffering=0)
+                file = attempt.open("xb")
             with file:
                 for chunk in content.chunks():
                     file.write(chunk)
+                file.flush()
                 # The row is committed later: by then the bytes must be on disk.
                 os.fsync(file.fileno())
             attempt.replace(path)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO, Any
 
+import structlog
 from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -28,6 +29,7 @@ from leaderboard.text import plain_text
 from leaderboard.views.site import noindex
 from leaderboard.visitors import client_address, limited, network_of
 
+log = structlog.get_logger(__name__)
 MAX_IMAGES = 101
 MAX_IMAGE_BYTES = 12 * 2**20
 MAX_TOTAL_BYTES = 120 * 2**20
@@ -72,6 +74,11 @@ def index(request: HttpRequest) -> HttpResponse:
         )
     except Unusable as error:
         return _refused(request, str(error), status=422)
+    except OSError as error:
+        # Not left to the page of errors, whose traceback would keep the images in memory.
+        log.error("upload not stored", error=str(error))
+        why = "Images cannot be stored right now; please try again later."
+        return _refused(request, why, status=503)
     return redirect(chain)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import threading
 from datetime import timedelta
 from types import SimpleNamespace
@@ -143,6 +144,19 @@ def test_an_altered_image_is_never_served_under_its_hash(client, answer, caplog)
         default_storage.delete(answer.name)
         write(answer.name, data)  # other tests need it
     assert statuses(client, answer) == {200}
+
+
+def test_a_disk_that_is_full_within_an_image_keeps_nothing_of_it(settings, tmp_path):
+    """The kernel writes what fits and raises nothing; only the next write fails."""
+    settings.MEDIA_ROOT = tmp_path
+    _, most = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, most))
+    try:
+        with pytest.raises(OSError, match="large"):
+            default_storage.save("originals/aa/a.png", ContentFile(bytes(130_000)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_the_chain_of_a_lost_image_is_played_again_from_there(local):

@@ -102,6 +102,15 @@ def test_a_zip_with_named_images_is_understood(client, valkey):
     assert roles == [(0, False), (1, True), (1, False), (2, False)]
 
 
+def test_an_upload_that_cannot_be_stored_is_refused_in_words(client, settings, tmp_path):
+    settings.MEDIA_ROOT = tmp_path
+    (tmp_path / "originals").touch()  # no folder can be made here
+    answer = send(client, {f"{n}.png": data for n, data in enumerate(worn())})
+    assert answer.status_code == 503
+    assert "cannot be stored right now" in answer.content.decode()
+    assert not UploadedChain.objects.exists()
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [
