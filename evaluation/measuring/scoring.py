@@ -176,7 +176,11 @@ class Scorer:
                 for name in _in_order_of_memory(metrics):
                     if is_large(size):
                         return_freed_memory()
-                    _measure(name, metrics[name], batch, pool)
+                    metric = metrics[name]
+                    _measure(name, metric, batch, pool)
+                    if is_large(size) and isinstance(metric, NetworkMetric):
+                        # To load it again takes far less time than such images.
+                        metric.unload()
         return [
             scored_chain.scores(self.names, chain.footprints)
             for scored_chain, chain in zip(scored, chains, strict=True)

@@ -24,8 +24,9 @@ Owner = TypeVar("Owner")
 # Images held decoded at a time, of one chain or of several; the next ones are decoded meanwhile,
 # unless they are large. A GPU gets larger batches, which pass a network at once.
 BATCH, GPU_BATCH, LARGE_BATCH = 8, 16, 4
-#: glibc's option: blocks from this size on return to the system when freed.
-M_MMAP_THRESHOLD = -3
+#: glibc's options: blocks from this size on, and free memory at the end of its heap from this size
+#: on, return to the system.
+M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -3, -1
 BLOCK = 2 * 2**20
 
 
@@ -121,6 +122,7 @@ def return_freed_memory() -> bool:
     try:
         glibc = ctypes.CDLL(None)
         glibc.malloc_trim(0)
-        return bool(glibc.mallopt(M_MMAP_THRESHOLD, BLOCK))
+        options = (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD)
+        return all(glibc.mallopt(option, BLOCK) for option in options)
     except (OSError, AttributeError):  # another C library
         return False

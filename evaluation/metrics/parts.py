@@ -34,7 +34,7 @@ from evaluation.metrics.views import (
 THING, CONTOUR, REGION = 4, 3, 12
 # A blank card that differs less from the source says nothing of its window.
 LEAST_SCALE = 0.2
-# Grey thresholds that no image is without: it keeps the logarithm of flat images finite.
+# Grey levels that no image is without: it keeps the logarithm of flat images finite.
 ALWAYS = 0.5
 # What harmless copies move the embedding of a face is forgiven twice, up to this.
 MOST_FORGIVEN = 0.3

@@ -66,17 +66,17 @@ class View:
         import cv2
 
         values = np.asarray(self.decoded)
-        grey = np.concatenate(
-            [
-                cv2.cvtColor(values[top : top + ROWS].astype(np.float32), cv2.COLOR_RGB2GRAY)
-                for top in range(0, len(values), ROWS)
-            ]
-        )
+        grey = np.empty(values.shape[:2], np.float32)
+        for top in range(0, len(values), ROWS):
+            rows = values[top : top + ROWS].astype(np.float32)
+            grey[top : top + ROWS] = cv2.cvtColor(rows, cv2.COLOR_RGB2GRAY)
+        del values
         scale = max(1.0, max(self.decoded.size) / BANDS_SIDE)
         fine, coarse = (cv2.GaussianBlur(grey, (0, 0), sigma * scale) for sigma in (FINE, COARSE))
+        # In place: a large image has few such tables in memory at a time.
         finest, finer = (
-            np.asarray(cv2.resize(np.abs(band), (CELLS, CELLS), interpolation=cv2.INTER_AREA))
-            for band in (grey - fine, fine - coarse)
+            cv2.resize(cv2.absdiff(one, other, one), (CELLS, CELLS), interpolation=cv2.INTER_AREA)
+            for one, other in ((grey, fine), (fine, coarse))
         )
         return finest, finer
 
@@ -128,7 +128,7 @@ class Comparison:
 
 
 def harmless_copies(image: Image.Image) -> list[Image.Image]:
-    """Return copies that people take for the source: grain of four thresholds, soft, JPEG 85."""
+    """Return copies that people take for the source: grain of four levels, soft, JPEG 85."""
     grainy = np.array(image)
     # The old generator: its numbers are promised to stay the same in every version of numpy.
     random = np.random.RandomState(7)

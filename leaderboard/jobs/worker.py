@@ -40,6 +40,9 @@ IMAGES = (
 )
 #: Modules of a score job beside the metrics; their import takes two seconds.
 STATISTICS = ("scipy.stats", "scipy.optimize", "skimage.color")
+#: Modules that import torchvision, and one that imports nothing before its first use.
+TORCHVISION = ("transformers", "lpips", "open_clip")
+LAZY = {"transformers": "transformers.models.dinov2.modeling_dinov2"}
 
 
 class KnownJob(Job):
@@ -256,9 +259,9 @@ def preload(queue_name: str) -> None:
                 metric = load_metric(name)
                 # Modules of a metric that cannot run would only use memory in every job.
                 for module in () if metric.missing() else metric.modules:
-                    if module == "open_clip":
+                    if module in TORCHVISION:
                         ready_torchvision()
-                    importlib.import_module(module)
+                    importlib.import_module(LAZY.get(module, module))
     except Exception as error:  # jobs report it: a metric that cannot run is not run
         log.warning("not everything is installed", error=f"{type(error).__name__}: {error}")
     gc.collect()

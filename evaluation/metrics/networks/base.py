@@ -112,6 +112,11 @@ class NetworkMetric(DirectMetric):
                 raise MetricError(f"not enough memory for {self.label} of {wide} x {high} pixels")
         return results
 
+    def unload(self) -> None:
+        """Free the network's memory on a CPU; the next use loads it again."""
+        if self.device == "cpu":
+            vars(self).pop("network", None)
+
     def _leave_gpu(self) -> None:
         import torch
 

@@ -13,6 +13,7 @@ from PIL import Image
 
 from evaluation.metrics.networks.base import multiply, onednn_works
 from evaluation.torch_compat import ready_torchvision
+from evaluation.weights.dinov2 import renamed
 
 PATCH = 14
 # Images are brought to about so many pixels, whatever their shape.
@@ -44,8 +45,12 @@ def dinov2(file: Path) -> Any:
     # A network on "meta" has no values at all, so none can stay random.
     with torch.device("meta"):
         network = Dinov2Model(config)
-    # Copies: one layer that still lies in the mapped file would keep all of it in memory.
-    state = {name: values.clone() for name, values in load_file(file).items()}
+    # Matrices are packed into copies on a CPU. Copies of the rest: one tensor that still lies in the
+    # mapped file would keep all of it in memory.
+    state = {
+        renamed(name): values if min(values.shape) > PATCH and values.dim() == 2 else values.clone()
+        for name, values in load_file(file).items()
+    }
     network.load_state_dict(state, assign=True)
     return network
 

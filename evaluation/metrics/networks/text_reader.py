@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from evaluation import weights
-from evaluation.metrics.base import MetricError
+from evaluation.metrics.base import Luma, MetricError, is_large
 
 # Text is detected at this side, or at less in a small image, because further enlargement shows
 # no more letters; lines are read at the height of the training data.
@@ -51,6 +51,9 @@ class TextReader:
         small = np.asarray(image.resize((wide, high)), dtype=np.float32)[..., ::-1] / 255
         self._finder.setInput(_blob((small - MEAN) / SPREAD))
         letters = (self._finder.forward()[0, 0] > LETTERS).astype(np.uint8)
+        if is_large(image.size):
+            # Both keep what they made of an image, 130 MB; to load them again takes 0.1 s.
+            del self._finder
         count, _, boxes, _ = cv2.connectedComponentsWithStats(letters)
         lines = []
         for left, top, width, height, area in sorted(boxes[1:count].tolist(), key=_reading_order):
@@ -65,6 +68,8 @@ class TextReader:
             )
             box = tuple(round(s * side) for s, side in zip(shares, image.size * 2, strict=True))
             lines.append(self._read(image.crop(box)))
+        if is_large(image.size):
+            vars(self).pop("_reader", None)
         return [line for line in lines if line]
 
     def _read(self, line: Image.Image) -> str:
@@ -81,10 +86,10 @@ class TextReader:
         return "".join(self._alphabet[n - 1] for n in letters)
 
     @property
-    def _parts(self) -> tuple[bytes, bytes]:
-        """Return the detecting and the reading network; the bytes are not cached."""
-        data = weights.locate(self.weights)[0].read_bytes()
-        begin = 8 + int.from_bytes(data[:8], "little")
+    def _parts(self) -> tuple[Luma, Luma]:
+        """Return the bytes of the detecting and of the reading network, mapped from their file."""
+        data = np.memmap(weights.locate(self.weights)[0], dtype=np.uint8, mode="r")
+        begin = 8 + int.from_bytes(data[:8].tobytes(), "little")
         return data[8:begin], data[begin:]
 
     @cached_property
@@ -98,7 +103,7 @@ class TextReader:
     @cached_property
     def _alphabet(self) -> list[str]:
         """Return the letters, stored in the reading network's file under "character"."""
-        _, key, rest = self._parts[1].rpartition(b"character\x12")
+        _, key, rest = self._parts[1].tobytes().rpartition(b"character\x12")
         if not key:
             raise MetricError("the reading network carries no alphabet")
         length = shift = place = 0
@@ -117,10 +122,10 @@ def text_reader() -> TextReader:
     return TextReader()
 
 
-def _network(data: bytes) -> Any:
+def _network(data: Luma) -> Any:
     import cv2
 
-    return cv2.dnn.readNetFromONNX(np.frombuffer(data, dtype=np.uint8))
+    return cv2.dnn.readNetFromONNX(data)
 
 
 def _blob(values: Any) -> Any:
