@@ -13,12 +13,13 @@ import subprocess
 import sys
 import zipfile
 import zlib
+from threading import Thread
 
 import pytest
 from django.conf import settings
 
 from convergebench_site.tests.conftest import WebServer
-from evaluation.testing.image_bombs import many_parts, many_texts
+from evaluation.testing.image_bombs import large_profile, many_parts, many_texts
 from evaluation.testing.zips import hidden_directory, many_entries
 
 
@@ -67,6 +68,20 @@ def test_a_web_process_stays_under_200_megabytes(server: WebServer):
         assert server.post("/upload/", files) == status, name
         found[name] = server.peak()
     assert max(found.values()) < 200, found
+
+
+@pytest.mark.release
+@pytest.mark.slow
+def test_two_large_uploads_at_once_are_read_one_image_at_a_time(server: WebServer):
+    server.migrate()
+    large = {f"{n}.jpg": large_profile(180) for n in range(3)}
+    for _ in range(3):
+        uploads = [Thread(target=server.post, args=("/upload/", large)) for _ in range(2)]
+        for upload in uploads:
+            upload.start()
+        for upload in uploads:
+            upload.join()
+    assert server.peak() < 200
 
 
 @pytest.mark.release

@@ -32,6 +32,16 @@ def many_texts(count: int) -> bytes:
     return data[:33] + b"".join(texts) + data[33:]
 
 
+def large_profile(segments: int) -> bytes:
+    """Return a JPEG with so many segments of a colour profile, 64 KB each."""
+    data = many_parts("JPEG", 0)
+    profile = [
+        b"\xff\xe2\xff\xffICC_PROFILE\0" + bytes([n, segments]) + bytes(65_519)
+        for n in range(1, segments + 1)
+    ]
+    return data[:2] + b"".join(profile) + data[2:]
+
+
 def broken_exif(count: int) -> bytes:
     """Return a PNG with an EXIF of so many entries, each longer than the file."""
     entries = [struct.pack("<HHII", tag, 7, 0x7FFFFFFF, 8) for tag in range(count)]

@@ -148,7 +148,7 @@ class StoredImage(models.Model):
         return self.width * self.height <= MAX_WEB_PIXELS and not self.uploads.exists()
 
 
-#: Held by a page while it decodes: an image takes up to 70 MB, and a process serves eight pages.
+#: Held by a page while it decodes or stores an image, which takes up to 70 MB.
 decoding = threading.Lock()
 
 

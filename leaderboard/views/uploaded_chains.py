@@ -23,6 +23,7 @@ from evaluation.images import EncodedImage, ImageError
 from evaluation.metrics import HEADLINE, METRICS, headline_parts
 from leaderboard import formatting, job_queue
 from leaderboard.models import StoredImage, UploadedChain, UploadedImage, Use
+from leaderboard.models.images import decoding
 from leaderboard.models.uploads import KEPT, MAX_IMAGE_PIXELS
 from leaderboard.pages.charts import Curve, retention_chart
 from leaderboard.text import plain_text
@@ -277,14 +278,12 @@ def take(address: str | None) -> str | None:
     )
 
 
-def keep(files: Iterable[Upload], *, name: str, remote_address: str | None) -> UploadedChain:
-    """Check the header of every image, then store the chain: all or nothing.
+def _stored(file: Upload) -> StoredImage:
+    """Check the header of an image and store its bytes; those of a refused chain are deleted later.
 
-    No pixel is decoded here: the worker does that, because it can be killed. Raises Unusable if
-    an image is refused.
+    One image is in memory at a time: with its colour profile a JPEG takes four times its bytes.
     """
-    stored, pixels = [], 0
-    for number, forward, file in arrange(files):
+    with decoding:
         try:
             image = EncodedImage.from_head(
                 file.read(), max_bytes=MAX_IMAGE_BYTES, max_pixels=MAX_IMAGE_PIXELS
@@ -293,15 +292,26 @@ def keep(files: Iterable[Upload], *, name: str, remote_address: str | None) -> U
             raise Unusable(f"{error}.") from None
         except ImageError as error:
             raise Unusable(f"{file.name}: {error}.") from None
-        pixels += image.width * image.height
+        return StoredImage.objects.write_bytes(image)
+
+
+def keep(files: Iterable[Upload], *, name: str, remote_address: str | None) -> UploadedChain:
+    """Check the header of every image, then store the chain: all or nothing.
+
+    No pixel is decoded here: the worker does that, because it can be killed. Raises Unusable if
+    an image is refused.
+    """
+    stored, pixels = [], 0
+    for number, forward, file in arrange(files):
+        row = _stored(file)
+        pixels += row.width * row.height
         if pixels > MAX_TOTAL_PIXELS:
             raise Unusable(f"More than {MAX_TOTAL_PIXELS // 10**6} megapixels in all.")
-        if not number and min(image.size) < 64:
+        if not number and min(row.width, row.height) < 64:
             raise Unusable(
-                f"The source is {image.width} x {image.height} pixels; both sides need at least 64."
+                f"The source is {row.width} x {row.height} pixels; both sides need at least 64."
             )
-        # Only the bytes are written here; those of a refused chain are deleted later.
-        stored.append((number, forward, StoredImage.objects.write_bytes(image)))
+        stored.append((number, forward, row))
     with transaction.atomic():
         StoredImage.objects.upsert(row for *_, row in stored)
         chain = UploadedChain.objects.create(name=name, remote_address=remote_address)
