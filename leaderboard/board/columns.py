@@ -149,7 +149,7 @@ COLUMNS: tuple[Column, ...] = (
         _standing("rank"),
         f"Models that the cases cannot tell apart share a rank. The letter is the class. {TIERS}",
         label="Rank",
-        sortable=False,
+        largest_first=False,
     ),
     Column("rank_low", _standing("rank_low"), "The best rank that is possible."),
     Column("rank_high", _standing("rank_high"), "The worst rank that is possible."),

@@ -166,7 +166,7 @@ class BoardQuery:
             price=values.get("price"),
             since=values.get("since"),
             ranks=values.get("ranks") or "",
-            sort=values.get("sort") or "half_life",
+            sort=values.get("sort") or "rank",
             every=bool(values.get("every")),
         )
         shown = BoardForm(initial=filters.values)

@@ -37,7 +37,7 @@ class BoardFilters:
     price: float | None = None
     since: datetime.date | None = None
     ranks: str = ""
-    sort: str = "half_life"
+    sort: str = "rank"
     #: Show every model, not only the first page.
     every: bool = False
 
@@ -63,7 +63,7 @@ class BoardFilters:
     def query(self, **changes: Any) -> str:
         """Return the address's query with these changes, without defaults."""
         values = replace(self, **changes).values
-        plain = {"threshold": f"{DEFAULT_THRESHOLD:g}", "cases": "all", "sort": "half_life"}
+        plain = {"threshold": f"{DEFAULT_THRESHOLD:g}", "cases": "all", "sort": "rank"}
         return urlencode({k: v for k, v in values.items() if v and v != plain.get(k)}, safe=":")
 
     def everybody(self) -> BoardFilters:

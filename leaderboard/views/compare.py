@@ -230,7 +230,7 @@ def suggestions(asked: BoardQuery, rows: Sequence[BoardRow]) -> list[tuple[str, 
 def address(asked: BoardQuery, slugs: Sequence[str], **more: Any) -> str:
     """Return the query of this comparison, short enough to share."""
     extra = "".join(f"&{name}={value}" for name, value in more.items())
-    shown = asked.filters.everybody().query(sort="half_life", scope="all", every=False)
+    shown = asked.filters.everybody().query(sort="rank", scope="all", every=False)
     return f"models={','.join(slugs)}&{shown}{extra}"
 
 

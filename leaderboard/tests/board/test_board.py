@@ -353,6 +353,14 @@ def test_doing_nothing_says_why_it_loses_a_little(client, suite):
     assert page(client).count("sent with a faint dither") == 1
 
 
+def test_no_row_stands_above_one_of_a_better_rank_whatever_the_half_lives(client, suite):
+    make_run("Wide", suite, 4.0, rank=1)
+    make_run("Narrow", suite, 6.0, rank=2)
+    rows = BoardQuery.parse({"suite": suite.key}).rows()
+    assert names(rows) == ["Wide", "Narrow"]
+    assert names(BoardQuery.parse({"sort": "half_life"}).rows()) == ["Narrow", "Wide"]
+
+
 def test_a_row_names_the_contract_and_the_sizes_that_travelled(client, suite):
     wire = {"model": {"contract": "huggingface"}, "answers": {"returned": 1024}}
     make_run("Called", suite, rank=1, provenance=wire)
