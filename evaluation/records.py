@@ -169,15 +169,15 @@ class ChainRecord(Record):
 
 
 class AuditRecord(Record):
-    """One extra backward call on a touched answer.
+    """One extra backward call, on a touched answer or, before trip 1, on a drawing of ours.
 
     `outcome` is empty if the trip was not played.
     """
 
     case: Slug
     repeat: Repeat
-    number: TripNumber
-    kind: Literal["mark", "fragility"]
+    number: Annotated[int, Field(ge=0, le=1000)]
+    kind: Literal["cold", "mark", "fragility"]
     outcome: Literal["", "answered", "refused", "failed"] = ""
     words: Short = ""
     seed: SeedNumber | None = None
@@ -263,6 +263,7 @@ class RunRecord(Record):
     decision: Short = ""
     marks_kept: Number | None = None
     loss_under_audit: Number | None = None
+    cold_gap: Number | None = None
     changed_elsewhere: Number | None = None
     orders: Many[dict[Slug, Number | str]] = []
     started_at: str | None

@@ -1,17 +1,19 @@
-"""Findings of audits: shares of marks returned, losses under harmless touches."""
+"""Findings of audits: shares of marks returned, losses under harmless touches and cold."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from evaluation.alignment import registered, unaligned
+from evaluation.audits.cold import Cold
 from evaluation.audits.plan import Kind
 from evaluation.audits.touch import Touch
 from evaluation.content.suites import EditPair
@@ -30,6 +32,10 @@ SIDE = 256
 MOVED = 0.03
 #: Retention is measured by the first of these that runs here.
 METRICS = ("lpips", "ssim")
+#: The limit of cold audits was measured by this metric alone; without it they are not judged.
+COLD_METRIC = "lpips"
+#: A cold audit is compared with what its chain lost by this trip, or by its last one before.
+COLD_TRIP = 3
 
 #: Below this median share of returned marks, a run is unranked until a person reviews it.
 LEAST_KEPT = 0.5
@@ -40,17 +46,26 @@ MOST_LOST = 0.3
 #: of 4 levels loses a tenth, and gains all trips (evaluation.testing.tricks, HashAndNoise). No
 #: honest editor loses more by a touch than by several edits.
 FALL = 0.02
+#: So it is if one edit of an image that it has never seen loses so much more than its chain does
+#: in three trips. No honest editor loses more by one edit than by six (method §9).
+MOST_GAP = 0.02
+#: Fewer cold audits say too little, of all cases as of one category.
+LEAST_GAPS = 3
+#: So it is if it gives no image to half of the audits of a kind, in chains that went on: at least
+#: this number.
+MOST_SILENT = 2
 #: So it is with evidence in a smaller share of the cases that witnesses cover, if enough.
 LEAST_EVIDENCE, LEAST_COVERED = 0.5, 4
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one audit. `kept` is None for a fragility audit.
+    """The result of one audit. `kept` is of a mark, else None.
 
-    `loss` is the retention lost against the chain's own restored image of the same trip; `lost` is
-    the loss of that restored image. `elsewhere` is the change by that trip's forward edit outside
-    its footprint, a place for hidden data; None without a footprint.
+    `loss` is the retention lost against the chain's own restored image of the same trip, or of
+    COLD_TRIP; `lost` is the loss of that restored image. `category` is that of a cold audit's
+    pair. `elsewhere` is the change by that trip's forward edit outside its footprint, a place
+    for hidden data; None without a footprint.
     """
 
     kind: Kind
@@ -58,6 +73,7 @@ class Finding:
     loss: float
     lost: float
     elsewhere: float | None = None
+    category: str = ""
 
 
 def find(
@@ -72,7 +88,8 @@ def find(
     share, way = mark_found(touch, own.decoded, answer.decoded) if kind == "mark" else (None, "")
     original = touch.expected(source.decoded, way)
     chain = touch.expected(fit(own.decoded, source.size), way)
-    chain_kept, answer_kept = _kept(scorer, original, [chain, fit(answer.decoded, source.size)])
+    images = [blank_card(original), chain, fit(answer.decoded, source.size)]
+    chain_kept, answer_kept = _kept(scorer, original, images)
     return Finding(
         kind,
         None if share is None else round(share, 4),
@@ -80,6 +97,22 @@ def find(
         round(1 - chain_kept, 4),
         changed_elsewhere(touch.before, touch.edited, touch.pair, scorer),
     )
+
+
+def find_cold(
+    cold: Cold, own: EncodedImage, answer: EncodedImage, scorer: Scorer
+) -> Finding | None:
+    """Compare a cold audit's answer with an image restored by the chain; both outside the object.
+
+    None if LPIPS does not run here, or not on so small an image.
+    """
+    source = cold.source
+    images = [blank_card(source.decoded), *(fit(p.decoded, source.size) for p in (own, answer))]
+    if COLD_METRIC not in scorer.metrics or scorer.unfit(source.size).get(COLD_METRIC):
+        return None
+    chain_kept, kept = _kept(scorer, source.decoded, [cold.outside(image) for image in images])
+    gap, lost = round(chain_kept - kept, 4), round(1 - chain_kept, 4)
+    return Finding("cold", None, gap, lost, category=cold.category)
 
 
 def changed_elsewhere(
@@ -98,14 +131,14 @@ def changed_elsewhere(
 
 
 def _kept(scorer: Scorer, source: Image.Image, images: list[Image.Image]) -> list[float]:
-    """Return each image's retention of the source."""
+    """Return each image's retention of the source, on a scale that the first one ends."""
     name = next((name for name in METRICS if name in scorer.metrics), None)
     if name is None:
         scorer, name = Scorer(["ssim"]), "ssim"
-    scored = scorer.only([name]).score(source, [blank_card(source), *images]).distances[name]
+    scored = scorer.only([name]).score(source, images).distances[name]
     if scored is None:  # an image too small for the network
-        scored = Scorer(["psnr"]).score(source, [blank_card(source), *images]).distances["psnr"]
-    blank, *distances = scored or [0.0, *(0.0 for _ in images)]
+        scored = Scorer(["psnr"]).score(source, images).distances["psnr"]
+    blank, *distances = scored or [0.0 for _ in images]
     return [q if (q := retention(d, blank)) is not None else 1.0 for d in distances]
 
 
@@ -151,20 +184,30 @@ class Audited:
     hints: tuple[str, ...]
     marks_kept: float | None
     loss_under_audit: float | None
+    cold_gap: float | None
     changed_elsewhere: float | None
 
 
-def judged(findings: Sequence[Finding], made: Sequence[bool] = ()) -> Audited:
+#: The fields of `Audited` that are medians, in every store.
+MEDIANS = ("marks_kept", "loss_under_audit", "cold_gap", "changed_elsewhere")
+
+
+def judged(
+    findings: Sequence[Finding], made: Sequence[bool] = (), silent: Sequence[Kind] = ()
+) -> Audited:
     """Judge the audits of a run: clean, or in need of review with reasons.
 
-    `made` has the verdict on the first edit of each case that a witness covers.
+    `made` has the verdict on the first edit of each case that a witness covers, `silent` the
+    kind of each audit that brought no image although its chain went on.
     """
     shares = [finding.kept for finding in findings if finding.kept is not None]
     losses = [finding.loss for finding in findings if finding.kind == "fragility"]
+    gaps = [finding.loss for finding in findings if finding.kind == "cold"]
     elsewhere = [finding.elsewhere for finding in findings if finding.elsewhere is not None]
-    share, loss, changed = (
-        median(values) if values else None for values in (shares, losses, elsewhere)
+    share, loss, gap, changed = (
+        median(values) if values else None for values in (shares, losses, gaps, elsewhere)
     )
+    touched = [finding for finding in findings if finding.kind != "cold"]
     reasons, hints = [], []
     if share is not None and share < LEAST_KEPT:
         reasons.append(
@@ -178,12 +221,25 @@ def judged(findings: Sequence[Finding], made: Sequence[bool] = ()) -> Audited:
             f"it loses {loss:.0%} of the image when its own answer is touched harmlessly: "
             "it may read something that is hidden there"
         )
-    if findings and not reasons:
-        fall, lost = median(f.loss for f in findings), median(f.lost for f in findings)
+    if touched and not reasons:
+        fall, lost = median(f.loss for f in touched), median(f.lost for f in touched)
         if fall > max(FALL, lost):
             reasons.append(
                 f"it loses {fall:.0%} of the image when its own answer is touched harmlessly, "
                 f"and {max(lost, 0):.0%} in all trips together when it is not"
+            )
+    if (large := _largest_gap(findings)) and large[0] > MOST_GAP:
+        where = f" ({large[1]})" if large[1] else ""
+        reasons.append(
+            f"one edit of an image that it had never seen{where} loses {large[0]:.0%} more of it "
+            "than three trips of its chain: it may return an image that it kept"
+        )
+    for kind in get_args(Kind):
+        count = silent.count(kind)
+        if count >= max(MOST_SILENT, sum(finding.kind == kind for finding in findings)):
+            reasons.append(
+                f"it gave no image to {count} extra edits ({kind} audits) of chains in which it "
+                "made the same edit"
             )
     if len(made) >= LEAST_COVERED and sum(made) < LEAST_EVIDENCE * len(made):
         reasons.append(
@@ -191,7 +247,21 @@ def judged(findings: Sequence[Finding], made: Sequence[bool] = ()) -> Audited:
             "the edit does not show what was asked for"
         )
     verdict: Literal["clean", "review"] = "review" if reasons else "clean"
-    return Audited(verdict, tuple(reasons), tuple(hints), share, loss, changed)
+    return Audited(verdict, tuple(reasons), tuple(hints), share, loss, gap, changed)
+
+
+def _largest_gap(findings: Sequence[Finding]) -> tuple[float, str] | None:
+    """Return the largest median gap of all cases or of one category, and that category.
+
+    A memory for one category alone does not move the median of all.
+    """
+    gaps: dict[str, list[float]] = defaultdict(list)
+    for finding in findings:
+        if finding.kind == "cold":
+            for name in {"", finding.category}:
+                gaps[name].append(finding.loss)
+    medians = ((median(v), name) for name, v in gaps.items() if len(v) >= LEAST_GAPS)
+    return max(medians, key=lambda one: one[0], default=None)
 
 
 def from_dicts(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:

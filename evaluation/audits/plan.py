@@ -1,7 +1,8 @@
 """Plan of a run's audits: chains, trips and kinds, drawn by the run's secret.
 
-An audit is one extra backward call on a touched forward answer (method §9). It comes before the
-chain's own backward call, so that the touch is the only difference, and enters no chain.
+An audit is one extra backward call that enters no chain (method §9). Most are made on a touched
+forward answer, before the chain's own backward call, so that the touch is the only difference.
+Cold ones are made before an image of their source is ever sent.
 """
 
 from __future__ import annotations
@@ -13,12 +14,18 @@ from typing import Literal
 
 import numpy as np
 
-from evaluation.content.suites import Case, Suite
+from evaluation.content.suites import Case, EditPair, Suite
+from evaluation.editors.instructions import Instruction, parse
+from evaluation.errors import EditorError
 from evaluation.run_secret import drawn, generator, shuffled
 
-Kind = Literal["mark", "fragility"]
+Kind = Literal["cold", "mark", "fragility"]
 LEAST = 12
 SHARE = 0.1
+#: Cold audits: at least so many, each of another image, if the suite has as many to draw into.
+LEAST_COLD = 8
+#: The number of a cold audit: it comes before the first trip.
+BEFORE_TRIPS = 0
 #: The first audited trip, if the suite has as many: a first answer may honestly be a good copy.
 FIRST_TRIP = 2
 
@@ -42,13 +49,53 @@ class Audit:
         return generator(secret, "touch", self.case, self.repeat, self.number)
 
 
-def audit_count(cases: int, least: int = LEAST) -> int:
-    """Return the number of audited cases of a suite: each costs one more edit."""
-    return min(cases, max(least, math.ceil(SHARE * cases))) if least else 0
+def object_of(pair: EditPair) -> Instruction | None:
+    """Return the instruction that draws the pair's object or words; None: it has none."""
+    if pair.change != "local" or pair.shape:
+        return None
+    try:
+        there, back = parse(pair.forward), parse(pair.backward)
+    except EditorError:
+        return None
+    is_drawn = there.rule.do in ("draw", "write", "rewrite") and not there.back
+    return there if is_drawn and back == there.inverse else None
+
+
+def audit_count(suite: Suite, least: int = LEAST) -> int:
+    """Return the number of audits of a run: each costs one more edit."""
+    return _touched(suite, least) + _cold(suite, least) if least else 0
+
+
+def _touched(suite: Suite, least: int) -> int:
+    cases = len(suite.cases)
+    return min(cases, max(least, math.ceil(SHARE * cases)))
+
+
+def _cold(suite: Suite, least: int) -> int:
+    images = {case.image for case in _drawable(suite)}
+    return min(len(images), max(LEAST_COLD, _touched(suite, least) // 2))
+
+
+def _drawable(suite: Suite) -> list[Case]:
+    """Return the cases into whose source we can draw."""
+    pairs = {pair.slug for pair in suite.pairs if object_of(pair)}
+    return [case for case in suite.cases if case.pair in pairs]
 
 
 def plan(secret: str, suite: Suite, least: int = LEAST, stop_after: int = 0) -> list[Audit]:
-    """Return the audits of a run: a tenth of its cases, at least `least`.
+    """Return the audits of a run, cold ones first; `least` of 0: none."""
+    if not least:
+        return []
+    by_image = {
+        case.image: case
+        for case in shuffled(secret, _drawable(suite), lambda case: f"cold/{case.slug}")
+    }
+    cold = [Audit(case.slug, 0, BEFORE_TRIPS, "cold") for case in by_image.values()]
+    return cold[: _cold(suite, least)] + _plan_touched(secret, suite, least, stop_after)
+
+
+def _plan_touched(secret: str, suite: Suite, least: int, stop_after: int) -> list[Audit]:
+    """Return the audits of touched answers: of a tenth of the cases, at least `least`.
 
     Half of them are marks. A change of style also changes a mark, so those cases are never
     marked. Flips and turns are marked only if there are too few others, since any model undoes
@@ -56,7 +103,7 @@ def plan(secret: str, suite: Suite, least: int = LEAST, stop_after: int = 0) -> 
     """
     cases = {case.slug: case for case in suite.cases}
     changes = {slug: suite.pair_by_slug[case.pair].change for slug, case in cases.items()}
-    count = audit_count(len(changes), least)
+    count = _touched(suite, least)
     chosen = shuffled(secret, changes, lambda slug: f"audit/{slug}")[:count]
     markable = sorted(
         (slug for slug in chosen if changes[slug] != "global"),
@@ -74,7 +121,7 @@ def plan(secret: str, suite: Suite, least: int = LEAST, stop_after: int = 0) -> 
 
 
 def where_drawn(secret: str, case: Case, suite: Suite, stop_after: int = 0) -> tuple[int, int]:
-    """Return the audited repeat and trip of a case.
+    """Return the repeat and trip of a case whose answer is touched.
 
     If chains are stopped a number of trips after their end is known, every other audit falls on
     a trip that each of them plays; the others still fall on any trip, so that a model must be

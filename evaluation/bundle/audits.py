@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.audits.findings import find, from_dicts, judged
-from evaluation.audits.plan import Audit, plan, where_drawn
+from evaluation.audits.findings import MEDIANS, from_dicts, judged
+from evaluation.audits.plan import BEFORE_TRIPS, Audit, plan, where_drawn
 from evaluation.bundle.checks import (
     DIFFERENT,
     NO_IMAGES,
@@ -25,7 +25,7 @@ from evaluation.content.suites import Case
 from evaluation.images import fit
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.trip_measures import rmse
-from evaluation.play.finish import touched
+from evaluation.play.finish import found, made_by
 from evaluation.records import AuditRecord
 from evaluation.witnesses.base import Verdict
 
@@ -69,9 +69,10 @@ class _Audits:
 
     def _planned(self, stated: list[list[Any]]) -> list[list[Any]]:
         """Return the audits that the secret draws, sorted."""
+        touched = sum(kind != "cold" for *_, kind in stated)
         return sorted(
             [audit.case, audit.repeat, audit.number, audit.kind]
-            for audit in plan(self.secrets[0], self.suite, len(stated), self.stop_after)
+            for audit in plan(self.secrets[0], self.suite, touched, self.stop_after)
         )
 
     def _audit(self, line: AuditRecord, case: Case) -> Iterator[Check]:
@@ -87,9 +88,14 @@ class _Audits:
     def _drawn(self, line: AuditRecord, audit: Audit, case: Case) -> tuple[str | None, Check]:
         """Return the secret that drew this audit's place and seed, and the check."""
         stated = [line.repeat, line.number, line.seed]
+        is_cold = audit.kind == "cold"
         drawn = {
             secret: [
-                *where_drawn(secret, case, self.suite, self.stop_after),
+                *(
+                    (0, BEFORE_TRIPS)
+                    if is_cold
+                    else where_drawn(secret, case, self.suite, self.stop_after)
+                ),
                 None if line.seed is None else audit.seed(secret),
             ]
             for secret in self.secrets
@@ -99,37 +105,45 @@ class _Audits:
         return secret, compared(line.name, "place and seed", stated, values, (0.0, 0.0))
 
     def _finding(self, line: AuditRecord, audit: Audit, secret: str) -> Iterator[Check]:
-        """Check the touch against the secret, and the finding against a new one."""
+        """Check the image sent against the secret, and the finding against a new one."""
         chain = self.chains.get((line.case, line.repeat))
         source = chain and self.store.source_of(chain)
         sent, answer = self.store.image(line.sent), self.store.image(line.answer)
-        found = touched(self.store, chain, audit, secret) if chain and source else None
-        if not (source and sent and answer and found):
+        again = made_by(self.store, chain, audit, secret) if chain and source else None
+        if not (chain and sent and answer and again):
             why = "its images cannot be used" if self.document.images else NO_IMAGES
             yield Check(line.name, "finding", NOT_CHECKED, why)
             return
-        touch, back = found
-        yield compared(line.name, "what was done", line.words, touch.words)
-        stated, drawn = (np.asarray(fit(p.decoded, touch.sent.size)) for p in (sent, touch.sent))
+        made, _ = again
+        yield compared(line.name, "what was done", line.words, made.words)
+        stated, drawn = (np.asarray(fit(p.decoded, made.sent.size)) for p in (sent, made.sent))
         yield compared(line.name, "what was sent", 0.0, rmse(stated, drawn), SAME_TOUCH)
         if unable := self.unable.keys() & MEASURED_BY:
             yield Check(line.name, "finding", NOT_CHECKED, self.unable[min(unable)])
             return
-        finding = find(line.kind, touch, source, back, answer, self.scorer)
-        yield compared(line.name, "finding", line.finding, asdict(finding), REGISTERED)
+        finding = found(self.store, chain, audit, secret, lambda: answer, self.scorer)
+        computed = asdict(finding) if finding else {}
+        yield compared(line.name, "finding", line.finding, computed, REGISTERED)
 
     def _what_follows(self) -> Iterator[Check]:
         """Check the medians and the flags that follow from the stated findings."""
         run = self.document.run
         first = [chain.trips[0] for chain in self.document.chains if chain.trips]
         made = [Verdict.of(trip.evidence).made for trip in first if trip.step is not None]
+        silent = [
+            line.kind
+            for line in self.document.audits
+            if line.outcome in ("refused", "failed")
+            and (chain := self.chains.get((line.case, line.repeat)))
+            and chain.played >= max(1, line.number)
+        ]
         try:
             findings = from_dicts([line.finding for line in self.document.audits if line.finding])
-            audited = judged(findings, [verdict for verdict in made if verdict is not None])
+            audited = judged(findings, [v for v in made if v is not None], silent)
         except (KeyError, TypeError) as error:
             yield Check("run", "audits", DIFFERENT, f"a finding is not one: {error}")
             return
-        for name in ("marks_kept", "loss_under_audit", "changed_elsewhere"):
+        for name in MEDIANS:
             yield compared(
                 "run", name.replace("_", " "), getattr(run, name), getattr(audited, name)
             )

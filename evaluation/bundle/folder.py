@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.analysis.standings import chain_numbers, standings
-from evaluation.audits.findings import Finding, judged
+from evaluation.audits.findings import MEDIANS, Finding, judged
 from evaluation.audits.plan import plan
 from evaluation.bundle.document import BundleError
 from evaluation.bundle.write import (
@@ -121,7 +121,13 @@ class FolderSource:
         header, suite = self.folder.header, self.folder.suite
         provenance = dict(header.provenance)
         editor = public(provenance.pop("editor", {}), PRIVATE_FACTS)
-        audited = judged(list(self.findings.values()), self.scores.first_edits_made)
+        silent = [
+            audit.kind
+            for chain in self.folder.chains.values()
+            for audit in chain.audits
+            if not audit.file and len(chain.trips) >= max(1, audit.number)
+        ]
+        audited = judged(list(self.findings.values()), self.scores.first_edits_made, silent)
         spent = sum((Decimal(cost) for cost, _ in self.calls.values() if cost), Decimal(0))
         fields = {
             "secret": self.folder.secret,
@@ -142,10 +148,8 @@ class FolderSource:
                 **_scoring_provenance(self.scores.provenance),
             },
             "flags": [{"kind": "review", "text": reason} for reason in audited.reasons],
-            "marks_kept": audited.marks_kept,
-            "loss_under_audit": audited.loss_under_audit,
+            **{name: getattr(audited, name) for name in MEDIANS},
             "orders": [dict(row) for row in self.scores.orders],
-            "changed_elsewhere": audited.changed_elsewhere,
             "started_at": header.begun,
             "finished_at": header.ended,
             "calls": sum(attempts for _, attempts in self.calls.values()),

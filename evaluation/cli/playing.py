@@ -328,11 +328,12 @@ def _announced(player: FolderPlayer, chosen: ChosenEditor) -> Estimate:
 
 
 def estimate_rest(player: FolderPlayer, chosen: ChosenEditor) -> Estimate:
-    """Estimate the cost and time of the remaining chains."""
+    """Estimate the cost and time of the remaining chains and their audits."""
     folder, waiting = player.store.folder, player.store.waiting
+    audits = sum(len(player.store.audits_of(chain)) for chain in waiting)
     done = [edit.seconds for chain in folder.chains.values() for edit in chain.edits]
     return estimate(
-        sum(folder.edits_left(chain) for chain in waiting),
+        sum(folder.edits_left(chain) for chain in waiting) + audits,
         0.0 if chosen.is_free else player.store.price,
         sum(done) / len(done) if done else (0.2 if chosen.is_free else None),
         player.parallel,

@@ -10,7 +10,8 @@ from functools import partial
 
 from evaluation.analysis.events import COMPLETED, STOPPED
 from evaluation.audits import findings
-from evaluation.audits.findings import Audited
+from evaluation.audits.cold import Cold
+from evaluation.audits.findings import COLD_METRIC, COLD_TRIP, Audited, Finding
 from evaluation.audits.plan import Audit
 from evaluation.audits.touch import Touch
 from evaluation.content.suites import Case, EditPair
@@ -156,19 +157,67 @@ def review(store: ScoreStore, scorer: Scorer) -> Review:
     measure_audits(store, scorer)
     chains = list(store.chains())
     first = [Verdict.of(trips[0].evidence).made for c in chains if (trips := store.measures(c))]
-    audited = findings.judged(store.findings(), [made for made in first if made is not None])
-    return Review(audited, [*_signs(store, chains), *_alike(store, chains)])
+    silent = [
+        audit.kind
+        for chain in chains
+        for audit in store.silent_audits(chain)
+        if chain.played >= max(1, audit.number)
+    ]
+    made = [made for made in first if made is not None]
+    audited = findings.judged(store.findings(), made, silent)
+    hints = [*_unjudged(store, chains, scorer), *_signs(store, chains), *_alike(store, chains)]
+    return Review(audited, hints)
 
 
 def measure_audits(store: ScoreStore, scorer: Scorer) -> None:
     """Compare each audit's answer with the chain's own restored image, once."""
     for chain in store.chains():
         for made in store.audits(chain):
-            if found := touched(store, chain, made.audit, made.secret):
-                touch, back = found
-                answer, source = store.audit_answer(made), store.source(chain)
-                finding = findings.find(made.audit.kind, touch, source, back, answer, scorer)
+            answer = partial(store.audit_answer, made)
+            if finding := found(store, chain, made.audit, made.secret, answer, scorer):
                 store.save_finding(made, finding)
+
+
+def found(
+    store: ScoreStore,
+    chain: PlayedTrips,
+    audit: Audit,
+    secret: str,
+    answer: Callable[[], EncodedImage],
+    scorer: Scorer,
+) -> Finding | None:
+    """Return the finding of an audit; None if there is nothing to compare its answer with."""
+    made = made_by(store, chain, audit, secret)
+    if made is None:
+        return None
+    sent, back = made
+    if isinstance(sent, Cold):
+        return findings.find_cold(sent, back, answer(), scorer)
+    return findings.find(audit.kind, sent, store.source(chain), back, answer(), scorer)
+
+
+def made_by(
+    store: ScoreStore, chain: PlayedTrips, audit: Audit, secret: str
+) -> tuple[Touch | Cold, EncodedImage] | None:
+    """Return what an audit sent, and the chain's restored image to compare its answer with.
+
+    None if the chain broke before it restored that image.
+    """
+    if audit.kind != "cold":
+        return touched(store, chain, audit, secret)
+    number = min(COLD_TRIP, chain.played)
+    if not number or chain.image is None or (back := restored(store, chain, number)) is None:
+        return None
+    source = store.source(chain)
+    return Cold(audit, secret, chain.pair, source, chain.image.annotations), back
+
+
+def _unjudged(store: ScoreStore, chains: Sequence[PlayedTrips], scorer: Scorer) -> Iterator[Hint]:
+    """Yield a hint if cold audits were made and cannot be judged here."""
+    if COLD_METRIC not in scorer.metrics:
+        made = [a for chain in chains for a in store.audits(chain) if a.audit.kind == "cold"]
+        if made:
+            yield Hint("cold audits", f"{len(made)} are not judged: LPIPS was not run", ())
 
 
 def touched(
@@ -206,7 +255,15 @@ def _signs(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:
 def chain_signs(measures: Sequence[TripMeasures], pair: EditPair) -> list[Sign]:
     """Return the signs of cheating in the trips of a chain."""
     errors = [error for n, trip in enumerate(measures, start=1) for error in edit_errors(n, trip)]
-    return signs(errors, pair)
+    again = [n for n, trip in enumerate(measures, start=1) if n > 1 and trip.step == 0]
+    return [
+        *signs(errors, pair),
+        *(
+            Sign("same image again", n, "backward", f"the image that trip {n - 1} restored")
+            for n in again
+            if pair.change in ("local", "global") and measures[n - 1].change_seen
+        ),
+    ]
 
 
 def _alike(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:

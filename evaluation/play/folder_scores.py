@@ -211,6 +211,14 @@ class FolderScores(GatheredScores):
             if made.file and (played.slug, made.number) not in self.found
         ]
 
+    def silent_audits(self, chain: PlayedTrips) -> list[Audit]:
+        played: PlayedChain = chain.key
+        return [
+            Audit(played.case, played.repeat, made.number, made.kind)
+            for made in played.audits
+            if not made.file
+        ]
+
     def audit_answer(self, audit: AnsweredAudit) -> EncodedImage:
         return self.folder.read(*audit.key)
 

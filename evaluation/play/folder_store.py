@@ -9,7 +9,8 @@ from typing import Any
 
 from evaluation.analysis.events import STOPPED
 from evaluation.analysis.stopping import edits_saved, last_trip, may_stop, stopped
-from evaluation.audits.plan import Audit, of_chain
+from evaluation.audits.cold import Cold
+from evaluation.audits.plan import BEFORE_TRIPS, Audit, of_chain
 from evaluation.audits.touch import Touch
 from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.errors import EditorError
@@ -69,19 +70,44 @@ class FolderStore(RunStore):
         self._todo = shuffled(self.folder.secret, (chain.slug for chain in self.waiting), str)
 
     def free(self) -> int:
-        return len(self._todo)
+        with self._counting:
+            return len(self._ready())
 
     def claim(self) -> ClaimedChain | None:
         with self._counting:
-            slug = self._todo.pop(0) if self._todo else None
-        if slug is None:
-            return None
+            ready = self._ready()
+            if not ready:
+                return None
+            slug = ready[0]
+            self._todo.remove(slug)
         chain = self.folder.chains[slug]
         self.folder.begin(chain)
+        return ClaimedChain(
+            slug, self.folder.secret, self.folder.plan(chain), self.audits_of(chain)
+        )
+
+    def audits_of(self, chain: PlayedChain) -> dict[int, Audit]:
+        """Return the audits of a chain that are still to be made, by trip.
+
+        A cold one is made before an image of its source is sent, or not at all.
+        """
         made = {audit.number for audit in chain.audits}
         planned = of_chain(self.audits, chain.case, chain.repeat)
-        audits = {number: audit for number, audit in planned.items() if number not in made}
-        return ClaimedChain(slug, self.folder.secret, self.folder.plan(chain), audits)
+        if any(other.edits for other in self.folder.chains.values() if other.image == chain.image):
+            planned.pop(BEFORE_TRIPS, None)
+        return {number: audit for number, audit in planned.items() if number not in made}
+
+    def _ready(self) -> list[str]:
+        """Return the chains that may be claimed: none whose source a cold audit needs first."""
+        if not self.audits:
+            return self._todo
+        cold = {
+            chain.image: chain.slug
+            for chain in self.waiting
+            if BEFORE_TRIPS in self.audits_of(chain)
+        }
+        images = {slug: self.folder.chains[slug].image for slug in self._todo}
+        return [slug for slug in self._todo if cold.get(images[slug], slug) == slug]
 
     def position(self, chain: ClaimedChain) -> Position:
         return self.folder.position(self.folder.chains[chain.key])
@@ -147,13 +173,13 @@ class FolderStore(RunStore):
         self,
         chain: ClaimedChain,
         audit: Audit,
-        touch: Touch,
+        made: Touch | Cold,
         ended: Answer | Refused | EditorError,
         attempt: Attempt | None,
     ) -> None:
         if attempt is not None:
             self.close_call(chain, audit.number, "audit", attempt)
-        self.folder.add_audit(chain.key, audit, touch, audit.seed(self.folder.secret), ended)
+        self.folder.add_audit(chain.key, audit, made, audit.seed(self.folder.secret), ended)
 
     def end_chain(self, chain: ClaimedChain, outcome: str, reason: str = "") -> None:
         self.folder.end(chain.key, outcome, reason)

@@ -9,7 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from evaluation.audits.cold import Cold
+from evaluation.audits.plan import BEFORE_TRIPS, Audit
 from evaluation.audits.touch import Touch
+from evaluation.content.suites import EditPair
 from evaluation.editors.base import Answer, Beside, Editor, Refused
 from evaluation.errors import EditorError, Fault
 from evaluation.images import EncodedImage, is_blank
@@ -228,29 +231,43 @@ class Player:
                 return answer
 
     def _audit(self, chain: ClaimedChain, at: Position) -> None:
-        """Before the last call of an audited trip, make the same call on a touched image."""
-        plan, audit = chain.plan, chain.audits.get(at.number)
+        """Make the audit of this position: before all trips, or before the last call of a trip."""
+        plan = chain.plan
+        if at.number == 1 and not at.earlier and (audit := chain.audits.get(BEFORE_TRIPS)):
+            cold = Cold(audit, chain.secret, plan.pair, at.image, plan.annotations)
+            self._send_audit(chain, audit, cold, plan.pair)
+        audit = chain.audits.get(at.number)
         if audit is None or at.number > plan.trips or not at.earlier:
             return
-        step = plan.step(at.number, at.step)
-        if not step.restores:
-            return
-        pair = plan.pair.last_edit_of(at.number)
-        touch = Touch(audit, chain.secret, pair, at.earlier[0], at.image)
-        seed = audit.seed(chain.secret)
-        step = replace(step, name="audit", prompt=pair.backward, seed=seed)
+        if plan.step(at.number, at.step).restores:
+            pair = plan.pair.last_edit_of(at.number)
+            touch = Touch(audit, chain.secret, pair, at.earlier[0], at.image)
+            self._send_audit(chain, audit, touch, pair)
+
+    def _send_audit(
+        self, chain: ClaimedChain, audit: Audit, made: Touch | Cold, pair: EditPair
+    ) -> None:
+        """Send the image of an audit with the backward prompt, and save the answer."""
+        plan = chain.plan
+        step = replace(
+            plan.step(max(1, audit.number), 0),
+            trip=audit.number,
+            name="audit",
+            prompt=pair.backward,
+            seed=audit.seed(chain.secret),
+        )
         beside = Beside(annotations=plan.annotations)
         attempts: list[Attempt] = []
         ended: Answer | Refused | EditorError
         try:
-            ended = self._edit(chain, attempts, touch.sent, step, beside)
+            ended = self._edit(chain, attempts, made.sent, step, beside)
         except Refused as refusal:
             ended = refusal
         except _EditFailed as failed:
-            if not failed.error.fault.breaks_chain:
+            if not (failed.error.fault.breaks_chain or self._is_this_edit(chain, failed)):
                 raise
             ended = failed.error
-        self.store.save_audit(chain, audit, touch, ended, attempts[-1] if attempts else None)
+        self.store.save_audit(chain, audit, made, ended, attempts[-1] if attempts else None)
         chain.attempt = 0
         del chain.audits[audit.number]
 

@@ -6,7 +6,7 @@
     RUN/chains/CASE/chain.json                    the chain's edits as they are played
     RUN/chains/CASE/I0_source.png, I1_forward.png, I1_backward.png, ...
     RUN/chains/CASE/I1_2-B.png                    the second step of a trip that has more than two
-    RUN/chains/CASE/A2_sent.png, A2_answer.png    an audit of trip 2, if it was audited
+    RUN/chains/CASE/A2_sent.png, A2_answer.png    an audit of trip 2, if it was audited; A0: cold
 
 Files are written aside and renamed, an image before the line that names it, so a run can be
 continued after a crash.
@@ -31,6 +31,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from evaluation.arms import DEFAULT, Arm
+from evaluation.audits.cold import Cold
 from evaluation.audits.plan import Audit, Kind
 from evaluation.audits.touch import Touch
 from evaluation.content import sources
@@ -411,15 +412,15 @@ class RunFolder:
         self,
         slug: str,
         audit: Audit,
-        touch: Touch,
+        made: Touch | Cold,
         seed: int,
         ended: Answer | Refused | EditorError,
     ) -> PlayedChain:
         """Save an audit: the image sent, and the answer."""
         chain = self.chains[slug]
         sent = f"A{audit.number}_sent.png"
-        _write(self._folder(chain) / sent, touch.sent.data)
-        played = PlayedAudit(audit.number, audit.kind, touch.words, seed, sent, "answered")
+        _write(self._folder(chain) / sent, made.sent.data)
+        played = PlayedAudit(audit.number, audit.kind, made.words, seed, sent, "answered")
         if isinstance(ended, Answer):
             image = ended.image
             file = f"A{audit.number}_answer.{EXTENSIONS[image.mime]}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from evaluation.audits.cold import Cold
 from evaluation.audits.findings import Finding
 from evaluation.audits.plan import Audit
 from evaluation.audits.touch import Touch
@@ -104,7 +105,7 @@ class RunStore(ABC):
         self,
         chain: ClaimedChain,
         audit: Audit,
-        touch: Touch,
+        made: Touch | Cold,
         ended: Answer | Refused | EditorError,
         attempt: Attempt | None,
     ) -> None:
@@ -256,6 +257,10 @@ class ScoreStore(ABC):
 
     def audits(self, chain: PlayedTrips) -> Sequence[AnsweredAudit]:
         """Return the answered audits of a chain that have no finding yet."""
+        return ()
+
+    def silent_audits(self, chain: PlayedTrips) -> Sequence[Audit]:
+        """Return the audits of a chain that brought no image."""
         return ()
 
     def audit_answer(self, audit: AnsweredAudit) -> EncodedImage:

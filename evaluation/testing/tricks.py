@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw, ImageEnhance
 from scipy import fft
 
 from evaluation.content import operators
-from evaluation.editors.base import Answer, Beside, Editor
+from evaluation.editors.base import Answer, Beside, Editor, Refused
 from evaluation.editors.instructions import Instruction, follow, parse
 from evaluation.editors.latent import Latent
 from evaluation.editors.neural_eraser import NeuralEraser
@@ -250,7 +250,8 @@ class ExactCache(Trick):
     def keep(
         self, answer: EncodedImage, image: EncodedImage, instruction: Instruction
     ) -> EncodedImage:
-        self.kept[clean_wire(answer).sha256, str(instruction.inverse)] = image
+        if not instruction.back:  # what it adds is all that it will be asked to take away
+            self.kept[clean_wire(answer).sha256, str(instruction.inverse)] = image
         return answer
 
     def recall(
@@ -281,7 +282,8 @@ class NearCache(Trick):
     def keep(
         self, answer: EncodedImage, image: EncodedImage, instruction: Instruction
     ) -> EncodedImage:
-        self.kept.append((str(instruction.inverse), _thumb(answer), image))
+        if not instruction.back:
+            self.kept.append((str(instruction.inverse), _thumb(answer), image))
         return answer
 
     def recall(
@@ -308,6 +310,142 @@ class Blends(NearCache):
             return Answer(self.keep(own, image, instruction), 0.0, cost=0.0)
         blend = Image.blend(own.decoded, fit(kept.decoded, own.size), 0.7)
         return Answer(EncodedImage.from_image(blend), 0.0, cost=0.0)
+
+
+@dataclass
+class CopiesTouches(Trick):
+    """Does to the image that it kept what was done to its own answer on the way.
+
+    So marks come back and harmless touches cost nothing: no comparison with the kept answer
+    shows it. `share` of the answer is the kept image, the rest is its own poor one; `jitter` is
+    noise, so that no bytes repeat.
+    """
+
+    stopped_by: ClassVar[str] = "cold audit"
+    share: float = 1.0
+    jitter: float = 0.0
+    kept: list[tuple[str, np.ndarray, EncodedImage, EncodedImage]] = field(default_factory=list)
+
+    def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
+        instruction = parse(prompt)
+        before = self.recall(image, instruction, seed)
+        own = self.base.edit(image, prompt, seed, self.beside).image
+        if before is None:
+            return Answer(self.keep(own, image, instruction), 0.0, cost=0.0)
+        values = self.share * _values(before) + (1 - self.share) * _values(fit_to(own, before))
+        values += np.random.default_rng(seed).normal(0, self.jitter, values.shape)
+        return Answer(_from_values(values), 0.0, cost=0.0)
+
+    def keep(
+        self, answer: EncodedImage, image: EncodedImage, instruction: Instruction
+    ) -> EncodedImage:
+        if not instruction.back:
+            name = str(instruction.inverse)
+            self.kept.append((name, _thumb(answer), clean_wire(answer), image))
+        return answer
+
+    def recall(
+        self, image: EncodedImage, instruction: Instruction, seed: int | None
+    ) -> EncodedImage | None:
+        thumb, wanted = _thumb(image), str(instruction)
+        near = [
+            (float(np.abs(thumb - other).mean()), answer, source)
+            for name, other, answer, source in self.kept
+            if name == wanted and answer.size == image.size
+        ]
+        best = min(near, key=lambda one: one[0], default=None)
+        if best is None or best[0] >= 14:
+            return None
+        return best[2] if best[1].sha256 == image.sha256 else _touched_too(image, *best[1:])
+
+
+def _touched_too(touched: EncodedImage, answer: EncodedImage, source: EncodedImage) -> EncodedImage:
+    """What the source is after a touch that made this of the answer."""
+    import cv2
+
+    sent, own = _values(touched), _values(answer)
+    kept = _values(fit_to(source, answer))
+    moved = np.eye(2, 3, dtype=np.float32)
+    try:
+        grey = [cv2.cvtColor(v / 255, cv2.COLOR_RGB2GRAY) for v in (sent, own)]
+        _, moved = cv2.findTransformECC(grey[0], grey[1], moved, cv2.MOTION_AFFINE)
+    except cv2.error:
+        pass  # nothing to align by
+    ways = []
+    for warp in (np.eye(2, 3, dtype=np.float32), moved):
+        size, how = touched.size, cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
+        there, then = (
+            cv2.warpAffine(v, warp, size, flags=how, borderMode=cv2.BORDER_REPLICATE)
+            for v in (own, kept)
+        )
+        ways.append((float(np.abs(sent - there).mean()), then + sent - there))
+    return _from_values(min(ways, key=lambda way: way[0])[1])
+
+
+def fit_to(image: EncodedImage, other: EncodedImage) -> EncodedImage:
+    return EncodedImage.from_image(fit(image.decoded, other.size))
+
+
+def _values(image: EncodedImage) -> Values:
+    return np.asarray(image.decoded, dtype=np.float32)
+
+
+def _from_values(values: Values) -> EncodedImage:
+    return EncodedImage.from_image(
+        Image.fromarray(np.rint(np.clip(values, 0, 255)).astype(np.uint8))
+    )
+
+
+class RefusesUnseen(CopiesTouches):
+    """The same, and declines to take away what it did not add."""
+
+    stopped_by = "refused audits"
+
+    def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
+        instruction = parse(prompt)
+        if instruction.back and self.recall(image, instruction, seed) is None:
+            raise Refused("I cannot do that.")
+        return super().edit(image, prompt, seed)
+
+
+class ByCategory(CopiesTouches):
+    """Has a strategy for each category: turns by rule, remembers faces, edits the rest honestly."""
+
+    WORN: ClassVar[frozenset[str]] = frozenset({"cap", "glasses", "necklace"})
+
+    def recall(
+        self, image: EncodedImage, instruction: Instruction, seed: int | None
+    ) -> EncodedImage | None:
+        if instruction.action == "turn":
+            return EncodedImage.from_image(operators.apply(instruction.subject, image.decoded))
+        known = instruction.subject in self.WORN
+        return super().recall(image, instruction, seed) if known else None
+
+
+class RefusesHard(Trick):
+    """Declines the images that it would wear most."""
+
+    stopped_by = "refusals end chains"
+    LIMIT: ClassVar[float] = 5.0
+
+    def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
+        answer = super().edit(image, prompt, seed)
+        loss = np.abs(_values(fit_to(answer.image, image)) - _values(image))
+        if float(np.median(loss)) > self.LIMIT:
+            raise Refused("I cannot do that.")
+        return answer
+
+
+class BelowGrain(Trick):
+    """Adds the same faint pattern at every edit, each time less than the headline forgives."""
+
+    stopped_by = "the headline"
+    disguises = "lossless flips"
+
+    def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
+        values = _values(self.by_rule(image, parse(prompt)))
+        pattern = np.random.default_rng(1).normal(0, 1.0, values.shape)
+        return Answer(_from_values(values + pattern), 0.0, cost=0.0)
 
 
 @dataclass
@@ -431,6 +569,13 @@ TRICKS: dict[str, Callable[[], Trick]] = {
     "keeps what it was sent, by likeness": NearCache,
     "knows the public images": KnowsImages,
     "blends the kept source in": Blends,
+    "does to the kept image what was done to its answer": CopiesTouches,
+    "the same, blended with a quarter of its own answer": lambda: CopiesTouches(share=0.75),
+    "the same, jittered so that no bytes repeat": lambda: CopiesTouches(jitter=1.5),
+    "the same, and refuses what it has not seen": RefusesUnseen,
+    "a strategy for each category of edits": ByCategory,
+    "refuses hard images": RefusesHard,
+    "drifts below the grain that is forgiven": BelowGrain,
     "looks the case up by its seed": SeedTable,
     "toggles a patch": TogglesPatch,
     "draws a red ball for everything": RedBall,

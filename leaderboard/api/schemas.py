@@ -176,6 +176,11 @@ class RunOut(Schema):
     loss_under_audit: float | None = Field(
         alias="review.loss_under_audit", description="Median loss by a harmless touch."
     )
+    cold_gap: float | None = Field(
+        alias="review.cold_gap",
+        description="Median loss by one edit of an image sent for the first time, beyond that of "
+        "three trips.",
+    )
     changed_elsewhere: float | None = Field(
         alias="review.changed_elsewhere",
         description="Median share that an edit changes outside the place where it is made.",

@@ -84,7 +84,7 @@ class Preview:
     def estimates(self) -> list[tuple[EditingModel, Estimate]]:
         """Estimate calls, money and time for every model that is no reference editor."""
         models = EditingModel.objects.filter(is_reference=False)
-        edits = self.suite.edits + audit_count(len(self.suite.cases), settings.AUDITS)
+        edits = self.suite.edits + audit_count(self.suite, settings.AUDITS)
         return [(model, model.estimate(edits, self.suite.chains)) for model in models]
 
 

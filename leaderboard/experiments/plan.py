@@ -92,7 +92,7 @@ def plan(experiment: Experiment) -> list[PlannedRun]:
             edits = sum(times * each for times, each in played)
             # The run as the suite says may be shown for the model, so it is audited.
             audited = core.is_default and not there and not model.is_reference
-            audits = audit_count(len(cases), settings.AUDITS) if audited else 0
+            audits = audit_count(suite.core, settings.AUDITS) if audited else 0
             estimate = model.estimate(edits + audits, max(1, chains))
             planned.append(PlannedRun(arm, model, core, there, estimate))
     return planned

@@ -21,6 +21,7 @@ from django.utils import timezone
 
 from evaluation.analysis.stopping import may_stop
 from evaluation.audits.findings import Finding, from_dicts
+from evaluation.audits.plan import Audit as PlannedAudit
 from evaluation.images import EncodedImage
 from evaluation.measuring.calibration import shipped
 from evaluation.measuring.scoring import Scorer
@@ -289,6 +290,11 @@ class DatabaseScores(ScoreStore):
             drew = (secret for secret in self.run.secrets if planned.seed(secret) == row.seed)
             answered.append(AnsweredAudit(row, planned, next(drew, self.run.secret)))
         return answered
+
+    def silent_audits(self, chain: PlayedTrips) -> list[PlannedAudit]:
+        ended = (Audit.Outcome.REFUSED, Audit.Outcome.FAILED)
+        rows = Audit.objects.filter(chain=chain.key.chain, outcome__in=ended)
+        return [row.planned for row in rows.select_related("chain__case")]
 
     def audit_answer(self, audit: AnsweredAudit) -> EncodedImage:
         return _read(audit.key.answer)

@@ -25,6 +25,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from evaluation.analysis.stopping import last_trip, may_stop, stopped
+from evaluation.audits.cold import Cold
 from evaluation.audits.plan import Audit as PlannedAudit
 from evaluation.audits.touch import Touch
 from evaluation.content.shapes import BACKWARD, FORWARD
@@ -387,21 +388,21 @@ class DatabaseStore(RunStore):
         self,
         chain: ClaimedChain,
         audit: PlannedAudit,
-        touch: Touch,
+        made: Touch | Cold,
         ended: Answer | Refused | EditorError,
         attempt: Attempt | None,
     ) -> None:
         images: dict[str, StoredImage] = {}
         if isinstance(ended, Answer):
-            images = {"sent": _stored(touch.sent), "answer": _stored(ended.image)}
-        self._save_audit(chain, audit, touch, ended, attempt, images)
+            images = {"sent": _stored(made.sent), "answer": _stored(ended.image)}
+        self._save_audit(chain, audit, made.words, ended, attempt, images)
 
     @_locked
     def _save_audit(
         self,
         chain: ClaimedChain,
         audit: PlannedAudit,
-        touch: Touch,
+        words: str,
         ended: Answer | Refused | EditorError,
         attempt: Attempt | None,
         images: dict[str, StoredImage],
@@ -419,7 +420,7 @@ class DatabaseStore(RunStore):
                 self._close(chain, attempt)
             row.update(
                 outcome=Audit.Outcome.ANSWERED,
-                words=touch.words,
+                words=words[:200],
                 seed=audit.seed(self.run.secret),
                 seconds=ended.seconds,
                 **images,

@@ -446,6 +446,7 @@ class Migration(migrations.Migration):
                 ('decision', models.CharField(blank=True, help_text='Why an admin decided so; public.', max_length=500)),
                 ('marks_kept', models.FloatField(editable=False, help_text='Median share of painted marks that came back.', null=True)),
                 ('loss_under_audit', models.FloatField(editable=False, help_text='Median loss when its answer is touched harmlessly.', null=True)),
+                ('cold_gap', models.FloatField(editable=False, help_text='Median of what one edit of an unseen image loses beyond three trips of a chain.', null=True)),
                 ('changed_elsewhere', models.FloatField(editable=False, help_text='Median share that an edit changes beside its place.', null=True)),
             ],
         ),
@@ -658,8 +659,8 @@ class Migration(migrations.Migration):
             name='Audit',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.PositiveSmallIntegerField(help_text='The trip whose forward answer is touched.')),
-                ('kind', models.CharField(choices=[('mark', 'Mark'), ('fragility', 'Fragility')], max_length=10)),
+                ('number', models.PositiveSmallIntegerField(help_text='The trip whose forward answer is touched; 0: before all trips.')),
+                ('kind', models.CharField(choices=[('cold', 'Cold'), ('mark', 'Mark'), ('fragility', 'Fragility')], max_length=10)),
                 ('outcome', models.CharField(blank=True, choices=[('', 'Planned'), ('answered', 'Answered'), ('refused', 'Refused'), ('failed', 'No usable answer')], max_length=10)),
                 ('words', models.CharField(blank=True, help_text='What was done to the image.', max_length=200)),
                 ('seed', models.PositiveIntegerField(null=True)),

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import models, transaction
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.functions import Now
 from django.urls import reverse
 
@@ -35,9 +35,19 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         return self.filter(Q(state=ChainState.WAITING) | lapsed)
 
     def ready(self) -> ChainQuerySet:
-        """Return chains that may be played now, excluding those waiting for scores."""
+        """Return chains that may be played now.
+
+        Others wait for scores, or for a cold audit that must be the first to send their source.
+        """
         scored = Q(trips_played__lte=F("trips_scored") + F("run__stop_after"))
-        return self.filter(Q(run__stop_after=0) | Q(known_at__isnull=False) | scored)
+        cold = Audit.objects.filter(
+            kind=Audit.Kind.COLD,
+            outcome=Audit.Outcome.PLANNED,
+            chain__run=OuterRef("run"),
+            chain__case__image=OuterRef("case__image"),
+        ).exclude(Q(chain=OuterRef("pk")) | Q(chain__state=ChainState.PLAYED))
+        in_time = self.filter(Q(run__stop_after=0) | Q(known_at__isnull=False) | scored)
+        return in_time.exclude(Exists(cold))
 
     def in_flight(self) -> ChainQuerySet:
         """Return chains that a living worker plays."""
@@ -420,6 +430,7 @@ class Audit(models.Model):
     """One audit of a run: planned when it starts, called while its chain is played."""
 
     class Kind(models.TextChoices):
+        COLD = "cold", "Cold"
         MARK = "mark", "Mark"
         FRAGILITY = "fragility", "Fragility"
 
@@ -430,7 +441,9 @@ class Audit(models.Model):
         FAILED = "failed", "No usable answer"
 
     chain = models.ForeignKey(Chain, models.CASCADE, related_name="audits")
-    number = models.PositiveSmallIntegerField(help_text="The trip whose forward answer is touched.")
+    number = models.PositiveSmallIntegerField(
+        help_text="The trip whose forward answer is touched; 0: before all trips."
+    )
     kind = models.CharField(max_length=10, choices=Kind)
     outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
     words = models.CharField(max_length=200, blank=True, help_text="What was done to the image.")

@@ -135,8 +135,8 @@ class EditingModel(models.Model):
 
     def estimate_on(self, suite: Suite) -> Estimate:
         """Estimate a run on this suite, with its audits; reference editors have none."""
-        cases, chains, edits = suite.counts
-        audits = 0 if self.is_reference else audit_count(cases, settings.AUDITS)
+        _, chains, edits = suite.counts
+        audits = 0 if self.is_reference else audit_count(suite.core, settings.AUDITS)
         stop_after = 0 if self.is_reference else suite.stop_after
         return self.estimate(edits + audits, chains, stop_after)
 

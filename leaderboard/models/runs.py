@@ -16,6 +16,7 @@ from django.urls import reverse
 
 from evaluation.analysis.stopping import MOST
 from evaluation.arms import Arm
+from evaluation.audits.findings import MEDIANS
 from evaluation.metrics import scored_metrics
 from evaluation.records import RANKED_WAYS, Played
 from evaluation.run_secret import new_secret
@@ -443,12 +444,17 @@ class RunReview(models.Model):
     loss_under_audit = models.FloatField(
         null=True, editable=False, help_text="Median loss when its answer is touched harmlessly."
     )
+    cold_gap = models.FloatField(
+        null=True,
+        editable=False,
+        help_text="Median of what one edit of an unseen image loses beyond three trips of a chain.",
+    )
     changed_elsewhere = models.FloatField(
         null=True, editable=False, help_text="Median share that an edit changes beside its place."
     )
 
     #: The medians that the audits give.
-    MEDIANS = ("marks_kept", "loss_under_audit", "changed_elsewhere")
+    MEDIANS = MEDIANS
 
     def __str__(self) -> str:
         return f"review of run {self.run_id}"

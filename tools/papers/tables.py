@@ -230,12 +230,20 @@ def audits_table(rows: Sequence[Json], runs: Mapping[int, Json]) -> Table | None
     return Table(
         "audits",
         "Audits: what came back when a model's own answer was touched",
-        ["Model", "Marks kept", "Loss under audit", "What else its edits changed", "Judged"],
+        [
+            "Model",
+            "Marks kept",
+            "Loss under audit",
+            "Cold gap",
+            "What else its edits changed",
+            "Judged",
+        ],
         [
             [
                 name,
                 formatting.percent(run["marks_kept"]),
                 formatting.percent(run["loss_under_audit"]),
+                formatting.percent(run["cold_gap"]),
                 formatting.percent(run["changed_elsewhere"]),
                 _judged(run),
             ]

@@ -85,6 +85,7 @@ class Audit(BaseModel):
     undone: float | None
     marks_kept: AuditShares
     loss_under_audit: AuditShares
+    cold_gap: AuditShares
     hints: list[str]
 
 
@@ -273,7 +274,10 @@ def audit_report(folder: RunFolder, scores: RunScores, scorer: Scorer) -> Audit:
     audited, findings = reviewed.audited, store.findings()
     summary = next(iter(run_results(folder.suite, scores).values())).summary
     marks = [finding.kept for finding in findings if finding.kept is not None]
-    losses = [finding.loss for finding in findings if finding.kind == "fragility"]
+    losses, gaps = (
+        [finding.loss for finding in findings if finding.kind == kind]
+        for kind in ("fragility", "cold")
+    )
     return Audit(
         verdict=audited.verdict,
         reasons=list(audited.reasons),
@@ -282,6 +286,7 @@ def audit_report(folder: RunFolder, scores: RunScores, scorer: Scorer) -> Audit:
         undone=summary.edits_undone,
         marks_kept=AuditShares(median=audited.marks_kept, each=marks),
         loss_under_audit=AuditShares(median=audited.loss_under_audit, each=losses),
+        cold_gap=AuditShares(median=audited.cold_gap, each=gaps),
         hints=[*audited.hints, *(f"{hint.kind}, {hint.text}" for hint in reviewed.hints)],
     )
 
@@ -299,6 +304,7 @@ def _say_audit(audit: Audit) -> None:
     for words, shares in (
         ("marks kept", audit.marks_kept),
         ("loss under audit", audit.loss_under_audit),
+        ("cold gap", audit.cold_gap),
     ):
         say(f"{words}: {_share(shares.median)} (median of {len(shares.each)})")
     for hint in audit.hints:

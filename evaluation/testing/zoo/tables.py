@@ -96,14 +96,15 @@ class Zoo:
             "edits_made": _rounded(summary.edits_made),
             "marks_kept": _rounded(audited.marks_kept),
             "loss_under_audit": _rounded(audited.loss_under_audit),
+            "cold_gap": _rounded(audited.cold_gap, 3),
             "changed_elsewhere": _rounded(audited.changed_elsewhere),
             "ranked": audited.verdict == "clean",
             "reasons": list(audited.reasons),
         }
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)
+def _rounded(value: float | None, digits: int = 2) -> float | None:
+    return None if value is None else round(value, digits)
 
 
 def tables(names: Collection[str] = ()) -> dict[str, Any]:

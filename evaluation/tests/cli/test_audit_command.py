@@ -21,7 +21,7 @@ from evaluation.testing.tricks import NearCache
 
 KEYS = {
     *("verdict", "reasons", "change_seen", "edits_made", "undone", "marks_kept"),
-    *("loss_under_audit", "hints"),
+    *("loss_under_audit", "cold_gap", "hints"),
 }
 SMOKE = catalog.suite("smoke")
 CASES = tuple(case for case in SMOKE.cases if SMOKE.pair_by_slug[case.pair].change == "local")[:4]
@@ -122,6 +122,6 @@ def test_an_interrupted_audit_goes_on_and_repeats_nothing(tmp_path):
         except Paused:
             pass
     made = [audit for chain in folder.chains.values() for audit in chain.audits]
-    assert len(made) == len(audits) == len(CASES)
+    assert len(made) == len(audits) == 2 * len(CASES)  # a cold one and a touched one each
     assert len(calls) - len(calls) // 4 == suite.edits + len(audits)
     assert {audit.outcome for audit in made} == {"answered"}

@@ -11,22 +11,32 @@ from typing import Any
 
 import numpy as np
 import pytest
+from django.urls import reverse
 from PIL import Image
 
 from evaluation.bundle import document as bundles
 from evaluation.bundle.checks import DIFFERENT, NOT_CHECKED
 from evaluation.bundle.verify import verify
+from evaluation.content import catalog
+from evaluation.content.suites import EditPair
+from evaluation.editors import Editor, load_editor
 from evaluation.errors import Fault
+from evaluation.images import EncodedImage
+from evaluation.measuring.scoring import Scorer
 from evaluation.testing.editing_server import Call as ServerCall
 from evaluation.testing.editing_server import EditingServer, Reply, noisy_turn
+from evaluation.testing.tricks import CopiesTouches
 from leaderboard import jobs
 from leaderboard.contributions.importing import import_bundle
 from leaderboard.jobs import control
 from leaderboard.jobs.database_store import DatabaseStore
-from leaderboard.models import Audit, Call, Chain, Run, Trip
+from leaderboard.models import Audit, Call, Chain, Run, Submission, Trip
 from leaderboard.models.runs import Outcome, RunState
+from leaderboard.submissions import workflow
+from leaderboard.testing import factories
 from leaderboard.testing.bundle_runs import altered, bundle_of
-from leaderboard.testing.served_runs import error, interfere, played, scored, started
+from leaderboard.testing.served_runs import error, interfere, played, scored, served, started
+from leaderboard.testing.submission_fields import form_fields
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
 
@@ -232,6 +242,96 @@ def test_scored_again_the_audits_are_measured_again_and_paid_no_more(
     scored(run)
     assert [audit.finding for audit in of(run)] == before
     assert len(server.calls) == EDITS + CHAINS
+
+
+# Cold audits.
+
+
+def local_pair() -> EditPair:
+    return catalog.suite("smoke").pair_by_slug["red-ball"]
+
+
+def edits_of(editor: Editor) -> Callable[[bytes, str, int], bytes]:
+    """An endpoint that has this editor behind it."""
+
+    def edit(image: bytes, prompt: str, seed: int) -> bytes:
+        return editor.edit(EncodedImage.from_bytes(image), prompt, seed).image.png()
+
+    return edit
+
+
+@pytest.fixture
+def lpips(settings: Any) -> None:
+    settings.METRICS = ["psnr", "lpips"]
+    if reasons := Scorer(["lpips"]).not_run:
+        pytest.skip(str(reasons))
+
+
+@pytest.mark.both_databases
+def test_no_source_is_sent_before_its_cold_audit(
+    server: EditingServer, lpips: None, tmp_path: Path, client: Any
+) -> None:
+    server.edit = edits_of(load_editor("noise"))
+    suite = factories.tiny_suite(4, (factories.FLIP, local_pair()), trips=TRIPS)
+    run = jobs.start(served(server, max_in_flight=4), suite)
+    cold = [audit for audit in of(run) if audit.kind == "cold"]
+    assert [audit.number for audit in cold] == [0] * 4
+    assert run.progress.edits_total == EDITS + CHAINS + 4
+    run = played(run)
+    for audit in cold:
+        mine = run.ledger.filter(chain__case__image=audit.chain.case.image)
+        first = mine.order_by("pk").first()
+        assert first is not None
+        assert (first.chain_id, first.number, first.direction) == (audit.chain_id, 0, "audit")
+        second = mine.order_by("pk")[1]
+        assert second.started_at.timestamp() >= first.started_at.timestamp() + first.seconds
+    run = scored(run)
+    assert run.review.flags == []
+    assert run.review.cold_gap is not None
+    assert run.review.cold_gap < 0.02
+    page = client.get(run.get_absolute_url()).content.decode() if run.published else ""
+    assert not page or "Cold gap" in page
+    assert differing(bundle_of(run, tmp_path)) == set()
+
+    def kinder(document: dict[str, Any]) -> None:
+        row = next(row for row in document["audits"] if row["kind"] == "cold")
+        row["finding"]["loss"] -= 0.5
+
+    def warmer(document: dict[str, Any]) -> None:
+        document["audits"] = [row for row in document["audits"] if row["kind"] != "cold"]
+
+    for change, wanted in ((kinder, ", finding"), (warmer, "run, which audits")):
+        found = differing(altered(bundle_of(run, tmp_path), change, sealed=True))
+        assert any(line.endswith(wanted) for line in found), (wanted, found)
+    with bundles.read(bundle_of(run, tmp_path)) as bundle:
+        made = import_bundle(bundle, model_slug="elsewhere")
+    assert made.run.review.cold_gap == run.review.cold_gap
+
+
+def test_a_memory_goes_from_the_form_to_a_review_without_a_persons_hint(
+    server: EditingServer, lpips: None, client: Any, valkey: Any
+) -> None:
+    """It passes the marks and the harmless touches, and keeps everything for ever."""
+    server.edit = edits_of(CopiesTouches())
+    suite = factories.tiny_suite(6, (local_pair(),), trips=TRIPS, size=128)
+    fields = form_fields(suite, endpoint_url=server.url, contract="huggingface")
+    assert client.post(reverse("submit"), fields).status_code == 302
+    submission = Submission.objects.get()
+    jobs.probe(submission.pk)
+    submission.refresh_from_db()
+    assert submission.state == Submission.State.REVIEW, submission.probe
+    run = workflow.approve(submission, suite=suite, budget_calls=None, budget_usd=None, by=None)
+    run = scored(played(run))
+    assert (run.state, run.complete) == (RunState.FINISHED, True)
+    review = run.review
+    assert (review.marks_kept or 0) > 0.5
+    assert (review.loss_under_audit or 0) < 0.3
+    assert (review.cold_gap or 0) > 0.02
+    assert len(review.flags) == 1
+    assert "never seen" in review.flags[0]["text"]
+    assert not run.is_ranked
+    standing = run.standings.filter(metric__name="lpips", scope="all", threshold=0.5).first()
+    assert standing is None or standing.usable_trips == TRIPS
 
 
 # Bundles.
