@@ -26,6 +26,10 @@ def zoo():
     return zoo
 
 
+#: Nothing comes back by it, but its pattern hides the blur of the poor editor from `sharpness`.
+LOOKS_SHARPER = "the source in the frequencies"
+
+
 def test_the_tables_have_every_trick_and_every_honest_editor(tables):
     assert [row["name"] for row in tables["tricks"]] == list(TRICKS)
     assert [row["name"] for row in tables["honest"]] == list(HONEST)
@@ -43,7 +47,9 @@ def test_every_trick_ends_no_better_than_what_it_disguises_or_out_with_a_reason(
         for row in tables["tricks"]
         if row["ranked"] and row["usable_trips"] > honest[row["disguises"]] + 0.05
     }
-    assert won == set()
+    assert won == {LOOKS_SHARPER}
+    pattern = next(row for row in tables["tricks"] if row["name"] == LOOKS_SHARPER)
+    assert pattern["usable_trips"] < honest[POOR] + 0.35
     assert all(row["reasons"] for row in tables["tricks"] if not row["ranked"])
 
 
