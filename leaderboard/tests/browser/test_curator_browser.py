@@ -123,6 +123,7 @@ def test_a_curator_draws_a_place_writes_a_pair_and_freezes_a_suite_that_then_sta
     Image.new("RGB", (640, 640), (200, 10, 10)).save(flat)
     curator.open("/admin/leaderboard/sourceimage/add/")
     page.set_input_files("#id_file", flat)
+    page.select_option("#id_kind", "object")
     page.fill("#id_title", "Nothing")
     page.fill("#id_licence", "CC0-1.0")
     page.fill("#id_attribution", "Nobody")
@@ -172,6 +173,9 @@ def test_a_curator_draws_a_place_writes_a_pair_and_freezes_a_suite_that_then_sta
     assert page.locator(".sheet li", has_text="A table").count() == 1
     assert page.get_by_text("Freezing publishes").is_visible()
     assert faults(curator) == []
+    # A small drawing on a noisy image is not seen once it is saved as a JPEG.
+    assert page.locator("#unseen").is_visible()
+    page.click("text=of its edits cannot be seen")
     page.click("text=I have looked at the cases")
     page.click("text=Freeze and make public")
     page.get_by_text("is frozen and public:").wait_for()
