@@ -13,8 +13,8 @@ SECRET_NAMES = re.compile(
     r"key|token|secret|password|authorization|cookie|credential", re.IGNORECASE
 )
 HIDDEN = "[hidden]"
-#: Our secret links, votes' tickets and sessions, as `secrets.token_urlsafe` draws them from 16, 24
-#: and 32 bytes, wherever they are: in an address, a query or a traceback.
+#: Tokens of `secrets.token_urlsafe` from 16, 24 and 32 bytes: secret links, tickets and sessions.
+#: They are hidden in addresses, queries and tracebacks alike.
 TOKEN = re.compile(
     r"(?:(?<![\w-])|(?<=%[\dA-F]{2}))(?=[\w-]*[A-Z])(?=[\w-]*[a-z])"
     r"(?:[\w-]{22}|[\w-]{32}|[\w-]{43})(?![\w-])",

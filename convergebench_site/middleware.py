@@ -36,18 +36,24 @@ class RequestLimits:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if _has_zero_byte(request):
-            return _refusal(request, "Nothing here has a zero byte in its name.", 404)
+            return _refusal(request, "The address contains a zero byte.", 404)
         length = _length(request)
         if length is None:
-            return _refusal(request, "The length of the body must be stated (Content-Length).", 411)
+            return _refusal(
+                request, "The request must state the length of its body (Content-Length).", 411
+            )
         limit = _limit(request)
         if length > limit:
-            why = f"The body has {length:,} bytes; at most {limit:,} are read here."
+            why = f"The body has {length:,} bytes; the limit is {limit:,}."
             return _refusal(request, why, 413)
         if length <= settings.BODY_LIMIT:
             return self.get_response(request)
         if not self._long.acquire(blocking=False):
-            response = _refusal(request, "Others are sending large files; try again soon.", 503)
+            response = _refusal(
+                request,
+                "Other visitors are sending large files. Please try again in a minute.",
+                503,
+            )
             response["Retry-After"] = "60"
             return response
         try:

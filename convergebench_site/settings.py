@@ -48,7 +48,7 @@ def _private(folder: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise ImproperlyConfigured(f"{folder} is not a folder of yours alone; remove it")
+        raise ImproperlyConfigured(f"{folder} is not yours alone. Remove it and start again")
     return folder
 
 
@@ -72,7 +72,7 @@ def _stored_secret(name: str, make: Callable[[], str]) -> str:
     except OSError as error:
         raise ImproperlyConfigured(
             f"DATA_DIR {DATA_DIR} cannot be written ({error.strerror}); "
-            "set DATA_DIR to a folder of yours, or set SECRET_KEY and FIELD_KEYS"
+            "set DATA_DIR to your own folder, or set SECRET_KEY and FIELD_KEYS"
         ) from None
     return path.read_text().strip()
 
@@ -317,7 +317,7 @@ CORS_ALLOW_METHODS = ["GET", "HEAD", "OPTIONS"]
 # --- The benchmark --------------------------------------------------------------------
 #: Development only: allows submitted endpoints with http and on this machine.
 ALLOW_LOCAL_ENDPOINTS = env.bool("ALLOW_LOCAL_ENDPOINTS", default=False)
-#: Further names, addresses and networks of ours that submitted endpoints may not name.
+#: Our further names, addresses and networks, which submitted endpoints may not name.
 OWN_ADDRESSES = env.list("OWN_ADDRESSES", default=[])
 #: Hosts that may receive a provider's key by a model's row, beside the provider's own.
 PROVIDER_HOSTS = env.list("PROVIDER_HOSTS", default=[])

@@ -6,7 +6,7 @@ a thread when all of it has arrived. Only a body longer than BODY_LIMIT occupies
 arrives; the middleware takes two of them at a time and refuses others at once.
 
 Web processes count requests into files that each of them can sum up (PROMETHEUS=1), so any of
-them can answer Prometheus. The folder is created here before anything counts, and anew at every
+them can answer Prometheus. The folder is created here before anything counts, and again at every
 start: files of an earlier start would be counted twice.
 """
 

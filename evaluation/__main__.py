@@ -50,7 +50,7 @@ a run to hand on, or one that was published elsewhere:
   convergebench verify BUNDLE                        recompute its numbers, line by line
 
 exit codes: 0 done; 1 it did not work, the line says why; 2 wrong arguments;
-3 paused, the same command goes on; 130 interrupted, the same command goes on."""
+3 paused, the same command continues; 130 interrupted, the same command continues."""
 
 
 def parser(only: str | None = None) -> argparse.ArgumentParser:

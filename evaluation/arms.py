@@ -234,7 +234,7 @@ class Arm(BaseModel):
         if here != self.cleanup_version:
             raise ArmError(
                 f"this run was begun with {self.cleanup_version}, but here is {here}: "
-                "go on with that version, or begin a new run"
+                "continue with that version, or begin a new run"
             )
         return _denoised(image)
 

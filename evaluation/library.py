@@ -58,7 +58,7 @@ class FrameError(UserFacingError):
 
 
 class Results:
-    """A run that was played and scored; it lies in `folder`."""
+    """A run that was played and scored, in `folder`."""
 
     def __init__(self, folder: RunFolder, scores: RunScores, aside: Any = None) -> None:
         self.run, self.scores = folder, scores
@@ -196,8 +196,8 @@ def evaluate(
     """Play a suite with an editor, score it, and return the results. Raises Paused.
 
     `editor` is a name of `convergebench list editors`, a place (my.module:MyEditor), an Editor,
-    or a function of (image, prompt, seed) that returns a PIL image; `options` are for those that
-    are made here. `suite` is a name, a file or a Suite: `suite("smoke", trips=2)` is a part of
+    or a function of (image, prompt, seed) that returns a PIL image. `options` are the options of an
+    editor given by name or place. `suite` is a name, a file or a Suite: `suite("smoke", trips=2)` is a part of
     one. With the same `out` an interrupted evaluation continues; without, the run lasts as long
     as the results. A paid model is played without a confirmation: give a budget in `play`.
 

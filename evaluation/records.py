@@ -169,7 +169,7 @@ class ChainRecord(Record):
 
 
 class AuditRecord(Record):
-    """One extra backward call, on a touched answer or, before trip 1, on a drawing of ours.
+    """One extra backward call, on a touched answer or, before trip 1, on a drawing of our own.
 
     `outcome` is empty if the trip was not played.
     """
@@ -243,7 +243,7 @@ RANKED_WAYS = (Played.HERE, Played.ENDPOINT)
 class RunRecord(Record):
     """The settings and facts of a run: secret, versions, metrics.
 
-    `played` = how its writer came by its images; a site that imports it decides anew.
+    `played` = how its writer came by its images; a site that imports it decides again.
     `metrics` names those that were pinned or missing. `earlier_secrets` were public before some
     chains were played again, the latest first; `stop_after` is the number of trips played after
     a chain's end is known, 0: all; `arm` holds the settings that differ from the suite's.

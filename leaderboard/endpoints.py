@@ -1,4 +1,4 @@
-"""Submitted endpoints: rules for their addresses, and how many a day may be submitted."""
+"""Submitted endpoints: rules for addresses, and daily limits."""
 
 from __future__ import annotations
 
@@ -81,8 +81,9 @@ def check_key_goes_home(editor: str, options: Mapping[str, Any]) -> None:
     local = settings.ALLOW_LOCAL_ENDPOINTS and host in ("127.0.0.1", "localhost", "::1")
     if not (local or host in settings.PROVIDER_HOSTS or kind.is_home(str(url))):
         raise EditorError(
-            f"base_url: {host or 'this'} is no host of {kind.provider}, and the key would be sent "
-            "there. The site's operator can allow it by the setting PROVIDER_HOSTS.",
+            f"base_url: {host or 'this'} is not a host of {kind.provider}, so the key is not "
+            "sent there. An operator can allow it with the setting "
+            "PROVIDER_HOSTS.",
             fault=Fault.CONFIGURATION,
             permanent=True,
         )
@@ -105,7 +106,8 @@ def take_submission(email: str, address: str | None, url: str) -> str | None:
     subjects = _subjects(email, address, url)
     # Failed tests give submissions back, but no tests.
     if full := Use.objects.take("probe", subjects, settings.PROBES_PER_DAY):
-        return f"{settings.PROBES_PER_DAY} tests for {full} in the last 24 hours: that is enough."
+        limit = settings.PROBES_PER_DAY
+        return f"{limit} tests for {full} in the last 24 hours. Please come back tomorrow."
     limit = settings.SUBMISSIONS_PER_DAY
     full = Use.objects.take("submission", subjects, limit)
     return full and (

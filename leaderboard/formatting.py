@@ -68,7 +68,7 @@ def count(number: int, one: str, many: str = "") -> str:
 
 
 def percent(share: float | None, digits: int = 0) -> str:
-    """ "62 %"; small shares that are not 0 never read as 0, nor nearly all as 100."""
+    """ "62 %"; "< 1 %" and "> 99 %" instead of a rounded 0 or 100."""
     if share is None:
         return "–"
     shown = f"{100 * share:.{digits}f}"

@@ -288,13 +288,13 @@ def _note_cases(published: PublishedTable) -> None:
         each = ", ".join(f"{model} {count}" for model, count in sorted(cases.items()))
         published.remarks.append(
             f"The models did not play the same cases. Of {total}: {each}. "
-            "Their numbers stand beside each other and are not compared."
+            "Their numbers are shown together and not compared."
         )
     short = sum(len(c) < published.trips for played in published.chains.values() for c in played)
     if short:
         published.remarks.append(
-            f"{short} chains end before round {published.trips} without a word of why; "
-            "they are censored where they end."
+            f"{short} chains end before round {published.trips} without a reason; they are "
+            "censored there."
         )
 
 
@@ -302,9 +302,9 @@ def _described(published: PublishedTable) -> str:
     """Return the suite's description: the source of its numbers, and their faults."""
     return "\n\n".join(
         [
-            "Scores that the authors of edit-converge-bench published, ranked nowhere and not "
-            "mixed with ours: other images, other prompts, and no images to look at.",
-            "What was noticed on import: " + " ".join(published.remarks),
+            "Scores that the authors of edit-converge-bench published, never ranked: other "
+            "images, other prompts, and no images to check.",
+            "Noticed on import: " + " ".join(published.remarks),
             f"Retention is of SSIM against {BLANK_SSIM}, what a card of the mean colour scores on "
             "average: the blank card of each image is not known. Whether the edits were made "
             "is not known either.",

@@ -1,4 +1,7 @@
-"""Draw a suite's cases with annotations as one image: `python -m tools.contact_sheet SUITE`.
+"""Draw a suite's cases with annotations as one image.
+
+`python -m tools.contact_sheet SUITE`
+
 
 Reference editors play the edits; for review, since no drawing may cover the wrong thing.
 """

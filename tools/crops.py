@@ -2,7 +2,7 @@
 
 `fixtures/crops.json` names each package with the hash of its archive, and each image with
 its path or byte range, its own hash, and the box and size it is cut to. The images lie in
-fixtures/pictures/, so nobody needs this to play; `python -m tools.crops --check`
+fixtures/pictures/, so playing does not need this; `python -m tools.crops --check`
 shows that they are what they claim to be.
 """
 
@@ -117,7 +117,7 @@ class Crop:
 
     @property
     def is_copy(self) -> bool:
-        """Whether the original's own bytes are committed: they are lossy already."""
+        """Return True if the original's own bytes are committed, since they are lossy already."""
         return not (self.box or self.side or self.pixels)
 
 
@@ -137,7 +137,8 @@ def original(crop: Crop, archives: Mapping[str, Archive]) -> bytes:
     found = hashlib.sha256(data).hexdigest()
     if found != crop.sha256:
         raise OriginError(
-            f"{crop.path} of {crop.archive} has changed: {found[:12]}…, expected {crop.sha256[:12]}…"
+            f"{crop.path} of {crop.archive} has changed: {found[:12]}…, expected "
+            f"{crop.sha256[:12]}…"
         )
     return data
 

@@ -1,4 +1,4 @@
-"""Write docs/datasheet.md, the datasheet of the suites that ship: python -m tools.datasheet."""
+"""Write docs/datasheet.md, the datasheet of the shipped suites: python -m tools.datasheet."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ ABOUT = """# Datasheet of the suites
 At the end of this page you know what the images of the shipped suites are of, and whom they leave out. Each suite's page has
 its own part of it. `python -m tools.datasheet` writes this page from `fixtures/source_images.json`.
 
-- **Origin**: a photograph, a photographed painting or print, a render of ours, or an image that a model made.
+- **Origin**: a photograph, a photographed painting or print, our render, or an image that a model made.
 - **Source** of a portrait: the site it was taken from, else its author.
 - **Sex, age, skin, pose** are of the image and not of the person: one person said them by eye from the whole image, and
   the pose from a crop around the annotated face (frontal: both cheeks equally wide; three-quarter: both eyes seen;
-  profile: one eye). Nobody said them twice, so their error is unknown.
+  profile: one eye). They were not said twice, so their error is unknown.
 - Three shades of **skin** are no scale of skin tones. Light, exposure, paint and toning shift them, and black-and-white
   images show them badly. No number here supports a claim about how a model treats a group of people.
 - Nearly all photographs that may be passed on show white men in a suit, a dozen of them presidents of one country; most

@@ -50,7 +50,7 @@ def write(suite: Suite, overwrite: bool = False) -> Path:
     if path.is_file() and not overwrite and Suite.read(path).content_hash != suite.content_hash:
         raise SuiteError(
             f"{path.name} is frozen and would change; give the draft a new version, or say "
-            "--overwrite while nobody has played it"
+            "--overwrite as long as it was never played"
         )
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(suite.to_dict(), indent=1, ensure_ascii=False) + "\n", "utf-8")

@@ -104,7 +104,8 @@ def test_the_pages_import_nothing_heavy():
         "sys.modules.update(rich=None, jinja2=None);"
         "os.environ['DJANGO_SETTINGS_MODULE'] = 'convergebench_site.settings'; django.setup();"
         "import convergebench_site.urls, convergebench_site.wsgi, leaderboard.views as views;"
-        "[importlib.import_module(f'leaderboard.views.{m.name}') for m in pkgutil.iter_modules(views.__path__)];"
+        "[importlib.import_module(f'leaderboard.views.{m.name}') for m in "
+        "pkgutil.iter_modules(views.__path__)];"
         "import psutil;"
         f"heavy = [name for name in {HEAVY!r} if name in sys.modules];"
         "print(json.dumps([heavy, psutil.Process().memory_info().rss]))"
@@ -170,7 +171,7 @@ def test_a_taken_port_is_one_clear_line(tmp_path):
     assert done.returncode == 1
     assert done.stderr.strip() == (
         f"CommandError: port {port} on 127.0.0.1 cannot be used (Address already in use); "
-        "stop what runs there, or choose another: PORT=8001 make up"
+        "stop the process there, or choose another port: PORT=8001 make up"
     )
 
 
@@ -247,7 +248,7 @@ def test_the_socket_of_a_deep_folder_lies_in_a_private_one(tmp_path):
     assert socket.parent.parent == tmp_path
     assert socket.parent.stat().st_mode & 0o077 == 0
     socket.parent.chmod(0o777)  # as somebody would make it who waits for us
-    assert "not a folder of yours alone" in python(code, **where).stderr
+    assert "is not yours alone" in python(code, **where).stderr
 
 
 def test_who_finds_a_fault_is_told_where_to_write(client, settings):

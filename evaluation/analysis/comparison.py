@@ -47,9 +47,9 @@ class Comparison:
     """Two runs on their shared cases.
 
     `p_ahead` = the probability that the first is usable for longer, None if cases are too few.
-    `auc` is None if too many chains were lost. `crossed` is set if the run of more usable trips
-    has the shorter half-life: "late" if it gains its trips on the images that last, "early" if
-    it loses fewer at the start.
+    `auc` is None if too many chains were lost. `crossed` is set if the run with more usable
+    trips has the shorter half-life: "late" if its long-lived images last longer, "early" if
+    fewer of its images end early.
     """
 
     cases: int

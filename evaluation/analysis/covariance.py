@@ -2,7 +2,7 @@
 
 Cases share images and pairs, so they are not independent. The covariance is the sum of two
 cluster-robust ones, by image and by pair (Cameron, Gelbach & Miller 2011). They subtract the part
-counted twice; here a case whose image and pair stand in no other case is counted by pair alone,
+counted twice; here a case whose image and pair are in no other case is counted by pair alone,
 and the rest stays in both, which is conservative on the few images and pairs of a suite. Each
 model adds two pseudo-clusters, one lost at once and one that lasts, as Agresti & Coull (1998) do
 for a share: without them a model that never failed would have no error.
@@ -100,7 +100,7 @@ class Design:
         return np.asarray(self.weights @ values)
 
     def shares(self, values: Floats, longest: float | Floats) -> Floats:
-        """Return rows of error shares of the columns' means, of which S'S is the covariance.
+        """Return rows S of error shares of the columns' means; S'S is the covariance.
 
         So S'g, with g standard normal, is a draw of the means' error, without a factorisation,
         and the difference of two columns of S has the shares of the columns' difference.

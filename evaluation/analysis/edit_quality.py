@@ -1,6 +1,6 @@
 """Edit quality: a judge's rating of the first edit of each case.
 
-It says how good an edit looks, and stands beside usable trips, which say how often it can be
+It says how good an edit looks; usable trips say how often it can be
 repeated. A metric has no part in it.
 """
 
@@ -25,7 +25,7 @@ BEST = 1.0
 
 @dataclass(frozen=True)
 class EditQuality:
-    """Mean rating of first edits from 0 to 1, by one judge; None bounds: too few cases."""
+    """Mean rating of first edits, 0 to 1, by one judge; None bounds: too few cases."""
 
     score: float
     low: float | None
@@ -44,7 +44,7 @@ class Rating:
 
 
 def rating(chain: ChainResult, evidence: Iterable[Mapping[str, Any]]) -> Rating | None:
-    """Return the rating among the evidence on a chain's first trip; None if not judged.
+    """Return the rating of a chain's first edit from its evidence; None if not judged.
 
     An edit that the model refused or broke counts 0, or refusals would raise the mean.
     """

@@ -113,7 +113,9 @@ class ChainResult:
         if max(len(self.change_seen), len(self.made), len(self.reframed)) > trips + 1:
             raise ValueError(f"{self.case}: flags of trips that were never played")
         if len(self.undone) > trips:
-            raise ValueError(f"{self.case}: nothing can be undone in a trip that never came back")
+            raise ValueError(
+                f"{self.case}: nothing can be undone in a trip without a restored image"
+            )
         if self.because and len(self.because) != trips:
             raise ValueError(f"{self.case}: {len(self.because)} reasons for {trips} trips")
         for cause in {self.cause, *self.because}:

@@ -26,12 +26,13 @@ def finding(numbers: Mapping[str, Any]) -> str:
     if not sure:
         widest = max(effect["high"] - effect["difference"] for effect in numbers["effects"][1:])
         return (
-            f"No arm can be told from {base}: any effect is smaller than what {numbers['cases']} "
+            f"No arm differs clearly from {base}: any effect is smaller than what "
+            f"{numbers['cases']} "
             f"cases show (± {widest:.1f} usable trips)."
         )
     differing = [f"{e['arm']} ({difference(e)})" for e in sure]
     others = len(numbers["effects"]) - 1 - len(sure)
-    rest = f"; the other{'' if others == 1 else 's'} cannot be told from it" if others else ""
+    rest = f"; the other{' does' if others == 1 else 's do'} not differ clearly" if others else ""
     return f"Beside {base}, usable trips differ with {_listed(differing)}{rest}."
 
 
@@ -74,7 +75,7 @@ def pair_words(ranks: Mapping[str, Any]) -> str:
         return "So no two of them are compared by ranks."
     apart = [pair for pair in ranks["pairs"] if pair["p"] < SIGNIFICANT]
     if not apart:
-        return "Yet no two of them are told apart by signed ranks after Holm's correction."
+        return "Yet signed ranks with Holm's correction separate no two of them."
     count = f"{len(apart)} of {len(ranks['pairs'])} pairs"
     apart.sort(key=lambda pair: pair["p"])
     pairs = [f"{p['first']} and {p['second']} ({p_value(p['p'])})" for p in apart[:MOST_NAMED]]

@@ -32,7 +32,7 @@ METHOD_VERSION = "3"
 
 @dataclass(frozen=True)
 class Summary:
-    """Summary of a set of chains at one threshold; ready for JSON: no NaN, no infinity.
+    """Summary of a set of chains at one threshold, without NaN or infinity.
 
     `usable_trips` is None if nothing was measured. `auc` is None, and `curve` from some trip
     on, if chains were stopped there because their end was known. `half_life` = the trip by which

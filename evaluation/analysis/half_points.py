@@ -1,4 +1,4 @@
-"""A refit of the headline's half points to people's votes: a proposal, applied by nobody.
+"""Proposals of half points for the headline's parts, fitted to people's votes.
 
 Each part of an image has a term, (distance / half point)², and the image keeps 1 / (1 + their
 sum). A half point that is too small by a factor f makes its terms too large by f². So the factors
@@ -32,7 +32,7 @@ ALWAYS = 0.02
 
 @dataclass(frozen=True)
 class Judged:
-    """Votes of one kind, with the terms of the images: a row for each vote, a column by part.
+    """Votes of one kind: a row for each vote, a column of terms for each part.
 
     A part that does not apply to an image has the term 0. `second` is of pairs.
     """
@@ -68,7 +68,7 @@ class Judged:
 
 
 def _sum(terms: Floats, factors: Floats) -> tuple[Floats, Floats]:
-    """Return the logarithm of each image's sum, and its slopes by the factors' logarithms."""
+    """Return the logarithm of each image's sum, and its slopes."""
     scaled = terms * np.exp(factors)
     total = scaled.sum(axis=1) + ALWAYS
     return np.log(total), scaled / total[:, None]
@@ -76,7 +76,7 @@ def _sum(terms: Floats, factors: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class HalfPoint:
-    """One part's half point today and as votes would have it; None: too few bear on it."""
+    """A part's half point today and by votes; None: too few votes."""
 
     part: str
     today: float
@@ -161,7 +161,7 @@ def _only(kinds: Sequence[Judged], rows: Bools) -> list[Judged]:
 
 
 def _agreement(kinds: Sequence[Judged], factors: Floats) -> Floats:
-    """Return by vote 1 where the headline says the same, 0 where not, and a half for a tie."""
+    """Return the headline's agreement with each vote: 1, 0, or a half for a tie."""
     return np.concatenate(
         [
             np.where(lead == 0, 0.5, (lead > 0) == (kind.wanted > 0.5))
@@ -172,7 +172,7 @@ def _agreement(kinds: Sequence[Judged], factors: Floats) -> Floats:
 
 
 def _fit(kinds: Sequence[Judged], free: Bools) -> Floats:
-    """Return the logarithms of the factors that explain the votes best; 0 where not free."""
+    """Return the logarithms of the best factors; 0 if a factor is not free."""
     from scipy.optimize import minimize
 
     parts, places = len(free), np.flatnonzero(free)

@@ -122,7 +122,7 @@ def _curves(
 def _counted(
     name: str, about: ValueScale, chains: Sequence[QualityChain], begin: int, number: int
 ) -> dict[str, Any]:
-    """Count restored images rated worse and better; return the mean gap (above 0: better)."""
+    """Count restored images rated worse and better, with the mean gap."""
     pairs = [pair for chain in chains if (pair := chain.pair(name, begin, number))]
     gains = [about.gained(*pair) for pair in pairs]
     return {

@@ -132,7 +132,7 @@ def _by_repeat(chains: Sequence[ChainResult]) -> Mapping[int, Mapping[Case, Chai
 def _other_boards(
     boards: Mapping[Choice, Mapping[str, Usable]], headline: Choice
 ) -> Iterator[tuple[str, str, dict[str, float]]]:
-    """Yield other metrics at the headline's threshold, and other thresholds of its metric."""
+    """Yield other metrics at this threshold, and other thresholds of this metric."""
     for (metric, threshold), board in boards.items():
         if metric != headline[0] and threshold == headline[1]:
             yield "metric", metric, _means(board)

@@ -66,7 +66,7 @@ def drops(weights: Floats, ended: NDArray[np.bool_]) -> Floats:
 
 
 def half_life(ends: Floats, survival: Floats) -> float | None:
-    """Return the first of these ends from which at most half survives; None if more do."""
+    """Return the first end after which at most half survives; None if more do."""
     # Kaplan-Meier multiplies fractions: 3/4 x 2/3 must still count as one half.
     reached = np.flatnonzero(survival <= 0.5 + TOLERANCE)
     return float(ends[reached[0]]) if reached.size else None

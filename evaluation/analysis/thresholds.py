@@ -1,4 +1,4 @@
-"""The thresholds: the retention at which an image counts as worn, damaged or unusable."""
+"""Thresholds of retention: an image counts as worn, damaged or unusable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def state(kept: float) -> str:
 
 
 def other_names() -> str:
-    """List the names of the thresholds beside the default: "slightly worn or unusable"."""
+    """List the names of the other thresholds: "slightly worn or unusable"."""
     *first, last = (named(n) for n in sorted(THRESHOLDS, reverse=True) if n != DEFAULT_THRESHOLD)
     return f"{', '.join(first)} or {last}"
 

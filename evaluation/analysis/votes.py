@@ -90,7 +90,7 @@ def weighted_share(values: Floats, weights: Floats, voter: Ints, case: Ints) -> 
 def redrawn(estimate: Callable[[Floats], Floats], voter: Ints, case: Ints) -> tuple[Floats, Floats]:
     """Return an estimate from votes, and draws of it: a row for each.
 
-    `estimate` takes the number of times each vote counts. Voters are drawn anew, and
+    `estimate` takes the number of times each vote counts. Voters are drawn again, and
     independently the cases; a draw has the errors of both.
     """
     random = np.random.default_rng(SEED)
@@ -422,7 +422,7 @@ def _middle(x: Floats, yes: Floats, weights: Floats) -> float:
 
 @dataclass(frozen=True)
 class Asked:
-    """A chain whose restored images people judged: trip, voter and answer of each vote."""
+    """A chain that people judged: trip, voter and answer of each vote."""
 
     chain: ChainResult
     trip: Ints

@@ -1,6 +1,6 @@
 """Marks that look natural: a leaf, a stain, a sticker, a patch of another hue.
 
-Shape, colour, size and place are drawn anew each time, so that no model can learn to recognise
+Shape, colour, size and place are drawn again each time, so that no model can learn to recognise
 them.
 """
 

@@ -29,7 +29,7 @@ from evaluation.play.finish import found, made_by
 from evaluation.records import AuditRecord
 from evaluation.witnesses.base import Verdict
 
-#: The tolerance of a touch drawn again, of the full range: JPEG libraries differ.
+#: Tolerances of an alteration made again, as shares of the full range: JPEG libraries differ.
 SAME_TOUCH = (0.0, 0.01)
 #: The metrics that measure a loss; the choice depends on which are installed.
 MEASURED_BY = frozenset({"lpips", "overall", "ssim"})
@@ -57,7 +57,7 @@ class _Audits:
         lines = self.document.audits
         for raw, line in zip(self.bundle.raw["audits"], lines, strict=True):
             yield digest_check(line.name, raw)
-        if len(self.secrets) == 1:  # else some were drawn anew, see `_drawn`
+        if len(self.secrets) == 1:  # with several secrets, `_drawn` finds the right one
             stated = sorted([line.case, line.repeat, line.number, line.kind] for line in lines)
             yield compared("run", "which audits", stated, self._planned(stated))
         for line in lines:

@@ -243,7 +243,7 @@ def _check_entries(archive: zipfile.ZipFile, size: int) -> None:
     entries = archive.infolist()
     seen: set[str] = set()
     for info in entries:
-        # zipfile cuts names at a zero byte; the name as it stands in the file counts.
+        # zipfile cuts names at a zero byte; the name in the file counts.
         name = info.orig_filename
         if name != DOCUMENT and not NAME.fullmatch(name):
             raise BundleError(f"the bundle has an unexpected entry {name[:200]!r}")

@@ -80,7 +80,7 @@ class BundleScores(GatheredScores):
     def calibrate(
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> Mapping[str, Mapping[str, Any]]:
-        """Return what the check of the calibrations, on their own lines, found of the source."""
+        """Return the calibrations that their own check computed."""
         return stored_of(self.images.get(chain.key.image, {}))
 
     def save_scores(self, chain: PlayedTrips, trips: ScoredTrips) -> None:

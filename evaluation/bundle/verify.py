@@ -280,7 +280,7 @@ class Verification:
         chain.played = min(chain.played, sound)
 
     def _trips(self, record: ChainRecord, chain: PlayedTrips) -> Iterator[Check]:
-        """Measure and score the trips again, and compare them; report those without images."""
+        """Recompute and compare the trips; report those without images."""
         source = self.store.source_of(chain)
         made: ChainScores | None = None
         # A chain without a restored image may have scores of its source.
@@ -307,7 +307,7 @@ class Verification:
     def _measures(
         self, line: str, trip: TripRecord, made: TripMeasures, pair: EditPair
     ) -> Iterator[Check]:
-        """Compare the stated measures of a trip with those made here, each by its tolerance."""
+        """Compare the stated measures of a trip with recomputed ones."""
         stated, here = (self._comparable(measures, pair) for measures in (trip, made))
         of_change = REGISTERED if pair.change == "local" else CLASSICAL
         for what, names, tolerance in (

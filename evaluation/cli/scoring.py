@@ -52,10 +52,10 @@ def new_scorer(names: str | None) -> Scorer:
 def scored(
     folder: RunFolder, scorer: Scorer, *, again: bool = False, judge: Judge | None = None
 ) -> RunScores:
-    """Update the run's scores.json and return it; `again` computes everything anew."""
+    """Update the run's scores.json and return it; `again` computes everything again."""
     trips = sum(len(chain.trips) for chain in folder.chains.values())
     if not trips and not any(chain.outcome for chain in folder.chains.values()):
-        raise CommandError(f"{folder.path} has no finished trip yet; `convergebench run` goes on")
+        raise CommandError(f"{folder.path} has no finished trip yet; `convergebench run` continues")
 
     with progress(trips, f"scoring {folder.name}", "trip") as bar:
         scores = score_run(folder, scorer, again=again, judge=judge, on_trips=bar.update)

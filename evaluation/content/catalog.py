@@ -1,7 +1,7 @@
 """The benchmark's content as files: images, edit pairs, editing models, suites.
 
 The same JSON files are Django fixtures and are read here without Django. In a
-checkout they lie in `fixtures/`, in an installed package in `evaluation/fixtures/`.
+checkout they are in `fixtures/`, in an installed package in `evaluation/fixtures/`.
 """
 
 from __future__ import annotations

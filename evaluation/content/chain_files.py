@@ -1,4 +1,4 @@
-"""Names of the images of a chain: I0_source.png, I1_forward.png, I1_backward.png..."""
+"""Names of a chain's images: I0_source.png, I1_forward.png, I1_backward.png..."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def arranged(
 ) -> ChainFiles[File]:
     """Assign the files to the trips of a chain. Raises ChainFilesError.
 
-    If any file has a name of ours, files are assigned by their names and the others left out.
+    If any file has one of our names, files are assigned by their names and the others left out.
     Else they are sorted: the first is the source, the others are restored images, or, `in_turn`,
     edited and restored.
     """

@@ -65,7 +65,7 @@ def check(
 
 
 def doubt_about(pair: EditPair) -> str:
-    """Return a warning if the backward prompt seems not to undo the forward one, else ""."""
+    """Return a warning if the backward prompt seems not to undo the forward one."""
     if pair.change != "local" or not ADDS.match(pair.forward) or TAKES_BACK.search(pair.backward):
         return ""
     return (
@@ -151,7 +151,7 @@ def fits(image: SuiteImage, pair: EditPair, symmetric_under: Collection[str] = (
     if pair.operator and pair.operator in symmetric_under:
         reasons.append(
             f"The image looks the same after {pair.operator.replace('_', ' ')}, "
-            "so nobody could see whether it was done."
+            "so the edit could not be seen."
         )
     return reasons
 

@@ -19,7 +19,7 @@ LARGEST_SHARE = 1 / 3
 FEWEST_PORTRAITS = 3
 #: Both cheeks equally wide, both eyes seen, one eye seen.
 POSES = ("frontal", "three-quarter", "profile")
-#: Labels of which a portrait has at most one, by group.
+#: Groups of labels; a portrait has at most one label of each.
 LABELS = {
     "sex": ("woman", "man"),
     "age": ("child", "young adult", "middle-aged", "old"),

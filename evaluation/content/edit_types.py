@@ -1,4 +1,4 @@
-"""Types of edits: 35 types in eight families (edit_types.json), with their difficulty.
+"""Types of edits: 35 in eight families (edit_types.json), with difficulty.
 
 The taxonomy is that of Pico-Banana-400K (CVPR 2026). Its published success rates of one strong
 editor are stored with the types that have one; blur and sharpening, which it leaves out, are

@@ -1,4 +1,4 @@
-"""Draft suites by filters: which images meet which pairs, balanced and reproducible."""
+"""Draft suites by filters: images and pairs, balanced and reproducible."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class DiffusersPipeline(Editor):
         with loaded.lock:
             started = time.monotonic()
             arguments = self._arguments(loaded.pipe, image, prompt, seed or 0, started)
-            with self._told(loaded, image), _seeded(seed or 0):
+            with self._translated_errors(loaded, image), _seeded(seed or 0):
                 output = loaded.pipe(**arguments)
             seconds = time.monotonic() - started
         notes = {"dtype": loaded.dtype, "placement": loaded.placement, "model": self.checkpoint}
@@ -248,7 +248,7 @@ class DiffusersPipeline(Editor):
         return arguments
 
     @contextmanager
-    def _told(self, loaded: _Loaded, image: EncodedImage) -> Iterator[None]:
+    def _translated_errors(self, loaded: _Loaded, image: EncodedImage) -> Iterator[None]:
         """Translate the errors of a pipeline; after a lack of GPU memory allow a retry."""
         import torch
 

@@ -30,7 +30,7 @@ MOST_PIXELS, COPY_PIXELS = 1_500_000, 600_000
 
 
 class NeuralEraser(RuleEditor):
-    """Draws, tints and turns like every reference editor; erases with MI-GAN. It needs no torch."""
+    """Edits like every reference editor, but erases with MI-GAN. It needs no torch."""
 
     weights = "neural-eraser"
     queue = "gpu"  # a second of processor time for each edit: calls in flight would wait for it

@@ -106,7 +106,7 @@ class RuleEditor(Requirements, Editor):
 
 
 class Oracle(RuleEditor):
-    """Undoes every edit exactly: it is given the image before it, beside the one to edit."""
+    """Undoes every edit exactly, because it also gets the image before the edit."""
 
     def answer(
         self, image: EncodedImage, instruction: Instruction, seed: int, beside: Beside
@@ -220,8 +220,10 @@ class ColourDrift(RuleEditor):
 
 @dataclass
 class LosesThings(RuleEditor):
-    """Erases a small thing at each edit, beside what the edit changed: a square of this share of
-    the side, the busiest of some places that the seed draws."""
+    """Erases a small thing at each edit, outside the place of the edit.
+
+    The thing is a square of this share of the side: the busiest of some places that the seed draws.
+    """
 
     share: Annotated[float, Interval(gt=0, le=0.5)] = 0.06
 
@@ -253,7 +255,7 @@ class LosesThings(RuleEditor):
 
 @dataclass
 class HueDrift(RuleEditor):
-    """Turns the hue of the most colourful thing by `step` degrees, and less of what is around."""
+    """Turns the hue of the most colourful thing by `step` degrees."""
 
     step: Annotated[float, Interval(ge=-180, le=180)] = 3.0
 

@@ -162,7 +162,7 @@ class Layer:
 
 
 class SuperResolver(RestoringEditor):
-    """Shrinks the image to half, where blur and blocks are small; the network enlarges it."""
+    """Halves the image, which hides blur and blocks; the network enlarges it."""
 
     queue = "gpu"  # computes with torch
     weights = "esrgan-slim"

@@ -3,7 +3,7 @@
 A source's calibration is the same on every machine, and those of `smoke` take 40 s of processor
 time while a fresh board waits for its first row. A shipped calibration is used if its metric,
 version, weights, pixels and face match; otherwise it is computed. It is made on a CPU in full
-precision and serves every device. `python -m tools.calibrations smoke` writes it anew, and a
+precision and serves every device. `python -m tools.calibrations smoke` writes it again, and a
 test recomputes one of them. Verification never uses it.
 """
 

@@ -2,8 +2,8 @@
 
 `probe_steps` yields each step when it begins ("running") and when its result is known, so that
 a page can show it live; `probe` returns them all. A step holds the status, type, size and time
-of an answer, and the beginning of an error's text without the key. Where the caller may not
-learn about our network (`stranger`), errors of addresses say less.
+of an answer, and the beginning of an error's text without the key. For a `stranger`, errors of
+addresses reveal nothing about our network.
 """
 
 from __future__ import annotations

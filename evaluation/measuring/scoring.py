@@ -403,7 +403,7 @@ _Batch: TypeAlias = Sequence[tuple[_Chain, Image.Image]]
 
 
 def _in_order_of_memory(metrics: Mapping[str, Metric]) -> list[str]:
-    """Return no-reference metrics first, before features of large sources fill the memory."""
+    """Return no-reference metrics first, while memory is free."""
     return sorted(metrics, key=lambda name: metrics[name].reference)
 
 

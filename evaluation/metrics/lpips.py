@@ -87,7 +87,7 @@ class Lpips(FeatureMetric):
         return distance
 
     def prepare(self, source: Image.Image) -> Features:
-        """Return the layers of a source, or a large source itself: they take too much memory."""
+        """Return the layers of a source, or a large source itself, to save memory."""
         if self.device == "cpu" and is_large(source.size):
             return source
         return super().prepare(source)

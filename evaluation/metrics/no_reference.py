@@ -383,7 +383,7 @@ def asymmetric_fit(patches: Values, *, zeros_right: bool) -> tuple[Values, Value
 
 
 def _side(values: Values) -> tuple[Values, NDArray[np.intp], Values]:
-    """Return the sum of squares, the number and the sum of each row's values that are not 0."""
+    """Return the sum of squares, count and sum of each row's nonzero values."""
     squares: Values = np.einsum("ij,ij->i", values, values)
     return squares, np.count_nonzero(values, axis=1), values.sum(1)
 

@@ -75,13 +75,13 @@ class OverallLoss(Loss):
 
 def version_of(parts: Iterable[Part | type[Part]]) -> str:
     """Return the version, which differs when a part or its half point does."""
-    told = {part.name: f"{part.name} {part.version} {part.half}" for part in parts}
-    without = "".join(f"-no-{part.name}" for part in PARTS if part.name not in told)
-    return f"dinov2-448-{sha256(' '.join(told.values()).encode()).hexdigest()[:6]}{without}"
+    stated = {part.name: f"{part.name} {part.version} {part.half}" for part in parts}
+    without = "".join(f"-no-{part.name}" for part in PARTS if part.name not in stated)
+    return f"dinov2-448-{sha256(' '.join(stated.values()).encode()).hexdigest()[:6]}{without}"
 
 
 class Overall(NetworkMetric):
-    """1 / (1 + sum of squares), of the parts that can run here; the version names them."""
+    """1 / (1 + sum of squares) over the parts that can run here."""
 
     name, label, version = "overall", "Overall", version_of(PARTS)
     looks_at = "everything that people see of damage"
@@ -99,7 +99,7 @@ class Overall(NetworkMetric):
 
     @cached_property
     def parts(self) -> list[Part]:
-        """The parts that can run here: not every machine has the networks of faces and text."""
+        """The parts that can run here: some need the networks of faces and text."""
         loaded = [part() for part in PARTS]
         return [part for part in loaded if not part.selective or not part.missing()]
 

@@ -1,4 +1,4 @@
-"""The parts of the headline: nine kinds of damage, each with its distance and half point.
+"""Parts of the headline: nine kinds of damage with distances and half points.
 
 A part measures in units of its own (`measure`) and says at which distance half is lost (`half`):
 its retention is 1 / (1 + (distance / half)²). Each is also a metric with a curve of its own.
@@ -54,7 +54,7 @@ class PartLoss:
 
 @dataclass(frozen=True)
 class Looks:
-    """What the parts see of a source before anything is restored."""
+    """The measurements of a source that the parts compare with."""
 
     source: Source
     #: The harmless copies of the source, and a card of its mean colour.
@@ -63,7 +63,7 @@ class Looks:
 
 
 class Part(Metric, ABC):
-    """One kind of damage; where a source has nothing to look at, it does not apply."""
+    """One kind of damage; it does not apply to a source without such content."""
 
     part_of = "overall"
     higher_is_better, digits, blank = True, 2, 1.0
@@ -177,7 +177,7 @@ class Colour(Part):
 
 
 class Sharpness(Part):
-    """How much stronger or weaker is fine detail, as a logarithm?"""
+    """Return the change of fine detail, as the size of a logarithm."""
 
     name, label = "sharpness", "Sharpness"
     looks_at = "fine detail, lost or exaggerated"
@@ -194,7 +194,7 @@ class Sharpness(Part):
 
 
 class Grain(Part):
-    """How much did the finest detail rise where the source is quiet, in grey levels?"""
+    """Return the rise of the finest detail in quiet areas, in grey levels."""
 
     name, label = "grain", "Grain"
     looks_at = "grain and noise in quiet places"
@@ -209,7 +209,7 @@ class Grain(Part):
 
 
 class Face(Part):
-    """How far apart are the embeddings of the one annotated face?"""
+    """Return the distance between the embeddings of the one annotated face."""
 
     name, label = "face", "Face"
     looks_at = "likeness of the person"
@@ -246,7 +246,7 @@ class Face(Part):
 
 
 class Text(Part):
-    """How unlike is the worst line that the reader is sure of in the source?"""
+    """Return the unlikeness of the worst line that the reader is sure of."""
 
     name, label = "text", "Text"
     looks_at = "legibility"
@@ -271,7 +271,7 @@ class Text(Part):
 
 
 class Framing(Part):
-    """Which share of the frame was cut off or invented?"""
+    """Return the share of the frame that was cut off or invented."""
 
     name, label = "framing", "Framing"
     looks_at = "edges cut off or invented"

@@ -1,8 +1,7 @@
-"""The views of an image that the parts of the headline compare, and how two images are laid over.
+"""Views of an image that the headline's parts compare, and their alignment.
 
-An image is looked at once: its patches by a network, its colours, its fine detail. A restored
-image is first moved to where it fits its source, if a shift, zoom or skew explains much of what
-differs.
+Each view of an image is computed once: features of its patches, colours, fine detail. A restored
+image is first aligned with its source, if a shift, zoom or skew explains enough of the difference.
 """
 
 from __future__ import annotations
@@ -23,25 +22,25 @@ Floats: TypeAlias = NDArray[np.float64]
 #: By layer, the features of each patch (rows, columns, 384), of unit length.
 Tokens: TypeAlias = dict[int, NDArray[np.float32]]
 
-#: The layers of the network that are looked at: contours by the first, things by the last.
+#: The layers used: the first shows contours, the last shows things.
 SHAPES, THINGS = 8, 12
-# Patches may have moved by so many.
+# Patches may move by this many patches.
 REACH = 1
-# A cell counts where so much of it is inside the frame; a window where so much of its cells count.
+# The least share of a cell inside the frame, and of a window's cells, for it to count.
 INSIDE, COUNTING = 0.98, 0.6
 LAB_SIDE = 128
-# Rows that become floats at a time.
+# Rows converted to floats at a time.
 ROWS = 64
-# Bands of detail are measured as on an image of this longer side; standard deviations of blurs.
+# Bands of detail: the longer side they are scaled to, and the standard deviations of the blurs.
 BANDS_SIDE, FINE, COARSE = 512, 0.7, 1.4
-# Registration runs on copies of at most this side, in blocks of so many pixels.
+# Registration uses copies of at most this side, and blocks of this many pixels.
 SIDE, LEAST_SIDE, BLOCK = 256, 16, 16
-# A shift or zoom is believed where it leaves less than this share of what differs unmoved.
+# A shift or zoom is applied if it leaves less than this share of the difference.
 WORTH = 0.9
 
 
 class View:
-    """One image as the parts look at it; each view of it is computed once."""
+    """The views of one image; each is computed once."""
 
     def __init__(self, image: Image.Image, tokens: Tokens) -> None:
         self.decoded, self.tokens = image, tokens
@@ -83,11 +82,11 @@ class View:
 
 @dataclass
 class Source:
-    """A source image with what the parts know of it."""
+    """A source image and the parts' measurements of it."""
 
     view: View
     subject: Subject
-    #: By part: what it keeps of the source; None where it does not apply.
+    #: By part: its measurements of the source; None if it does not apply.
     prepared: dict[str, Any] = field(default_factory=dict)
 
 
@@ -96,9 +95,9 @@ class Comparison:
     """A source and one restored image at its size."""
 
     source: Source
-    #: As it came back: faces and text are looked for here.
+    #: Unaligned: faces and text are read here.
     restored: Image.Image
-    #: Moved to where it fits the source.
+    #: Aligned with the source.
     registered: View
     #: The share of each cell that lies inside the registered frame.
     inside: Floats
@@ -115,7 +114,7 @@ class Comparison:
 
     @cached_property
     def changes(self) -> dict[int, Floats]:
-        """By layer, how unlike each patch is."""
+        """Dissimilarity of each patch, by layer."""
         before, after = self.source.view.tokens, self.registered.tokens
         return {layer: unlike(before, after, layer) for layer in (SHAPES, THINGS)}
 
@@ -128,7 +127,7 @@ class Comparison:
 
 
 def harmless_copies(image: Image.Image) -> list[Image.Image]:
-    """Return copies that people take for the source: grain of four levels, soft, JPEG 85."""
+    """Return copies without visible damage: grain of four grey levels, blur, JPEG 85."""
     grainy = np.array(image)
     # The old generator: its numbers are promised to stay the same in every version of numpy.
     random = np.random.RandomState(7)
@@ -145,7 +144,7 @@ def harmless_copies(image: Image.Image) -> list[Image.Image]:
 
 
 def unlike(before: Tokens, after: Tokens, layer: int) -> Floats:
-    """Return by patch 1 - the best cosine with a neighbour, the larger of both directions."""
+    """Return 1 - the best cosine with a neighbour, by patch, over both directions."""
     one, other = before[layer], after[layer]
     rows, columns = one.shape[:2]
     lost, invented = np.full((2, rows, columns), -1, np.float32)
@@ -153,7 +152,7 @@ def unlike(before: Tokens, after: Tokens, layer: int) -> Floats:
         for right in range(-REACH, REACH + 1):
             here = np.s_[max(0, -down) : rows - down, max(0, -right) : columns - right]
             there = np.s_[max(0, down) : rows + down, max(0, right) : columns + right]
-            # Beyond the border no patch is alike.
+            # Patches beyond the border have similarity 0.
             alike = np.zeros((2, rows, columns), np.float32)
             alike[0][here] = np.einsum("ijk,ijk->ij", one[here], other[there])
             alike[1][there] = alike[0][here]
@@ -163,7 +162,7 @@ def unlike(before: Tokens, after: Tokens, layer: int) -> Floats:
 
 
 def windows(values: NDArray[Any], side: int) -> Floats:
-    """Return the mean of every window of so many cells a side."""
+    """Return the mean of every window with this many cells a side."""
     sums = np.pad(np.asarray(values, np.float64).cumsum(0).cumsum(1), ((1, 0), (1, 0)))
     total = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
     means: Floats = total / side**2
@@ -171,14 +170,14 @@ def windows(values: NDArray[Any], side: int) -> Floats:
 
 
 def windows_inside(values: NDArray[Any], counting: Mask, side: int) -> Floats:
-    """Return the mean of the counting cells of every window; -inf where too few count."""
+    """Return the mean of each window's counting cells; -inf if too few count."""
     share = windows(counting, side)
     mean = windows(np.where(counting, values, 0), side) / np.maximum(share, 1e-9)
     return np.where(share > COUNTING, mean, -np.inf)
 
 
 def window_box(index: tuple[int, int], side: int, shape: tuple[int, ...]) -> Box:
-    """Return the place of a window of a grid of this shape."""
+    """Return the box of a window in a grid of this shape."""
     (row, column), (rows, columns) = index, shape[:2]
     return column / columns, row / rows, (column + side) / columns, (row + side) / rows
 
@@ -186,7 +185,7 @@ def window_box(index: tuple[int, int], side: int, shape: tuple[int, ...]) -> Box
 def register(
     source: Image.Image, restored: Image.Image
 ) -> tuple[Image.Image, NDArray[np.float64], float]:
-    """Move the restored image to where it fits the source.
+    """Align the restored image with the source.
 
     Returns it, the share of each cell that is inside it, and the share of the frame that was
     cut off or invented.
@@ -212,7 +211,7 @@ def _small(image: Image.Image) -> NDArray[np.float32]:
 
 
 def _enlarged(warp: Floats, size: tuple[int, int], shape: tuple[int, ...]) -> Floats:
-    """Return the warp of a small copy for the image itself; pixel centres lie at halves."""
+    """Scale the warp of a small copy to the image; pixel centres are at halves."""
     scale, half = np.array([size[0] / shape[1], size[1] / shape[0]]), np.array([0.5, 0.5])
     linear = warp[:, :2] * scale[:, None] / scale[None, :]
     shift = (warp[:, 2] + half - warp[:, :2] @ half) * scale

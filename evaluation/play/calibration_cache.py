@@ -1,8 +1,8 @@
 """A cache of calibrations on disk, shared by all runs of a source image.
 
-It lies in $CONVERGEBENCH_CALIBRATIONS, else in ~/.cache/convergebench/calibrations, with one
+It is in $CONVERGEBENCH_CALIBRATIONS, else in ~/.cache/convergebench/calibrations, with one
 file for each source and set of metrics. Another version of a metric, its weights, its device
-or a package makes another file. Verification does not read the cache: it computes anew.
+or a package makes another file. Verification does not read the cache: it computes again.
 """
 
 from __future__ import annotations

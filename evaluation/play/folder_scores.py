@@ -116,7 +116,7 @@ class GatheredScores(ScoreStore):
 class FolderScores(GatheredScores):
     """The scores of a run folder; valid scores of its scores.json are reused.
 
-    `again`: score everything anew.
+    `again`: score everything again.
     """
 
     def __init__(

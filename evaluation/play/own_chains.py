@@ -166,7 +166,7 @@ def read_image(file: Path) -> EncodedImage:
 
 
 def readable_part(chain: OwnChain[Path], on_cut: Callable[[str], object]) -> OwnChain[Path]:
-    """Return the chain up to its last trip whose images can be read, such as of a stopped copy.
+    """Return the chain up to the last trip whose images can be read.
 
     Calls `on_cut` with a message if that is not all of it. Raises ChainFolderError if there is
     no such trip.

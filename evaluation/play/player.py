@@ -123,7 +123,7 @@ class Player:
         self._ended.put(error)
 
     def _play(self, chain: ClaimedChain) -> None:
-        """Play a chain until it is over, cannot go on, or playing stops."""
+        """Play a chain until it is over, cannot continue, or playing stops."""
         try:
             outcome, reason = self._outcome(chain)
         except ChainTaken:

@@ -213,7 +213,7 @@ class RunFolder:
         secret: str | None = None,
         **settings: Any,
     ) -> Self:
-        """Return an empty run without writing it; `settings` are further fields of RunFile."""
+        """Return an empty run, not written yet; `settings` are fields of RunFile."""
         header = RunFile(
             format=FORMAT,
             editor=editor,

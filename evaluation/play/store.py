@@ -92,7 +92,7 @@ class RunStore(ABC):
 
     @abstractmethod
     def close_call(self, chain: ClaimedChain, trip: int, name: str, attempt: Attempt) -> None:
-        """Save the end of a call that brought no image."""
+        """Save the end of a call without an image."""
 
     @abstractmethod
     def save_answer(

@@ -116,7 +116,7 @@ class Dinov2Small(OutOfWheel):
 
 
 def backbone(tensors: Mapping[str, NDArray[np.float32]]) -> Arrays:
-    """Return the initialisers of the backbone as transformers' `Dinov2Model` names them."""
+    """Return the backbone's initialisers under the names of `Dinov2Model`."""
     positions = [tensors[CLASS_POSITION], tensors[PATCH_POSITIONS]]
     arrays: Arrays = {
         "embeddings.position_embeddings": np.concatenate(positions, axis=1),

@@ -1,4 +1,4 @@
-"""Read the weights of an ONNX file, without running it or installing a package for it.
+"""Read the weights of an ONNX file without a package for it.
 
 An ONNX file is protobuf: a sequence of fields, each a key (number and kind) and a value. Only
 what leads to the float32 initialisers of the graph is read.

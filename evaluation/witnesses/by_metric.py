@@ -114,7 +114,8 @@ class ClipDirection(Witness):
     licence = "MIT"
     can = "any pair that describes its image before and after the edit in words"
     cannot = (
-        "small things, counts, left and right; it runs only where somebody supplies CLIP, and how "
+        "small things, counts, left and right; it runs only if CLIP's weights are installed, "
+        "and how "
         "often it errs was not measured"
     )
     weights = Clip.weights
@@ -145,7 +146,7 @@ ANOTHER = 0.6
 
 
 class SamePerson(Witness):
-    """The distance between the faces of source and restored image; a missing face is maximal."""
+    """Distance between the faces of source and restored image; maximal if missing."""
 
     name, label, version = "identity", "face recognition", Faces.version
     licence = "Boost; weights CC0"

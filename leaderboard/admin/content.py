@@ -55,8 +55,8 @@ class SourceImageForm(NoticesConflicts):
     contains = WordsField(help_text="What it shows that pairs may name: chair, cup.")
     file = forms.FileField(
         required=False,
-        help_text="PNG, JPEG or WebP, at least 512 pixels on both sides is best. "
-        "Given once: a changed image is a new source image.",
+        help_text="PNG, JPEG or WebP, best with 512 pixels or more on both sides. It cannot "
+        "be replaced: a changed image is a new source image.",
     )
 
     class Meta:
@@ -87,7 +87,7 @@ class SourceImageForm(NoticesConflicts):
             )
         if self.errors:
             # A browser sends a file once: the form comes back without it.
-            self.add_error("file", "Choose the file again, once the other fields are right.")
+            self.add_error("file", "Correct the other fields, then choose the file again.")
             return cleaned
         try:
             self.image = loading.checked_image(
@@ -162,12 +162,13 @@ SYMMETRY_SIZE = 128
 
 
 class EditPairForm(NoticesConflicts):
-    kinds = checkboxes(Kind.choices, "Kinds of images", "None ticked means all.")
+    kinds = checkboxes(Kind.choices, "Kinds of images", "None ticked: all.")
     present = WordsField(
         label="Must contain", help_text="What an image must show: brown hair, table."
     )
     absent = WordsField(
-        label="Must not contain", help_text="What an image must not show yet: chair, sofa."
+        label="Must not contain",
+        help_text="What an image must not show before the edit: chair, sofa.",
     )
     variants = WordingsField(
         label="Other wordings",
@@ -183,9 +184,7 @@ class EditPairForm(NoticesConflicts):
         title = self.cleaned_data["title"]
         others = EditPair.objects.exclude(pk=self.instance.pk)
         if other := others.filter(title__iexact=title).first():
-            raise ValidationError(
-                f"The pair {other.slug} has this title. Choose another, so that lists tell them apart."
-            )
+            raise ValidationError(f"The pair {other.slug} has this title. Choose another title.")
         return title
 
 
@@ -223,7 +222,7 @@ class TemplateForm(forms.Form):
         fields = set(re.findall(r"{(.*?)}", text))
         if not fields & {"object", "name"} or fields - {"object", "name"}:
             raise ValidationError(
-                "Use {object} (a red ball) or {name} (the red ball), and no other field."
+                "Use the fields {object} (a red ball) or {name} (the red ball) only."
             )
         return text
 
@@ -239,7 +238,9 @@ class TemplateForm(forms.Form):
         twice = {slug for slug in slugs if slugs.count(slug) > 1}
         taken = set(EditPair.objects.filter(slug__in=slugs).values_list("slug", flat=True))
         if bad := twice | taken:
-            raise ValidationError(f"There already, or listed twice: {', '.join(sorted(bad))}.")
+            raise ValidationError(
+                f"These exist already, or are listed twice: {', '.join(sorted(bad))}."
+            )
         return lines
 
     @staticmethod
@@ -339,7 +340,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
         if not row.pk:
             return "Save the pair first."
         return format_html(
-            '<a href="{}">Which images fit, and how it looks on them</a>',
+            '<a href="{}">Images that fit, with the edit drawn</a>',
             reverse("admin:leaderboard_editpair_fits", args=[row.pk]),
         )
 

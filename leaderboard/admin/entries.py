@@ -24,8 +24,8 @@ class EditingModelForm(NoticesConflicts):
     new_api_key = forms.CharField(
         required=False,
         widget=forms.PasswordInput(render_value=False, attrs={"autocomplete": "off"}),
-        help_text="Replaces the stored key. Never shown again. Hosted providers take theirs "
-        "from the worker's environment instead.",
+        help_text="Replaces the stored key. Never shown again. Keys of hosted providers are "
+        "in the worker's environment instead.",
     )
 
     class Meta:
@@ -45,10 +45,12 @@ class EditingModelForm(NoticesConflicts):
         if not isinstance(options, dict):
             raise ValidationError('An object, as {"model": "…"}.')
         if secret := secret_names(options):
-            raise ValidationError(f"Keys have a field of their own; take {', '.join(secret)} out.")
+            raise ValidationError(
+                f"Enter keys in their own field; remove {', '.join(secret)} here."
+            )
         if not can_be_stored(options):
             raise ValidationError(
-                "It holds a zero byte, half of a character, or a number too large."
+                "It contains a zero byte, an invalid character, or a number that is too large."
             )
         return options
 

@@ -42,8 +42,8 @@ from leaderboard.templatetags.admin_state import queue_state
 IN_PROGRESS = ("budget_calls", "budget_usd")
 IN_REVIEW = ("cleared", "decision")
 BUDGET_HELP = (
-    "The run pauses before it would go beyond. A new run is shown with its price first, "
-    "and what is empty here is filled in there."
+    "The run pauses before it exceeds this. The next page shows the price of a "
+    "new run and proposes a budget."
 )
 
 
@@ -73,12 +73,12 @@ class RunForm(forms.ModelForm):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("cleared") and not (cleaned.get("decision") or "").strip():
-            raise forms.ValidationError({"decision": "Say why the run may rank; all can read it."})
+            raise forms.ValidationError({"decision": "Why the run may rank. The reason is public."})
         return cleaned
 
 
 def _run_action(description: str, act: Callable[[Run], Any], done: str) -> Callable[..., None]:
-    """Return an admin action on each selected run; those that cannot be moved are named."""
+    """Return an admin action on each selected run; it names runs that refuse."""
 
     @admin.action(description=description, permissions=["change"])
     def action(model_admin: RunAdmin, request: HttpRequest, queryset: QuerySet[Run]) -> None:
@@ -287,7 +287,7 @@ class RunAdmin(WithPages, admin.ModelAdmin):
             return "it is not"
         return format_html("<ul>{}</ul>", format_html_join("", "<li>{}</li>", items))
 
-    @admin.display(description="hints, which touch no rank")
+    @admin.display(description="hints, which change no rank")
     def hint_list(self, run: Run) -> str:
         """Return every hint in words, with the images that gave it."""
         if not run.review.hints:
@@ -325,12 +325,12 @@ class RunAdmin(WithPages, admin.ModelAdmin):
         "queued to play failed chains again",
     )
     recover = _run_action(
-        "Bring lost images back, or play them again",
+        "Fetch lost images again, or replay them",
         jobs.recover,
-        "queued for a look at their images",
+        "queued to check their images",
     )
     score_again = _run_action(
-        "Score again with today's metrics", jobs.score_again, "queued to be scored again"
+        "Score again with the current metrics", jobs.score_again, "queued to be scored again"
     )
 
     @admin.action(description="Publish on the board", permissions=["change"])
@@ -376,9 +376,9 @@ ROWS = 20
 MENDS = {
     "budget": "Raise the budget and resume",
     "key_rejected": "",  # only a new key helps
-    "out_of_credit": "Resume: it was topped up",
-    "storage": "Resume: there is room again",
-    "metric_version": "Score all of it with today's metrics",
+    "out_of_credit": "Resume: the account was topped up",
+    "storage": "Resume: there is space again",
+    "metric_version": "Score it all with the current metrics",
 }
 
 

@@ -43,7 +43,7 @@ class ReviewForm(forms.Form):
         label="Budget (calls)",
         min_value=1,
         required=False,
-        help_text="The run pauses before it would make more calls.",
+        help_text="The run pauses before it exceeds this number of calls.",
     )
     budget_usd = forms.DecimalField(
         label="Budget (USD)", min_value=0, required=False, max_digits=10, decimal_places=4
@@ -58,7 +58,7 @@ class ReviewForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("decision") in ("ask", "reject") and not cleaned.get("message", "").strip():
-            self.add_error("message", "Say what the question is, or why it is rejected.")
+            self.add_error("message", "State the question, or the reason for the rejection.")
         return cleaned
 
 
@@ -211,7 +211,7 @@ class SubmissionAdmin(WithPages, SimpleHistoryAdmin):
         reviewed = {"message": message, "reviewed_by": request.user, "reviewed_at": now}
         workflow.move(submission, to, seen=values["seen"], **reviewed)
         self.log_change(request, submission, f"{to.label}: {message[:200]}")
-        return "The question is asked." if is_question else "The submission is rejected."
+        return "The question was sent." if is_question else "The submission is rejected."
 
 
 @admin.register(ContributedRun)

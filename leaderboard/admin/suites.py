@@ -52,7 +52,7 @@ class SuiteForm(NoticesConflicts):
         label="Number of cases", min_value=1, max_value=5000, initial=drafts.USUAL_CASES
     )
     seed = forms.IntegerField(
-        label="Choice seed",
+        label="Sampling seed",
         min_value=0,
         initial=0,
         help_text="Another seed chooses other cases under the same filters.",
@@ -74,12 +74,12 @@ class SuiteForm(NoticesConflicts):
         min_value=0,
         initial=0,
         required=False,
-        help_text="They show how much chance there is in a result.",
+        help_text="Repeats show how much of a result is chance.",
     )
     narrow = forms.BooleanField(
         label="Too narrow to rank by",
         required=False,
-        help_text="Said on purpose, it may have few images, pairs or categories.",
+        help_text="Tick to allow few images, pairs or categories.",
     )
     shapes = forms.BooleanField(
         label="Chain shapes",
@@ -230,7 +230,7 @@ class SuiteAdmin(WithPages, HistoryAdmin):
         if not row.pk:
             return "Save the draft first."
         address = reverse("admin:leaderboard_suite_preview", args=[row.pk])
-        return format_html('<a href="{}">What this draft would become, and freeze it</a>', address)
+        return format_html('<a href="{}">Preview and freeze</a>', address)
 
     @admin.display(description="next")
     def next_steps(self, row: Suite) -> str:
@@ -268,7 +268,7 @@ class SuiteAdmin(WithPages, HistoryAdmin):
     def freeze_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         suite = self.row_to_change(request, pk)
         if "looked" not in request.POST:
-            messages.error(request, "Not frozen: say that you have looked at the cases.")
+            messages.error(request, "Not frozen: confirm that you have checked the cases.")
             return redirect("admin:leaderboard_suite_preview", pk)
         try:
             if "unseen" not in request.POST and drafts.unseen(drafts.preview(suite).suite):
@@ -297,7 +297,7 @@ class SuiteAdmin(WithPages, HistoryAdmin):
         without = request.POST.getlist("without")
         changes = f"Without {len(without)} case(s) in quarantine." if without else ""
         draft = drafts.next_version(suite, without, changes)
-        messages.success(request, f"{draft} is a draft; look at it and freeze it.")
+        messages.success(request, f"{draft} is a draft: preview it, then freeze it.")
         return redirect("admin:leaderboard_suite_change", draft.pk)
 
 

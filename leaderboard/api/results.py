@@ -78,8 +78,10 @@ def leaderboard(
     provider: str = Query("", max_length=120),
     weights: str = Query("", max_length=8, description="open or closed."),
     played: str = Query("", max_length=20, description=", ".join(Played) + "."),
-    price: str = Query("", max_length=8, description="USD that an edit may cost at most."),
-    since: str = Query("", max_length=10, description="On the board since, as 2026-11-17."),
+    price: str = Query("", max_length=8, description="The most that an edit may cost, in USD."),
+    since: str = Query(
+        "", max_length=10, description="On the board since this day, such as 2026-11-17."
+    ),
     ranks: str = Query(
         "", max_length=8, description="here: ranks among the models that were run here alone."
     ),
@@ -170,7 +172,7 @@ def standings(
     metric: str = Query("", max_length=20),
     threshold: float = Query(DEFAULT_THRESHOLD, description=ONE_OF),
 ) -> Any:
-    """List half-life, usable trips and curve by scope: all, category, kind, origin, pair."""
+    """List half-life, usable trips and curve by scope."""
     rows = Standing.objects.filter(run=_run(run_id), threshold=threshold).select_related("metric")
     if metric:
         rows = rows.filter(metric__name=metric)
@@ -254,7 +256,7 @@ def votes(
 @router.get(
     "/agreement",
     response={200: dict[str, Any], **PROBLEMS},
-    summary="Who agrees with people",
+    summary="Agreement with people",
     tags=["people"],
 )
 def agreement(request: HttpRequest) -> Any:

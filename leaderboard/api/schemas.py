@@ -41,7 +41,7 @@ class StandingOut(StandingNumbers, Schema):
     metric: str = Field(alias="metric.name")
     metric_version: str = Field(alias="metric.version")
     weights_sha256: str = Field(alias="metric.weights_sha256")
-    rank: int | None = Field(description="Models that cannot be told apart share a rank.")
+    rank: int | None = Field(description="Models that cannot be distinguished share a rank.")
     rank_low: int | None
     rank_high: int | None
     tier: str | None = Field(
@@ -78,7 +78,7 @@ class SuiteOut(Schema):
     repeats: int
     content_hash: str
     elsewhere: bool = Field(
-        alias="published_elsewhere", description="Published elsewhere: never mixed into our ranks."
+        alias="published_elsewhere", description="Published by others: never ranked."
     )
     source_url: str
     frozen_at: datetime | None
@@ -101,7 +101,7 @@ class BoardOut(Schema):
     metric: str = Field(alias="filters.metric")
     threshold: float = Field(alias="filters.threshold")
     cases: str = Field(alias="filters.scope")
-    remarks: list[str] = Field(description="What of the query was not understood and ignored.")
+    remarks: list[str] = Field(description="Parts of the query that were ignored.")
     page: Url = Field(description="The same board as a page.")
     rows: list[BoardRowOut]
 
@@ -160,7 +160,7 @@ class RunOut(Schema):
     )
     source: str
     played: Played = Field(
-        description="Who could have remembered; only the first two ways are ranked."
+        description="How the run was played; only the first two ways are ranked."
     )
     verified: bool | None
     current: bool = Field(description="Stands for its model on the board.")
@@ -168,13 +168,13 @@ class RunOut(Schema):
     ranked: bool
     secret: str | None = Field(
         alias="published_secret",
-        description="What seeds and order were drawn by; null until the run has finished.",
+        description="The secret behind seeds and order; null until the run has finished.",
     )
     marks_kept: float | None = Field(
-        alias="review.marks_kept", description="Median share of painted marks that came back."
+        alias="review.marks_kept", description="Median share of painted marks that the model kept."
     )
     loss_under_audit: float | None = Field(
-        alias="review.loss_under_audit", description="Median loss by a harmless touch."
+        alias="review.loss_under_audit", description="Median loss by a harmless alteration."
     )
     cold_gap: float | None = Field(
         alias="review.cold_gap",
@@ -187,25 +187,25 @@ class RunOut(Schema):
     )
     held_because: list[str] = Field(
         alias="review.flag_texts",
-        description="Why it is out of the ranks unless a person let it in.",
+        description="Why it is not ranked, unless a person has cleared it.",
     )
-    decision: str = Field(alias="review.decision", description="What that person decided, and why.")
+    decision: str = Field(
+        alias="review.decision", description="The person's decision and its reason."
+    )
     edits_done: int = Field(alias="progress.edits_done")
     edits_total: int = Field(alias="progress.edits_total")
-    stop_after: int = Field(
-        description="Trips that chains are played on after their end is known; 0: to the end."
-    )
+    stop_after: int = Field(description="Trips that chains play after their end is known; 0: all.")
     edits_saved: int = Field(
         alias="progress.edits_saved",
-        description="Not asked for: the end of their chains was known.",
+        description="Edits saved because the end of their chains was known.",
     )
     calls: int = Field(alias="progress.calls")
     spent_usd: float = Field(alias="progress.spent_usd")
     median_seconds: float | None = Field(
-        alias="progress.median_seconds", description="Half of the edits took no longer."
+        alias="progress.median_seconds", description="Median seconds per edit."
     )
     p95_seconds: float | None = Field(
-        alias="progress.p95_seconds", description="95 % of the edits took no longer."
+        alias="progress.p95_seconds", description="Seconds within which 95 % of the edits ended."
     )
     metrics: dict[str, Any] = Field(description="Versions and weights, or why one was not run.")
     provenance: dict[str, Any]
@@ -231,18 +231,20 @@ class RunStatusOut(Schema):
         description="queued, playing, scoring, paused, finished, failed or cancelled"
     )
     label: str
-    ended: bool = Field(description="Nothing more will happen; stop asking.")
-    public: bool = Field(description="Whether its results can be read at /runs/{id}.")
-    now: str = Field(description="What happens now, in words.")
-    next: str = Field(description="What comes next, in words; may be empty.")
-    reason: str = Field(alias="reason_text", description="Why it is paused or failed, in words.")
-    resume_at: datetime | None = Field(description="When a paused run goes on by itself.")
+    ended: bool = Field(description="True when the state is final: stop polling.")
+    public: bool = Field(description="True if its results are at /runs/{id}.")
+    now: str = Field(description="A sentence on the present state.")
+    next: str = Field(description="A sentence on the next step; may be empty.")
+    reason: str = Field(
+        alias="reason_text", description="A sentence on why it is paused or failed."
+    )
+    resume_at: datetime | None = Field(description="When a paused run resumes by itself.")
     position: int | None = Field(description="Place among the queued runs, from 1.")
     edits: Done
     chains: Done
     trips_scored: Done
     edits_per_minute: float | None = Field(description="Of the last two minutes.")
-    seconds_left: int | None = Field(description="For the edits, at the present rate.")
+    seconds_left: int | None = Field(description="Time left for the edits, at the present rate.")
     calls: int
     spent_usd: float
     started_at: datetime | None
@@ -311,7 +313,7 @@ class TripOut(TripMeasures, Schema):
 class ArmOut(Schema):
     name: str
     in_words: str = Field(description="How the suite is played in it.")
-    settings: dict[str, Any] = Field(description="What it sets, as a file for the shell has it.")
+    settings: dict[str, Any] = Field(description="The arm's settings, as in an experiment's file.")
 
     @staticmethod
     def resolve_in_words(arm: ExperimentArm) -> str:
@@ -330,7 +332,8 @@ class ExperimentResultOut(Schema):
     runs: dict[str, int] = Field(description="The run of each arm.")
     metrics: dict[str, Any] = Field(
         alias="results",
-        description="By metric: effects with intervals, rank test, sensitivity by category, reruns.",
+        description="By metric: effects with intervals, rank test, sensitivity by category, "
+        "reruns.",
     )
 
     @staticmethod
@@ -360,7 +363,7 @@ class ExperimentOut(Schema):
 
 
 class PublishedFigureOut(Schema):
-    """A number published by others: context, not a measurement of ours."""
+    """A number published by others: context, not our measurement."""
 
     model: str = Field(alias="model_name")
     metric: str

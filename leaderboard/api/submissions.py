@@ -38,7 +38,7 @@ LEFT_OUT = ("website",)
 OTHERWISE: dict[str, tuple[Any, Any]] = {
     "contract": (
         Literal[tuple(CONTRACTS)],
-        Field(description="How your endpoint is called; /submit/ explains each."),
+        Field(description="The request's format; /submit/ explains each."),
     ),
     "extra": (
         dict[str, Any],
@@ -54,7 +54,7 @@ OTHERWISE: dict[str, tuple[Any, Any]] = {
     ),
     "idempotency_key": (
         uuid.UUID | None,
-        Field(None, description="The same key again gives the same submission again."),
+        Field(None, description="Repeating a key returns the same submission."),
     ),
 }
 #: The first match counts: in Django a DecimalField is an IntegerField.
@@ -108,7 +108,7 @@ class ProbeStep(Schema):
     label: str
     state: str = Field(description="running, passed, warning, failed or skipped")
     detail: str
-    advice: str = Field(description="How to mend what is wrong.")
+    advice: str = Field(description="How to fix it.")
 
 
 class Probe(Schema):
@@ -130,18 +130,18 @@ class EstimateOut(Schema):
 
 
 class SubmissionOut(Schema):
-    token: str = Field(description="The submission's own secret: keep it, and keep it to yourself.")
-    page: Url = Field(alias="get_absolute_url", description="The same for people.")
-    status: Url = Field(description="Where to ask how it stands.")
+    token: str = Field(description="The submission's secret: store it in private.")
+    page: Url = Field(alias="get_absolute_url", description="The submission's page for people.")
+    status: Url = Field(description="The address to poll for its status.")
     name: str
     suite: str = Field(alias="suite.key")
     state: str = Field(
         description="probing, probe_failed, review, asked, approved, rejected or withdrawn"
     )
     label: str = Field(alias="get_state_display")
-    next: str = Field(description="What happens next, in words.")
+    next: str = Field(description="A sentence on the next step.")
     message: str = Field(description="A question or a reason from the reviewers.")
-    ended: bool = Field(description="Nothing more will happen; stop asking.")
+    ended: bool = Field(description="True when the state is final: stop polling.")
     probe: Probe
     reviews_before: int | None = Field(description="Submissions that are reviewed before this one.")
     estimate: EstimateOut
@@ -190,7 +190,7 @@ class ReplyIn(Schema):
 
 
 class Act(Schema):
-    detail: str = Field(description="What was done, in words.")
+    detail: str = Field(description="A sentence on what was done.")
     state: str
 
 

@@ -1,4 +1,4 @@
-"""Half-lives by part of the suite: categories, kinds and origins of images, edit pairs."""
+"""Half-lives by part of the suite: category, kind, origin or edit pair."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def standings_by_scope(
 
 
 def pair_titles(suite: int) -> dict[str, str]:
-    """Return the titles of a suite's edit pairs by slug, in the order of their categories."""
+    """Return the titles of a suite's edit pairs by slug, ordered by category."""
     cases = Case.objects.filter(suite=suite).order_by("category", "pair_title")
     return dict(cases.values_list("pair_slug", "pair_title").distinct())
 

@@ -19,8 +19,7 @@ class Column:
     """A value that the board shows for each model.
 
     A column with a `label` is on the page and can be sorted by; others are only in the files.
-    Labels are format strings: {life} is the time to the chosen threshold, {trips} the suite's
-    number of trips, {semantic} the metric of the semantic column in brackets.
+    Labels are format strings: {life} is the name of the time to the chosen threshold.
     """
 
     #: Name in addresses (?sort=…) and in the style sheet.
@@ -38,10 +37,6 @@ class Column:
     decimals: int | None = None
 
     label: str = ""
-    #: Appended to the label in the head of the table.
-    unit: str = ""
-    #: Label on a model's card, in narrow windows.
-    short: str = ""
     #: Name of the column whose head and cells also show this column.
     under: str = ""
     sortable: bool = True
@@ -64,7 +59,8 @@ class Column:
 
     def in_words(self, filters: BoardFilters) -> str:
         """Return the label for the sort choices."""
-        return filled(self.label, filters)
+        words = self.label.format(life=thresholds.life(filters.threshold).lower())
+        return words[:1].upper() + words[1:]
 
     def cell(self, row: BoardRow) -> tuple[str, str]:
         """Return the text of a cell and its class."""
@@ -114,14 +110,6 @@ def api_columns() -> list[Column]:
     return [column for column in COLUMNS if column.in_api]
 
 
-def filled(label: str, filters: BoardFilters, semantic: str | None = None) -> str:
-    """Return a column's label with the chosen filters filled in."""
-    life, trips = thresholds.life(filters.threshold).lower(), filters.suite.trips
-    by = f" ({formatting.metric_label(semantic)})" if semantic else ""
-    words = label.format(life=life, trips=trips, semantic=by)
-    return words[:1].upper() + words[1:]
-
-
 def _standing(name: str) -> Callable[[BoardRow], Any]:
     """Return a getter of a field of the row's standing; None without a standing."""
     return lambda row: getattr(row.standing, name, None)
@@ -147,7 +135,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "rank",
         _standing("rank"),
-        f"Models that the cases cannot tell apart share a rank. The letter is the class. {TIERS}",
+        f"Models that cannot be distinguished share a rank. The letter is the class. {TIERS}",
         label="Rank",
         largest_first=False,
     ),
@@ -167,7 +155,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "provider",
         lambda row: row.provider,
-        "Who serves the model; of local weights, who made them.",
+        "Who hosts the model, or made the weights.",
         label="Provider",
         under="name",
         largest_first=False,
@@ -175,7 +163,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "weights",
         lambda row: row.model.open_weights,
-        "Whether the model's weights are open.",
+        "True if the model's weights are open.",
         field="open_weights",
         label="Weights",
         under="name",
@@ -183,7 +171,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "played",
         lambda row: row.run.played,
-        "Who could have remembered an image. Run here: weights on our worker, or a vendor’s public "
+        "How the run was played. Run here: weights on our worker, or a vendor’s public "
         "API under our key. Submitted endpoint: we called it, its submitter hosts it. Recomputed: "
         "contributed images, numbers computed here. Reported: figures of others. Only the first "
         "two are ranked. Below: the wire contract, and the longest side of the images that were "
@@ -215,21 +203,20 @@ COLUMNS: tuple[Column, ...] = (
         in_api=True,
         type=int | None,
     ),
-    Column("metric", lambda row: row.filters.metric, "What the half-life is measured by."),
+    Column("metric", lambda row: row.filters.metric, "The metric of the half-life."),
     Column(
         "threshold",
         lambda row: row.filters.threshold,
-        "The share of the image that is left when the clock stops.",
+        "The share kept at which an image counts as lost.",
     ),
     Column("cases", lambda row: row.filters.scope, "all, category:…, kind:…, origin:… or pair:…"),
-    Column("trips", lambda row: row.filters.suite.trips, "How many round trips the suite has."),
+    Column("trips", lambda row: row.filters.suite.trips, "The suite's number of round trips."),
     Column(
         "half_life",
         lambda row: row.half_life,
-        "How many round trips an image lasts: the half-life of the decay with as many usable trips.",
+        "Half of the images are no longer usable after this many round trips.",
         decimals=4,
         label="{life}",
-        unit=", in round trips",
         head="life",
     ),
     Column("half_life_low", _bound("half_life_low"), "Lower end of the 95 % interval.", decimals=4),
@@ -239,17 +226,15 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "semantic_metric",
         lambda row: semantic_of([row]),
-        "What the semantic half-life is measured by.",
+        "The metric of the semantic half-life.",
     ),
     Column(
         "semantic",
         lambda row: row.semantic_half_life,
-        "The same by a metric that looks at what the image means.",
+        "The half-life by a metric of the image’s meaning.",
         field="semantic_half_life",
         decimals=4,
         label="Semantic {life}",
-        unit="{semantic}",
-        short="Semantic",
         text="{:.1f}".format,
         unknown=formatting.NOT_RUN,
     ),
@@ -260,14 +245,13 @@ COLUMNS: tuple[Column, ...] = (
         field="usable_trips",
         decimals=4,
         label="Usable trips",
-        unit=" of {trips}",
         text="{:.1f}".format,
         unknown="–",
     ),
     Column(
         "curve",
         lambda row: row.auc,
-        "The share of the image that is kept, on average over all trips.",
+        "The share of the image kept, averaged over all trips.",
         field="auc",
         decimals=4,
         label="Image kept",
@@ -276,7 +260,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "people",
         lambda row: row.people and row.people.share,
-        "The share of blind pairs that people decide for it, ties halved; never part of the half-life.",
+        "The share of blind pairs in which people prefer it, ties halved; never part of the "
+        "half-life.",
         field="people_prefer",
         in_api=True,
         decimals=4,
@@ -330,11 +315,11 @@ COLUMNS: tuple[Column, ...] = (
         in_api=True,
         type=str | None,
     ),
-    Column("p_first", _standing("p_first"), "How likely the model is the best of the board."),
+    Column("p_first", _standing("p_first"), "The chance that the model is the best of the board."),
     Column(
         "change_seen",
         lambda row: row.change_seen,
-        "The share of trips on which the change that was asked for is seen.",
+        "The share of trips on which the requested change is seen.",
         in_api=True,
         label="Change seen",
         text=formatting.percent,
@@ -356,18 +341,18 @@ COLUMNS: tuple[Column, ...] = (
         "USD per edit: as paid in this run, else as listed.",
         field="usd_per_edit",
         in_api=True,
-        label="Price per edit",
+        label="Price",
         text=formatting.usd,
         largest_first=False,
     ),
     Column(
         "seconds",
         lambda row: row.run.progress.median_seconds,
-        "Half of the edits took no longer; below it, the time that 95 % of them kept to.",
+        "Median over the edits; below it, the time within which 95 % of them ended.",
         field="median_seconds",
         in_api=True,
         decimals=4,
-        label="Time per edit",
+        label="Time",
         text=formatting.seconds,
         largest_first=False,
     ),
@@ -381,14 +366,14 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "usd_per_usable_trip",
         lambda row: row.usd_per_usable_trip,
-        "USD per usable trip: all of its edits; the trip that failed is paid too.",
+        "USD per usable trip: all edits of each trip, including the one that failed.",
         in_api=True,
         decimals=4,
     ),
     Column(
         "date",
         lambda row: row.date,
-        "When the run ended; below it, when the model came onto this board, if that was earlier.",
+        "When the run ended; below it, when the model was added to this board, if earlier.",
         in_api=True,
         type=datetime.datetime | None,
         label="Run",
@@ -396,7 +381,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "added",
         lambda row: row.added,
-        "When the model came onto this board: its first run on the suite ended then.",
+        "When the model was added to this board: the end of its first run on the suite.",
         in_api=True,
         type=datetime.datetime | None,
         label="Added",
@@ -413,8 +398,6 @@ class Head:
 
     column: Column
     label: str
-    #: Label on a model's card, in narrow windows.
-    short: str
     query: str
     sorted: str
     under: list[Head]
@@ -427,11 +410,9 @@ def sort_columns() -> dict[str, Column]:
     return {column.name: column for column in sortable}
 
 
-def heads(
-    filters: BoardFilters, semantic: str | None, rows: Iterable[BoardRow] | None = None
-) -> list[Head]:
-    """Return the heads of the page's columns; `semantic` is that column's metric."""
-    return [_head(column, filters, semantic) for column in on_page(rows, filters.sort)]
+def heads(filters: BoardFilters, rows: Iterable[BoardRow] | None = None) -> list[Head]:
+    """Return the heads of the page's columns."""
+    return [_head(column, filters) for column in on_page(rows, filters.sort)]
 
 
 def sorted_rows(rows: Sequence[BoardRow], sort: str) -> list[BoardRow]:
@@ -450,16 +431,15 @@ def _default_order(row: BoardRow) -> tuple[tuple[float, float], str]:
     return board_order(row), row.model.name.casefold()
 
 
-def _head(column: Column, filters: BoardFilters, semantic: str | None) -> Head:
+def _head(column: Column, filters: BoardFilters) -> Head:
     now, flipped = filters.sort.removeprefix("-"), filters.sort.startswith("-")
     here = column.name == now
     way = "descending" if column.largest_first != flipped else "ascending"
     target = f"-{column.name}" if here and not flipped else column.name
     return Head(
         column,
-        filled(column.label + column.unit, filters, semantic),
-        column.short or column.in_words(filters),
+        column.in_words(filters),
         filters.query(sort=target) if column.sortable else "",
         way if here else "",
-        [_head(other, filters, semantic) for other in COLUMNS if other.under == column.name],
+        [_head(other, filters) for other in COLUMNS if other.under == column.name],
     )

@@ -80,7 +80,9 @@ class BoardForm(forms.Form):
         providers: Sequence[str],
     ) -> None:
         """Set the choices of the fields that depend on the database."""
-        set_choices(self, "provider", [("", "Everybody"), *((name, name) for name in providers)])
+        set_choices(
+            self, "provider", [("", "All providers"), *((name, name) for name in providers)]
+        )
         set_choices(self, "suite", [(suite.key, str(suite)) for suite in suites])
         set_choices(self, "metric", [(name, formatting.metric_choice(name)) for name in metrics])
         set_choices(
@@ -239,7 +241,7 @@ def _ignored(form: BoardForm, name: str, value: str, suite: Suite, metric: str) 
         missing, shown = formatting.metric_label(value), formatting.metric_label(metric)
         return f"{suite} has no results by {missing} yet; these are by {shown}."
     label = form.fields[name].label or name
-    return f"{label}: “{value[:60]}” is not known here and was ignored."
+    return f"{label}: “{value[:60]}” is not a valid choice and was ignored."
 
 
 @lru_cache(maxsize=64)

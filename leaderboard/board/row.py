@@ -66,7 +66,7 @@ class BoardFilters:
         plain = {"threshold": f"{DEFAULT_THRESHOLD:g}", "cases": "all", "sort": "rank"}
         return urlencode({k: v for k, v in values.items() if v and v != plain.get(k)}, safe=":")
 
-    def everybody(self) -> BoardFilters:
+    def all_models(self) -> BoardFilters:
         """Return the same board without filters on models."""
         return replace(self, **NO_CHOICE)
 
@@ -91,7 +91,7 @@ class BoardFilters:
 
     @property
     def chooses_models(self) -> bool:
-        return self != self.everybody()
+        return self != self.all_models()
 
 
 def _quoted(ways: Iterable[Played]) -> str:
@@ -197,7 +197,7 @@ class BoardRow:
 
     @property
     def edit_quality(self) -> EditQuality | None:
-        """A judge's rating of the edits, if it may speak."""
+        """A judge's rating of the edits, if the judge agrees with people."""
         return edit_quality_of(self.run, self.standing) if self.standing else None
 
     @property
@@ -217,9 +217,9 @@ class BoardRow:
 
 
 def edit_quality_of(run: Run, standing: Standing) -> EditQuality | None:
-    """Return the judge's rating of a run's edits; None if it may not speak.
+    """Return the judge's rating of a run's edits; None if it is not shown.
 
-    It may if it is measured to agree with people above chance, and was asked by this site.
+    It is shown if this site queried the judge, and votes agree with that judge above chance.
     """
     rated = standing.counts.get(RUBRIC)
     people: PeopleStanding | None = getattr(run, "people", None)

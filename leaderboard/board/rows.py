@@ -225,7 +225,7 @@ def _unranked(run: Run, filters: BoardFilters, measured: bool) -> str:
     if scored and measured:
         return f"Scored by another version of {label}"
     if scored and run.progress.edits_saved:
-        return f"Stopped when its end was known: by {label} it is not"
+        return f"Stopped early: its end by {label} is not known"
     return f"{label} {formatting.NOT_RUN}" if not scored else "No case of this kind"
 
 

@@ -72,7 +72,7 @@ class Preview:
 
     @property
     def warnings(self) -> list[str]:
-        """What is one-sided in it."""
+        """Return warnings about one-sided content."""
         return suite_builder.warnings(self.suite)
 
     @property

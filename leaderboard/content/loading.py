@@ -100,7 +100,7 @@ def load_suite(suite: CoreSuite, loaded: Loaded) -> Suite | None:
     if existing:
         if existing.content_hash != suite.content_hash:
             loaded.refused[f"suite {suite.slug} v{suite.version}"] = (
-                "another suite of this name and version is frozen here already; raise the version"
+                "another suite with this name and version is already frozen here; raise the version"
             )
         return existing
     try:

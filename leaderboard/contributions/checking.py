@@ -74,7 +74,7 @@ def check(contribution_id: int) -> None:
         return
     try:
         if contribution.attempts > MAX_ATTEMPTS:
-            raise BundleError("it could not be checked: the check did not survive it")
+            raise BundleError("the check failed three times on this file")
         with (
             default_storage.open(contribution.file_name) as file,
             bundles.read(file, **LIMITS) as bundle,
@@ -88,7 +88,7 @@ def check(contribution_id: int) -> None:
     except BundleError as error:
         _refuse(contribution, str(error))
     except FileNotFoundError:
-        _refuse(contribution, "its file is gone: please contribute it again")
+        _refuse(contribution, "its file is lost: please upload it again")
     except Exception:
         log.exception("contributed run not checked", contribution=contribution.pk)
         if contribution.attempts < MAX_ATTEMPTS:
@@ -97,7 +97,7 @@ def check(contribution_id: int) -> None:
                 state=State.WAITING, lease_until=None
             )
             return
-        _refuse(contribution, "the fault is ours and has been noted; please write to us")
+        _refuse(contribution, "this is our error, and it is recorded; please write to us")
     default_storage.delete(contribution.file_name)
 
 
@@ -219,13 +219,14 @@ def _suite_of(bundle: Bundle) -> Suite:
     suite = Suite.objects.playable().filter(content_hash=stated_suite.content_hash).first()
     if suite is None:
         raise BundleError(
-            f"its suite {stated_suite.slug} v{stated_suite.version} ({stated_suite.content_hash[:12]}) is not a suite "
+            f"its suite {stated_suite.slug} v{stated_suite.version} "
+            f"({stated_suite.content_hash[:12]}) is not a suite "
             "of this site: play one of them, whole, without --trips, --cases or --limit"
         )
     if not bundle.arm.is_default:
-        raise BundleError("it was played in another way than the suite's own: an experiment's arm")
+        raise BundleError("it is an arm of an experiment, not the suite's own way of playing")
     if not document.images:
-        raise BundleError("it holds no images, so nothing of it can be recomputed")
+        raise BundleError("it contains no images, so nothing can be recomputed")
     required = {
         (case.slug, repeat)
         for case in stated_suite.cases
@@ -234,13 +235,14 @@ def _suite_of(bundle: Bundle) -> Suite:
     missing = required - {(chain.case, chain.repeat) for chain in document.chains}
     if missing:
         raise BundleError(
-            f"{len(missing)} of {len(required)} chains are missing, such as {chain_name(*min(missing))}"
+            f"{len(missing)} of {len(required)} chains are missing, such as "
+            f"{chain_name(*min(missing))}"
         )
     lost = [chain.name for chain in document.chains if chain.outcome == "lost"]
     if lost:
-        raise BundleError(f"the chain {lost[0]} was lost: play it to its end")
+        raise BundleError(f"the chain {lost[0]} is not complete: play it to its end")
     if document.run.earlier_secrets:
-        raise BundleError("parts of it were played again by another secret: play it in one piece")
+        raise BundleError("parts were played again with another secret: play it in one run")
     if run := known_digest(bundle) or Run.objects.filter(secret=document.run.secret).first():
         shown = run.published and not run.suite.sealed
         raise BundleError(f"it is here already{f' as run {run.pk}' if shown else ''}")
@@ -259,7 +261,7 @@ def _reasons_before(verification: Verification) -> Iterator[str]:
         yield f"its {headline} cannot be recomputed here: {verification.unable[headline]}"
     for name in verification.unheard:
         yield (
-            f"the witness {name}, whose word ends chains, was not asked: run `convergebench "
+            f"the witness {name}, which can end chains, was not run: run `convergebench "
             "weights`, then `convergebench score RUN --again`"
         )
 
@@ -324,10 +326,10 @@ def _model_of(contribution: ContributedRun) -> EditingModel:
     model = contribution.editing_model
     if model is not None:
         if model.status != EditingModel.Status.PUBLISHED:  # an admin hid it, or it was withdrawn
-            raise BundleError(f"“{model.name}” is no longer on the site: please write to us")
+            raise BundleError(f"“{model.name}” is no longer on this site: please write to us")
         return model
     if taken := taken_name(contribution.name):
-        raise BundleError(f"“{taken}” is on the site by now: contribute it under another name")
+        raise BundleError(f"“{taken}” is already on this site: choose another name")
     return EditingModel.objects.create(
         slug=free_slug(contribution.name),
         name=contribution.name,
@@ -337,5 +339,6 @@ def _model_of(contribution: ContributedRun) -> EditingModel:
         access=EditingModel.Access.ELSEWHERE,
         paper_url=contribution.paper_url,
         code_url=contribution.code_url,
-        notes="Contributed as a bundle of a run that was played elsewhere; it cannot be played here.",
+        notes="Contributed as a bundle of a run that was played elsewhere; it cannot be "
+        "played here.",
     )

@@ -35,7 +35,7 @@ class ContributionForm(forms.ModelForm):
     """The contributor, the model's name and the bundle."""
 
     name = PlainCharField(
-        label="Model name", min_length=2, max_length=80, help_text="As the board will call it."
+        label="Model name", min_length=2, max_length=80, help_text="The name on the board."
     )
     contributed_by = PlainCharField(
         label="Contributor",
@@ -44,7 +44,7 @@ class ContributionForm(forms.ModelForm):
         help_text="You or your group. Public: the board names the contributor of a run.",
     )
     email = forms.EmailField(
-        label="Contact e-mail", max_length=254, help_text="For questions of ours. Never shown."
+        label="Contact e-mail", max_length=254, help_text="In case we have questions. Never shown."
     )
     paper_url = forms.URLField(label="Paper", required=False, max_length=500, assume_scheme="https")
     code_url = forms.URLField(label="Code", required=False, max_length=500, assume_scheme="https")
@@ -82,8 +82,8 @@ class ContributionForm(forms.ModelForm):
             raise ValidationError("A name needs at least two letters or digits.")
         if taken := taken_name(name):
             raise ValidationError(
-                f"“{taken}” is on the site already, and a name cannot be taken over. Choose one of "
-                "your own; another run of a model of yours is contributed from its own page."
+                f"“{taken}” is already on this site. Choose another name; contribute another "
+                "run of your model from its own page."
             )
         return name
 
@@ -97,7 +97,10 @@ class ContributionForm(forms.ModelForm):
         file: UploadedFile = self.cleaned_data["bundle"]
         limit = settings.CONTRIBUTED_BYTES
         if (file.size or 0) > limit:
-            raise ValidationError(f"The file has more than {limit // 2**20} MB; write to us.")
+            raise ValidationError(
+                f"The file is larger than {limit // 2**20} MB. Please write to us about larger "
+                "runs."
+            )
         try:
             archives.check_directory(cast(IO[bytes], file.file), LIMITS["max_entries"])
         except (ArchiveError, OSError, ValueError) as error:

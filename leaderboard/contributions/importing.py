@@ -110,7 +110,7 @@ def import_bundle(
             different.append(f"{check.line}, {check.what}: {check.detail}")
     if different and not anyway:
         raise BundleError(
-            f"{len(different)} of its lines are not what they say: {'; '.join(different[:3])}"
+            f"{len(different)} of its lines do not recompute: {'; '.join(different[:3])}"
         )
     suite = stored_suite or store_suite(bundle.suite, prepared)
     metrics, notes = calibrated_metrics(bundle, suite, verification)
@@ -248,7 +248,7 @@ def calibrated_metrics(
         here = set(version.calibrations.values_list("pixels_sha256", flat=True) if version else ())
         missing = [slug for slug, p in images.items() if p.pixels_sha256 not in here]
         if why and (missing or only_able):
-            notes.append(f"{name} is left out, as it cannot be calibrated here: {why}")
+            notes.append(f"{name} is left out because it cannot be calibrated here: {why}")
             continue
         versions[name] = version or MetricVersion.objects.get_or_create(**values)[0]
         for slug in missing:
@@ -395,7 +395,7 @@ def _prepared(bundle: Bundle) -> dict[str, EncodedImage]:
     suite = bundle.suite
     named = f"suite {suite.slug} v{suite.version} ({suite.content_hash[:12]})"
     if Suite.objects.filter(slug=suite.slug, version=suite.version).exists():
-        raise BundleError(f"{named} is not the suite of that name and version that is here")
+        raise BundleError(f"{named} is not the suite with that name and version on this site")
     files = {row.slug: row.sha256 for row in bundle.document.sources}
     by_slug = {}
     for image in suite.images:

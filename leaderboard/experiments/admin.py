@@ -44,7 +44,7 @@ class ArmForms(forms.BaseInlineFormSet):
                 raise forms.ValidationError(f"{row.name}: {error}") from None
         digests = [row.core.digest for row in rows]
         if len(set(digests)) < len(digests):
-            raise forms.ValidationError("Two arms are the same: change one, or take it away.")
+            raise forms.ValidationError("Two arms are the same: change or remove one.")
 
 
 class ArmInline(admin.StackedInline):
@@ -61,9 +61,7 @@ class ArmInline(admin.StackedInline):
         ("seeds", "temperature", "size"),
         ("session", "cleanup", "floor"),
     )
-    verbose_name_plural = (
-        "arms: the one with the lowest position is what the others are compared with"
-    )
+    verbose_name_plural = "arms: the one with the lowest position is the baseline"
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return _may_change_arms(obj) and super().has_add_permission(request, obj)
@@ -120,9 +118,9 @@ class ExperimentAdmin(WithPages, admin.ModelAdmin):
     @admin.display(description="next step")
     def next_step(self, experiment: Experiment) -> str:
         address = reverse("admin:leaderboard_experiment_start", args=[experiment.pk])
-        words = "See what it takes, and start it"
+        words = "See the estimate, and start"
         if experiment.started_at:
-            words = "Start what is not played yet"
+            words = "Start the missing runs"
         return format_html('<a class="button" href="{}">{}</a>', address, words)
 
     @admin.display(description="runs")

@@ -148,7 +148,7 @@ def effect_chart(view: ExperimentView, model: ModelView, metric: str) -> Chart:
         title=words.finding(numbers),
         subtitle=f"Usable trips by {formatting.metric_label(metric)}, arm minus "
         f"{numbers['baseline']}, over {numbers['cases']} cases. The intervals hold with 95\u00a0% "
-        "for all arms at once; one that leaves out 0 is an effect.",
+        "for all arms at once; an interval that excludes 0 is an effect.",
         figure=_effects(others),
         table=Table(
             ["Arm", "Usable trips", "Effect", "95\u00a0% interval"],
@@ -279,7 +279,7 @@ def by_metric(model: ModelView) -> list[dict[str, Any]]:
 
 
 def strips(view: ExperimentView, model: ModelView, metric: str, asked: str) -> dict[str, Any]:
-    """Return one case over all arms: `asked`, else the one that differs most by arm."""
+    """Return one case in all arms: `asked`, else the case on which the arms differ most."""
     runs = {run.pk: name for name, run in model.runs.items()}
     chains = list(
         Chain.objects.filter(run__in=runs, repeat=0, usable_trips__isnull=False).only(
@@ -417,7 +417,7 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
         "experiment": view.experiment,
         "suite": view.experiment.suite,
         "trips": view.experiment.suite.trips,
-        "told": with_results,
+        "with_results": with_results,
         "under_way": [part for part in view.models if not part.results],
         "chosen": model,
     }

@@ -174,7 +174,8 @@ def store(file: ExperimentFile) -> Experiment:
     """
     if file.trips or file.cases or file.limit:
         raise ExperimentError(
-            "trips, cases and limit are for the shell: freeze a suite of those cases, and name it"
+            "trips, cases and limit are for the shell only: freeze a suite of those cases and "
+            "name it"
         )
     suite = find_suite(file.suite, Suite.objects.playable().defer("definition"))
     if suite is None:

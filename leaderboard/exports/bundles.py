@@ -64,10 +64,10 @@ class DatabaseSource:
         if run.state != RunState.FINISHED:
             raise BundleError(f"run {run.pk} is {run.get_state_display().lower()}, not finished")
         if run.suite.sealed:
-            raise BundleError(f"run {run.pk} is of a sealed suite: only its numbers are told")
+            raise BundleError(f"run {run.pk} is of a sealed suite: only its numbers are public")
         if run.suite.definition is None:
             raise BundleError(
-                f"run {run.pk} was published elsewhere: there is no suite file to check"
+                f"run {run.pk} was published by others and has no suite file to check"
             )
         self.row = run
         self.metrics = {metric.pk: metric for metric in standings.pinned_metrics(run)}

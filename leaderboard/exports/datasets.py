@@ -21,10 +21,10 @@ README = """# ConvergeBench: degraded images and preferences
 
 Written on {date} from {runs} public runs of {suites}.
 
-- `degraded.jsonl`: {degraded:,} lines: a source image, what came back after `trip` round
+- `degraded.jsonl`: {degraded:,} lines: a source image, the restored image after `trip` round
   trips, and the share of the image that is left, by metric (`retention`: 1 = identical, 0 =
   no better than a card of the mean colour, may be negative).
-- `preferences.jsonl`: {preferences:,} lines: two restored images for the same source, of which `better`
+- `preferences.jsonl`: {preferences:,} lines: two restored images for the same source; `better`
   keeps more by every metric that was run, by at least {margin:g} for one of them. `from` says
   whether they come from one chain or from two models after the same trip.
 - `votes.jsonl`: {votes:,} lines: what people said who did not know the models. Of a `pair`,
@@ -123,7 +123,7 @@ def export(out: Path, suite: Suite | None = None) -> Counts:
 
 
 def _write_votes(out: Path, runs: list[Run], kept: set[str]) -> int:
-    """Write the votes on restored images of these runs, with images; return their number."""
+    """Write the votes on these runs with images; return their number."""
     both = Q(question__second=None) | Q(question__second__chain__run__in=runs)
     votes = Vote.objects.public().filter(both, question__first__chain__run__in=runs)
     number = 0

@@ -50,7 +50,7 @@ REASONS = {
     "budget": "The budget is used up",
     "storage": "Images cannot be stored",
     "metric_version": "The metrics changed during the run",
-    "internal": "An error of ours",
+    "internal": "An error of this site",
 }
 #: Outcomes worth another try. A refusal or a blank image is the model's answer and stays.
 PLAYABLE_AGAIN = (Outcome.FAILED, Outcome.LOST)
@@ -86,7 +86,7 @@ def start(
     if not suite.is_frozen:
         raise CannotMove(f"{suite} is a draft; freeze it first.")
     if suite.sealed and not arm.is_default:
-        raise CannotMove(f"{suite} is sealed: an experiment would tell its images and wordings.")
+        raise CannotMove(f"{suite} is sealed: an experiment would publish its images and wordings.")
     secret = secret or new_secret()
     if stop_after is None:
         stop_after = 0 if editing_model.is_reference else suite.stop_after
@@ -197,7 +197,7 @@ def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
 def recover(run: Run) -> None:
     """Enqueue a search for images of the run that are missing from storage."""
     if not run.is_ended:
-        raise CannotMove(f"A {run.get_state_display().lower()} run sees to its own images.")
+        raise CannotMove(f"A {run.get_state_display().lower()} run recovers its own images.")
     job_queue.enqueue(run.pk, job_queue.RECOVER, queue_of(run.editing_model))
 
 
@@ -219,13 +219,13 @@ def play_from(run: Run, numbers: Mapping[int, int]) -> int:
     return play_again(run, (Outcome.LOST,))
 
 
-def _plan_again(run: Run, keys: Sequence[int], is_told: bool) -> None:
+def _plan_again(run: Run, keys: Sequence[int], is_published: bool) -> None:
     """Plan the audits of trips that these chains still have to play.
 
-    If the secret is public already (`is_told`), it is drawn anew, since it reveals the audits.
+    If the secret is public already (`is_published`), it is drawn again, since it reveals the audits.
     """
     unplayed = Audit.objects.filter(chain__in=keys, number__gt=F("chain__trips_played"))
-    if not is_told:
+    if not is_published:
         # An answered audit was made on an answer that is deleted.
         unplayed.update(
             outcome=Audit.Outcome.PLANNED,

@@ -72,7 +72,7 @@ GPU_TURNS = 15
 LONG_BLOCK = 60.0
 #: The shortest interval between two score jobs for new trips.
 SCORE_SECONDS = 2.0
-#: Rounds of calls in flight before the end of a budget from which on every call is counted anew.
+#: Rounds of calls in flight before the end of a budget from which on every call is counted again.
 #: All jobs of a run begin fewer between two counts, unless an edit takes under 100 ms.
 NEAR_ROUNDS = 10
 
@@ -296,7 +296,7 @@ class DatabaseStore(RunStore):
         return price
 
     def _next_price(self) -> Decimal:
-        """Return the expected cost: the listed price may be missing, or below the real cost."""
+        """Return the expected cost, also if the listed price is missing or too low."""
         progress = self.run.progress
         if progress.budget_usd is None or not progress.calls:
             return self._price
@@ -528,7 +528,7 @@ class DatabaseStore(RunStore):
 def _there(stored: StoredImage | None) -> StoredImage:
     """Return the image to continue from; published results have none."""
     if stored is None:
-        raise RuntimeError("this chain has no image to go on from")
+        raise RuntimeError("this chain has no image to continue from")
     return stored
 
 

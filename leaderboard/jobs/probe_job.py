@@ -1,7 +1,7 @@
 """Test a submitted endpoint; each step is saved at once, for a live page.
 
 A slow endpoint must not delay others. A first test makes room after some seconds if another first
-test waits; it begins anew when its turn comes again. Of tests that took too long before, one runs
+test waits; it begins again when its turn comes. Of tests that took too long before, one runs
 at a time: with two workers, one is always for first tests.
 """
 
@@ -44,16 +44,15 @@ MAX_ATTEMPTS = 3
 OURS = Step(
     "settings",
     "failed",
-    "the test could not be completed: what the endpoint answered broke it",
-    "Have a look at what your endpoint answers. If it is right, write to us: the fault is ours.",
+    "the test failed on the endpoint's answer",
+    "Check your endpoint's answer. If it is right, this is our error: please write to us.",
 )
 
 
 MADE_ROOM = Step(
     "address",
     "running",
-    "the endpoint has not answered yet, and others wait for their first test: the test begins "
-    "anew after theirs",
+    "the endpoint has not answered yet; its test starts again after the first tests of others",
 )
 
 
@@ -99,7 +98,7 @@ def _test(submission: Submission) -> None:
     room = _Room(submission)
     try:
         if submission.probe_attempts > MAX_ATTEMPTS:
-            raise RuntimeError(f"the test was begun {MAX_ATTEMPTS} times and never ended")
+            raise RuntimeError(f"the test was begun {MAX_ATTEMPTS} times and did not end")
         with renewed(lambda: mine.update(probe_lease_until=after(settings.LEASE_SECONDS))):
             report = _report(submission, room)
     except DATABASE_AWAY:

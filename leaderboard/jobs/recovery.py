@@ -97,10 +97,10 @@ def _fetched(editor: Editor, stored: StoredImage, url: str | None) -> bool:
 def sweep() -> None:
     """Release lapsed leases, resume runs that are due, enqueue all unfinished work."""
     if taken := Chain.objects.take_back():
-        log.warning("chains taken back from workers that are gone", chains=taken)
+        log.warning("chains released from dead workers", chains=taken)
     for run in Run.objects.due():
         if run.move(RunState.QUEUED):
-            log.info("run goes on", run=run.pk)
+            log.info("run continues", run=run.pk)
     for run in Run.objects.active().select_related("editing_model").order_by("created_at"):
         control.enqueue(run)
     # Tests of dead workers, or whose job was lost.

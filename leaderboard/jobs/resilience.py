@@ -164,5 +164,5 @@ def _can_reconnect(error: BaseException) -> bool:
 
 def _reconnect(state: tenacity.RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome else None
-    log.warning("database away, trying again", error=str(error).strip()[:200])
+    log.warning("database unreachable, retrying", error=str(error).strip()[:200])
     connection.close()

@@ -214,7 +214,7 @@ def pinned_scorer(run: Run) -> Scorer:
     for name, about in witnesses.items():
         if made["witnesses"].get(name) != about:
             why = scorer.panel.not_run.get(name, "it is another version")
-            raise _changed(f"This run is judged by {name}, which cannot look now: {why}")
+            raise _changed(f"This run is judged by {name}, which cannot run now: {why}")
     scorer.panel.keep(witnesses)
     return scorer.only(_pinned(run))
 

@@ -40,7 +40,7 @@ def score(chain_id: int) -> None:
     chain = UploadedChain.objects.get(pk=chain_id)
     try:
         if chain.attempts > MAX_ATTEMPTS:
-            raise ImageError("These images could not be scored: the scoring did not survive them")
+            raise ImageError("These images could not be scored: scoring failed three times")
         results = _results(chain)
     except Exception as error:
         log.exception("uploaded chain not scored", chain=chain.pk)
@@ -49,7 +49,7 @@ def score(chain_id: int) -> None:
         why = (
             f"{error}."
             if is_user_facing
-            else "The fault is ours and has been noted; please try again."
+            else "This is our error, and it is recorded. Please try again."
         )
         waiting.update(state=UploadedChain.State.FAILED, error=why[:500])
         return

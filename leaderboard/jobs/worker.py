@@ -65,7 +65,7 @@ class KnownJob(Job):
             raise NoSuchJobError(f"job {self.id} is not ours")
 
     def _stranger(self) -> str:
-        """Return the part that no job of ours has; empty if the job is ours."""
+        """Return the part that is not ours; empty if the job is ours."""
         if self.func_name not in job_queue.FUNCTIONS or self.instance is not None:
             return f"{self.func_name}"[:200]
         calls = (
@@ -183,7 +183,7 @@ class RunWorker(Worker):
             log.warning("work horse died", job=job.id, chains=chains)
             self._sweep()
         except Exception:  # the recovery sweep does the same a little later
-            log.exception("chains not put back", job=job.id)
+            log.exception("chains could not be released", job=job.id)
 
     def handle_warm_shutdown_request(self) -> None:
         """Request the running job to end between two edits."""
@@ -263,6 +263,6 @@ def preload(queue_name: str) -> None:
                         ready_torchvision()
                     importlib.import_module(LAZY.get(module, module))
     except Exception as error:  # jobs report it: a metric that cannot run is not run
-        log.warning("not everything is installed", error=f"{type(error).__name__}: {error}")
+        log.warning("packages are missing", error=f"{type(error).__name__}: {error}")
     gc.collect()
     gc.freeze()

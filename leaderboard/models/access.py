@@ -132,7 +132,7 @@ class Use(models.Model):
     """The number of uses of one kind by one subject since a time."""
 
     kind = models.CharField(max_length=32)
-    subject = models.CharField(max_length=64, help_text="A keyed hash: nobody is named here.")
+    subject = models.CharField(max_length=64, help_text="A keyed hash; it names no person.")
     since = models.DateTimeField(default=timezone.now, db_index=True)
     count = models.PositiveIntegerField(default=0)
 

@@ -139,7 +139,7 @@ class ChainQuerySet(models.QuerySet["Chain"]):
 def _lose_calls(chains: Sequence[int]) -> None:
     """Mark open calls in the ledger as lost: no worker waits for their answers."""
     Call.objects.filter(chain__in=chains, outcome=Call.CALLING).update(
-        outcome=Call.LOST, message="The worker stopped before the answer was kept."
+        outcome=Call.LOST, message="The worker stopped before the answer was stored."
     )
 
 
@@ -173,7 +173,8 @@ class Chain(models.Model):
     )
     quality = models.JSONField(
         default=dict,
-        help_text="By no-reference metric: of the source, then of each restored image; null: not run.",
+        help_text="By no-reference metric: of the source, then of each restored image; null: "
+        "not run.",
     )
 
     objects = ChainQuerySet.as_manager()
@@ -310,7 +311,7 @@ class Trip(models.Model):
         help_text="Where that part lost most, [left, top, right, bottom] as shares of the "
         "image; null: the whole image.",
     )
-    undo = models.FloatField(null=True, help_text="What is kept where the edit was made.")
+    undo = models.FloatField(null=True, help_text="The share kept in the place of the edit.")
     evidence = models.JSONField(
         default=list, help_text="What each witness says: was the edit made, was it undone."
     )
@@ -446,12 +447,12 @@ class Audit(models.Model):
     )
     kind = models.CharField(max_length=10, choices=Kind)
     outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
-    words = models.CharField(max_length=200, blank=True, help_text="What was done to the image.")
+    words = models.CharField(max_length=200, blank=True, help_text="The alteration of the image.")
     sent = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
     answer = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
     seed = models.PositiveIntegerField(null=True)
     seconds = models.FloatField(null=True)
-    finding = models.JSONField(default=dict, help_text="What came back of the mark; what was lost.")
+    finding = models.JSONField(default=dict, help_text="The share of the mark kept, and the loss.")
 
     class Meta:
         ordering = ("chain__case__position", "number")

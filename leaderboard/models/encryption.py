@@ -14,7 +14,7 @@ from evaluation.errors import UserFacingError
 
 
 class Unreadable(UserFacingError):
-    """A stored secret that none of the current keys opens, as between two steps of a rotation."""
+    """A stored secret that none of the current keys opens."""
 
 
 @lru_cache(maxsize=4)

@@ -31,7 +31,7 @@ from leaderboard.text import skeleton
 def validate_slugs(value: Any) -> None:
     """Raise ValidationError unless the value is a list of at most 50 slugs."""
     if not isinstance(value, list) or len(value) > 50:
-        raise ValidationError('Write a list of slugs of suites, as ["lite", "standard"].')
+        raise ValidationError('Enter a list of slugs of suites, such as ["lite", "standard"].')
     for slug in value:
         validate_slug(slug if isinstance(slug, str) else "")
 
@@ -144,7 +144,7 @@ class EditingModel(models.Model):
     def weights_name(self) -> tuple[str, str]:
         """Return the maker and plain name, which models with the same weights share.
 
-        The host stands in brackets behind the name: "FLUX.2 pro (fal)".
+        The host is in brackets behind the name: "FLUX.2 pro (fal)".
         """
         return self.organisation, self.name.partition(" (")[0]
 

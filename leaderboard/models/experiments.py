@@ -32,18 +32,18 @@ class Experiment(models.Model):
     slug = models.SlugField(max_length=60, unique=True)
     title = models.CharField(max_length=120, help_text="A question: Does the wording matter?")
     question = models.TextField(
-        blank=True, max_length=2000, help_text="What you want to know, and why; public."
+        blank=True, max_length=2000, help_text="The question and its reason; public."
     )
     suite = models.ForeignKey(Suite, models.PROTECT, related_name="experiments")
     editing_models = models.ManyToManyField(EditingModel, related_name="experiments")
     repeats = models.PositiveSmallIntegerField(
         default=0,
         validators=[MaxValueValidator(core.MAX_REPEATS)],
-        help_text="How often each case is played in each arm; 0 is as often as the suite says. "
-        "With two or more the page tells how much is luck.",
+        help_text="Repeats of each case in each arm; 0: as the suite says. With two or more "
+        "the page shows how much is chance.",
     )
     published = models.BooleanField(
-        default=False, help_text="Anybody may look at it. Runs that are not public stay hidden."
+        default=False, help_text="Visible to all visitors. Runs that are not public stay hidden."
     )
     started_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -63,7 +63,7 @@ class Experiment(models.Model):
     def clean(self) -> None:
         # Strips and arms would reveal its images and wordings.
         if self.suite_id and self.suite.sealed:
-            raise ValidationError({"suite": "A sealed suite is for no experiment."})
+            raise ValidationError({"suite": "A sealed suite cannot be used in an experiment."})
 
 
 class ExperimentArm(models.Model):
@@ -125,7 +125,7 @@ class ExperimentArm(models.Model):
         max_length=12,
         blank=True,
         choices=[("", "As the images"), *((t, t) for t in TIERS), ("interleaved", "1K, 2K, 4K")],
-        help_text="What answers are asked for at; interleaved: another for each trip.",
+        help_text="The requested size of answers; interleaved: a new one for each trip.",
     )
     session = models.CharField(
         max_length=12, choices=list(core.SESSIONS.items()), default=core.ALONE

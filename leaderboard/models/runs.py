@@ -183,7 +183,9 @@ class Run(models.Model):
     state = models.CharField(
         max_length=12, choices=RunState, default=RunState.QUEUED, db_index=True
     )
-    reason = models.CharField(max_length=40, blank=True, help_text="Code of why it is paused.")
+    reason = models.CharField(
+        max_length=40, blank=True, help_text="Code of the reason for a pause."
+    )
     reason_text = models.CharField(max_length=500, blank=True)
     resume_at = models.DateTimeField(null=True, blank=True, help_text="Resumes by itself then.")
     secret = models.CharField(
@@ -195,7 +197,7 @@ class Run(models.Model):
     earlier_secrets = models.JSONField(
         default=list,
         editable=False,
-        help_text="Those that were public before chains were played again, the latest first.",
+        help_text="Secrets published before chains were played again, latest first.",
     )
     arm = models.JSONField(
         default=dict,
@@ -208,7 +210,7 @@ class Run(models.Model):
     stop_after = models.PositiveSmallIntegerField(
         default=0,
         validators=[MaxValueValidator(MOST)],
-        help_text="Trips that a chain is played on after its end is known; 0: to the end.",
+        help_text="Trips that a chain plays after its end is known; 0: all.",
     )
     metrics = models.JSONField(
         default=dict,
@@ -223,7 +225,9 @@ class Run(models.Model):
     )
     published = models.BooleanField(default=False, db_index=True)
     withdrawn_at = models.DateTimeField(
-        null=True, editable=False, help_text="When it was taken off the board, having been public."
+        null=True,
+        editable=False,
+        help_text="When it was removed from the board after being public.",
     )
     current = models.BooleanField(
         default=False, db_index=True, help_text="Stands for its model on the board."
@@ -232,7 +236,7 @@ class Run(models.Model):
     orders = models.JSONField(
         default=list,
         editable=False,
-        help_text="Images of two chain shapes laid beside each other.",
+        help_text="Differences between the images of two chain shapes.",
     )
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -315,7 +319,7 @@ class Run(models.Model):
 
     @property
     def unranked_reason(self) -> str:
-        """Return why a finished run of ours is out of the ranks; empty if it is not.
+        """Return why a finished run of this site is not ranked; empty if it is.
 
         The board, the run's page, its submitter's page and the admin show this text.
         """
@@ -349,7 +353,7 @@ class Run(models.Model):
         if self.editing_model.is_reference:
             return "Published as a reference editor, which is never ranked"
         if self.source != self.Source.OURS:
-            return "Published, not ranked: it was played elsewhere"
+            return "Published, not ranked: played elsewhere"
         if reason := self.unranked_reason:
             return f"Published, not ranked: {reason}"
         if not self.current:
@@ -379,15 +383,17 @@ class RunProgress(models.Model):
     edits_total = models.PositiveIntegerField(default=0, editable=False)
     edits_done = models.PositiveIntegerField(default=0, editable=False)
     edits_saved = models.PositiveIntegerField(
-        default=0, editable=False, help_text="Not asked for: the end of their chains was known."
+        default=0,
+        editable=False,
+        help_text="Edits saved because the end of their chains was known.",
     )
     trips_scored = models.PositiveIntegerField(default=0, editable=False)
     edit_seconds = models.FloatField(default=0, editable=False)
     median_seconds = models.FloatField(
-        null=True, editable=False, help_text="Half of the edits took no longer."
+        null=True, editable=False, help_text="Median seconds per edit."
     )
     p95_seconds = models.FloatField(
-        null=True, editable=False, help_text="95 % of the edits took no longer."
+        null=True, editable=False, help_text="Seconds within which 95 % of the edits ended."
     )
     last_error = models.CharField(max_length=500, blank=True, editable=False)
     progress_at = models.DateTimeField(null=True, editable=False)
@@ -426,23 +432,21 @@ class RunReview(models.Model):
 
     run = models.OneToOneField(Run, models.CASCADE, primary_key=True, related_name="review")
     flags = models.JSONField(
-        default=list, blank=True, help_text="Why it is out of the ranks until a person has looked."
+        default=list, blank=True, help_text="Why it is not ranked until a person has reviewed it."
     )
     hints = models.JSONField(
-        default=list, blank=True, help_text="Signs for admins to look at; they touch no rank."
+        default=list, blank=True, help_text="Hints for admins; they change no rank."
     )
     cleared = models.BooleanField(
         default=False,
-        help_text="An admin looked at the flags and accepts them.",
+        help_text="An admin reviewed the flags and accepts them.",
     )
-    decision = models.CharField(
-        max_length=500, blank=True, help_text="Why an admin decided so; public."
-    )
+    decision = models.CharField(max_length=500, blank=True, help_text="The admin's reason; public.")
     marks_kept = models.FloatField(
-        null=True, editable=False, help_text="Median share of painted marks that came back."
+        null=True, editable=False, help_text="Median share of painted marks that the model kept."
     )
     loss_under_audit = models.FloatField(
-        null=True, editable=False, help_text="Median loss when its answer is touched harmlessly."
+        null=True, editable=False, help_text="Median loss after a harmless alteration."
     )
     cold_gap = models.FloatField(
         null=True,
@@ -450,7 +454,7 @@ class RunReview(models.Model):
         help_text="Median of what one edit of an unseen image loses beyond three trips of a chain.",
     )
     changed_elsewhere = models.FloatField(
-        null=True, editable=False, help_text="Median share that an edit changes beside its place."
+        null=True, editable=False, help_text="Median share that an edit changes outside its place."
     )
 
     #: The medians that the audits give.

@@ -58,9 +58,7 @@ class Calibration(models.Model):
     metric = models.ForeignKey(MetricVersion, models.CASCADE, related_name="calibrations")
     blank = models.FloatField(help_text="Distance between the image and its mean colour.")
     ladder = models.JSONField(default=dict, help_text="JPEG quality → distance.")
-    stored = models.JSONField(
-        null=True, help_text="What the metric knows of the image and is slow to compute."
-    )
+    stored = models.JSONField(null=True, help_text="The metric's slow measurements of the image.")
 
     objects = CalibrationManager()
 

@@ -168,7 +168,7 @@ class EditPair(models.Model):
     witness = models.CharField(
         max_length=80,
         blank=True,
-        help_text="Who can see it, and what to look for, as detector:chair.",
+        help_text="The witness and what it looks for, as detector:chair.",
     )
     shape = models.CharField(
         max_length=100,
@@ -185,7 +185,7 @@ class EditPair(models.Model):
     against = models.SlugField(
         max_length=80,
         blank=True,
-        help_text="The pair with the same edits in another order, to lay its images beside.",
+        help_text="The pair with the same edits in another order, for comparison.",
     )
     source_text = models.CharField(
         max_length=200, blank=True, help_text="CLIP text before the edit."
@@ -307,12 +307,12 @@ class Suite(models.Model):
     stop_after = models.PositiveSmallIntegerField(
         default=0,
         validators=[MaxValueValidator(MOST)],
-        help_text="What new runs begin with: trips that a chain is played on after its end is "
-        "known; 0 plays all to the end. It saves edits and changes no rank.",
+        help_text="Default of new runs: trips that a chain plays after its end is known; 0 "
+        "plays all. It saves edits and changes no rank.",
     )
     published_elsewhere = models.BooleanField(
         default=False,
-        help_text="Results of others, shown with their source, never mixed into our ranks.",
+        help_text="Results published by others, shown with their source and never ranked.",
     )
     sealed = models.BooleanField(
         default=False,
@@ -452,9 +452,7 @@ class Case(models.Model):
     backward = models.TextField()
     position = models.PositiveSmallIntegerField(default=0)
     repeats = models.PositiveSmallIntegerField(default=1)
-    edits = models.PositiveSmallIntegerField(
-        default=0, help_text="How many edits one chain of it takes."
-    )
+    edits = models.PositiveSmallIntegerField(default=0, help_text="Number of edits of one chain.")
     steps = models.JSONField(
         default=list, help_text="The trips of a shape, each its steps as [name, letter, prompt]."
     )

@@ -76,7 +76,7 @@ class UploadedImage(models.Model):
 #: A worker that checks a contributed run renews its lease at least this often.
 CHECK_LEASE_SECONDS = 600.0
 #: Retention period of the row of a refused or withdrawn run.
-TOLD = timedelta(days=30)
+SHOWN_FOR = timedelta(days=30)
 
 
 class ContributedRunQuerySet(models.QuerySet["ContributedRun"]):
@@ -90,7 +90,7 @@ class ContributedRunQuerySet(models.QuerySet["ContributedRun"]):
 
     def expired(self) -> ContributedRunQuerySet:
         ended = (ContributedRun.State.REFUSED, ContributedRun.State.WITHDRAWN)
-        return self.filter(state__in=ended, ended_at__lt=timezone.now() - TOLD)
+        return self.filter(state__in=ended, ended_at__lt=timezone.now() - SHOWN_FOR)
 
 
 class ContributedRun(models.Model):
@@ -116,7 +116,9 @@ class ContributedRun(models.Model):
     error = models.TextField(blank=True, help_text="Why it was refused, line by line.")
     attempts = models.PositiveSmallIntegerField(default=0)
     finished: Any = models.JSONField(default=list, help_text="Chains that were checked so far.")
-    checks: Any = models.JSONField(default=dict, help_text="How many checks of these were equal.")
+    checks: Any = models.JSONField(
+        default=dict, help_text="Number of these checks that were equal."
+    )
     lease_until = models.DateTimeField(null=True)
     remote_address = models.GenericIPAddressField(null=True)
     # Another run of a model that the same person contributed before.

@@ -54,7 +54,7 @@ class QuestionQuerySet(models.QuerySet["Question"]):
 
 
 class Question(models.Model):
-    """A question for voters. Each vote draws the sides of the images anew."""
+    """A question for voters. Each vote draws the sides of the images again."""
 
     class Gold(models.TextChoices):
         NONE = "", "No"
@@ -71,7 +71,9 @@ class Question(models.Model):
         default=0, help_text="How far the two lie apart by the headline, 0 to 1."
     )
     # Smallest first: the most informative; each showing moves a question back.
-    due = models.FloatField(null=True, help_text="Its turn; empty: not asked of visitors now.")
+    due = models.FloatField(
+        null=True, help_text="Position in the queue of questions; empty: not in use now."
+    )
     asked = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -107,8 +109,8 @@ class Voter(models.Model):
     """A holder of our signed cookie, without name or address."""
 
     key = models.CharField(max_length=22, unique=True, default=new_ticket, editable=False)
-    weight = models.FloatField(default=1, help_text="How far the votes count, by the stated rule.")
-    reasons = models.JSONField(default=list, help_text="What took the weight down.")
+    weight = models.FloatField(default=1, help_text="The weight of the votes, by the stated rule.")
+    reasons = models.JSONField(default=list, help_text="Reasons for a lower weight.")
     gold = models.PositiveIntegerField(default=0)
     gold_right = models.PositiveIntegerField(default=0)
     repeats = models.PositiveIntegerField(default=0)
@@ -164,7 +166,9 @@ class Vote(models.Model):
     role = models.CharField(max_length=8, choices=Role, blank=True)
     first_left = models.BooleanField(default=True)
     answer = models.SmallIntegerField(null=True)
-    seconds = models.FloatField(null=True, help_text="From shown to answered, as the page says.")
+    seconds = models.FloatField(
+        null=True, help_text="Seconds from shown to answered, as the page reports."
+    )
     looked: Any = models.JSONField(default=dict, help_text="Zoom, flicker, width of the window.")
     asked_at = models.DateTimeField(default=timezone.now)
     answered_at = models.DateTimeField(null=True, db_index=True)
@@ -235,8 +239,12 @@ class PeopleReport(models.Model):
     """Agreement of metrics, witnesses and judges with people: one row for the site."""
 
     numbers = models.JSONField(default=dict)
-    votes = models.PositiveIntegerField(default=0, help_text="How many were answered by then.")
-    pool_stamp = models.CharField(max_length=64, blank=True, help_text="Of what can be asked.")
+    votes = models.PositiveIntegerField(
+        default=0, help_text="Number of answered questions by then."
+    )
+    pool_stamp = models.CharField(
+        max_length=64, blank=True, help_text="Number of possible questions."
+    )
     computed_at = models.DateTimeField()
 
     def __str__(self) -> str:

@@ -58,7 +58,7 @@ class Counted:
 def backup(out: Path, images: Path | None = None) -> Counted:
     """Write a backup into an empty folder; copy new images to `images` if given."""
     if out.exists() and any(out.iterdir()):
-        raise BackupError(f"{out} is not empty; every backup has a folder of its own")
+        raise BackupError(f"{out} is not empty; each backup needs its own folder")
     out.mkdir(parents=True, exist_ok=True)
     database = out / DUMPS[connection.vendor]
     # The database first: images that it names are stored already, and stay at least for a day.
@@ -100,7 +100,7 @@ def restore(folder: Path, images: Path | None = None, *, force: bool = False) ->
             _load(before / DUMPS[connection.vendor])
         raise BackupError(
             f"the site cannot use the database of this backup ({error})"
-            + (f"; the one from before is back, and in {before}" if before else "")
+            + (f"; the previous one is restored, and stored in {before}" if before else "")
         ) from error
     if before:
         shutil.rmtree(before)
@@ -130,15 +130,15 @@ def _checked_dump(folder: Path) -> Path:
             )
         dump = folder / DUMPS[connection.vendor]
         if _hash(dump) != stated:
-            raise BackupError(f"{dump} is not as it was written: its hash differs")
+            raise BackupError(f"{dump} was altered: its hash differs")
         _check_migrations(about["migrations"], about["version"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise BackupError(f"{folder} is not a whole backup: {error!r}") from None
+        raise BackupError(f"{folder} is not a complete backup: {error!r}") from None
     return dump
 
 
 def _check_migrations(applied: list[list[str]], version: str) -> None:
-    """Raise BackupError if the backup has migrations of our apps that this version lacks."""
+    """Raise BackupError if this version lacks migrations of the backup."""
     loader = MigrationLoader(None)
     missing = [
         f"{app}.{name}"

@@ -51,7 +51,7 @@ class SiteFigures(Collector):
         counters = {
             "calls": ("Calls made, answered or not.", "calls"),
             "edits": ("Edits that were answered.", "edits_done"),
-            "edits_saved": ("Edits not asked for: the end was known.", "edits_saved"),
+            "edits_saved": ("Edits saved because the end was known.", "edits_saved"),
             "spent_usd": ("Spent on calls, in USD.", "spent_usd"),
             "trips_scored": ("Trips scored.", "trips_scored"),
         }
@@ -68,13 +68,13 @@ class SiteFigures(Collector):
         """Yield waiting chains, chains in flight, and the lag of scoring."""
         now = timezone.now()
         active = Chain.objects.filter(run__state__in=ACTIVE_STATES)
-        flying = _gauge("chains_in_flight", "Chains that a living worker plays.", "model")
+        flying = _gauge("chains_in_flight", "Chains that a live worker plays.", "model")
         for model, count in _grouped(active.in_flight(), "run__editing_model__slug", Count("pk")):
             flying.add_metric([model], count)
         yield flying
         age = _gauge(
             "queue_age_seconds",
-            "How long a run with chains that could be played has seen no progress.",
+            "Seconds without progress of a run that has chains to play.",
             "model",
         )
         waiting = Run.objects.filter(
@@ -86,10 +86,10 @@ class SiteFigures(Collector):
         for model, created, progress in rows:
             age.add_metric([model], max(0.0, (now - (progress or created)).total_seconds()))
         yield age
-        lost = _gauge("leases_lapsed", "Chains whose worker gave no sign of life for too long.")
+        lost = _gauge("leases_lapsed", "Chains whose worker has stopped responding.")
         lost.add_metric([], active.free().filter(state=ChainState.PLAYING).count())
         yield lost
-        behind = _gauge("scoring_lag_trips", "Trips that came back and are not scored.", "model")
+        behind = _gauge("scoring_lag_trips", "Restored images that are not scored yet.", "model")
         lag = active.unscored().order_by().values_list("run__editing_model__slug")
         for model, played, scored in lag.annotate(Sum("trips_played"), Sum("trips_scored")):
             behind.add_metric([model], played - scored)
@@ -124,7 +124,7 @@ class SiteFigures(Collector):
         yield family
 
     def _workers(self) -> Iterator[Metric]:
-        alive = _gauge("workers", "Workers alive; none at all when Redis does not answer.", "queue")
+        alive = _gauge("workers", "Workers alive; no value if Redis does not answer.", "queue")
         for name in (job_queue.EDITS, job_queue.GPU, job_queue.PROBES):
             alive.add_metric([name], job_queue.workers(name) or 0)
         yield alive

@@ -12,10 +12,10 @@ State = Submission.State
 
 NEXT = {
     State.PROBING: "We are sending one small image through your endpoint.",
-    State.PROBE_FAILED: "The test did not pass. The failed step says why and how to mend it.",
-    State.REVIEW: "The test passed. A person looks at it next.",
+    State.PROBE_FAILED: "The test did not pass. The failed step shows the reason and the fix.",
+    State.REVIEW: "The test passed. A person reviews it next.",
     State.ASKED: "We have a question; please answer it on this submission's page.",
-    State.APPROVED: "Your model is being evaluated; its page shows how far it is.",
+    State.APPROVED: "Your model is being evaluated. The submission's page shows the progress.",
     State.REJECTED: "We will not evaluate this model. The reviewers say why.",
     State.WITHDRAWN: "The submission is withdrawn and its key is deleted.",
 }

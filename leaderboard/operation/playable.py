@@ -42,8 +42,8 @@ def offers() -> list[Offer]:
     gone = set(ENDED_STATES) - {RunState.FINISHED}
     played = Run.objects.filter(suite=suite).as_the_suite_says().exclude(state__in=gone)
     models = _models().exclude(pk__in=played.values("editing_model"))
-    found = [Offer(model, suite, model.estimate_on(suite)) for model in ready(models)]
-    return sorted(found, key=lambda offer: _price(offer.estimate))
+    offers = [Offer(model, suite, model.estimate_on(suite)) for model in ready(models)]
+    return sorted(offers, key=lambda offer: _price(offer.estimate))
 
 
 def ready(models: Iterable[EditingModel] | None = None) -> list[EditingModel]:

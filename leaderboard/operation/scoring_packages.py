@@ -33,7 +33,7 @@ class Preparation:
     detail: str = ""
 
     @property
-    def is_told(self) -> bool:
+    def is_shown(self) -> bool:
         """Return True if the pages report it: visitors wait for it."""
         return self.stage not in (Stage.CHECKING, Stage.READY)
 

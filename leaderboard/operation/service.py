@@ -1,4 +1,6 @@
-"""Run a command as a service of `manage.py up`: `python -m leaderboard.operation.service NICE COMMAND`.
+"""Run a command as a service of `manage.py up`.
+
+`python -m leaderboard.operation.service NICE COMMAND`
 
 The command gets its priority, and a signal to stop if the process runner is killed. Imports
 nothing of Django, because each service starts through it.

@@ -133,7 +133,7 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
             shapes=[threshold_line(0, "solid"), threshold_line(DEFAULT_THRESHOLD, "dot")],
             annotations=_names(
                 [
-                    # Above their lines, which go on to the right edge.
+                    # Above their lines, which continue to the right edge.
                     (ABOVE, "a blank card"),
                     (DEFAULT_THRESHOLD + ABOVE, named()),
                     *((at(c.mean, trips) or 0, c.name) for c in curves if c.reference),
@@ -196,7 +196,7 @@ class LegendItem:
 
 
 def trips_axis(trips: int, room: float = 1.0) -> Figure:
-    """Return an axis of round trips, labelled at all up to ten, else at the usual ones."""
+    """Return an axis of round trips: all labelled up to ten, else the usual ones."""
     numbers = list(range(trips + 1)) if trips <= 10 else [0, *ticks(trips)]
     return {"title": {"text": "round trips"}, "tickvals": numbers, "range": [0, trips * room]}
 

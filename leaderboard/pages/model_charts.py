@@ -58,7 +58,7 @@ def curves_chart(results: RunResults) -> Chart | None:
 
 
 def _wears_out_first(standings: Mapping[str, Standing], trips: int) -> str:
-    """Return the most kept by any metric and by the headline at the last trip, as a title."""
+    """Return a title: the most kept by any metric, and by the headline."""
     left = {
         name: max(0, mean[trips] or 0)
         for name in METRICS
@@ -213,7 +213,7 @@ HAVE_A_FLOOR = (EditingModel.Access.LOCAL, EditingModel.Access.REFERENCE)
 
 
 def floor_of(results: RunResults, user: Any) -> Standing | None:
-    """Return the newest floor of the run's model on the same suite, by the shown metric."""
+    """Return the newest floor of this model on the suite, by the shown metric."""
     run, standing = results.run, results.standing
     if run.editing_model.access not in HAVE_A_FLOOR:
         return None

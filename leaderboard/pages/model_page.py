@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from evaluation.analysis.edit_quality import RUBRIC
 from evaluation.analysis.events import CAUSES, CROSSINGS
-from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, named
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.content import catalog
 from evaluation.content.suites import ticks
 from evaluation.estimate import duration
@@ -44,7 +44,7 @@ REGIMES = {
     "contracting": ("settles", "each trip changes less than the one before"),
     "wandering": ("wanders", "the steps stay as large, in changing directions"),
     "drifting": ("drifts", "the steps stay as large, always the same way"),
-    "undetermined": ("cannot be told", "too few trips, or too uneven ones"),
+    "undetermined": ("is unclear", "too few trips, or too uneven ones"),
 }
 OUTCOMES = {
     "completed": "played to the end",
@@ -56,7 +56,7 @@ OUTCOMES = {
     "lost": "lost through our fault",
     "change_not_seen": "with a trip where no change was seen",
     "reframed": "with a trip that changed the shape of the image",
-    "recovered": f"came back after having been {named()}",
+    "recovered": "recovered above the threshold",
 }
 
 
@@ -178,7 +178,7 @@ def jpeg_sentence(results: RunResults) -> str:
         return ""
     number = 5 if 5 in numbers else numbers[-1]
     if jpeg[str(number)] == LOSSLESS:
-        return f"Nothing is lost {formatting.after(number)}: no JPEG save is as good."
+        return f"Nothing is lost {formatting.after(number)}; even the best JPEG loses more."
     return f"{formatting.after(number).capitalize()}: {like_jpeg(jpeg[str(number)])}."
 
 
@@ -247,7 +247,7 @@ def witnessed(standing: Standing) -> list[tuple[str, str, list[str]]]:
 
 
 def edit_quality_words(run: Run, standing: Standing) -> str:
-    """Return what is known of the judge of a run's edits, or what it would cost to ask one."""
+    """Return the facts of a run's judge, or the cost of one."""
     people: PeopleStanding | None = getattr(run, "people", None)
     rated = standing.counts.get(RUBRIC)
     if rated and people and people.judge_share is not None:
@@ -258,7 +258,7 @@ def edit_quality_words(run: Run, standing: Standing) -> str:
         return ""
     needed = JudgeAnswer.objects.estimate(run.progress.chains_total, run.suite.trips)
     price = "" if needed.usd is None else f", about {formatting.usd(needed.usd)},"
-    return f"To judge it takes up to {needed.edits:,} calls{price} and {duration(needed.seconds)}."
+    return f"Judging it takes up to {needed.edits:,} calls{price} and {duration(needed.seconds)}."
 
 
 def _of_judged(counts: list[int] | None) -> str:
@@ -315,7 +315,7 @@ def _motion_sentence(
 ) -> str:
     limit = known.get("limit_retention")
     if known.get("contraction") == 0 and known.get("path_efficiency") is None:
-        return "Nothing moves: every restored image is the image it was made from."
+        return "Nothing changes: every restored image equals its input."
     if not regimes:
         return ""
     name, count, meaning = regimes[0]
@@ -323,7 +323,7 @@ def _motion_sentence(
         "" if limit is None else f" What is left at the end: {formatting.percent(max(0, limit))}."
     )
     if name == "undetermined":
-        return f"Where the chains end up cannot be told: too few trips, or too uneven ones.{left}"
+        return f"Where the chains end up is unclear: too few trips, or too uneven ones.{left}"
     where = "every chain" if count == chains else f"{count} of {chains} chains"
     return f"In {where} the image {meaning}.{left}"
 

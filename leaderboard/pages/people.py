@@ -177,13 +177,13 @@ def threshold_words(first: Line | None) -> str:
     ours = formatting.percent(DEFAULT_THRESHOLD)
     if first.holds_ours:
         return (
-            f"Half of the people no longer use an image of which {first.at} is kept, by the "
-            f"headline. Our threshold of {ours} lies within: the votes do not speak against it."
+            f"Half of the people no longer use an image that keeps {first.at} by the "
+            f"headline. Our threshold of {ours} lies within: the votes do not contradict it."
         )
     side = "later" if first.threshold["threshold"] < DEFAULT_THRESHOLD else "earlier"
     return (
-        f"Half of the people no longer use an image of which {first.at} is kept, by the headline. "
-        f"Our threshold of {ours} lies outside: people give an image up {side} than the headline."
+        f"Half of the people no longer use an image that keeps {first.at} by the headline. "
+        f"Our threshold of {ours} lies outside: people give up an image {side} than the headline."
     )
 
 
@@ -208,7 +208,7 @@ def half_points(proposal: Mapping[str, Any] | None) -> dict[str, Any] | None:
             "a reason to consider them."
         )
     else:
-        text += " That is not surely more: no reason to change them."
+        text += " The difference is not significant: no reason to change them."
     return {"rows": rows, "words": text}
 
 

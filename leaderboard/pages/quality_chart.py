@@ -55,7 +55,7 @@ def quality_chart(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart | No
         id="quality",
         title=_finding(models),
         subtitle=f"Edit quality, as a judge rates first edits, against usable trips by {metric}. "
-        f"Up and to the right is better; nobody beats the models on the line at both.{missing}",
+        f"Up and to the right is better; no model beats those on the line at both.{missing}",
         figure=_figure(models, filters.suite.trips),
         table=_table(models),
         about=f"{filters.suite}, by {metric}",
@@ -67,13 +67,13 @@ def _finding(models: Sequence[RatedModel]) -> str:
     best = [model.name for model in models if model.best]
     if len(best) == 1:
         return f"{best[0]} edits best and lasts longest"
-    return f"Nobody edits better and lasts longer than {formatting.listed(best, 4)}"
+    return f"No model edits better and lasts longer than {formatting.listed(best, 4)}"
 
 
 def _figure(models: Sequence[RatedModel], trips: int) -> Figure:
     best = [model for model in models if model.best]
     traces = [
-        _marks("nobody beats these", best, "--series-2", "diamond"),
+        _marks("unbeaten", best, "--series-2", "diamond"),
         _marks("others", [model for model in models if not model.best], "--series-1", "circle"),
     ]
     traces[0] |= {"mode": "lines+markers"}
@@ -151,4 +151,4 @@ def _table(models: Sequence[RatedModel]) -> Table:
         ]
         for model in models
     ]
-    return Table(["Model", "Edit quality", "Usable trips", "Nobody beats it"], rows)
+    return Table(["Model", "Edit quality", "Usable trips", "Unbeaten"], rows)

@@ -132,8 +132,10 @@ def reports() -> list[Report]:
     """Return what others reported, the newest source first; one query."""
     figures = PublishedFigure.objects.order_by("source", "model_name", "trip", "pk")
     by_source = groupby(figures, lambda figure: figure.source)
-    found = [_report(n, source, list(values)) for n, (source, values) in enumerate(by_source, 1)]
-    return sorted(found, key=lambda report: report.published_on or date.min, reverse=True)
+    all_reports = [
+        _report(n, source, list(values)) for n, (source, values) in enumerate(by_source, 1)
+    ]
+    return sorted(all_reports, key=lambda report: report.published_on or date.min, reverse=True)
 
 
 def _report(number: int, source: str, figures: Sequence[PublishedFigure]) -> Report:

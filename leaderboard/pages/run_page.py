@@ -112,17 +112,17 @@ PLANE = (300, 100)
 NOW = {
     RunState.QUEUED: "Waiting for a worker.",
     RunState.PLAYING: "Edits are being made, many chains at once where the model allows it.",
-    RunState.SCORING: "All edits are made. What came back is being scored.",
-    RunState.PAUSED: "Paused. What is finished is kept.",
+    RunState.SCORING: "All edits are made. The restored images are being scored.",
+    RunState.PAUSED: "Paused. Finished trips are kept.",
     RunState.FINISHED: "Finished: every chain is played and scored.",
-    RunState.FAILED: "The run failed. What was finished is kept.",
-    RunState.CANCELLED: "Cancelled. What was finished is kept.",
+    RunState.FAILED: "The run failed. Finished trips are kept.",
+    RunState.CANCELLED: "Cancelled. Finished trips are kept.",
 }
 NEXT = {
     RunState.QUEUED: "Then all cases are played, trip by trip, and scored.",
     RunState.PLAYING: "When a chain is played it is scored; when all are, the numbers appear here.",
     RunState.SCORING: "When the last restored image is scored, half-life and ranks are computed.",
-    RunState.FAILED: "A person looks at it; it can be resumed where it stopped.",
+    RunState.FAILED: "An administrator decides. It can resume where it stopped.",
 }
 
 
@@ -179,8 +179,8 @@ def _lines(run: Run, known: dict[str, Any]) -> dict[str, str]:
 def now(run: Run) -> str:
     """Return a sentence on the present state."""
     preparation = scoring_packages.read()
-    if run.state == RunState.SCORING and preparation and preparation.is_told:
-        return "All edits are made. What came back waits until what scores it is installed."
+    if run.state == RunState.SCORING and preparation and preparation.is_shown:
+        return "All edits are made. Scoring starts when its packages are installed."
     return NOW[RunState(run.state)]
 
 
@@ -188,21 +188,21 @@ def what_next(run: Run) -> str:
     """Return a sentence on the next step; empty if there is none."""
     if run.state == RunState.PAUSED:
         if run.resume_at:
-            return f"It goes on by itself at {run.resume_at:%H:%M} UTC on {run.resume_at:%d %B}."
-        return "A person has been told; it goes on where it stopped."
+            return f"It resumes by itself at {run.resume_at:%H:%M} UTC on {run.resume_at:%d %B}."
+        return "An administrator is notified; it then continues where it stopped."
     if run.state == RunState.FINISHED and not run.published:
-        return "It is not public yet: a person looks at it first."
+        return "It is not public yet: a person reviews it first."
     return NEXT.get(RunState(run.state), "")
 
 
 def _workers_words(counts: dict[str, int | None]) -> str:
     """Return "2 editing, 1 scoring", or the reason why nothing happens."""
     if any(count is None for count in counts.values()):
-        return "the queue does not answer; the run is safe and goes on when it does"
+        return "the queue does not answer; the run is safe and continues when it does"
     names = {"edits": "editing", "gpu": "scoring"}
     words = [f"{count} {names.get(queue, queue)}" for queue, count in counts.items()]
     if not any(counts.values()):
-        return "none is alive; it goes on as soon as one is"
+        return "no worker is running; the run continues when one is"
     return ", ".join(words)
 
 

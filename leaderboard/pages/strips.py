@@ -172,7 +172,8 @@ class Frame:
     ) -> list[Heard]:
         return [
             (
-                f"{evidence['thing']}: {answers[not evidence[question]]}, by {witness_label(evidence['witness'])}",
+                f"{evidence['thing']}: {answers[not evidence[question]]}, by "
+                f"{witness_label(evidence['witness'])}",
                 evidence[question],
             )
             for evidence in self.trip.evidence
@@ -318,11 +319,11 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
         left = formatting.percent(last[0]) if last else "all"
         return f"{left} of the image is still there {formatting.after(trips)}."
     if cause == "stopped":
-        return "It was stopped before half was lost by this metric: when that is, is not known."
+        return "It was stopped before half was lost by this metric: that end is unknown."
     if cause in CROSSED:
         return f"{CROSSED[cause]} after {lasted}."
     over = f"after {lasted}" if time else "at once"
-    return f"{EVENTS[cause]} on trip {int(time) + 1}: it counts as over {over}."
+    return f"{EVENTS[cause]} on trip {int(time) + 1}: the chain ends {over}."
 
 
 #: By part of the headline, a restored image that lost most by it.
@@ -342,7 +343,7 @@ ENDED: dict[str, str] = {
     Outcome.REFUSED: "The model refused before the first restored image.",
     Outcome.BLANK: "The model answered with a blank image before the first restored image.",
     Outcome.FAILED: "No usable answer came before the first restored image.",
-    Outcome.LOST: "We lost this chain before the first restored image; it counts for nobody.",
+    Outcome.LOST: "We lost this chain before the first restored image; it does not count.",
 }
 
 

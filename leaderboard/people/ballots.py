@@ -1,7 +1,7 @@
 """Ballots: voters, the ten questions of a session, their answers and images.
 
 A voter is a signed cookie with a random number and nothing else. No image reveals its model: it
-is drawn anew from its pixels at the size of the source, with no chunk but pixels; its length is
+is drawn again from its pixels at the size of the source, with no chunk but pixels; its length is
 rounded up; it is stored under a name that only this site can derive. The pixels themselves
 cannot be hidden: a comparison with every image of the public pages identifies the image.
 """
@@ -199,7 +199,7 @@ def answer(
         allowed = ", ".join(sorted(ANSWERS[vote.kind]))
         raise NotAccepted(f"answer: {said[:20]!r} is not one of {allowed}", 422)
     if vote.answered_at is None and not vote.is_open:
-        raise NotAccepted("This question was asked too long ago; please start anew.", 410)
+        raise NotAccepted("This question has expired. Please start again.", 410)
     ticket = Vote.objects.open().filter(pk=vote.pk)
     if not ticket.update(
         answer=_number(said, vote.first_left),
@@ -207,7 +207,7 @@ def answer(
         seconds=_seconds(seconds),
         looked=_looked(looked or {}),
     ):
-        raise NotAccepted("This question has been answered already.", 409)
+        raise NotAccepted("This question is already answered.", 409)
 
 
 def _number(said: str, first_left: bool) -> int:

@@ -92,7 +92,7 @@ def is_due() -> bool:
 
 
 def count() -> PeopleReport:
-    """Compute all numbers anew and choose the next questions."""
+    """Compute all numbers again and choose the next questions."""
     began, answered = timezone.now(), Vote.objects.answered().count()
     Vote.objects.expired().delete()
     votes = counted()
@@ -349,7 +349,7 @@ def _threshold(
 def _half_points(
     single: Table, single_weights: Floats, pairs: Table, pair_weights: Floats
 ) -> dict[str, Any] | None:
-    """Return the half points that votes propose for the headline's parts; None if votes are few."""
+    """Return the half points that votes propose; None if there are too few votes."""
     halves = {part.name: part.half for part in PARTS}
     result = refit(halves, _judged(single, single_weights), _judged(pairs, pair_weights))
     return asdict(result) if result else None

@@ -65,7 +65,7 @@ def stamp() -> str:
 
 
 def refresh() -> None:
-    """Choose the open questions anew."""
+    """Choose the open questions again."""
     suites = Suite.objects.filter(runs__in=votable_runs().filter(current=True)).distinct()
     chosen: list[Question] = []
     for suite in suites.defer("definition"):

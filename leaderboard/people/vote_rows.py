@@ -204,13 +204,13 @@ class VoteOut(Schema):
     first: ImageOut = Field(alias="question.first")
     second: ImageOut | None = Field(alias="question.second")
     answer: str | None = Field(
-        description="first, second or cannot say; yes or no. Whichever side it stood on."
+        description="first, second or cannot say; yes or no. On either side."
     )
     first_left: bool
     role: str = Field(description="Empty, gold (known answer) or repeat (own pair again).")
     known_answer: str = Field(alias="question.gold", description="Of a gold question, or empty.")
     voter: str = Field(description="The same for all votes of one person; a hash.")
-    weight: float = Field(alias="voter.weight", description="How far the voter is believed.")
+    weight: float = Field(alias="voter.weight", description="The voter's weight.")
     session: str = Field(description="The same for all votes of one session; a hash.")
     place: int = Field(description="Of the question in its session, from 0.")
     seconds: float | None

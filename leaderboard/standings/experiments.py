@@ -17,7 +17,7 @@ from leaderboard.standings.stored import stored_result
 
 
 def refresh_experiments(run: Run) -> None:
-    """Compute the experiments of this run anew."""
+    """Compute the experiments of this run again."""
     for experiment in Experiment.objects.filter(arms__runs=run).distinct():
         refresh(experiment, run.editing_model)
 

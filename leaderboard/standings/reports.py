@@ -39,7 +39,7 @@ def stale() -> list[Suite]:
 
 
 def write(suite: Suite) -> None:
-    """Write the suite's report anew; the power of a frozen suite is computed once."""
+    """Write the suite's report again; the power of a frozen suite is computed once."""
     began = timezone.now()
     report = SuiteReport.objects.filter(suite=suite, method_version=METHOD_VERSION).first()
     SuiteReport.objects.update_or_create(

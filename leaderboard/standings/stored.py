@@ -70,7 +70,7 @@ ENDINGS = 8
 
 @transaction.atomic
 def rebuild(run: Run) -> None:
-    """Write the run's chain results and standings anew."""
+    """Write the run's chain results and standings again."""
     chains = _with_trips(run.chains.all())
     trips, cases = run.suite.trips, suite_cases(run.suite)
     results: dict[int, dict[str, Any]] = {chain.pk: {} for chain in chains}
@@ -346,7 +346,7 @@ def kept_values(metric: int, threshold: float, runs: Sequence[Run]) -> dict[int,
 def _choose_current(suite: Suite) -> None:
     """Make the newest finished public run of each model its current run.
 
-    A run that was played elsewhere counts only if there is none of ours, an experiment's arm
+    A run that was played elsewhere counts only if this site has played none, an experiment's arm
     never.
     """
     newest: dict[int, int] = {}

@@ -59,7 +59,7 @@ class EndpointForm(forms.ModelForm):
         label="Model id",
         required=False,
         max_length=200,
-        help_text="Sent as “model”, where the contract has it.",
+        help_text="Sent as “model” if the contract supports it.",
     )
     extra = forms.CharField(
         label="Extra parameters",
@@ -75,7 +75,7 @@ class EndpointForm(forms.ModelForm):
     size = forms.ChoiceField(
         choices=SIZES,
         initial="input",
-        help_text="What the request says of the size, where the contract has it.",
+        help_text="The size field of the request, if the contract supports it.",
     )
 
     class Meta:
@@ -108,11 +108,13 @@ class EndpointForm(forms.ModelForm):
         try:
             extra = parse_strictly(text)
         except ValueError as error:
-            raise ValidationError(f"This is not JSON as it is taken here: {error}") from None
+            raise ValidationError(f"This is not valid JSON: {error}") from None
         if not isinstance(extra, dict):
             raise ValidationError('A JSON object is needed, such as {"steps": 30}.')
         if secret := secret_names(extra):
-            raise ValidationError(f"The key has a field of its own; take {', '.join(secret)} out.")
+            raise ValidationError(
+                f"Enter the key in its own field and remove {', '.join(secret)} here."
+            )
         return extra
 
     def clean(self) -> dict[str, Any]:
@@ -176,19 +178,19 @@ class SubmissionForm(EndpointForm):
         min_value=0,
         max_value=100,
         decimal_places=5,
-        help_text="Shown on the board, where people filter and sort by it.",
+        help_text="Shown on the board, which can be sorted by it.",
     )
     max_in_flight = forms.IntegerField(
         label="Calls at once",
         initial=4,
         min_value=1,
         max_value=64,
-        help_text="How many edits your endpoint takes at the same time.",
+        help_text="The number of edits that your endpoint handles at once.",
     )
     suite = SuiteChoiceField(
         queryset=Suite.objects.none(),
         empty_label=None,
-        help_text="Your endpoint gets one request for each edit, and a few more where it fails.",
+        help_text="Your endpoint gets one request for each edit, and a few more if it fails.",
     )
     idempotency_key = forms.UUIDField(widget=forms.HiddenInput)
     # Hidden from people, who leave it empty.
@@ -234,8 +236,9 @@ class SubmissionForm(EndpointForm):
             raise ValidationError("A name needs at least two letters or digits.")
         if taken := taken_name(name):
             raise ValidationError(
-                f"“{taken}” is on the site already. Choose a name of your own; if it is your "
-                "model, write to us and we mark it as verified."
+                f"“{taken}” is already on this site. Choose another name. If it is your model, "
+                "write "
+                "to us, and we mark it as confirmed."
             )
         return name
 

@@ -113,13 +113,13 @@ def what_next(submission: Submission, run: Run | None) -> str:
             next_step = (
                 ""
                 if run.published or run.withdrawn_at
-                else (" Look at the result below, and publish it or withdraw it.")
+                else (" Review the result below, then publish or withdraw it.")
             )
             return f"{run.public_state}.{next_step}"
         if run.state == RunState.PAUSED and run.reason == "key_rejected":
-            return "Your endpoint rejected the key. Set a new one and the run goes on."
+            return "Your endpoint rejected the key. Set a new one, and the run continues."
         if run.state == RunState.PAUSED:
-            return f"Paused: {run.reason_text} Every finished trip is kept."
+            return f"Paused: {run.reason_text} Finished trips are kept."
     return NEXT[Submission.State(submission.state)]
 
 
@@ -140,7 +140,7 @@ def estimate(submission: Submission) -> Estimate:
 
 
 #: Added to the cost if chains may be stopped early.
-FEWER = " Fewer where images wear out early: a chain ends soon after its end is known."
+FEWER = " Fewer if images wear out early: a chain stops soon after its end is known."
 
 
 def cost(submission: Submission) -> str:
@@ -150,7 +150,7 @@ def cost(submission: Submission) -> str:
     at_once = formatting.count(submission.max_in_flight, "call")
     return (
         f"{'At most ' if expected.stop_after else ''}{expected.edits:,} calls to your endpoint"
-        f"{money}, and a few more where it fails. With "
+        f"{money}, and a few more if it fails. With "
         f"{at_once} at once that takes about {duration(expected.seconds)}"
         f"{'' if _pace_is_known(submission) else ' if an edit takes ten seconds'}."
         f"{FEWER if expected.stop_after else ''}"

@@ -44,7 +44,7 @@ class NotPossible(Exception):
 def take_probe(submission: Submission) -> None:
     """Count a test of the endpoint. Raises NotPossible if a daily limit is reached.
 
-    Counted by host too: the same endpoint submitted anew is still the same endpoint.
+    Counted by host too: the same endpoint submitted again is still the same endpoint.
     """
     limit = settings.PROBES_PER_DAY
     subjects = {
@@ -52,7 +52,9 @@ def take_probe(submission: Submission) -> None:
         "This endpoint": f"host {endpoints.host_of(submission.endpoint_url)}",
     }
     if full := Use.objects.take("probe", subjects, limit):
-        raise NotPossible(f"{full} was tested {limit} times in the last 24 hours: that is enough.")
+        raise NotPossible(
+            f"{full} was tested {limit} times in the last 24 hours. Please test it again tomorrow."
+        )
 
 
 def take_again(submission: Submission) -> None:
@@ -95,8 +97,8 @@ def move(submission: Submission, to: str, *, seen: datetime | None = None, **fie
     if not submission.move(to, seen=seen, **fields):
         if seen and submission.updated_at != seen and to in SUBMISSION_MOVES[submission.state]:
             raise NotPossible(
-                "The submission was changed while you looked at it. Below it is as it stands now: "
-                "look again, then decide."
+                "The submission changed while you reviewed it. Below is the new version: "
+                "check it, then decide."
             )
         now = submission.get_state_display().lower()
         raise NotPossible(f"This cannot be done while the submission is “{now}”.")
@@ -157,7 +159,7 @@ def _finished_run(submission: Submission) -> Run:
     _hold(submission)
     run = run_of(submission)
     if submission.state != State.APPROVED or run is None or run.state != RunState.FINISHED:
-        raise NotPossible("There is no finished result yet.")
+        raise NotPossible("There is no result yet. It appears when the run has finished.")
     return run
 
 
@@ -184,7 +186,7 @@ def test_again(submission: Submission) -> str:
 
 @transaction.atomic
 def correct(submission: Submission, form: ModelForm) -> str:
-    """Store the endpoint of a valid form, and test it anew."""
+    """Store the endpoint of a valid form, and test it again."""
     # The move comes first: a decision may have been made while the new address was resolved.
     submission.endpoint_url = form.cleaned_data["endpoint_url"]  # the test counts for this host
     test_again(submission)
@@ -200,7 +202,7 @@ def set_key(submission: Submission, key: str) -> str:
         raise NotPossible(f"A key has at most {MAX_KEY} characters, and no spaces or line breaks.")
     _hold(submission)
     if submission.state in (State.REJECTED, State.WITHDRAWN):
-        raise NotPossible("This submission is over; a key would not be used.")
+        raise NotPossible("This submission is closed, so it needs no key.")
     submission.api_key = key
     submission.save(update_fields=["api_key"])
     model = submission.editing_model
@@ -242,14 +244,14 @@ def share(submission: Submission) -> str:
     _finished_run(submission)
     submission.embargo_token = new_token()
     submission.save(update_fields=["embargo_token"])
-    return "There is a link to share now. It shows the result and allows nothing else."
+    return "The link to share is ready. It shows the result and allows nothing else."
 
 
 def unshare(submission: Submission) -> str:
     """Remove the link that shows the result."""
     submission.embargo_token = None
     submission.save(update_fields=["embargo_token"])
-    return "The link to share leads nowhere any more."
+    return "The link to share no longer works."
 
 
 @transaction.atomic

@@ -40,7 +40,7 @@ def playable_models() -> list[playable.Offer]:
 APPS = {
     "leaderboard": "Benchmark, runs and submissions",
     "django_rq": "Queues",
-    "auth": "Who may do what",
+    "auth": "Users and permissions",
     "axes": "Signing in",
 }
 

@@ -51,7 +51,7 @@ def _number(row: BoardRow, head: Head) -> SafeString:
     """Return the cell of a column that is only a number."""
     text, mark = head.column.cell(row)
     return format_html(
-        '<td class="{}" data-label="{}">{}</td>', f"num fact {mark}".strip(), head.short, text
+        '<td class="{}" data-label="{}">{}</td>', f"num fact {mark}".strip(), head.label, text
     )
 
 
@@ -111,7 +111,7 @@ def _time(row: BoardRow, head: Head) -> SafeString:
     below = "" if most is None else f"95\u00a0% within {formatting.seconds(most)}"
     return format_html(
         '<td class="num fact time" data-label="{}">{} <small>{}</small></td>',
-        head.short,
+        head.label,
         formatting.seconds(median),
         below,
     )
@@ -144,7 +144,7 @@ def _share(row: BoardRow, head: Head, low: float | None, high: float | None) -> 
     """Return the cell of a share with its interval: "63 %", below it "55–70"."""
     return format_html(
         '<td class="num fact share" data-label="{}">{} <small>{}</small></td>',
-        head.short,
+        head.label,
         formatting.percent(head.column.value(row)),
         formatting.interval(low, high, 100, 0),
     )

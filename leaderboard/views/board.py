@@ -111,7 +111,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "chart": curves_chart(groups, filters),
         "report": None if ranked else reported(filters),
         "axis": axis_ticks(filters.suite.trips),
-        "heads": heads(filters, semantic_of(rows), rows),
+        "heads": heads(filters, rows),
         "query": filters.query(),
         "every": filters.query(every=True),
         "ranks_all": filters.query(ranks=""),
@@ -133,9 +133,9 @@ def reported(filters: BoardFilters) -> Report | None:
 
 def is_narrow(rows: Sequence[BoardRow], filters: BoardFilters) -> bool:
     """Return True if the suite has too few images or pairs for any interval, so for ranks."""
-    found = [row.standing.has_interval for row in rows if row.standing]
+    intervals = [row.standing.has_interval for row in rows if row.standing]
     whole = filters.scope == "all" and not filters.suite.published_elsewhere
-    return whole and bool(found) and not any(found)
+    return whole and bool(intervals) and not any(intervals)
 
 
 def under_way(filters: BoardFilters) -> list[Run]:
@@ -236,7 +236,8 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
         trips,
         # The title names only curves that are visible at first.
         title=finding if drawn else f"Reference editors: {finding[:1].lower()}{finding[1:]}",
-        subtitle=f"Image kept after each round trip by {label}, mean over cases with 95\u00a0% band. "
+        subtitle=f"How much of the image is left after each round trip, by {label}; mean over "
+        "cases with 95\u00a0% band. "
         "0\u00a0% is a blank card of the image’s mean colour.",
         about=about(filters, [*models, *groups[REFERENCE]]),
         file_name=f"{filters.suite.key}-{filters.metric}-curves",

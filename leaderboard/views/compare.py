@@ -59,7 +59,7 @@ def index(request: HttpRequest) -> HttpResponse:
         if slug not in by_slug
     ]
     if len(chosen) - len(remarks) > MOST:
-        remarks.append(f"At most {MOST} models fit side by side; the first {MOST} are shown.")
+        remarks.append(f"At most {MOST} models can be compared; the first {MOST} are shown.")
     shown = [by_slug[slug] for slug in chosen if slug in by_slug][:MOST]
     context = {
         **query.context,
@@ -131,7 +131,8 @@ def headline(
         damaged, trips = thresholds.named(filters.threshold), filters.suite.trips
         return f"By none of the {count} half of the images are {damaged} within {trips} round trips"
     if tied:
-        return f"{leader.model.name} stays usable longest, but cannot be told from {formatting.listed(tied)}"
+        others = formatting.listed(tied)
+        return f"{leader.model.name} stays usable longest, but not clearly longer than {others}"
     # By usable trips: a half-life beyond the suite has no known distance to another.
     gaps = [item.comparison.usable_trips for item in against]
     gap = _by(min(gaps, key=lambda difference: difference.estimate))
@@ -151,7 +152,8 @@ def curves(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart:
     return retention_chart(
         drawn,
         filters.suite.trips,
-        subtitle=f"By {formatting.metric_label(filters.metric)}, mean over cases with 95\u00a0% band. "
+        subtitle=f"By {formatting.metric_label(filters.metric)}, mean over cases with "
+        "95\u00a0% band. "
         "0\u00a0% is a blank card of the image’s mean colour.",
         about=f"{filters.suite}, by {formatting.metric_label(filters.metric)}",
         file_name="-".join(["compare", *(row.model.slug for row in rows), filters.suite.key]),
@@ -230,7 +232,7 @@ def suggestions(asked: BoardQuery, rows: Sequence[BoardRow]) -> list[tuple[str, 
 def address(asked: BoardQuery, slugs: Sequence[str], **more: Any) -> str:
     """Return the query of this comparison, short enough to share."""
     extra = "".join(f"&{name}={value}" for name, value in more.items())
-    shown = asked.filters.everybody().query(sort="rank", scope="all", every=False)
+    shown = asked.filters.all_models().query(sort="rank", scope="all", every=False)
     return f"models={','.join(slugs)}&{shown}{extra}"
 
 
@@ -335,9 +337,8 @@ def verdict(comparison: Comparison, leader: str, other: str) -> str:
         estimate = comparison.usable_trips.estimate
         better, worse = (leader, other) if estimate >= 0 else (other, leader)
         return f"{better} stays usable longer than {worse}{_by(comparison.usable_trips)}"
-    return (
-        f"{leader} and {other} cannot be told apart on {formatting.count(comparison.cases, 'case')}"
-    )
+    cases = formatting.count(comparison.cases, "case")
+    return f"{leader} and {other} cannot be distinguished on {cases}"
 
 
 def crossing(comparison: Comparison, leader: str, other: str, filters: BoardFilters) -> str:
@@ -380,13 +381,13 @@ def outlook(comparison: Comparison, trips: int) -> str:
     if comparison.separated:
         return ""
     if nobody_reached(comparison, trips):
-        return "both outlast this suite: more trips would tell, or a stricter “until”"
+        return "both outlast this suite: more trips or a stricter threshold may show a difference"
     decisive = comparison.usable_trips
     if decisive.interval is None:
         return "too few images to tell"
     if decisive.more_cases is None:
-        return "no number of cases in reach would show a difference of this size"
+        return "a difference of this size needs too many cases"
     if decisive.more_cases == 0:
-        return "a few more cases would settle it"
+        return "a few more cases would decide it"
     more = formatting.count(decisive.more_cases, "more case")
     return f"about {more} would show a difference of this size"

@@ -103,7 +103,7 @@ def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
     if images and (size := bundles.images_size(run)) > MOST_IMAGES:
         return HttpResponse(
             f"The images of this run take {size / 2**20:,.0f} MB; up to "
-            f"{MOST_IMAGES / 2**20:.0f} MB are sent this way. Whoever keeps this site can "
+            f"{MOST_IMAGES / 2**20:.0f} MB can be downloaded here. The operators of this site can "
             f"write the bundle with: manage.py export_results bundle {run.pk}\n"
             "Without images: leave out ?images=1.\n",
             status=413,
@@ -137,7 +137,7 @@ def suite_scores(request: HttpRequest, slug: str, version: int) -> HttpResponseB
     if name is None:
         raise Http404("no run of this suite is public")
     if not default_storage.exists(name):
-        raise Http404("a worker is about to write this file; come back in a minute")
+        raise Http404("a worker is writing this file: please come back in a minute")
     return FileResponse(
         default_storage.open(name),
         as_attachment=True,

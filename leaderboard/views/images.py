@@ -74,7 +74,7 @@ def content(stored: StoredImage, form: str) -> FileResponse:
     except FileNotFoundError:
         # The worker has not made this copy yet; only a worker has the memory for large images.
         if not stored.may_be_decoded_here:
-            raise Http404("A worker is about to make this copy.") from None
+            raise Http404("A worker is making this copy. Please try again in a minute.") from None
         with decoding:
             if form == "copy":
                 stored.write_copy()

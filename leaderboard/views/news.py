@@ -232,7 +232,7 @@ def sentence(row: BoardRecord) -> str:
     if row.kind == Kind.LEFT:
         return f"{name} is no longer on {suite}"
     if row.kind == Kind.NUMBERS:
-        return f"{name} was measured anew on {suite}: {place}, {life}"
+        return f"{name} was measured again on {suite}: {place}, {life}"
     if row.rank is None or row.rank_before is None:
         return f"{name} is {'no longer' if row.rank is None else 'now'} ranked on {suite}" + (
             f": {place}" if row.rank else ""

@@ -226,7 +226,8 @@ def plane(lines: Lines, metric: str, suite: Suite) -> Chart | None:
         id="plane",
         title=_plane_finding(shown, metric, name),
         subtitle="From the source (at the left, on the dotted line) trip by trip to the last. "
-        "Above the line the metric calls restored images better than the source; an honest one falls to the right.",
+        "Above the line the metric rates restored images better than the source. A working "
+        "metric falls to the right.",
         figure=_plane(shown, metric, unit),
         table=_plane_table(shown, metric, suite.trips),
         about=f"{suite}, {name}",
@@ -298,7 +299,8 @@ def _plane_table(shown: Lines, metric: str, trips: int) -> Table:
             [
                 line.name,
                 *(
-                    f"{number(numbers['lost'][n], '.0%')} lost, {number(numbers['gained'][n], '+.1f')}"
+                    f"{number(numbers['lost'][n], '.0%')} lost, "
+                    f"{number(numbers['gained'][n], '+.1f')}"
                     for n in columns
                 ),
             ]
@@ -406,7 +408,8 @@ def _asked_finding(results: Sequence[Mapping[str, Any]]) -> str:
     if not judged_count:
         return f"Asked outright, a model says yes or no; no restored image is {named()} yet"
     return (
-        f"Asked outright, a model calls {formatting.percent(worn / judged_count)} of the restored images worn that "
+        f"Asked outright, a model calls {formatting.percent(worn / judged_count)} of the "
+        "restored images worn that "
         f"are {named()}"
     )
 

@@ -28,7 +28,7 @@ from leaderboard.people import ballots
 from leaderboard.views.site import noindex, noindex_variants
 from leaderboard.visitors import client_network, wait
 
-NOTHING = "There is nothing to vote on right now: please come back when more models have finished."
+NOTHING = "There are no questions at the moment. Please come back when more runs have ended."
 #: Size limit of a request: a ticket, an answer and viewing data.
 LONGEST_BODY = 2_000
 TICKET = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -64,7 +64,9 @@ def begin(request: HttpRequest) -> HttpResponse:
     network = client_network(request) or "unknown"
     used = {"network": network} | ({"voter": voter.key} if voter else {})
     if Use.objects.take("vote", used, settings.VOTE_SESSIONS_PER_DAY):
-        return _problem("That is enough for today; thank you. Please come back tomorrow.", 429)
+        return _problem(
+            "You have reached today's limit. Thank you, and please come back tomorrow.", 429
+        )
     new = voter or Voter.objects.create()
     made = ballots.start(new, kind)
     if not made:
@@ -106,7 +108,7 @@ def image(request: HttpRequest, ticket: str, side: str) -> HttpResponse:
     question = vote.question
     source = question.case.image.stored
     if not vote.is_open or source is None:
-        raise Http404("this question is over")
+        raise Http404("this question has ended")
     # Checked on every request, because a run may have been withdrawn meanwhile.
     if not Question.objects.votable().filter(pk=question.pk).exists():
         raise Http404("this question is over")
@@ -189,7 +191,7 @@ def _own_vote(request: HttpRequest, ticket: str) -> Vote:
         raise Http404("there is no such question")
     vote = get_object_or_404(votes, ticket=ticket)
     if ballots.voter_key(request) != vote.voter.key:
-        raise Http404("this is somebody else's question")
+        raise Http404("this is another voter's question")
     return vote
 
 

@@ -96,7 +96,7 @@ def _finding(groups: Mapping[str, Sequence[Agreement]]) -> str:
         return "Too few results to say how robust the order is"
     tau, title, choice = min(taus)
     if tau >= CLOSE:
-        return "The order stays all but the same, whatever we choose"
+        return "The order stays nearly the same under every choice"
     return f"The order depends most on one choice: {title.lower()}, {choice}"
 
 

@@ -194,7 +194,7 @@ def act(request: HttpRequest, token: str) -> HttpResponse:
         "withdraw": lambda: _withdraw(request, submission),
     }
     if chosen not in actions:
-        messages.error(request, "There is nothing of that name to do.")
+        messages.error(request, "There is no such action.")
     else:
         try:
             messages.success(request, actions[chosen]())
@@ -205,5 +205,5 @@ def act(request: HttpRequest, token: str) -> HttpResponse:
 
 def _withdraw(request: HttpRequest, submission: Submission) -> str:
     if "sure" not in request.POST:
-        raise workflow.NotPossible("Nothing was withdrawn: please tick that you are sure.")
+        raise workflow.NotPossible("Nothing was withdrawn. Tick the box to confirm.")
     return workflow.withdraw(submission)

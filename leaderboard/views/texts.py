@@ -262,7 +262,9 @@ def stops(found: Example) -> list[Stop]:
     first = restored[0]
     before = (source.image, "source")
     steps = [
-        Stop([before], "An image.", "It is the source: what comes back is measured against it."),
+        Stop(
+            [before], "Start with an image, the source.", "Each restored image is compared with it."
+        ),
         Stop(
             [before, (edited.image, "edited")],
             f"“{case.forward}”",
@@ -271,13 +273,13 @@ def stops(found: Example) -> list[Stop]:
         Stop(
             [before, (first.image, "undone")],
             f"“{case.backward}”",
-            f"And to take the change back. That was one round trip. {_kept(first.kept)}".rstrip(),
+            f"{name} is asked to undo it. That was one round trip. {_kept(first.kept)}".rstrip(),
         ),
     ]
     steps += [
         Stop(
             [before, (step.image, step.words)],
-            f"The same again and again: {step.words}.",
+            f"And again: {step.words}.",
             _kept(step.kept),
         )
         for step in restored[1:]
@@ -298,8 +300,9 @@ def _meaning(found: Example) -> list[Stop]:
         Stop(
             ends,
             "How much is kept?",
-            "100 % is the source itself; below 50 % it is clearly damaged: a thing is gone, colours "
-            "are others, all of it is worn.",
+            "100 % is the source itself. Below 50 % it is clearly damaged: a thing is gone, "
+            "colours "
+            "have changed, or all of it is worn.",
         ),
         Stop(
             ends,

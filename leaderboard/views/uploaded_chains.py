@@ -176,7 +176,8 @@ def _shown(chain: UploadedChain) -> dict[str, Any]:
         trips,
         id="own",
         title=finding(metrics, names[0], trips) if main else "No metric could be run",
-        subtitle="Image kept after each trip, by every metric. 0 % is a blank card of the source’s mean colour.",
+        subtitle="Image kept after each trip, by every metric. 0 % is a blank card of the "
+        "source’s mean colour.",
     )
     return {
         "chart": chart if curves else None,
@@ -274,7 +275,7 @@ def take(address: str | None) -> str | None:
         return None
     return (
         f"{limit} chains came from your network address in the last 24 hours; the limit is "
-        f"{limit}. On your own machine there is none: convergebench score."
+        f"{limit}. On your own machine there is no limit: convergebench score."
     )
 
 

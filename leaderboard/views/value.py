@@ -69,7 +69,7 @@ def page(asked: BoardQuery, query: Mapping[str, str]) -> dict[str, Any]:
         "lines": [(row, hosts.get(row.model.pk, ())) for row in rows],
         "best": {point.row.model.pk for point in priced if point.best},
         "query": filters.query(),
-        "everything": filters.everybody().query(scope="all"),
+        "everything": filters.all_models().query(scope="all"),
     }
 
 
@@ -200,7 +200,7 @@ def value_chart(points: Sequence[Point], cost: Cost, filters: BoardFilters, left
         id="value",
         title=finding(points, cost),
         subtitle=f"{cost.label} against half-life by {formatting.metric_label(filters.metric)}. "
-        "Up and to the left is better; nobody beats the models on the line at both. "
+        "Up and to the left is better; no model beats those on the line at both. "
         f"Thin lines join hosts of the same weights.{missing}",
         figure=_figure(points, cost, filters.suite.trips),
         table=_table(points, cost, filters.suite.trips),
@@ -265,7 +265,7 @@ def _table(points: Sequence[Point], cost: Cost, trips: int) -> Table:
         for point in points
         if point.row.standing
     ]
-    return Table(["Model", cost.label, "Half-life", "Nobody beats it"], rows)
+    return Table(["Model", cost.label, "Half-life", "Unbeaten"], rows)
 
 
 def _markers(points: Sequence[Point], kind: bool | None, cost: Cost, trips: int) -> Figure:
@@ -293,7 +293,7 @@ def _line(best: Sequence[Point]) -> list[Figure]:
         return []
     return [
         trace(
-            "nobody beats these",
+            "unbeaten",
             x=[round(point.cost, 5) for point in best],
             y=[round(point.height, 3) for point in best],
             hoverinfo="skip",

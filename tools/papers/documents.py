@@ -1,4 +1,4 @@
-"""Documents of plain text, printed as LaTeX, HTML, Markdown and CSV by the templates beside this.
+"""Documents of plain text, printed as LaTeX, HTML, Markdown and CSV.
 
 Names come from strangers, so every text is escaped by the template's environment: whatever a
 name contains, it is printed and never obeyed.
@@ -138,7 +138,7 @@ class Verbatim:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a head; the first column names the row, the others hold numbers or short words."""
+    """Rows under a head; the first column names the row."""
 
     kind: ClassVar[str] = "table"
     name: str  # of the CSV file and of references
@@ -254,7 +254,7 @@ def escape_latex(text: str) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Put the text on one line, no letter of which is mark-up."""
+    """Put the text on one line without mark-up."""
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 

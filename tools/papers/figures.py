@@ -139,7 +139,7 @@ def _named(axes: Any, rows: Sequence[Json]) -> None:
 
 
 def _legend(figure: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
-    """Write names below the drawing; set afterwards, since a label that begins with _ is left out."""
+    """Write names below the drawing, since it leaves out labels that begin with _."""
     if not handles:
         return
     legend = figure.legend(

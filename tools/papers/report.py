@@ -1,4 +1,4 @@
-"""Write a suite's results as a paper: LaTeX, HTML, figures, tables as CSV, and a PDF by TeX."""
+"""Write a suite's results as a paper: LaTeX, HTML, figures, CSV, and a PDF by TeX."""
 
 from __future__ import annotations
 
@@ -172,8 +172,9 @@ def _introduction() -> list[Block]:
         Paragraph(
             "People do not edit once: they try, look, and take back. An editing system in which "
             "every step costs a little of the image cannot be steered for long, however good a "
-            "single edit looks. A round trip, an edit and its inverse, has the source itself as its "
-            "reference, so what is lost can be measured without asking anybody. An edit that is "
+            "single edit looks. A round trip, an edit and its inverse, has the source itself "
+            "as its "
+            "reference, so what is lost can be measured without asking people. An edit that is "
             "not made, or not taken back, ends a chain as much as wear does."
         )
     ]
@@ -202,11 +203,15 @@ def _methods(board: Board) -> list[Block]:
         Points(
             [
                 "Chain: the source is sent with the forward prompt, the answer with the backward "
-                "prompt, and so on. What is sent on is never the answer's own bytes but its pixels, "
-                "brought to multiples of four by ordered dither, without any other data.",
-                "Retention of a plain metric: Q = 1 - d(source, restored) / d(source, blank card), where "
-                "the blank card is the source's mean colour. 1 is identical, 0 no better than the card.",
-                f"{label}, the headline: Q = 1 / (1 + the sum of (d / D)^2) over nine parts: objects, "
+                "prompt, and so on. What is sent on is never the answer's own bytes but its "
+                "pixels, "
+                "rounded to multiples of four by ordered dither, without any other data.",
+                "Retention of a plain metric: Q = 1 - d(source, restored) / d(source, blank "
+                "card), where "
+                "the blank card is the source's mean colour. 1 is identical, 0 no better than "
+                "the card.",
+                f"{label}, the headline: Q = 1 / (1 + the sum of (d / D)^2) over nine parts: "
+                "objects, "
                 "shapes, colours of a region and of the whole, sharpness, grain, framing, and face "
                 "and text where there are any. D is the distance at which half is lost.",
                 "Change seen: every forward edit is checked for having been made, by pixels and, "
@@ -274,8 +279,8 @@ def _robustness(board: Board) -> list[Block]:
     compared = "models" if board.models else "reference editors"
     return [
         Paragraph(
-            f"The order of {len(order)} {compared} by usable trips, beside the orders that other "
-            "choices of ours would have given."
+            f"The order of {len(order)} {compared} by usable trips, and the orders that our other "
+            "choices would have given."
         ),
         tables.robustness_table(lines),
     ]

@@ -113,7 +113,7 @@ def _methods(facts: Json, restored: Sequence[Restored]) -> Table:
         "Over all scenes and degradations (their table 5)",
         ["Method", *_head(facts)],
         lines,
-        note="Other images, and degradations of ours: compare methods within a half. “Do nothing” "
+        note="Other images, and our degradations: compare methods within a half. “Do nothing” "
         "is what the degraded images themselves score.",
     )
 

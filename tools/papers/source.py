@@ -1,4 +1,4 @@
-"""Public results of a site: over HTTP, from a folder of saved answers, or from a run bundle."""
+"""Public results of a site: over HTTP, from saved answers, or from a run bundle."""
 
 from __future__ import annotations
 

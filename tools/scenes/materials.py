@@ -1,4 +1,4 @@
-"""Surfaces, as mitsuba describes them. Colours are sRGB in 0..1 unless a number says linear."""
+"""Surfaces for mitsuba. Colours are sRGB in 0..1 unless a number says linear."""
 
 from __future__ import annotations
 

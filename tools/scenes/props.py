@@ -20,7 +20,7 @@ WALNUT = ((0.22, 0.13, 0.08), (0.42, 0.27, 0.16))
 
 
 def lit(scene: Scene, key: float = 14.0, fill: float = 0.35) -> Scene:
-    """A large warm lamp from the left, a weak cool one from the right, a little of both around."""
+    """A large warm lamp on the left, a weak cool one on the right, and ambient light."""
     scene.softbox((-3.2, -2.2, 4.2), (0, 0, 0.3), 2.4, [key * c for c in WARM])
     scene.softbox((4.0, -1.5, 2.5), (0, 0, 0.3), 2.0, [0.25 * key * c for c in COOL])
     scene.surroundings([fill * c for c in NEUTRAL])

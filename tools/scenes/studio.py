@@ -1,4 +1,4 @@
-"""A scene to fill with meshes and lights, its camera, and the way from radiance to an image."""
+"""A scene of meshes and lights, its camera, and the step from radiance to image."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEPTH = 7
 
 @dataclass
 class Camera:
-    """Where the image is taken from. An aperture above 0 blurs what is out of focus."""
+    """The camera's position. An aperture above 0 blurs what is out of focus."""
 
     position: Point
     target: Point

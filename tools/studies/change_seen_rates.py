@@ -1,4 +1,4 @@
-"""How often "change seen" errs: honest edits it misses, and changes it sees where none was made.
+"""Error rates of "change seen": honest edits it misses, and changes it sees in vain.
 
 Measured on shipped images, with the drawings and flips of the reference editors under
 everything else that a model may do to the whole image.
@@ -78,13 +78,13 @@ def _flipped_and_damaged(drift: Drift, _: Image.Image, truth: Image.Image) -> Im
 
 
 def with_drawing(name: str, drift: Drift, cases: Iterable[Shipped]) -> ErrorRate:
-    """How often a drawing is missed in an image that drifted."""
+    """Count drawings that are missed in images that drifted."""
     verdicts = {case.slug: change_seen(case.image, drift(case.edited), case.pair) for case in cases}
     return _rate("local", name, True, {slug: v.seen for slug, v in verdicts.items()})
 
 
 def without_edit(name: str, drift: Drift, cases: Iterable[Shipped]) -> ErrorRate:
-    """How often a drawing is seen that nobody made; every image once."""
+    """Count drawings that are seen but were not made; every image once."""
     images = {case.slug.partition("--")[0]: case for case in cases}
     verdicts = {
         slug: change_seen(case.image, drift(case.image), case.pair).seen
@@ -94,7 +94,7 @@ def without_edit(name: str, drift: Drift, cases: Iterable[Shipped]) -> ErrorRate
 
 
 def with_flip(name: str, answer: Answer, cases: Iterable[Shipped], *, seen: bool) -> ErrorRate:
-    """How often a flip or a turn is judged wrongly."""
+    """Count flips and turns that are judged wrongly."""
     verdicts = {}
     for case in cases:
         truth = operators.apply(case.pair.operator, case.image)

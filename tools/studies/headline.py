@@ -35,9 +35,9 @@ from tools.studies.known_damages import (
 
 HELP = "measure the headline on damages whose look is known, on the shipped images"
 DESCRIPTION = """\
-What does the headline say of damage that everybody sees, and of changes that nobody sees?
+Measure the headline on damage that any viewer sees, and on changes that no viewer sees.
 Shipped images of the standard suite, drawn with a seed, are changed in known ways; things in
-them are painted over or take on another hue. Beside each group stands the count that the
+them are painted over or take on another hue. Each group is shown with the count that the
 method was published with, on other images. It takes a few minutes on a quiet machine."""
 FILE = Path(__file__).resolve().parents[2] / "static" / "img" / "examples" / "damages.json"
 SEED = 35
@@ -78,7 +78,7 @@ ON_WHOLE_IMAGES: Mapping[str, Mapping[str, Damage]] = {
 
 @dataclass(frozen=True)
 class Measured:
-    """What the headline keeps of one damaged image, and the part that decided."""
+    """One damaged image: what the headline keeps, and the part that decided."""
 
     group: str
     what: str

@@ -17,7 +17,7 @@ from evaluation.testing.simulations.equal_models import (
     simulate,
 )
 
-HELP = "simulate boards of equal models: coverage of the intervals, and who is told apart"
+HELP = "simulate boards of equal models: coverage, and equal models that seem to differ"
 DESCRIPTION = """\
 Draws boards of ten models whose images last equally long, on the cases of the
 shipped suites. The 95 % interval of usable trips must hold the truth in 93 to
@@ -25,7 +25,7 @@ shipped suites. The 95 % interval of usable trips must hold the truth in 93 to
 of boards that show the difference which the suite's page promises in 80 %.
 It takes ten minutes."""
 SUITES = ("smoke", "lite", "portraits", "standard")
-HEAD = ("suite", "setting", "U held", "half-life held", "error of U", "told apart", "kept")
+HEAD = ("suite", "setting", "U held", "half-life held", "error of U", "separated", "kept")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

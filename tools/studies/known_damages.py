@@ -1,4 +1,4 @@
-"""Damages whose look is known, on shipped images: for the study of the headline and the strips.
+"""Known damages on shipped images, for the study of the headline and the strips.
 
 Harmless ones leave an image as good as new; things are painted over or take another hue; ladders
 raise one damage step by step; mild and strong ones are kinds that no constant was chosen on.

@@ -29,7 +29,7 @@ def merged(old: ErrorTable, new: ErrorTable) -> ErrorTable:
 
 
 def as_text(head: list[str], rates: list[tuple[str, ErrorRate]]) -> str:
-    """Lay out a table; `head` names the first two columns, each rate comes with its first cell."""
+    """Lay out a table; `head` names the first two columns."""
     return table(
         [*head, "judged", "seen", "wrong", "which"],
         [

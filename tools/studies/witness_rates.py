@@ -1,4 +1,4 @@
-"""How often the witnesses err on images whose truth is known: drawn edits, through wear.
+"""Error rates of the witnesses on images whose truth is known: drawn edits, with wear.
 
 Rows that should be seen: an edit that was made, one that was undone, what else was there and
 still is. Rows that should not: a red ball instead of the edit, an edit that was left on,

@@ -43,7 +43,7 @@ JUDGED = "judged.json"
 
 
 class Judgement(BaseModel):
-    """What a person saw in one trip; None: not judged."""
+    """A person's judgement of one trip; None: not judged."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -95,7 +95,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--store",
         action="store_true",
-        help="keep the rows in the table that the site shows, in the place of those they measure anew",
+        help="keep the rows in the table that the site shows, in the place of those they "
+        "measure anew",
     )
 
 
@@ -127,7 +128,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _known(names: str, among: Collection[str]) -> list[str]:
-    """The names, all of which are known."""
+    """Return the names. Raises CommandError naming the first unknown one."""
     asked = [name.strip() for name in names.split(",")]
     for name in asked:
         if name not in among:

@@ -52,7 +52,7 @@ def new_autoencoder(channels: int, latent_channels: int, blocks: Sequence[int]) 
 
 
 def start_as_haar(model: Any) -> None:
-    """Set the weights to a blurry but honest code: the averages and differences of 2 x 2 pixels.
+    """Set the weights to a blurry code: averages and differences of 2 x 2 pixels.
 
     From torch's own random start the first hour goes into learning what an average is.
     Channels 0-2 carry the colours; the pair 3 + 2k, 4 + 2k carries difference k, once as it

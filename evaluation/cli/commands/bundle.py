@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not whole:
         note(
-            f"this run is of a part of {folder.suite.slug}, or of a suite of your own: anybody can "
+            f"this run is of a part of {folder.suite.slug}, or of your own suite: others can "
             "verify it, but no board has a place for it"
         )
     say(f"{out}: {out.stat().st_size:,} bytes, {len(document['chains'])} chains")

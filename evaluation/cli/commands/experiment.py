@@ -46,7 +46,7 @@ Plays every arm of an experiment by every model, each into a run folder of its o
 (OUT/MODEL/ARM), scores them, and writes OUT/experiment.json and one page for each
 model: the effect of each arm on the usable trips with its interval, Friedman's test
 with its post-hoc, which categories mind, and how much is luck. What it takes is printed
-first. Stop it where you like: the same command goes on. docs/experiments.md says what
+first. Stop it where you like: the same command continues. docs/experiments.md says what
 an arm can set."""
 EPILOG = """\
 examples:

@@ -46,8 +46,8 @@ from evaluation.run_secret import new_secret
 HELP = "play an editor on a suite, score it and write a report"
 DESCRIPTION = """\
 Plays every case of a suite into a run folder, one chain of round trips per case,
-scores what came back and writes a report. Every answer is kept before the next edit
-is asked for: stop it with Ctrl-C, kill it, lose the network; the same command goes on
+scores the restored images and writes a report. Every answer is stored before the next
+request: stop it with Ctrl-C, kill it, lose the network; the same command continues
 where it was and repeats no finished edit. Several models are compared in one report.
 
 With --audits it is played as a site does: now and then the editor is sent its own

@@ -14,7 +14,7 @@ HELP = "start the leaderboard on this machine"
 DESCRIPTION = """\
 Starts database, queue, web server and workers, loads the benchmark and plays the reference
 editors, in the foreground until Ctrl-C. It needs `pip install 'convergebench[site,worker]'`.
-Everything it makes lies in the data folder; PORT chooses another port than 8000."""
+All its data is in the data folder; PORT chooses another port than 8000."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

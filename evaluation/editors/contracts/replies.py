@@ -49,7 +49,7 @@ _KEY = re.compile(
 
 
 class ReplyError(EditorError):
-    """A fault that the endpoint reports; `text` is the beginning of a body that is not JSON."""
+    """An error that the endpoint reports; `text` begins a body that is not JSON."""
 
     def __init__(self, summary: str, message: str, text: str = "", **about: Any) -> None:
         super().__init__(f"{summary}: {message}" if message else summary, **about)

@@ -19,7 +19,7 @@ from evaluation.editors.providers.base import (
 
 @dataclass(kw_only=True, eq=False)
 class Ark(HostedEditor):
-    """Most of its models answer as JPEG, and put a watermark on unless told not to."""
+    """Most models answer as JPEG, with a watermark unless the request forbids it."""
 
     size_field: str = "size"
 

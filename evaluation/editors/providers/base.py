@@ -284,7 +284,7 @@ class HostedEditor(Editor):
             raise
 
     def poll_until(self, ended: Collection[str], url: Any, request: Request) -> dict[str, Any]:
-        """Poll until the status is one of `ended`; any other word, old or new, means to wait."""
+        """Poll until the status is one of `ended`; any other status means to wait."""
         while (answer := self.poll(url, request)).get("status") not in ended:
             self.http.sleep(self.poll_every)
         return answer

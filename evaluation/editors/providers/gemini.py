@@ -38,7 +38,7 @@ REFUSALS = {
 
 @dataclass(kw_only=True, eq=False)
 class Gemini(HostedEditor):
-    """Asks for a ratio and a tier of size; PNG cannot be asked for, so the MIME is noted."""
+    """Requests a ratio and a size tier; the format cannot be chosen, so it is noted."""
 
     image_sizes: Sequence[str] = ()  # the tiers to choose from; empty = the model has but one
     thoughts: bool = False  # True if the model can return a summary of its reasoning

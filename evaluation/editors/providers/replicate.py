@@ -41,7 +41,7 @@ class Replicate(HostedEditor):
         )
         url = (prediction.get("urls") or {}).get("get")
         notes: dict[str, Any] = {"request_id": prediction.get("id")}
-        # A word that is none of these, old or new, means to wait: starting, processing.
+        # Any other status (starting, processing, or one we do not know) means to wait.
         if prediction.get("status") not in ENDED:
             if not url:
                 self.raise_error(

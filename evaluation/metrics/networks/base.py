@@ -232,7 +232,7 @@ def cosine_distances(sources: Sequence[torch.Tensor], others: torch.Tensor) -> l
 
 
 def quicken(network: Any) -> Any:
-    """Return the network, which is on the CPU, with faster convolutions, poolings and layers."""
+    """Return a CPU network with faster convolutions, poolings and layers."""
     import torch
 
     for module in network.modules():

@@ -1,4 +1,4 @@
-"""DINOv2 ViT-S/14: what lies in each patch of an image, by its features."""
+"""DINOv2 ViT-S/14: features of each patch of an image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evaluation.torch_compat import ready_torchvision
 from evaluation.weights.dinov2 import renamed
 
 PATCH = 14
-# Images are brought to about so many pixels, whatever their shape.
+# Images are resized to about so many pixels, whatever their shape.
 AREA = 448**2
 MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
 # Attention by so many patches at a time stays in a processor's cache.

@@ -18,7 +18,7 @@ from evaluation.remembered import Remembered
 from evaluation.weights.packages import DlibFaces
 
 # The square looked at is this many times as large as the annotated face, which may have
-# moved a little or grown, and is brought to this side.
+# moved a little or grown, and is resized to this side.
 AROUND = 2.2
 SIDE = 320
 # The network that finds faces takes a second at that side; this one shows it a face of 90 px.
@@ -36,7 +36,7 @@ NO_FACE = 1.2
 
 
 class Faces:
-    """Embeddings of the one face of an image, 128 numbers each; recent ones are cached."""
+    """Embeddings of the one face of an image; recent ones are cached."""
 
     # The same version whether dlib runs its network or torch does: they differ by a millionth.
     version: ClassVar[str] = "dlib-resnet-1-1"
@@ -54,7 +54,7 @@ class Faces:
         self._known = Remembered[Any](REMEMBERED)
 
     def embedding(self, image: Image.Image, face: Box) -> Any:
-        """Return the embedding of the face that is annotated there; None where none is found."""
+        """Return the embedding of the annotated face; None if there is none."""
         around = _around(image, face)
         pixels = np.ascontiguousarray(around)
         key = sha256(repr(pixels.shape).encode() + pixels.tobytes()).digest()
@@ -102,10 +102,10 @@ class Faces:
         if faces:
             return faces[int(np.argmax(sureness))]
         small = _at_most(image, SMALL_SIDE)
-        found = self._by_network(np.ascontiguousarray(small), 0)
-        if not found:
+        detections = self._by_network(np.ascontiguousarray(small), 0)
+        if not detections:
             return None
-        box = max(found, key=lambda face: face.confidence).rect
+        box = max(detections, key=lambda face: face.confidence).rect
         scale = image.width / small.width
         return dlib.rectangle(
             *(round(side * scale) for side in (box.left(), box.top(), box.right(), box.bottom()))
@@ -155,7 +155,7 @@ def _around(image: Image.Image, face: Box) -> Image.Image:
 
 
 def _file(name: str) -> str:
-    """Return the path of one of dlib's files, all of which are verified."""
+    """Return the path of one of dlib's verified files."""
     return str(weights.locate(Faces.weights)[0].parent / name)
 
 

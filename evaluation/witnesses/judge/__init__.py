@@ -107,7 +107,7 @@ SHOWN_SIDE = 768
 #: The number of consecutive failures that stops the judge.
 FAILURES = 3
 ATTEMPTS, LONGEST_WAIT = 3, 20.0
-TOLD = {"yes": True, "no": False, "unsure": None}
+SAID = {"yes": True, "no": False, "unsure": None}
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class Judge(Witness):
     name: ClassVar[str] = "judge"
     label: ClassVar[str] = "the judge"
     licence: ClassVar[str] = "of the model that is asked"
-    can: ClassVar[str] = "whatever can be said in words, where somebody set up a judge"
+    can: ClassVar[str] = "whatever can be said in words, if a judge is set up"
     cannot: ClassVar[str] = (
         "repeat its answers surely, or prove them; it may prefer the first image, and read "
         "what is written in one: both are measured beside its answers"
@@ -247,8 +247,8 @@ class Judge(Witness):
         answer = self.ask(questions.TRIP, shown, trip.pair, about)
         if answer is None:
             return None
-        made, undone = TOLD[answer.made], TOLD[answer.undone]
-        changed = TOLD[answer.else_changed]
+        made, undone = SAID[answer.made], SAID[answer.undone]
+        changed = SAID[answer.else_changed]
         return Evidence(
             self.name,
             self.version,
@@ -497,7 +497,7 @@ def hear_chain(
 
 
 def calls_of(chains: int, trips: int) -> int:
-    """Return the most calls that so many chains cost: those of `hear_chain` and `ask_worn`."""
+    """Return the most calls that this many chains cost."""
     controls_and_trips, rubric, both_orders = 2 * len(ticks(trips)), 1, 2
     worn = len({0, trips, *(n for n in WORN_AT if n < trips)})
     return chains * (controls_and_trips + rubric + both_orders + worn)

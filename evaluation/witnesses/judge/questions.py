@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from evaluation.content.suites import EditPair
 from evaluation.untrusted_json import can_be_stored, parse_json
 
-Told = Literal["yes", "no", "unsure"]
+Said = Literal["yes", "no", "unsure"]
 #: A long answer is read and stored up to this length.
 MOST_LETTERS = 4_000
 #: The number of opening braces to try: ten thousand nested ones take 47 seconds.
@@ -112,9 +112,9 @@ RULES = (
 class TripAnswer(Answer):
     """Answers on one trip: edit made, edit undone, other changes."""
 
-    made: Told
-    undone: Told
-    else_changed: Told
+    made: Said
+    undone: Said
+    else_changed: Said
     what_else: str = Field(default="", max_length=2000)
 
 
@@ -132,7 +132,7 @@ TRIP = Question(
 
 
 class ControlAnswer(Answer):
-    made: Told
+    made: Said
 
 
 #: The same image twice: a judge that sees an edit reads text in the image, or errs.

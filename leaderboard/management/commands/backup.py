@@ -15,13 +15,12 @@ class Command(BaseCommand):
     help = "Write the database into an empty folder and, on request, copy the images beside it."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("folder", type=Path, help="Where to; it is made.")
+        parser.add_argument("folder", type=Path, help="The folder to create.")
         parser.add_argument(
             "--images",
             type=Path,
             metavar="FOLDER",
-            help="Copy the images there too; what is there already is not copied again. "
-            "Without it the bucket needs a backup of its own.",
+            help="Copy new images to this folder too. Without it, back up the bucket separately.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

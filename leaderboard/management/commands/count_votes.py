@@ -11,7 +11,7 @@ from leaderboard.people import counting
 
 
 class Command(BaseCommand):
-    help = "Count all votes anew and choose the questions to ask; workers do it by themselves."
+    help = "Count all votes again and choose the next questions. Workers do this regularly."
 
     def handle(self, *args: Any, **options: Any) -> None:
         report = counting.count()

@@ -35,7 +35,7 @@ class Command(BaseCommand):
         )
         dataset.add_argument("out", type=Path, help="A new folder.")
         dataset.add_argument(
-            "--suite", help="One suite, as smoke or smoke-v2; all of ours by default."
+            "--suite", help="One suite, as smoke or smoke-v2; without it all suites."
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -24,7 +24,9 @@ VERIFIED = {
 
 
 class Command(BaseCommand):
-    help = "Import results of elsewhere. Safe to repeat; each import is made in full or not at all."
+    help = (
+        "Import results from elsewhere. Safe to repeat: each import is made in full or not at all."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", metavar="action", required=True)
@@ -35,16 +37,14 @@ class Command(BaseCommand):
         )
         bundle.add_argument("file", type=Path)
         bundle.add_argument(
-            "--model", default="", metavar="SLUG", help="The model it is of, if not the stated one."
+            "--model", default="", metavar="SLUG", help="The model, if not the stated one."
         )
         bundle.add_argument(
             "--anyway",
             action="store_true",
-            help="Import it also if numbers differ: it says so, and can never rank.",
+            help="Import even if numbers differ. The pages say so.",
         )
-        bundle.add_argument(
-            "--unpublished", action="store_true", help="Keep it from the pages for now."
-        )
+        bundle.add_argument("--unpublished", action="store_true", help="Do not publish it yet.")
         scores = actions.add_parser(
             "scores",
             help="A CSV or JSON file of no-reference metrics for a finished run: images by "

@@ -13,11 +13,11 @@ from leaderboard.models import ApiToken
 
 
 class Command(BaseCommand):
-    help = "Issue an API token for submissions by machine; it is printed once and kept nowhere."
+    help = "Issue an API token for submissions. It is printed once and not stored."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("holder", help="The person or organisation it is for.")
-        parser.add_argument("email", help="Their address, for news of their submissions.")
+        parser.add_argument("email", help="The e-mail address for news of the submissions.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

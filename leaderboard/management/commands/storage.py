@@ -17,7 +17,7 @@ from leaderboard.operation import storage
 
 
 class Command(BaseCommand):
-    help = "Look after stored images and files."
+    help = "Check and clean stored images and files."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", metavar="action", required=True)
@@ -28,12 +28,12 @@ class Command(BaseCommand):
         clean = actions.add_parser(
             "clean", help="Remove images without a reference, and files without a row."
         )
-        clean.add_argument("--hours", type=float, default=24, help="Spare what is younger.")
+        clean.add_argument("--hours", type=float, default=24, help="Keep younger ones.")
         clean.add_argument("--dry-run", action="store_true", help="Only count.")
         recover = actions.add_parser(
             "recover",
-            help="Fetch lost images of a run again where the provider keeps them; the chains of "
-            "all others are played again from there.",
+            help="Fetch lost images of a run from the provider; chains whose images are "
+            "gone there too are played again.",
         )
         recover.add_argument("run", type=int)
         actions.add_parser("make-bucket", help="Make the bucket for images if there is none.")
@@ -70,7 +70,7 @@ class Command(BaseCommand):
         self.stdout.write(f"{lost} images are lost, {orphans} files have no row.")
         if lost:
             raise CommandError(
-                "put the lost files back from a backup, or have them fetched or played again: "
+                "copy the lost files back from a backup, or fetch or replay them: "
                 "`manage.py storage recover RUN`"
             )
 
@@ -87,7 +87,7 @@ class Command(BaseCommand):
             jobs.recover(run)
         except jobs.CannotMove as error:
             raise CommandError(f"Run {number}: {error}") from None
-        self.stdout.write(f"Run {number}: a worker sees to its images.")
+        self.stdout.write(f"Run {number}: a worker recovers its images.")
 
     def _make_bucket(self) -> None:
         backend: Any = storages["default"]

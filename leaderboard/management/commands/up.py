@@ -48,10 +48,9 @@ PROGRAM = {
     "redirect_stderr": "true",
 }
 INSTALLS_BEHIND = (
-    "Images are scored as soon as what scores them is installed (torch and others, about 1.5 GB, "
-    "some minutes)."
+    "Scoring starts when its packages are installed (torch and others, about 1.5 GB, some minutes)."
 )
-MAKE_ROOM = "make room there and start again: it goes on where it stopped."
+MAKE_ROOM = "free some space and start again: it continues where it stopped."
 #: Enough to fill the board; the larger suites load while the site is up.
 SUITE_AT_ONCE = "smoke"
 
@@ -70,7 +69,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--install",
             metavar="TARGET",
-            help="The target of make that installs what scores images, behind the pages.",
+            help="The target of make that installs the scoring packages in the background.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -154,14 +153,12 @@ class Command(BaseCommand):
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise CommandError(
-                    f"{folder} cannot be made ({error.strerror}); set DATA_DIR to a folder of yours."
+                    f"{folder} cannot be made ({error.strerror}); set DATA_DIR to your own folder."
                 ) from None
             with contextlib.suppress(PermissionError):  # another user's folder
                 folder.chmod(0o700)
             if not os.access(folder, os.W_OK):
-                raise CommandError(
-                    f"{folder} cannot be written; set DATA_DIR to a folder of yours."
-                )
+                raise CommandError(f"{folder} cannot be written; set DATA_DIR to your own folder.")
         self._lock = lock_folder(settings.DATA_DIR)
         family = socket.AF_INET6 if ":" in settings.HOST else socket.AF_INET
         with socket.socket(family) as probe:
@@ -171,7 +168,7 @@ class Command(BaseCommand):
             except OSError as error:
                 raise CommandError(
                     f"port {settings.PORT} on {settings.HOST} cannot be used ({error.strerror}); "
-                    "stop what runs there, or choose another: PORT=8001 make up"
+                    "stop the process there, or choose another port: PORT=8001 make up"
                 ) from None
 
     def _services(self) -> dict[str, list[str]]:
@@ -257,7 +254,7 @@ class Command(BaseCommand):
 
 
 def lock_folder(folder: Path) -> int:
-    """Lock the data folder for this process and what replaces it; return the lock's descriptor.
+    """Lock the data folder for this process and its successor; return the descriptor.
 
     Two sites in one folder would replace each other's Valkey socket. Raises CommandError.
     """
@@ -291,7 +288,7 @@ def reason(error: DatabaseError | OSError) -> str:
     if "not a database" in first_line or "malformed" in first_line:
         return (
             f"{settings.DATABASES['default']['NAME']} is damaged ({first_line}). Move it away and "
-            "restore a backup (`manage.py restore`), or start without it and begin anew."
+            "restore a backup (`manage.py restore`), or start with an empty folder."
         )
     what = "database cannot be used" if isinstance(error, DatabaseError) else "site cannot start"
     return f"the {what}: {first_line}"

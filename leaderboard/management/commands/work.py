@@ -31,7 +31,7 @@ class Command(BaseCommand):
         parser.add_argument(
             WHEN_PREPARED,
             action="store_true",
-            help="Wait until `prepare_scoring` is through, where `manage.py up` runs it.",
+            help="Wait until `prepare_scoring` has ended, if `manage.py up` runs it.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

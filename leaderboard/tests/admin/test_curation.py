@@ -103,7 +103,7 @@ def test_each_refusal_says_why_and_keeps_nothing(curator, data, fields, message)
 def test_a_missing_licence_is_one_error_and_asks_for_the_file_again(curator):
     form = upload(curator, png(), licence="").context["adminform"].form
     assert form.errors["licence"] == ["This field is required."]
-    assert form.errors["file"] == ["Choose the file again, once the other fields are right."]
+    assert form.errors["file"] == ["Correct the other fields, then choose the file again."]
 
 
 def test_near_flat_images_are_refused(curator):
@@ -160,7 +160,7 @@ def test_a_suite_is_drafted_previewed_frozen_and_then_immutable(curator, content
         reverse("admin:leaderboard_suite_change", args=[suite.pk]), draft | {"narrow": "on"}
     )
     freeze = reverse("admin:leaderboard_suite_freeze", args=[suite.pk])
-    assert "say that you have looked" in curator.post(freeze, follow=True).content.decode()
+    assert "confirm that you have checked" in curator.post(freeze, follow=True).content.decode()
     assert not Suite.objects.get(slug="mine").is_frozen
     curator.post(freeze, {"looked": "on"})
     suite = Suite.objects.get(slug="mine")
@@ -381,7 +381,7 @@ def test_pairs_are_made_in_bulk_from_a_template(curator):
     curator.post(page, form | {"save": "1"})
     assert EditPair.objects.get(slug="red-ball").forward == "Add a red ball."
     again = curator.post(page, form | {"save": "1"})
-    assert "There already" in again.content.decode()
+    assert "These exist already" in again.content.decode()
     assert EditPair.objects.count() == 2
 
 
@@ -393,7 +393,7 @@ def test_a_template_with_an_unknown_field_is_refused(curator):
         "category": "text",
     }
     answer = curator.post(reverse("admin:leaderboard_editpair_template"), form)
-    assert "no other field" in answer.content.decode()
+    assert "{name} (the red ball) only" in answer.content.decode()
 
 
 def test_three_bad_rows_of_many_save_nothing_and_are_listed(curator):

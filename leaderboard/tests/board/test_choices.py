@@ -109,7 +109,7 @@ def test_a_metric_that_the_suite_lacks_says_so_in_words(client, suite):
 
 def test_every_column_explains_itself_in_its_head_and_in_the_legend(client, suite):
     page = client.get("/").content.decode()
-    for head in heads(BoardFilters(suite), None, ()):
+    for head in heads(BoardFilters(suite), ()):
         for one in (head, *head.under):
             assert page.count(f'aria-describedby="about-{one.column.name}"') == 1
             assert page.count(f'id="about-{one.column.name}"') == 1

@@ -43,7 +43,7 @@ def test_without_a_choice_there_is_a_picker_with_suggestions(client, runs):
 
 
 def test_one_model_alone_asks_for_another(client, runs):
-    assert "Tick another" in page(client, "?models=long")
+    assert "Choose another" in page(client, "?models=long")
 
 
 def test_two_models_get_a_verdict_a_chart_and_where_each_wins(client, runs):
@@ -51,7 +51,7 @@ def test_two_models_get_a_verdict_a_chart_and_where_each_wins(client, runs):
     assert re.search(
         r"Long stays usable longer than Short, by \d+\.\d to \d+\.\d round trips", html
     )
-    assert "told apart" in html
+    assert "clear difference" in html
     assert "3 of 3" in html
     assert 'id="curves-figure"' in html
 
@@ -62,9 +62,9 @@ def test_equal_models_are_not_told_apart_and_it_says_what_would_settle_it(client
         chain.results = other.results
         chain.save()
     html = page(client, "?models=long,twin")
-    assert "cannot be told apart on 120 cases" in html
-    assert "not told apart" in html
-    assert "would show a difference of this size" in html or "would settle it" in html
+    assert "cannot be distinguished on 120 cases" in html
+    assert "no clear difference" in html
+    assert "difference of this size" in html or "would decide it" in html
 
 
 def test_too_few_images_for_an_interval_still_make_a_page(client):
@@ -196,7 +196,7 @@ def test_the_same_case_is_shown_as_each_model_returned_it(client, suite, runs):
 
 @pytest.mark.parametrize("case", ["x", "-1", "0", "99999999999999999999", "٣", "1e3", ""])
 def test_a_case_that_is_not_there_falls_back_to_the_most_telling_one(client, runs, case):
-    assert "returned by each" in page(client, f"?models=long,short&case={case}")
+    assert "The same case by each" in page(client, f"?models=long,short&case={case}")
 
 
 def test_results_are_kept_until_a_standing_changes(

@@ -39,7 +39,7 @@ def test_a_run_is_brought_checked_shown_and_withdrawn(visit, packed):
     for name, value in {"name": "Mine & <b>own</b>", "contributed_by": "A Group"}.items():
         page.fill(f"input[name={name}]", value)
     page.fill("input[name=email]", "me@example.org")
-    page.click("text=Contribute this run")
+    page.click("text=Upload this run")
     page.wait_for_selector("#contribution-bar")
     keep(seen, "waiting")
     assert seen.faults_in_all_looks() == []

@@ -225,3 +225,11 @@ def test_the_page_of_a_run_follows_it_to_its_end(run, visit):
     page.clock.fast_forward(60_000)
     assert not [url for url in asked if "progress.json" in url]
     assert seen.faults() == []
+
+
+def test_a_link_opens_the_folded_section_of_the_method_it_leads_to(visit):
+    page = visit("/methodology/#people").page
+    assert page.locator("#people").is_visible()
+    assert not page.locator("#weights").is_visible()
+    page.evaluate("location.hash = 'weights'")
+    page.locator("#weights").wait_for(state="visible")

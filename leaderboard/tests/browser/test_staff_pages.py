@@ -58,7 +58,7 @@ def test_a_run_is_started_only_after_its_price_was_seen_and_today_shows_it(staff
     page.click("text=Start the run")
     page.locator(".messagelist .success").wait_for()
     staff.open("/admin/")
-    page.click("text=Today: all that needs somebody")
+    page.click("text=Today: what needs attention")
     page.locator(".today progress").wait_for()
     assert faults(staff) == []
 

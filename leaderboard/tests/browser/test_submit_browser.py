@@ -159,7 +159,7 @@ def test_a_model_comes_from_the_form_to_the_board(
     stranger = visit("/", size=PHONE)
     assert "Turner 1" not in stranger.page.content()
 
-    assert page.get_by_text("which only you can see").is_visible()
+    assert page.get_by_text("Your result, not public yet").is_visible()
     assert page.locator(".steps [aria-current]").inner_text().startswith("You")
     submitter.see_chart()
     assert submitter.faults() == []

@@ -241,7 +241,7 @@ def test_what_a_model_said_it_was_thinking_is_shown_below_the_strip_escaped_and_
     )
     one.steps.filter(place=2).update(notes={"reasoning": "x" * 5000})
     page = client.get(reverse("run_case", args=[run.pk, one.case_id])).content.decode()
-    assert "What the model said it was thinking on trip 1" in page
+    assert "The model’s reasoning summary on trip 1" in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt; I flip it." in page
     assert "<script>alert" not in page
     assert "\u202e" not in page

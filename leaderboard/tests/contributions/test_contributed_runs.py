@@ -98,7 +98,7 @@ def test_a_run_made_in_the_shell_stands_on_a_site_as_a_verified_import(
     assert "contributed by A Group; every number was recomputed here and is equal" in page
     assert "me@example.org" not in board + page
     status = client.get(row.get_absolute_url()).content.decode()
-    assert "Published, not ranked: it was played elsewhere" in status
+    assert "Published, not ranked: played elsewhere" in status
     # The site's own bundle of it says the same, but for what the site does not take on trust.
     site_bundles.write(run, tmp_path / "site.zip", images=True)
     assert convergebench(["verify", str(tmp_path / "site.zip"), "--quiet"]) == 0
@@ -164,8 +164,8 @@ def unmeasured(document):
         (lambda d: d["chains"].pop(), "1 of 4 chains are missing, such as image-1--replica"),
         (shorter, "completed, with 1 whole trips of 2"),
         (unmeasured, "a restored image was not measured"),
-        (lambda d: d["chains"][0].update(outcome="lost"), "image-0--flip was lost"),
-        (lambda d: d.update(images=False), "it holds no images"),
+        (lambda d: d["chains"][0].update(outcome="lost"), "image-0--flip is not complete"),
+        (lambda d: d.update(images=False), "it contains no images"),
         (lambda d: d["run"]["metrics"].pop("ssim"), "it was not scored by ssim"),
         (lambda d: d["run"].update(secret="7" * 64), "run, secret: "),
         (lambda d: d["chains"][0].update(outcome_text="a\0b"), "contains a NUL byte"),
@@ -224,12 +224,12 @@ def test_a_name_that_exists_is_not_taken_over(client, suite, packed):
     factories.editing_model(slug="known")
     answer = contribute(client, packed, name="KNÓWN")
     assert answer.status_code == 422
-    assert "“Known” is on the site already" in answer.content.decode()
+    assert "“Known” is already on this site" in answer.content.decode()
     row = ContributedRun.objects.create(name="Known", contributed_by="x", email="a@example.org")
     default_storage.save(row.file_name, SimpleUploadedFile("x", packed.read_bytes()))
     jobs.check_contributed_run(row.pk)  # the name was free when it was brought
     row.refresh_from_db()
-    assert "is on the site by now" in row.error
+    assert "is already on this site" in row.error
 
 
 def test_another_run_of_the_same_model_is_brought_from_its_own_page(
@@ -271,7 +271,7 @@ def test_quotas_hold_and_too_many_waiting_wait_outside(client, suite, packed):
         again = contribute(client, packed, name="Three")
         assert b"2 runs came from" in again.content
     with override_settings(CONTRIBUTED_BYTES=100):
-        assert b"has more than 0 MB" in contribute(client, packed, name="Four").content
+        assert b"is larger than 0 MB" in contribute(client, packed, name="Four").content
 
 
 @pytest.mark.both_databases
@@ -282,7 +282,7 @@ def test_a_bundle_that_kills_its_worker_is_given_up(client, suite, packed):
     jobs.check_contributed_run(row.pk)
     row.refresh_from_db()
     assert (row.state, row.attempts) == ("refused", 4)
-    assert "did not survive" in row.error
+    assert "failed three times" in row.error
 
 
 @pytest.mark.both_databases
@@ -423,7 +423,7 @@ def test_a_model_that_an_admin_hid_is_not_brought_back_by_another_run(
     row = ContributedRun.objects.exclude(pk=first.pk).get()
     jobs.check_contributed_run(row.pk)
     row.refresh_from_db()
-    assert "is no longer on the site" in row.error
+    assert "is no longer on this site" in row.error
     assert EditingModel.objects.get().status == EditingModel.Status.HIDDEN
     # Nor is its page offered for one more.
     assert contribute(client, other, of=first.token, name="My Editor").status_code == 422

@@ -62,7 +62,7 @@ def test_the_admin_tells_what_an_experiment_takes_before_it_starts(staff):
     assert Run.objects.count() == 2
     experiment.refresh_from_db()
     change = f"/admin/leaderboard/experiment/{experiment.pk}/change/"
-    assert "Start what is not played yet" in staff.get(change).content.decode()
+    assert "Start the missing runs" in staff.get(change).content.decode()
     staff.post(change, form | {"repeats": 5, "title": "Another question"})
     experiment.refresh_from_db()
     assert (experiment.repeats, experiment.arms.count()) == (2, 2)

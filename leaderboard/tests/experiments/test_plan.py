@@ -131,5 +131,5 @@ def test_the_command_takes_a_file_and_tells_what_it_takes(tmp_path):
     with pytest.raises(CommandError, match="there is an experiment wording already"):
         call_command("start_experiment", str(file))
     file.write_text(file.read_text() + "trips: 1\n")
-    with pytest.raises(CommandError, match="are for the shell"):
+    with pytest.raises(CommandError, match="are for the shell only"):
         call_command("start_experiment", str(file))

@@ -229,7 +229,7 @@ def test_the_plan_is_nobodys_business_before_the_run_has_finished(
         assert audit.sent.thumbnail_url in page
         assert audit.answer.thumbnail_url in page
     model = client.get(run.editing_model.get_absolute_url()).content.decode()
-    assert "Marks kept" in model
+    assert "Audit marks kept" in model
     assert "1 run of this model" in model
 
 
@@ -407,7 +407,7 @@ def test_an_imported_run_brings_its_audits(
     place = itemgetter(0, 1, 3)
     assert sorted(theirs, key=place) == sorted(ours, key=place)
     assert made.run.review.marks_kept == run.review.marks_kept
-    assert "Marks kept" in client.get(made.run.get_absolute_url()).content.decode()
+    assert "Audit marks kept" in client.get(made.run.get_absolute_url()).content.decode()
 
 
 # Played again.

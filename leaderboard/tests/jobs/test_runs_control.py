@@ -305,7 +305,7 @@ def test_commands_say_what_they_did_and_what_they_cannot(server: EditingServer) 
     call_command("runs", "cancel", run.pk, stdout=out)
     assert out.getvalue().splitlines() == [
         f"Run {run.pk}: paused.",
-        f"Run {run.pk}: goes on.",
+        f"Run {run.pk}: continues.",
         f"Run {run.pk}: cancelled.",
     ]
     with pytest.raises(CommandError, match="A cancelled run cannot be paused"):
@@ -327,7 +327,7 @@ def test_the_reference_editors_of_a_suite_are_those_that_belong_to_its_scale() -
     assert set(started_on.values_list("editing_model__slug", flat=True)) == {"everywhere", "here"}
     call_command("start_run", "by-name", suite="tiny", verbosity=0)
     assert started_on.filter(editing_model__slug="by-name").exists()
-    with pytest.raises(ValidationError, match="Write a list of slugs"):
+    with pytest.raises(ValidationError, match="Enter a list of slugs"):
         EditingModel(slug="x", name="x", editor="jpeg", reference_suites="lite").full_clean()
 
 

@@ -68,7 +68,7 @@ def test_a_restore_on_an_empty_machine_gives_the_same_board(tmp_path: Path, clie
     assert everything() == before
     assert not list(Path(settings.DATA_DIR).glob("before-restore-*"))
     assert client.get(board).json() == shown
-    assert "put back now" in said.getvalue()
+    assert "copied now" in said.getvalue()
     call_command("storage", "verify", stdout=StringIO())
     call_command("storage", "usage", stdout=said)
     for words in ("all images", f"run {run.pk}: {run}"):
@@ -97,11 +97,11 @@ def test_a_second_backup_copies_only_what_is_new(tmp_path: Path):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ("dump", "not as it was written"),
-        ("unfinished", "not a whole backup"),
+        ("dump", "was altered"),
+        ("unfinished", "not a complete backup"),
         ("others", "backup of"),
         ("newer", r"newer than this site's .* it has leaderboard\.9000_later"),
-        ("unnamed", "not a whole backup"),
+        ("unnamed", "not a complete backup"),
         ("not_empty", "not empty"),
         ("image", "missing"),
     ],
@@ -146,7 +146,9 @@ def test_a_database_that_this_version_cannot_read_gives_way_to_the_one_from_befo
     call_command("backup", tmp_path / "backup", stdout=StringIO())
     rename("web_page", "homepage")
     factories.editing_model("newcomer")
-    with pytest.raises(CommandError, match=r"cannot use .*homepage.*is back, and in (.*)\Z"):
+    with pytest.raises(
+        CommandError, match=r"cannot use .*homepage.*is restored, and stored in (.*)\Z"
+    ):
         call_command("restore", tmp_path / "backup", force=True, stdout=StringIO())
     assert EditingModel.objects.get().slug == "newcomer"
     (before,) = Path(settings.DATA_DIR).glob("before-restore-*")

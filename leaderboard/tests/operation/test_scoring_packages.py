@@ -56,9 +56,9 @@ def test_the_board_says_what_is_installed_and_forgets_it_when_it_is_in(client, s
     make_run("First", make_suite(images=2), 4, rank=1)
     write(Stage.CHECKING)
     quiet = client.get("/").content.decode()
-    assert "what scores images" not in quiet
+    assert "scoring packages" not in quiet
     write(Stage.INSTALLING, "57 packages so far, now torch")
-    assert "Installing what scores images: 57 packages so far, now torch." in (
+    assert "Installing the scoring packages: 57 packages so far, now torch." in (
         client.get("/").content.decode()
     )
     write(Stage.READY)
@@ -81,9 +81,9 @@ def test_a_run_that_waits_for_scoring_says_so(state):
     run = make_run("First", make_suite(images=2), 4)
     run.state = RunState.SCORING
     write(Stage.INSTALLING)
-    assert "waits until what scores it is installed" in run_page.now(run)
+    assert "Scoring starts when its packages are installed" in run_page.now(run)
     write(Stage.READY)
-    assert "is being scored" in run_page.now(run)
+    assert "are being scored" in run_page.now(run)
 
 
 def prepare(

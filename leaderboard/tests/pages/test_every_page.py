@@ -24,16 +24,16 @@ def page(client, address):
     ("address", "words"),
     [
         ("/", "load_benchmark"),
-        ("/categories/", "No suite has been loaded"),
+        ("/categories/", "Results by category appear here"),
         ("/compare/", "nothing to compare yet"),
         ("/value/", "Nothing to compare yet"),
         ("/suites/", "load_benchmark"),
         ("/changelog/", "No suite is frozen yet"),
         ("/robustness/", "No suite has been loaded"),
         ("/no-reference/", "No suite has been loaded"),
-        ("/tour/", "needs one finished run"),
+        ("/tour/", "appears here when a run has ended"),
         ("/embed/board/", "No model is ranked"),
-        ("/embed/chart/", "nothing to draw"),
+        ("/embed/chart/", "chart appears here"),
     ],
 )
 def test_an_empty_site_says_what_is_missing(client, address, words):
@@ -47,7 +47,7 @@ def test_an_empty_site_says_what_is_missing(client, address, words):
         ("/categories/", "No results to break down yet"),
         ("/compare/", "nothing to compare yet"),
         ("/robustness/?suite=nonsense", "needs two finished runs"),
-        ("/tour/", "needs one finished run"),
+        ("/tour/", "appears here when a run has ended"),
     ],
 )
 def test_a_suite_without_results_says_what_is_missing(client, address, words):

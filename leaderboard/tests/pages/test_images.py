@@ -186,11 +186,11 @@ def test_a_run_under_way_sees_to_its_own_images(admin_client):
     run = jobs.start(factories.editing_model("busy", "noise"), factories.tiny_suite(slug="busy"))
     with pytest.raises(jobs.CannotMove):
         jobs.recover(run)
-    with pytest.raises(CommandError, match="sees to its own"):
+    with pytest.raises(CommandError, match="recovers its own"):
         call_command("storage", "recover", str(run.pk))
     data = {"action": "recover", "_selected_action": [run.pk]}
     page = admin_client.post("/admin/leaderboard/run/", data, follow=True).content.decode()
-    assert "sees to its own images" in page
+    assert "recovers its own images" in page
 
 
 def test_lost_images_and_orphans_are_found(run, answer, capsys):

@@ -49,7 +49,7 @@ def test_a_played_model_shows_all_that_was_measured(client, played):
         "Where chains end up",
         "How this was measured",
         "never prove it",
-        "Do it again",
+        "Reproduce this run",
     ):
         assert heading in page, heading
     assert "convergebench run --editor noise --suite shared-v1.json" in page
@@ -134,7 +134,7 @@ def test_no_secret_and_no_path_of_the_server_is_shown(client):
     assert "canary" not in page
     assert "secret.example" not in page
     assert "/root" not in page
-    assert "not run: what it needs was not on the worker" in page
+    assert "not run: its weights or packages were not on the worker" in page
 
 
 def test_a_submitted_endpoint_says_that_only_its_owner_can_play_it(client):
@@ -161,9 +161,9 @@ def test_the_dynamics_read_as_a_sentence_with_what_is_left():
     most = model_page.motion(regimes(contracting=3, wandering=1, undetermined=9))
     assert most["sentence"].startswith("In 3 of 13 chains the image settles: each trip")
     unknown = model_page.motion(regimes(undetermined=9))
-    assert unknown["sentence"].startswith("Where the chains end up cannot be told")
+    assert unknown["sentence"].startswith("Where the chains end up is unclear")
     still = {"dynamics": {"chains": 2, "regimes": {"idempotent": 2}, "contraction": 0.0}}
-    assert model_page.motion(still)["sentence"].startswith("Nothing moves")
+    assert model_page.motion(still)["sentence"].startswith("Nothing changes")
     assert model_page.motion({}) is None
     assert model_page.motion({"dynamics": {"chains": 0, "regimes": {}}}) is None
 

@@ -55,9 +55,9 @@ def polled(client, run, **headers):
 
 def test_a_run_under_way_shows_how_far_it_is_and_its_curve_so_far(client, half_way):
     page = page_of(client, half_way)
-    assert "What came back is being scored." in page
+    assert "The restored images are being scored." in page
     assert "24 of 24" in page
-    assert "a plain mean over the restored images scored until now" in page
+    assert "mean over the restored images scored so far" in page
     live = polled(client, half_way).json()
     assert live["path"].startswith("M0 0.0L100 ")
     assert [chains for _, chains in live["curve"]] == [4, 4, 4]
@@ -87,7 +87,7 @@ def test_every_state_is_told_in_words_with_what_comes_next(client, half_way):
         if state == "paused":
             assert f"{when:%H:%M} UTC" in live["lines"]["next"]
             half_way.resume_at = None
-            assert "A person has been told" in run_page.live(half_way)["lines"]["next"]
+            assert "An administrator is notified" in run_page.live(half_way)["lines"]["next"]
         assert page_of(client, half_way)
 
 
@@ -134,7 +134,7 @@ def test_without_a_queue_the_page_says_that_the_run_is_safe(client, half_way, va
 def test_without_a_worker_the_page_says_so(client, half_way, valkey):
     Run.objects.filter(pk=half_way.pk).update(state=RunState.QUEUED)
     lines = polled(client, half_way).json()["lines"]
-    assert lines["workers"] == "none is alive; it goes on as soon as one is"
+    assert lines["workers"] == "no worker is running; the run continues when one is"
     assert lines["queue"] == "place 1"
 
 

@@ -72,7 +72,7 @@ def test_a_case_lists_the_model_that_keeps_it_longest_first(client):
     page = client.get(reverse("case", args=[suite.cases.first().pk])).content.decode()
     places = [page.index(f">{name}</a>") for name in ("Oracle", "Thumbnail")]
     assert places == sorted(places)
-    assert "The edit was not made on trip 1: it counts as over at once." in page
+    assert "The edit was not made on trip 1: the chain ends at once." in page
 
 
 def test_a_reference_editor_under_way_can_be_watched_by_anybody(client, run):

@@ -179,7 +179,7 @@ def test_a_fault_of_ours_is_admitted_without_its_inner_workings(client, valkey, 
     monkeypatch.setattr("leaderboard.jobs.uploaded_chains.score_trips", broken)
     jobs.score_uploaded_chain(UploadedChain.objects.get().pk)
     page = client.get(answer.url).content.decode()
-    assert "The fault is ours" in page
+    assert "This is our error" in page
     assert "secret" not in page
 
 
@@ -268,4 +268,4 @@ def test_a_chain_that_kills_its_worker_is_given_up(client, valkey, monkeypatch):
         with pytest.raises(SystemExit):
             jobs.score_uploaded_chain(chain.pk)
     jobs.score_uploaded_chain(chain.pk)
-    assert "did not survive" in client.get(answer.url).content.decode()
+    assert "failed three times" in client.get(answer.url).content.decode()

@@ -60,7 +60,7 @@ def test_a_judges_word_is_kept_shown_and_paid_for_once(client, judged):
     # tells.
     assert all(None not in chain.quality["worn"] for chain in run.chains.all())
     told = client.get(reverse("no_reference")).content.decode()
-    assert "Sources called worn" in told
+    assert "False alarms" in told
     assert run.provenance["judge"]["version"] in told
 
 
@@ -85,7 +85,10 @@ def test_chains_are_found_by_what_ended_them(client):
     some = client.get(f"{url}?cause=object").content.decode()
     assert first.get_absolute_url() in some
     assert second.get_absolute_url() not in some
-    assert "No chain of this run ended so" in client.get(f"{url}?cause=framing").content.decode()
+    assert (
+        "No chain of this run ended in this way"
+        in client.get(f"{url}?cause=framing").content.decode()
+    )
     assert second.get_absolute_url() in client.get(f"{url}?cause=%27x").content.decode()
 
 
@@ -127,7 +130,7 @@ def test_a_model_without_a_judge_says_what_one_would_cost(client, judged):
     plain = play("noise", factories.tiny_suite(trips=2), name="Plain")
     page = client.get(reverse("model", args=[plain.editing_model.slug])).content.decode()
     calls = calls_of(plain.progress.chains_total, 2)
-    assert f"To judge it takes up to {calls:,} calls and" in page  # no price is known yet
+    assert f"Judging it takes up to {calls:,} calls and" in page  # no price is known yet
     judge = {"run": plain, "question": "trip", "version": "other", "outcome": "answered"}
     for number in range(4):
         JudgeAnswer.objects.create(**judge, key=str(number), cost=0.5, seconds=2.0)

@@ -137,7 +137,7 @@ def test_the_page_on_agreement_says_who_agrees_and_where_the_threshold_lies(clie
     assert len(queries) <= 8
     assert "The headline agrees with people in" in page
     assert "people with each other in" in page
-    assert "lies within: the votes do not speak against it" in page
+    assert "lies within: the votes do not contradict it" in page
     assert "count for less than half" in page
     assert "The less is kept, the fewer people would use it" in page
 
@@ -181,10 +181,10 @@ def test_votes_propose_half_points_and_change_none(client, board):
     assert set(proposed.values()) == {None}
     assert numbers["before"]["share"] < numbers["after"]["share"]
     page = " ".join(client.get("/agreement/").content.decode().split())
-    assert "Proposed by votes" in page
+    assert ">Proposed<" in page
     assert page.count("too few votes") == 8
     assert "On cases that the proposal was not fitted to" in page
-    assert "A person decides about a proposal" in page
+    assert "A person decides about each proposal" in page
     assert Object.half == 0.15
 
 
@@ -200,13 +200,13 @@ def test_a_proposal_that_gains_nothing_surely_says_so():
 def test_without_votes_the_page_says_so(client, db):
     page = client.get("/agreement/").content.decode()
     assert "Not enough votes yet" in page
-    assert "Proposed by votes" not in page
+    assert ">Proposed<" not in page
 
 
 def test_with_few_votes_no_half_point_is_proposed(client, board):
     cast("pair", voters=3, each=4)
     assert counting.count().numbers["half_points"] is None
-    assert "not enough votes yet: some part needs" in client.get("/agreement/").content.decode()
+    assert "not enough votes yet: a part needs" in client.get("/agreement/").content.decode()
 
 
 def test_what_is_withdrawn_takes_its_numbers_along(counted):

@@ -69,7 +69,7 @@ def test_whatever_a_number_is_the_test_ends(suite, local, hostile, answer):
     tested.refresh_from_db()
     assert tested.state == State.PROBE_FAILED
     assert any(step["state"] == "failed" for step in tested.probe["steps"])
-    assert "could not be completed" not in str(tested.probe)  # nothing broke on the way
+    assert "the test failed on the endpoint" not in str(tested.probe)  # nothing broke on the way
 
 
 @pytest.mark.django_db
@@ -82,7 +82,7 @@ def test_any_exception_ends_the_test_with_words(suite, local, monkeypatch):
     jobs.probe(tested.pk)
     tested.refresh_from_db()
     assert tested.state == State.PROBE_FAILED
-    assert "could not be completed" in tested.probe["steps"][0]["detail"]
+    assert "the test failed on the endpoint" in tested.probe["steps"][0]["detail"]
     assert "too large" not in str(tested.probe)
 
 
@@ -202,7 +202,7 @@ def test_a_slow_endpoint_waits_behind_first_tests_and_then_gets_its_time(
     slow.refresh_from_db()
     assert slow.state == State.PROBING
     assert slow.probe_overruns == 1
-    assert "others wait" in slow.probe["steps"][0]["detail"]
+    assert "first tests of others" in slow.probe["steps"][0]["detail"]
     Submission.objects.filter(pk__in=[row.pk for row in others]).delete()
     Submission.objects.filter(pk=slow.pk).update(
         endpoint_url=hostile.answers("/late", response(400, b"no"))

@@ -62,7 +62,7 @@ def test_an_admin_approves_with_a_budget_and_the_run_has_the_key(owner, reviewed
 
 
 def test_a_question_is_asked_and_answered(owner, reviewed):
-    assert "Say what the question is" in decide(owner, reviewed, "ask").content.decode()
+    assert "State the question" in decide(owner, reviewed, "ask").content.decode()
     decide(owner, reviewed, "ask", message="Which licence?")
     page = owner.get(reviewed.get_absolute_url()).content.decode()
     assert "Which licence?" in page
@@ -79,7 +79,7 @@ def test_what_changed_while_it_was_looked_at_is_not_decided_on(owner, reviewed, 
     owner.post(act, {"act": "correct", **other})
     jobs.probe(reviewed.pk)
     answer = decide(owner, reviewed, "approve", seen=opened, budget_calls=77)
-    assert "changed while you looked at it" in html.unescape(answer.content.decode())
+    assert "changed while you reviewed it" in html.unescape(answer.content.decode())
     reviewed.refresh_from_db()
     assert reviewed.endpoint_url == f"{server}/another"
     assert (reviewed.state, Run.objects.count()) == (State.REVIEW, 0)
@@ -159,7 +159,7 @@ def test_the_result_is_seen_first_by_the_submitter_then_under_embargo_then_by_al
 ):
     page, act = reviewed.get_absolute_url(), reverse("submission_act", args=[reviewed.token])
     assert "Finished, not public yet" in client.get(page).content.decode()
-    assert "which only you can see" in client.get(page).content.decode()
+    assert "Your result, not public yet" in client.get(page).content.decode()
     trip = Trip.objects.exclude(restored=None).first()
     own = reverse("submission_image", args=[reviewed.token, "thumbnail", trip.restored_id])
     assert client.get(own).status_code == 200
@@ -298,7 +298,7 @@ def test_a_new_key_lets_a_run_that_waits_for_it_go_on(owner, reviewed):
     decide(owner, reviewed, "approve")
     run = Run.objects.get()
     jobs.pause(run, "key_rejected", "The endpoint rejected the key")
-    assert "Set a new one and" in owner.get(reviewed.get_absolute_url()).content.decode()
+    assert "Set a new one, and" in owner.get(reviewed.get_absolute_url()).content.decode()
     owner.post(
         reverse("submission_act", args=[reviewed.token]), {"act": "key", "api_key": "sk-new"}
     )

@@ -110,7 +110,7 @@ def test_a_filled_honeypot_is_refused(client, suite):
 @pytest.mark.parametrize("name", ["Nano Banana", "nano-banana", "NANO  BANANA!", "Nаno Bаnаnа"])
 def test_a_name_may_not_imitate_a_known_model(client, suite, name):
     EditingModel.objects.create(slug="nano", name="Nano Banana", editor="gemini")
-    assert "on the site already" in errors(client, suite, name=name)
+    assert "is already on this site" in errors(client, suite, name=name)
 
 
 def test_lookalike_letters_have_one_skeleton():
