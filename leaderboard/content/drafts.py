@@ -11,14 +11,12 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
-from django.conf import settings
 from django.core.cache import cache
 from django.db import transaction
 from PIL import Image
 
 from evaluation.analysis.events import ChainResult
 from evaluation.analysis.item_diagnostics import CaseDiagnosis, diagnose
-from evaluation.audits.plan import audit_count
 from evaluation.content import sources, suite_builder
 from evaluation.content.annotations import Annotations
 from evaluation.content.suites import Case as CoreCase
@@ -84,8 +82,7 @@ class Preview:
     def estimates(self) -> list[tuple[EditingModel, Estimate]]:
         """Estimate calls, money and time for every model that is no reference editor."""
         models = EditingModel.objects.filter(is_reference=False)
-        edits = self.suite.edits + audit_count(self.suite, settings.AUDITS)
-        return [(model, model.estimate(edits, self.suite.chains)) for model in models]
+        return [(model, model.estimate_run(self.suite)) for model in models]
 
 
 def preview(suite: Suite, until: float = math.inf) -> Preview:

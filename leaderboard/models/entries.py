@@ -21,6 +21,7 @@ from django.utils.text import slugify
 from simple_history.models import HistoricalRecords
 
 from evaluation.audits.plan import audit_count
+from evaluation.content import suites as core
 from evaluation.estimate import Estimate, estimate
 from leaderboard.models.encryption import EncryptedTextField
 from leaderboard.models.images import StoredImage
@@ -134,11 +135,15 @@ class EditingModel(models.Model):
         )
 
     def estimate_on(self, suite: Suite) -> Estimate:
+        """Estimate a run on this suite as a new run begins."""
+        return self.estimate_run(suite.core, suite.stop_after)
+
+    def estimate_run(self, suite: core.Suite, stop_after: int = 0) -> Estimate:
         """Estimate a run on this suite, with its audits; reference editors have none."""
-        _, chains, edits = suite.counts
-        audits = 0 if self.is_reference else audit_count(suite.core, settings.AUDITS)
-        stop_after = 0 if self.is_reference else suite.stop_after
-        return self.estimate(edits + audits, chains, stop_after)
+        if self.is_reference:
+            return self.estimate(suite.edits, suite.chains)
+        audits = audit_count(suite, settings.AUDITS)
+        return self.estimate(suite.edits + audits, suite.chains, stop_after)
 
     @property
     def weights_name(self) -> tuple[str, str]:

@@ -57,7 +57,7 @@ def advice() -> list[str]:
     The suite itself is loaded later, behind the first page.
     """
     models, suite = ready(), catalog.suite(SUITE)
-    estimates = [(model, model.estimate(suite.edits, suite.chains)) for model in models]
+    estimates = [(model, model.estimate_run(suite)) for model in models]
     lines = []
     if estimates:
         model, estimate = min(estimates, key=lambda row: _price(row[1]))

@@ -7,6 +7,7 @@ import math
 import pytest
 from django.urls import reverse
 
+from evaluation.audits.plan import LEAST, audit_count
 from evaluation.content import catalog
 from leaderboard import jobs
 from leaderboard.models import EditingModel, Run
@@ -63,13 +64,14 @@ def test_what_was_played_is_not_offered_again_unless_it_failed(monkeypatch):
     assert "cheap" in [offer.model.slug for offer in playable.offers()]
 
 
-def test_up_names_what_the_keys_can_play_and_the_command_with_a_budget(monkeypatch):
+def test_up_names_what_the_keys_can_play_and_the_command_with_a_budget(monkeypatch, settings):
+    settings.AUDITS = LEAST
     monkeypatch.setenv("GEMINI_API_KEY", "a-key")
     names, command, estimate = playable.advice()
     assert "Cheap, Dear and Unpriced" in names
-    lite = catalog.suite("lite")
-    assert f"start_run cheap --suite lite --budget-usd {math.ceil(lite.edits * 0.0429)}" in command
-    assert f"{lite.edits:,} edits, about ${lite.edits * 0.039:,.2f}" in estimate
+    edits = catalog.suite("lite").edits + audit_count(catalog.suite("lite"))
+    assert f"start_run cheap --suite lite --budget-usd {math.ceil(edits * 0.0429)}" in command
+    assert f"{edits:,} edits, about ${edits * 0.039:,.2f}" in estimate
 
 
 def test_up_says_how_a_gpu_gets_weights(monkeypatch):
