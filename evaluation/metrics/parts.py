@@ -182,7 +182,7 @@ class Sharpness(Part):
     name, label = "sharpness", "Sharpness"
     looks_at = "fine detail, lost or exaggerated"
     half = 0.5
-    ended = "sharpness lost or exaggerated"
+    ended = "sharpness was lost or exaggerated"
 
     def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
         inside = comparison.counts(CELLS, CELLS)
@@ -197,9 +197,9 @@ class Grain(Part):
     """Return the rise of the finest detail in quiet areas, in grey levels."""
 
     name, label = "grain", "Grain"
-    looks_at = "grain and noise in quiet places"
+    looks_at = "noise in quiet places"
     half = 5.0
-    ended = "grain"
+    ended = "grain appeared"
 
     def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
         before, after = comparison.source.view.bands[0], comparison.registered.bands[0]
@@ -251,7 +251,7 @@ class Text(Part):
     name, label = "text", "Text"
     looks_at = "legibility"
     half = 0.35
-    ended = "text no longer readable"
+    ended = "the text is no longer readable"
     not_found = "no line of text is read reliably in the source"
     selective, uses_network = True, True
     weights, modules = TextReader.weights, TextReader.modules
@@ -276,7 +276,7 @@ class Framing(Part):
     name, label = "framing", "Framing"
     looks_at = "edges cut off or invented"
     half = 0.3
-    ended = "reframed"
+    ended = "the image was reframed"
 
     def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
         return PartLoss(comparison.reframed)

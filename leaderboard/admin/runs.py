@@ -99,7 +99,7 @@ def _run_action(description: str, act: Callable[[Run], Any], done: str) -> Calla
 @admin.register(Run)
 class RunAdmin(WithPages, admin.ModelAdmin):
     pages = {"today": "today/", "resume": "<int:pk>/resume/"}
-    list_display = ("editing_model", "suite", "where", "progress", "spent", "created_at")
+    list_display = ("editing_model", "suite", "where", "edits", "spent", "created_at")
     list_filter = ("state", "suite", "published", "source", "editing_model__is_reference")
     list_select_related = ("editing_model", "suite")
     search_fields = ("editing_model__name", "editing_model__slug", "suite__slug")
@@ -117,7 +117,7 @@ class RunAdmin(WithPages, admin.ModelAdmin):
                 "fields": (
                     "state",
                     "why",
-                    "progress",
+                    "edits",
                     "last_error",
                     "resume_at",
                     "published",
@@ -256,7 +256,7 @@ class RunAdmin(WithPages, admin.ModelAdmin):
         return run.public_state
 
     @admin.display(description="progress")
-    def progress(self, run: Run) -> str:
+    def edits(self, run: Run) -> str:
         now = run.progress
         edits = f"{now.edits_done:,} of {now.edits_total:,} edits"
         return f"{edits}, {now.trips_scored:,} trips scored"
@@ -269,7 +269,7 @@ class RunAdmin(WithPages, admin.ModelAdmin):
     def last_error(self, run: Run) -> str:
         return run.progress.last_error
 
-    @admin.display(description="why")
+    @admin.display(description="reason")
     def why(self, run: Run) -> str:
         return run.reason_text or run.progress.last_error or "–"
 
@@ -280,11 +280,11 @@ class RunAdmin(WithPages, admin.ModelAdmin):
         )
         return str(estimate)
 
-    @admin.display(description="the reason it is unranked")
+    @admin.display(description="flags, which hold it from the ranks")
     def flag_list(self, run: Run) -> str:
         items = [(text,) for text in run.review.flag_texts]
         if not items:
-            return "it is not"
+            return "none"
         return format_html("<ul>{}</ul>", format_html_join("", "<li>{}</li>", items))
 
     @admin.display(description="hints, which change no rank")

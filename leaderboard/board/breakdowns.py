@@ -88,15 +88,20 @@ def heat_lines(
 
 
 def heat_line(standings: Sequence[Standing | None], longest: float, trips: int) -> list[Cell]:
-    """Return the cells of a line, shaded by half-life, with the best marked."""
+    """Return the cells of a line, shaded by half-life, with all that read as the best marked."""
     times = [_time(standing, trips) for standing in standings]
     measured = [time for time in times if time is not None]
     best = max(measured, default=None)
+    leaders = {
+        words(standing, trips)
+        for standing, time in zip(standings, times, strict=True)
+        if time is not None and time == best
+    }
     return [
         Cell(
             standing,
             shade=0 if time is None else shade(time, longest),
-            best=len(measured) > 1 and time is not None and time == best,
+            best=len(measured) > 1 and words(standing, trips) in leaders,
         )
         for standing, time in zip(standings, times, strict=True)
     ]

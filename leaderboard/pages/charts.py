@@ -392,10 +392,14 @@ def sparkline(curve: dict[str, Sequence[float | None]], trips: int) -> SafeStrin
 
     line, low, high = (points(curve.get(name, ())) for name in ("mean", "low", "high"))
     band = f"M{'L'.join([*high, *reversed(low)])}z" if low and high else ""
+    left = {number: kept for number, kept in enumerate(curve.get("mean", ())) if kept is not None}
+    last = max(left, default=0)
     return format_html(
-        '<svg class="spark" viewBox="0 0 {} {}" aria-hidden="true"><path d="{}"/><path d="{}"/></svg>',
+        '<svg class="spark" viewBox="0 0 {} {}" role="img" aria-label="{}">'
+        '<path d="{}"/><path d="{}"/></svg>',
         WIDTH,
         HEIGHT,
+        f"{formatting.percent(left[last])} {formatting.after(last)}" if last else "not measured",
         band,
         f"M{'L'.join(line)}" if line else "",
     )

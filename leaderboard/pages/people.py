@@ -320,7 +320,7 @@ class Answered:
         if self.role == Vote.Role.GOLD:
             right = is_right(self.question.gold, self.answer)
             return (
-                f"We knew the answer to this one: {'you did, too' if right else 'it is the other'}."
+                f"A check with a known answer: {'you were right' if right else 'it is the other'}."
             )
         if self.again is None:
             return ""

@@ -44,7 +44,7 @@ FIRST_METRIC = "ssim"
 SCALES = {
     "ssim": "1 is an identical image. A blank card of one colour scores about "
     f"{published_figures.BLANK_SSIM:g}.",
-    "psnr": "3 dB less is twice the error. Of the mean squared error over the cases.",
+    "psnr": "3 dB less is twice the error. Computed from the mean squared error over the cases.",
     "clip": "1 is an image of the same content.",
 }
 #: Faults of a source that its figures do not show.

@@ -160,7 +160,9 @@ class Frame:
         for evidence in self.trip.evidence:
             kept, words = evidence.get("kept"), evidence.get("said")
             by = witness_label(evidence["witness"])
-            if evidence["thing"] == "the same person" and kept is not None:
+            if words == "no face":
+                words = "no face is left"
+            elif evidence["thing"] == "the same person" and kept is not None:
                 words = f"{'the same' if kept else 'another'} person ({words})"
             elif not words:
                 continue

@@ -149,7 +149,7 @@ def cost(submission: Submission) -> str:
     money = "" if expected.usd is None else f", ${expected.usd:,.2f} at your price"
     at_once = formatting.count(submission.max_in_flight, "call")
     return (
-        f"{'At most ' if expected.stop_after else ''}{expected.edits:,} calls to your endpoint"
+        f"{'at most ' if expected.stop_after else ''}{expected.edits:,} calls to your endpoint"
         f"{money}, and a few more if it fails. With "
         f"{at_once} at once that takes about {duration(expected.seconds)}"
         f"{'' if _pace_is_known(submission) else ' if an edit takes ten seconds'}."

@@ -39,7 +39,6 @@ def playable_models() -> list[playable.Offer]:
 #: Names of the apps on the admin's first page, in order.
 APPS = {
     "leaderboard": "Benchmark, runs and submissions",
-    "django_rq": "Queues",
     "auth": "Users and permissions",
     "axes": "Signing in",
 }
@@ -47,9 +46,16 @@ APPS = {
 
 @register.filter
 def ours_first(apps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the apps of the admin's first page, renamed and in order of use."""
+    """Return the apps of the admin's first page, renamed and in order of use.
+
+    The queues have no table to change; they are listed beside.
+    """
     order = list(APPS)
-    renamed = [app | {"name": APPS.get(app["app_label"], app["name"])} for app in apps]
+    renamed = [
+        app | {"name": APPS.get(app["app_label"], app["name"])}
+        for app in apps
+        if app["app_label"] != "django_rq"
+    ]
     last = len(order)
     return sorted(
         renamed,

@@ -69,7 +69,10 @@ def draw(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
         if not any(row.group == RANKED for row in shown):
             pen.text(MARGIN, 144, NO_MODEL, 26, QUIET)
         _bars(pen, shown, filters.suite.trips)
-        what = f"{filters.suite}, {thresholds.life(filters.threshold).lower()} by {formatting.metric_label(filters.metric)}"
+        life = thresholds.life(filters.threshold).lower()
+        what = f"{filters.suite}, {life} by {formatting.metric_label(filters.metric)}"
+        if any(row.group == RANKED for row in shown):
+            what += ", ranks by usable trips"
         foot = caption(what, [row.date for row in shown])
         pen.text(MARGIN, HEIGHT - 50, pen.fitting(foot, 20, WIDTH - 2 * MARGIN), 20, QUIET)
     else:

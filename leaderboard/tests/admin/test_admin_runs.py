@@ -42,6 +42,16 @@ def act(client, run: Run, action: str) -> str:
     return client.post(reverse(LIST), data, follow=True).content.decode()
 
 
+def test_the_list_of_runs_says_how_many_edits_are_done(operator, model, small_suite):
+    run = jobs.start(model, small_suite)
+    page = operator.get(reverse(LIST)).content.decode()
+    assert f"0 of {run.progress.edits_total} edits" in page
+
+
+def test_the_first_page_offers_no_table_of_queues(admin_client):
+    assert "Django-RQ" not in admin_client.get(reverse("admin:index")).content.decode()
+
+
 def test_the_first_page_shows_queues_even_when_redis_is_down(operator, valkey):
     valkey.kill()
     text = operator.get(reverse("admin:index")).content.decode()

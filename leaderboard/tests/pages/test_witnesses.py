@@ -110,10 +110,12 @@ def test_a_strip_says_who_is_gone_and_who_is_another():
     gone = {**said, "witness": "rest", "thing": "x", "kept": False, "said": "chair gone"}
     same = {**said, "witness": "identity", "thing": "the same person", "kept": True, "said": "0.3"}
     there = {**said, "witness": "rest", "thing": "x", "kept": True, "said": ""}
-    frame = Frame(Trip(number=1, evidence=[gone, same, there]), 1, "", None)
+    faceless = {**same, "kept": False, "said": "no face"}
+    frame = Frame(Trip(number=1, evidence=[gone, same, there, faceless]), 1, "", None)
     assert frame.beside == [
         ("chair gone, by an object detector", False),
         ("the same person (0.3), by face recognition", True),
+        ("no face is left, by face recognition", False),
     ]
 
 
