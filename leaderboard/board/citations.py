@@ -9,13 +9,16 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import escape
 
-from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, life
+from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, life, named
 from evaluation.metrics import HEADLINE
 from leaderboard import formatting
 from leaderboard.board import columns
 from leaderboard.board.row import BoardFilters, BoardRow
 from leaderboard.models import Standing
 from leaderboard.text import absolute, csv_lines
+
+AUTHOR = "The ConvergeBench contributors"
+TITLE = "ConvergeBench: how many round trips does an image last?"
 
 
 def board_csv(rows: Sequence[BoardRow]) -> str:
@@ -31,13 +34,12 @@ def bibtex(filters: BoardFilters) -> str:
     url = dated_link(filters)
     return (
         f"@misc{{convergebench-{suite.key}-{today:%Y%m%d},\n"
-        "  title        = {ConvergeBench: convergence half-life of image-editing models},\n"
-        "  author       = {{The ConvergeBench contributors}},\n"
+        f"  title        = {{{TITLE}}},\n"
+        f"  author       = {{{{{AUTHOR}}}}},\n"
         f"  year         = {{{today:%Y}}},\n"
         f"  howpublished = {{\\url{{{url}}}}},\n"
         f"  note         = {{Suite {suite.slug}, version {suite.version}, content hash "
-        f"{suite.content_hash[:12]}; {formatting.metric_label(filters.metric)} at threshold "
-        f"{filters.threshold:g}; accessed {today:%Y-%m-%d}}}\n"
+        f"{suite.content_hash[:12]}; {_measure(filters)}; accessed {today:%Y-%m-%d}}}\n"
         "}\n"
     )
 
@@ -46,11 +48,15 @@ def citation(filters: BoardFilters) -> str:
     """Return the citation as a line of text with today's date."""
     suite = filters.suite
     return (
-        "The ConvergeBench contributors. ConvergeBench: convergence half-life of image-editing "
-        f"models. {suite} (content hash {suite.content_hash[:12]}), "
-        f"{formatting.metric_label(filters.metric)} at threshold {filters.threshold:g}, "
-        f"{timezone.localdate():%-d %B %Y}. {dated_link(filters)}"
+        f"{AUTHOR}. {TITLE} {suite} (content hash {suite.content_hash[:12]}), "
+        f"{_measure(filters)}, {timezone.localdate():%-d %B %Y}. {dated_link(filters)}"
     )
+
+
+def _measure(filters: BoardFilters) -> str:
+    label = formatting.metric_label(filters.metric)
+    until = named(filters.threshold)
+    return f"{label} until {until} (threshold {filters.threshold:g})"
 
 
 def dated_link(filters: BoardFilters) -> str:

@@ -163,7 +163,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "weights",
         lambda row: row.model.open_weights,
-        "True if the model's weights are open.",
+        "Whether the model’s weights are open.",
         field="open_weights",
         label="Weights",
         under="name",
