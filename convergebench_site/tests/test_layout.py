@@ -12,6 +12,7 @@ AFTER_SETUP = {
     *("leaderboard/apps.py", "leaderboard/benchmarks/load.py"),
     "leaderboard/benchmarks/pages.py",
     "leaderboard/benchmarks/worker.py",
+    "tools/method_page.py",
 }
 
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))

@@ -178,7 +178,8 @@ def test_a_taken_port_is_one_clear_line(tmp_path):
 def test_a_second_site_in_one_data_folder_is_one_clear_line(tmp_path):
     """The first process keeps the folder when it becomes the runner, and frees it by its end."""
     code = (
-        "import os, pathlib, sys; from leaderboard.management.commands.up import lock_folder\n"
+        "import os, pathlib, sys, django; django.setup()\n"
+        "from leaderboard.management.commands.up import lock_folder\n"
         "lock_folder(pathlib.Path(sys.argv[1]))\n"
         "os.execv(sys.executable, [sys.executable, '-c', 'print(1, flush=True); input()'])"
     )

@@ -136,7 +136,9 @@ class EditingModel(models.Model):
 
     def estimate_on(self, suite: Suite) -> Estimate:
         """Estimate a run on this suite as a new run begins."""
-        return self.estimate_run(suite.core, suite.stop_after)
+        _, chains, edits = suite.counts
+        audits = 0 if self.is_reference else suite.audits
+        return self.estimate(edits + audits, chains, 0 if self.is_reference else suite.stop_after)
 
     def estimate_run(self, suite: core.Suite, stop_after: int = 0) -> Estimate:
         """Estimate a run on this suite, with its audits; reference editors have none."""

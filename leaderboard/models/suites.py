@@ -6,6 +6,7 @@ from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -14,13 +15,18 @@ from django.urls import reverse
 from simple_history.models import HistoricalRecords
 
 from evaluation.analysis.stopping import MOST
+from evaluation.audits.plan import audit_count
 from evaluation.content import suites as core
 from evaluation.content.annotations import Annotations
 from evaluation.content.datasheet import POSES
 from evaluation.content.edit_types import BY_FAMILY, difficulty
 from evaluation.content.placement import PLACES
 from evaluation.content.shapes import BACKWARD, FORWARD, Step
+from evaluation.remembered import Remembered
 from leaderboard.models.images import StoredImage
+
+#: The numbers of audits of suites by content: a definition is long, and estimates are many.
+_AUDITS: Remembered[int] = Remembered(32)
 
 
 class Kind(models.TextChoices):
@@ -398,6 +404,14 @@ class Suite(models.Model):
             edits=models.Sum(models.F("repeats") * models.F("edits")),
         )
         return sums["cases"], sums["chains"] or 0, sums["edits"] or 0
+
+    @property
+    def audits(self) -> int:
+        """The number of audits of one run; a suite that was never played here has none."""
+        if not self.content_hash:
+            return 0
+        least = settings.AUDITS
+        return _AUDITS.of((self.content_hash, least), lambda: audit_count(self.core, least))
 
     @cached_property
     def edits_per_trip(self) -> float:

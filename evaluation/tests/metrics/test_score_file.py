@@ -55,14 +55,14 @@ def test_json_says_the_same():
         ("sha256,metric,value\n", "the field version is missing"),
         (f"{HEAD[:-1]},beauty\n", "there is no field 'beauty'"),
         ("metric,value,version\n", "name images by sha256, or by case and trip"),
-        (f"{HEAD}{SOURCE},musiq,1\n", "line 2: it has not as many fields"),
+        (f"{HEAD}{SOURCE},musiq,1\n", "line 2: its number of fields differs"),
         (f"{HEAD}12,musiq,1,1\n", "line 2, sha256: '12' is not 64"),
         (f"{HEAD},musiq,1,1\n", "line 2, case: it is empty"),
         (f"{HEAD}{SOURCE},Müsiq,1,1\n", "line 2, metric: 'Müsiq' is not a name"),
-        (f"{HEAD}{SOURCE},brisque,1,1\n", "line 2, metric: brisque is run here"),
+        (f"{HEAD}{SOURCE},brisque,1,1\n", "line 2, metric: brisque is computed here"),
         (f"{HEAD}{SOURCE},musiq,nan,1\n", "line 2, value: 'nan' is not a number"),
         (f"{HEAD}{SOURCE},musiq,1e9,1\n", "line 2, value: '1e9' is not a number"),
-        (f"{HEAD}{SOURCE},musiq,1,\n", "line 2, version: it should be told"),
+        (f"{HEAD}{SOURCE},musiq,1,\n", "line 2, version: a version of at most 80"),
         (f"{HEAD}{SOURCE},mine,1,1\n", "line 2, higher_is_better: say whether mine"),
         (f"{HEAD}{SOURCE},nima,1,1\n{FIRST},nima,1,2\n", "line 3: version or higher_is_better"),
         (f"{BY_CASE}x,0,-1,musiq,1,1,\n", "line 2, trip: '-1' is not a number from 0"),
@@ -82,7 +82,7 @@ def test_an_image_of_another_run_and_a_second_word_on_one_are_refused():
         place(read(f"{HEAD}{'d' * 64},musiq,1,1\n"), [chain()])
     with pytest.raises(ScoreFileError, match="line 2, case: the run has no image pond--hat"):
         place(read(f"{BY_CASE}pond--hat,0,9,musiq,1,1,\n"), [chain()])
-    with pytest.raises(ScoreFileError, match="line 3, value: musiq said otherwise"):
+    with pytest.raises(ScoreFileError, match="line 3, value: musiq has a different value"):
         place(read(f"{HEAD}{FIRST},musiq,1,1\n{FIRST},musiq,2,1\n"), [chain()])
 
 
@@ -90,5 +90,5 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(ScoreFileError, match=r"none.csv cannot be read"):
         read_score_file(tmp_path / "none.csv")
     (tmp_path / "x.csv").write_bytes(b"\xff\xfe")
-    with pytest.raises(ScoreFileError, match="not a text in UTF-8"):
+    with pytest.raises(ScoreFileError, match="not a string in UTF-8"):
         read_score_file(tmp_path / "x.csv")

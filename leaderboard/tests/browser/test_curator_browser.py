@@ -168,7 +168,7 @@ def test_a_curator_draws_a_place_writes_a_pair_and_freezes_a_suite_that_then_sta
     page.click("[name=_continue]")
     assert page.get_by_text("View on site").count() == 0
     page.click("text=Preview and freeze")
-    page.get_by_text("2 cases on 2 images with 1 pairs").wait_for()
+    page.get_by_text("2 cases on 2 images with 1 pair").wait_for()
     page.get_by_text("12 edits").first.wait_for()
     assert page.locator(".sheet li", has_text="A table").count() == 1
     assert page.get_by_text("Freezing publishes").is_visible()

@@ -407,7 +407,7 @@ def test_an_imported_run_brings_its_audits(
     place = itemgetter(0, 1, 3)
     assert sorted(theirs, key=place) == sorted(ours, key=place)
     assert made.run.review.marks_kept == run.review.marks_kept
-    assert "Audit marks kept" in client.get(made.run.get_absolute_url()).content.decode()
+    assert "Marks kept" in client.get(made.run.get_absolute_url()).content.decode()
 
 
 # Played again.

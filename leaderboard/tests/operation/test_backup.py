@@ -147,7 +147,7 @@ def test_a_database_that_this_version_cannot_read_gives_way_to_the_one_from_befo
     rename("web_page", "homepage")
     factories.editing_model("newcomer")
     with pytest.raises(
-        CommandError, match=r"cannot use .*homepage.*is restored, and stored in (.*)\Z"
+        CommandError, match=r"(?s)cannot use .*homepage.*is restored, and stored in (.*)\Z"
     ):
         call_command("restore", tmp_path / "backup", force=True, stdout=StringIO())
     assert EditingModel.objects.get().slug == "newcomer"
