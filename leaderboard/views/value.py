@@ -1,4 +1,4 @@
-"""Price and time against half-life, and the models that no other beats at both."""
+"""Price and time against usable trips, and the models that no other beats at both."""
 
 from __future__ import annotations
 
@@ -140,8 +140,8 @@ class Point:
 
     @property
     def height(self) -> float:
-        """Half-life for the chart; the suite's trips if it was not reached."""
-        return min(self.row.half_life or 0.0, float(self.row.filters.suite.trips))
+        """Usable trips, which decide the ranks; no half-life, since many are not reached."""
+        return self.row.usable_trips or 0.0
 
 
 def points(rows: Iterable[BoardRow], cost: Cost) -> list[Point]:
@@ -167,7 +167,7 @@ def same_weights(points: Sequence[Point]) -> list[list[Point]]:
 
 
 def finding(points: Sequence[Point], cost: Cost) -> str:
-    """Return a title with the models that no other beats at cost and half-life."""
+    """Return a title with the models that no other beats at cost and usable trips."""
     best = [point.name for point in points if point.best]
     if not best:
         return "What does durability cost?"
@@ -199,11 +199,11 @@ def value_chart(points: Sequence[Point], cost: Cost, filters: BoardFilters, left
     return Chart(
         id="value",
         title=finding(points, cost),
-        subtitle=f"{cost.label} against half-life by {formatting.metric_label(filters.metric)}. "
+        subtitle=f"{cost.label} against usable trips by {formatting.metric_label(filters.metric)}. "
         "Up and to the left is better; no model beats those on the line at both. "
         f"Thin lines join hosts of the same weights.{missing}",
         figure=_figure(points, cost, filters.suite.trips),
-        table=_table(points, cost, filters.suite.trips),
+        table=_table(points, cost),
         about=f"{filters.suite}, by {formatting.metric_label(filters.metric)}",
         file_name=f"{filters.suite.key}-{filters.metric}-{cost.name}",
     )
@@ -213,14 +213,13 @@ def _figure(points: Sequence[Point], cost: Cost, trips: int) -> Figure:
     best = [point for point in points if point.best]
     traces = [*_links(points), *_line(best)]
     traces += [
-        _markers([p for p in points if p.row.model.open_weights is kind], kind, cost, trips)
+        _markers([p for p in points if p.row.model.open_weights is kind], kind, cost)
         for kind in WEIGHTS
         if any(point.row.model.open_weights is kind for point in points)
     ]
     # Prices span decades; a logarithmic axis has no place for a free model.
     spread = bool(points) and all(p.cost > 0 for p in points)
     wide = spread and points[-1].cost > 8 * points[0].cost
-    ends = axis_ticks(trips)
     named = points if len(points) <= MOST_NAMES else best[-MOST_NAMES:]
     return {
         "data": traces,
@@ -230,10 +229,8 @@ def _figure(points: Sequence[Point], cost: Cost, trips: int) -> Figure:
                 **(_decades(points, cost) if wide else {"rangemode": "tozero"}),
             },
             yaxis={
-                "title": {"text": "half-life in round trips"},
-                "tickvals": ends,
-                # A half-life that was not reached is drawn at the suite's end.
-                "ticktext": [*(str(n) for n in ends[:-1]), f"{trips} or more"],
+                "title": {"text": "usable trips"},
+                "tickvals": axis_ticks(trips),
                 "range": [-0.03 * trips, 1.08 * trips],
             },
             annotations=[_name(point, wide) for point in named],
@@ -254,38 +251,35 @@ def _decades(points: Sequence[Point], cost: Cost) -> Figure:
     }
 
 
-def _table(points: Sequence[Point], cost: Cost, trips: int) -> Table:
+def _table(points: Sequence[Point], cost: Cost) -> Table:
     rows = [
         [
             point.name,
             cost.text(point.cost),
-            formatting.half_life(point.row.standing.half_life, trips),
+            f"{point.height:.1f}",
             "yes" if point.best else "–",
         ]
         for point in points
-        if point.row.standing
     ]
-    return Table(["Model", cost.label, "Half-life", "Unbeaten"], rows)
+    return Table(["Model", cost.label, "Usable trips", "Unbeaten"], rows)
 
 
-def _markers(points: Sequence[Point], kind: bool | None, cost: Cost, trips: int) -> Figure:
+def _markers(points: Sequence[Point], kind: bool | None, cost: Cost) -> Figure:
     name, colour, symbol = WEIGHTS[kind]
     return trace(
         name,
         mode="markers",
         x=[round(point.cost, 5) for point in points],
         y=[round(point.height, 3) for point in points],
-        text=[f"<b>{plain(point.name)}</b><br>{_words(point, cost, trips)}" for point in points],
+        text=[f"<b>{plain(point.name)}</b><br>{_words(point, cost)}" for point in points],
         hovertemplate="%{text}<extra></extra>",
         line={"color": f"var({colour})"},
         marker={"color": f"var({colour})", "symbol": symbol, "size": 10},
     )
 
 
-def _words(point: Point, cost: Cost, trips: int) -> str:
-    standing = point.row.standing
-    life = formatting.half_life(standing.half_life if standing else None, trips)
-    return f"half-life {life}, {cost.text(point.cost)} {cost.label.lower()}"
+def _words(point: Point, cost: Cost) -> str:
+    return f"{point.height:.1f} usable trips, {cost.text(point.cost)} {cost.label.lower()}"
 
 
 def _line(best: Sequence[Point]) -> list[Figure]:

@@ -52,6 +52,14 @@ def test_those_on_the_line_are_beaten_by_nobody_at_both(suite):
     )
 
 
+def test_the_chart_draws_what_the_line_compares(client, suite):
+    figure = client.get("/value/figure.json").json()["figure"]
+    line = next(trace for trace in figure["data"] if trace["name"] == "unbeaten")
+    found = points(rows(suite), COSTS["edit"])
+    assert line["y"] == [round(point.row.usable_trips, 3) for point in found if point.best]
+    assert figure["layout"]["yaxis"]["title"]["text"] == "usable trips"
+
+
 def test_a_usable_trip_costs_two_edits_and_the_trip_that_failed(suite):
     by_name = {row.model.name: row for row in rows(suite)}
     # 2 usable trips: three were paid, of two edits each.
