@@ -166,7 +166,9 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
     besides = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
     if filters.chooses_models:  # a leader is named only among all models
         return f"Of these models, {best[0].model.name} lasts longest: {lasts}.{besides}"
-    among = "Of the models run here, " if filters.ranks_here else ""
+    among = "In this self-test, " if filters.suite.is_self_test else ""
+    if filters.ranks_here:
+        among = "Of the models run here, "
     leaders = sum(row.standing.rank == 1 for row in ranked if row.standing)
     if leaders > 1 and first.rank == 1:
         names = formatting.listed([row.model.name for row in best[:leaders]], of=leaders)

@@ -118,9 +118,10 @@ def test_every_column_explains_itself_in_its_head_and_in_the_legend(client, suit
 def test_the_self_test_is_called_that_and_others_are_not(client, suite):
     assert "self-test" not in client.get("/").content.decode()
     smoke = make_suite("smoke", images=1, importance=99)
-    make_run("Only here", smoke, 2)
+    make_run("Only here", smoke, 2, rank=1)
     page = client.get("/").content.decode()
     assert "Smoke v1 is a self-test" in page
+    assert "In this self-test, Only here" in page
     assert "No other suite has results" not in page
     Run.objects.exclude(suite=smoke).update(current=False, published=False)
     assert "No other suite has results" in client.get("/").content.decode()
