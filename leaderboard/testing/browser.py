@@ -20,7 +20,8 @@ LOADED = """() => [...document.images].every((image) => {
   const box = image.getBoundingClientRect();
   const far = box.top > innerHeight || box.bottom < 0 || !box.width;
   return image.complete || (image.loading === "lazy" && far);
-})"""
+}) && [...document.querySelectorAll(".plot .main-svg")].every(
+  (chart) => chart.clientWidth <= chart.closest(".plot").clientWidth + 1)"""
 
 
 @dataclass
@@ -35,7 +36,7 @@ class Visit:
         self.page.goto(self.base + address)
 
     def settle(self) -> None:
-        """Wait until all that the page asks for by itself is there.
+        """Wait until all that the page asks for by itself is there, and charts fit.
 
         Not for a quiet network, which takes half a second of silence each time.
         """
