@@ -167,7 +167,7 @@ def test_a_curator_draws_a_place_writes_a_pair_and_freezes_a_suite_that_then_sta
     assert faults(curator) == []
     page.click("[name=_continue]")
     assert page.get_by_text("View on site").count() == 0
-    page.click("text=Preview and freeze")
+    page.get_by_role("link", name="Preview and freeze").click()
     page.get_by_text("2 cases on 2 images with 1 pair").wait_for()
     page.get_by_text("12 edits").first.wait_for()
     assert page.locator(".sheet li", has_text="A table").count() == 1
