@@ -48,7 +48,7 @@ def offers() -> list[Offer]:
 
 def ready(models: Iterable[EditingModel] | None = None) -> list[EditingModel]:
     """Return the models that lack nothing in this process's environment."""
-    return [model for model in models or _models() if not _lacks(model)]
+    return [model for model in (_models() if models is None else models) if not _lacks(model)]
 
 
 def advice() -> list[str]:

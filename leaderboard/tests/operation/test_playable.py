@@ -64,6 +64,13 @@ def test_what_was_played_is_not_offered_again_unless_it_failed(monkeypatch):
     assert "cheap" in [offer.model.slug for offer in playable.offers()]
 
 
+def test_nothing_is_offered_where_all_were_played(monkeypatch):
+    monkeypatch.setenv("GEMINI_API_KEY", "a-key")
+    EditingModel.objects.exclude(slug="cheap").delete()
+    jobs.start(EditingModel.objects.get(), tiny_suite(slug="lite"))
+    assert playable.offers() == []
+
+
 def test_up_names_what_the_keys_can_play_and_the_command_with_a_budget(monkeypatch, settings):
     settings.AUDITS = LEAST
     monkeypatch.setenv("GEMINI_API_KEY", "a-key")
