@@ -137,15 +137,18 @@ class EditingModel(models.Model):
     def estimate_on(self, suite: Suite) -> Estimate:
         """Estimate a run on this suite as a new run begins."""
         _, chains, edits = suite.counts
-        audits = 0 if self.is_reference else suite.audits
-        return self.estimate(edits + audits, chains, 0 if self.is_reference else suite.stop_after)
+        return self._estimate_run(edits, chains, suite.audits, suite.stop_after)
 
-    def estimate_run(self, suite: core.Suite, stop_after: int = 0) -> Estimate:
-        """Estimate a run on this suite, with its audits; reference editors have none."""
-        if self.is_reference:
-            return self.estimate(suite.edits, suite.chains)
+    def estimate_run(self, suite: core.Suite) -> Estimate:
+        """Estimate a run on a suite that is not stored, all trips played."""
         audits = audit_count(suite, settings.AUDITS)
-        return self.estimate(suite.edits + audits, suite.chains, stop_after)
+        return self._estimate_run(suite.edits, suite.chains, audits, 0)
+
+    def _estimate_run(self, edits: int, chains: int, audits: int, stop_after: int) -> Estimate:
+        """Reference editors have no audits and play all trips."""
+        if self.is_reference:
+            return self.estimate(edits, chains)
+        return self.estimate(edits + audits, chains, stop_after)
 
     @property
     def weights_name(self) -> tuple[str, str]:
