@@ -44,7 +44,7 @@ from evaluation.cli.printing import CommandError
 from evaluation.content import catalog
 from evaluation.content.suites import plain_slug
 from evaluation.editors import EDITORS, editor_class, find_row, load_editor, load_row
-from evaluation.editors.base import Answer, Beside, Editor, Refused
+from evaluation.editors.base import Answer, EditContext, Editor, Refused
 from evaluation.editors.contracts import CONTRACTS
 from evaluation.editors.failures import configuration
 from evaluation.editors.reference import RuleEditor
@@ -271,10 +271,10 @@ class OwnEditor(Editor):
         image: EncodedImage,
         prompt: str,
         seed: int | None = None,
-        beside: Beside | None = None,
+        context: EditContext | None = None,
     ) -> Answer:
         with _pausing(self.inner):
-            return self.inner.send(image, prompt, seed, beside)
+            return self.inner.send(image, prompt, seed, context)
 
     def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
         with _pausing(self.inner):

@@ -75,7 +75,7 @@ AS_USUAL = EditSettings()
 
 
 @dataclass(frozen=True)
-class Beside:
+class EditContext:
     """Context of an edit besides image, prompt and seed.
 
     `settings` shape the request. The rest is for reference editors and is never sent: `before` is
@@ -99,13 +99,13 @@ class Editor(ABC):
         image: EncodedImage,
         prompt: str,
         seed: int | None = None,
-        beside: Beside | None = None,
+        context: EditContext | None = None,
     ) -> Answer:
         """Send a clean image to the editor: the entry point of plays, probes and audits.
 
-        Only reference editors use the rest of `beside`.
+        Only reference editors use the rest of `context`.
         """
-        settings = beside.settings if beside else AS_USUAL
+        settings = context.settings if context else AS_USUAL
         if settings == AS_USUAL:
             return self.edit(clean_wire(image), prompt, seed)
         if unable := self.unable(settings):

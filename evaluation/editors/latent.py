@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from PIL import Image
 
-from evaluation.editors.base import Beside
+from evaluation.editors.base import EditContext
 from evaluation.editors.failures import configuration
 from evaluation.editors.instructions import Instruction
 from evaluation.editors.reference import RuleEditor
@@ -55,11 +55,11 @@ class Latent(RuleEditor):
         self._lock = threading.Lock()  # threads share the editor, and the memory of one device
 
     def answer(
-        self, image: EncodedImage, instruction: Instruction, seed: int, beside: Beside
+        self, image: EncodedImage, instruction: Instruction, seed: int, context: EditContext
     ) -> EncodedImage:
-        if beside.settings.floor:
+        if context.settings.floor:
             return self.damage(image.decoded, np.random.default_rng(seed))
-        return super().answer(image, instruction, seed, beside)
+        return super().answer(image, instruction, seed, context)
 
     def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
         with self._lock:

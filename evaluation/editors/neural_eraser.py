@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from evaluation import weights
-from evaluation.editors.base import Beside
+from evaluation.editors.base import EditContext
 from evaluation.editors.instructions import Instruction, Mask, follow, rim, widened
 from evaluation.editors.reference import RuleEditor
 from evaluation.images import EncodedImage
@@ -39,9 +39,9 @@ class NeuralEraser(RuleEditor):
         self._lock = threading.Lock()  # OpenCV's network holds one image at a time
 
     def answer(
-        self, image: EncodedImage, instruction: Instruction, seed: int, beside: Beside
+        self, image: EncodedImage, instruction: Instruction, seed: int, context: EditContext
     ) -> EncodedImage:
-        edited = follow(instruction, image.decoded, beside.annotations, self.paint_over)
+        edited = follow(instruction, image.decoded, context.annotations, self.paint_over)
         return EncodedImage.from_image(edited)
 
     def paint_over(self, image: Image.Image, mask: Mask) -> Image.Image:

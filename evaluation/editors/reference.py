@@ -17,7 +17,7 @@ import numpy as np
 from annotated_types import Interval
 from PIL import Image
 
-from evaluation.editors.base import Answer, Beside, Editor
+from evaluation.editors.base import Answer, EditContext, Editor
 from evaluation.editors.failures import configuration
 from evaluation.editors.instructions import (
     KEEP,
@@ -53,12 +53,12 @@ class RuleEditor(Requirements, Editor):
         image: EncodedImage,
         prompt: str,
         seed: int | None = None,
-        beside: Beside | None = None,
+        context: EditContext | None = None,
     ) -> Answer:
-        beside = beside or Beside()
-        if unable := self.unable(beside.settings):
+        context = context or EditContext()
+        if unable := self.unable(context.settings):
             raise configuration("; ".join(unable))
-        return self.edit(clean_wire(image), prompt, seed, beside)
+        return self.edit(clean_wire(image), prompt, seed, context)
 
     @property
     def tiers(self) -> Collection[str]:
@@ -69,15 +69,15 @@ class RuleEditor(Requirements, Editor):
         image: EncodedImage,
         prompt: str,
         seed: int | None = None,
-        beside: Beside | None = None,
+        context: EditContext | None = None,
     ) -> Answer:
         started = time.perf_counter()
         if seed is None:
             seed = int(hashlib.sha256(f"{image.sha256}/{prompt}".encode()).hexdigest()[:8], 16)
-        instruction, beside = self.understood(prompt, seed), beside or Beside()
-        if tier := beside.settings.size:
+        instruction, context = self.understood(prompt, seed), context or EditContext()
+        if tier := context.settings.size:
             image = EncodedImage.from_image(fit(image.decoded, at_tier(image.size, tier)))
-        answer = self.answer(image, instruction, seed, beside)
+        answer = self.answer(image, instruction, seed, context)
         return Answer(
             answer, time.perf_counter() - started, cost=0.0, notes={"understood": str(instruction)}
         )
@@ -87,9 +87,9 @@ class RuleEditor(Requirements, Editor):
         return parse(prompt)
 
     def answer(
-        self, image: EncodedImage, instruction: Instruction, seed: int, beside: Beside
+        self, image: EncodedImage, instruction: Instruction, seed: int, context: EditContext
     ) -> EncodedImage:
-        edited = follow(instruction, image.decoded, beside.annotations)
+        edited = follow(instruction, image.decoded, context.annotations)
         return self.damage(edited, np.random.default_rng(seed))
 
     def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
@@ -109,9 +109,9 @@ class Oracle(RuleEditor):
     """Undoes every edit exactly, because it also gets the image before the edit."""
 
     def answer(
-        self, image: EncodedImage, instruction: Instruction, seed: int, beside: Beside
+        self, image: EncodedImage, instruction: Instruction, seed: int, context: EditContext
     ) -> EncodedImage:
-        return beside.before or super().answer(image, instruction, seed, beside)
+        return context.before or super().answer(image, instruction, seed, context)
 
 
 class NoOp(RuleEditor):
@@ -124,7 +124,7 @@ class NoOp(RuleEditor):
         image: EncodedImage,
         prompt: str,
         seed: int | None = None,
-        beside: Beside | None = None,
+        context: EditContext | None = None,
     ) -> Answer:
         return Answer(image, 0.0, cost=0.0)
 
@@ -228,9 +228,9 @@ class LosesThings(RuleEditor):
     share: Annotated[float, Interval(gt=0, le=0.5)] = 0.06
 
     def answer(
-        self, image: EncodedImage, instruction: Instruction, seed: int, beside: Beside
+        self, image: EncodedImage, instruction: Instruction, seed: int, context: EditContext
     ) -> EncodedImage:
-        edited = follow(instruction, image.decoded, beside.annotations)
+        edited = follow(instruction, image.decoded, context.annotations)
         changed = np.zeros(edited.size[::-1], dtype=bool)
         if edited.size == image.size:
             changed = (np.asarray(edited) != np.asarray(image.decoded)).any(axis=2)

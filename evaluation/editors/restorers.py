@@ -22,7 +22,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from evaluation import weights
-from evaluation.editors.base import Answer, Beside
+from evaluation.editors.base import Answer, EditContext
 from evaluation.editors.instructions import widened
 from evaluation.editors.reference import RuleEditor
 from evaluation.images import EncodedImage
@@ -59,10 +59,10 @@ class RestoringEditor(RuleEditor):
         image: EncodedImage,
         prompt: str,
         seed: int | None = None,
-        beside: Beside | None = None,
+        context: EditContext | None = None,
     ) -> Answer:
         if not _RESTORE.search(prompt):
-            return super().edit(image, prompt, seed, beside)
+            return super().edit(image, prompt, seed, context)
         started = time.perf_counter()
         answer = EncodedImage.from_image(self.restored(image.decoded))
         return Answer(answer, time.perf_counter() - started, 0.0, {"understood": "restore"})

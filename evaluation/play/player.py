@@ -13,7 +13,7 @@ from evaluation.audits.cold import Cold
 from evaluation.audits.plan import BEFORE_TRIPS, Audit
 from evaluation.audits.touch import Touch
 from evaluation.content.suites import EditPair
-from evaluation.editors.base import Answer, Beside, Editor, Refused
+from evaluation.editors.base import Answer, EditContext, Editor, Refused
 from evaluation.errors import EditorError, Fault
 from evaluation.images import EncodedImage, is_blank
 from evaluation.play.plan import Position, Step
@@ -193,11 +193,11 @@ class Player:
         ended: list[Attempt],
         image: EncodedImage,
         step: Step,
-        beside: Beside,
+        context: EditContext,
     ) -> Answer:
         """Send an edit, with retries; append the last attempt to `ended`."""
         began = time.monotonic()
-        call = partial(self.editor.send, image, step.prompt, step.seed, beside)
+        call = partial(self.editor.send, image, step.prompt, step.seed, context)
         attempt = partial(self._attempt, chain, ended, step, call)
         try:
             return with_retries(attempt, self.limits, self.stop)
@@ -256,11 +256,11 @@ class Player:
             prompt=pair.backward,
             seed=audit.seed(chain.secret),
         )
-        beside = Beside(annotations=plan.annotations)
+        context = EditContext(annotations=plan.annotations)
         attempts: list[Attempt] = []
         ended: Answer | Refused | EditorError
         try:
-            ended = self._edit(chain, attempts, made.sent, step, beside)
+            ended = self._edit(chain, attempts, made.sent, step, context)
         except Refused as refusal:
             ended = refusal
         except _EditFailed as failed:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from evaluation.content.operators import DEGRADATIONS, VERSION, degraded
-from evaluation.editors.base import Answer, Beside, Turn
+from evaluation.editors.base import Answer, EditContext, Turn
 from evaluation.images import EncodedImage, clean_wire
 from evaluation.play.plan import Plan, Position, Step
 
@@ -19,7 +19,7 @@ from evaluation.play.plan import Plan, Position, Step
 class EditStep(Protocol):
     """A function that sends one step to the editor."""
 
-    def __call__(self, image: EncodedImage, step: Step, beside: Beside) -> Answer: ...
+    def __call__(self, image: EncodedImage, step: Step, context: EditContext) -> Answer: ...
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def round_trips(plan: Plan, edit: EditStep, start: Position) -> Iterator[Answere
         else:
             settings = replace(step.settings, history=history if plan.is_conversation else None)
             before = None if step.back_to is None else at.earlier[step.back_to]
-            answer = edit(at.image, step, Beside(before, plan.annotations, settings))
+            answer = edit(at.image, step, EditContext(before, plan.annotations, settings))
         yield AnsweredStep(step, answer)
         if plan.is_conversation and not step.is_synthetic:
             history = (*history, turn(step, answer.image, at.image))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.analysis.events import Case, ChainResult
-from evaluation.editors.base import Answer, Beside
+from evaluation.editors.base import Answer, EditContext
 from evaluation.images import EncodedImage
 from evaluation.play.plan import Step
 from evaluation.play.round_trips import EditStep
@@ -105,7 +105,7 @@ def spread_times(
 def asking(edit: Edit) -> EditStep:
     """Ask for each step plainly: no retries, no ledger."""
 
-    def ask(image: EncodedImage, step: Step, beside: Beside) -> Answer:
-        return edit(image, step.prompt, seed=step.seed, beside=beside)
+    def ask(image: EncodedImage, step: Step, context: EditContext) -> Answer:
+        return edit(image, step.prompt, seed=step.seed, context=context)
 
     return ask

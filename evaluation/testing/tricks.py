@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw, ImageEnhance
 from scipy import fft
 
 from evaluation.content import operators
-from evaluation.editors.base import Answer, Beside, Editor, Refused
+from evaluation.editors.base import Answer, EditContext, Editor, Refused
 from evaluation.editors.instructions import Instruction, follow, parse
 from evaluation.editors.latent import Latent
 from evaluation.editors.neural_eraser import NeuralEraser
@@ -48,16 +48,16 @@ class Trick(Editor):
     base: RuleEditor = field(default_factory=poor)
 
     #: Where things belong in the image at hand, as the honest editor is told it.
-    beside: Beside = field(default_factory=Beside)
+    context: EditContext = field(default_factory=EditContext)
 
     def send(
         self,
         image: EncodedImage,
         prompt: str,
         seed: int | None = None,
-        beside: Beside | None = None,
+        context: EditContext | None = None,
     ) -> Answer:
-        self.beside = Beside(annotations=beside.annotations) if beside else Beside()
+        self.context = EditContext(annotations=context.annotations) if context else EditContext()
         return super().send(image, prompt, seed)
 
     def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
@@ -65,12 +65,12 @@ class Trick(Editor):
         found = self.recall(image, instruction, seed)
         if found is not None:
             return Answer(found, 0.0, cost=0.0)
-        answer = self.base.edit(image, prompt, seed, self.beside).image
+        answer = self.base.edit(image, prompt, seed, self.context).image
         return Answer(self.keep(answer, image, instruction), 0.0, cost=0.0)
 
     def by_rule(self, image: EncodedImage, instruction: Instruction) -> EncodedImage:
         """The edit as an honest editor without any damage makes it."""
-        return EncodedImage.from_image(follow(instruction, image.decoded, self.beside.annotations))
+        return EncodedImage.from_image(follow(instruction, image.decoded, self.context.annotations))
 
     def recall(
         self, image: EncodedImage, instruction: Instruction, seed: int | None
@@ -305,7 +305,7 @@ class Blends(NearCache):
     def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
         instruction = parse(prompt)
         kept = self.recall(image, instruction, seed)
-        own = self.base.edit(image, prompt, seed, self.beside).image
+        own = self.base.edit(image, prompt, seed, self.context).image
         if kept is None:
             return Answer(self.keep(own, image, instruction), 0.0, cost=0.0)
         blend = Image.blend(own.decoded, fit(kept.decoded, own.size), 0.7)
@@ -329,7 +329,7 @@ class CopiesTouches(Trick):
     def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
         instruction = parse(prompt)
         before = self.recall(image, instruction, seed)
-        own = self.base.edit(image, prompt, seed, self.beside).image
+        own = self.base.edit(image, prompt, seed, self.context).image
         if before is None:
             return Answer(self.keep(own, image, instruction), 0.0, cost=0.0)
         values = self.share * _values(before) + (1 - self.share) * _values(fit_to(own, before))
@@ -599,11 +599,11 @@ class Forgets(RuleEditor):
         image: EncodedImage,
         prompt: str,
         seed: int | None = None,
-        beside: Beside | None = None,
+        context: EditContext | None = None,
     ) -> Answer:
         if (seed or 0) % 5 == 0:
             return Answer(image, 0.0, cost=0.0)
-        return super().edit(image, prompt, seed, beside)
+        return super().edit(image, prompt, seed, context)
 
 
 class Relights(RuleEditor):

@@ -12,7 +12,7 @@ from evaluation.arms import CODES, CONVERSATION, DEFAULT, Arm, ArmError
 from evaluation.content import catalog
 from evaluation.content.suites import EditPair
 from evaluation.editors import load_editor
-from evaluation.editors.base import Answer, Beside, Editor
+from evaluation.editors.base import Answer, EditContext, Editor
 from evaluation.experiment_file import ExperimentError, ExperimentFile, catalogue_variants
 from evaluation.images import EncodedImage, clean_wire
 from evaluation.play.plan import Plan, Position
@@ -147,9 +147,9 @@ class Listening(Editor):
     def tiers(self):
         return ("512", "1K")
 
-    def send(self, image, prompt, seed=None, beside=None):
-        self.heard.append((image, prompt, seed, beside or Beside()))
-        return super().send(image, prompt, seed, beside)
+    def send(self, image, prompt, seed=None, context=None):
+        self.heard.append((image, prompt, seed, context or EditContext()))
+        return super().send(image, prompt, seed, context)
 
     def edit(self, image, prompt, seed=None):
         return Answer(EncodedImage.from_image(image.decoded.transpose(0)), 0.0)
@@ -172,7 +172,7 @@ def plan_of(arm, trips=3):
 
 def test_sizes_alternate_trip_by_trip_and_the_temperature_stays():
     editor, _ = played(Arm(sizes=("1K", "512"), temperature=0.4), Position(noisy()))
-    settings = [beside.settings for *_, beside in editor.heard]
+    settings = [context.settings for *_, context in editor.heard]
     assert [s.size for s in settings] == ["1K", "1K", "512", "512", "1K", "1K"]
     assert {s.temperature for s in settings} == {0.4}
     assert {s.history for s in settings} == {None}
@@ -181,7 +181,7 @@ def test_sizes_alternate_trip_by_trip_and_the_temperature_stays():
 def test_a_conversation_remembers_every_edit_and_is_the_same_after_a_break():
     arm, source = Arm(session=CONVERSATION), noisy()
     editor, edits = played(arm, Position(source))
-    lengths = [len(beside.settings.history) for *_, beside in editor.heard]
+    lengths = [len(context.settings.history) for *_, context in editor.heard]
     assert lengths == [0, 1, 2, 3, 4, 5]
     last = editor.heard[-1][3].settings.history
     assert [turn.prompt for turn in last] == ["Mirror it.", "Mirror it back."] * 2 + ["Mirror it."]
@@ -190,8 +190,8 @@ def test_a_conversation_remembers_every_edit_and_is_the_same_after_a_break():
     answers = [edit.answer.image for edit in edits[:3]]
     said = history(plan_of(arm), source, answers)
     again, rest = played(arm, Position(answers[-1], 2, (answers[-2],), said))
-    assert [beside.settings.history for *_, beside in again.heard] == [
-        beside.settings.history for *_, beside in editor.heard[3:]
+    assert [context.settings.history for *_, context in again.heard] == [
+        context.settings.history for *_, context in editor.heard[3:]
     ]
     assert [h.answer.image.sha256 for h in rest] == [h.answer.image.sha256 for h in edits[3:]]
 

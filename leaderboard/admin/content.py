@@ -21,7 +21,7 @@ from import_export.admin import ExportMixin, ImportExportMixin
 from evaluation.content import curation, sources, suite_builder
 from evaluation.content.suites import SuiteImage
 from evaluation.editors import EditorError, load_editor
-from evaluation.editors.base import Beside
+from evaluation.editors.base import EditContext
 from evaluation.images import MAX_BYTES, EncodedImage, encode_webp
 from leaderboard.admin.base import (
     CurationActions,
@@ -395,9 +395,9 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
         editor = load_editor("oracle")
         places = drafts.prepared_places(source, PREVIEW_SIZE)
         try:
-            answer = editor.send(start, pair.forward, 1, Beside(annotations=places)).image
+            answer = editor.send(start, pair.forward, 1, EditContext(annotations=places)).image
             if half == "backward":
-                answer = editor.send(answer, pair.backward, 2, Beside(start, places)).image
+                answer = editor.send(answer, pair.backward, 2, EditContext(start, places)).image
         except EditorError as error:
             raise Http404(error.message) from None
         response = HttpResponse(

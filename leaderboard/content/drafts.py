@@ -24,7 +24,7 @@ from evaluation.content.suites import EditPair as CorePair
 from evaluation.content.suites import Suite as CoreSuite
 from evaluation.content.suites import SuiteError
 from evaluation.editors import Editor, load_editor
-from evaluation.editors.base import Beside
+from evaluation.editors.base import EditContext
 from evaluation.errors import EditorError
 from evaluation.estimate import Estimate
 from evaluation.images import EncodedImage
@@ -173,7 +173,7 @@ def unseen(suite: CoreSuite, until: float = math.inf) -> list[CoreCase]:
 def _is_seen(editor: Editor, source: EncodedImage, pair: CorePair, places: Annotations) -> bool:
     """Return False if the edit is judged as not made; a global edit is not judged."""
     try:
-        edited = editor.send(source, pair.forward, 1, Beside(annotations=places)).image
+        edited = editor.send(source, pair.forward, 1, EditContext(annotations=places)).image
     except EditorError:
         return True
     return change_seen(source.decoded, edited.decoded, pair).seen is not False

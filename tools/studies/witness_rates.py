@@ -19,7 +19,7 @@ from PIL import Image, ImageFilter
 from evaluation.content import operators, sources
 from evaluation.content.suites import EditPair, Suite, SuiteImage
 from evaluation.editors import load_editor
-from evaluation.editors.base import Beside
+from evaluation.editors.base import EditContext
 from evaluation.editors.drawings import draw
 from evaluation.images import EncodedImage
 from evaluation.measuring.error_rates import ErrorRate
@@ -122,8 +122,8 @@ def _drawn(suite: Suite) -> Iterator[Known]:
         if pair.change == "exact":
             edited = operators.apply(pair.operator, source.decoded)
         else:
-            beside = Beside(annotations=image.annotations)
-            edited = editor.send(source, pair.forward, None, beside).image.decoded
+            context = EditContext(annotations=image.annotations)
+            edited = editor.send(source, pair.forward, None, context).image.decoded
         ball = draw("ball", source.decoded, image.annotations)
         name = f"{suite.slug}/{case.slug}"
         for wear, worn in WEAR.items():

@@ -86,13 +86,13 @@ class Watched(type(HONEST["JPEG 75"]())):
             for image in SMOKE.images
         }
 
-    def edit(self, image, prompt, seed=None, beside=None):
+    def edit(self, image, prompt, seed=None, context=None):
         thumb = small(image)
         name = min(self.small, key=lambda slug: np.abs(self.small[slug] - thumb).mean())
         self.calls.append((name, prompt))
         if self.fails(self.calls[-1]):
             raise EditorError("busy", fault=Fault.SERVER_ERROR)
-        return super().edit(image, prompt, seed, beside)
+        return super().edit(image, prompt, seed, context)
 
 
 def small(image):

@@ -108,11 +108,11 @@ def test_an_interrupted_audit_goes_on_and_repeats_nothing(tmp_path):
     down = EditorError("down", fault=Fault.UNREACHABLE, permanent=True)
 
     class Flaky(type(inner)):
-        def edit(self, image, prompt, seed=None, beside=None):
+        def edit(self, image, prompt, seed=None, context=None):
             calls.append(seed)
             if len(calls) % 4 == 0:
                 raise down
-            return inner.edit(image, prompt, seed, beside)
+            return inner.edit(image, prompt, seed, context)
 
     while not folder.complete:
         folder = RunFolder.open(tmp_path / "run")

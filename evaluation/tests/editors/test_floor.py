@@ -12,7 +12,7 @@ from evaluation.__main__ import main
 from evaluation.arms import FLOOR, Arm, ArmError
 from evaluation.content.suites import EditPair
 from evaluation.editors import EditorError, load_editor
-from evaluation.editors.base import Beside, EditSettings
+from evaluation.editors.base import EditContext, EditSettings
 from evaluation.images import EncodedImage
 from evaluation.testing import tiny_pipelines as tiny
 from evaluation.testing.images import busy
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
     not (find_spec("torch") and find_spec("diffusers")),
     reason="local models need the worker extra",
 )
-ASIDE = Beside(settings=EditSettings(floor=True))
+ASIDE = EditContext(settings=EditSettings(floor=True))
 SIZE = (72, 40)
 
 

@@ -8,7 +8,7 @@ import pytest
 from evaluation import weights
 from evaluation.content import catalog, sources
 from evaluation.editors import load_editor, neural_eraser
-from evaluation.editors.base import Beside
+from evaluation.editors.base import EditContext
 from evaluation.images import EncodedImage
 
 
@@ -26,7 +26,7 @@ def portrait():
     row = next(one for one in catalog.source_images() if one.slug == "woman-with-buns")
     image = EncodedImage.from_bytes(sources.original(row.origin, row.sha256)).decoded
     places = sources.prepare_annotations(row.annotations, image.size, 256)
-    return EncodedImage.from_image(sources.prepare(image, 256)), Beside(annotations=places)
+    return EncodedImage.from_image(sources.prepare(image, 256)), EditContext(annotations=places)
 
 
 def difference(one, other):
@@ -34,9 +34,9 @@ def difference(one, other):
 
 
 def test_it_paints_over_the_thing_and_leaves_every_other_pixel(eraser, portrait):
-    source, beside = portrait
-    worn = eraser.edit(source, "Add glasses", 1, beside).image
-    back = eraser.edit(worn, "Remove the glasses", 2, beside).image
+    source, context = portrait
+    worn = eraser.edit(source, "Add glasses", 1, context).image
+    back = eraser.edit(worn, "Remove the glasses", 2, context).image
     drawn = difference(source, worn) > 0
     left = difference(worn, back) > 0
     assert drawn.sum() > 200
@@ -53,8 +53,8 @@ def test_it_paints_over_the_thing_and_leaves_every_other_pixel(eraser, portrait)
 
 
 def test_the_same_image_is_painted_the_same_twice(eraser, portrait):
-    source, beside = portrait
-    first, second = (eraser.edit(source, "Remove the glasses", n, beside) for n in (1, 2))
+    source, context = portrait
+    first, second = (eraser.edit(source, "Remove the glasses", n, context) for n in (1, 2))
     assert first.image.sha256 == second.image.sha256
 
 
@@ -91,6 +91,6 @@ def test_of_a_large_hole_it_is_shown_a_small_copy_and_nothing_else_changes(
     answer = EncodedImage.from_image(eraser.paint_over(source.decoded, hole))
     assert [width * height <= 20_000 for width, height in shown] == [True]
     changed = difference(source, answer) > 0
-    beside = neural_eraser.widened(hole, neural_eraser.rim(source.decoded))
-    assert not changed[~beside].any()
+    around = neural_eraser.widened(hole, neural_eraser.rim(source.decoded))
+    assert not changed[~around].any()
     assert changed[hole].mean() > 0.9

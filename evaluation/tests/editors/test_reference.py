@@ -10,7 +10,7 @@ from evaluation.content import catalog, operators
 from evaluation.content.annotations import Annotations, Words
 from evaluation.content.placement import THINGS
 from evaluation.editors import EditorError, Fault, drawings, load_editor
-from evaluation.editors.base import Beside
+from evaluation.editors.base import EditContext
 from evaluation.editors.instructions import parse
 from evaluation.images import EncodedImage, clean_wire
 from evaluation.play.plan import Plan, Position
@@ -208,8 +208,8 @@ WORDS = Annotations(
 def test_an_edit_stays_where_the_annotations_say_it_belongs(slug, inside):
     image = EncodedImage.from_image(Image.new("RGB", (320, 320), (120, 140, 160)))
     pair = next(pair for pair in RULED if pair.slug == slug)
-    beside = Beside(annotations=WORDS)
-    edited = load_editor("oracle").edit(image, pair.forward, 1, beside).image
+    context = EditContext(annotations=WORDS)
+    edited = load_editor("oracle").edit(image, pair.forward, 1, context).image
     changed = ImageChops.difference(image.decoded, edited.decoded).getbbox()
     assert changed
     left, upper, right, lower = (side / 320 for side in changed)

@@ -8,7 +8,7 @@ import pytest
 
 from evaluation.content import catalog, sources
 from evaluation.editors import find_row, load_row
-from evaluation.editors.base import Beside
+from evaluation.editors.base import EditContext
 from evaluation.images import EncodedImage
 from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.scoring import Scorer
@@ -49,9 +49,9 @@ def test_the_reference_editors_keep_as_much_as_is_known_of_them(suite, real_netw
         restored, edits = {}, {}
         for name in (*references(suite), "blank-card", "do-nothing"):
             editor = load_row(find_row(rows, name))
-            edits[name] = editor.send(source, pair.forward, 1, Beside(None, places)).image
-            beside = Beside(source, places)
-            restored[name] = editor.send(edits[name], pair.backward, 2, beside).image
+            edits[name] = editor.send(source, pair.forward, 1, EditContext(None, places)).image
+            context = EditContext(source, places)
+            restored[name] = editor.send(edits[name], pair.backward, 2, context).image
         subject = chain_subject(image, source, edits["oracle"], pair)
         distances = scorer.score(source, restored.values(), subject).distances["overall"]
         lost = dict(zip(restored, distances, strict=True))

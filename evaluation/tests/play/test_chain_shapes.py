@@ -105,11 +105,11 @@ class Forgets(RuleEditor):
     def __init__(self, nth):
         self.nth, self.asked = nth, 0
 
-    def send(self, image, prompt, seed=None, beside=None):
+    def send(self, image, prompt, seed=None, context=None):
         self.asked += 1
         if self.asked == self.nth:
             return Answer(image, 0.0, cost=0.0)
-        return super().send(image, prompt, seed, beside)
+        return super().send(image, prompt, seed, context)
 
 
 @pytest.mark.parametrize(

@@ -47,13 +47,13 @@ class Scripted(Editor):
         self.inner, self.script, self.calls = load_editor("jpeg"), dict(script or {}), []
         self.lock = threading.Lock()
 
-    def send(self, image, prompt, seed=None, beside=None):
+    def send(self, image, prompt, seed=None, context=None):
         with self.lock:
             self.calls.append(prompt)
             end = self.script.get(len(self.calls))
         if isinstance(end, Exception):
             raise end
-        return end or self.inner.send(image, prompt, seed, beside)
+        return end or self.inner.send(image, prompt, seed, context)
 
     def edit(self, image, prompt, seed=None):
         return self.inner.edit(image, prompt, seed)

@@ -5,7 +5,7 @@ from PIL import Image, ImageDraw
 
 from evaluation.content import catalog, sources
 from evaluation.editors import load_editor
-from evaluation.editors.base import Beside
+from evaluation.editors.base import EditContext
 from evaluation.images import EncodedImage
 from evaluation.measuring.subject import chain_subject
 from evaluation.witnesses import Panel, TripToJudge
@@ -32,9 +32,9 @@ def patch(image, case):
 
 def honest(image, case):
     pair, source = SMOKE.pair_by_slug[case.pair], SMOKE.image_by_slug[case.image]
-    beside = Beside(annotations=source.annotations)
+    context = EditContext(annotations=source.annotations)
     asked = EncodedImage.from_image(image)
-    return load_editor("oracle").edit(asked, pair.forward, beside=beside).image.decoded
+    return load_editor("oracle").edit(asked, pair.forward, context=context).image.decoded
 
 
 EDITORS = {"oracle": honest, "no-op": lambda image, case: image, "ball": ball, "patch": patch}

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from evaluation.editors import load_editor
-from evaluation.editors.base import Beside, EditSettings
+from evaluation.editors.base import EditContext, EditSettings
 from evaluation.editors.contracts import CONTRACTS, as_curl
 from evaluation.editors.endpoint import Endpoint
 from evaluation.errors import EditorError, Fault
@@ -309,16 +309,16 @@ def test_an_arms_temperature_and_size_reach_the_endpoint_and_a_conversation_does
 ) -> None:
     server.answers(PATHS["openai-edits"], GOOD["openai-edits"])
     editor = endpoint(server, extra={"steps": 4})
-    beside = Beside(settings=EditSettings(temperature=0.4, size="1K"))
-    editor.send(IMAGE, "Add a hat.", 5, beside)
+    context = EditContext(settings=EditSettings(temperature=0.4, size="1K"))
+    editor.send(IMAGE, "Add a hat.", 5, context)
     sent = form(server.received[0])
     assert (sent["temperature"], sent["steps"]) == ("0.4", "4")
     width, height = (int(side) for side in sent["size"].split("x"))
     assert width * height == pytest.approx(1024**2, rel=0.01)
     assert editor.extra == {"steps": 4}
     with pytest.raises(EditorError, match="has no conversations"):
-        editor.send(IMAGE, "Add a hat.", 5, Beside(settings=EditSettings(history=())))
+        editor.send(IMAGE, "Add a hat.", 5, EditContext(settings=EditSettings(history=())))
     fixed = endpoint(server, size="512x512")
     with pytest.raises(EditorError, match="cannot be asked for a size of 1K"):
-        fixed.send(IMAGE, "Add a hat.", 5, beside)
+        fixed.send(IMAGE, "Add a hat.", 5, context)
     assert len(server.received) == 1
