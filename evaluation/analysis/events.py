@@ -135,7 +135,7 @@ class ChainResult:
         """Return False for a chain lost before its first trip."""
         return self.outcome != LOST or bool(self.retention)
 
-    def tells(self, trips: int, threshold: float = DEFAULT_THRESHOLD) -> bool:
+    def is_decided(self, trips: int, threshold: float = DEFAULT_THRESHOLD) -> bool:
         """Return False if it was stopped before this metric fell to the threshold."""
         if self.outcome != KNOWN:
             return True
@@ -191,7 +191,7 @@ def event(chain: ChainResult, trips: int, threshold: float = DEFAULT_THRESHOLD) 
     return Event(float(last), chain.outcome if chain.outcome in BROKEN else None)
 
 
-class NotKnown(ValueError):
+class EndUnknown(ValueError):
     """Chains that were stopped before the requested event."""
 
 
@@ -200,12 +200,12 @@ def events_of(
 ) -> list[Event]:
     """Return the first passage of each chain.
 
-    Raises NotKnown if one was stopped before it. To censor such a chain would be wrong: it was
+    Raises EndUnknown if one was stopped before it. To censor such a chain would be wrong: it was
     stopped because of its results.
     """
-    silent = [chain for chain in chains if not chain.tells(trips, threshold)]
+    silent = [chain for chain in chains if not chain.is_decided(trips, threshold)]
     if silent:
-        raise NotKnown(
+        raise EndUnknown(
             f"{len(silent)} of {len(chains)} chains were stopped before they fell to {threshold:g} "
             f"by this metric, such as {silent[0].case}"
         )

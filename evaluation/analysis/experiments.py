@@ -172,7 +172,7 @@ def _effects(values: Mapping[str, CaseValues], seed: int) -> tuple[Effect, ...]:
     differences = [0.0, *design.mean(usable[:, 1:] - usable[:, :1]).tolist()]
     reach = None
     if design.enough:
-        reach = [0.0, *reach_of_all(design, usable, first.trips, seed).tolist()]
+        reach = [0.0, *simultaneous_half_widths(design, usable, first.trips, seed).tolist()]
     effects = []
     for place, name in enumerate(names):
         of_arm, difference = values[name], differences[place]
@@ -196,7 +196,9 @@ def _effects(values: Mapping[str, CaseValues], seed: int) -> tuple[Effect, ...]:
     return tuple(effects)
 
 
-def reach_of_all(design: Design, usable: Floats, trips: int, seed: int = SEED) -> Floats:
+def simultaneous_half_widths(
+    design: Design, usable: Floats, trips: int, seed: int = SEED
+) -> Floats:
     """Return the half-width of each effect's interval, with 95 % for all at once.
 
     `usable` = usable trips by case, a column for each arm, the baseline first. Arms are treated

@@ -45,7 +45,7 @@ class QualityChain:
         return None if before is None or after is None else (before, after)
 
 
-def asked_trips(trips: int) -> list[int]:
+def reported_trips(trips: int) -> list[int]:
     """Return the trips of Banana100 that a suite has, and its last."""
     return sorted({*(n for n in DELTAS if n <= trips), trips})
 
@@ -74,7 +74,7 @@ def no_reference_numbers(
                     FIRST: _counted(name, about, chains, 1, n) if n > 1 else None,
                     **_examples(name, about, chains, n),
                 }
-                for n in asked_trips(trips)
+                for n in reported_trips(trips)
             },
         } | ({"by_kept": _by_kept(chains)} if name == WORN else {})
     return numbers

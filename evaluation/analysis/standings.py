@@ -196,7 +196,9 @@ def is_complete(
 ) -> bool:
     """Return True if the end of every applicable (image, pair, repeat) is known."""
     results = (chain.result for chain in chains)
-    return bool(wanted) and set(wanted) <= {r.key for r in results if r.played and r.tells(trips)}
+    return bool(wanted) and set(wanted) <= {
+        r.key for r in results if r.played and r.is_decided(trips)
+    }
 
 
 def standings(
@@ -211,7 +213,7 @@ def standings(
     if not any(result.played for result in results):
         return
     ratings = {chain.result.key: chain.rating for chain in chains}
-    decided = [n for n in THRESHOLDS if all(result.tells(trips, n) for result in results)]
+    decided = [n for n in THRESHOLDS if all(result.is_decided(trips, n) for result in results)]
     shown = _own_scale(metric, chains, trips)
     repeated = len({result.repeat for result in results}) > 1
     for scope, part in scopes(results).items():

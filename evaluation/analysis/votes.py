@@ -1,7 +1,7 @@
 """Votes of people: weights of voters, strengths of models, agreement.
 
 Strengths are Luce's model by `choix`, whose solver takes counts: "cannot say" is half a vote
-for either, so a strength gives the share of pairs won with ties halved.
+for either, so a strength gives the share of pairs win_shares with ties halved.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Bools = NDArray[np.bool_]
 #: Draws of voters, and as many of cases, for the interval of an estimate that is no mean.
 DRAWS = 400
 #: Draws of voters for the interval of usable trips, each of which takes all of their chains.
-LIFE_DRAWS = 100
+USABLE_TRIPS_DRAWS = 100
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,9 @@ def weighted_share(values: Floats, weights: Floats, voter: Ints, case: Ints) -> 
     return Share(share, max(0.0, share - reach), min(1.0, share + reach), len(values))
 
 
-def redrawn(estimate: Callable[[Floats], Floats], voter: Ints, case: Ints) -> tuple[Floats, Floats]:
+def bootstrap(
+    estimate: Callable[[Floats], Floats], voter: Ints, case: Ints
+) -> tuple[Floats, Floats]:
     """Return an estimate from votes, and draws of it: a row for each.
 
     `estimate` takes the number of times each vote counts. Voters are drawn again, and
@@ -111,11 +113,11 @@ def bounds(draws: Floats) -> tuple[Floats, Floats]:
     return low, high
 
 
-EXPECTED_PASSED, EXPECTED_CHECKS = 4.0, 5.0
-COIN, FULL = 0.5, 0.85
-SIDES_APART, ORDER_APART = 4.0, 3.0
-#: With fewer votes rules 2 and 3 of `beliefs` cannot be distinguished from chance.
-LEAST_FOR_RULES = 12
+PRIOR_PASSED, PRIOR_CHECKS = 4.0, 5.0
+COIN_TRUST, FULL_TRUST = 0.5, 0.85
+SIDE_DEVIATIONS, ORDER_DEVIATIONS = 4.0, 3.0
+#: With fewer votes rules 2 and 3 of `weigh_voters` cannot be distinguished from chance.
+MIN_VOTES_FOR_RULES = 12
 
 
 @dataclass(frozen=True)
@@ -129,23 +131,23 @@ class Checks:
 
     @property
     def weight(self) -> float:
-        """Return the weight by the first rule of `beliefs`."""
+        """Return the weight by the first rule of `weigh_voters`."""
         passed, made = self.gold_right + self.repeats_same, self.gold + self.repeats
-        trust = (EXPECTED_PASSED + passed) / (EXPECTED_CHECKS + made)
-        return min(1.0, max(0.0, (trust - COIN) / (FULL - COIN)))
+        trust = (PRIOR_PASSED + passed) / (PRIOR_CHECKS + made)
+        return min(1.0, max(0.0, (trust - COIN_TRUST) / (FULL_TRUST - COIN_TRUST)))
 
 
 @dataclass(frozen=True)
-class Belief:
+class VoterWeight:
     """A voter's weight from 0 to 1, and the reasons that lowered it."""
 
     weight: float
     reasons: tuple[str, ...] = ()
 
 
-def beliefs(
+def weigh_voters(
     checks: dict[int, Checks], ballots: Ballots, expected: Floats | None = None
-) -> dict[int, Belief]:
+) -> dict[int, VoterWeight]:
     """Return each voter's weight, by number. The rule is stated here alone.
 
     1. Checks. Some questions have a known answer, and some of a voter's pairs come again with
@@ -169,55 +171,55 @@ def beliefs(
         rows = ballots.voter == voter
         weight = checks.get(voter, Checks()).weight
         reasons = ["fails checks"] if weight < 0.5 else []
-        if (factor := _by_sides(ballots.left[rows])) < 1:
+        if (factor := _side_factor(ballots.left[rows])) < 1:
             weight *= factor
             reasons.append("chooses a side")
         if expected is not None:
-            factor = _by_order(ballots.answer[rows], expected[rows])
+            factor = _order_factor(ballots.answer[rows], expected[rows])
             if factor < 1:
                 weight *= factor
                 reasons.append("apart from the common order")
-        by_voter[voter] = Belief(weight, tuple(reasons))
+        by_voter[voter] = VoterWeight(weight, tuple(reasons))
     return by_voter
 
 
-def _by_sides(left: Floats) -> float:
+def _side_factor(left: Floats) -> float:
     chosen = left[left != 0]
-    if len(chosen) < LEAST_FOR_RULES:
+    if len(chosen) < MIN_VOTES_FOR_RULES:
         return 1.0
     off = abs(float(chosen.sum()))
-    if off <= SIDES_APART * math.sqrt(len(chosen)):
+    if off <= SIDE_DEVIATIONS * math.sqrt(len(chosen)):
         return 1.0
     return 1 - off / len(chosen)
 
 
-def _by_order(answers: Floats, expected: Floats) -> float:
+def _order_factor(answers: Floats, expected: Floats) -> float:
     """Return the factor of a voter's weight by the third rule."""
     decided = (answers != 0) & ~np.isnan(expected)
-    if decided.sum() < LEAST_FOR_RULES:
+    if decided.sum() < MIN_VOTES_FOR_RULES:
         return 1.0
     likely = np.maximum(expected[decided], 1 - expected[decided])
     agrees = (answers[decided] > 0) == (expected[decided] > 0.5)
     expected_agreement, agreement = float(likely.sum()), float(agrees.sum())
     spread = math.sqrt(float((likely * (1 - likely)).sum()))
     coin = decided.sum() / 2
-    if agreement >= expected_agreement - ORDER_APART * spread or expected_agreement <= coin:
+    if agreement >= expected_agreement - ORDER_DEVIATIONS * spread or expected_agreement <= coin:
         return 1.0
     return max(0.0, (agreement - coin) / (expected_agreement - coin))
 
 
-#: Every model begins with one tied vote, spread over the others, so that a model that has won all
+#: Every model begins with one tied vote, spread over the others, so that a model that has win_shares all
 #: of its few votes has a finite strength.
 PRIOR = 1.0
 #: Iterations between weights and strengths; they converge quickly.
 ROUNDS = 3
 #: The least votes and voters for a model's number to be shown.
-LEAST_VOTES, LEAST_VOTERS = 30, 5
+MIN_VOTES, MIN_VOTERS = 30, 5
 
 
 def enough(votes: int, voters: int) -> bool:
     """Return True if a number that follows from so many votes may be shown."""
-    return votes >= LEAST_VOTES and voters >= LEAST_VOTERS
+    return votes >= MIN_VOTES and voters >= MIN_VOTERS
 
 
 @dataclass(frozen=True)
@@ -242,11 +244,11 @@ def strengths(ballots: Ballots, weights: Mapping[int, float], models: int) -> li
     weight = np.array([weights.get(voter, 0.0) for voter in pairs.voter.tolist()])
     if models < 2 or weight.sum() <= 0:
         return None
-    middle, drawn = redrawn(
+    middle, drawn = bootstrap(
         lambda times: fit(pairs, weight * times, models), pairs.voter, pairs.case
     )
-    (low, high), shares = bounds(drawn), won(middle)
-    share_low, share_high = bounds(np.array([won(draw) for draw in drawn]))
+    (low, high), shares = bounds(drawn), win_shares(middle)
+    share_low, share_high = bounds(np.array([win_shares(draw) for draw in drawn]))
     counted = weight > 0
     by_model = []
     for model in range(models):
@@ -280,7 +282,7 @@ def fit(ballots: Ballots, weights: Floats, models: int) -> Floats:
     return np.asarray(strength - strength.mean())
 
 
-def chance(strength: Floats, ballots: Ballots) -> Floats:
+def win_chances(strength: Floats, ballots: Ballots) -> Floats:
     """Return the chance that the first of each pair wins; NaN without two models."""
     compared = (ballots.first >= 0) & (ballots.second >= 0)
     chances = np.full(len(ballots), np.nan)
@@ -289,16 +291,18 @@ def chance(strength: Floats, ballots: Ballots) -> Floats:
     return chances
 
 
-def won(strength: Floats) -> Floats:
+def win_shares(strength: Floats) -> Floats:
     """Return the share of pairs that each model wins, over all others equally."""
     table = 1 / (1 + np.exp(strength[None] - strength[:, None]))
     np.fill_diagonal(table, 0)
     return np.asarray(table.sum(axis=1) / (len(strength) - 1))
 
 
-def believed(ballots: Ballots, checks: dict[int, Checks], models: int) -> dict[int, Belief]:
+def weigh_voters_with_order(
+    ballots: Ballots, checks: dict[int, Checks], models: int
+) -> dict[int, VoterWeight]:
     """Return each voter's weight by checks, sides and the common order."""
-    weights = beliefs(checks, ballots)
+    weights = weigh_voters(checks, ballots)
     rows = (ballots.first >= 0) & (ballots.second >= 0)
     if models < 2 or not rows.any():
         return weights
@@ -307,11 +311,11 @@ def believed(ballots: Ballots, checks: dict[int, Checks], models: int) -> dict[i
         weight = np.array([weights[voter].weight for voter in pairs.voter.tolist()])
         if weight.sum() <= 0:
             break
-        weights = beliefs(checks, ballots, chance(fit(pairs, weight, models), ballots))
+        weights = weigh_voters(checks, ballots, win_chances(fit(pairs, weight, models), ballots))
     return weights
 
 
-def with_people(
+def agreement_with_people(
     says: Floats, ballots: Ballots, weights: Floats
 ) -> tuple[Share | None, Share | None]:
     """Return the share of votes in which a metric or a judge chose the same of a pair.
@@ -327,18 +331,18 @@ def with_people(
         selected = ballots.only(rows)
         return weighted_share(right[rows], weights[rows], selected.voter, selected.case)
 
-    return share(decided), share(decided & ~np.isnan(others_agree(ballots, weights)))
+    return share(decided), share(decided & ~np.isnan(agreement_with_others(ballots, weights)))
 
 
-def among_people(ballots: Ballots, weights: Floats) -> Share | None:
+def agreement_among_people(ballots: Ballots, weights: Floats) -> Share | None:
     """Return the agreement between two people who saw the same pair."""
-    agree = others_agree(ballots, weights)
+    agree = agreement_with_others(ballots, weights)
     has_others = ~np.isnan(agree)
     selected = ballots.only(has_others)
     return weighted_share(agree[has_others], weights[has_others], selected.voter, selected.case)
 
 
-def others_agree(ballots: Ballots, weights: Floats) -> Floats:
+def agreement_with_others(ballots: Ballots, weights: Floats) -> Floats:
     """Return for each vote the weighted share of other voters who chose the same.
 
     NaN without others. A voter's own repeat of a question does not count, nor does "cannot
@@ -376,7 +380,7 @@ class Threshold:
     votes: int
 
 
-def half_say_no(kept: Floats, ballots: Ballots, weights: Floats) -> Threshold | None:
+def unusable_threshold(kept: Floats, ballots: Ballots, weights: Floats) -> Threshold | None:
     """Return the retention at which half of the people say no.
 
     It is the middle of a logistic curve of yes over retention. None if votes are few or all
@@ -391,7 +395,7 @@ def half_say_no(kept: Floats, ballots: Ballots, weights: Floats) -> Threshold | 
     def estimate(times: Floats) -> Floats:
         return np.array([_middle(x, yes, w * times)])
 
-    middle, drawn = redrawn(estimate, selected.voter, selected.case)
+    middle, drawn = bootstrap(estimate, selected.voter, selected.case)
     if not math.isfinite(middle[0]):
         return None
     (low,), (high,) = bounds(np.where(np.isfinite(drawn), drawn, np.nan))
@@ -421,7 +425,7 @@ def _middle(x: Floats, yes: Floats, weights: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class Asked:
+class JudgedChain:
     """A chain that people judged: trip, voter and answer of each vote."""
 
     chain: ChainResult
@@ -431,7 +435,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class HumanLife:
+class UsableTripsByVotes:
     """Usable trips and half-life by people's votes; a half-life of None is beyond N.
 
     A None bound of a half-life lies beyond N, too, if `has_interval`.
@@ -448,9 +452,9 @@ class HumanLife:
     usable_voters: int
 
 
-def human_life(
-    asked: Sequence[Asked], weights: Mapping[int, float], trips: int
-) -> HumanLife | None:
+def usable_trips_by_votes(
+    asked: Sequence[JudgedChain], weights: Mapping[int, float], trips: int
+) -> UsableTripsByVotes | None:
     """Return usable trips of a model's chains by votes; None without weighted votes.
 
     Intervals cover other images, other edits and other voters: the variance is that by any
@@ -472,7 +476,7 @@ def human_life(
     if design.enough:
         random = np.random.default_rng(SEED)
         chances = np.full(len(voters), 1 / len(voters))
-        counts = random.multinomial(len(voters), chances, LIFE_DRAWS)
+        counts = random.multinomial(len(voters), chances, USABLE_TRIPS_DRAWS)
         drawn = []
         for times in counts:
             drawn_chains = _curves(asked, voter_weights * times, place, trips)
@@ -488,7 +492,7 @@ def human_life(
         high = min(float(trips), usable + float(reach[0]))
         lasts = half_life_interval(values.ends, design.mean(values.survival), reach[1:])
     counted = {voter for voter in voters if voter_weights[place[voter]] > 0}
-    return HumanLife(
+    return UsableTripsByVotes(
         usable_trips=usable,
         usable_trips_low=low,
         usable_trips_high=high,
@@ -502,7 +506,7 @@ def human_life(
 
 
 def _curves(
-    asked: Sequence[Asked], weights: Floats, place: Mapping[int, int], trips: int
+    asked: Sequence[JudgedChain], weights: Floats, place: Mapping[int, int], trips: int
 ) -> list[ChainResult]:
     """Return each chain with the share of yes in place of a metric's retention.
 

@@ -144,7 +144,7 @@ def conclusive(
 ) -> list[ChainResult]:
     """Return the run's chains; empty if the metric leaves the end of one unknown."""
     chains = scores.results(suite, metric)
-    return chains if all(chain.tells(suite.trips, threshold) for chain in chains) else []
+    return chains if all(chain.is_decided(suite.trips, threshold) for chain in chains) else []
 
 
 def ranks(suite: Suite, runs: Mapping[str, RunScores]) -> list[Rank]:

@@ -20,18 +20,18 @@ from evaluation.analysis.half_points import Judged, refit
 from evaluation.analysis.survival import Floats
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.analysis.votes import (
-    Asked,
     Ballots,
-    Belief,
     Checks,
+    JudgedChain,
     Share,
-    among_people,
-    believed,
+    VoterWeight,
+    agreement_among_people,
+    agreement_with_people,
     enough,
-    half_say_no,
-    human_life,
     strengths,
-    with_people,
+    unusable_threshold,
+    usable_trips_by_votes,
+    weigh_voters_with_order,
     yes_by_retention,
 )
 from evaluation.metrics import HEADLINE, in_order
@@ -104,8 +104,8 @@ def count() -> PeopleReport:
     pairs = table(votes, Kind.PAIR, images, models)
     single = table(votes, Kind.USABLE, images, models)
     made = checks(votes)
-    beliefs = believed(pairs.ballots, made, len(models))
-    weights = {voter: belief.weight for voter, belief in beliefs.items()}
+    weighed = weigh_voters_with_order(pairs.ballots, made, len(models))
+    weights = {voter: result.weight for voter, result in weighed.items()}
     totals = {
         "votes": Counter(vote.kind for vote in votes),
         "voters": len({vote.voter for vote in votes}),
@@ -113,7 +113,7 @@ def count() -> PeopleReport:
     }
     agreements = agreement(pairs, single, weights)
     with transaction.atomic():
-        _store_voters(beliefs, made)
+        _store_voters(weighed, made)
         _store_standings(runs, models, pairs, single, weights, _judges(runs, agreements))
         report, _ = PeopleReport.objects.update_or_create(
             pk=1,
@@ -176,12 +176,12 @@ def table(
     )
 
 
-def _store_voters(beliefs: Mapping[int, Belief], made: Mapping[int, Checks]) -> None:
+def _store_voters(weighed: Mapping[int, VoterWeight], made: Mapping[int, Checks]) -> None:
     """Store changed weights of voters, the reasons and the results of checks."""
     changed = []
-    for voter in Voter.objects.filter(pk__in=list(beliefs)):
-        belief = beliefs[voter.pk]
-        now = {"weight": round(belief.weight, 4), "reasons": list(belief.reasons)}
+    for voter in Voter.objects.filter(pk__in=list(weighed)):
+        result = weighed[voter.pk]
+        now = {"weight": round(result.weight, 4), "reasons": list(result.reasons)}
         now |= asdict(made.get(voter.pk, Checks()))
         if any(getattr(voter, name) != now[name] for name in VOTER_FIELDS):
             for name in VOTER_FIELDS:
@@ -258,14 +258,14 @@ def _lives(
         if image.run in runs:
             by_chain[image.chain].append((image.number, vote.voter, float(vote.answer)))
     chains = Chain.objects.filter(pk__in=list(by_chain)).select_related("case__image")
-    by_run: dict[int, list[Asked]] = defaultdict(list)
+    by_run: dict[int, list[JudgedChain]] = defaultdict(list)
     for chain in chains:
         if result := stored_result(chain, chain.headline, suite.trips):
             columns = (np.array(column) for column in zip(*by_chain[chain.pk], strict=True))
-            by_run[chain.run_id].append(Asked(result, *columns))
+            by_run[chain.run_id].append(JudgedChain(result, *columns))
     lives = {}
     for run, answers in by_run.items():
-        if life := human_life(answers, weights, suite.trips):
+        if life := usable_trips_by_votes(answers, weights, suite.trips):
             votes, voters = life.usable_votes, life.usable_voters
             few = {"usable_votes": votes, "usable_voters": voters}
             lives[run] = asdict(life) if enough(votes, voters) else few
@@ -310,7 +310,7 @@ def agreement(pairs: Table, single: Table, weights: Mapping[int, float]) -> dict
     ]
     return {
         "lines": [line for line in lines if line["everywhere"] or line.get("threshold")],
-        "ceiling": _share(among_people(pairs.ballots, pair_weights)),
+        "ceiling": _share(agreement_among_people(pairs.ballots, pair_weights)),
         "half_points": _half_points(single, single_weights, pairs, pair_weights),
         "differences": _differences(pairs, pair_weights),
         "usable_differences": _differences(single, single_weights),
@@ -327,7 +327,7 @@ def _line(
 ) -> dict[str, Any]:
     """Return the agreement of a metric or witness with people."""
     verdicts = np.array([says(name, *both) for both in shown], dtype=float)
-    everywhere, shared = with_people(verdicts, ballots, weights)
+    everywhere, shared = agreement_with_people(verdicts, ballots, weights)
     return {"name": name, "kind": kind, "everywhere": _share(everywhere), "shared": _share(shared)}
 
 
@@ -340,7 +340,7 @@ def _threshold(
 ) -> dict[str, Any]:
     """Return the retention at which half of the people say no, with the curve."""
     retentions = np.array([image.kept.get(name, math.nan) for image in images], dtype=float)
-    threshold = half_say_no(retentions, ballots, weights)
+    threshold = unusable_threshold(retentions, ballots, weights)
     if threshold is None:
         return {"threshold": None, "curve": []}
     return {"threshold": asdict(threshold), "curve": yes_by_retention(retentions, ballots, weights)}

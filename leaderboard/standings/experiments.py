@@ -36,7 +36,7 @@ def refresh(experiment: Experiment, model: EditingModel) -> None:
         for metric, arms in chains.items():
             # A chain that was stopped before this metric fell has no result by it.
             conclusive = all(
-                c.tells(experiment.suite.trips) for rows in arms.values() for c in rows
+                c.is_decided(experiment.suite.trips) for rows in arms.values() for c in rows
             )
             if conclusive and all(arms.values()):
                 numbers = experiment_numbers(arms, experiment.suite.trips)

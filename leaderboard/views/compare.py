@@ -284,7 +284,7 @@ def _contest(rows: Sequence[BoardRow], filters: BoardFilters) -> Contest | None:
     values = {
         run: case_values(results, trips, threshold)
         for run, results in chains.items()
-        if all(chain.tells(trips, threshold) for chain in results)
+        if all(chain.is_decided(trips, threshold) for chain in results)
     }
     measured = [row for row in rows if row.run.pk in values]
     if len(measured) < 2:

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evaluation.analysis.no_reference import FIRST, SOURCE, asked_trips, share
+from evaluation.analysis.no_reference import FIRST, SOURCE, reported_trips, share
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD, named
 from evaluation.content.suites import find_suite
 from evaluation.metrics import metric_class, no_reference_metrics
@@ -76,7 +76,7 @@ def index(request: HttpRequest) -> HttpResponse:
 def page(suite: Suite, asked: Mapping[str, str]) -> dict[str, Any]:
     """Return the context of a suite's page; unknown values are replaced by the usual ones."""
     lines = lines_of(suite)
-    metrics, trips = metrics_of(lines), asked_trips(suite.trips)
+    metrics, trips = metrics_of(lines), reported_trips(suite.trips)
     trip = next((n for n in trips if str(n) == asked["trip"]), trips[-1])
     since = asked["since"] if asked["since"] in SINCE else SOURCE
     cell = opened(lines, metrics, trip, asked["model"], asked["metric"])
@@ -291,7 +291,7 @@ def _plane_table(shown: Lines, metric: str, trips: int) -> Table:
     def number(value: float | None, form: str) -> str:
         return "–" if value is None else format(value, form).replace("-", "−")
 
-    columns = asked_trips(trips)
+    columns = reported_trips(trips)
     rows = []
     for line in shown:
         numbers = line.numbers[metric]

@@ -229,11 +229,11 @@ def agreement(request: HttpRequest) -> HttpResponse:
     report = PeopleReport.objects.order_by("pk").first()
     context = people.agreement(report) if report else {}
     context["rule"] = {
-        "expected": f"{rule.EXPECTED_PASSED:g} of {rule.EXPECTED_CHECKS:g}",
+        "expected": f"{rule.PRIOR_PASSED:g} of {rule.PRIOR_CHECKS:g}",
         "full": rule.FULL,
-        "sides": rule.SIDES_APART,
-        "order": rule.ORDER_APART,
-        "votes": rule.LEAST_VOTES,
-        "voters": rule.LEAST_VOTERS,
+        "sides": rule.SIDE_DEVIATIONS,
+        "order": rule.ORDER_DEVIATIONS,
+        "votes": rule.MIN_VOTES,
+        "voters": rule.MIN_VOTERS,
     }
     return render(request, "leaderboard/agreement.html", context)

@@ -16,8 +16,8 @@ from evaluation.analysis.experiments import (
     experiment_numbers,
     holm,
     rank_test,
-    reach_of_all,
     signed_rank,
+    simultaneous_half_widths,
 )
 from evaluation.analysis.power import Lifetimes, suite_design
 from evaluation.content import catalog
@@ -79,12 +79,12 @@ def test_the_interval_of_one_arm_is_students_and_those_of_many_are_wider():
     random = np.random.default_rng(0)
     design = Design(made_up_cases(40, 16, 24, 6))
     usable = random.normal(5, 1, (40, 6))
-    alone = reach_of_all(design, usable[:, :2], 10)
+    alone = simultaneous_half_widths(design, usable[:, :2], 10)
     assert alone == pytest.approx(
         t_quantile(0.975, design.freedom)
         * design.difference_errors(usable[:, :1], usable[:, 1:2], 10)
     )
-    together = reach_of_all(design, usable, 10)
+    together = simultaneous_half_widths(design, usable, 10)
     assert together[0] > 1.1 * alone[0]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evaluation.analysis.case_values import case_values
-from evaluation.analysis.events import CONVERGED, KNOWN, Case, NotKnown, event
+from evaluation.analysis.events import CONVERGED, KNOWN, Case, EndUnknown, event
 from evaluation.analysis.standings import (
     ScoredTrip,
     chain_numbers,
@@ -124,7 +124,7 @@ def test_another_metric_is_as_in_the_full_run_or_not_known(seed):
     assert 0.25 not in {threshold for threshold, _ in part}, "one that they do not is not there"
     for key in part:
         assert {n: part[key][n] for n in EXACT} == {n: whole[key][n] for n in EXACT}
-    with pytest.raises(NotKnown, match="stopped before they fell to 0"):
+    with pytest.raises(EndUnknown, match="stopped before they fell to 0"):
         case_values([c.result for c in short], TRIPS, 0.25)
 
 
@@ -206,8 +206,8 @@ def test_a_stopped_chain_comes_back_from_what_was_kept_of_it():
     assert kept["auc"] is None
     assert [kept["events"][f"{n:g}"]["cause"] for n in THRESHOLDS] == ["stopped", *["whole"] * 2]
     again = chain_of_numbers("ssim", case, 0, KNOWN, kept, TRIPS)
-    assert again.tells(TRIPS, 0.5)
-    assert not again.tells(TRIPS, 0.25)
+    assert again.is_decided(TRIPS, 0.5)
+    assert not again.is_decided(TRIPS, 0.25)
     assert is_complete([found], [found.result.key], TRIPS)
     unknown = recorded(case, [0.9, 0.7], "ssim", KNOWN)
     assert not is_complete([unknown], [unknown.result.key], TRIPS)

@@ -11,21 +11,21 @@ from evaluation.analysis import votes
 from evaluation.analysis.events import ChainResult
 from evaluation.analysis.votes import (
     PRIOR,
-    Asked,
     Ballots,
     Checks,
-    among_people,
-    beliefs,
-    believed,
+    JudgedChain,
+    agreement_among_people,
+    agreement_with_others,
+    agreement_with_people,
     enough,
     fit,
-    half_say_no,
-    human_life,
-    others_agree,
     strengths,
+    unusable_threshold,
+    usable_trips_by_votes,
+    weigh_voters,
+    weigh_voters_with_order,
     weighted_share,
-    with_people,
-    won,
+    win_shares,
     yes_by_retention,
 )
 from evaluation.testing.chains import made_up_cases
@@ -38,12 +38,12 @@ MIXED = {HONEST: 30, CLICKER: 6, LEFT: 4, COLOUR: 4}
 @pytest.fixture(autouse=True)
 def _few_draws(monkeypatch):
     monkeypatch.setattr(votes, "DRAWS", 120)
-    monkeypatch.setattr(votes, "LIFE_DRAWS", 20)
+    monkeypatch.setattr(votes, "USABLE_TRIPS_DRAWS", 20)
 
 
 def estimated(made):
-    found = believed(made.ballots, made.checks, len(made.planted))
-    weights = {voter: belief.weight for voter, belief in found.items()}
+    found = weigh_voters_with_order(made.ballots, made.checks, len(made.planted))
+    weights = {voter: result.weight for voter, result in found.items()}
     return strengths(made.ballots, weights, len(made.planted)), found
 
 
@@ -108,7 +108,7 @@ def test_strengths_are_those_of_bradley_and_terry():
     one, other = fit(ballots, np.ones(100), 2)
     odds = (75 + PRIOR / 2) / (25 + PRIOR / 2)
     assert one - other == pytest.approx(np.log(odds), abs=1e-6)
-    assert won(np.array([one, other]))[0] == pytest.approx((75 + PRIOR / 2) / (100 + PRIOR))
+    assert win_shares(np.array([one, other]))[0] == pytest.approx((75 + PRIOR / 2) / (100 + PRIOR))
 
 
 def test_a_tie_is_half_a_vote_for_either():
@@ -133,7 +133,7 @@ def test_the_weight_by_checks_is_the_stated_rule():
 
 def test_twelve_times_left_is_not_yet_chance_but_forty_times_is_a_habit():
     def always(times):
-        return beliefs({0: Checks()}, pairs([(0, 0, 1, 1)] * times))[0]
+        return weigh_voters({0: Checks()}, pairs([(0, 0, 1, 1)] * times))[0]
 
     assert always(12).weight == always(5).weight
     assert always(40).weight == 0
@@ -164,19 +164,19 @@ def ballots(voter, question, answer):
 def test_agreement_counts_choices_halves_ties_and_leaves_out_the_silent():
     own = ballots([0, 1, 2, 3, 0], [0, 0, 1, 1, 2], [1, 1, -1, 0, 1])
     says = np.array([1.0, 1, 1, 1, 0])
-    everywhere, shared = with_people(says, own, np.ones(5))
+    everywhere, shared = agreement_with_people(says, own, np.ones(5))
     assert everywhere.votes == 4  # "cannot say" chose nothing
     assert everywhere.share == pytest.approx((1 + 1 + 0 + 0.5) / 4)
     assert shared.votes == 2
-    assert with_people(np.full(5, np.nan), own, np.ones(5)) == (None, None)
+    assert agreement_with_people(np.full(5, np.nan), own, np.ones(5)) == (None, None)
 
 
 def test_people_agree_with_other_people_never_with_themselves():
     own = ballots([0, 0, 1, 2, 2], [0, 0, 0, 1, 1], [1, -1, 1, 1, 1])
-    found = others_agree(own, np.ones(5))
+    found = agreement_with_others(own, np.ones(5))
     assert found[:3].tolist() == [1, 0, 0.5]
     assert np.isnan(found[3:]).all()
-    assert among_people(own, np.ones(5)).share == pytest.approx(0.5)
+    assert agreement_among_people(own, np.ones(5)).share == pytest.approx(0.5)
 
 
 def test_a_metric_as_good_as_a_person_reaches_the_ceiling_and_none_lies_above_by_much():
@@ -186,13 +186,13 @@ def test_a_metric_as_good_as_a_person_reaches_the_ceiling_and_none_lies_above_by
     voter, question = (grid.ravel() for grid in np.meshgrid(range(voters), range(questions)))
     answer = truth[question] * np.where(random.random(len(voter)) < 0.8, 1, -1)
     own = ballots(voter, question, answer)
-    ceiling = among_people(own, np.ones(len(voter)))
+    ceiling = agreement_among_people(own, np.ones(len(voter)))
     assert ceiling.low < 0.8**2 + 0.2**2 < ceiling.high
     like_a_person = truth * np.where(np.arange(questions) % 5, 1, -1)
-    metric, _ = with_people(like_a_person[question], own, np.ones(len(voter)))
+    metric, _ = agreement_with_people(like_a_person[question], own, np.ones(len(voter)))
     assert metric.low < ceiling.share < metric.high
     drawn = random.choice((1.0, -1.0), questions)
-    blind, _ = with_people(drawn[question], own, np.ones(len(voter)))
+    blind, _ = agreement_with_people(drawn[question], own, np.ones(len(voter)))
     assert blind.high < ceiling.low
 
 
@@ -206,7 +206,7 @@ def usable_votes(threshold, number=400, slope=12.0):
 @pytest.mark.parametrize("threshold", [0.3, 0.6])
 def test_the_threshold_at_which_half_say_no_is_found_within_its_interval(threshold):
     kept, own = usable_votes(threshold)
-    found = half_say_no(kept, own, np.ones(len(own)))
+    found = unusable_threshold(kept, own, np.ones(len(own)))
     assert found.low < threshold < found.high
     assert found.high - found.low < 0.2
     bins = yes_by_retention(kept, own, np.ones(len(own)))
@@ -216,11 +216,11 @@ def test_the_threshold_at_which_half_say_no_is_found_within_its_interval(thresho
 
 def test_a_metric_that_does_not_matter_has_no_threshold():
     kept, own = usable_votes(0.5)
-    assert half_say_no(1 - kept, own, np.ones(len(own))) is None
+    assert unusable_threshold(1 - kept, own, np.ones(len(own))) is None
     few = own.only(np.arange(len(own)) < 20)
-    assert half_say_no(kept[:20], few, np.ones(20)) is None
+    assert unusable_threshold(kept[:20], few, np.ones(20)) is None
     all_yes = ballots(own.voter, own.question, np.ones(len(own)))
-    assert half_say_no(kept, all_yes, np.ones(len(own))) is None
+    assert unusable_threshold(kept, all_yes, np.ones(len(own))) is None
 
 
 def asked_of(life, number=40, voters=8, seed=0, **fields):
@@ -232,34 +232,36 @@ def asked_of(life, number=40, voters=8, seed=0, **fields):
         trip = np.tile([1, 3, 5, 10], 3)
         voter = np.repeat(random.choice(voters, 3, replace=False), 4)
         chain = ChainResult(*case, 0, retention=(0.9,) * TRIPS, **fields)
-        found.append(Asked(chain, trip, voter, (trip < own).astype(float)))
+        found.append(JudgedChain(chain, trip, voter, (trip < own).astype(float)))
     return found
 
 
 def test_human_usable_trips_are_those_that_people_said():
     weights = dict.fromkeys(range(8), 1.0)
-    found = human_life(asked_of(4.0), weights, TRIPS)
+    found = usable_trips_by_votes(asked_of(4.0), weights, TRIPS)
     assert enough(found.usable_votes, found.usable_voters)
     assert found.has_interval
     assert found.usable_trips_low < 4 < found.usable_trips_high
     assert found.half_life_low <= found.half_life <= found.half_life_high
     assert found.half_life == pytest.approx(found.usable_trips, abs=1)
-    longer = human_life(asked_of(30.0), weights, TRIPS)
+    longer = usable_trips_by_votes(asked_of(30.0), weights, TRIPS)
     assert longer.usable_trips == TRIPS
     assert longer.half_life is None
 
 
 def test_who_is_not_believed_does_not_count():
     asked = asked_of(4.0)
-    assert human_life(asked, {}, TRIPS) is None
-    halves = human_life(asked, dict.fromkeys(range(4), 1.0), TRIPS)
+    assert usable_trips_by_votes(asked, {}, TRIPS) is None
+    halves = usable_trips_by_votes(asked, dict.fromkeys(range(4), 1.0), TRIPS)
     assert halves.usable_voters == 4
     assert not enough(halves.usable_votes, halves.usable_voters)
 
 
 def test_a_model_that_makes_no_edit_keeps_its_images_for_no_trip():
     flags = (False,)
-    found = human_life(asked_of(30.0, change_seen=flags), dict.fromkeys(range(8), 1.0), TRIPS)
+    found = usable_trips_by_votes(
+        asked_of(30.0, change_seen=flags), dict.fromkeys(range(8), 1.0), TRIPS
+    )
     assert found.usable_trips == pytest.approx(0, abs=1e-9)
     assert found.half_life == pytest.approx(0, abs=1e-9)
 
@@ -267,7 +269,9 @@ def test_a_model_that_makes_no_edit_keeps_its_images_for_no_trip():
 def test_after_the_last_question_a_chain_is_censored_not_ended():
     weights = dict.fromkeys(range(8), 1.0)
     short = [
-        Asked(one.chain, one.trip[one.trip < 5], one.voter[one.trip < 5], one.yes[one.trip < 5])
+        JudgedChain(
+            one.chain, one.trip[one.trip < 5], one.voter[one.trip < 5], one.yes[one.trip < 5]
+        )
         for one in asked_of(30.0)
     ]
-    assert human_life(short, weights, TRIPS).usable_trips == TRIPS
+    assert usable_trips_by_votes(short, weights, TRIPS).usable_trips == TRIPS
