@@ -130,7 +130,7 @@ MIDDLEWARE = [
     "django.middleware.gzip.GZipMiddleware",
     "django.middleware.http.ConditionalGetMiddleware",
     # Caches pages with the headers added below, such as the content policy.
-    "leaderboard.page_cache.KeptPages",
+    "leaderboard.page_cache.PageCache",
     "csp.middleware.CSPMiddleware",
     "convergebench_site.middleware.WithoutInlineBlocks",
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -34,7 +34,7 @@ from leaderboard.models import (
     Run,
 )
 from leaderboard.models.suites import Category
-from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.page_cache import cached_page, uncached
 from leaderboard.pages.charts import (
     Chart,
     Curve,
@@ -397,14 +397,14 @@ PARAMETERS = ("model", "metric", "case")
 
 
 @require_safe
-@keep_page(stamp)
+@cached_page(stamp)
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     return render(request, "leaderboard/experiments.html", {"views": views(request.user)})
 
 
 @require_safe
-@keep_page(stamp, PARAMETERS)
+@cached_page(stamp, PARAMETERS)
 @noindex_variants
 def detail(request: HttpRequest, slug: str) -> HttpResponse:
     view = _view_or_404(request, slug)
@@ -442,7 +442,7 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
         }
         context["sensitivity_words"] = words.sensitivity_words(context["sensitivity"])
     response = render(request, "leaderboard/experiment.html", context)
-    return response if set(query.values()) <= cached else not_kept(response)
+    return response if set(query.values()) <= cached else uncached(response)
 
 
 @require_safe

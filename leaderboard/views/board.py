@@ -29,7 +29,7 @@ from leaderboard.board.row import (
 from leaderboard.board.rows import RANKED, REFERENCE, UNRANKED, grouped, stamp
 from leaderboard.models import Run, Standing
 from leaderboard.operation import scoring_packages
-from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.page_cache import cached_page, uncached
 from leaderboard.pages.charts import (
     COLOURS,
     Chart,
@@ -58,7 +58,7 @@ def page_stamp() -> str:
 
 
 @require_safe
-@keep_page(page_stamp, (*PARAMETERS, "format"))
+@cached_page(page_stamp, (*PARAMETERS, "format"))
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     query = BoardQuery.parse(request.GET)
@@ -67,7 +67,7 @@ def index(request: HttpRequest) -> HttpResponse:
     else:
         context = {"preparation": scoring_packages.read(), **(page(query) if query else {})}
         response = render(request, "leaderboard/board.html", context)
-    return response if not query or query.is_kept else not_kept(response)
+    return response if not query or query.is_kept else uncached(response)
 
 
 def download(asked: BoardQuery) -> HttpResponse:
@@ -269,7 +269,7 @@ def framed(view: Callable[..., HttpResponse]) -> Any:
 
 
 @require_safe
-@keep_page(stamp, PARAMETERS)
+@cached_page(stamp, PARAMETERS)
 @framed
 @noindex
 def embed_board(request: HttpRequest) -> HttpResponse:
@@ -285,7 +285,7 @@ def embed_board(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@keep_page(stamp, (*PARAMETERS, "chart"))
+@cached_page(stamp, (*PARAMETERS, "chart"))
 @framed
 @noindex
 def embed_chart(request: HttpRequest) -> HttpResponse:
@@ -298,7 +298,7 @@ def embed_chart(request: HttpRequest) -> HttpResponse:
     elif query:
         context["chart"] = curves_chart(grouped(query.rows()), query.filters)
     response = _answer(request, "leaderboard/embed_chart.html", query, context)
-    return response if name in CHARTS else not_kept(response)
+    return response if name in CHARTS else uncached(response)
 
 
 def _common(asked: BoardQuery | None) -> dict[str, Any]:
@@ -311,4 +311,4 @@ def _answer(
     request: HttpRequest, template: str, asked: BoardQuery | None, context: dict[str, Any]
 ) -> HttpResponse:
     response = render(request, template, context)
-    return response if asked is None or asked.is_kept else not_kept(response)
+    return response if asked is None or asked.is_kept else uncached(response)

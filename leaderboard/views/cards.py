@@ -27,7 +27,7 @@ from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.row import BoardFilters, BoardRow
 from leaderboard.board.rows import RANKED, UNRANKED, stamp
 from leaderboard.models import Case, Chain, EditingModel, Run, StoredImage, Trip
-from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.page_cache import cached_page, uncached
 from leaderboard.pages.charts import axis_ticks
 from leaderboard.pages.model_page import RunResults, answer
 from leaderboard.views import compare as compare_page
@@ -246,7 +246,7 @@ def _draw(pen: Pen, curves: Sequence[tuple[str, Sequence[float | None]]]) -> Non
 
 
 @require_safe
-@keep_page(stamp, PARAMETERS)
+@cached_page(stamp, PARAMETERS)
 def board(request: HttpRequest) -> HttpResponse:
     """Serve the board as a PNG; takes the board's parameters."""
     query = BoardQuery.parse(request.GET)
@@ -257,11 +257,11 @@ def board(request: HttpRequest) -> HttpResponse:
     shown = ranked or [row for row in rows if row.group != UNRANKED]
     image = draw(shown, query.filters if query else None)
     response = HttpResponse(image, content_type="image/png")
-    return response if not query or query.is_kept else not_kept(response)
+    return response if not query or query.is_kept else uncached(response)
 
 
 @require_safe
-@keep_page(stamp, ("suite",))
+@cached_page(stamp, ("suite",))
 def model(request: HttpRequest, slug: str) -> HttpResponse:
     """Serve the card of a model: its finding and its curve."""
     models = EditingModel.objects.defer("options", "api_key")
@@ -283,11 +283,11 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
         about = caption(what, [run.finished_at])
         curve = standing.curve.get("mean", ())
     response = _png(card(name, finding, about, [(editing_model.name, curve)]))
-    return not_kept(response) if suite_key not in ("", *by_key) else response
+    return uncached(response) if suite_key not in ("", *by_key) else response
 
 
 @require_safe
-@keep_page(stamp)
+@cached_page(stamp)
 def case(request: HttpRequest, case_id: int) -> HttpResponse:
     """Serve the card of a case: its source, and the best and worst last image."""
     cases = Case.objects.filter(suite__sealed=False).select_related("image__stored", "suite")

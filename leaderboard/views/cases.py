@@ -13,7 +13,7 @@ from evaluation.metrics import HEADLINE, in_order
 from leaderboard.board.rows import stamp
 from leaderboard.models import Calibration, Case, Chain, Run, StoredImage, SuiteImage
 from leaderboard.models.images import decoding
-from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.page_cache import cached_page, uncached
 from leaderboard.pages import strips
 from leaderboard.views.images import as_image
 from leaderboard.views.site import noindex_variants
@@ -69,7 +69,7 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
 
 
 @require_safe
-@keep_page(stamp, ("metric", "every"))
+@cached_page(stamp, ("metric", "every"))
 @noindex_variants
 def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
     """Show a case as every model played it, the best first."""
@@ -105,7 +105,7 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
     }
     response = render(request, "leaderboard/case.html", context)
     parameters = {request.GET.get("metric", ""), request.GET.get("every", "")}
-    return not_kept(response) if parameters - {"", "1", *names} else response
+    return uncached(response) if parameters - {"", "1", *names} else response
 
 
 @require_safe

@@ -14,7 +14,7 @@ from leaderboard.board import breakdowns
 from leaderboard.board.breakdowns import PAIRS
 from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.rows import RANKED, REFERENCE, stamp
-from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.page_cache import cached_page, uncached
 from leaderboard.views.site import noindex_variants
 
 #: Lines of the table of models, and columns of the table of pairs.
@@ -22,12 +22,12 @@ FIRST_ROWS, PAIR_COLUMNS = 50, 10
 
 
 @require_safe
-@keep_page(stamp, PARAMETERS)
+@cached_page(stamp, PARAMETERS)
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     query = BoardQuery.parse(request.GET)
     response = render(request, "leaderboard/categories.html", page(query) if query else {})
-    return response if not query or query.is_kept else not_kept(response)
+    return response if not query or query.is_kept else uncached(response)
 
 
 def page(asked: BoardQuery) -> dict[str, Any]:

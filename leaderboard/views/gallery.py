@@ -20,7 +20,7 @@ from leaderboard.board.query import set_choices
 from leaderboard.board.rows import played_suites, stamp
 from leaderboard.models import Chain, EditingModel, Run, Suite
 from leaderboard.models.suites import Category
-from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.page_cache import cached_page, uncached
 from leaderboard.pages import strips
 from leaderboard.views.site import noindex_variants
 
@@ -69,7 +69,7 @@ class GalleryForm(forms.Form):
 
 
 @require_safe
-@keep_page(stamp, PARAMETERS)
+@cached_page(stamp, PARAMETERS)
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     offered = played_suites()
@@ -108,7 +108,7 @@ def index(request: HttpRequest) -> HttpResponse:
     }
     response = render(request, "leaderboard/gallery.html", context)
     unknown = query["page"] not in ("", str(number))
-    return not_kept(response) if remarks or unknown or not chains else response
+    return uncached(response) if remarks or unknown or not chains else response
 
 
 def _number(text: str) -> int:

@@ -16,7 +16,7 @@ from leaderboard.board.breakdowns import PAIRS, pair_titles
 from leaderboard.board.row import edit_quality_of
 from leaderboard.board.rows import stamp
 from leaderboard.models import EditingModel, Run, Standing
-from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.page_cache import cached_page, uncached
 from leaderboard.pages import model_page, strips
 from leaderboard.pages.charts import axis_ticks
 from leaderboard.pages.model_charts import floor_of, floor_sentence
@@ -29,7 +29,7 @@ EXTREMES, OPEN_PAIRS = 3, 12
 
 
 @require_safe
-@keep_page(stamp, ("suite", "metric"))
+@cached_page(stamp, ("suite", "metric"))
 @noindex_variants
 def detail(request: HttpRequest, slug: str) -> HttpResponse:
     models = EditingModel.objects.defer("options", "api_key")
@@ -66,7 +66,7 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
     unknown = {suite, metric} - {"", *standing_runs, *context.get("metrics", ())}
     context["unknown"] = sorted(item[:60] for item in unknown)
     response = render(request, "leaderboard/model.html", context)
-    return not_kept(response) if unknown else response
+    return uncached(response) if unknown else response
 
 
 def runs_of(model: EditingModel, user: Any) -> list[Run]:

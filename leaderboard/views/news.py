@@ -23,14 +23,14 @@ from leaderboard import formatting
 from leaderboard.board.rows import played_suites, stamp
 from leaderboard.models import EditingModel, Run, Suite
 from leaderboard.models.standings import BoardRecord
-from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.page_cache import cached_page, uncached
 from leaderboard.text import absolute, plain_text
 from leaderboard.views.site import noindex_variants
 from leaderboard.visitors import limited
 
 
 @require_safe
-@keep_page(stamp, ("suite",))
+@cached_page(stamp, ("suite",))
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     """Show the changes of the board, the newest first."""
@@ -44,11 +44,11 @@ def index(request: HttpRequest) -> HttpResponse:
         "today": timezone.localdate(),
     }
     response = render(request, "leaderboard/news.html", context)
-    return not_kept(response) if suite_key and suite is None else response
+    return uncached(response) if suite_key and suite is None else response
 
 
 @require_safe
-@keep_page(stamp, ("suite", "model"))
+@cached_page(stamp, ("suite", "model"))
 def feed(request: HttpRequest) -> HttpResponse:
     """Serve the changes as a feed: all of them, of a suite or of a model."""
     suite_key, slug = request.GET.get("suite", ""), request.GET.get("model", "")

@@ -20,7 +20,7 @@ from leaderboard import formatting
 from leaderboard.board.rows import played_suites
 from leaderboard.board.rows import stamp as board_stamp
 from leaderboard.models import Chain, NoReferenceResult, Run, Suite, Trip
-from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.page_cache import cached_page, uncached
 from leaderboard.pages.charts import (
     COLOURS,
     DASHES,
@@ -53,7 +53,7 @@ def stamp() -> str:
 
 
 @require_safe
-@keep_page(stamp, PARAMETERS)
+@cached_page(stamp, PARAMETERS)
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     offered, asked = played_suites(), {name: request.GET.get(name, "") for name in PARAMETERS}
@@ -70,7 +70,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "model": [line.run.editing_model.slug for line in context.get("lines", ())],
     }
     valid = all(value in ("", *known[name]) for name, value in asked.items())
-    return response if valid else not_kept(response)
+    return response if valid else uncached(response)
 
 
 def page(suite: Suite, asked: Mapping[str, str]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from evaluation.images import ImageError
 from leaderboard.board import rows
 from leaderboard.models import PeopleReport, Question, Use, Vote, Voter
 from leaderboard.models.votes import Kind
-from leaderboard.page_cache import keep_page
+from leaderboard.page_cache import cached_page
 from leaderboard.pages import people
 from leaderboard.people import ballots
 from leaderboard.views.site import noindex, noindex_variants
@@ -222,7 +222,7 @@ def stamp() -> str:
 
 
 @require_safe
-@keep_page(stamp)
+@cached_page(stamp)
 @noindex_variants
 def agreement(request: HttpRequest) -> HttpResponse:
     """Show the agreement of metrics, witnesses and judges with people."""

@@ -18,7 +18,7 @@ from leaderboard.board.breakdowns import pair_titles
 from leaderboard.board.rows import played_suites, stamp
 from leaderboard.models import Suite, SuiteReport
 from leaderboard.models.suites import Category, Kind, Origin
-from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.page_cache import cached_page, uncached
 from leaderboard.views.site import noindex_variants
 
 #: Titles of the choices, in the order of the page.
@@ -36,7 +36,7 @@ CLOSE = 0.9
 
 
 @require_safe
-@keep_page(stamp, ("suite",))
+@cached_page(stamp, ("suite",))
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     offered = played_suites()
@@ -49,7 +49,7 @@ def index(request: HttpRequest) -> HttpResponse:
         groups = _groups(robustness, suite)
         context |= {"report": robustness, "groups": groups, "finding": _finding(groups)}
     response = render(request, "leaderboard/robustness.html", context)
-    return not_kept(response) if name and (not suite or suite.key != name) else response
+    return uncached(response) if name and (not suite or suite.key != name) else response
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,13 @@ from evaluation.metrics import HEADLINE
 from leaderboard.board.rows import stamp
 from leaderboard.models import Case, Run, SourceImage, Standing, Suite, SuiteImage, SuiteReport
 from leaderboard.models.suites import Category, EditPair, Kind
-from leaderboard.page_cache import keep_page
+from leaderboard.page_cache import cached_page
 from leaderboard.pages.model_page import shell_name
 from leaderboard.text import attachment
 
 
 @require_safe
-@keep_page(stamp)
+@cached_page(stamp)
 def index(request: HttpRequest) -> HttpResponse:
     """Show every playable suite in its newest version, then older versions."""
     suites = list(_counted(Suite.objects.frozen()))
@@ -51,7 +51,7 @@ def latest(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_safe
-@keep_page(stamp)
+@cached_page(stamp)
 def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
     suite = get_object_or_404(Suite.objects.frozen(), slug=slug, version=version)
     cases = list(Case.objects.filter(suite=suite).select_related("edit_pair"))

@@ -24,7 +24,7 @@ from leaderboard.board.example import Example, example
 from leaderboard.board.query import BoardQuery
 from leaderboard.board.rows import RANKED, REFERENCE, grouped, stamp
 from leaderboard.models import MetricVersion, StoredImage, Suite
-from leaderboard.page_cache import keep_page
+from leaderboard.page_cache import cached_page
 from leaderboard.pages.reported import reports
 from leaderboard.views.board import example_rows
 
@@ -35,7 +35,7 @@ def release() -> str:
 
 
 @require_safe
-@keep_page(release)
+@cached_page(release)
 def methodology(request: HttpRequest) -> HttpResponse:
     """Show every definition, with examples measured by the same code."""
     context = method() | {
@@ -62,13 +62,13 @@ def method() -> dict[str, Any]:
 
 
 @require_safe
-@keep_page(release)
+@cached_page(release)
 def about(request: HttpRequest) -> HttpResponse:
     return render(request, "leaderboard/about.html", {"contact": settings.CONTACT_EMAIL})
 
 
 @require_safe
-@keep_page(stamp)
+@cached_page(stamp)
 def changelog(request: HttpRequest) -> HttpResponse:
     """Show the benchmark's changes: suites and metrics by version."""
     suites = Suite.objects.frozen().defer("definition").order_by("-frozen_at", "slug", "-version")
@@ -84,7 +84,7 @@ def changelog(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@keep_page(stamp)
+@cached_page(stamp)
 def reported(request: HttpRequest) -> HttpResponse:
     """Show the figures that others published."""
     tables = Suite.objects.frozen().filter(published_elsewhere=True).defer("definition")
@@ -244,7 +244,7 @@ class Stop(NamedTuple):
 
 
 @require_safe
-@keep_page(stamp)
+@cached_page(stamp)
 def tour(request: HttpRequest) -> HttpResponse:
     query = BoardQuery.parse({})
     shown = None

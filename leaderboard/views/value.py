@@ -19,14 +19,14 @@ from leaderboard import formatting
 from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.row import BoardFilters, BoardRow, board_order, judges_of
 from leaderboard.board.rows import RANKED, stamp
-from leaderboard.page_cache import keep_page, not_kept
+from leaderboard.page_cache import cached_page, uncached
 from leaderboard.pages.charts import Chart, Figure, Table, axis_ticks, layout, plain, trace
 from leaderboard.pages.quality_chart import quality_chart
 from leaderboard.views.site import noindex_variants
 
 
 @require_safe
-@keep_page(stamp, (*PARAMETERS, "by"))
+@cached_page(stamp, (*PARAMETERS, "by"))
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     board_query = BoardQuery.parse(request.GET)
@@ -35,7 +35,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@keep_page(stamp, (*PARAMETERS, "by"))
+@cached_page(stamp, (*PARAMETERS, "by"))
 def figure(request: HttpRequest) -> HttpResponse:
     """Serve the chart alone; the board requests it when it scrolls into view."""
     board_query = BoardQuery.parse(request.GET)
@@ -78,7 +78,7 @@ def _kept(
 ) -> HttpResponse:
     """Allow caching only for known values of `by`: other values are unbounded."""
     valid = query.get("by", "") in ("", *COSTS)
-    return response if valid and (asked is None or asked.is_kept) else not_kept(response)
+    return response if valid and (asked is None or asked.is_kept) else uncached(response)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def test_who_has_the_page_hears_that_nothing_changed(client, suite):
     assert client.get("/", headers={"if-none-match": tag}).status_code == 200
 
 
-def test_the_kept_page_is_the_same_compressed_and_plain(client, suite):
+def test_the_cached_page_is_the_same_compressed_and_plain(client, suite):
     plain = client.get("/", headers={"accept-encoding": "identity"})
     small = client.get("/", headers={"accept-encoding": "br, gzip"})
     assert small["Content-Encoding"] == "gzip"
@@ -57,7 +57,7 @@ def test_the_kept_page_is_the_same_compressed_and_plain(client, suite):
     assert plain["Content-Security-Policy"]
 
 
-def test_pages_with_different_parameters_are_kept_apart(client, suite):
+def test_pages_with_different_parameters_are_cached_separately(client, suite):
     make_run("Second", suite, 9)
     sorted_by_name = client.get("/?sort=name").content
     assert client.get("/?sort=-name").content != sorted_by_name
@@ -77,23 +77,23 @@ def test_a_visitor_to_whom_a_message_is_due_gets_a_page_of_their_own(client, sui
         *("/cases/{case}/", "/cases/{case}/?every=nonsense"),
     ],
 )
-def test_addresses_with_mistakes_are_not_kept(client, suite, address):
+def test_invalid_addresses_are_not_cached(client, suite, address):
     address = address.format(case=suite.cases.first().pk)
     address += "" if "?" in address else "?metric=nonsense"
     answer = client.get(address)
     assert (answer.status_code, answer["Cache-Control"]) == (200, "no-store")
-    assert not kept_pages()
+    assert not cached_pages()
 
 
 def test_repeating_a_parameter_makes_no_new_page(client, suite):
     client.get("/models/first/?metric=lpips")
-    before = kept_pages()
+    before = cached_pages()
     client.get("/models/first/?metric=a&metric=b&metric=lpips")
     assert before
-    assert kept_pages() == before
+    assert cached_pages() == before
 
 
-def kept_pages():
+def cached_pages():
     return {key for key in cache._cache if "page:" in key}
 
 
@@ -111,7 +111,7 @@ def test_a_made_up_host_makes_no_page_of_its_own(client, suite, django_assert_nu
     assert client.get("/", headers={"host": "elsewhere.example"}).status_code == 400
 
 
-def test_kept_pages_have_a_limit_in_bytes(monkeypatch):
+def test_cached_pages_are_limited_in_bytes(monkeypatch):
     monkeypatch.setattr(caches, "MAX_BYTES", 80_000)
     pages = caches.SizedCache("sized", {})
     for number in range(100):
@@ -124,7 +124,7 @@ def test_kept_pages_have_a_limit_in_bytes(monkeypatch):
 
 
 @given(st.recursive(st.integers() | st.text() | st.binary() | st.none(), st.lists))
-def test_a_shared_cache_keeps_pages_and_counts_as_plain_text(value):
+def test_a_shared_cache_stores_pages_and_counts_as_plain_text(value):
     serializer = caches.PlainSerializer()
     stored = serializer.dumps(value)
     assert serializer.loads(str(stored).encode() if isinstance(stored, int) else stored) == value

@@ -56,13 +56,13 @@ CHEAP = {
 }
 
 
-def test_every_address_is_kept_limited_or_cheap():
+def test_every_address_is_cached_limited_or_cheap():
     named = {pattern.name: pattern for pattern in urls.urlpatterns if pattern.name}
-    kept = {name for name, pattern in named.items() if hasattr(pattern.callback, "keep")}
-    assert {"board", "case", "categories", "board_image"} <= kept
-    assert page_cache.keep_page  # what marks them
-    unknown = named.keys() - kept - visitors.LIMITS.keys() - CHEAP
-    assert not unknown, f"say what {unknown} costs: keep it, limit it or list it as cheap"
+    cached = {name for name, pattern in named.items() if hasattr(pattern.callback, "cache_options")}
+    assert {"board", "case", "categories", "board_image"} <= cached
+    assert page_cache.cached_page  # the decorator that marks them
+    unknown = named.keys() - cached - visitors.LIMITS.keys() - CHEAP
+    assert not unknown, f"cache or limit {unknown}, or list it as cheap"
     assert not CHEAP & visitors.LIMITS.keys()
     assert visitors.LIMITS.keys() - named.keys() == {"api", "api-token", "page"}
 
@@ -153,9 +153,7 @@ def test_pages_do_not_push_counters_out(client, monkeypatch):
         ("/", "sessionid"),
     ],
 )
-def test_pages_that_nobody_keeps_are_made_so_often_and_no_more(
-    client, addresses, monkeypatch, address, cookie
-):
+def test_the_rate_of_uncached_pages_is_limited(client, addresses, monkeypatch, address, cookie):
     """Addresses without end, and cookies that ask for a page of one's own."""
     monkeypatch.setattr(visitors, "LIMITS", visitors.LIMITS | {"page": "3/h"})
     if cookie:

@@ -53,7 +53,7 @@ def test_only_the_embeds_may_be_framed(client, suite):
         assert framed == ("X-Frame-Options" not in answer), pattern.name
 
 
-def test_a_kept_embed_may_still_be_framed(client, suite):
+def test_a_cached_embed_may_still_be_framed(client, suite):
     for _ in range(2):
         answer = client.get("/embed/board/")
         assert "frame-ancestors *" in answer["Content-Security-Policy"]
