@@ -30,7 +30,7 @@ from evaluation.records import TripMeasures
 from evaluation.testing.images import encoded, gradient
 from evaluation.testing.made_up import Corpus, altered
 from evaluation.untrusted_json import can_be_stored
-from evaluation.witnesses.judge import AnswerFile, Kept
+from evaluation.witnesses.judge import AnswerFile, StoredAnswer
 from leaderboard.published_figures import FiguresError, _csv_rows
 
 pytestmark = pytest.mark.fuzz
@@ -192,7 +192,7 @@ RUN = {
 }
 CALL = {"at": "2026", "chain": "desk--cup", "direction": "forward", "number": 1, "attempt": 1}
 CALL |= {"seconds": 1.5, "ended": "answer", "cost": 0.5}
-KEPT = {"key": "k", **asdict(Kept("trip", "1", "answered", "yes", 0.1, 2.0))}
+KEPT = {"key": "k", **asdict(StoredAnswer("trip", "1", "answered", "yes", 0.1, 2.0))}
 SCORED = ChainScores(
     *("desk", "cup", 0, "completed", ("1" * 64, "2" * 64), {"psnr": (0.1, 0.2), "object": None}),
     trips=(

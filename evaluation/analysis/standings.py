@@ -33,7 +33,7 @@ from evaluation.analysis.thresholds import THRESHOLDS
 from evaluation.measuring.calibration import jpeg_equivalent, retention
 from evaluation.metrics import HEADLINE, METRICS, metric_class
 from evaluation.records import StandingRecord, TripMeasures
-from evaluation.witnesses.base import Verdict, heard_by_category
+from evaluation.witnesses.base import Verdict, count_verdicts
 
 # The displayed trips.
 TICKS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 100)
@@ -317,7 +317,7 @@ def _about(chains: Sequence[MeasuredChain], summary: Summary) -> dict[str, Any]:
     return {
         "jpeg": {str(n): _jpeg(chains, n) for n in TICKS if n <= last},
         "dynamics": asdict(summarise_dynamics(moved)),
-        "witnesses": heard_by_category(
+        "witnesses": count_verdicts(
             (chain.result.category, trip.evidence) for chain in chains for trip in chain.trips
         ),
     }

@@ -35,7 +35,7 @@ from evaluation.metrics.lpips import Lpips
 from evaluation.metrics.networks.dinov2 import AREA, PATCH, patches
 from evaluation.metrics.overall import LAYERS, Overall
 from evaluation.play.own_chains import OwnChain, placed_runs, score_runs
-from evaluation.witnesses import LOOKING
+from evaluation.witnesses import DEFAULT_WITNESSES
 
 TOLERANCE = 1e-4
 METRICS = ("psnr", "ssim", "lpips")
@@ -108,7 +108,7 @@ def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
     edits = [EncodedImage.from_image(draw("hat", image.decoded)) for image in back]
     pair = EditPair("hat", "accessories", "Add a hat.", "Remove it.", "local", object="hat")
     taken = []
-    for names in ((), LOOKING):
+    for names in ((), DEFAULT_WITNESSES):
         scorer = Scorer()
         scorer.panel.keep(names)
         seconds = 0.0

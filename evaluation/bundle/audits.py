@@ -25,7 +25,7 @@ from evaluation.content.suites import Case
 from evaluation.images import fit
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.trip_measures import rmse
-from evaluation.play.finish import found, made_by
+from evaluation.play.finish import audit_finding, recreate_audit
 from evaluation.records import AuditRecord
 from evaluation.witnesses.base import Verdict
 
@@ -109,7 +109,7 @@ class _Audits:
         chain = self.chains.get((line.case, line.repeat))
         source = chain and self.store.source_of(chain)
         sent, answer = self.store.image(line.sent), self.store.image(line.answer)
-        again = made_by(self.store, chain, audit, secret) if chain and source else None
+        again = recreate_audit(self.store, chain, audit, secret) if chain and source else None
         if not (chain and sent and answer and again):
             why = "its images cannot be used" if self.document.images else NO_IMAGES
             yield Check(line.name, "finding", NOT_CHECKED, why)
@@ -121,7 +121,7 @@ class _Audits:
         if unable := self.unable.keys() & MEASURED_BY:
             yield Check(line.name, "finding", NOT_CHECKED, self.unable[min(unable)])
             return
-        finding = found(self.store, chain, audit, secret, lambda: answer, self.scorer)
+        finding = audit_finding(self.store, chain, audit, secret, lambda: answer, self.scorer)
         computed = asdict(finding) if finding else {}
         yield compared(line.name, "finding", line.finding, computed, REGISTERED)
 

@@ -350,8 +350,8 @@ def _play(player: FolderPlayer, hooks: Hooks) -> None:
     bar = progress(done + left, folder.name, "edit", initial=done)
 
     def failed(slug: str, attempt: Attempt) -> None:
-        if isinstance(attempt.ended, EditorError):
-            note(f"{slug}, attempt {attempt.number}: {attempt.ended.message}")
+        if isinstance(attempt.result, EditorError):
+            note(f"{slug}, attempt {attempt.number}: {attempt.result.message}")
 
     def answered(chain: PlayedChain) -> None:
         bar.update()

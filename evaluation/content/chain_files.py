@@ -38,7 +38,7 @@ def is_named(name: str) -> bool:
     return _NAMED.fullmatch(PurePath(name).stem) is not None
 
 
-def arranged(
+def assign_files(
     files: Sequence[File], name: Callable[[File], str], *, in_turn: bool = False
 ) -> ChainFiles[File]:
     """Assign the files to the trips of a chain. Raises ChainFilesError.
@@ -51,7 +51,7 @@ def arranged(
         return _by_names(files, name)
     if len(files) < 2:
         raise ChainFilesError("a chain needs a source image and at least one restored image")
-    source, *rest = sorted(files, key=lambda file: natural(name(file)))
+    source, *rest = sorted(files, key=lambda file: natural_key(name(file)))
     if not in_turn:
         return ChainFiles(source, tuple((None, file) for file in rest))
     if len(rest) % 2:
@@ -62,7 +62,7 @@ def arranged(
     return ChainFiles(source, tuple(zip(rest[::2], rest[1::2], strict=True)))
 
 
-def natural(name: str) -> list[Any]:
+def natural_key(name: str) -> list[Any]:
     """Return a sort key that orders 2 before 10."""
     parts = re.split(r"([0-9]+)", name.casefold())
     return [int(part) if odd % 2 else part for odd, part in enumerate(parts)]

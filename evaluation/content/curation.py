@@ -111,7 +111,7 @@ def symmetries(image: Image.Image) -> frozenset[str]:
     return frozenset(names)
 
 
-def fits(image: SuiteImage, pair: EditPair, symmetric_under: Collection[str] = ()) -> list[str]:
+def misfits(image: SuiteImage, pair: EditPair, symmetric_under: Collection[str] = ()) -> list[str]:
     """Return the reasons why the pair cannot be played on the image, if any.
 
     `symmetric_under` is the result of `symmetries` for the prepared image.
@@ -132,14 +132,14 @@ def fits(image: SuiteImage, pair: EditPair, symmetric_under: Collection[str] = (
         if _label(name) not in contained
     ]
     if pair.place:
-        missing = placement.lacks(
+        missing = placement.misfit(
             pair.place, pair.object, image.annotations, image.width, image.height
         )
         reasons += [missing] if missing else []
     for step in pair.steps:
         if step.object in placement.THINGS:
             place = placement.THINGS[step.object].place
-            missing = placement.lacks(
+            missing = placement.misfit(
                 place, step.object, image.annotations, image.width, image.height
             )
             reasons += [missing] if missing else []

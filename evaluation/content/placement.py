@@ -135,7 +135,7 @@ def region(place: str, places: Annotations) -> Box | None:
     raise ValueError(f"{place!r} is not a region of an image")
 
 
-def lacks(place: str, thing: str, places: Annotations, width: int, height: int) -> str:
+def misfit(place: str, thing: str, places: Annotations, width: int, height: int) -> str:
     """Return the reason why the place cannot be used; empty if it can."""
     if thing in THINGS and THINGS[thing].place == place:
         if spot(thing, places, width, height):

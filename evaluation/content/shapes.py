@@ -54,7 +54,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Asked:
+class TripStep:
     """One edit of a trip as it is played.
 
     `name` is used in seeds, files and the ledger, and is unique in its trip. `back_to` is the
@@ -87,7 +87,7 @@ class Move:
 class TripShape:
     """The steps of one trip, and those of its edits that can be judged."""
 
-    steps: tuple[Asked, ...]
+    steps: tuple[TripStep, ...]
     moves: tuple[Move, ...]
 
     def __len__(self) -> int:
@@ -104,8 +104,8 @@ def round_trip(forward: str, backward: str, operator: str = "") -> TripShape:
 
     With an `operator` the benchmark makes the forward edit.
     """
-    there = Asked(FORWARD, "", forward, operator=operator)
-    steps = (there, Asked(BACKWARD, "", backward, back_to=0))
+    there = TripStep(FORWARD, "", forward, operator=operator)
+    steps = (there, TripStep(BACKWARD, "", backward, back_to=0))
     return TripShape(steps, (Move("", 0, 1, 2),))
 
 
@@ -145,7 +145,7 @@ def _letters(shape: str) -> list[list[str]]:
 
 
 def _trip(letters: list[str], by_name: dict[str, Step]) -> TripShape:
-    steps: list[Asked] = []
+    steps: list[TripStep] = []
     open_edits: list[tuple[str, int]] = []  # letter, and the step that made it
     taken_back: dict[int, int] = {}
     last = len(letters)
@@ -162,7 +162,7 @@ def _trip(letters: list[str], by_name: dict[str, Step]) -> TripShape:
             if open_edits[-1][1] == made and back_to is None:
                 back_to = made - 1
             open_edits = [edit for edit in open_edits if edit[1] != made]
-        steps.append(Asked(name, letter, by_name[letter].prompt, back_to))
+        steps.append(TripStep(name, letter, by_name[letter].prompt, back_to))
     moves = []
     for number, letter in enumerate(letters, start=1):
         step = by_name[letter]

@@ -201,7 +201,7 @@ def refusals(suite: Suite, narrow: bool = False) -> list[str]:
             reasons.append(f"{actual} {what} are too few to compare models: at least {fewest}")
     for case in suite.cases:
         image, pair = suite.image_by_slug[case.image], suite.pair_by_slug[case.pair]
-        reasons += [f"{case.slug}: {reason}" for reason in curation.fits(image, pair)]
+        reasons += [f"{case.slug}: {reason}" for reason in curation.misfits(image, pair)]
     return reasons
 
 
@@ -227,7 +227,7 @@ def _possible_cases(
     for item in candidates:
         for pair in pairs:
             case = Case(item.image.slug, pair.slug)
-            if case.slug in without or curation.fits(item.image, pair, item.symmetric_under):
+            if case.slug in without or curation.misfits(item.image, pair, item.symmetric_under):
                 continue
             possible.setdefault((item.image.kind, pair.category), []).append(case)
     return possible

@@ -170,7 +170,7 @@ class EditPair:
         """Count the model's edits in `trips` trips."""
         return sum(self.trip(number).edits for number in range(1, trips + 1))
 
-    def of_move(self, number: int, move: Move) -> EditPair:
+    def move_as_pair(self, number: int, move: Move) -> EditPair:
         """Return one edit of trip `number` as a pair, to be judged like any other."""
         if not self.shape:
             return self
@@ -178,7 +178,7 @@ class EditPair:
         back = self.trip(number).steps[(move.restored or len(self.trip(number))) - 1].prompt
         return self._single(step, step.prompt, back)
 
-    def last_edit_of(self, number: int) -> EditPair:
+    def last_edit_as_pair(self, number: int) -> EditPair:
         """Return the last edit of trip `number` as a pair, for its audit."""
         if not self.shape:
             return self

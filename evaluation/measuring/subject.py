@@ -57,7 +57,7 @@ class ChainSubject:
             for move in self.pair.trip(number).moves:
                 before, edited = images[move.before], images[move.edited]
                 if before and edited:
-                    self._add(before, edited, self.pair.of_move(number, move))
+                    self._add(before, edited, self.pair.move_as_pair(number, move))
         return self.subject
 
     def _add(self, before: EncodedImage, edited: EncodedImage, pair: EditPair) -> None:

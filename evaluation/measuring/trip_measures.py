@@ -23,7 +23,7 @@ from evaluation.metrics.psnr import mse
 from evaluation.records import TripMeasures
 from evaluation.remembered import Remembered
 from evaluation.witnesses import Panel, TripToJudge
-from evaluation.witnesses.base import asked
+from evaluation.witnesses.base import requested_thing
 from evaluation.witnesses.detector import detector
 
 #: A deterministic editor repeats the same trip, so recent verdicts are cached.
@@ -58,7 +58,7 @@ def measure_trip(
     elif edited is not None:
         if panel is not None:
             trip = TripToJudge(source, before, edited, restored, pair, subject or Subject())
-            evidence = panel.hear(trip)
+            evidence = panel.evidence(trip)
         verdict = _SEEN.of(
             (before.sha256, edited.sha256, pair.change, pair.operator),
             lambda: change_seen(before.decoded, edited.decoded, pair),
@@ -174,7 +174,7 @@ def measure_steps(
     evidence: list[dict[str, Any]] = []
     measure: dict[str, float] = {}
     for move in shape.moves:
-        edit_pair = pair.of_move(number, move)
+        edit_pair = pair.move_as_pair(number, move)
         before, edited = images[move.before], images[move.edited]
         verdict = change_seen(before.decoded, edited.decoded, edit_pair)
         rows[move.edited - 1]["seen"] = verdict.seen
@@ -182,7 +182,7 @@ def measure_steps(
         if panel is not None:
             restored = None if move.restored is None else images[move.restored]
             trip = TripToJudge(source, before, edited, restored, edit_pair, subject or Subject())
-            evidence += [{**item, "step": move.edited} for item in panel.hear(trip)]
+            evidence += [{**item, "step": move.edited} for item in panel.evidence(trip)]
     for place, step in enumerate(shape.steps, start=1):
         if step.back_to is not None:
             rows[place - 1]["back"] = round(distance(images[step.back_to], images[place]), 6)
@@ -204,7 +204,7 @@ def _count(
     things = {
         move.edited: (thing, move.restored)
         for move in shape.moves
-        if (thing := asked(pair.of_move(number, move), "detector"))
+        if (thing := requested_thing(pair.move_as_pair(number, move), "detector"))
     }
     if len(things) < len(shape.moves) or not things:
         return  # a count that misses some of the requested things is meaningless

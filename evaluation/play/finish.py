@@ -30,7 +30,7 @@ from evaluation.play.run_folder import chain_slug
 from evaluation.play.store import ImageGone, PlayedTrips, ScoreStore
 from evaluation.records import TripMeasures
 from evaluation.witnesses.base import Verdict
-from evaluation.witnesses.judge import Judge, ask_worn, hear_chain, with_judge
+from evaluation.witnesses.judge import Judge, ask_worn, judge_chain, with_judge
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ def _ask_about_chain(store: ScoreStore, judge: Judge, chain: PlayedTrips) -> Non
         before, back = (restored(store, chain, n) for n in (number - 1, number))
         return (before, edited, back) if before and edited and back else None
 
-    heard = hear_chain(judge, source, len(measures), read, chain.pair, chain.slug)
+    heard = judge_chain(judge, source, len(measures), read, chain.pair, chain.slug)
     worn = ask_worn(judge, source, len(measures), partial(restored, store, chain), chain.slug)
     store.save_measures(
         chain,
@@ -174,11 +174,11 @@ def measure_audits(store: ScoreStore, scorer: Scorer) -> None:
     for chain in store.chains():
         for made in store.audits(chain):
             answer = partial(store.audit_answer, made)
-            if finding := found(store, chain, made.audit, made.secret, answer, scorer):
+            if finding := audit_finding(store, chain, made.audit, made.secret, answer, scorer):
                 store.save_finding(made, finding)
 
 
-def found(
+def audit_finding(
     store: ScoreStore,
     chain: PlayedTrips,
     audit: Audit,
@@ -187,7 +187,7 @@ def found(
     scorer: Scorer,
 ) -> Finding | None:
     """Return the finding of an audit; None if there is nothing to compare its answer with."""
-    made = made_by(store, chain, audit, secret)
+    made = recreate_audit(store, chain, audit, secret)
     if made is None:
         return None
     sent, back = made
@@ -196,7 +196,7 @@ def found(
     return findings.find(audit.kind, sent, store.source(chain), back, answer(), scorer)
 
 
-def made_by(
+def recreate_audit(
     store: ScoreStore, chain: PlayedTrips, audit: Audit, secret: str
 ) -> tuple[Touch | Cold, EncodedImage] | None:
     """Return what an audit sent, and the chain's restored image to compare its answer with.
@@ -204,7 +204,7 @@ def made_by(
     None if the chain broke before it restored that image.
     """
     if audit.kind != "cold":
-        return touched(store, chain, audit, secret)
+        return recreate_touch(store, chain, audit, secret)
     number = min(COLD_TRIP, chain.played)
     if not number or chain.image is None or (back := restored(store, chain, number)) is None:
         return None
@@ -220,7 +220,7 @@ def _unjudged(store: ScoreStore, chains: Sequence[PlayedTrips], scorer: Scorer) 
             yield Hint("cold audits", f"{len(made)} are not judged: LPIPS was not run", ())
 
 
-def touched(
+def recreate_touch(
     store: ScoreStore, chain: PlayedTrips, audit: Audit, secret: str
 ) -> tuple[Touch, EncodedImage] | None:
     """Return the touch of an audit, and the image that the chain restored in that trip.
@@ -235,7 +235,7 @@ def touched(
     back = restored(store, chain, number)
     if before is None or sent is None or back is None:
         return None
-    return Touch(audit, secret, chain.pair.last_edit_of(number), before, sent), back
+    return Touch(audit, secret, chain.pair.last_edit_as_pair(number), before, sent), back
 
 
 def _signs(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:

@@ -69,7 +69,7 @@ class FolderStore(RunStore):
         self._open.clear()
         self._todo = shuffled(self.folder.secret, (chain.slug for chain in self.waiting), str)
 
-    def free(self) -> int:
+    def claimable(self) -> int:
         with self._counting:
             return len(self._ready())
 

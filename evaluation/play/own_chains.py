@@ -26,7 +26,7 @@ from typing import Any, Generic
 
 from evaluation.analysis.events import COMPLETED
 from evaluation.content import catalog
-from evaluation.content.chain_files import ChainFilesError, File, arranged
+from evaluation.content.chain_files import ChainFilesError, File, assign_files
 from evaluation.content.operators import OPERATORS
 from evaluation.content.sources import pixel_sha256
 from evaluation.content.suites import Case, EditPair, Suite, SuiteImage, plain_slug
@@ -79,7 +79,7 @@ def find_chain(folder: Path, *, in_turn: bool = False) -> OwnChain[Path]:
             f"{folder} holds no image ({', '.join(SUFFIXES)}) and no manifest.json"
         )
     try:
-        chain_files = arranged(files, lambda file: file.name, in_turn=in_turn)
+        chain_files = assign_files(files, lambda file: file.name, in_turn=in_turn)
     except ChainFilesError as error:
         raise ChainFolderError(f"{folder}: {error}") from None
     return OwnChain(folder.resolve().name, chain_files.source, chain_files.trips)

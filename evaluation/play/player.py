@@ -95,7 +95,7 @@ class Player:
             raise KeyboardInterrupt
 
     def _add_threads(self) -> None:
-        for _ in range(min(self.parallel - self._playing, self.store.free())):
+        for _ in range(min(self.parallel - self._playing, self.store.claimable())):
             self._playing += 1
             threading.Thread(target=self._work, daemon=True).start()
 
@@ -240,7 +240,7 @@ class Player:
         if audit is None or at.number > plan.trips or not at.earlier:
             return
         if plan.step(at.number, at.step).restores:
-            pair = plan.pair.last_edit_of(at.number)
+            pair = plan.pair.last_edit_as_pair(at.number)
             touch = Touch(audit, chain.secret, pair, at.earlier[0], at.image)
             self._send_audit(chain, audit, touch, pair)
 

@@ -32,21 +32,21 @@ class Attempt:
 
     number: int
     seconds: float
-    ended: Answer | Refused | EditorError
+    result: Answer | Refused | EditorError
 
     @property
     def outcome(self) -> str:
         """The outcome as one word of the site's ledger."""
-        if isinstance(self.ended, EditorError):
-            return self.ended.fault.value
-        return "refused" if isinstance(self.ended, Refused) else "answered"
+        if isinstance(self.result, EditorError):
+            return self.result.fault.value
+        return "refused" if isinstance(self.result, Refused) else "answered"
 
     @property
     def cost(self) -> float | None:
         """The cost in USD; 0 for a call that was not billed, None if unknown."""
-        if isinstance(self.ended, EditorError):
-            return None if self.ended.billed else 0.0
-        return self.ended.cost
+        if isinstance(self.result, EditorError):
+            return None if self.result.billed else 0.0
+        return self.result.cost
 
 
 class Stopped(Exception):

@@ -441,7 +441,7 @@ class RunFolder:
 
     def log_call(self, slug: str, position: tuple[int, str], attempt: Attempt) -> None:
         """Append a line to calls.jsonl, also for a call that failed."""
-        ended = attempt.ended
+        ended = attempt.result
         call = Call(
             at=datetime.now(UTC).isoformat(timespec="seconds"),
             chain=slug,

@@ -42,8 +42,8 @@ def score_chains(store: ScoreStore, scorer: Scorer, chains: Sequence[PlayedTrips
     for size, readers in by_size.items():
         while parts := _next_parts(store, scorer, size, readers):
             trips = [(part.chain, number) for part in parts for number in part.numbers]
-            lacking = scorer.only(store.lacking(trips, scorer))
-            together = lacking.score_together([part.to_score for part in parts])
+            unscored = scorer.only(store.unscored_metrics(trips, scorer))
+            together = unscored.score_together([part.to_score for part in parts])
             for part, scores in zip(parts, together, strict=True):
                 measures = [
                     measured.model_copy(update=found_by_scoring(scores, index))
@@ -175,7 +175,7 @@ def _next_parts(
         try:
             part = reader.next(room)
         except ImageGone as error:
-            store.lose(reader.chain, str(error))
+            store.end_lost_chain(reader.chain, str(error))
             reader.give_up()
             continue
         if part is not None:

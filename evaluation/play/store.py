@@ -68,7 +68,7 @@ class RunStore(ABC):
         """Prepare for playing, or for continuing."""
 
     @abstractmethod
-    def free(self) -> int:
+    def claimable(self) -> int:
         """Return the number of chains that could be claimed now."""
 
     @abstractmethod
@@ -215,7 +215,9 @@ class ScoreStore(ABC):
     ) -> Mapping[str, Mapping[str, Any]]:
         """Calibrate every metric on this source; return what is stored of it, by metric."""
 
-    def lacking(self, trips: Iterable[tuple[PlayedTrips, int]], scorer: Scorer) -> list[str]:
+    def unscored_metrics(
+        self, trips: Iterable[tuple[PlayedTrips, int]], scorer: Scorer
+    ) -> list[str]:
         """Return the metrics that have not scored all of these trips."""
         return scorer.names
 
@@ -223,7 +225,7 @@ class ScoreStore(ABC):
     def save_scores(self, chain: PlayedTrips, trips: ScoredTrips) -> None:
         """Save the scores of some trips. Raises ChainTaken."""
 
-    def lose(self, chain: PlayedTrips, reason: str) -> None:
+    def end_lost_chain(self, chain: PlayedTrips, reason: str) -> None:
         """End a chain whose images are gone after its last scored trip."""
         raise ImageGone(reason)
 

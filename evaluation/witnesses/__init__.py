@@ -11,8 +11,8 @@ from evaluation.torch_compat import one_thread
 from evaluation.witnesses.base import Evidence, TripToJudge, Witness, WitnessError
 
 __all__ = [
-    "LOOKING",
-    "OF_REFERENCE_EDITORS",
+    "DEFAULT_WITNESSES",
+    "REFERENCE_EDITOR_WITNESSES",
     "WITNESSES",
     "Evidence",
     "Panel",
@@ -46,10 +46,10 @@ witness_class = WITNESSES.find
 #: Return a witness; its weights load at the first look.
 load_witness = WITNESSES.load
 #: Witnesses that run whenever a trip is scored; a judge runs separately because it costs money.
-LOOKING = tuple(name for name in WITNESSES if name != "judge")
+DEFAULT_WITNESSES = tuple(name for name in WITNESSES if name != "judge")
 #: Witnesses that run on reference editors. These edit by rule, so the result is known in advance:
 #: only witnesses that can end a chain, or that cost little time beside the metrics, are run.
-OF_REFERENCE_EDITORS = ("parsing", "geometry", "hue", "identity")
+REFERENCE_EDITOR_WITNESSES = ("parsing", "geometry", "hue", "identity")
 
 
 def witness_label(name: str) -> str:
@@ -66,7 +66,7 @@ class Panel:
         """Load the witnesses; they share the networks of `metrics`."""
         self.witnesses: dict[str, Witness] = {}
         self.not_run: dict[str, str] = {}
-        for name in LOOKING if names is None else names:
+        for name in DEFAULT_WITNESSES if names is None else names:
             witness = load_witness(name)
             if reasons := witness.missing():
                 self.not_run[name] = "; ".join(reasons)
@@ -78,10 +78,10 @@ class Panel:
         """Drop all witnesses but these."""
         self.witnesses = {n: witness for n, witness in self.witnesses.items() if n in names}
 
-    def hear(self, trip: TripToJudge) -> list[dict[str, Any]]:
+    def evidence(self, trip: TripToJudge) -> list[dict[str, Any]]:
         """Return the evidence of each witness that has any on the trip."""
         with one_thread():
-            evidence = [witness.look(trip) for witness in self.witnesses.values()]
+            evidence = [witness.examine(trip) for witness in self.witnesses.values()]
         return [item.to_dict() for item in evidence if item]
 
     def provenance(self) -> dict[str, Any]:

@@ -84,16 +84,16 @@ class Witness(Requirements, ABC):
     #: Objects (or operators) of pairs with error rates below 5 % in both directions.
     gates: ClassVar[frozenset[str]] = frozenset()
     #: The metric whose network it uses; empty if it has its own network or none.
-    looks_with: ClassVar[str] = ""
+    uses_metric: ClassVar[str] = ""
 
     @abstractmethod
-    def look(self, trip: TripToJudge) -> Evidence | None:
+    def examine(self, trip: TripToJudge) -> Evidence | None:
         """Return the evidence on the trip; None if the edit is of an unknown kind."""
 
     def share(self, metrics: Mapping[str, Metric]) -> None:
         """Use the network and the cache of a metric that is already loaded."""
-        if self.looks_with in metrics:
-            vars(self)["metric"] = metrics[self.looks_with]
+        if self.uses_metric in metrics:
+            vars(self)["metric"] = metrics[self.uses_metric]
 
 
 class AmountWitness(Witness):
@@ -119,7 +119,7 @@ class AmountWitness(Witness):
         """Return the least increase that is evidence of the thing."""
         return self.rise[thing]
 
-    def look(self, trip: TripToJudge) -> Evidence | None:
+    def examine(self, trip: TripToJudge) -> Evidence | None:
         thing = self.thing(trip.pair)
         if thing is None:
             return None
@@ -147,7 +147,7 @@ class AmountWitness(Witness):
         return self._amounts.of(key, lambda: self.amount(image.decoded, thing, trip))
 
 
-def asked(pair: EditPair, witness: str) -> str | None:
+def requested_thing(pair: EditPair, witness: str) -> str | None:
     """Return the thing that the pair names for this witness ("parsing:glasses")."""
     name, _, thing = pair.witness.partition(":")
     return thing if name == witness else None
@@ -177,7 +177,7 @@ class Verdict:
         return cls(made, all(undone) if undone else None)
 
 
-def heard_by_category(
+def count_verdicts(
     trips: Iterable[tuple[str, Sequence[Mapping[str, Any]]]],
 ) -> dict[str, dict[str, dict[str, list[int]]]]:
     """Count positive and decided trips by category and witness.

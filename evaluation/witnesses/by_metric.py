@@ -13,7 +13,7 @@ from evaluation.metrics.base import CELLS, Mask
 from evaluation.metrics.networks.base import as_tensor
 from evaluation.metrics.networks.faces import Faces, faces
 from evaluation.metrics.semantic import SIDE, Clip, ImageNet
-from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witness, asked
+from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witness, requested_thing
 
 # The least side of the crop around the edit, in pixels.
 LEAST_SIDE = 64
@@ -58,12 +58,12 @@ class ImageNetClasses(AmountWitness):
     can = "things that ImageNet has a class for, in the place that the edit changed"
     cannot = "how many there are, and the thing from its likes: a red ball passes for a balloon"
     weights = "imagenet"
-    looks_with = "imagenet"
+    uses_metric = "imagenet"
     modules = ImageNet.modules
     rise = dict.fromkeys(CLASSES, 1.0)
 
     def thing(self, pair: EditPair) -> str | None:
-        thing = asked(pair, self.name) or asked(pair, "detector")
+        thing = requested_thing(pair, self.name) or requested_thing(pair, "detector")
         return thing if thing in CLASSES else None
 
     def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
@@ -120,9 +120,9 @@ class ClipDirection(Witness):
     )
     weights = Clip.weights
     modules = Clip.modules
-    looks_with = "clip"
+    uses_metric = "clip"
 
-    def look(self, trip: TripToJudge) -> Evidence | None:
+    def examine(self, trip: TripToJudge) -> Evidence | None:
         before, after = trip.pair.source_text, trip.pair.target_text
         if not before or not after:
             return None
@@ -157,7 +157,7 @@ class SamePerson(Witness):
     )
     weights, modules = Faces.weights, Faces.modules
 
-    def look(self, trip: TripToJudge) -> Evidence | None:
+    def examine(self, trip: TripToJudge) -> Evidence | None:
         face = trip.subject.face
         if face is None or trip.restored is None:
             return None

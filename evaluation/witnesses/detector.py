@@ -17,7 +17,7 @@ from evaluation.content.suites import EditPair
 from evaluation.metrics.base import CELLS, Box, Mask
 from evaluation.metrics.networks.tfjs_graph import Graph
 from evaluation.remembered import Remembered
-from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witness, asked
+from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witness, requested_thing
 
 WEIGHTS = "coco-detector"
 SIDE, CELL = 512, 4
@@ -41,7 +41,7 @@ NAMES = (
 
 
 @dataclass(frozen=True)
-class Found:
+class Detection:
     """One detected thing: class, confidence, and box as shares of the image."""
 
     name: str
@@ -59,18 +59,18 @@ class Detector:
 
     def __init__(self) -> None:
         self._graph = Graph(weights.locate(WEIGHTS)[0].read_bytes())
-        self._known = Remembered[list[Found]](REMEMBERED)
+        self._known = Remembered[list[Detection]](REMEMBERED)
         # One image at a time: the network's activations are many times its size.
         self._lock = Lock()
 
-    def things(self, image: Image.Image) -> list[Found]:
+    def things(self, image: Image.Image) -> list[Detection]:
         """Return all things in the image, most confident first."""
         small = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
         key = sha256(small.tobytes()).digest()
         with self._lock:
             return self._known.of(key, lambda: self._look(small))
 
-    def _look(self, small: Image.Image) -> list[Found]:
+    def _look(self, small: Image.Image) -> list[Detection]:
         import torch
         from torch.nn.functional import max_pool2d
 
@@ -89,13 +89,13 @@ class Detector:
                 min(1.0, (column * CELL + right) / SIDE),
                 min(1.0, (row * CELL + bottom) / SIDE),
             )
-            things.append(Found(NAMES[kind], float(planes[0, kind, row, column]), box))
+            things.append(Detection(NAMES[kind], float(planes[0, kind, row, column]), box))
         return _once_each(sorted(things, key=lambda thing: -thing.sure))
 
 
-def _once_each(things: Sequence[Found]) -> list[Found]:
+def _once_each(things: Sequence[Detection]) -> list[Detection]:
     """Drop things that overlap a more confident one of their class."""
-    distinct: list[Found] = []
+    distinct: list[Detection] = []
     for thing in things:
         alike = (other for other in distinct if other.name == thing.name)
         if all(overlap(thing, other) < SAME for other in alike):
@@ -103,7 +103,7 @@ def _once_each(things: Sequence[Found]) -> list[Found]:
     return distinct
 
 
-def overlap(one: Found, other: Found) -> float:
+def overlap(one: Detection, other: Detection) -> float:
     """Return the intersection of two boxes over their union."""
     left, top = (max(a, b) for a, b in zip(one.box[:2], other.box[:2], strict=True))
     right, bottom = (min(a, b) for a, b in zip(one.box[2:], other.box[2:], strict=True))
@@ -137,14 +137,14 @@ class CocoDetector(AmountWitness):
     rise = dict.fromkeys(NAMES, 0.2)
 
     def thing(self, pair: EditPair) -> str | None:
-        thing = asked(pair, self.name) or asked(pair, "imagenet") or pair.object
+        thing = requested_thing(pair, self.name) or requested_thing(pair, "imagenet") or pair.object
         return thing if thing in NAMES else None
 
     def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
         return sum(detected.sure for detected in detector().things(image) if detected.name == thing)
 
-    def look(self, trip: TripToJudge) -> Evidence | None:
-        evidence = super().look(trip)
+    def examine(self, trip: TripToJudge) -> Evidence | None:
+        evidence = super().examine(trip)
         return evidence if evidence and evidence.made else None
 
 
@@ -167,7 +167,7 @@ class Rest(Witness):
     weights = WEIGHTS
     modules = {"torch": "torch"}
 
-    def look(self, trip: TripToJudge) -> Evidence | None:
+    def examine(self, trip: TripToJudge) -> Evidence | None:
         if trip.restored is None:
             return None
         expected = [
@@ -197,12 +197,12 @@ class Rest(Witness):
         )
 
 
-def _is_same(one: Found, other: Found) -> bool:
+def _is_same(one: Detection, other: Detection) -> bool:
     """Return True if the other is in its place; its class may differ."""
     return other.sure >= MISSED and overlap(one, other) >= OVERLAP
 
 
-def _in_place(one: Found, footprint: Mask | None) -> bool:
+def _in_place(one: Detection, footprint: Mask | None) -> bool:
     """Return True if most of the thing lies inside the edit's footprint."""
     if footprint is None:
         return False
@@ -211,6 +211,6 @@ def _in_place(one: Found, footprint: Mask | None) -> bool:
     return bool(inside.size) and float(inside.mean()) > 0.5
 
 
-def _listed(things: Sequence[Found]) -> str:
+def _listed(things: Sequence[Detection]) -> str:
     counts = Counter(thing.name for thing in things)
     return ", ".join(name if n == 1 else f"{n} x {name}" for name, n in counts.items())

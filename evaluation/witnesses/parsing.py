@@ -12,7 +12,7 @@ from evaluation import weights
 from evaluation.content.suites import EditPair
 from evaluation.metrics.base import Box
 from evaluation.metrics.networks.tfjs_graph import Graph
-from evaluation.witnesses.base import AmountWitness, TripToJudge, asked
+from evaluation.witnesses.base import AmountWitness, TripToJudge, requested_thing
 
 SIDE = 384
 # Shares of the face's height: room for a hat above it and for a necklace below.
@@ -58,7 +58,7 @@ class FaceParsing(AmountWitness):
     already = {"glasses": 0.015, "hat": 0.06, "earrings": 0.01, "necklace": 0.01}
 
     def thing(self, pair: EditPair) -> str | None:
-        thing = asked(pair, self.name) or KINDS.get(pair.object)
+        thing = requested_thing(pair, self.name) or KINDS.get(pair.object)
         return thing if thing in CLASSES else None
 
     def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:

@@ -6,7 +6,7 @@ from PIL import Image
 
 from evaluation.content.suites import EditPair
 from evaluation.metrics.networks.text_reader import TextReader, best_match, text_reader
-from evaluation.witnesses.base import AmountWitness, TripToJudge, asked
+from evaluation.witnesses.base import AmountWitness, TripToJudge, requested_thing
 
 # The likeness of two unrelated words of the same length, such as BAKERY and LIBRARY.
 CHANCE = 0.6
@@ -23,7 +23,7 @@ class Reader(AmountWitness):
     rise = {"words": 0.4}
 
     def thing(self, pair: EditPair) -> str | None:
-        return asked(pair, self.name)
+        return requested_thing(pair, self.name)
 
     def limit(self, thing: str) -> float:
         return self.rise["words"]

@@ -11,7 +11,7 @@ from PIL import Image
 
 from evaluation.content import operators
 from evaluation.content.suites import EditPair
-from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witness, asked
+from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witness, requested_thing
 
 Values = NDArray[np.float64]
 # Images are averaged over cells first, so that a shift of a few pixels or slight noise counts
@@ -48,7 +48,7 @@ class Hue(AmountWitness):
     already = {"brown": 0.7}
 
     def thing(self, pair: EditPair) -> str | None:
-        thing = asked(pair, self.name)
+        thing = requested_thing(pair, self.name)
         return thing if thing in AMOUNTS else None
 
     def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
@@ -166,7 +166,7 @@ class Geometry(Witness):
     cannot = "a pair without an exact operator; an image that is its own mirror image"
     gates = frozenset(WORDS)
 
-    def look(self, trip: TripToJudge) -> Evidence | None:
+    def examine(self, trip: TripToJudge) -> Evidence | None:
         thing = WORDS.get(self.operator(trip.pair))
         if thing is None:
             return None

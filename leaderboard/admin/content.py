@@ -369,7 +369,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
         fitting, others = [], []
         for source in sources:
             symmetric = facts[source.slug].symmetric_under if facts else ()
-            reasons = curation.fits(_as_core(source), core, symmetric)
+            reasons = curation.misfits(_as_core(source), core, symmetric)
             if reasons:
                 others.append((source, reasons))
             else:

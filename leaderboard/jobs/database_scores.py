@@ -180,7 +180,9 @@ class DatabaseScores(ScoreStore):
             computed |= scorer.only(unknown).calibrate(source, subject)
         Calibration.objects.store(sha256, {lacking[name]: c for name, c in computed.items() if c})
 
-    def lacking(self, trips: Iterable[tuple[PlayedTrips, int]], scorer: Scorer) -> list[str]:
+    def unscored_metrics(
+        self, trips: Iterable[tuple[PlayedTrips, int]], scorer: Scorer
+    ) -> list[str]:
         keys = [chain.key.trips[number].pk for chain, number in trips]
         scores = Score.objects.filter(trip__in=keys, metric__in=self.versions.values())
         have = set(scores.values_list("trip_id", "metric_id"))
@@ -237,7 +239,7 @@ class DatabaseScores(ScoreStore):
         # The other chains of this claim are still to be scored by this job.
         Chain.objects.filter(score_token=self.token).update(score_lease_until=until)
 
-    def lose(self, chain: PlayedTrips, reason: str) -> None:
+    def end_lost_chain(self, chain: PlayedTrips, reason: str) -> None:
         """End the chain after its last scored trip: our fault, so censored."""
         row: Chain = chain.key.chain
         log.error("chain lost", run=self.run.pk, chain=row.pk, why=reason)

@@ -133,7 +133,7 @@ class DatabaseStore(RunStore):
     # Chains.
 
     @_locked
-    def free(self) -> int:
+    def claimable(self) -> int:
         if self.stopping:
             return 0
         free = self.run.chains.free().ready().exclude(pk__in=list(self._claimed)).count()
@@ -312,11 +312,11 @@ class DatabaseStore(RunStore):
 
     @_locked
     def close_call(self, chain: ClaimedChain, trip: int, name: str, attempt: Attempt) -> None:
-        error = attempt.ended if isinstance(attempt.ended, EditorError) else None
+        error = attempt.result if isinstance(attempt.result, EditorError) else None
         with transaction.atomic():
             self.pace.note(error)
             self._fence(chain)
-            self._close(chain, attempt, str(attempt.ended))
+            self._close(chain, attempt, str(attempt.result))
             if error:
                 progress = RunProgress.objects.filter(pk=self.run.pk)
                 progress.update(last_error=error.message[:500])
@@ -326,7 +326,7 @@ class DatabaseStore(RunStore):
         call = self._calls[chain.key]
         cost = self.run.editing_model.price_per_edit if attempt.cost is None else attempt.cost
         cost = None if cost is None else round(Decimal(cost), 5)
-        image = attempt.ended.image if isinstance(attempt.ended, Answer) else None
+        image = attempt.result.image if isinstance(attempt.result, Answer) else None
         Call.objects.filter(pk=call.pk).update(
             outcome=attempt.outcome,
             message=message[:500],

@@ -21,8 +21,8 @@ from evaluation.metrics import in_order
 from evaluation.play.finish import finish, review
 from evaluation.play.score import score as score_trips
 from evaluation.play.store import Paused
-from evaluation.witnesses import OF_REFERENCE_EDITORS
-from evaluation.witnesses.judge import InMemory, Judge, JudgeOptions, Kept
+from evaluation.witnesses import REFERENCE_EDITOR_WITNESSES
+from evaluation.witnesses.judge import InMemory, Judge, JudgeOptions, StoredAnswer
 from leaderboard import job_queue, standings
 from leaderboard.jobs import canaries, control, resilience
 from leaderboard.jobs.database_scores import DatabaseScores
@@ -227,7 +227,9 @@ def _witnesses(run: Run) -> Sequence[str] | None:
     """Return the witnesses of a new run; None for all, as on a continued run."""
     if run.metrics:
         return None
-    return settings.WITNESSES or (OF_REFERENCE_EDITORS if run.editing_model.is_reference else None)
+    return settings.WITNESSES or (
+        REFERENCE_EDITOR_WITNESSES if run.editing_model.is_reference else None
+    )
 
 
 def _note_device(run: Run, made: Mapping[str, Any]) -> None:
@@ -262,11 +264,11 @@ class StoredAnswers(InMemory):
         self.run = run
         names = ("question", "version", "outcome", "text", "cost", "seconds", "about")
         for key, *values in run.judge_answers.values_list("key", *names):
-            self._kept[key] = Kept(*values)
+            self._answers[key] = StoredAnswer(*values)
 
-    def keep(self, key: str, kept: Kept) -> None:
-        super().keep(key, kept)
-        JudgeAnswer.objects.update_or_create(run=self.run, key=key, defaults=asdict(kept))
+    def save(self, key: str, answer: StoredAnswer) -> None:
+        super().save(key, answer)
+        JudgeAnswer.objects.update_or_create(run=self.run, key=key, defaults=asdict(answer))
 
 
 def judge_of(run: Run) -> Judge | None:

@@ -18,7 +18,7 @@ from evaluation.audits.plan import Audit as PlannedAudit
 from evaluation.estimate import Estimate, estimate
 from evaluation.metrics import METRICS, in_order
 from evaluation.records import MEASURES, TripMeasures
-from evaluation.witnesses.judge import calls_of
+from evaluation.witnesses.judge import most_calls
 from leaderboard.models.entries import EditingModel, Pace
 from leaderboard.models.images import StoredImage
 from leaderboard.models.runs import ChainState, Outcome, Run, after
@@ -473,7 +473,7 @@ class JudgeAnswerQuerySet(models.QuerySet["JudgeAnswer"]):
         """Estimate what a judge of so many chains costs, from the latest answers."""
         latest = self.filter(outcome="answered").order_by("-pk")[:LATEST_ANSWERS]
         usual = latest.aggregate(usd=models.Avg("cost"), seconds=models.Avg("seconds"))
-        return estimate(calls_of(chains, trips), usual["usd"], usual["seconds"])
+        return estimate(most_calls(chains, trips), usual["usd"], usual["seconds"])
 
 
 class JudgeAnswer(models.Model):

@@ -18,7 +18,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.content import archives, chain_files
 from evaluation.content.archives import ArchiveError
-from evaluation.content.chain_files import ChainFilesError, arranged
+from evaluation.content.chain_files import ChainFilesError, assign_files
 from evaluation.images import EncodedImage, ImageError
 from evaluation.metrics import HEADLINE, METRICS, headline_parts
 from leaderboard import formatting, job_queue
@@ -117,7 +117,7 @@ def _uploads(request: HttpRequest) -> list[Upload]:
 def _numbered(files: list[Upload]) -> list[Upload]:
     if any(chain_files.is_named(file.name) for file in files):
         return files
-    ordered = sorted(files, key=lambda file: chain_files.natural(file.name))
+    ordered = sorted(files, key=lambda file: chain_files.natural_key(file.name))
     return [replace(file, name=f"I{n}_backward") for n, file in enumerate(ordered, start=1)]
 
 
@@ -256,7 +256,7 @@ def arrange(files: Iterable[Upload]) -> list[tuple[int, bool, Upload]]:
     if len(files) > MAX_IMAGES:
         raise Unusable(f"{len(files)} images; at most {MAX_IMAGES} are taken.")
     try:
-        chain = arranged(files, lambda file: file.name)
+        chain = assign_files(files, lambda file: file.name)
     except ChainFilesError as error:
         raise Unusable(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
     rows = [(0, False, chain.source)]

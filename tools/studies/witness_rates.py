@@ -71,7 +71,7 @@ class Tally:
         self._said: dict[tuple[str, str, bool], dict[str, bool]] = defaultdict(dict)
 
     def hear(self, panel: Panel, known: Known) -> None:
-        for heard in panel.hear(known.trip):
+        for heard in panel.evidence(known.trip):
             if known.of not in ("", heard["witness"]):
                 continue
             for question, truth in known.truth.items():

@@ -145,7 +145,7 @@ def _rates(
         judged = _judged_trips(folder, scorer)
     verdicts: dict[tuple[str, str, bool], dict[str, bool]] = defaultdict(dict)
     for slug, trip, truths in judged:
-        for heard in scorer.panel.hear(trip):
+        for heard in scorer.panel.evidence(trip):
             for question in ("made", "undone", "kept"):
                 person = question == "kept" and heard["witness"] == "identity"
                 should = truths.same_person if person else getattr(truths, question)
@@ -179,7 +179,7 @@ def _run_trips(
         for number, edits in enumerate(islice(chain.trips, trips), start=1):
             images = [before, *(run.read(chain, edit) for edit in edits)]
             for move in pair.trip(number).moves:
-                own, edited = pair.of_move(number, move), images[move.edited]
+                own, edited = pair.move_as_pair(number, move), images[move.edited]
                 first, last = images[move.before], move.restored
                 if not (subject and not pair.shape):
                     subject = chain_subject(image, first, edited, own)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.content.chain_files import ChainFilesError, answer_name, arranged, natural
+from evaluation.content.chain_files import ChainFilesError, answer_name, assign_files, natural_key
 
 
 def by_name(*names: str, in_turn: bool = False) -> tuple[str, list[tuple[str | None, str]]]:
-    found = arranged(names, lambda name: name, in_turn=in_turn)
+    found = assign_files(names, lambda name: name, in_turn=in_turn)
     return found.source, list(found.trips)
 
 
@@ -66,4 +66,4 @@ def test_other_names_go_by_their_order_with_2_before_10():
 
 @given(st.lists(st.text(max_size=20), max_size=8))
 def test_any_names_have_an_order(names):
-    assert sorted(map(natural, names)) == sorted(map(natural, reversed(names)))
+    assert sorted(map(natural_key, names)) == sorted(map(natural_key, reversed(names)))

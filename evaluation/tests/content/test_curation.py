@@ -4,7 +4,7 @@ from PIL import Image, ImageEnhance
 
 from evaluation.content import catalog, curation
 from evaluation.content.annotations import Annotations
-from evaluation.content.curation import Refused, check, fingerprint, fits, symmetries
+from evaluation.content.curation import Refused, check, fingerprint, misfits, symmetries
 from evaluation.content.sources import original
 from evaluation.content.suites import EditPair, SuiteImage
 from evaluation.images import EncodedImage
@@ -146,24 +146,24 @@ def test_different_images_are_not_taken_for_duplicates():
     ],
 )
 def test_a_pair_does_not_fit_every_image(shown, played, reason):
-    assert fits(image(**shown), pair(**played)) == [reason]
+    assert misfits(image(**shown), pair(**played)) == [reason]
 
 
 def test_a_pair_with_a_place_fits_only_where_that_place_is_and_is_large_enough():
     chair = pair(place="floor")
-    (reason,) = fits(image(), chair)
+    (reason,) = misfits(image(), chair)
     assert reason == "The image has no room for a chair (floor)."
     tiny, ample = (
         image(annotations=Annotations(floor=((0.1, top, 0.6, 0.95),))) for top in (0.9, 0.4)
     )
-    assert fits(tiny, chair) == [reason]
-    assert fits(ample, chair) == []
+    assert misfits(tiny, chair) == [reason]
+    assert misfits(ample, chair) == []
 
 
 def test_quarter_turns_need_a_square():
     turn = pair(change="exact", operator="rotate_90", category="geometry")
-    assert fits(image(), turn) == []
-    assert "only square ones" in fits(image(height=384), turn)[0]
+    assert misfits(image(), turn) == []
+    assert "only square ones" in misfits(image(height=384), turn)[0]
 
 
 def test_a_symmetric_image_is_not_flipped():
@@ -173,7 +173,7 @@ def test_a_symmetric_image_is_not_flipped():
     mirrored.paste(half.transpose(Image.Transpose.FLIP_LEFT_RIGHT), (128, 0))
     assert symmetries(mirrored) == {"flip_horizontal"}
     flip = pair(change="exact", operator="flip_horizontal", category="geometry")
-    (reason,) = fits(image(), flip, symmetries(mirrored))
+    (reason,) = misfits(image(), flip, symmetries(mirrored))
     assert reason.startswith("The image looks the same after flip horizontal")
 
 

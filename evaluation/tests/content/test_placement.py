@@ -4,7 +4,7 @@ import pytest
 
 from evaluation.content import placement
 from evaluation.content.annotations import Annotations
-from evaluation.content.placement import THINGS, lacks, region, spot
+from evaluation.content.placement import THINGS, misfit, region, spot
 
 PORTRAIT = Annotations(
     face=(0.35, 0.3, 0.65, 0.7),
@@ -96,7 +96,7 @@ def test_the_first_of_two_rooms_of_one_size_is_taken():
     ],
 )
 def test_a_missing_or_small_place_is_said(place, thing, places, reason):
-    assert reason in lacks(place, thing, places, 1000, 1000)
+    assert reason in misfit(place, thing, places, 1000, 1000)
 
 
 @pytest.mark.parametrize("place", ["face", "hair", "clothes"])
@@ -104,4 +104,4 @@ def test_regions_of_a_portrait_are_boxes_in_it(place):
     left, top, right, bottom = region(place, PORTRAIT)
     assert 0 <= left < right <= 1
     assert 0 <= top < bottom <= 1
-    assert lacks(place, "", PORTRAIT, 1000, 1000) == ""
+    assert misfit(place, "", PORTRAIT, 1000, 1000) == ""

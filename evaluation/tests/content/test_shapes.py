@@ -42,7 +42,7 @@ def test_a_pair_without_a_shape_is_a_round_trip_with_the_seeds_it_always_had():
     (trip,) = pair.cycle
     assert [step.name for step in trip.steps] == ["forward", "backward"]
     assert [step.prompt for step in trip.steps] == [pair.forward, pair.backward]
-    assert (pair.edits(20), pair.of_move(3, trip.moves[0])) == (40, pair)
+    assert (pair.edits(20), pair.move_as_pair(3, trip.moves[0])) == (40, pair)
     seed = chain_seeds("5" * 64, "a-case", 0)
     assert [seed(1, "forward"), seed(1, "backward")] == [1140075455, 1208490683]
 
@@ -91,9 +91,9 @@ def test_a_shape_of_two_trips_takes_turns_and_counts_its_edits():
 
 
 def test_an_audit_of_a_turn_sees_what_the_last_turn_takes_back():
-    assert QUARTERS.last_edit_of(1).operator == "rotate_270"
-    assert NESTED.last_edit_of(1).object == "cup"
-    assert IN_TURN.last_edit_of(2).backward == IN_TURN.backward
+    assert QUARTERS.last_edit_as_pair(1).operator == "rotate_270"
+    assert NESTED.last_edit_as_pair(1).object == "cup"
+    assert IN_TURN.last_edit_as_pair(2).backward == IN_TURN.backward
 
 
 @pytest.mark.parametrize(

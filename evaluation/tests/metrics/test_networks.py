@@ -245,13 +245,13 @@ def test_the_witness_of_clips_direction_is_heard_of_pairs_that_say_it_in_words(
     before, edited = EncodedImage.from_image(image), EncodedImage.from_image(worn(image, 60))
     words = {"source_text": "a portrait", "target_text": "a portrait with glasses"}
     pair = EditPair("glasses", "accessories", "Add.", "Remove.", "local", **words)
-    found = witness.look(TripToJudge(before, before, edited, before, pair))
+    found = witness.examine(TripToJudge(before, before, edited, before, pair))
     assert found.made is (found.amounts[0] >= 0.1)
     assert not found.gates
-    idle = witness.look(TripToJudge(before, before, before, before, pair))
+    idle = witness.examine(TripToJudge(before, before, before, before, pair))
     assert (idle.made, idle.undone) == (False, None)
     silent = EditPair("glasses", "accessories", "Add.", "Remove.", "local")
-    assert witness.look(TripToJudge(before, before, edited, before, silent)) is None
+    assert witness.examine(TripToJudge(before, before, edited, before, silent)) is None
 
 
 def test_clip_without_weights_is_not_run_and_says_what_to_do(tmp_path, monkeypatch):

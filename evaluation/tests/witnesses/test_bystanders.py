@@ -14,8 +14,8 @@ from evaluation.metrics.networks.faces import faces
 from evaluation.testing.drifts import as_jpeg, moved, noisy
 from evaluation.testing.reference_images import ASTRONAUT, as_image
 from evaluation.witnesses import WITNESSES, Panel, TripToJudge, load_witness, witness_class
-from evaluation.witnesses.base import Verdict, heard_by_category
-from evaluation.witnesses.detector import Found, overlap
+from evaluation.witnesses.base import Verdict, count_verdicts
+from evaluation.witnesses.detector import Detection, overlap
 
 SOURCE = as_image(ASTRONAUT)
 FACE = (0.36, 0.1, 0.53, 0.36)
@@ -44,9 +44,9 @@ WEAR = {
 def test_a_move_is_seen_to_be_made_and_undone(operator, wear):
     pair, worn = replace(FLIP, operator=operator), WEAR[wear]
     edited = worn(operators.apply(operator, SOURCE))
-    found = load_witness("geometry").look(trip(edited, worn(SOURCE), pair))
+    found = load_witness("geometry").examine(trip(edited, worn(SOURCE), pair))
     assert (found.made, found.undone, found.gates) == (True, True, True)
-    left = load_witness("geometry").look(trip(edited, edited, pair))
+    left = load_witness("geometry").examine(trip(edited, edited, pair))
     assert (left.made, left.undone) == (True, False)
 
 
@@ -55,15 +55,15 @@ def test_what_is_no_flip_is_not_seen_as_one():
     half = SOURCE.copy()
     half.paste(flipped.crop((0, 0, 256, 512)), (0, 0))
     for answer in (SOURCE, Image.blend(SOURCE, flipped, 0.5), half):
-        found = load_witness("geometry").look(trip(answer, SOURCE))
+        found = load_witness("geometry").examine(trip(answer, SOURCE))
         assert (found.made, found.undone) == (False, None)
 
 
 def test_it_says_nothing_of_other_pairs_and_of_an_image_that_is_its_own_mirror_image():
     geometry = load_witness("geometry")
-    assert geometry.look(trip(SOURCE, SOURCE, COPY)) is None
+    assert geometry.examine(trip(SOURCE, SOURCE, COPY)) is None
     same = EncodedImage.from_image(Image.linear_gradient("L").convert("RGB"))
-    assert geometry.look(TripToJudge(same, same, same, same, FLIP)) is None
+    assert geometry.examine(TripToJudge(same, same, same, same, FLIP)) is None
 
 
 @pytest.fixture(scope="module")
@@ -76,18 +76,18 @@ def identity():
 
 def test_the_same_person_is_told_from_one_without_a_face(identity):
     about = Subject(face=FACE)
-    same = identity.look(trip(SOURCE, as_jpeg(SOURCE, 40), COPY, about))
+    same = identity.examine(trip(SOURCE, as_jpeg(SOURCE, 40), COPY, about))
     assert (same.kept, same.made, same.undone) == (True, None, None)
     faceless = SOURCE.copy()
     faceless.paste((120, 100, 90), (170, 40, 290, 200))
-    found = identity.look(trip(SOURCE, faceless, COPY, about))
+    found = identity.examine(trip(SOURCE, faceless, COPY, about))
     assert (found.kept, found.said) == (False, "no face")
-    assert identity.look(trip(SOURCE, SOURCE, COPY)) is None
+    assert identity.examine(trip(SOURCE, SOURCE, COPY)) is None
 
 
 def test_the_witness_and_the_headline_share_the_embeddings_of_faces(identity, monkeypatch):
     about = Subject(face=FACE)
-    Panel(["identity"]).hear(trip(SOURCE, SOURCE, COPY, about))
+    Panel(["identity"]).evidence(trip(SOURCE, SOURCE, COPY, about))
     monkeypatch.setattr(faces(), "_computed", lambda *args: pytest.fail("looked twice"))
     assert faces().distance(*[faces().embedding(SOURCE, FACE)] * 2) == 0.0
 
@@ -101,29 +101,29 @@ def rest():
 
 
 def test_a_person_who_is_gone_is_missed(rest):
-    there = rest.look(trip(SOURCE, as_jpeg(SOURCE, 60), COPY))
+    there = rest.examine(trip(SOURCE, as_jpeg(SOURCE, 60), COPY))
     assert (there.kept, there.said) == (True, "")
-    gone = rest.look(trip(SOURCE, Image.new("RGB", SOURCE.size, (60, 60, 60)), COPY))
+    gone = rest.examine(trip(SOURCE, Image.new("RGB", SOURCE.size, (60, 60, 60)), COPY))
     assert (gone.kept, gone.said) == (False, "person gone")
 
 
 def test_what_lies_where_the_edit_was_made_is_not_missed(rest):
     everywhere = Subject(footprint=np.ones((CELLS, CELLS), bool))
-    assert rest.look(trip(SOURCE, SOURCE, COPY, everywhere)) is None
+    assert rest.examine(trip(SOURCE, SOURCE, COPY, everywhere)) is None
 
 
 def test_boxes_overlap_by_what_they_share():
-    one = Found("cup", 0.5, (0.0, 0.0, 0.5, 0.5))
+    one = Detection("cup", 0.5, (0.0, 0.0, 0.5, 0.5))
     assert overlap(one, one) == 1
-    assert overlap(one, Found("cup", 0.5, (0.25, 0.0, 0.75, 0.5))) == pytest.approx(1 / 3)
-    assert overlap(one, Found("cup", 0.5, (0.6, 0.6, 0.9, 0.9))) == 0
+    assert overlap(one, Detection("cup", 0.5, (0.25, 0.0, 0.75, 0.5))) == pytest.approx(1 / 3)
+    assert overlap(one, Detection("cup", 0.5, (0.6, 0.6, 0.9, 0.9))) == 0
 
 
 def test_what_nobody_asked_for_does_not_count_as_an_edit():
     said = {"witness": "rest", "made": None, "undone": None, "kept": False, "gates": False}
     assert Verdict.of([said]) == Verdict(None, None)
     seen = {"witness": "hue", "made": True, "undone": False, "gates": False}
-    assert heard_by_category([("colour", [said, seen]), ("colour", [seen])]) == {
+    assert count_verdicts([("colour", [said, seen]), ("colour", [seen])]) == {
         "colour": {"rest": {"kept": [0, 1]}, "hue": {"made": [2, 2], "undone": [0, 2]}}
     }
 

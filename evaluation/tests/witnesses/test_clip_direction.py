@@ -25,7 +25,7 @@ def looked(there, back, pair=HAT, restored=BARE):
 
     witness = ClipDirection()
     witness.share({"clip": SimpleNamespace(direction=direction)})
-    found = witness.look(TripToJudge(BARE, BARE, HATTED, restored, pair))
+    found = witness.examine(TripToJudge(BARE, BARE, HATTED, restored, pair))
     return found, asked
 
 

@@ -43,7 +43,7 @@ def judged(witness, edited, restored, asked="detector:cat"):
     images = [EncodedImage.from_image(image) for image in (SOURCE, SOURCE, edited, restored)]
     pair = SimpleNamespace(witness=asked, object="cat")
     subject = Subject(footprint=footprint(SOURCE, edited, HAT))
-    return witness.look(TripToJudge(*images, pair, subject))
+    return witness.examine(TripToJudge(*images, pair, subject))
 
 
 def test_a_cat_is_seen_to_come_to_go_and_to_stay(imagenet):

@@ -17,7 +17,7 @@ from evaluation.witnesses.judge import (
     Judge,
     JudgeOptions,
     ask_worn,
-    hear_chain,
+    judge_chain,
     questions,
     with_judge,
 )
@@ -51,7 +51,7 @@ def test_it_says_that_an_edit_was_made_and_undone(fake, kind):
     if missing := client.missing():
         pytest.skip("; ".join(missing))
     judge = Judge(client)
-    found = judge.look(TRIP_MADE)
+    found = judge.examine(TRIP_MADE)
     assert (found.made, found.undone, found.kept, found.gates) == (True, True, True, False)
     assert found.version == judge.version == f"fake-vlm-{judge.version[-12:]}"
     assert judge.summary()["usd"] == pytest.approx(2 * (1000 + 4 * 50) / 1e6)
@@ -59,7 +59,7 @@ def test_it_says_that_an_edit_was_made_and_undone(fake, kind):
 
 
 def test_it_is_asked_at_temperature_0_with_the_form_of_its_answer(fake):
-    Judge(fake.client()).look(TRIP_MADE)
+    Judge(fake.client()).examine(TRIP_MADE)
     body = fake.asked[-1]
     schema = body["response_format"]["json_schema"]["schema"]
     assert body["temperature"] == 0
@@ -68,14 +68,14 @@ def test_it_is_asked_at_temperature_0_with_the_form_of_its_answer(fake):
 
 
 def test_what_else_changed_is_named(fake):
-    found = Judge(fake.client()).look(TripToJudge(BARE, BARE, HATTED, OTHER, HAT))
+    found = Judge(fake.client()).examine(TripToJudge(BARE, BARE, HATTED, OTHER, HAT))
     assert (found.made, found.undone, found.kept, found.said) == (True, False, False, "the sky")
 
 
 @pytest.mark.parametrize("case", ["fenced", "chatty"])
 def test_an_answer_in_prose_or_in_a_fence_is_read(fake, case):
     fake.always = case
-    assert Judge(fake.client()).look(TRIP_MADE).made is True
+    assert Judge(fake.client()).examine(TRIP_MADE).made is True
 
 
 @pytest.mark.parametrize(("case", "outcome"), [("truncated", "unreadable"), ("refusal", "refused")])
@@ -86,20 +86,20 @@ def test_an_answer_that_cannot_be_used_is_kept_and_says_nothing(fake, case, outc
         pytest.skip("; ".join(missing))
     fake.always = case
     judge = Judge(client)
-    assert judge.look(TRIP_MADE) is None
+    assert judge.examine(TRIP_MADE) is None
     assert judge.summary()["outcomes"] == {outcome: 1}
     assert judge.silent == ""
 
 
 def test_a_server_that_takes_no_schema_is_asked_without_one_from_then_on(fake):
     fake.always = "no-schema"
-    assert Judge(fake.client()).look(TRIP_MADE).made is True
+    assert Judge(fake.client()).examine(TRIP_MADE).made is True
     assert ["response_format" in body for body in fake.asked] == [True, False, False]
 
 
 def test_one_that_is_limited_is_asked_again(fake):
     fake.next("limited", "limited")
-    assert Judge(fake.client()).look(TRIP_MADE).made is True
+    assert Judge(fake.client()).examine(TRIP_MADE).made is True
     assert len(fake.asked) == 4
 
 
@@ -107,7 +107,7 @@ def test_one_that_is_down_is_left_alone_after_a_few_failures(fake, monkeypatch):
     monkeypatch.setattr("evaluation.witnesses.judge.ATTEMPTS", 1)
     fake.always = "down"
     judge = Judge(fake.client())
-    assert [judge.look(TRIP_MADE) for _ in range(6)] == [None] * 6
+    assert [judge.examine(TRIP_MADE) for _ in range(6)] == [None] * 6
     assert len(fake.asked) == 3
     assert "500" in judge.silent
     assert KEY not in judge.silent
@@ -126,13 +126,13 @@ def test_whatever_is_wrong_with_its_server_it_only_falls_silent(fake, monkeypatc
             client.url, client.timeout = f"http://127.0.0.1:{deaf.getsockname()[1]}/v1", 0.2
         judge = Judge(client)
         for _ in range(4):
-            assert judge.look(TRIP_MADE) is None
+            assert judge.examine(TRIP_MADE) is None
     assert judge.silent
 
 
 def test_an_address_of_a_stranger_goes_through_the_guarded_client(fake):
     judge = Judge(fake.client(stranger=True))
-    assert judge.look(TRIP_MADE) is None
+    assert judge.examine(TRIP_MADE) is None
     assert fake.asked == []
     assert judge.silent
 
@@ -143,15 +143,15 @@ def test_one_that_reads_what_is_written_in_the_image_is_not_believed(fake):
     trip = TripToJudge(BARE, BARE, signed, BARE, HAT)
     fake.always = "reads-signs"
     judge = Judge(fake.client())
-    assert judge.look(trip) is None
+    assert judge.examine(trip) is None
     assert fake.questions == ["control"]
     assert judge.summary()["controls_failed"] == 1
-    assert judge.look(TRIP_MADE).made is True  # where nothing is written
+    assert judge.examine(TRIP_MADE).made is True  # where nothing is written
 
 
 def test_one_that_always_says_yes_is_not_believed(fake):
     fake.always = "yes"
-    assert Judge(fake.client()).look(TRIP_MADE) is None
+    assert Judge(fake.client()).examine(TRIP_MADE) is None
 
 
 def test_two_restored_images_are_compared_in_both_orders(fake):
@@ -184,19 +184,19 @@ def test_the_rubric_weighs_its_four_parts_and_accepts_at_seven_tenths(fake):
 def test_a_judge_that_sees_edits_where_none_is_rates_nothing(fake, case, rated):
     fake.always = case
     images = (TRIP_MADE.before, TRIP_MADE.edited, TRIP_MADE.restored)
-    heard = hear_chain(Judge(fake.client()), BARE, 1, lambda _: images, HAT, "x")
+    heard = judge_chain(Judge(fake.client()), BARE, 1, lambda _: images, HAT, "x")
     assert ("rubric" in [row["thing"] for row in heard[1]]) == rated
     assert ("rubric" in fake.questions) == rated
 
 
 def test_no_question_is_paid_for_twice_also_by_the_next_process(fake, tmp_path):
     file = tmp_path / "judge.jsonl"
-    first = Judge(fake.client(), AnswerFile(file)).look(TRIP_MADE)
+    first = Judge(fake.client(), AnswerFile(file)).examine(TRIP_MADE)
     file.write_text(file.read_text() + '\n{"key": "cut o')
     again = Judge(fake.client(), AnswerFile(file))
-    assert again.look(TRIP_MADE) == first
+    assert again.examine(TRIP_MADE) == first
     assert len(fake.asked) == 2
-    assert again.look(TripToJudge(BARE, BARE, HATTED, OTHER, HAT)).kept is False
+    assert again.examine(TripToJudge(BARE, BARE, HATTED, OTHER, HAT)).kept is False
     assert len(AnswerFile(file).all()) == 3
 
 
@@ -210,7 +210,7 @@ def test_another_model_is_another_judge(fake):
 def test_it_stops_at_its_budget(fake, budget):
     judge = Judge(fake.client(), **budget)
     images = [image((n, 0, n + 5, 9)) for n in range(5)]
-    said = [judge.look(TripToJudge(BARE, BARE, edited, BARE, HAT)) for edited in images]
+    said = [judge.examine(TripToJudge(BARE, BARE, edited, BARE, HAT)) for edited in images]
     assert len(fake.asked) == 3
     assert said[0] is not None
     assert said[2:] == [None] * 3
@@ -219,15 +219,15 @@ def test_it_stops_at_its_budget(fake, budget):
 
 def test_a_slow_one_holds_up_a_run_for_its_time_and_no_longer(fake):
     judge = Judge(fake.client(), budget_seconds=0.0)
-    assert judge.look(TRIP_MADE) is None
+    assert judge.examine(TRIP_MADE) is None
     assert "time" in judge.silent
     judge = Judge(fake.client(), budget_seconds=60)
-    first = judge.look(TRIP_MADE)
+    first = judge.examine(TRIP_MADE)
     kept = judge.answers.all()
     for key, one in list(kept.items()):
         judge.answers.keep(key, replace(one, seconds=40))
-    assert judge.look(TRIP_MADE) == first  # what is known is told
-    assert judge.look(TripToJudge(BARE, BARE, HATTED, OTHER, HAT)) is None
+    assert judge.examine(TRIP_MADE) == first  # what is known is told
+    assert judge.examine(TripToJudge(BARE, BARE, HATTED, OTHER, HAT)) is None
     assert "time of 60 seconds" in judge.silent
 
 
@@ -236,7 +236,7 @@ def test_one_that_does_not_say_what_it_counted_is_taken_to_have_counted_much(fak
     judge = Judge(fake.client(), budget_usd=0.012)
     images = [image((n, 0, n + 5, 9)) for n in range(5)]
     for edited in images:
-        judge.look(TripToJudge(BARE, BARE, edited, BARE, HAT))
+        judge.examine(TripToJudge(BARE, BARE, edited, BARE, HAT))
     assert 0 < len(fake.asked) < 4
     assert "budget" in judge.silent
 
@@ -249,7 +249,7 @@ def test_a_chain_is_heard_at_the_trips_that_people_read(fake):
         read.append(number)
         return BARE, image((number, 0, number + 5, 9)), image((0, 0, number, 1))
 
-    heard = hear_chain(judge, BARE, 8, trip, HAT, "a case")
+    heard = judge_chain(judge, BARE, 8, trip, HAT, "a case")
     assert read == [1, 2, 3, 5, 8]
     assert {n: [one["thing"] for one in said] for n, said in heard.items()} == {
         1: ["hat", "rubric"],

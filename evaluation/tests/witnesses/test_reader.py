@@ -38,7 +38,7 @@ def written(image, words, size=60):
 def judged(witness, words, edited, restored):
     images = [EncodedImage.from_image(image) for image in (SOURCE, SOURCE, edited, restored)]
     pair = SimpleNamespace(witness=f"reader:{words}", object="lettering")
-    return witness.look(TripToJudge(*images, pair))
+    return witness.examine(TripToJudge(*images, pair))
 
 
 @pytest.mark.parametrize(

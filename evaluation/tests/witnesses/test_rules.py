@@ -48,7 +48,7 @@ def ball(image):
 def judged(thing, source, edited, restored):
     images = [EncodedImage.from_image(image) for image in (source, source, edited, restored)]
     pair = SimpleNamespace(witness=f"hue:{thing}", object="")
-    return load_witness("hue").look(TripToJudge(*images, pair))
+    return load_witness("hue").examine(TripToJudge(*images, pair))
 
 
 @pytest.mark.parametrize("slug", SOURCES)

@@ -35,7 +35,7 @@ ANSWERED, REFUSED, UNREADABLE = "answered", "refused", "unreadable"
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredAnswer:
     """One stored answer with its question, outcome and cost."""
 
     question: str
@@ -52,13 +52,13 @@ class Answers(ABC):
     """A store of answers, keyed by the hash of all their inputs."""
 
     @abstractmethod
-    def get(self, key: str) -> Kept | None: ...
+    def get(self, key: str) -> StoredAnswer | None: ...
 
     @abstractmethod
-    def keep(self, key: str, kept: Kept) -> None: ...
+    def save(self, key: str, answer: StoredAnswer) -> None: ...
 
     @abstractmethod
-    def all(self) -> Mapping[str, Kept]:
+    def all(self) -> Mapping[str, StoredAnswer]:
         """Return the answers of this run, for totals."""
 
 
@@ -66,16 +66,16 @@ class InMemory(Answers):
     """A store for one process."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Kept] = {}
+        self._answers: dict[str, StoredAnswer] = {}
 
-    def get(self, key: str) -> Kept | None:
-        return self._kept.get(key)
+    def get(self, key: str) -> StoredAnswer | None:
+        return self._answers.get(key)
 
-    def keep(self, key: str, kept: Kept) -> None:
-        self._kept[key] = kept
+    def save(self, key: str, answer: StoredAnswer) -> None:
+        self._answers[key] = answer
 
-    def all(self) -> Mapping[str, Kept]:
-        return self._kept
+    def all(self) -> Mapping[str, StoredAnswer]:
+        return self._answers
 
 
 class AnswerFile(InMemory):
@@ -89,16 +89,16 @@ class AnswerFile(InMemory):
             try:
                 row = dict(parse_strictly(line.decode()))
                 key = str(row.pop("key"))
-                self._kept[key] = Kept(**row)
+                self._answers[key] = StoredAnswer(**row)
             except (ValueError, KeyError, TypeError):
                 continue
 
-    def keep(self, key: str, kept: Kept) -> None:
-        super().keep(key, kept)
+    def save(self, key: str, answer: StoredAnswer) -> None:
+        super().save(key, answer)
         with self.path.open("a", encoding="utf-8") as file:
             # Start a new line, because the last one may be truncated.
             begin = "\n" if file.tell() else ""
-            file.write(f"{begin}{json.dumps({'key': key, **asdict(kept)}, ensure_ascii=False)}")
+            file.write(f"{begin}{json.dumps({'key': key, **asdict(answer)}, ensure_ascii=False)}")
 
 
 A = TypeVar("A", bound=Answer)
@@ -237,7 +237,7 @@ class Judge(Witness):
 
     # Questions.
 
-    def look(self, trip: TripToJudge, about: str = "") -> Evidence | None:
+    def examine(self, trip: TripToJudge, about: str = "") -> Evidence | None:
         """Return evidence on the edit, its undoing and other changes; None if undecided."""
         if trip.restored is None or trip.pair.change == "none":
             return None
@@ -311,7 +311,7 @@ class Judge(Witness):
         about: str = "",
     ) -> A | None:
         """Return the answer, new or stored; None without a readable answer."""
-        text = question.asked(**(questions.words(pair) if pair else {}))
+        text = question.prompt(**(questions.words(pair) if pair else {}))
         key = self._key(question.name, text, shown)
         stored = self.answers.get(key)
         if stored is None:
@@ -319,7 +319,7 @@ class Judge(Witness):
                 stored = self._asked(question, text, shown, about)
             except Silent:
                 return None
-            self.answers.keep(key, stored)
+            self.answers.save(key, stored)
         if stored.outcome != ANSWERED:
             return None
         try:
@@ -333,7 +333,7 @@ class Judge(Witness):
 
     def _asked(
         self, question: Question[Any], text: str, shown: Sequence[EncodedImage], about: str
-    ) -> Kept:
+    ) -> StoredAnswer:
         self._check_budget()
         client = self.client
         if client is None or self.missing():
@@ -356,7 +356,9 @@ class Judge(Witness):
                 question.read(text)
             except Unreadable:
                 outcome = UNREADABLE
-        return Kept(question.name, self.version, outcome, text, reply.cost, reply.seconds, about)
+        return StoredAnswer(
+            question.name, self.version, outcome, text, reply.cost, reply.seconds, about
+        )
 
     def _check_budget(self) -> None:
         if self.silent:
@@ -369,7 +371,7 @@ class Judge(Witness):
         if self._lost_seconds + sum(answer.seconds for answer in answers) >= self.budget_seconds:
             raise self._silenced(f"its time of {self.budget_seconds:g} seconds is used up")
 
-    def _own_answers(self) -> list[Kept]:
+    def _own_answers(self) -> list[StoredAnswer]:
         return [answer for answer in self.answers.all().values() if answer.version == self.version]
 
     def _silenced(self, why: str) -> Silent:
@@ -419,11 +421,11 @@ class Preference:
         return "same"
 
 
-def _usd(kept: Sequence[Kept]) -> float:
+def _usd(kept: Sequence[StoredAnswer]) -> float:
     return sum(answer.cost or 0.0 for answer in kept)
 
 
-def _read(question: Question[A], kept: Kept) -> A | None:
+def _read(question: Question[A], kept: StoredAnswer) -> A | None:
     if kept.question != question.name or kept.outcome != ANSWERED:
         return None
     try:
@@ -465,7 +467,7 @@ def _patiently(ask: Any) -> Any:
 ReadTrip = Callable[[int], tuple[EncodedImage, EncodedImage, EncodedImage] | None]
 
 
-def hear_chain(
+def judge_chain(
     judge: Judge, source: EncodedImage, trips: int, read: ReadTrip, pair: EditPair, about: str
 ) -> dict[int, list[dict[str, Any]]]:
     """Return the judge's evidence by trip, for the displayed trips of a chain.
@@ -483,10 +485,10 @@ def hear_chain(
             continue
         # A trip of many steps is judged by its first edit and by the final image.
         moves = pair.trip(number).moves
-        first_pair = pair.of_move(number, moves[0]) if moves else pair
+        first_pair = pair.move_as_pair(number, moves[0]) if moves else pair
         trip = TripToJudge(source, *images, first_pair)
         name = f"{about}, trip {number}"
-        evidence = [judge.look(trip, name)]
+        evidence = [judge.examine(trip, name)]
         if number == 1 and first_pair.change != "none" and judge.is_honest(trip, name):
             evidence.append(judge.rubric(trip, name))
         by_trip[number] = [item.to_dict() for item in evidence if item]
@@ -496,7 +498,7 @@ def hear_chain(
     return by_trip
 
 
-def calls_of(chains: int, trips: int) -> int:
+def most_calls(chains: int, trips: int) -> int:
     """Return the most calls that this many chains cost."""
     controls_and_trips, rubric, both_orders = 2 * len(ticks(trips)), 1, 2
     worn = len({0, trips, *(n for n in WORN_AT if n < trips)})

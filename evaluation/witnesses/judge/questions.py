@@ -43,7 +43,7 @@ class Question(Generic[A]):
     text: str
     form: type[A]
 
-    def asked(self, **words: str) -> str:
+    def prompt(self, **words: str) -> str:
         return f"{self.text.format(**words)}\n{RULES}\n{self._fields}"
 
     @property

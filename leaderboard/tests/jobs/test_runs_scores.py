@@ -17,7 +17,7 @@ from evaluation.metrics.psnr import Psnr
 from evaluation.play import score as score_loop
 from evaluation.play.score import score_chains
 from evaluation.testing.editing_server import EditingServer
-from evaluation.witnesses import LOOKING, OF_REFERENCE_EDITORS, witness_class
+from evaluation.witnesses import DEFAULT_WITNESSES, REFERENCE_EDITOR_WITNESSES, witness_class
 from leaderboard import jobs
 from leaderboard.jobs import database_scores, score_job
 from leaderboard.jobs.database_scores import DatabaseScores
@@ -88,11 +88,11 @@ def test_reference_editors_are_judged_only_by_witnesses_whose_word_counts(
         model = factories.editing_model(name, editor="jpeg", is_reference=name == "reference")
         run = played(jobs.start(model, suite))
         heard[name] = ScoreJob(run, uuid4()).scorer.panel.witnesses.keys()
-    assert heard["reference"] == heard["model"] & set(OF_REFERENCE_EDITORS)
+    assert heard["reference"] == heard["model"] & set(REFERENCE_EDITOR_WITNESSES)
     assert {"geometry", "hue"} <= heard["reference"]
     assert heard["model"] - heard["reference"]
-    gating = {name for name in LOOKING if witness_class(name).gates}
-    assert gating <= set(OF_REFERENCE_EDITORS)
+    gating = {name for name in DEFAULT_WITNESSES if witness_class(name).gates}
+    assert gating <= set(REFERENCE_EDITOR_WITNESSES)
 
 
 def test_runs_of_strangers_wait_for_a_look_and_references_do_not(
