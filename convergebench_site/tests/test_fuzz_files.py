@@ -23,7 +23,7 @@ from evaluation.content.suites import Case, EditPair, Suite, SuiteImage
 from evaluation.errors import UserFacingError
 from evaluation.experiment_file import ExperimentFile
 from evaluation.metrics.score_file import ChainImages, parsed, place
-from evaluation.play.own_chains import find_chain
+from evaluation.play.external_chains import find_chain
 from evaluation.play.run_folder import PlayedAudit, PlayedChain, PlayedEdit, RunFolder
 from evaluation.play.run_scores import ChainScores, read_scores
 from evaluation.records import TripMeasures

@@ -34,7 +34,7 @@ from evaluation.metrics.batches import threads
 from evaluation.metrics.lpips import Lpips
 from evaluation.metrics.networks.dinov2 import AREA, PATCH, patches
 from evaluation.metrics.overall import LAYERS, Overall
-from evaluation.play.own_chains import OwnChain, placed_runs, score_runs
+from evaluation.play.external_chains import ExternalChain, placed_runs, score_runs
 from evaluation.witnesses import DEFAULT_WITNESSES
 
 TOLERANCE = 1e-4
@@ -115,7 +115,7 @@ def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
         for warm in (True, False):
             few = list(zip(edits, back, strict=True))[: 1 if warm else None]
             start = time.process_time()
-            own_chain = OwnChain("hat", whole, tuple(few), pair)
+            own_chain = ExternalChain("hat", whole, tuple(few), pair)
             own = placed_runs({"hat": [("hat", own_chain)]}, read=lambda image: image)
             score_runs(own, scorer, read=lambda image: image)
             seconds = time.process_time() - start

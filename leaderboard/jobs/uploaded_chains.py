@@ -18,7 +18,7 @@ from evaluation.measuring.calibration import jpeg_equivalent, stored_of
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import HEADLINE, MetricError, full_reference_metrics, load_metric
 from evaluation.metrics.base import Subject
-from evaluation.play.own_chains import PAIR, OwnChain, OwnScores, placed_runs
+from evaluation.play.external_chains import DEFAULT_PAIR, ExternalChain, ExternalScores, placed_runs
 from evaluation.play.score import score as score_trips
 from evaluation.play.store import PlayedTrips
 from leaderboard.models import StoredImage, UploadedChain
@@ -28,7 +28,7 @@ from leaderboard.models.uploads import MAX_IMAGE_PIXELS
 MAX_ATTEMPTS = 3
 
 log = structlog.get_logger(__name__)
-CASE = Case("own", PAIR.slug, PAIR.category, "own", "own")
+CASE = Case("own", DEFAULT_PAIR.slug, DEFAULT_PAIR.category, "own", "own")
 
 
 def score(chain_id: int) -> None:
@@ -75,7 +75,7 @@ def _decoded(answer: tuple[int, StoredImage]) -> EncodedImage:
     return image
 
 
-class UploadedScores(OwnScores):
+class UploadedScores(ExternalScores):
     """The scores of an uploaded chain; its calibrations are not cached."""
 
     def calibrate(
@@ -93,7 +93,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
     trips = tuple((rows.get((n, True)), rows[n, False]) for n in range(1, count + 1))
     first = rows[0, False]
     source = _decoded(first)
-    own = OwnChain("own", first, trips)
+    own = ExternalChain("own", first, trips)
     own_runs = placed_runs({"own": [("own", own)]}, read=lambda file: source)
     (placed,) = own_runs.runs.values()
     scorer = Scorer(full_reference_metrics())

@@ -16,7 +16,7 @@ from evaluation.cli.printing import CommandError
 from evaluation.measuring.error_rates import ErrorRate, ErrorTable
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
-from evaluation.play.own_chains import find_chain, read_image, with_pair
+from evaluation.play.external_chains import changed_pair, find_chain, read_image
 from evaluation.play.run_folder import RunFolder
 from evaluation.untrusted_json import read_json_file
 from evaluation.witnesses import WITNESSES, TripToJudge
@@ -196,7 +196,7 @@ def _judged_trips(folder: Path, scorer: Scorer) -> Iterator[tuple[str, TripToJud
         raise CommandError(f"{folder} is no run, and no chain in it has a {JUDGED} (see --help)")
     for file in files:
         judged, chain = _judgements(file), find_chain(file.parent)
-        pair = with_pair(chain.pair, {"object": judged.object})
+        pair = changed_pair(chain.pair, {"object": judged.object})
         source = read_image(chain.source)
         before, face, subject = source, scorer.only_face(source), None
         for number, ((forward, backward), truth) in enumerate(

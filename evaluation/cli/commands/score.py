@@ -53,15 +53,15 @@ from evaluation.metrics.score_file import (
     place,
     read_score_file,
 )
-from evaluation.play.own_chains import (
-    OwnChain,
-    OwnRuns,
+from evaluation.play.external_chains import (
+    ExternalChain,
+    ExternalRuns,
+    catalog_pair,
+    changed_pair,
     find_runs,
     is_chain,
-    known_pair,
     read_image,
     score_runs,
-    with_pair,
 )
 from evaluation.play.run_folder import RunFolder
 from evaluation.play.run_scores import RunScores, read_scores
@@ -262,10 +262,10 @@ def score_chains(args: argparse.Namespace) -> int:
     """Score the images in `args.folder`; return the exit code."""
     names = ("forward", "backward", "change", "operator", "object")
     changes = {name: getattr(args, name) for name in names}
-    pair_by_name = known_pair(args.pair) if args.pair else None
+    pair_by_name = catalog_pair(args.pair) if args.pair else None
 
     def changed(pair: EditPair) -> EditPair:
-        return with_pair(pair_by_name or pair, changes)
+        return changed_pair(pair_by_name or pair, changes)
 
     judge = asked_judge(args, args.folder / ANSWERS)
     own = find_runs(
@@ -302,7 +302,7 @@ def score_chains(args: argparse.Namespace) -> int:
     return 0
 
 
-def _own_run(own: OwnRuns, model: str, scores: RunScores, results: Results) -> OwnRun:
+def _own_run(own: ExternalRuns, model: str, scores: RunScores, results: Results) -> OwnRun:
     placed = own.runs[model]
     return OwnRun(
         chains={slug: place.chain.source.parent.name for slug, place in placed.items()},
@@ -315,10 +315,10 @@ def _own_run(own: OwnRuns, model: str, scores: RunScores, results: Results) -> O
     )
 
 
-def _reported(own: OwnRuns, model: str, scores: RunScores) -> ReportedRun:
+def _reported(own: ExternalRuns, model: str, scores: RunScores) -> ReportedRun:
     """Return a model's chains as a run of the report."""
 
-    def chain(slug: str) -> OwnChain[Path]:
+    def chain(slug: str) -> ExternalChain[Path]:
         return own.runs[model][slug].chain
 
     def trip(slug: str, number: int) -> tuple[EncodedImage | None, EncodedImage]:

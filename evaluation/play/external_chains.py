@@ -44,7 +44,7 @@ from evaluation.witnesses.judge import Judge
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 #: The default if no edit is described: an object was added, then removed.
-PAIR = EditPair(
+DEFAULT_PAIR = EditPair(
     "own", "own", "the forward edit", "the backward edit", change="local", reversibility="clean"
 )
 PAIR_FIELDS = ("forward", "backward", "change", "operator", "category", "object")
@@ -55,16 +55,16 @@ class ChainFolderError(UserFacingError):
 
 
 @dataclass(frozen=True)
-class OwnChain(Generic[File]):
+class ExternalChain(Generic[File]):
     """The files of a chain: the source and, by trip, (forward or None, backward)."""
 
     name: str
     source: File
     trips: tuple[tuple[File | None, File], ...]
-    pair: EditPair = PAIR
+    pair: EditPair = DEFAULT_PAIR
 
 
-def find_chain(folder: Path, *, in_turn: bool = False) -> OwnChain[Path]:
+def find_chain(folder: Path, *, in_turn: bool = False) -> ExternalChain[Path]:
     """Return the chain in the folder. Raises ChainFolderError naming the problem.
 
     `in_turn`: sorted files are edited and restored in turn.
@@ -82,10 +82,10 @@ def find_chain(folder: Path, *, in_turn: bool = False) -> OwnChain[Path]:
         chain_files = assign_files(files, lambda file: file.name, in_turn=in_turn)
     except ChainFilesError as error:
         raise ChainFolderError(f"{folder}: {error}") from None
-    return OwnChain(folder.resolve().name, chain_files.source, chain_files.trips)
+    return ExternalChain(folder.resolve().name, chain_files.source, chain_files.trips)
 
 
-def _from_manifest(folder: Path) -> OwnChain[Path]:
+def _from_manifest(folder: Path) -> ExternalChain[Path]:
     file = folder / "manifest.json"
     try:
         data = read_json_file(file)
@@ -108,15 +108,15 @@ def _from_manifest(folder: Path) -> OwnChain[Path]:
     pair = data.get("pair") or {}
     if not isinstance(pair, dict):
         raise ChainFolderError(f'{file}: "pair" is not an object')
-    return OwnChain(
+    return ExternalChain(
         str(data.get("model") or folder.resolve().name),
         _inside(folder, data["source"]),
         tuple(trips),
-        with_pair(PAIR, pair),
+        changed_pair(DEFAULT_PAIR, pair),
     )
 
 
-def known_pair(slug: str) -> EditPair:
+def catalog_pair(slug: str) -> EditPair:
     """Return a pair of the benchmark by its slug, with its witnesses' settings."""
     pairs = {row.slug: row.pair for row in catalog.edit_pairs()}
     if slug not in pairs:
@@ -126,7 +126,7 @@ def known_pair(slug: str) -> EditPair:
     return pairs[slug]
 
 
-def with_pair(pair: EditPair, changes: Mapping[str, Any]) -> EditPair:
+def changed_pair(pair: EditPair, changes: Mapping[str, Any]) -> EditPair:
     """Return the pair with the given changes; an operator makes the change exact."""
     fields: dict[str, Any] = {k: str(v) for k, v in changes.items() if k in PAIR_FIELDS and v}
     operator = fields.get("operator", pair.operator)
@@ -165,7 +165,9 @@ def read_image(file: Path) -> EncodedImage:
         raise ChainFolderError(f"{file}: {error}") from error
 
 
-def readable_part(chain: OwnChain[Path], on_cut: Callable[[str], object]) -> OwnChain[Path]:
+def cut_to_readable(
+    chain: ExternalChain[Path], on_cut: Callable[[str], object]
+) -> ExternalChain[Path]:
     """Return the chain up to the last trip whose images can be read.
 
     Calls `on_cut` with a message if that is not all of it. Raises ChainFolderError if there is
@@ -190,7 +192,7 @@ def readable_part(chain: OwnChain[Path], on_cut: Callable[[str], object]) -> Own
 class PlacedChain:
     """A chain with its place in the suite that is made of all of them."""
 
-    chain: OwnChain[Any]
+    chain: ExternalChain[Any]
     image: str
     pair: EditPair
     repeat: int
@@ -201,7 +203,7 @@ class PlacedChain:
 
 
 @dataclass(frozen=True)
-class OwnRuns:
+class ExternalRuns:
     """The chains of every model, by their slugs in one suite."""
 
     suite: Suite
@@ -226,20 +228,20 @@ def find_runs(
     name: str = "",
     changed: Callable[[EditPair], EditPair] = lambda pair: pair,
     on_cut: Callable[[str], object] = lambda message: None,
-) -> OwnRuns:
+) -> ExternalRuns:
     """Return the chain in the folder, or all below it. Raises ChainFolderError.
 
     A chain ends before its first image that cannot be read; `on_cut` is called with a message.
     """
     if is_chain(folder):
-        chain = readable_part(find_chain(folder, in_turn=in_turn), on_cut)
+        chain = cut_to_readable(find_chain(folder, in_turn=in_turn), on_cut)
         return placed_runs({name or chain.name: [(chain.name, chain)]}, changed)
     chains = {
         name or folder.resolve().name: _chains(folder, in_turn),
         **{child.name: _chains(child, in_turn) for child in _folders(folder)},
     }
     chains = {
-        model: [(slug, readable_part(chain, on_cut)) for slug, chain in rows]
+        model: [(slug, cut_to_readable(chain, on_cut)) for slug, chain in rows]
         for model, rows in chains.items()
     }
     chains = {model: rows for model, rows in chains.items() if rows}
@@ -251,7 +253,7 @@ def find_runs(
     return placed_runs(chains, changed)
 
 
-class OwnScores(GatheredScores):
+class ExternalScores(GatheredScores):
     """The scores of one model's chains; `read` decodes one of their image files."""
 
     def __init__(
@@ -287,7 +289,7 @@ class OwnScores(GatheredScores):
 
 
 def score_runs(
-    own: OwnRuns,
+    own: ExternalRuns,
     scorer: Scorer,
     judge: Judge | None = None,
     *,
@@ -297,7 +299,7 @@ def score_runs(
     """Score every model's chains; `read` decodes an image file."""
     scores: dict[str, RunScores] = {}
     for model, placed in own.runs.items():
-        store = OwnScores(own.suite, scorer, placed, read, on_trips)
+        store = ExternalScores(own.suite, scorer, placed, read, on_trips)
         score(store, scorer)
         finish(store, judge)
         scores[model] = store.run_scores()
@@ -308,7 +310,7 @@ def _folders(folder: Path) -> list[Path]:
     return sorted(child for child in folder.iterdir() if child.is_dir() and child.name[0] != ".")
 
 
-def _chains(folder: Path, in_turn: bool) -> list[tuple[str, OwnChain[Path]]]:
+def _chains(folder: Path, in_turn: bool) -> list[tuple[str, ExternalChain[Path]]]:
     """Return the chains in a folder by their folders' names, without our reports."""
     return [
         (child.name, find_chain(child, in_turn=in_turn))
@@ -318,10 +320,10 @@ def _chains(folder: Path, in_turn: bool) -> list[tuple[str, OwnChain[Path]]]:
 
 
 def placed_runs(
-    chains: Mapping[str, Sequence[tuple[str, OwnChain[Any]]]],
+    chains: Mapping[str, Sequence[tuple[str, ExternalChain[Any]]]],
     changed: Callable[[EditPair], EditPair] = lambda pair: pair,
     read: Callable[[Any], EncodedImage] = lambda file: read_image(file),
-) -> OwnRuns:
+) -> ExternalRuns:
     """Return the chains of every model, by their folders' names, as runs of one suite.
 
     `changed` describes their edits further; `read` decodes an image file.
@@ -354,8 +356,8 @@ def placed_runs(
             image = images[key]
             described = changed(chain.pair)
             # Without a description of the edit, every folder counts as another edit.
-            if described == PAIR:
-                described = replace(PAIR, forward=f"{PAIR.forward} of {folder}")
+            if described == DEFAULT_PAIR:
+                described = replace(DEFAULT_PAIR, forward=f"{DEFAULT_PAIR.forward} of {folder}")
             slug = f"own-{len(pairs) + 1}-{plain_slug(described.object or folder, 40)}"
             pair = pairs.setdefault(described, replace(described, slug=slug))
             case = (image.slug, pair.slug)
@@ -376,4 +378,4 @@ def placed_runs(
         pairs=tuple(pairs.values()),
         cases=tuple(Case(image, pair, count) for (image, pair), count in repeats.items()),
     )
-    return OwnRuns(suite, runs)
+    return ExternalRuns(suite, runs)
