@@ -106,15 +106,15 @@ class BoardOut(Schema):
     rows: list[BoardRowOut]
 
     @staticmethod
-    def resolve_page(asked: BoardQuery) -> str:
-        return f"/?{asked.filters.query()}"
+    def resolve_page(board_query: BoardQuery) -> str:
+        return f"/?{board_query.filters.query()}"
 
     @staticmethod
-    def resolve_rows(asked: BoardQuery) -> list[dict[str, Any]]:
+    def resolve_rows(board_query: BoardQuery) -> list[dict[str, Any]]:
         return [
             {"model": row.model, "standing": row.standing, "semantic": row.semantic}
             | {column.file_name: column.value(row) for column in api_columns()}
-            for row in board_rows(asked.filters, asked.runs, whole=True)
+            for row in board_rows(board_query.filters, board_query.runs, with_trips=True)
         ]
 
 

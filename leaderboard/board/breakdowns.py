@@ -11,7 +11,7 @@ from leaderboard.board.row import BoardRow
 from leaderboard.models import Case, Standing
 from leaderboard.models.suites import Category, Kind, Origin
 
-#: Shades of a heat table, lightest first; the stylesheet has one class for each.
+#: Number of shades in a heat table; the stylesheet has a class for each.
 SHADES = 7
 #: Group of the parts that are edit pairs.
 PAIRS = "Edit pair"
@@ -19,7 +19,7 @@ PAIRS = "Edit pair"
 
 @dataclass(frozen=True)
 class Cell:
-    """A number of a heat table: its shade, and whether it is the best of its line."""
+    """A cell of a heat table. `best` marks the longest half-life of its line."""
 
     standing: Standing | None
     shade: int = 0
@@ -28,7 +28,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the suite: a column or a row of a heat table."""
+    """A part of the suite, such as a category or a pair: a line or column of a heat table."""
 
     scope: str
     label: str
@@ -38,7 +38,7 @@ class Part:
 def standings_by_scope(
     rows: Iterable[BoardRow], prefix: str = ""
 ) -> dict[str, dict[int, Standing]]:
-    """Return standings by scope and run, for the metric and threshold of these rows."""
+    """Return standings by scope and run, at the metric and threshold of these rows."""
     shown = [row.standing for row in rows if row.standing]
     if not shown:
         return {}
@@ -62,15 +62,15 @@ def pair_titles(suite: int) -> dict[str, str]:
 
 
 def parts(scopes: Iterable[str], pair_titles: dict[str, str]) -> list[Part]:
-    """Return the parts that occur: categories, kinds, origins, then pairs."""
-    present = set(scopes)
-    offered = [
+    """Return the parts of these scopes: categories, kinds, origins, then pairs."""
+    wanted = set(scopes)
+    all_parts = [
         *(Part(f"category:{value}", label, "Category") for value, label in Category.choices),
         *(Part(f"kind:{value}", label, "Kind of image") for value, label in Kind.choices),
         *(Part(f"origin:{value}", label, "Origin of image") for value, label in Origin.choices),
         *(Part(f"pair:{slug}", title, PAIRS) for slug, title in pair_titles.items()),
     ]
-    return [part for part in offered if part.scope in present]
+    return [part for part in all_parts if part.scope in wanted]
 
 
 def heat_lines(
@@ -79,21 +79,21 @@ def heat_lines(
     by_scope: dict[str, dict[int, Standing]],
     trips: int,
 ) -> list[tuple[Part, list[Cell]]]:
-    """Return each part with a cell for each row; all shades share one scale."""
-    end = longest(by_scope, trips)
+    """Return each part with a cell per row. All cells share one scale of shades."""
+    scale = longest(by_scope, trips)
     return [
-        (part, heat_line([by_scope[part.scope].get(row.run.pk) for row in rows], end, trips))
+        (part, heat_line([by_scope[part.scope].get(row.run.pk) for row in rows], scale, trips))
         for part in parts
     ]
 
 
 def heat_line(standings: Sequence[Standing | None], longest: float, trips: int) -> list[Cell]:
-    """Return the cells of a line, shaded by half-life, with all that read as the best marked."""
-    times = [_time(standing, trips) for standing in standings]
+    """Return a line's cells, shaded by half-life. Cells that show the longest time are marked."""
+    times = [_finite_life(standing, trips) for standing in standings]
     measured = [time for time in times if time is not None]
     best = max(measured, default=None)
-    leaders = {
-        words(standing, trips)
+    best_texts = {
+        life_text(standing, trips)
         for standing, time in zip(standings, times, strict=True)
         if time is not None and time == best
     }
@@ -101,22 +101,22 @@ def heat_line(standings: Sequence[Standing | None], longest: float, trips: int) 
         Cell(
             standing,
             shade=0 if time is None else shade(time, longest),
-            best=len(measured) > 1 and words(standing, trips) in leaders,
+            best=len(measured) > 1 and life_text(standing, trips) in best_texts,
         )
         for standing, time in zip(standings, times, strict=True)
     ]
 
 
 def longest(by_scope: dict[str, dict[int, Standing]], trips: int) -> float:
-    """Return the end of the scale of shades: the longest half-life."""
-    times = [_time(s, trips) or 0 for by_run in by_scope.values() for s in by_run.values()]
+    """Return the longest half-life, which gets the darkest shade."""
+    times = [_finite_life(s, trips) or 0 for by_run in by_scope.values() for s in by_run.values()]
     return max(times, default=0) or trips
 
 
 def shade(time: float, longest: float) -> int:
     """Return a shade from 0 (lightest) to SHADES - 1.
 
-    The square root spreads short half-lives, which are the most common.
+    The square root gives more shades to short half-lives, which are the most common.
     """
     return min(SHADES - 1, int(SHADES * (max(0, time) / longest) ** 0.5))
 
@@ -124,10 +124,10 @@ def shade(time: float, longest: float) -> int:
 def widest_gap(
     parts: Sequence[Part], by_scope: dict[str, dict[int, Standing]], trips: int
 ) -> tuple[Part, Part] | None:
-    """Return the easiest and the hardest part, by the median over the runs."""
+    """Return the easiest and the hardest part by median half-life, or None if too few."""
     medians = []
     for part in parts:
-        times = sorted(_time(s, trips) or 0 for s in by_scope[part.scope].values())
+        times = sorted(_finite_life(s, trips) or 0 for s in by_scope[part.scope].values())
         if times:
             medians.append((times[len(times) // 2], part.label, part))
     if len(medians) < 2:
@@ -135,14 +135,14 @@ def widest_gap(
     return max(medians)[2], min(medians)[2]
 
 
-def words(standing: Standing | None, trips: int) -> str:
+def life_text(standing: Standing | None, trips: int) -> str:
     return (
         formatting.NOT_RUN if standing is None else formatting.half_life(standing.half_life, trips)
     )
 
 
-def _time(standing: Standing | None, trips: int) -> float | None:
-    """Return a half-life to compare by: all trips if it was not reached."""
+def _finite_life(standing: Standing | None, trips: int) -> float | None:
+    """Return the half-life for comparisons: the number of trips if it was not reached."""
     if standing is None:
         return None
     return float(trips) if standing.half_life is None else standing.half_life

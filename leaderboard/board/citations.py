@@ -22,9 +22,9 @@ TITLE = "ConvergeBench: how many round trips does an image last?"
 
 
 def board_csv(rows: Sequence[BoardRow]) -> str:
-    """Return the board as CSV: "" if not run, "> N" for an unreached half-life."""
+    """Return the board as CSV: "" if not run, "> N" if the half-life was not reached."""
     head = [column.file_name for column in columns.COLUMNS]
-    cells = ([column.written(row) for column in columns.COLUMNS] for row in rows)
+    cells = ([column.csv_value(row) for column in columns.COLUMNS] for row in rows)
     return "".join(csv_lines([head, *cells]))
 
 
@@ -39,7 +39,7 @@ def bibtex(filters: BoardFilters) -> str:
         f"  year         = {{{today:%Y}}},\n"
         f"  howpublished = {{\\url{{{url}}}}},\n"
         f"  note         = {{Suite {suite.slug}, version {suite.version}, content hash "
-        f"{suite.content_hash[:12]}; {_measure(filters)}; accessed {today:%Y-%m-%d}}}\n"
+        f"{suite.content_hash[:12]}; {_metric_and_threshold(filters)}; accessed {today:%Y-%m-%d}}}\n"
         "}\n"
     )
 
@@ -49,25 +49,25 @@ def citation(filters: BoardFilters) -> str:
     suite = filters.suite
     return (
         f"{AUTHOR}. {TITLE} {suite} (content hash {suite.content_hash[:12]}), "
-        f"{_measure(filters)}, {timezone.localdate():%-d %B %Y}. {dated_link(filters)}"
+        f"{_metric_and_threshold(filters)}, {timezone.localdate():%-d %B %Y}. {dated_link(filters)}"
     )
 
 
-def _measure(filters: BoardFilters) -> str:
+def _metric_and_threshold(filters: BoardFilters) -> str:
     label = formatting.metric_label(filters.metric)
     until = named(filters.threshold)
     return f"{label} until {until} (threshold {filters.threshold:g})"
 
 
 def dated_link(filters: BoardFilters) -> str:
-    """Return the address of today's board, which shows the same rows later.
+    """Return the URL of today's board, which will still show these rows later.
 
-    Past boards are stored by the headline metric alone; any other view links to the live board.
+    Past boards are stored by the headline metric only, so other views link to the live board.
     """
     if (
         filters.metric != HEADLINE
         or filters.threshold != DEFAULT_THRESHOLD
-        or filters.chooses_models
+        or filters.has_model_filters
         or filters.ranks_here
     ):
         return absolute(f"/?{filters.query()}")
@@ -76,7 +76,7 @@ def dated_link(filters: BoardFilters) -> str:
 
 
 def badge(standing: Standing | None) -> str:
-    """Return an SVG badge with half-life and rank, for a model's README."""
+    """Return an SVG badge with half-life and rank for a model's README."""
     label = "ConvergeBench"
     if standing is None:
         text, colour = "not measured", "#6b7477"

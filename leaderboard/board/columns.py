@@ -1,4 +1,4 @@
-"""Columns of the board and their heads, for the page, the CSV and the API."""
+"""The board's columns, for the page, the CSV file and the API."""
 
 from __future__ import annotations
 
@@ -11,59 +11,59 @@ from typing import Any
 from evaluation.analysis import thresholds
 from evaluation.records import Played
 from leaderboard import formatting
-from leaderboard.board.row import BoardFilters, BoardRow, board_order, endless, semantic_of
+from leaderboard.board.row import BoardFilters, BoardRow, board_order, infinite_if_none, semantic_of
 
 
 @dataclass(frozen=True)
 class Column:
     """A value that the board shows for each model.
 
-    A column with a `label` is on the page and can be sorted by; others are only in the files.
-    Labels are format strings: {life} is the name of the time to the chosen threshold.
+    Columns with a `label` are on the page and sortable; others are only in the CSV and the API.
+    A label is a format string: {life} stands for "half-life", or its name at another threshold.
     """
 
-    #: Name in addresses (?sort=…) and in the style sheet.
+    #: Name in URLs (?sort=…) and in the style sheet.
     name: str
-    #: Return the value: None if unknown, infinite beyond the suite's trips.
+    #: Return a row's value: None if unknown, infinite if not reached within the suite's trips.
     value: Callable[[BoardRow], Any]
     help: str
     _: KW_ONLY
     #: Name in the CSV and the API, if it differs from `name`.
     field: str = ""
     type: Any = float | None
-    #: True for a field of the API's rows; other values are in its models, standings or head.
+    #: True for a field of the API's rows. Other values are in the API's model or standing.
     in_api: bool = False
-    #: Decimals in the CSV; None for all digits.
+    #: Decimals in the CSV; None: all digits.
     decimals: int | None = None
 
     label: str = ""
-    #: Name of the column whose head and cells also show this column.
+    #: Name of the column that also shows this one, in small print.
     under: str = ""
     sortable: bool = True
-    #: Direction in which the first click sorts.
+    #: Sort direction of the first click.
     largest_first: bool = True
-    #: Format a value as the text of a cell.
+    #: Format a value as a cell's text.
     text: Callable[[Any], str] = str
-    #: Grey text for an unknown value; if empty, `text(None)` is used.
+    #: Grey text for an unknown value; empty: `text(None)`.
     unknown: str = ""
-    #: Show the column only if a model has a value.
+    #: True to hide the column if no model has a value.
     optional: bool = False
-    #: Values below this are marked.
+    #: Values below this limit are highlighted.
     low: float = -math.inf
-    #: CSS classes of the head.
+    #: CSS class of the header cell.
     head: str = "num"
 
     @property
     def file_name(self) -> str:
         return self.field or self.name
 
-    def in_words(self, filters: BoardFilters) -> str:
-        """Return the label for the sort choices."""
-        words = self.label.format(life=thresholds.life(filters.threshold).lower())
-        return words[:1].upper() + words[1:]
+    def label_for(self, filters: BoardFilters) -> str:
+        """Return the label under these filters, with a capital letter."""
+        label = self.label.format(life=thresholds.life(filters.threshold).lower())
+        return label[:1].upper() + label[1:]
 
     def cell(self, row: BoardRow) -> tuple[str, str]:
-        """Return the text of a cell and its class."""
+        """Return a cell's text and CSS class."""
         value = self.value(row)
         if value is None and self.unknown:
             return self.unknown, "muted"
@@ -75,8 +75,8 @@ class Column:
         value = self.value(row)
         return value.casefold() if isinstance(value, str) else value
 
-    def written(self, row: BoardRow) -> Any:
-        """Return the value for the CSV: "" if unknown, "> N" if not reached."""
+    def csv_value(self, row: BoardRow) -> Any:
+        """Return the value for the CSV: "" if unknown, "> N" if not reached in N trips."""
         value = self.value(row)
         if value is None:
             return ""
@@ -87,10 +87,10 @@ class Column:
         return value if self.decimals is None else round(value, self.decimals)
 
 
-def on_page(rows: Iterable[BoardRow] | None = None, sort: str = "") -> list[Column]:
-    """Return the columns of the page's table, in order.
+def page_columns(rows: Iterable[BoardRow] | None = None, sort: str = "") -> list[Column]:
+    """Return the columns of the page's table in order.
 
-    With `rows`, optional columns without a value in these rows are left out.
+    If `rows` are given, optional columns that are empty in all of them are left out.
     """
     labelled = [column for column in COLUMNS if column.label and not column.under]
     if rows is None:
@@ -106,29 +106,30 @@ def on_page(rows: Iterable[BoardRow] | None = None, sort: str = "") -> list[Colu
 
 
 def api_columns() -> list[Column]:
-    """Return the columns that are fields of the API's rows."""
+    """Return the columns that the API shows as fields of its rows."""
     return [column for column in COLUMNS if column.in_api]
 
 
 def _standing(name: str) -> Callable[[BoardRow], Any]:
-    """Return a getter of a field of the row's standing; None without a standing."""
+    """Return a getter for a field of the row's standing, or None without a standing."""
     return lambda row: getattr(row.standing, name, None)
 
 
 def _bound(name: str) -> Callable[[BoardRow], float | None]:
-    """Return a getter of a bound of the half-life's interval; None without one."""
+    """Return a getter for a bound of the half-life, or None without an interval."""
 
     def value(row: BoardRow) -> float | None:
         if row.standing is None or not row.standing.has_interval:
             return None
-        return endless(getattr(row.standing, name))
+        return infinite_if_none(getattr(row.standing, name))
 
     return value
 
 
 TIERS = (
-    "The first model opens class A; the next class is opened by the first model whose possible "
-    "ranks do not overlap with those of the last opener. Filters never change a class."
+    "Class A starts with the first model. Each next class starts with the first model whose "
+    "possible ranks do not overlap with those of the model that started the class before. "
+    "Filters never change a class."
 )
 COLUMNS: tuple[Column, ...] = (
     Column("group", lambda row: row.group, "ranked, unranked or reference", in_api=True, type=str),
@@ -139,8 +140,8 @@ COLUMNS: tuple[Column, ...] = (
         label="Rank",
         largest_first=False,
     ),
-    Column("rank_low", _standing("rank_low"), "The best rank that is possible."),
-    Column("rank_high", _standing("rank_high"), "The worst rank that is possible."),
+    Column("rank_low", _standing("rank_low"), "The best possible rank."),
+    Column("rank_high", _standing("rank_high"), "The worst possible rank."),
     Column("tier", _standing("tier"), TIERS),
     Column(
         "name",
@@ -151,7 +152,7 @@ COLUMNS: tuple[Column, ...] = (
         largest_first=False,
         head="",
     ),
-    Column("slug", lambda row: row.model.slug, "The model's name in addresses."),
+    Column("slug", lambda row: row.model.slug, "The model's name in URLs."),
     Column(
         "provider",
         lambda row: row.provider,
@@ -207,7 +208,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "threshold",
         lambda row: row.filters.threshold,
-        "The share kept at which an image counts as lost.",
+        "An image counts as lost when the share kept falls to this threshold.",
     ),
     Column("cases", lambda row: row.filters.scope, "all, category:…, kind:…, origin:… or pair:…"),
     Column("trips", lambda row: row.filters.suite.trips, "The suite's number of round trips."),
@@ -226,12 +227,12 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "semantic_metric",
         lambda row: semantic_of([row]),
-        "The metric of the semantic half-life.",
+        "The metric behind the semantic half-life.",
     ),
     Column(
         "semantic",
         lambda row: row.semantic_half_life,
-        "The half-life by a metric of the image’s meaning.",
+        "The half-life by a metric that compares what the image shows, not its pixels.",
         field="semantic_half_life",
         decimals=4,
         label="Semantic {life}",
@@ -260,8 +261,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "people",
         lambda row: row.people and row.people.share,
-        "The share of blind pairs in which people prefer it, ties halved; never part of the "
-        "half-life.",
+        "The share of blind comparisons that the model won, a tie counting as half. Not part of "
+        "the half-life.",
         field="people_prefer",
         in_api=True,
         decimals=4,
@@ -286,8 +287,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "edit_quality",
         lambda row: row.edit_quality and row.edit_quality.score,
-        "How a judge, a vision-language model, rates the first edit of each case; a refused edit "
-        "counts 0. Shown only if the judge is measured to choose as people do above chance.",
+        "Rating of the first edit of each case by a judge, a vision-language model. A refused edit "
+        "counts 0. Shown only if the judge agrees with people more often than chance.",
         in_api=True,
         decimals=4,
         label="Edit quality",
@@ -310,12 +311,14 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "judge",
-        lambda row: row.judge_words or None,
-        "The judge of the edit quality, and how often it chooses as people do.",
+        lambda row: row.judge_sentence or None,
+        "The judge of the edit quality, and how often it agrees with people.",
         in_api=True,
         type=str | None,
     ),
-    Column("p_first", _standing("p_first"), "The chance that the model is the best of the board."),
+    Column(
+        "p_first", _standing("p_first"), "The probability that the model is the best on the board."
+    ),
     Column(
         "change_seen",
         lambda row: row.change_seen,
@@ -323,7 +326,7 @@ COLUMNS: tuple[Column, ...] = (
         in_api=True,
         label="Change seen",
         text=formatting.percent,
-        # A long half-life means little if the model makes fewer edits than this.
+        # Below this share of edits made, a long half-life means little.
         low=0.8,
     ),
     Column(
@@ -338,7 +341,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "price",
         lambda row: row.price,
-        "USD per edit: as paid in this run, else as listed.",
+        "USD per edit: as paid in this run, or else the listed price.",
         field="usd_per_edit",
         in_api=True,
         label="Price",
@@ -348,7 +351,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "seconds",
         lambda row: row.run.progress.median_seconds,
-        "Median over the edits; below it, the time within which 95 % of them ended.",
+        "Median time per edit. Below it: 95 % of the edits ended within this time.",
         field="median_seconds",
         in_api=True,
         decimals=4,
@@ -359,7 +362,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "p95_seconds",
         lambda row: row.run.progress.p95_seconds,
-        "Seconds that 95 % of the edits took at most.",
+        "Seconds within which 95 % of the edits ended.",
         in_api=True,
         decimals=4,
     ),
@@ -373,7 +376,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "date",
         lambda row: row.date,
-        "When the run ended; below it, when the model was added to this board, if earlier.",
+        "When the run ended. Below it, if earlier: when the model was added to this board.",
         in_api=True,
         type=datetime.datetime | None,
         label="Run",
@@ -388,42 +391,44 @@ COLUMNS: tuple[Column, ...] = (
         under="date",
     ),
     Column("run", lambda row: row.run.pk, "The run's number.", in_api=True, type=int),
-    Column("reason", lambda row: row.reason, "Why it is not ranked.", in_api=True, type=str),
+    Column("reason", lambda row: row.reason, "Why the model is not ranked.", in_api=True, type=str),
 )
 
 
 @dataclass(frozen=True)
 class Head:
-    """The head of a column: its label, its link, its sort order, its sub-columns."""
+    """A column's header cell; `under` are the headers of the columns in small print."""
 
     column: Column
     label: str
+    #: Query string of the link that sorts by this column.
     query: str
+    #: "ascending" or "descending" if the table is sorted by this column, else "".
     sorted: str
     under: list[Head]
 
 
 def sort_columns() -> dict[str, Column]:
-    """Return the sortable columns by name: measures first, then the model's."""
+    """Return the sortable columns by name; those about the model itself come last."""
     sortable = [column for column in COLUMNS if column.label and column.sortable]
     sortable.sort(key=lambda column: "name" in (column.name, column.under))
     return {column.name: column for column in sortable}
 
 
 def heads(filters: BoardFilters, rows: Iterable[BoardRow] | None = None) -> list[Head]:
-    """Return the heads of the page's columns."""
-    return [_head(column, filters) for column in on_page(rows, filters.sort)]
+    """Return the header cells of the page's table."""
+    return [_head(column, filters) for column in page_columns(rows, filters.sort)]
 
 
 def sorted_rows(rows: Sequence[BoardRow], sort: str) -> list[BoardRow]:
-    """Return the rows sorted by this column; rows without a value come last.
+    """Return the rows sorted by this column, ties in the default order.
 
-    Ties are sorted in the default order.
+    Rows without a value come last.
     """
     ordered = sorted(rows, key=_default_order)
-    column, flipped = sort_columns()[sort.removeprefix("-")], sort.startswith("-")
+    column, is_reversed = sort_columns()[sort.removeprefix("-")], sort.startswith("-")
     with_value = [row for row in ordered if column.value(row) is not None]
-    with_value.sort(key=column.sort_key, reverse=column.largest_first != flipped)
+    with_value.sort(key=column.sort_key, reverse=column.largest_first != is_reversed)
     return with_value + [row for row in ordered if column.value(row) is None]
 
 
@@ -432,14 +437,14 @@ def _default_order(row: BoardRow) -> tuple[tuple[float, float], str]:
 
 
 def _head(column: Column, filters: BoardFilters) -> Head:
-    now, flipped = filters.sort.removeprefix("-"), filters.sort.startswith("-")
-    here = column.name == now
-    way = "descending" if column.largest_first != flipped else "ascending"
-    target = f"-{column.name}" if here and not flipped else column.name
+    current, is_reversed = filters.sort.removeprefix("-"), filters.sort.startswith("-")
+    is_current = column.name == current
+    direction = "descending" if column.largest_first != is_reversed else "ascending"
+    target = f"-{column.name}" if is_current and not is_reversed else column.name
     return Head(
         column,
-        column.in_words(filters),
+        column.label_for(filters),
         filters.query(sort=target) if column.sortable else "",
-        way if here else "",
+        direction if is_current else "",
         [_head(other, filters) for other in COLUMNS if other.under == column.name],
     )

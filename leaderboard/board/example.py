@@ -1,4 +1,4 @@
-"""An example case in images at the head of the board, to explain a round trip."""
+"""The example at the top of the board: a real case in images, to explain a round trip."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from leaderboard.models import Chain, StoredImage, Trip
 
 @dataclass(frozen=True)
 class Step:
-    """An image of the example, with its caption and its retention."""
+    """An image of the example with its caption and retention."""
 
     image: StoredImage
-    words: str
-    kept: float | None = None
+    caption: str
+    retention: float | None = None
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,18 @@ class Example:
         return [self.steps[0], self.steps[-1]]
 
 
-#: Lowest retention after the first trip: the edit and its undoing look right.
-RIGHT_AT_FIRST = 0.8
-#: Highest retention after the last trip: the loss is visible. Broken chains do not count.
-SEEN_AT_LAST = 0.6
+#: A clear example keeps at least this much on the first trip: edit and restoration look right.
+MIN_FIRST_RETENTION = 0.8
+#: A clear example keeps at most this much on the last trip: the loss is visible. Chains below 0
+#: are broken and do not count.
+MAX_LAST_RETENTION = 0.6
 
 
 def example(rows: Sequence[BoardRow], filters: BoardFilters) -> Example | None:
     """Return the clearest example of the first row that has one; two queries.
 
-    The choice follows a rule, so that it is not cherry-picked: of the chains that look right after
-    the first trip, the one with the lowest retention at the end; else the suite's first case.
+    A rule prevents cherry-picking: of the chains that look right after the first trip, take the
+    one with the lowest retention at the end. If no chain qualifies, take the suite's first case.
     """
     trips, metric = filters.suite.trips, filters.metric
     numbers = sorted({1, max(1, trips // 4), trips})
@@ -51,9 +52,9 @@ def example(rows: Sequence[BoardRow], filters: BoardFilters) -> Example | None:
         "run", "pk", "case__category", "case__position", f"results__{metric}__retention"
     ):
         chains.setdefault(run, []).append((pk, category, position, retention or []))
-    chosen = [_clearest(chains.get(row.run.pk, []), trips) for row in rows]
+    clearest = [_clearest(chains.get(row.run.pk, []), trips) for row in rows]
     wanted = [
-        pk or _first(chains.get(row.run.pk, [])) for row, pk in zip(rows, chosen, strict=True)
+        pk or _first(chains.get(row.run.pk, [])) for row, pk in zip(rows, clearest, strict=True)
     ]
     trips_of: dict[int, list[Trip]] = {}
     for trip in (
@@ -67,26 +68,26 @@ def example(rows: Sequence[BoardRow], filters: BoardFilters) -> Example | None:
         .order_by("number")
     ):
         trips_of.setdefault(trip.chain_id, []).append(trip)
-    # A clear example of a lower row is better than an unclear one of the first row.
+    # A clear example of a lower row is better than an unclear example of the first row.
     for clear in (True, False):
-        for row, pk, best in zip(rows, wanted, chosen, strict=True):
+        for row, pk, best in zip(rows, wanted, clearest, strict=True):
             shown = trips_of.get(pk or 0, [])
-            whole = shown and shown[0].number == 1 and shown[0].chain.case.image.stored
-            if whole and bool(best) == clear:
+            is_complete = shown and shown[0].number == 1 and shown[0].chain.case.image.stored
+            if is_complete and bool(best) == clear:
                 return Example(shown[0].chain, row, _steps(shown, metric))
     return None
 
 
 def _clearest(chains: Sequence[tuple[int, str, int, list[float]]], trips: int) -> int | None:
-    """Return the chain that looks right at first and loses most, or None."""
-    whole = [(retention[-1], pk) for pk, _, _, retention in chains if len(retention) == trips]
+    """Return the chain that looks right at first and loses most by the end, or None."""
+    lasts = [(retention[-1], pk) for pk, _, _, retention in chains if len(retention) == trips]
     firsts = {pk: retention[0] for pk, _, _, retention in chains if retention}
-    right = [
+    clear = [
         (last, pk)
-        for last, pk in whole
-        if firsts[pk] >= RIGHT_AT_FIRST and 0 <= last <= SEEN_AT_LAST
+        for last, pk in lasts
+        if firsts[pk] >= MIN_FIRST_RETENTION and 0 <= last <= MAX_LAST_RETENTION
     ]
-    return min(right)[1] if right else None
+    return min(clear)[1] if clear else None
 
 
 def _first(chains: Sequence[tuple[int, str, int, list[float]]]) -> int | None:
@@ -101,7 +102,7 @@ def _steps(trips: Sequence[Trip], metric: str) -> list[Step]:
     steps += [Step(edited, "edited")] if edited else []
     for trip in trips:
         if trip.restored:
-            share = chain.retention_after(metric, trip.number)
-            words = "undone" if trip.number == 1 else formatting.after_trips(trip.number)
-            steps.append(Step(trip.restored, words, share))
+            retention = chain.retention_after(metric, trip.number)
+            caption = "undone" if trip.number == 1 else formatting.after_trips(trip.number)
+            steps.append(Step(trip.restored, caption, retention))
     return steps

@@ -1,4 +1,4 @@
-"""The board's filters as a form: accept any address and list the ignored values."""
+"""The board's filters as a form. Invalid values are ignored and reported, never an error."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from evaluation.records import Played
 from leaderboard import formatting
 from leaderboard.board.breakdowns import PAIRS, parts
 from leaderboard.board.columns import sort_columns
-from leaderboard.board.row import NO_CHOICE, BoardFilters, BoardRow, provider_of
+from leaderboard.board.row import NO_MODEL_FILTERS, BoardFilters, BoardRow, provider_of
 from leaderboard.board.rows import board_rows, metrics_of, runs_of, suites
 from leaderboard.models import Case, Run, Suite
 
-#: Highest prices of an edit to filter by, in USD.
+#: Choices of the filter on the highest price per edit, in USD.
 PRICES = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 
 class BoardForm(forms.Form):
-    """The board's filters; some choices depend on the rows of the database."""
+    """The board's filters. `offer` sets the choices that depend on the database."""
 
     q = forms.CharField(
         required=False,
@@ -66,7 +66,7 @@ class BoardForm(forms.Form):
         required=False,
         label="Ranks",
         choices=[("", "Run here and submitted endpoints"), ("here", "Run here alone")],
-        # A switch above the table sets it.
+        # Set by a switch above the table.
         widget=forms.HiddenInput,
     )
     sort = forms.ChoiceField(required=False, label="Sort by")
@@ -79,7 +79,7 @@ class BoardForm(forms.Form):
         scopes: Any,
         providers: Sequence[str],
     ) -> None:
-        """Set the choices of the fields that depend on the database."""
+        """Set the choices that depend on the database."""
         set_choices(
             self, "provider", [("", "All providers"), *((name, name) for name in providers)]
         )
@@ -96,8 +96,8 @@ class BoardForm(forms.Form):
         )
 
     def offer_sorts(self, filters: BoardFilters) -> None:
-        """Offer each column once, and the current column also reversed."""
-        labels = {name: column.in_words(filters) for name, column in sort_columns().items()}
+        """Offer each column once, and the current order if it is reversed."""
+        labels = {name: column.label_for(filters) for name, column in sort_columns().items()}
         if filters.sort.startswith("-"):
             labels[filters.sort] = f"{labels[filters.sort[1:]]}, reversed"
         set_choices(self, "sort", list(labels.items()))
@@ -110,29 +110,29 @@ def set_choices(form: forms.Form, name: str, choices: Any) -> None:
     field.choices = choices
 
 
-#: Parameters of an address; any other is ignored.
+#: Query parameters of the board's URL; others are ignored.
 PARAMETERS = tuple(BoardForm.base_fields)
 
 
 @dataclass(frozen=True)
 class BoardQuery:
-    """A parsed address: filters, the form to change them, ignored values."""
+    """A parsed URL: filters, the form to change them, and remarks on ignored values."""
 
     filters: BoardFilters
     form: BoardForm
-    #: The runs of the suite, one per model.
+    #: Runs of the suite, one per model.
     runs: list[Run]
     remarks: list[str]
-    #: A later version of the suite; it has different cases.
+    #: Newest version of the suite if it is later than the one shown; its cases differ.
     newer: Suite | None
-    #: True if the requested suite does not exist. Pages show another suite; files do not.
+    #: True if the requested suite does not exist: pages show another, files return an error.
     no_such_suite: bool = False
     #: True if only the self-test has results.
     only_self_test: bool = False
 
     @classmethod
     def parse(cls, query: Mapping[str, str]) -> Self | None:
-        """Parse the parameters of an address. Return None if there is no suite."""
+        """Parse the query parameters. Returns None if the site has no suite."""
         offered = suites()
         if not offered:
             return None
@@ -153,7 +153,7 @@ class BoardQuery:
         form.offer(offered, metrics, scopes, providers)
         form.is_valid()
         remarks += [
-            _ignored(form, name, parameters[name], suite, metrics[0]) for name in form.errors
+            _remark(form, name, parameters[name], suite, metrics[0]) for name in form.errors
         ]
         values = form.cleaned_data
         filters = BoardFilters(
@@ -191,9 +191,9 @@ class BoardQuery:
 
     @property
     def context(self) -> dict[str, Any]:
-        """Context that every template of a board needs."""
+        """Template context that all pages of the board share."""
         return {
-            "asked": self,
+            "board": self,
             "filters": self.filters,
             "suite": self.filters.suite,
             "trips": self.filters.suite.trips,
@@ -203,19 +203,19 @@ class BoardQuery:
         return board_rows(self.filters, self.runs)
 
     @property
-    def is_kept(self) -> bool:
-        """Return True if the page may be cached: searches are unbounded."""
+    def is_cacheable(self) -> bool:
+        """Return True if the page may be cached. The number of possible searches is unbounded."""
         return not (self.remarks or self.filters.search or self.filters.since)
 
     @property
-    def chooses_more(self) -> bool:
-        """Return True if a filter is set that the page folds away."""
+    def uses_more_filters(self) -> bool:
+        """Return True if a filter under "More filters" is set."""
         filters = self.filters
         return bool(filters.provider or filters.played or filters.price or filters.since)
 
     @property
-    def choices(self) -> list[tuple[str, str]]:
-        """Labels of the filters in use, each with the query without that filter."""
+    def active_filters(self) -> list[tuple[str, str]]:
+        """Labels of the filters on models in use, each with the query that removes it."""
         filters, fields = self.filters, self.form.fields
         labels = [("search", f"“{filters.search}”")] if filters.search else []
         labels += [("provider", filters.provider)] if filters.provider else []
@@ -226,17 +226,17 @@ class BoardQuery:
             value = self.form.initial[name]
             labels += [(name, str(options[value]))] if value else []
         labels += [("since", f"since {filters.since:%-d %B %Y}")] if filters.since else []
-        return [(words, filters.query(**{name: NO_CHOICE[name]})) for name, words in labels]
+        return [(label, filters.query(**{name: NO_MODEL_FILTERS[name]})) for name, label in labels]
 
 
 def _providers(runs: Sequence[Run]) -> list[str]:
-    """Return the sorted providers or makers of these runs' models."""
+    """Return the providers of these runs' models in alphabetical order."""
     names = {provider_of(r.editing_model) for r in runs if not r.editing_model.is_reference}
     return sorted(names - {""}, key=str.casefold)
 
 
-def _ignored(form: BoardForm, name: str, value: str, suite: Suite, metric: str) -> str:
-    """Return a message about an ignored value."""
+def _remark(form: BoardForm, name: str, value: str, suite: Suite, metric: str) -> str:
+    """Return the remark on an ignored value."""
     if name == "metric" and value in full_reference_metrics():
         missing, shown = formatting.metric_label(value), formatting.metric_label(metric)
         return f"{suite} has no results by {missing} yet; these are by {shown}."
@@ -246,7 +246,7 @@ def _ignored(form: BoardForm, name: str, value: str, suite: Suite, metric: str) 
 
 @lru_cache(maxsize=64)
 def _scopes(suite: int, updated_at: datetime.datetime) -> list[Any]:
-    """Return the choices of cases: all, then by category, kind, origin and pair.
+    """Return the choices of the filter on cases: all, then category, kind, origin, pair.
 
     A frozen suite never changes, so the result is cached.
     """
@@ -261,16 +261,16 @@ def _scopes(suite: int, updated_at: datetime.datetime) -> list[Any]:
     groups = groupby(parts(scopes, titles), key=lambda part: part.group)
     return [
         ("all", "All cases"),
-        *((group, [(part.scope, part.label) for part in some]) for group, some in groups),
+        *((group, [(part.scope, part.label) for part in members]) for group, members in groups),
     ]
 
 
 def _without_pairs(scopes: list[Any], chosen: str) -> list[Any]:
     """Return the scopes without pairs, except for the chosen pair.
 
-    A suite has many pairs, and they have a page of their own.
+    A suite has many pairs; the breakdown page lists them.
     """
-    choices = [(name, part) for name, part in scopes if name != PAIRS]
+    choices = [(name, group) for name, group in scopes if name != PAIRS]
     if chosen.startswith("pair:"):
         choices.append((PAIRS, [(chosen, _labels(scopes)[chosen])]))
     return choices
@@ -278,5 +278,5 @@ def _without_pairs(scopes: list[Any], chosen: str) -> list[Any]:
 
 def _labels(scopes: list[Any]) -> dict[str, str]:
     """Return the label of each scope."""
-    (everything, label), *groups = scopes
-    return {everything: label} | {value: label for _, part in groups for value, label in part}
+    (all_cases, label), *groups = scopes
+    return {all_cases: label} | {scope: label for _, group in groups for scope, label in group}

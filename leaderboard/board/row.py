@@ -1,4 +1,4 @@
-"""A model's row on the board, and the filters it is shown under."""
+"""A row of the board, and the board's filters."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from leaderboard.models import EditingModel, PeopleStanding, Run, Standing, Suit
 class BoardFilters:
     """Suite, metric and threshold of a board, and the filters on cases and models.
 
-    `weights` is "", "open" or "closed", `played` one of `Played`; `price` is the most an edit may
-    cost in USD; `ranks` is "here" for ranks among the runs that were run here alone; `sort` is
-    the name of a column, prefixed by "-" if reversed.
+    `weights` is "", "open" or "closed". `played` is a value of `Played` or "". `price` is the
+    highest price per edit in USD. `ranks` is "here" to rank only runs that were run here. `sort`
+    is the name of a column, with the prefix "-" if reversed.
     """
 
     suite: Suite
@@ -43,7 +43,7 @@ class BoardFilters:
 
     @property
     def values(self) -> dict[str, str]:
-        """Parameters of the address, and the fields of the form."""
+        """Query parameters, which are also the values of the form."""
         return {
             "suite": self.suite.key,
             "metric": self.metric,
@@ -61,18 +61,18 @@ class BoardFilters:
         }
 
     def query(self, **changes: Any) -> str:
-        """Return the address's query with these changes, without defaults."""
+        """Return the query string with these changes; defaults are left out."""
         values = replace(self, **changes).values
-        plain = {"threshold": f"{DEFAULT_THRESHOLD:g}", "cases": "all", "sort": "rank"}
-        return urlencode({k: v for k, v in values.items() if v and v != plain.get(k)}, safe=":")
+        defaults = {"threshold": f"{DEFAULT_THRESHOLD:g}", "cases": "all", "sort": "rank"}
+        return urlencode({k: v for k, v in values.items() if v and v != defaults.get(k)}, safe=":")
 
-    def all_models(self) -> BoardFilters:
+    def without_model_filters(self) -> BoardFilters:
         """Return the same board without filters on models."""
-        return replace(self, **NO_CHOICE)
+        return replace(self, **NO_MODEL_FILTERS)
 
     @property
     def ranks_here(self) -> bool:
-        """Return True if only runs that were run here are ranked."""
+        """Return True if only models that were run here are ranked."""
         return self.ranks == "here"
 
     @property
@@ -81,8 +81,8 @@ class BoardFilters:
         return (Played.HERE,) if self.ranks_here else RANKED_WAYS
 
     @property
-    def ranked_words(self) -> str:
-        """The sentence on the page that states which rows are ranked."""
+    def ranking_note(self) -> str:
+        """The note above the table on which rows are ranked."""
         listed_only = [way for way in Played if way not in self.ranked_ways]
         return (
             f"Ranks compare only rows played as {_quoted(self.ranked_ways)}. "
@@ -90,8 +90,8 @@ class BoardFilters:
         )
 
     @property
-    def chooses_models(self) -> bool:
-        return self != self.all_models()
+    def has_model_filters(self) -> bool:
+        return self != self.without_model_filters()
 
 
 def _quoted(ways: Iterable[Played]) -> str:
@@ -99,8 +99,8 @@ def _quoted(ways: Iterable[Played]) -> str:
     return " or ".join([", ".join(most), last] if most else [last])
 
 
-#: Value of each filter on models that excludes no model.
-NO_CHOICE: dict[str, Any] = {
+#: Filters on models, with values that exclude no model.
+NO_MODEL_FILTERS: dict[str, Any] = {
     "search": "",
     "provider": "",
     "weights": "",
@@ -112,7 +112,7 @@ NO_CHOICE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class BoardRow:
-    """A model. `reason` explains a missing rank; `standing` is None if not run."""
+    """A model on the board. `standing` is None if the metric was not run."""
 
     group: str
     run: Run
@@ -120,21 +120,22 @@ class BoardRow:
     standing: Standing | None
     semantic: Standing | None
     filters: BoardFilters
+    #: Why the model has no rank.
     reason: str = ""
 
     @property
     def provider(self) -> str:
-        """Provider of the model; maker of local weights."""
+        """Provider of the model, or maker of its local weights."""
         return provider_of(self.model)
 
     @property
     def half_life(self) -> float | None:
-        """Half-life: infinite if not reached, None if not measured."""
-        return None if self.standing is None else endless(self.standing.half_life)
+        """Half-life: infinite if it was not reached, None if not measured."""
+        return None if self.standing is None else infinite_if_none(self.standing.half_life)
 
     @property
     def semantic_half_life(self) -> float | None:
-        return None if self.semantic is None else endless(self.semantic.half_life)
+        return None if self.semantic is None else infinite_if_none(self.semantic.half_life)
 
     @property
     def usable_trips(self) -> float | None:
@@ -146,7 +147,7 @@ class BoardRow:
 
     @property
     def change_seen(self) -> float | None:
-        """Share of judged trips on which the change was seen."""
+        """Share of judged trips on which the requested change was seen."""
         return None if self.standing is None else self.standing.counts.get("change_seen")
 
     @property
@@ -166,7 +167,7 @@ class BoardRow:
 
     @property
     def usd_per_usable_trip(self) -> float | None:
-        """Price of a usable trip in USD, including the trip that fails."""
+        """Price of a usable trip in USD, including the cost of the trip that fails."""
         usable, price, suite = self.usable_trips, self.price, self.filters.suite
         if price is None or not usable:
             return None
@@ -174,37 +175,37 @@ class BoardRow:
 
     @property
     def contract(self) -> str | None:
-        """The way in which edits are requested; None if nothing was called."""
+        """The wire contract or the provider's API; None if no endpoint was called."""
         if self.model.is_reference or self.run.source != Run.Source.OURS:
             return None
         return self.run.contract or self.model.editor
 
     @property
     def wire(self) -> str:
-        """The wire contract, the size sent and the size returned; empty if nothing was called."""
+        """Contract, size sent and size returned; empty if no endpoint was called."""
         if not self.contract:
             return ""
-        returned = self.run.returned
-        back = f" → {returned:,}" if returned else " sent"
-        return f"{self.contract}, {self.filters.suite.size:,}{back} px"
+        sent, returned = self.filters.suite.size, self.run.returned
+        sizes = f"{sent:,} → {returned:,}" if returned else f"{sent:,} sent"
+        return f"{self.contract}, {sizes} px"
 
     @property
     def people(self) -> PeopleStanding | None:
-        """People's votes on the run, if they decided enough pairs."""
-        # A run without votes raises AttributeError; `runs_of` joins the relation.
+        """Standing by people's votes, if enough pairs were decided."""
+        # A run without votes has no related row, and Django then raises AttributeError.
         votes: PeopleStanding | None = getattr(self.run, "people", None)
         return votes if votes and votes.share is not None else None
 
     @property
     def edit_quality(self) -> EditQuality | None:
-        """A judge's rating of the edits, if the judge agrees with people."""
+        """The judge's rating of the edits, if the judge agrees with people."""
         return edit_quality_of(self.run, self.standing) if self.standing else None
 
     @property
-    def judge_words(self) -> str:
-        """The judge of the edit quality, and its agreement with people."""
+    def judge_sentence(self) -> str:
+        """A sentence on the judge of the edit quality; empty if no rating is shown."""
         quality = self.edit_quality
-        return judge_words(quality.judge, self.run.people) if quality else ""
+        return judge_sentence(quality.judge, self.run.people) if quality else ""
 
     @property
     def date(self) -> datetime.datetime | None:
@@ -212,14 +213,15 @@ class BoardRow:
 
     @property
     def added(self) -> datetime.datetime | None:
-        """Date on which the model's first run on the suite ended."""
+        """When the model's first run on the suite ended."""
         return self.run.added_at or self.run.finished_at
 
 
 def edit_quality_of(run: Run, standing: Standing) -> EditQuality | None:
-    """Return the judge's rating of a run's edits; None if it is not shown.
+    """Return the judge's rating of a run's edits, or None if it must not be shown.
 
-    It is shown if this site queried the judge, and votes agree with that judge above chance.
+    A rating is shown only if this site queried the judge and the judge agrees with people's
+    votes more often than chance.
     """
     rated = standing.counts.get(RUBRIC)
     people: PeopleStanding | None = getattr(run, "people", None)
@@ -229,22 +231,22 @@ def edit_quality_of(run: Run, standing: Standing) -> EditQuality | None:
 
 
 def judges_of(rows: Iterable[BoardRow]) -> list[str]:
-    """Return a sentence on each judge of these rows' edit quality."""
-    return sorted({row.judge_words for row in rows} - {""})
+    """Return a sentence for each judge that rated these rows."""
+    return sorted({row.judge_sentence for row in rows} - {""})
 
 
-def judge_words(judge: str, people: PeopleStanding) -> str:
-    """Return a sentence on a judge's agreement with people."""
-    around = formatting.interval(people.judge_low, people.judge_high, 100, 0)
+def judge_sentence(judge: str, people: PeopleStanding) -> str:
+    """Return a sentence on how often the judge agrees with people."""
+    interval = formatting.interval(people.judge_low, people.judge_high, 100, 0)
     return (
         f"Judge {judge} chooses as people do in {formatting.percent(people.judge_share)}"
-        f"{f' ({around})' if around else ''} of {people.judge_votes:,} votes on pairs of restored "
-        "images; a coin gets 50\u00a0%."
+        f"{f' ({interval})' if interval else ''} of {people.judge_votes:,} votes on pairs of restored "
+        "images; chance is 50\u00a0%."
     )
 
 
 def provider_of(model: EditingModel) -> str:
-    """Return the model's provider; for local weights, their maker."""
+    """Return the model's provider, or the maker of its local weights."""
     if model.access == EditingModel.Access.LOCAL:
         return model.organisation or model.provider
     return model.provider or model.organisation
@@ -266,6 +268,6 @@ def board_order(row: BoardRow) -> tuple[float, float]:
     return -(row.usable_trips or 0), -(row.auc or 0)
 
 
-def endless(half_life: float | None) -> float:
-    """Return a half-life to sort by: infinite if it was not reached."""
+def infinite_if_none(half_life: float | None) -> float:
+    """Return the half-life, which is None in the database if it was not reached."""
     return math.inf if half_life is None else half_life

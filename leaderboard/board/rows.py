@@ -1,7 +1,7 @@
-"""Rows of the board, as shown by the page, the downloads and the API.
+"""Rows of the board, for the page, the downloads and the API.
 
-`query.BoardQuery` parses an address and `board_rows(filters)` returns its rows.
-All numbers are read from standings; this module computes none.
+`query.BoardQuery` parses a URL, and `board_rows(filters)` returns its rows. All numbers are
+read from stored standings.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from leaderboard.models import Run, Standing, Suite
 from leaderboard.models.runs import ACTIVE_STATES, RunState
 
 RANKED, UNRANKED, REFERENCE = "ranked", "unranked", "reference"
-#: Fields that no board shows; the API key is secret.
+#: Fields that the board does not show; the API key is secret.
 DEFERRED = ("provenance", "editing_model__options", "editing_model__api_key")
 
 
 def suites() -> list[Suite]:
-    """Return the frozen suites: those with results first, then by importance."""
+    """Return the frozen suites, by importance; suites with results come first."""
     results = Run.objects.on_the_board().filter(suite=OuterRef("pk"))
     frozen = Suite.objects.frozen().annotate(has_results=Exists(results)).defer("definition")
     return list(frozen.order_by("-has_results", "-importance", "slug", "-version"))
 
 
 def played_suites() -> list[Suite]:
-    """Return the suites whose images were played here."""
+    """Return the suites that were run here, not published elsewhere."""
     return [suite for suite in suites() if not suite.published_elsewhere]
 
 
 def runs_of(suite: Suite) -> list[Run]:
-    """Return one run per model: its current run, else its newest."""
+    """Return one run per model: its current run, or else its newest."""
     runs = (
         Run.objects.public()
         .as_the_suite_says()
@@ -58,35 +58,35 @@ def runs_of(suite: Suite) -> list[Run]:
 
 
 def metrics_of(runs: Iterable[Run]) -> list[str]:
-    """Return the metrics that scored any of these runs, in display order."""
+    """Return the metrics that scored at least one of these runs, in display order."""
     return in_order(name for run in runs for name in run.scored_metrics)
 
 
 def board_rows(
-    filters: BoardFilters, runs: Sequence[Run] | None = None, *, whole: bool = False
+    filters: BoardFilters, runs: Sequence[Run] | None = None, *, with_trips: bool = False
 ) -> list[BoardRow]:
-    """Return ranked models, then unranked ones, then reference editors.
+    """Return ranked models, then unranked models, then reference editors, each group sorted.
 
-    Each group is sorted. With `whole`, standings include the lists by trip.
+    `with_trips` also reads the standings' lists by trip.
     """
-    runs = [run for run in runs or runs_of(filters.suite) if _wanted(run, filters)]
+    runs = [run for run in runs or runs_of(filters.suite) if _passes(run, filters)]
     names = {filters.metric, *semantic_metrics()}
-    standings = standings_of(runs, filters.threshold, filters.scope, names, whole=whole)
+    standings = standings_of(runs, filters.threshold, filters.scope, names, with_trips=with_trips)
     for run in runs:
         run.suite = filters.suite
-    chosen = standings.get(filters.metric, {})
+    by_run = standings.get(filters.metric, {})
     if filters.ranks_here:
-        for by_run in standings.values():
-            for standing in by_run.values():
+        for standings_of_metric in standings.values():
+            for standing in standings_of_metric.values():
                 standing.show_place_here()
-    meaning = standings.get(_semantic_metric(runs, standings) or "", {})
-    measured = bool(chosen)
-    rows = [_row(run, chosen.get(run.pk), meaning.get(run.pk), filters, measured) for run in runs]
+    semantic = standings.get(_semantic_metric(runs, standings) or "", {})
+    measured = bool(by_run)
+    rows = [_row(run, by_run.get(run.pk), semantic.get(run.pk), filters, measured) for run in runs]
     return [row for group in grouped(rows).values() for row in sorted_rows(group, filters.sort)]
 
 
 def grouped(rows: Iterable[BoardRow]) -> dict[str, list[BoardRow]]:
-    """Return the rows of each group; a group may be empty."""
+    """Return the rows by group. A group may be empty."""
     groups: dict[str, list[BoardRow]] = {RANKED: [], UNRANKED: [], REFERENCE: []}
     for row in rows:
         groups[row.group].append(row)
@@ -96,9 +96,9 @@ def grouped(rows: Iterable[BoardRow]) -> dict[str, list[BoardRow]]:
 def _semantic_metric(
     runs: Iterable[Run], standings: Mapping[str, Mapping[int, Standing]]
 ) -> str | None:
-    """Return CLIP if every measured run has it, else ImageNet features.
+    """Return the first semantic metric that every measured run has.
 
-    Falls back to any semantic metric that scored at least one of the runs.
+    If there is none, returns the last semantic metric that any run has.
     """
     measured = {run.pk for run in runs if any(run.pk in by_run for by_run in standings.values())}
     complete = [
@@ -111,8 +111,8 @@ def _semantic_metric(
 def stamp() -> str:
     """Return a string that changes whenever the board's content changes.
 
-    One cheap query, in raw SQL: it runs on every request, and the ORM would take longer to
-    build the query than the database takes to run it.
+    The query is raw SQL because it runs on every request, and the ORM would need longer to build
+    it than the database to run it.
     """
     with connection.cursor() as cursor:
         cursor.execute(STAMP)
@@ -132,7 +132,7 @@ SELECT (SELECT max(computed_at) FROM leaderboard_standing),
        sum(CASE WHEN complete THEN id ELSE 0 END), sum(CASE WHEN cleared THEN id ELSE 0 END),
        sum(CASE WHEN state = 'paused' THEN id ELSE 0 END),
        sum(CASE WHEN state = 'failed' THEN id ELSE 0 END),
-       -- The bars of what is under way, in twentieths.
+       -- Progress bars of active runs, in steps of 5 %.
        sum(CASE WHEN state IN ('queued', 'playing', 'scoring') AND edits_total > 0
            THEN 20 * edits_done / edits_total + 40 * trips_scored / edits_total ELSE 0 END)
 FROM leaderboard_run
@@ -141,7 +141,7 @@ JOIN leaderboard_runreview review ON review.run_id = id
 """
 
 
-#: Lists that take longer to read than the rest of a standing.
+#: Lists by trip, which take longer to read than the rest of a standing.
 BY_TRIP = ("survival", "incidence", "usable_by_trip")
 
 
@@ -151,9 +151,9 @@ def standings_of(
     scope: str,
     names: Iterable[str],
     *,
-    whole: bool = False,
+    with_trips: bool = False,
 ) -> dict[str, dict[int, Standing]]:
-    """Return standings by metric name and run, in the most common version."""
+    """Return standings by metric name and run, each metric in its most common version."""
     rows = list(
         Standing.objects.filter(
             run__in=[run.pk for run in runs],
@@ -162,9 +162,9 @@ def standings_of(
             metric__name__in=names,
         )
         .select_related("metric")
-        .defer("details", *(() if whole else BY_TRIP))
+        .defer("details", *(() if with_trips else BY_TRIP))
     )
-    versions = _latest_versions((s.metric.name, s.metric_id) for s in rows)
+    versions = _common_versions((s.metric.name, s.metric_id) for s in rows)
     by_metric: dict[str, dict[int, Standing]] = {name: {} for name in versions}
     for standing in rows:
         if versions[standing.metric.name] == standing.metric_id:
@@ -172,9 +172,9 @@ def standings_of(
     return by_metric
 
 
-def _latest_versions(found: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Return each metric's most common version; the latest of equals."""
-    counted = Counter(found)
+def _common_versions(names_and_versions: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return the most common version of each metric; of equally common ones, the latest."""
+    counted = Counter(names_and_versions)
     return {
         name: version
         for (name, version), _ in sorted(counted.items(), key=lambda item: (item[1], item[0][1]))
@@ -189,8 +189,8 @@ def _row(
     measured: bool,
 ) -> BoardRow:
     group = _group(run, standing, filters)
-    placed = group == RANKED or (group == REFERENCE and standing)
-    reason = "" if placed else _unranked(run, filters, measured)
+    needs_reason = group == UNRANKED or (group == REFERENCE and not standing)
+    reason = _unranked_reason(run, filters, measured) if needs_reason else ""
     return BoardRow(group, run, run.editing_model, standing, semantic, filters, reason)
 
 
@@ -202,8 +202,8 @@ def _group(run: Run, standing: Standing | None, filters: BoardFilters) -> str:
     return RANKED if ranked else UNRANKED
 
 
-def _unranked(run: Run, filters: BoardFilters, measured: bool) -> str:
-    """Return the reason why this run has no rank."""
+def _unranked_reason(run: Run, filters: BoardFilters, measured: bool) -> str:
+    """Return why this run has no rank."""
     if run.state in ACTIVE_STATES:
         return f"{run.get_state_display()} now"
     if run.state == RunState.PAUSED:
@@ -229,16 +229,16 @@ def _unranked(run: Run, filters: BoardFilters, measured: bool) -> str:
     return f"{label} {formatting.NOT_RUN}" if not scored else "No case of this kind"
 
 
-def _wanted(run: Run, filters: BoardFilters) -> bool:
-    """Return True if the filters include this run; reference editors always pass."""
+def _passes(run: Run, filters: BoardFilters) -> bool:
+    """Return True if the run passes the filters on models. Reference editors always pass."""
     model = run.editing_model
     if model.is_reference:
         return True
-    words = f"{model.name} {model.slug} {model.provider} {model.organisation}".casefold()
+    text = f"{model.name} {model.slug} {model.provider} {model.organisation}".casefold()
     price = price_of(run)
     added = run.added_at and run.added_at.date()
     return (
-        all(word in words for word in filters.search.casefold().split())
+        all(word in text for word in filters.search.casefold().split())
         and filters.provider in ("", provider_of(model))
         and (not filters.weights or model.open_weights is (filters.weights == "open"))
         and filters.played in ("", run.played)

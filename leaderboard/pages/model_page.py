@@ -21,7 +21,7 @@ from evaluation.records import RANKED_WAYS
 from evaluation.witnesses import WITNESSES, witness_label
 from leaderboard import formatting
 from leaderboard.board import breakdowns
-from leaderboard.board.row import judge_words
+from leaderboard.board.row import judge_sentence
 from leaderboard.endpoints import host_of
 from leaderboard.models import (
     Chain,
@@ -251,7 +251,7 @@ def edit_quality_words(run: Run, standing: Standing) -> str:
     people: PeopleStanding | None = getattr(run, "people", None)
     rated = standing.counts.get(RUBRIC)
     if rated and people and people.judge_share is not None:
-        return judge_words(rated["judge"], people)
+        return judge_sentence(rated["judge"], people)
     if rated:
         return "Its edits are rated, but the judge’s agreement with people is not measured yet."
     if not run.progress.chains_total or run.played not in RANKED_WAYS:

@@ -19,7 +19,7 @@ from leaderboard.board.columns import heads
 from leaderboard.board.example import example
 from leaderboard.board.query import PARAMETERS, BoardQuery
 from leaderboard.board.row import (
-    NO_CHOICE,
+    NO_MODEL_FILTERS,
     BoardFilters,
     BoardRow,
     board_order,
@@ -67,32 +67,32 @@ def index(request: HttpRequest) -> HttpResponse:
     else:
         context = {"preparation": scoring_packages.read(), **(page(query) if query else {})}
         response = render(request, "leaderboard/board.html", context)
-    return response if not query or query.is_kept else uncached(response)
+    return response if not query or query.is_cacheable else uncached(response)
 
 
-def download(asked: BoardQuery) -> HttpResponse:
+def download(board_query: BoardQuery) -> HttpResponse:
     """Return the rows of the page as a CSV table.
 
     A file has no place for remarks, so a query with mistakes returns an error.
     """
-    if asked.remarks:
-        status = 404 if asked.no_such_suite else 422
-        text = "\n".join(asked.remarks) + "\n"
+    if board_query.remarks:
+        status = 404 if board_query.no_such_suite else 422
+        text = "\n".join(board_query.remarks) + "\n"
         return HttpResponse(text, status=status, content_type="text/plain; charset=utf-8")
-    headers = attachment(f"convergebench-{asked.filters.suite.key}.csv")
-    text = board_csv(asked.rows())
+    headers = attachment(f"convergebench-{board_query.filters.suite.key}.csv")
+    text = board_csv(board_query.rows())
     return HttpResponse(text, content_type="text/csv; charset=utf-8", headers=headers)
 
 
-def page(asked: BoardQuery) -> dict[str, Any]:
+def page(board_query: BoardQuery) -> dict[str, Any]:
     """Return the context of the board's template."""
-    filters = asked.filters
-    rows = asked.rows()
+    filters = board_query.filters
+    rows = board_query.rows()
     groups = grouped(rows)
     ranked = groups[RANKED]
     shown = ranked if filters.every else ranked[:FIRST_ROWS]
     return {
-        **asked.context,
+        **board_query.context,
         "shown": shown,
         "more": len(ranked) - len(shown),
         "unranked": groups[UNRANKED],
@@ -116,7 +116,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
         "every": filters.query(every=True),
         "ranks_all": filters.query(ranks=""),
         "ranks_here": filters.query(ranks="here"),
-        "everything": filters.query(scope="all", **NO_CHOICE),
+        "everything": filters.query(scope="all", **NO_MODEL_FILTERS),
         "permalink": absolute(f"/?{filters.query()}"),
         "citation": citation(filters),
     }
@@ -124,7 +124,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
 
 def reported(filters: BoardFilters) -> Report | None:
     """Return what others published last, until a model is ranked on any suite."""
-    if filters.chooses_models or filters.suite.published_elsewhere:
+    if filters.has_model_filters or filters.suite.published_elsewhere:
         return None
     if Standing.objects.filter(rank__isnull=False).exists():
         return None
@@ -164,7 +164,7 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
     lasts = formatting.in_trips(first.half_life, trips)
     cause = telling(first)
     besides = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
-    if filters.chooses_models:  # a leader is named only among all models
+    if filters.has_model_filters:  # a leader is named only among all models
         return f"Of these models, {best[0].model.name} lasts longest: {lasts}.{besides}"
     among = "In this self-test, " if filters.suite.is_self_test else ""
     if filters.ranks_here:
@@ -301,14 +301,14 @@ def embed_chart(request: HttpRequest) -> HttpResponse:
     return response if name in CHARTS else uncached(response)
 
 
-def _common(asked: BoardQuery | None) -> dict[str, Any]:
-    if asked is None:
+def _common(board_query: BoardQuery | None) -> dict[str, Any]:
+    if board_query is None:
         return {}
-    return {**asked.context, "permalink": absolute(f"/?{asked.filters.query()}")}
+    return {**board_query.context, "permalink": absolute(f"/?{board_query.filters.query()}")}
 
 
 def _answer(
-    request: HttpRequest, template: str, asked: BoardQuery | None, context: dict[str, Any]
+    request: HttpRequest, template: str, board_query: BoardQuery | None, context: dict[str, Any]
 ) -> HttpResponse:
     response = render(request, template, context)
-    return response if asked is None or asked.is_kept else uncached(response)
+    return response if board_query is None or board_query.is_cacheable else uncached(response)

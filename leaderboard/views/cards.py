@@ -257,7 +257,7 @@ def board(request: HttpRequest) -> HttpResponse:
     shown = ranked or [row for row in rows if row.group != UNRANKED]
     image = draw(shown, query.filters if query else None)
     response = HttpResponse(image, content_type="image/png")
-    return response if not query or query.is_kept else uncached(response)
+    return response if not query or query.is_cacheable else uncached(response)
 
 
 @require_safe

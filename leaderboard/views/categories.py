@@ -27,13 +27,13 @@ FIRST_ROWS, PAIR_COLUMNS = 50, 10
 def index(request: HttpRequest) -> HttpResponse:
     query = BoardQuery.parse(request.GET)
     response = render(request, "leaderboard/categories.html", page(query) if query else {})
-    return response if not query or query.is_kept else uncached(response)
+    return response if not query or query.is_cacheable else uncached(response)
 
 
-def page(asked: BoardQuery) -> dict[str, Any]:
+def page(board_query: BoardQuery) -> dict[str, Any]:
     """Return the context of the page: two heat tables on one scale of shades."""
-    filters, trips = asked.filters, asked.filters.suite.trips
-    rows = [row for row in asked.rows() if row.standing]
+    filters, trips = board_query.filters, board_query.filters.suite.trips
+    rows = [row for row in board_query.rows() if row.standing]
     ranked = [row for row in rows if row.group == RANKED]
     references = [row for row in rows if row.group == REFERENCE]
     shown = (ranked if filters.every else ranked[:FIRST_ROWS]) or references
@@ -47,7 +47,7 @@ def page(asked: BoardQuery) -> dict[str, Any]:
     categories = [part for part in columns if part.group == "Category"]
     gap = breakdowns.widest_gap(categories, by_scope, trips)
     return {
-        **asked.context,
+        **board_query.context,
         "finding": finding(*gap) if gap else "",
         "columns": columns,
         "lines": zip(shown, zip(*cells, strict=True), strict=True) if cells else [],

@@ -90,9 +90,9 @@ class Against:
     crossing: str
 
 
-def page(asked: BoardQuery, rows: Sequence[BoardRow], case: str) -> dict[str, Any]:
+def page(board_query: BoardQuery, rows: Sequence[BoardRow], case: str) -> dict[str, Any]:
     """Return the context of everything below the choice of models."""
-    filters = asked.filters
+    filters = board_query.filters
     contested = contest(rows, filters, stamp())
     by_run = {row.run.pk: row for row in rows}
     leader = by_run[contested.leader] if contested else rows[0]
@@ -113,8 +113,8 @@ def page(asked: BoardQuery, rows: Sequence[BoardRow], case: str) -> dict[str, An
         "headline": headline(leader, against, len(rows), filters),
         "semantic": semantic_of(rows),
         "chart": curves(rows, filters),
-        "parts": parts(asked, rows),
-        **side_by_side(asked, rows, contested, case),
+        "parts": parts(board_query, rows),
+        **side_by_side(board_query, rows, contested, case),
     }
 
 
@@ -160,12 +160,12 @@ def curves(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart:
     )
 
 
-def parts(asked: BoardQuery, rows: Sequence[BoardRow]) -> dict[str, Any]:
+def parts(board_query: BoardQuery, rows: Sequence[BoardRow]) -> dict[str, Any]:
     """Return half-lives by category and kind, and each model's number of wins."""
     by_scope = breakdowns.standings_by_scope(rows)
     suite_parts = breakdowns.parts(by_scope, {})
     by_scope = {part.scope: by_scope[part.scope] for part in suite_parts}
-    lines = breakdowns.heat_lines(suite_parts, rows, by_scope, asked.filters.suite.trips)
+    lines = breakdowns.heat_lines(suite_parts, rows, by_scope, board_query.filters.suite.trips)
     # A line with equal half-lives has no winner.
     decided = [cells for _, cells in lines if not all(cell.best for cell in cells)]
     wins = [sum(cells[place].best for cells in decided) for place in range(len(rows))]
@@ -173,18 +173,18 @@ def parts(asked: BoardQuery, rows: Sequence[BoardRow]) -> dict[str, Any]:
 
 
 def side_by_side(
-    asked: BoardQuery, rows: Sequence[BoardRow], found: Contest | None, case: str
+    board_query: BoardQuery, rows: Sequence[BoardRow], found: Contest | None, case: str
 ) -> dict[str, Any]:
     """Return a case as each model restored it: the requested one, or the widest gap."""
     duels = found.duels if found else []
     requested = int(case) if case.isascii() and case.isdigit() and len(case) < 10 else None
     keys = [key for key in (requested, *(duel.case for duel in duels)) if key]
-    cases = Case.objects.filter(suite=asked.filters.suite).select_related("image__stored")
+    cases = Case.objects.filter(suite=board_query.filters.suite).select_related("image__stored")
     by_key = cases.in_bulk(keys)
     shown = next((by_key[key] for key in keys if key in by_key), None)
     if shown is None:
         return {}
-    last = asked.filters.suite.trips
+    last = board_query.filters.suite.trips
     numbers = sorted({n for n in SHOWN if n < last} | {last})
     by_run = {row.run.pk: row for row in rows}
     chains = list(Chain.objects.filter(run__in=by_run, case=shown, repeat=0))
@@ -196,13 +196,13 @@ def side_by_side(
         "case": shown,
         "numbers": numbers,
         "strips": strips.short_strips(
-            chains, last, asked.filters.metric, numbers=numbers, every=True
+            chains, last, board_query.filters.metric, numbers=numbers, every=True
         ),
         "duels": [
             (
                 by_key[duel.case],
                 by_run[max(duel.kept, key=lambda run: duel.kept[run])].model.name,
-                address(asked, slugs, case=duel.case),
+                address(board_query, slugs, case=duel.case),
             )
             for duel in duels
             if duel.case in by_key
@@ -210,7 +210,7 @@ def side_by_side(
     }
 
 
-def suggestions(asked: BoardQuery, rows: Sequence[BoardRow]) -> list[tuple[str, str]]:
+def suggestions(board_query: BoardQuery, rows: Sequence[BoardRow]) -> list[tuple[str, str]]:
     """Return suggested comparisons as (label, address)."""
     ranked = [row for row in rows if row.group == RANKED]
     ranked.sort(key=board_order)
@@ -226,13 +226,15 @@ def suggestions(asked: BoardQuery, rows: Sequence[BoardRow]) -> list[tuple[str, 
         suggested.append(("Best open against best closed", [row for row in weights if row]))
     if len(references) > 1:
         suggested.append(("The reference editors", references[:MOST]))
-    return [(label, address(asked, [row.model.slug for row in some])) for label, some in suggested]
+    return [
+        (label, address(board_query, [row.model.slug for row in some])) for label, some in suggested
+    ]
 
 
-def address(asked: BoardQuery, slugs: Sequence[str], **more: Any) -> str:
+def address(board_query: BoardQuery, slugs: Sequence[str], **more: Any) -> str:
     """Return the query of this comparison, short enough to share."""
     extra = "".join(f"&{name}={value}" for name, value in more.items())
-    shown = asked.filters.all_models().query(sort="rank", scope="all", every=False)
+    shown = board_query.filters.without_model_filters().query(sort="rank", scope="all", every=False)
     return f"models={','.join(slugs)}&{shown}{extra}"
 
 

@@ -273,14 +273,14 @@ def stops(found: Example) -> list[Stop]:
         Stop(
             [before, (first.image, "undone")],
             f"“{case.backward}”",
-            f"{name} is asked to undo it. That was one round trip. {_kept(first.kept)}".rstrip(),
+            f"{name} is asked to undo it. That was one round trip. {_kept(first.retention)}".rstrip(),
         ),
     ]
     steps += [
         Stop(
-            [before, (step.image, step.words)],
-            f"And again: {step.words}.",
-            _kept(step.kept),
+            [before, (step.image, step.caption)],
+            f"And again: {step.caption}.",
+            _kept(step.retention),
         )
         for step in restored[1:]
     ]
@@ -292,7 +292,7 @@ def _kept(share: float | None) -> str:
 
 
 def _meaning(found: Example) -> list[Stop]:
-    ends = [(found.steps[0].image, "source"), (found.steps[-1].image, found.steps[-1].words)]
+    ends = [(found.steps[0].image, "source"), (found.steps[-1].image, found.steps[-1].caption)]
     trips = found.row.filters.suite.trips
     life = found.row.standing.half_life if found.row.standing else None
     lasts = formatting.in_trips(life, trips)

@@ -45,10 +45,10 @@ def figure(request: HttpRequest) -> HttpResponse:
     return _kept(response, board_query, request.GET)
 
 
-def page(asked: BoardQuery, query: Mapping[str, str]) -> dict[str, Any]:
-    filters = asked.filters
+def page(board_query: BoardQuery, query: Mapping[str, str]) -> dict[str, Any]:
+    filters = board_query.filters
     cost = COSTS.get(query.get("by", ""), COSTS["edit"])
-    rows = [row for row in asked.rows() if row.group == RANKED]
+    rows = [row for row in board_query.rows() if row.group == RANKED]
     priced = points(rows, cost)
     hosts = {
         point.row.model.pk: [other.row for other in group if other is not point]
@@ -59,7 +59,7 @@ def page(asked: BoardQuery, query: Mapping[str, str]) -> dict[str, Any]:
     if priced:
         chart = value_chart(priced, cost, filters, len(rows) - len(priced))
     return {
-        **asked.context,
+        **board_query.context,
         "cost": cost,
         "costs": COSTS.values(),
         "chart": chart,
@@ -69,16 +69,20 @@ def page(asked: BoardQuery, query: Mapping[str, str]) -> dict[str, Any]:
         "lines": [(row, hosts.get(row.model.pk, ())) for row in rows],
         "best": {point.row.model.pk for point in priced if point.best},
         "query": filters.query(),
-        "everything": filters.all_models().query(scope="all"),
+        "everything": filters.without_model_filters().query(scope="all"),
     }
 
 
 def _kept(
-    response: HttpResponse, asked: BoardQuery | None, query: Mapping[str, str]
+    response: HttpResponse, board_query: BoardQuery | None, query: Mapping[str, str]
 ) -> HttpResponse:
     """Allow caching only for known values of `by`: other values are unbounded."""
     valid = query.get("by", "") in ("", *COSTS)
-    return response if valid and (asked is None or asked.is_kept) else uncached(response)
+    return (
+        response
+        if valid and (board_query is None or board_query.is_cacheable)
+        else uncached(response)
+    )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from leaderboard.board.columns import (
     Column,
     api_columns,
     heads,
-    on_page,
+    page_columns,
     sort_columns,
 )
 from leaderboard.board.row import BoardFilters
@@ -54,7 +54,7 @@ def sorts_in(html):
 
 def test_page_choices_csv_and_api_have_exactly_the_columns_of_the_list(client, suite):
     html = page(client)
-    assert heads_in(html) == [column.name for column in on_page(())]
+    assert heads_in(html) == [column.name for column in page_columns(())]
     assert sorts_in(html) == list(sort_columns())
     rows = list(csv.reader(io.StringIO(page(client, "?format=csv"))))
     assert rows[0] == [column.file_name for column in COLUMNS]
@@ -75,7 +75,7 @@ def test_what_the_api_leaves_out_of_its_rows_it_says_elsewhere(client, suite):
 def test_every_line_of_the_page_has_a_cell_for_each_head(client, suite):
     html = page(client)
     body = html[html.index("</thead>") : html.index("</table>")]
-    count = len(on_page(())) + 1  # the tick
+    count = len(page_columns(())) + 1  # the tick
     for line in re.findall(r"<tr.*?</tr>", body, re.DOTALL):
         spans = [int(span) for span in re.findall(r'colspan="(\d+)"', line)]
         assert (spans or [len(re.findall(r"<t[dh][ >]", line))]) == [count], line

@@ -144,9 +144,9 @@ def test_the_sentence_on_the_page_is_true_of_the_ranks(client, suite):
     refresh_ranks(suite)
     for ranks, names in (("", PLACE), ("here", PLACE_HERE)):
         filters = BoardFilters(suite, metric="lpips", ranks=ranks)
-        said, rest = filters.ranked_words.split(". ")
+        said, rest = filters.ranking_note.split(". ")
         page = html.unescape(client.get("/", {"metric": "lpips", "ranks": ranks}).content.decode())
-        assert filters.ranked_words in page
+        assert filters.ranking_note in page
         for way, run in runs.items():
             ranked = place(run, names)[0] is not None
             assert (f"“{way}”" in said) == ranked
