@@ -1,7 +1,7 @@
 """Votes of people: weights of voters, strengths of models, agreement.
 
-Strengths are Luce's model by `choix`, whose solver takes counts: "cannot say" is half a vote
-for either, so a strength gives the share of pairs win_shares with ties halved.
+Strengths follow the Bradley-Terry-Luce model, fitted by `choix`. Its solver takes counts of wins,
+so "cannot say" counts as half a win for each side.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from evaluation.analysis.survival import Floats
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-#: Draws of voters, and as many of cases, for the interval of an estimate that is no mean.
+#: Bootstrap draws of voters, and as many of cases, for estimates that are not means.
 DRAWS = 400
-#: Draws of voters for the interval of usable trips, each of which takes all of their chains.
+#: Bootstrap draws of voters for usable trips; fewer, because each one recomputes all chains.
 USABLE_TRIPS_DRAWS = 100
 
 
 @dataclass(frozen=True)
 class Ballots:
-    """A row for each vote, in the caller's numbers.
+    """Votes as columns, a row for each vote; the caller numbers voters, cases and models.
 
-    For pairs, `answer` is 1 for the first, -1 for the second and 0 for "cannot say", `left` the
-    same for their sides on the page, and `first` and `second` are the models if the pair
-    compares two after the same trip, else -1. For a single image `answer` is 1 for yes and 0
-    for no, and `first` the model.
+    For a pair, `answer` is 1 for the first image, -1 for the second and 0 for "cannot say".
+    `left` is 1 if the left image was chosen, -1 for the right one and 0 for "cannot say".
+    `first` and `second` are the two models if the pair compares them after the same trip, else
+    -1. For a single image, `answer` is 1 for yes and 0 for no, and `first` is the model.
     """
 
     voter: Ints
@@ -56,7 +56,7 @@ class Ballots:
 
 @dataclass(frozen=True)
 class Share:
-    """A weighted share of votes with its 95 % interval; None bounds: too few votes."""
+    """A weighted share of votes with its 95 % interval; bounds are None if votes are too few."""
 
     share: float
     low: float | None
@@ -67,8 +67,8 @@ class Share:
 def weighted_share(values: Floats, weights: Floats, voter: Ints, case: Ints) -> Share | None:
     """Return the weighted mean of values from 0 to 1; None if all weights are 0.
 
-    Its variance is the sum of two, by voter and by case, as that of usable trips is by image
-    and by pair (evaluation.analysis.covariance): without subtraction, which is conservative.
+    Its variance is the sum of the variances by voter and by case. This is conservative: the part
+    counted twice is not subtracted (compare evaluation.analysis.covariance).
     """
     total = weights.sum()
     if total <= 0:
@@ -90,10 +90,10 @@ def weighted_share(values: Floats, weights: Floats, voter: Ints, case: Ints) -> 
 def bootstrap(
     estimate: Callable[[Floats], Floats], voter: Ints, case: Ints
 ) -> tuple[Floats, Floats]:
-    """Return an estimate from votes, and draws of it: a row for each.
+    """Return an estimate from votes and its bootstrap draws, one per row.
 
-    `estimate` takes the number of times each vote counts. Voters are drawn again, and
-    independently the cases; a draw has the errors of both.
+    `estimate` takes the number of times that each vote counts. Voters and cases are resampled
+    independently; a draw adds the errors of both.
     """
     random = np.random.default_rng(SEED)
     middle = estimate(np.ones(len(voter)))
@@ -107,7 +107,7 @@ def bootstrap(
 
 
 def bounds(draws: Floats) -> tuple[Floats, Floats]:
-    """Return the ends of the 95 % intervals of each column."""
+    """Return the lower and upper ends of each column's 95 % interval."""
     tail = (1 - CONFIDENCE) / 2
     low, high = np.nanquantile(draws, [tail, 1 - tail], axis=0)
     return low, high
@@ -116,7 +116,7 @@ def bounds(draws: Floats) -> tuple[Floats, Floats]:
 PRIOR_PASSED, PRIOR_CHECKS = 4.0, 5.0
 COIN_TRUST, FULL_TRUST = 0.5, 0.85
 SIDE_DEVIATIONS, ORDER_DEVIATIONS = 4.0, 3.0
-#: With fewer votes rules 2 and 3 of `weigh_voters` cannot be distinguished from chance.
+#: The votes that rules 2 and 3 of `weigh_voters` need; with fewer, chance explains too much.
 MIN_VOTES_FOR_RULES = 12
 
 
@@ -139,7 +139,7 @@ class Checks:
 
 @dataclass(frozen=True)
 class VoterWeight:
-    """A voter's weight from 0 to 1, and the reasons that lowered it."""
+    """A voter's weight from 0 to 1, with the reasons that lowered it."""
 
     weight: float
     reasons: tuple[str, ...] = ()
@@ -148,23 +148,23 @@ class VoterWeight:
 def weigh_voters(
     checks: dict[int, Checks], ballots: Ballots, expected: Floats | None = None
 ) -> dict[int, VoterWeight]:
-    """Return each voter's weight, by number. The rule is stated here alone.
+    """Return each voter's weight, by voter number, from three rules.
 
-    1. Checks. Some questions have a known answer, and some of a voter's pairs come again with
-       their sides exchanged. A new voter is expected to pass four of five checks:
-       trust = (4 + passed) / (5 + checks). The weight is 1 from 0.85 on, 0 at 0.5 (tossing a
-       coin), and linear in between.
-    2. Sides. They are random. If a voter chose one side more often than chance does once in
-       16,000 times (4 standard deviations), the weight is multiplied by twice the share of the
-       other side.
+    1. Checks. Some questions have a known answer, and some of a voter's pairs are repeated with
+       the sides swapped. A new voter starts as if four of five checks had been passed:
+       trust = (4 + passed) / (5 + checks). The weight is 0 at a trust of 0.5 (a coin toss), 1
+       from 0.85 on, and linear in between.
+    2. Sides. Images are assigned to sides at random. If a voter chose one side so often that
+       chance explains it once in 16,000 times (4 standard deviations), the weight is multiplied
+       by twice the share of the other side.
     3. The common order. If a voter agrees with it less than chance explains (3 standard
-       deviations), the weight is multiplied by the agreement above a coin's, as a share of the
-       expected agreement above a coin's.
+       deviations), the weight is multiplied by (agreement - coin) / (expected agreement - coin),
+       where coin is the agreement of coin tosses.
 
-    No vote is deleted: a changed rule gives every vote its new weight.
+    No vote is deleted, so a changed rule gives every vote its new weight.
 
-    `expected`: for each ballot the probability that the common order prefers the first of its
-    pair; NaN if unknown.
+    `expected` is, for each ballot, the probability that the common order prefers the first of
+    its pair; NaN if unknown.
     """
     by_voter = {}
     for voter in {*checks, *ballots.voter.tolist()}:
@@ -184,6 +184,7 @@ def weigh_voters(
 
 
 def _side_factor(left: Floats) -> float:
+    """Return the factor of a voter's weight by the second rule."""
     chosen = left[left != 0]
     if len(chosen) < MIN_VOTES_FOR_RULES:
         return 1.0
@@ -208,28 +209,30 @@ def _order_factor(answers: Floats, expected: Floats) -> float:
     return max(0.0, (agreement - coin) / (expected_agreement - coin))
 
 
-#: Every model begins with one tied vote, spread over the others, so that a model that has win_shares all
-#: of its few votes has a finite strength.
+#: Every model begins with one tied vote, spread over the others, so that a model that won all its
+#: votes has a finite strength.
 PRIOR = 1.0
-#: Iterations between weights and strengths; they converge quickly.
+#: Alternations between estimating weights and strengths; they converge quickly.
 ROUNDS = 3
-#: The least votes and voters for a model's number to be shown.
+#: The least votes and voters for a number to be shown.
 MIN_VOTES, MIN_VOTERS = 30, 5
 
 
 def enough(votes: int, voters: int) -> bool:
-    """Return True if a number that follows from so many votes may be shown."""
+    """Return True if a number based on so many votes and voters may be shown."""
     return votes >= MIN_VOTES and voters >= MIN_VOTERS
 
 
 @dataclass(frozen=True)
 class Strength:
-    """One model by people's votes: the share of pairs that it wins against others."""
+    """One model by people's votes, with 95 % intervals."""
+
+    #: The expected share of pairs that it wins against the other models.
 
     share: float
     share_low: float
     share_high: float
-    #: By the Bradley-Terry model, in logits around the mean of all.
+    #: The Bradley-Terry strength, in logits around the mean of all models.
     strength: float
     strength_low: float
     strength_high: float
@@ -238,7 +241,7 @@ class Strength:
 
 
 def strengths(ballots: Ballots, weights: Mapping[int, float], models: int) -> list[Strength] | None:
-    """Return the strength of each model, by number; None without a comparison."""
+    """Return the strength of each model, by model number; None without a weighted comparison."""
     rows = (ballots.first >= 0) & (ballots.second >= 0)
     pairs = ballots.only(rows)
     weight = np.array([weights.get(voter, 0.0) for voter in pairs.voter.tolist()])
@@ -269,7 +272,7 @@ def strengths(ballots: Ballots, weights: Mapping[int, float], models: int) -> li
 
 
 def fit(ballots: Ballots, weights: Floats, models: int) -> Floats:
-    """Return the strengths that explain these votes best, around 0."""
+    """Return the strengths that explain these votes best, centred on 0."""
     import choix
 
     wins = np.full((models, models), PRIOR / 2 / (models - 1))
@@ -283,7 +286,7 @@ def fit(ballots: Ballots, weights: Floats, models: int) -> Floats:
 
 
 def win_chances(strength: Floats, ballots: Ballots) -> Floats:
-    """Return the chance that the first of each pair wins; NaN without two models."""
+    """Return the probability that the first of each pair wins; NaN without two models."""
     compared = (ballots.first >= 0) & (ballots.second >= 0)
     chances = np.full(len(ballots), np.nan)
     gap = strength[ballots.first[compared]] - strength[ballots.second[compared]]
@@ -292,7 +295,7 @@ def win_chances(strength: Floats, ballots: Ballots) -> Floats:
 
 
 def win_shares(strength: Floats) -> Floats:
-    """Return the share of pairs that each model wins, over all others equally."""
+    """Return each model's expected share of wins, with equal weight for every opponent."""
     table = 1 / (1 + np.exp(strength[None] - strength[:, None]))
     np.fill_diagonal(table, 0)
     return np.asarray(table.sum(axis=1) / (len(strength) - 1))
@@ -301,7 +304,7 @@ def win_shares(strength: Floats) -> Floats:
 def weigh_voters_with_order(
     ballots: Ballots, checks: dict[int, Checks], models: int
 ) -> dict[int, VoterWeight]:
-    """Return each voter's weight by checks, sides and the common order."""
+    """Return each voter's weight by all three rules, estimating the common order."""
     weights = weigh_voters(checks, ballots)
     rows = (ballots.first >= 0) & (ballots.second >= 0)
     if models < 2 or not rows.any():
@@ -316,16 +319,16 @@ def weigh_voters_with_order(
 
 
 def agreement_with_people(
-    says: Floats, ballots: Ballots, weights: Floats
+    choices: Floats, ballots: Ballots, weights: Floats
 ) -> tuple[Share | None, Share | None]:
-    """Return the share of votes in which a metric or a judge chose the same of a pair.
+    """Return the shares of votes that agree with a metric or a judge.
 
-    The second share is that on pairs with several voters, for which the agreement among people
-    is known. `says`: for each vote 1 for the first, -1 for the second, 0 for a tie, NaN without
-    an answer. A tie counts as half.
+    The first share covers all pairs, the second only pairs with several voters, where agreement
+    among people is known too. `choices` are those of the metric for each vote: 1 for the first
+    image, -1 for the second, 0 for a tie (counted as half), NaN if it made none.
     """
-    decided = (ballots.answer != 0) & ~np.isnan(says)
-    right = np.where(says == 0, 0.5, says == ballots.answer)
+    decided = (ballots.answer != 0) & ~np.isnan(choices)
+    right = np.where(choices == 0, 0.5, choices == ballots.answer)
 
     def share(rows: Bools) -> Share | None:
         selected = ballots.only(rows)
@@ -335,7 +338,7 @@ def agreement_with_people(
 
 
 def agreement_among_people(ballots: Ballots, weights: Floats) -> Share | None:
-    """Return the agreement between two people who saw the same pair."""
+    """Return the share of agreement between two people who judged the same pair."""
     agree = agreement_with_others(ballots, weights)
     has_others = ~np.isnan(agree)
     selected = ballots.only(has_others)
@@ -343,10 +346,9 @@ def agreement_among_people(ballots: Ballots, weights: Floats) -> Share | None:
 
 
 def agreement_with_others(ballots: Ballots, weights: Floats) -> Floats:
-    """Return for each vote the weighted share of other voters who chose the same.
+    """Return for each vote the weighted share of other voters who chose the same image.
 
-    NaN without others. A voter's own repeat of a question does not count, nor does "cannot
-    say".
+    NaN without other voters. "Cannot say" does not count, nor does a voter's own repeat.
     """
     shares = np.full(len(ballots), np.nan)
     chose = ballots.answer != 0
@@ -366,13 +368,13 @@ def agreement_with_others(ballots: Ballots, weights: Floats) -> Floats:
     return shares
 
 
-#: Keeps the slope of a curve finite if yes and no are perfectly separated.
+#: Keeps the slope of a logistic curve finite if yes and no are perfectly separated.
 RIDGE = 1e-2
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """The retention at which half of the people say "no longer usable"."""
+    """The retention at which half of the people answer "no longer usable"."""
 
     threshold: float
     low: float
@@ -380,14 +382,14 @@ class Threshold:
     votes: int
 
 
-def unusable_threshold(kept: Floats, ballots: Ballots, weights: Floats) -> Threshold | None:
-    """Return the retention at which half of the people say no.
+def unusable_threshold(retention: Floats, ballots: Ballots, weights: Floats) -> Threshold | None:
+    """Return the retention at which half of the people answer no.
 
-    It is the middle of a logistic curve of yes over retention. None if votes are few or all
+    It is the midpoint of a logistic curve of yes over retention. None if votes are too few or all
     equal, or if yes falls with retention.
     """
-    rows = ~np.isnan(kept) & (weights > 0)
-    selected, x, w = ballots.only(rows), kept[rows], weights[rows]
+    rows = ~np.isnan(retention) & (weights > 0)
+    selected, x, w = ballots.only(rows), retention[rows], weights[rows]
     yes = selected.answer
     if not enough(len(selected), len(np.unique(selected.voter))) or len(set(yes)) < 2:
         return None
@@ -403,10 +405,10 @@ def unusable_threshold(kept: Floats, ballots: Ballots, weights: Floats) -> Thres
 
 
 def _middle(x: Floats, yes: Floats, weights: Floats) -> float:
-    """Return the middle of the logistic curve by Newton's method; NaN if it falls.
+    """Return the midpoint of a logistic curve; NaN if the curve falls.
 
-    Two numbers are fitted hundreds of times for an interval: a library's solver takes longer to
-    start than this takes to end.
+    Newton's method is written out because an interval takes hundreds of fits of two numbers, for
+    which a library's solver is too slow.
     """
     centre = float(weights @ x / weights.sum()) if weights.sum() > 0 else math.nan
     if not math.isfinite(centre):
@@ -426,7 +428,7 @@ def _middle(x: Floats, yes: Floats, weights: Floats) -> float:
 
 @dataclass(frozen=True)
 class JudgedChain:
-    """A chain that people judged: trip, voter and answer of each vote."""
+    """A chain that people judged, with the trip, voter and answer of each vote."""
 
     chain: ChainResult
     trip: Ints
@@ -436,9 +438,9 @@ class JudgedChain:
 
 @dataclass(frozen=True)
 class UsableTripsByVotes:
-    """Usable trips and half-life by people's votes; a half-life of None is beyond N.
+    """Usable trips and half-life by people's votes.
 
-    A None bound of a half-life lies beyond N, too, if `has_interval`.
+    A half-life of None is beyond N; so is a bound of None if `has_interval`.
     """
 
     usable_trips: float
@@ -453,17 +455,17 @@ class UsableTripsByVotes:
 
 
 def usable_trips_by_votes(
-    asked: Sequence[JudgedChain], weights: Mapping[int, float], trips: int
+    judged_chains: Sequence[JudgedChain], weights: Mapping[int, float], trips: int
 ) -> UsableTripsByVotes | None:
     """Return usable trips of a model's chains by votes; None without weighted votes.
 
-    Intervals cover other images, other edits and other voters: the variance is that by any
-    metric, plus the variance over drawn voters.
+    Intervals cover other images, other edits and other voters: the variance over resampled
+    voters is added to the variance that every metric's usable trips have.
     """
-    voters = sorted({voter for judged in asked for voter in judged.voter.tolist()})
+    voters = sorted({voter for judged in judged_chains for voter in judged.voter.tolist()})
     voter_weights = np.array([weights.get(voter, 0.0) for voter in voters])
     place = {voter: row for row, voter in enumerate(voters)}
-    chains = _curves(asked, voter_weights, place, trips)
+    chains = _curves(judged_chains, voter_weights, place, trips)
     if not chains:
         return None
     summary, values = summary_and_values(chains, trips)
@@ -479,7 +481,7 @@ def usable_trips_by_votes(
         counts = random.multinomial(len(voters), chances, USABLE_TRIPS_DRAWS)
         drawn = []
         for times in counts:
-            drawn_chains = _curves(asked, voter_weights * times, place, trips)
+            drawn_chains = _curves(judged_chains, voter_weights * times, place, trips)
             if drawn_chains:
                 again = case_values(drawn_chains, trips)
                 drawn.append([again.design.mean(again.usable), *again.survival_at(values.ends)])
@@ -500,23 +502,25 @@ def usable_trips_by_votes(
         half_life_low=lasts.low,
         half_life_high=lasts.high,
         has_interval=low is not None,
-        usable_votes=sum(int(np.isin(judged.voter, list(counted)).sum()) for judged in asked),
+        usable_votes=sum(
+            int(np.isin(judged.voter, list(counted)).sum()) for judged in judged_chains
+        ),
         usable_voters=len(counted),
     )
 
 
 def _curves(
-    asked: Sequence[JudgedChain], weights: Floats, place: Mapping[int, int], trips: int
+    judged_chains: Sequence[JudgedChain], weights: Floats, place: Mapping[int, int], trips: int
 ) -> list[ChainResult]:
     """Return each chain with the share of yes in place of a metric's retention.
 
-    Shares never rise with the trips (isotonic regression); between two judged trips they are
-    interpolated linearly, and after the last the chain is censored, as a lost one.
+    Shares are made to fall with the trips by isotonic regression and interpolated between judged
+    trips. After the last judged trip the chain is censored, as if it were lost.
     """
     from scipy.optimize import isotonic_regression
 
     chains = []
-    for judged in asked:
+    for judged in judged_chains:
         weight = weights[[place[voter] for voter in judged.voter.tolist()]]
         numbers = np.unique(judged.trip[weight > 0])
         if not len(numbers):
@@ -538,7 +542,7 @@ def _curves(
                 outcome=outcome,
                 because=(),
                 cause="whole",
-                # Flags up to the trip after the last judged one, which may have begun.
+                # Keep the flags of the trip after the last judged one: its edit may end the chain.
                 change_seen=chain.change_seen[: last + 1],
                 made=chain.made[: last + 1],
                 undone=chain.undone[:last],
@@ -551,15 +555,15 @@ def _curves(
 
 
 def yes_by_retention(
-    kept: Floats, ballots: Ballots, weights: Floats, bins: int = 10
+    retention: Floats, ballots: Ballots, weights: Floats, bins: int = 10
 ) -> list[dict[str, float]]:
-    """Return the share of yes by retention, in bins of equal numbers of votes."""
-    rows: Bools = ~np.isnan(kept) & (weights > 0)
-    order = np.flatnonzero(rows)[np.argsort(kept[rows], kind="stable")]
+    """Return the share of yes by retention, in bins with equal numbers of votes."""
+    rows: Bools = ~np.isnan(retention) & (weights > 0)
+    order = np.flatnonzero(rows)[np.argsort(retention[rows], kind="stable")]
     parts = [part for part in np.array_split(order, bins) if len(part)]
     return [
         {
-            "kept": float(np.average(kept[part], weights=weights[part])),
+            "kept": float(np.average(retention[part], weights=weights[part])),
             "yes": float(np.average(ballots.answer[part], weights=weights[part])),
             "votes": len(part),
         }
