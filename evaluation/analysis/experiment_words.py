@@ -1,6 +1,6 @@
-"""Numbers of an experiment in words, for its page and its report.
+"""Sentences that state the numbers of an experiment, for its page and its report.
 
-The functions take the numbers of `to_dict`, so that pages need only stored data.
+The functions take the data of `ExperimentNumbers.to_dict`, so pages need only what is stored.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 #: The significance level of rank tests.
 SIGNIFICANT = 0.05
-#: The largest number of pairs of arms in a sentence.
+#: The largest number of pairs of arms named in a sentence.
 MOST_NAMED = 3
 
 
@@ -18,26 +18,25 @@ def finding(numbers: Mapping[str, Any]) -> str:
     """State the finding in a sentence."""
     if not numbers["enough"]:
         return (
-            f"{numbers['images']} images and {numbers['pairs']} pairs are too few to tell "
-            "arms apart: these are differences without an interval."
+            f"{numbers['images']} images and {numbers['pairs']} edit pairs are too few to tell "
+            "arms apart, so differences have no intervals."
         )
     sure = [effect for effect in numbers["effects"] if effect["sure"]]
     base = numbers["baseline"]
     if not sure:
         widest = max(effect["high"] - effect["difference"] for effect in numbers["effects"][1:])
         return (
-            f"No arm differs clearly from {base}: any effect is smaller than what "
-            f"{numbers['cases']} "
-            f"cases show (± {widest:.1f} usable trips)."
+            f"No arm differs clearly from {base}: any effect is too small for "
+            f"{numbers['cases']} cases to show (± {widest:.1f} usable trips)."
         )
     differing = [f"{e['arm']} ({difference(e)})" for e in sure]
     others = len(numbers["effects"]) - 1 - len(sure)
     rest = f"; the other{' does' if others == 1 else 's do'} not differ clearly" if others else ""
-    return f"Beside {base}, usable trips differ with {_listed(differing)}{rest}."
+    return f"Compared with {base}, usable trips differ for {_listed(differing)}{rest}."
 
 
 def difference(effect: Mapping[str, Any]) -> str:
-    """Return "-2.1 trips, 95 % -3.0 to -1.2", or the number without an interval."""
+    """Return "-2.1 trips, 95 % -3.0 to -1.2", or only "-2.1 trips" without an interval."""
     text = f"{signed(effect['difference'])} trips"
     if effect["low"] is None or effect["high"] is None:
         return text
@@ -45,7 +44,7 @@ def difference(effect: Mapping[str, Any]) -> str:
 
 
 def signed(value: float, digits: int = 1) -> str:
-    """Return the number with a sign, a true minus, and no sign for zero."""
+    """Return the number with its sign, using U+2212 for minus; zero has no sign."""
     rounded = round(value, digits) + 0.0
     if not rounded:
         return f"{0:.{digits}f}"
@@ -57,7 +56,7 @@ def rank_words(ranks: Mapping[str, Any]) -> str:
     if ranks["p"] is None:
         return "There are too few cases for a rank test."
     differ = ranks["p"] < SIGNIFICANT
-    verdict = "the arms differ" if differ else "no sign that the arms differ"
+    verdict = "the arms differ" if differ else "no evidence that the arms differ"
     if ranks["test"] == "signed-rank":
         return f"Wilcoxon's signed-rank test over {ranks['cases']} cases: {verdict} ({p_value(ranks['p'])})."
     freedom = len(ranks["mean_ranks"]) - 1
@@ -72,15 +71,15 @@ def pair_words(ranks: Mapping[str, Any]) -> str:
     if ranks["test"] != "friedman" or ranks["p"] is None:
         return ""
     if ranks["p"] >= SIGNIFICANT:
-        return "So no two of them are compared by ranks."
-    apart = [pair for pair in ranks["pairs"] if pair["p"] < SIGNIFICANT]
-    if not apart:
-        return "Yet signed ranks with Holm's correction separate no two of them."
-    count = f"{len(apart)} of {len(ranks['pairs'])} pairs"
-    apart.sort(key=lambda pair: pair["p"])
-    pairs = [f"{p['first']} and {p['second']} ({p_value(p['p'])})" for p in apart[:MOST_NAMED]]
-    named = "" if len(apart) <= MOST_NAMED else "the surest "
-    return f"Signed ranks tell {count} apart after Holm's correction: {named}{_listed(pairs)}."
+        return "So no two arms are compared by ranks."
+    separated = [pair for pair in ranks["pairs"] if pair["p"] < SIGNIFICANT]
+    if not separated:
+        return "Signed-rank tests with Holm's correction separate no two arms."
+    count = f"{len(separated)} of {len(ranks['pairs'])} pairs"
+    separated.sort(key=lambda pair: pair["p"])
+    pairs = [f"{p['first']} and {p['second']} ({p_value(p['p'])})" for p in separated[:MOST_NAMED]]
+    named = "" if len(separated) <= MOST_NAMED else "most clearly "
+    return f"Signed-rank tests with Holm's correction separate {count}: {named}{_listed(pairs)}."
 
 
 def p_value(p: float) -> str:
@@ -94,8 +93,8 @@ def sensitivity_words(rows: Sequence[Mapping[str, Any]]) -> str:
     ordered = sorted(rows, key=lambda row: -row["range"])
     most, least = ordered[0], ordered[-1]
     return (
-        f"Most of all {most['category']}: {most['range']:.1f} usable trips between "
-        f"{most['best']} and {most['worst']}; least of all {least['category']}: "
+        f"Arms differ most for {most['category']}: {most['range']:.1f} usable trips between "
+        f"{most['best']} and {most['worst']}. They differ least for {least['category']}: "
         f"{least['range']:.1f}."
     )
 
@@ -104,16 +103,18 @@ def rerun_words(reruns: Mapping[str, Mapping[str, Any]]) -> str:
     """State the spread between reruns of one case, over all arms."""
     repeated = [row for row in reruns.values() if row["rerun"] is not None]
     if not repeated:
-        return "Every case was played once, so nothing is known of reruns: give the experiment repeats."
+        return (
+            "Every case was played once, so reruns cannot be compared: give the experiment repeats."
+        )
     spread = sum(row["rerun"] for row in repeated) / len(repeated)
     shares = [row["icc"] for row in repeated if row["icc"] is not None]
     explained = (
-        f" The case explains {100 * sum(shares) / len(shares):.0f} % of the variance of chains."
+        f" The case explains {100 * sum(shares) / len(shares):.0f} % of the chains' variance."
         if shares
         else ""
     )
     return (
-        f"The same case played again by the same arm lasts {spread:.2f} usable trips more or less "
+        f"When an arm plays a case again, its usable trips vary by ± {spread:.2f} "
         f"(standard deviation, {repeated[0]['repeats']} repeats).{explained}"
     )
 

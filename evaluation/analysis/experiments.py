@@ -1,10 +1,10 @@
-"""Effects of arms: the same cases played in several ways.
+"""Effects of an experiment's arms: the same cases played in several ways.
 
-The effect of an arm is its usable trips minus those of the first, case by case. Its interval covers
-other images and other edits, as every interval here does (method §6), and all arms at once:
-with 95 % none of them misses. An effect is sure only if its interval excludes 0. Friedman's
-test and its post-hoc test rank the arms within each case. They treat cases as independent,
-which cases with a common image or pair are not, so they are shown beside the intervals.
+The effect of an arm is its usable trips minus those of the first arm (the baseline), case by case.
+Intervals cover other images and other edits (method §6) and hold simultaneously: with 95 %
+probability all of them contain the true effects. An effect is significant (`sure`) if its interval
+excludes 0. Friedman's test and its post-hoc tests rank the arms within each case. They treat cases
+as independent, although some share an image or a pair, so they only accompany the intervals.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from evaluation.analysis.survival import Floats, half_life
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 DRAWS = 10_000
-#: The largest number of tied differences tested exactly, as in scipy; more are approximated.
+#: Tied differences are tested exactly up to this number, as in scipy; larger ones approximately.
 ALL_SIGNS = 13
 
 
 @dataclass(frozen=True)
 class Effect:
-    """One arm beside the baseline, on the cases that all arms have.
+    """One arm compared with the baseline, on the cases that all arms have.
 
-    `difference` in usable trips, with an interval that holds for all arms at once; None if the
-    images or pairs are too few. `sure` is True if it excludes 0. The baseline's own is 0.
+    `difference` is in usable trips, 0 for the baseline itself. Its simultaneous interval, `low` to
+    `high`, is None if images or pairs are too few; `sure` is True if the interval excludes 0.
     """
 
     arm: str
     usable_trips: float
     half_life: float | None
-    interval: Interval | None  # of the arm's own usable trips
+    interval: Interval | None  # of `usable_trips`
     auc: float | None
     difference: float
     low: float | None
@@ -60,7 +60,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Pairwise:
-    """Two arms by the signed-rank test; `p` is corrected by Holm's method."""
+    """Two arms compared by the signed-rank test; `p` is corrected by Holm's method."""
 
     first: str
     second: str
@@ -70,9 +70,9 @@ class Pairwise:
 
 @dataclass(frozen=True)
 class RankTest:
-    """Friedman's test over cases; for two arms the signed-rank test alone.
+    """Friedman's test over cases, or the signed-rank test if there are two arms.
 
-    `mean_ranks`: 1 is the arm that lasts longest in every case. `statistic` and `p` are None
+    A mean rank of 1 means that the arm lasts longest in every case. `statistic` and `p` are None
     with fewer than two cases.
     """
 
@@ -88,8 +88,8 @@ class RankTest:
 class Sensitivity:
     """Differences between arms within one category.
 
-    `spread` = standard deviation of their usable trips, `by_rerun` = its expected value if arms
-    differed by chance alone, by the reruns of all arms; None without reruns.
+    `spread` is the standard deviation of the arms' usable trips. `by_rerun` is its expected value
+    if arms differed only as reruns do; None without reruns.
     """
 
     category: str
@@ -119,14 +119,14 @@ class ExperimentNumbers:
     curves: dict[str, dict[str, list[float | None]]]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, as stored and shown."""
+        """Return plain data for storage and display."""
         reruns = {arm: asdict(spread) | {"icc": spread.icc} for arm, spread in self.reruns.items()}
         data: dict[str, Any] = json.loads(json.dumps(asdict(self) | {"reruns": reruns}))
         return data
 
     @property
-    def found(self) -> list[Effect]:
-        """Return the arms that surely differ from the baseline."""
+    def sure_effects(self) -> list[Effect]:
+        """Return the effects whose interval excludes 0."""
         return [effect for effect in self.effects if effect.sure]
 
 
@@ -137,15 +137,15 @@ def experiment_numbers(
     *,
     seed: int = SEED,
 ) -> ExperimentNumbers:
-    """Compare the arms with the first one. Raises ValueError if they share no case."""
+    """Compare all arms with the first. Raises ValueError if they share no case."""
     names = list(arms)
     if len(names) < 2:
         raise ValueError("an experiment has a baseline and at least one other arm")
     values = {name: case_values(chains, trips, threshold) for name, chains in arms.items()}
-    shared = sorted(set.intersection(*(set(of_arm.cases) for of_arm in values.values())))
+    shared = sorted(set.intersection(*(set(arm_values.cases) for arm_values in values.values())))
     if not shared:
         raise ValueError("the arms have no case in common")
-    values = {name: of_arm.only(shared) for name, of_arm in values.items()}
+    values = {name: arm_values.only(shared) for name, arm_values in values.items()}
     design = values[names[0]].design
     usable = np.column_stack([values[name].usable for name in names])
     reruns = {name: repeat_spread(chains, trips, threshold) for name, chains in arms.items()}
@@ -160,7 +160,7 @@ def experiment_numbers(
         ranks=rank_test(names, usable),
         sensitivity=_sensitivity(design, names, usable, reruns, arms),
         reruns=reruns,
-        curves={name: _curve(of_arm) for name, of_arm in values.items()},
+        curves={name: _curve(arm_values) for name, arm_values in values.items()},
     )
 
 
@@ -170,26 +170,28 @@ def _effects(values: Mapping[str, CaseValues], seed: int) -> tuple[Effect, ...]:
     design = first.design
     usable = np.column_stack([values[name].usable for name in names])
     differences = [0.0, *design.mean(usable[:, 1:] - usable[:, :1]).tolist()]
-    reach = None
+    half_widths = None
     if design.enough:
-        reach = [0.0, *simultaneous_half_widths(design, usable, first.trips, seed).tolist()]
+        half_widths = [0.0, *simultaneous_half_widths(design, usable, first.trips, seed).tolist()]
     effects = []
     for place, name in enumerate(names):
-        of_arm, difference = values[name], differences[place]
-        mean_trips, auc = (float(design.mean(column)) for column in (of_arm.usable, of_arm.auc))
+        arm_values, difference = values[name], differences[place]
+        mean_trips, auc = (
+            float(design.mean(column)) for column in (arm_values.usable, arm_values.auc)
+        )
         by_auc = auc - float(design.mean(first.auc))
-        far = reach[place] if reach else None
+        half_width = half_widths[place] if half_widths else None
         effects.append(
             Effect(
                 arm=name,
                 usable_trips=mean_trips,
-                half_life=half_life(of_arm.ends, design.mean(of_arm.survival)),
-                interval=Bounds.of(of_arm).usable_trips,
+                half_life=half_life(arm_values.ends, design.mean(arm_values.survival)),
+                interval=Bounds.of(arm_values).usable_trips,
                 auc=None if math.isnan(auc) else auc,
                 difference=difference,
-                low=None if far is None else difference - far,
-                high=None if far is None else difference + far,
-                sure=far is not None and abs(difference) > max(far, TOLERANCE),
+                low=None if half_width is None else difference - half_width,
+                high=None if half_width is None else difference + half_width,
+                sure=half_width is not None and abs(difference) > max(half_width, TOLERANCE),
                 auc_difference=None if math.isnan(by_auc) else by_auc,
             )
         )
@@ -199,26 +201,26 @@ def _effects(values: Mapping[str, CaseValues], seed: int) -> tuple[Effect, ...]:
 def simultaneous_half_widths(
     design: Design, usable: Floats, trips: int, seed: int = SEED
 ) -> Floats:
-    """Return the half-width of each effect's interval, with 95 % for all at once.
+    """Return the half-widths of simultaneous 95 % intervals of all effects.
 
-    `usable` = usable trips by case, a column for each arm, the baseline first. Arms are treated
-    as models: each has pseudo-clusters alone, since an edit may fail with one prompt only.
+    `usable` has the usable trips by case, a column for each arm, the baseline first. Each arm gets
+    pseudo-clusters of its own, as each model does, since an edit may fail in one arm only.
     """
     shares = design.shares(usable, trips)
-    apart = shares[:, 1:] - shares[:, :1]
-    errors = errors_of(apart)
-    if apart.shape[1] == 1:
+    differences_to_baseline = shares[:, 1:] - shares[:, :1]
+    errors = errors_of(differences_to_baseline)
+    if differences_to_baseline.shape[1] == 1:
         return np.asarray(t_quantile((1 + CONFIDENCE) / 2, design.freedom) * errors)
     scale = np.divide(1, errors, out=np.zeros_like(errors), where=errors > TOLERANCE)
-    largest = np.abs(design.draws(apart, DRAWS, seed) * scale).max(axis=1)
+    largest = np.abs(design.draws(differences_to_baseline, DRAWS, seed) * scale).max(axis=1)
     return np.asarray(float(np.quantile(largest, CONFIDENCE)) * errors)
 
 
 def rank_test(names: Sequence[str], usable: Floats) -> RankTest:
-    """Run Friedman's test of arms (columns) within cases (rows), with its post-hoc."""
+    """Run Friedman's test of arms (columns) within cases (rows), with post-hoc tests."""
     from scipy.stats import friedmanchisquare, rankdata
 
-    # Rounded, so that arms that are equal but for the order of a sum are tied.
+    # Rounded, so that arms tie if they differ only by the rounding of sums.
     usable = np.round(usable, 9)
     ranks = rankdata(-usable, axis=1).mean(axis=0).tolist()
     mean_ranks = dict(zip(names, ranks, strict=True))
@@ -237,21 +239,21 @@ def rank_test(names: Sequence[str], usable: Floats) -> RankTest:
 
 
 def _post_hoc(names: Sequence[str], usable: Floats) -> tuple[Pairwise, ...]:
-    both = list(itertools.combinations(range(len(names)), 2))
-    raw = [signed_rank(usable[:, second] - usable[:, first]) for first, second in both]
+    arm_pairs = list(itertools.combinations(range(len(names)), 2))
+    raw = [signed_rank(usable[:, second] - usable[:, first]) for first, second in arm_pairs]
     return tuple(
         Pairwise(
             names[first], names[second], float(np.mean(usable[:, second] - usable[:, first])), p
         )
-        for (first, second), p in zip(both, holm(raw), strict=True)
+        for (first, second), p in zip(arm_pairs, holm(raw), strict=True)
     )
 
 
 def signed_rank(differences: Floats) -> float:
     """Return the p-value of Wilcoxon's signed-rank test; zeros are split.
 
-    It equals scipy's. For few differences with ties scipy tries all signs one after another,
-    which takes half a second instead of a millisecond.
+    The result equals scipy's. Small tied samples are computed here, in a millisecond instead of
+    half a second, because scipy tries their sign patterns one after another.
     """
     from scipy.stats import rankdata, wilcoxon
 
@@ -263,12 +265,12 @@ def signed_rank(differences: Floats) -> float:
         return float(wilcoxon(differences, zero_method="zsplit").pvalue)
     ranks, greater = rankdata(sizes)[sizes > 0], differences[sizes > 0] > 0
     signs = np.arange(2 ** len(ranks))[:, None] >> np.arange(len(ranks)) & 1
-    sums, observed = signs @ ranks, ranks[greater].sum()  # halves, so exact
+    sums, observed = signs @ ranks, ranks[greater].sum()  # exact: ranks are multiples of 1/2
     return min(1.0, 2 * float(min(np.mean(sums <= observed), np.mean(sums >= observed))))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return the p-values of one family, each corrected for all of them (Holm 1979)."""
+    """Return the p-values of one family, corrected for multiple testing (Holm 1979)."""
     count, corrected, largest = len(p_values), [0.0] * len(p_values), 0.0
     for place, index in enumerate(sorted(range(count), key=lambda i: p_values[i])):
         largest = max(largest, min(1.0, (count - place) * p_values[index]))
@@ -309,7 +311,7 @@ def _sensitivity(
 
 def _chains_per_case(cases: Sequence[Case], arms: Mapping[str, Sequence[ChainResult]]) -> float:
     wanted = set(cases)
-    chains = sum(chain.case in wanted for of_arm in arms.values() for chain in of_arm)
+    chains = sum(chain.case in wanted for arm_chains in arms.values() for chain in arm_chains)
     return max(1.0, chains / (len(arms) * len(cases)))
 
 

@@ -26,13 +26,13 @@ from evaluation.analysis.survival import Floats
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 DRAWS = 10_000
-#: A chunk of draws of a hundred runs that fits into a processor's cache.
+#: Draws compared at a time: those of a hundred runs fit into a processor's cache.
 DRAWS_AT_ONCE = 250
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Intervals of a run's numbers, pointwise for the curve; None with too few cases."""
+    """95 % intervals of a run's numbers, pointwise for the curve; None with too few cases."""
 
     half_life: Interval | None = None
     usable_trips: Interval | None = None
@@ -45,7 +45,7 @@ class Bounds:
         if not design.enough:
             return cls()
         columns = np.column_stack([values.usable, values.auc, values.curve, values.survival])
-        # A share ends at 1; Q(0) is always 1, so its scale has no length.
+        # Scales end at 1, those of usable trips at N; Q(0) is always 1, so it has no scale.
         longest = np.ones(columns.shape[1])
         longest[[0, 2]] = trips, 0
         means = design.mean(columns)
@@ -62,13 +62,13 @@ class Bounds:
 
 
 def half_life_interval(ends: Floats, survival: Floats, reach: Floats) -> Interval:
-    """Return the trips at which the band of the survival curve holds one half.
+    """Return the times at which the confidence band of the survival curve contains one half.
 
-    The curve falls at the `ends` only, and its band is `survival` plus and minus `reach`.
+    The curve falls only at the `ends`; its band is `survival` plus and minus `reach`.
     """
     touched = np.flatnonzero(survival - reach <= 0.5 + TOLERANCE)
     above = np.flatnonzero(survival + reach >= 0.5 - TOLERANCE)
-    # The band leaves one half behind at the end after the last one at which it holds it.
+    # The upper bound is the first end after the band has contained one half for the last time.
     left = above[-1] + 1 if above.size else 0
     return Interval(
         float(ends[touched[0]]) if touched.size else None,
@@ -86,15 +86,15 @@ def _within(
 
 @dataclass(frozen=True)
 class Ranks:
-    """Ranks of the runs of a board, in the order of the runs.
+    """Ranks of a board's runs, in the order of the runs.
 
-    `sets` = the ranks that a run may have: from 1 + the number of surely better runs to M - the
-    number of surely worse ones, with 95 % for all runs at once. `shared` = the displayed rank:
-    the lower end, but never a better one than that of a run before it on the board (whose
-    difference to the best may be smaller and yet surer). `tiers` = class letters: the first run
-    of the board opens A, and the first whose set does not overlap with that of the opener opens
-    the next. Exactly equal runs have the same rank and tier, in any order. `p_first` is None if
-    the cases are too few to separate runs. `better[i, j]` is True if i is surely better than j.
+    `sets` are the possible ranks of each run, simultaneously with 95 %: from 1 + the number of
+    significantly better runs to M - the number of significantly worse ones. `shared` is the
+    displayed rank: the lower end of the set, but never better than the rank of a run with more
+    usable trips, whose own difference may be less certain. `tiers` are letters: the first run opens
+    tier A, and the first run whose set does not overlap with the opener's set opens the next tier.
+    Exactly equal runs share rank and tier. `p_first` is the probability of first place, None if
+    the cases are too few. `better[i, j]` is True if i is significantly better than j.
     """
 
     shared: tuple[int, ...]
@@ -113,24 +113,25 @@ def rank_board(
     draws: int = DRAWS,
     seed: int = SEED,
 ) -> Ranks:
-    """Rank the runs whose usable trips of `trips` by case are the columns of `usable`.
+    """Rank runs by their usable trips; `usable` has a row for each case, a column for each run.
 
-    `means` = the runs' usable trips if they are not just the means of their columns: in a part
-    of a suite with lost chains. Raises ValueError if a run lacks a case.
+    `trips` is the suite's number of trips. Pass `means` if the runs' usable trips are not the
+    means of their columns, as in a part of a suite with lost chains. Raises ValueError if a run
+    lacks a case.
     """
     if np.isnan(usable).any():
         raise ValueError("a run lacks a case: only runs with the same cases can be ranked")
-    levels = design.mean(usable) if means is None else np.asarray(means, dtype=float)
-    count = len(levels)
+    mean_usable = design.mean(usable) if means is None else np.asarray(means, dtype=float)
+    count = len(mean_usable)
     if design.enough and count:
-        differences = levels[:, None] - levels
-        errors, sure, p_first = _compared(design, usable, trips, levels, draws, seed)
-        better = differences > np.maximum(sure * errors, TOLERANCE)
+        differences = mean_usable[:, None] - mean_usable
+        errors, factor, p_first = _compared(design, usable, trips, mean_usable, draws, seed)
+        better = differences > np.maximum(factor * errors, TOLERANCE)
     else:
         better, p_first = np.zeros((count, count), dtype=bool), [None] * count
     low, high = 1 + better.sum(axis=0), count - better.sum(axis=1)
     sets = list(zip(low.tolist(), high.tolist(), strict=True))
-    shared, tiers = _places(sets, levels.tolist())
+    shared, tiers = _places(sets, mean_usable.tolist())
     return Ranks(
         shared=shared,
         sets=tuple(sets),
@@ -141,13 +142,13 @@ def rank_board(
 
 
 def _places(
-    sets: Sequence[tuple[int, int]], levels: Sequence[float]
+    sets: Sequence[tuple[int, int]], mean_usable: Sequence[float]
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return the shared ranks and the tiers of runs with these rank sets and levels."""
+    """Return shared ranks and tiers, given the runs' rank sets and usable trips."""
     shared, tiers = [0] * len(sets), [""] * len(sets)
     rank, opener_high, classes = 0, 0, 0
-    for tied in _ties(levels):
-        # Equal runs may have different sets: their errors differ.
+    for tied in _ties(mean_usable):
+        # Equal runs may have different sets, because their errors differ.
         low = min(sets[run][0] for run in tied)
         rank = max(rank, *(sets[run][0] for run in tied))
         if low > opener_high:
@@ -157,11 +158,11 @@ def _places(
     return tuple(shared), tuple(tiers)
 
 
-def _ties(levels: Sequence[float]) -> list[list[int]]:
-    """Return the runs from the highest level down, equal ones together."""
+def _ties(mean_usable: Sequence[float]) -> list[list[int]]:
+    """Return the runs from most to fewest usable trips, equal ones in one group."""
     groups: list[list[int]] = []
-    for run in sorted(range(len(levels)), key=lambda run: -levels[run]):
-        if groups and levels[groups[-1][-1]] - levels[run] <= TOLERANCE:
+    for run in sorted(range(len(mean_usable)), key=lambda run: -mean_usable[run]):
+        if groups and mean_usable[groups[-1][-1]] - mean_usable[run] <= TOLERANCE:
             groups[-1].append(run)
         else:
             groups.append([run])
@@ -169,7 +170,7 @@ def _ties(levels: Sequence[float]) -> list[list[int]]:
 
 
 def _letter(number: int) -> str:
-    """Return the letter of a class: A for 1, Z for 26, then AA, AB and so on."""
+    """Return the letter of a tier: A for 1, Z for 26, then AA, AB and so on."""
     rest, place = divmod(number - 1, len(ascii_uppercase))
     return (_letter(rest) if rest else "") + ascii_uppercase[place]
 
@@ -183,9 +184,9 @@ def rank_scope(
 ) -> Ranks:
     """Rank runs in one part of a suite from their stored values.
 
-    `cases` = those of the suite, in its order, `stored` = `CaseValues.aligned(cases)` of each
-    run as a column, `means` = the usable trips of the runs' standings in this scope. Cases that
-    no run has (the metric does not apply to them) are left out.
+    `cases` are the suite's, in order; `stored` has `CaseValues.aligned(cases)` of each run as a
+    column; `means` are the usable trips of the runs' standings in this scope. Cases without a value
+    in any run, to which the metric does not apply, are left out.
     """
     missing = np.asarray(np.isnan(stored).all(axis=1))
     rows = [n for n, case in enumerate(cases) if scope in case.scopes and not missing[n]]
@@ -193,27 +194,28 @@ def rank_scope(
 
 
 def _compared(
-    design: Design, usable: Floats, trips: int, levels: Floats, draws: int, seed: int
+    design: Design, usable: Floats, trips: int, mean_usable: Floats, draws: int, seed: int
 ) -> tuple[Floats, float, list[float | None]]:
-    """Return the errors of all differences, the reach of a sure one, and P(first)."""
+    """Return the errors of all differences, the factor of a significant one, and P(first)."""
     shares = design.shares(usable, trips)
-    # Not from variances and covariance, which leave a rounding error for nearly equal runs.
+    # Errors of differences of shares: variances and covariances would leave rounding errors for
+    # nearly equal runs.
     errors = np.array([errors_of(shares - run_shares[:, None]) for run_shares in shares.T])
     drawn = design.draws(shares, draws, seed)
-    values = levels + drawn
+    values = mean_usable + drawn
     first = values >= values.max(axis=1, keepdims=True) - TOLERANCE
     p_first = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
-    # Equal runs differ by the draws of their pseudo-clusters alone.
+    # Equal runs differ only by the draws of their pseudo-clusters, so they share a mean.
     _, alike = np.unique(np.round(usable, 9), axis=1, return_inverse=True)
     p_first = (np.bincount(alike, p_first) / np.bincount(alike))[alike]
     return errors, simultaneous_reach(drawn, errors, CONFIDENCE), p_first.tolist()
 
 
 def simultaneous_reach(drawn: Floats, errors: Floats, confidence: float) -> float:
-    """Return the number of errors of a sure difference, for all pairs at once.
+    """Return how many standard errors make a difference significant, for all pairs at once.
 
-    It is the quantile at `confidence`, over the rows of `drawn`, of the largest difference
-    between two columns, in their `errors`. Columns that never differ count as equal.
+    This is the quantile at `confidence`, over the rows of `drawn`, of the largest difference
+    between two columns in units of its error. Columns that never differ count as equal.
     """
     scale = np.divide(1, errors, out=np.zeros_like(errors), where=errors > TOLERANCE)
     largest = np.zeros(len(drawn))
@@ -228,7 +230,7 @@ def simultaneous_reach(drawn: Floats, errors: Floats, confidence: float) -> floa
 
 @dataclass(frozen=True)
 class Placing:
-    """One run on the board; `rank` and later fields are None for an unfinished run."""
+    """One run on the board; `rank`, `rank_set` and `p_first` are None if it is unfinished."""
 
     run: str
     complete: bool
@@ -246,10 +248,10 @@ def board(
     *,
     keys: Collection[tuple[str, str, int]] | None = None,
 ) -> list[Placing]:
-    """Return all runs of a suite in the board's order: ranked, then unfinished ones.
+    """Return all runs of a suite in the board's order: ranked runs, then unfinished ones.
 
-    `keys` = every (image, pair, repeat) of the suite that the metric applies to; by default,
-    those of any of the runs. A run that lacks one is not ranked.
+    `keys` are the (image, pair, repeat) triples of the suite to which the metric applies; by
+    default, those of all runs together. A run that lacks one of them is not ranked.
     """
     if keys is not None:
         requested = set(keys)
@@ -288,6 +290,6 @@ def board(
 def board_key(summary: Any) -> float:
     """Return the sort key of a board: most usable trips first, unmeasured runs last.
 
-    Takes a Summary, or anything stored with its `usable_trips`.
+    `summary` is a Summary or any stored row with `usable_trips`.
     """
     return math.inf if summary.usable_trips is None else -summary.usable_trips

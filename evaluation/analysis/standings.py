@@ -1,7 +1,7 @@
 """Standings of a run from its scores: curves, half-lives, intervals and details.
 
-They are computed here alone. The site stores the results for its own runs, and a bundle is
-verified by computing them again.
+No other module computes them. The site stores the results for its own runs; a bundle is verified
+by computing them again.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from evaluation.metrics import HEADLINE, METRICS, metric_class
 from evaluation.records import StandingRecord, TripMeasures
 from evaluation.witnesses.base import Verdict, count_verdicts
 
-# The displayed trips.
+# The trips at which JPEG qualities are displayed.
 TICKS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 100)
 _NOTHING = Interval(None, None)
 
 
 @dataclass(frozen=True)
 class ScoredTrip:
-    """One trip by one metric; a `scored` trip may lack a distance by this metric."""
+    """One trip by one metric; `distance` may be None although the trip was scored."""
 
     number: int
     distance: float | None
@@ -52,16 +52,16 @@ class ScoredTrip:
 
 @dataclass(frozen=True)
 class MeasuredChain:
-    """One chain by one metric: its distances and the inputs of the statistics."""
+    """One chain by one metric: its distances and the inputs of its statistics."""
 
     result: ChainResult
     distances: tuple[float, ...]
     blank: float
     ladder: Mapping[int, float]
-    #: s(n) up to the first gap, and the distance of the last one from the source.
+    #: The steps s(n) before the first gap, and the last image's distance from the source.
     steps: tuple[float, ...]
     end: float
-    #: The measures of the returned trips.
+    #: The measures of trips with a restored image.
     trips: tuple[TripMeasures, ...] = ()
 
     @property
@@ -80,12 +80,11 @@ def measured_chain(
     ladder: Mapping[str, float] | Mapping[int, float],
     until: int,
 ) -> MeasuredChain | None:
-    """Return a chain by one metric; None if the metric lacks a scored trip.
+    """Return a chain by one metric; None if a scored trip has no distance by the metric.
 
-    `trips` come in order; trips that a converged chain did not play, up to `until`, repeat its
-    last one. A `blank` of None means that the metric has no calibration for this image. A
-    chain that the metric does not apply to (a face without one) is not passed here: it is
-    no part of the metric's standings, nor of a complete run.
+    `trips` are in order. If the chain converged, its last trip is repeated up to trip `until`.
+    A `blank` of None means that the metric has no calibration for this image. Callers leave out
+    chains to which the metric does not apply, such as the face metric without a face.
     """
     if outcome == CONVERGED and trips:
         rest = range(trips[-1].number + 1, until + 1)
@@ -170,8 +169,8 @@ def chain_of_numbers(
 ) -> ChainResult:
     """Restore a chain from stored `chain_numbers`.
 
-    An empty `outcome` means that it is still in play. Of its gates only the first is stored,
-    and no other matters.
+    An empty `outcome` means that the chain is still being played. Only its first gate is stored,
+    because later ones change nothing.
     """
     retention = tuple(min(1.0, q) for q in numbers["retention"])
     if not outcome or (outcome == COMPLETED and len(retention) < trips):
@@ -204,23 +203,25 @@ def is_complete(
 def standings(
     metric: str, chains: Sequence[MeasuredChain], trips: int
 ) -> Iterator[tuple[StandingRecord, CaseValues | None]]:
-    """Yield every standing of a run by this metric; none if nothing was played.
+    """Yield every standing of a run by this metric; nothing if no chain was played.
 
-    The values by case come with the scope "all": those of any other are a selection of them. A
-    threshold is left out if a chain was stopped before it: its end is unknown there.
+    Values by case are yielded with the scope "all" only, because every other scope selects from
+    them. A threshold is left out if some chain was stopped before falling to it.
     """
     results = [chain.result for chain in chains]
     if not any(result.played for result in results):
         return
     ratings = {chain.result.key: chain.rating for chain in chains}
-    decided = [n for n in THRESHOLDS if all(result.is_decided(trips, n) for result in results)]
-    shown = _own_scale(metric, chains, trips)
+    decided_thresholds = [
+        n for n in THRESHOLDS if all(result.is_decided(trips, n) for result in results)
+    ]
+    shown = _shown_values(metric, chains, trips)
     repeated = len({result.repeat for result in results}) > 1
     for scope, part in scopes(results).items():
         about: dict[str, Any] = {}
         stopped = last_shown(part, trips) < trips
         quality = edit_quality([rated for row in part if (rated := ratings[row.key])])
-        for summary, values in summaries_and_values(part, trips, decided):
+        for summary, values in summaries_and_values(part, trips, decided_thresholds):
             threshold = summary.threshold
             if summary.usable_trips is None or (summary.auc is None and not stopped):
                 continue
@@ -229,7 +230,7 @@ def standings(
                 numbers["counts"]["rubric"] = asdict(quality)
             if scope == "all":
                 numbers["curve"]["shown"] = shown
-                # The same at every threshold, so computed once.
+                # Equal at every threshold, so computed once.
                 about = about or _about(chains, summary)
                 spread = asdict(repeat_spread(results, trips, threshold)) if repeated else None
                 numbers["details"] = about | {"repeats": spread}
@@ -238,7 +239,7 @@ def standings(
 
 
 def _numbers(summary: Summary, bounds: Bounds) -> dict[str, Any]:
-    """Return the fields of a standing beside metric and scope."""
+    """Return the fields of a standing except metric and scope."""
     half, usable, auc = (
         interval or _NOTHING for interval in (bounds.half_life, bounds.usable_trips, bounds.auc)
     )
@@ -280,10 +281,10 @@ def _numbers(summary: Summary, bounds: Bounds) -> dict[str, Any]:
     }
 
 
-def _own_scale(metric: str, chains: Sequence[MeasuredChain], trips: int) -> list[float | None]:
-    """Return the metric's own values after each trip, from mean distances over cases.
+def _shown_values(metric: str, chains: Sequence[MeasuredChain], trips: int) -> list[float | None]:
+    """Return the metric's shown value after each trip, from mean distances over cases.
 
-    A broken chain counts as its blank card from its end on, as its retention counts as 0.
+    After a broken chain's end the distance of its blank card counts, as its retention counts as 0.
     """
     if metric not in METRICS:
         return []
@@ -301,11 +302,11 @@ def _own_scale(metric: str, chains: Sequence[MeasuredChain], trips: int) -> list
 
 def _about(chains: Sequence[MeasuredChain], summary: Summary) -> dict[str, Any]:
     """Return the dynamics, JPEG qualities and witnesses."""
-    moved = [
+    dynamics_by_chain = [
         dynamics(
             list(chain.steps),
             chain.end,
-            # The limit of a chain that was stopped is unknown.
+            # A chain stopped with a known end may not have reached its limit.
             chain.result.retention[-1]
             if chain.result.retention and chain.result.outcome != KNOWN
             else None,
@@ -316,7 +317,7 @@ def _about(chains: Sequence[MeasuredChain], summary: Summary) -> dict[str, Any]:
     last = last_shown((chain.result for chain in chains), summary.trips)
     return {
         "jpeg": {str(n): _jpeg(chains, n) for n in TICKS if n <= last},
-        "dynamics": asdict(summarise_dynamics(moved)),
+        "dynamics": asdict(summarise_dynamics(dynamics_by_chain)),
         "witnesses": count_verdicts(
             (chain.result.category, trip.evidence) for chain in chains for trip in chain.trips
         ),
@@ -324,9 +325,10 @@ def _about(chains: Sequence[MeasuredChain], summary: Summary) -> dict[str, Any]:
 
 
 def _jpeg(chains: Sequence[MeasuredChain], number: int) -> float | None:
-    """Return the JPEG quality of equal loss after n trips, median over cases.
+    """Return the JPEG quality with the same loss after n trips, as the median over cases.
 
-    None is worse than quality 1. A broken chain is worse than any JPEG; a lost one is left out.
+    None means worse than quality 1. A broken chain counts as worse than any JPEG; lost chains are
+    left out.
     """
     qualities = []
     for chain in chains:

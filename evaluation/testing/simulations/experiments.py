@@ -78,7 +78,7 @@ def simulate(
         )
         for number in range(experiments)
     ]
-    claimed = [{effect.arm for effect in numbers.found} for numbers in found]
+    claimed = [{effect.arm for effect in numbers.sure_effects} for numbers in found]
     p_values = [numbers.ranks.p for numbers in found if numbers.ranks.p is not None]
     covered = None
     if planted:

@@ -93,7 +93,7 @@ def test_few_images_give_differences_without_an_interval():
     told = experiment_numbers(arms({"plain": 4.0, "less": 2.0}, design=few), 8)
     assert not told.enough
     assert told.effects[1].low is None
-    assert not told.found
+    assert not told.sure_effects
     assert "too few to tell arms apart" in words.finding(told.to_dict())
 
 

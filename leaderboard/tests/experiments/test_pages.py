@@ -40,7 +40,7 @@ def test_the_page_tells_the_effect_of_every_arm(wording, client, django_assert_m
     with django_assert_max_num_queries(14):
         page = client.get(wording.get_absolute_url())
     text = page.content.decode()
-    assert "Beside plain, usable trips differ with long" in text
+    assert "Compared with plain, usable trips differ for long" in text
     assert "Friedman’s" in text or "Friedman&#x27;s" in text
     assert "Signed ranks tell" in text
     assert "Every case was played once" in text
