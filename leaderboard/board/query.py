@@ -65,7 +65,7 @@ class BoardForm(forms.Form):
     ranks = forms.ChoiceField(
         required=False,
         label="Ranks",
-        choices=[("", "Run here and submitted endpoints"), ("here", "Run here alone")],
+        choices=[("", "Run here and submitted endpoints"), ("here", "Run here only")],
         # Set by a switch above the table.
         widget=forms.HiddenInput,
     )

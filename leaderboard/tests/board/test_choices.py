@@ -156,5 +156,5 @@ def test_a_headline_names_the_edits_that_were_not_made(client, suite):
 
 def test_a_models_page_says_what_it_does_not_know(client, suite):
     page = client.get("/models/cheap/?metric=zz").content.decode()
-    assert "Cheap has no results by “zz”" in page
-    assert "has no results by" not in client.get("/models/cheap/?metric=lpips").content.decode()
+    assert "Cheap has no results for “zz”" in page
+    assert "has no results for" not in client.get("/models/cheap/?metric=lpips").content.decode()

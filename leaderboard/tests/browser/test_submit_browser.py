@@ -170,7 +170,7 @@ def test_a_model_comes_from_the_form_to_the_board(
     stranger.see_chart()
     assert stranger.faults() == []
     page.click("text=Publish the result …")
-    assert page.get_by_text("Everybody will read").is_visible()
+    assert page.get_by_text("Everyone will read").is_visible()
     page.click("text=Publish it now")
     page.get_by_text("See the result").wait_for()
     assert page.locator("#state-next").inner_text().startswith("Published")

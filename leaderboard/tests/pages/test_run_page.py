@@ -57,7 +57,7 @@ def test_a_run_under_way_shows_how_far_it_is_and_its_curve_so_far(client, half_w
     page = page_of(client, half_way)
     assert "The restored images are being scored." in page
     assert "24 of 24" in page
-    assert "mean over the restored images scored so far" in page
+    assert "mean of the restored images scored so far" in page
     live = polled(client, half_way).json()
     assert live["path"].startswith("M0 0.0L100 ")
     assert [chains for _, chains in live["curve"]] == [4, 4, 4]
@@ -143,7 +143,7 @@ def test_a_finished_run_lists_its_chains_with_links_to_their_strips(client, play
     page = page_of(client, run)
     for chain in run.chains.all():
         assert chain.get_absolute_url() in page
-    assert "Ledger" in page
+    assert "Calls to the model" in page
     assert "24 calls, 0 of them retries" in page
     assert 'id="live"' not in page
     assert "run.js" not in page

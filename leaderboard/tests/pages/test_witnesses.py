@@ -54,7 +54,7 @@ def test_a_judges_word_is_kept_shown_and_paid_for_once(client, judged):
     # Nobody has voted: it may not speak yet.
     assert "the judge’s agreement with people is not measured yet" in page
     assert 'data-label="Edit quality"' not in client.get("/").content.decode()
-    assert f"chose the one shown first in {percent(1.0)}" in page
+    assert f"chose the first one in {percent(1.0)}" in page
     assert KEY not in page
     # It was asked outright of the source and of both restored images, and the page of such answers
     # tells.

@@ -168,7 +168,7 @@ def test_without_questions_nobody_is_asked_and_nothing_is_kept(board, browser):
     assert answer.status_code == 404
     assert "come back" in answer.json()["detail"]
     assert not Voter.objects.exists()
-    assert "Questions appear here when" in browser.client.get("/vote/").content.decode()
+    assert "Questions appear here some minutes" in browser.client.get("/vote/").content.decode()
 
 
 # Nothing that is sent tells which model made an image.

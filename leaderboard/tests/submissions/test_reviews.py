@@ -208,7 +208,7 @@ def test_the_private_result_shows_each_edit_that_was_not_made_and_asks_first(
     assert f"In {cases} of {cases} cases that a witness looked at" in text
     assert text.count("a red kite: not seen, by ") == text.count("<figcaption>Edited") == cases
     assert "Publish it now" in text
-    assert text.index("Everybody will read") < text.index("Publish it now")
+    assert text.index("Everyone will read") < text.index("Publish it now")
 
 
 def test_a_flagged_result_says_so_in_the_same_words_everywhere(client, reviewed, finished):
