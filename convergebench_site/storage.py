@@ -7,9 +7,13 @@ import os
 import secrets
 from pathlib import Path
 
+from botocore.exceptions import BotoCoreError, ClientError
 from django.core.files.base import File
 from django.core.files.storage import FileSystemStorage
 from whitenoise.storage import CompressedManifestStaticFilesStorage
+
+#: Errors of a disk, and of S3, when a file is stored.
+STORAGE_ERRORS = (OSError, BotoCoreError, ClientError)
 
 
 class WholeFileStorage(FileSystemStorage):

@@ -13,6 +13,7 @@ from evaluation.testing.local_server import LocalServer
 from examples.example_server import Handler
 from leaderboard.models import Suite
 from leaderboard.testing.factories import tiny_suite
+from leaderboard.testing.fake_s3 import FakeS3
 from leaderboard.testing.played import QUICK, QUICK_WITNESSES
 from leaderboard.testing.worker_processes import WorkerProcesses
 
@@ -52,3 +53,20 @@ def workers(tmp_path: Path, local: None, valkey: Any) -> Iterator[WorkerProcesse
     """Nobody yet; whoever is hired ends with the test."""
     with WorkerProcesses(tmp_path) as workers:
         yield workers
+
+
+@pytest.fixture
+def s3(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
+    """The site's storage is in S3."""
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "id",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "eu-central-1",
+        "AWS_MAX_ATTEMPTS": "1",
+        "NO_PROXY": "127.0.0.1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with FakeS3() as s3:
+        backend = {"BACKEND": "storages.backends.s3.S3Storage", "OPTIONS": s3.options}
+        settings.STORAGES = settings.STORAGES | {"default": backend}
+        yield s3

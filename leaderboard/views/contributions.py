@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import structlog
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from convergebench_site.storage import STORAGE_ERRORS
 from leaderboard.contributions.forms import ContributionForm, NotTaken, take
 from leaderboard.contributions.forms import withdraw as withdraw_run
 from leaderboard.models import ContributedRun, EditingModel, Suite
 from leaderboard.views.site import noindex
 from leaderboard.visitors import client_address, limited
+
+log = structlog.get_logger(__name__)
 
 
 @never_cache
@@ -36,6 +40,10 @@ def index(request: HttpRequest) -> HttpResponse:
         contribution = take(form, client_address(request))
     except NotTaken as error:
         return _form(request, form, why=str(error), status=429)
+    except STORAGE_ERRORS as error:
+        log.error("contributed run not stored", error=str(error))
+        why = "Files cannot be stored right now; please try again later."
+        return _form(request, form, why=why, status=503)
     return redirect(contribution)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeAlias
 
+import structlog
 from django.conf import settings
 from django.contrib.sitemaps import GenericSitemap, Sitemap
 from django.contrib.sitemaps.views import sitemap as django_sitemap
@@ -22,6 +23,11 @@ from convergebench_site.context import site
 from leaderboard.models import Case, EditingModel, Experiment, Run, Suite
 from leaderboard.models.runs import RunQuerySet
 
+log = structlog.get_logger(__name__)
+BARE_ERROR_PAGE = (
+    "<!doctype html><title>Something broke</title><h1>Something broke on our side</h1>"
+    "<p>The error is recorded. You can try again in a minute.</p>"
+)
 View: TypeAlias = Callable[..., HttpResponse]
 
 
@@ -144,6 +150,9 @@ def withdrawn(request: HttpRequest, runs: RunQuerySet) -> HttpResponse:
 
 def server_error(request: HttpRequest) -> HttpResponse:
     # Rendered without context processors, because the error may be in one of them.
-    return HttpResponseServerError(
-        loader.get_template("500.html").render({"request": None, **site(request)})
-    )
+    try:
+        page = loader.get_template("500.html").render({"request": None, **site(request)})
+    except Exception:  # in what every page needs, such as the list of static files
+        log.exception("error page not rendered")
+        page = BARE_ERROR_PAGE
+    return HttpResponseServerError(page)

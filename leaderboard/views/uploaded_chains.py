@@ -15,6 +15,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
+from convergebench_site.storage import STORAGE_ERRORS
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.content import archives, chain_files
 from evaluation.content.archives import ArchiveError
@@ -75,7 +76,7 @@ def index(request: HttpRequest) -> HttpResponse:
         )
     except Unusable as error:
         return _refused(request, str(error), status=422)
-    except OSError as error:
+    except STORAGE_ERRORS as error:
         # Not left to the page of errors, whose traceback would keep the images in memory.
         log.error("upload not stored", error=str(error))
         why = "Images cannot be stored right now; please try again later."

@@ -274,6 +274,24 @@ def test_quotas_hold_and_too_many_waiting_wait_outside(client, suite, packed):
         assert b"is larger than 0 MB" in contribute(client, packed, name="Four").content
 
 
+def test_a_run_that_s3_refuses_to_store_is_refused_in_words(client, suite, packed, s3):
+    s3.fails = 503
+    answer = contribute(client, packed)
+    assert answer.status_code == 503
+    assert "cannot be stored right now" in answer.content.decode()
+    assert not ContributedRun.objects.exists()
+
+
+def test_a_run_that_a_full_disk_cannot_store_is_refused_in_words(
+    client, suite, packed, settings, tmp_path
+):
+    settings.MEDIA_ROOT = tmp_path / "media"
+    settings.MEDIA_ROOT.touch()  # no folder can be made here
+    answer = contribute(client, packed)
+    assert answer.status_code == 503
+    assert not ContributedRun.objects.exists()
+
+
 @pytest.mark.both_databases
 def test_a_bundle_that_kills_its_worker_is_given_up(client, suite, packed):
     contribute(client, packed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -38,23 +37,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick"), pytest.ma
 
 
 # Storage
-
-
-@pytest.fixture
-def s3(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
-    """The site's storage is in S3."""
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "id",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_DEFAULT_REGION": "eu-central-1",
-        "AWS_MAX_ATTEMPTS": "1",
-        "NO_PROXY": "127.0.0.1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    with FakeS3() as s3:
-        backend = {"BACKEND": "storages.backends.s3.S3Storage", "OPTIONS": s3.options}
-        settings.STORAGES = settings.STORAGES | {"default": backend}
-        yield s3
 
 
 def test_a_run_whose_images_are_in_s3_is_played_scored_and_cleaned_up_after(

@@ -111,6 +111,15 @@ def test_an_upload_that_cannot_be_stored_is_refused_in_words(client, settings, t
     assert not UploadedChain.objects.exists()
 
 
+@pytest.mark.parametrize("status", [403, 503])
+def test_an_upload_that_s3_refuses_to_store_is_refused_in_words(client, s3, status):
+    s3.fails = status
+    answer = send(client, {f"{n}.png": data for n, data in enumerate(worn())})
+    assert answer.status_code == 503
+    assert "cannot be stored right now" in answer.content.decode()
+    assert not UploadedChain.objects.exists()
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [
