@@ -203,7 +203,7 @@ class ApiTokenAuth(HttpBearer):
     """An API token, as `Authorization: Bearer cbt_…`."""
 
     def authenticate(self, request: HttpRequest, token: str) -> ApiToken | None:
-        holder = ApiToken.objects.holding(token)
+        holder = ApiToken.objects.with_secret(token)
         # Tokens cannot be guessed; this limits the cost of attempts.
         if holder is None and (seconds := wait(request, "api-token")):
             raise Throttled(seconds)

@@ -40,7 +40,7 @@ def runs_of(suite: Suite) -> list[Run]:
     """Return one run per model: its current run, or else its newest."""
     runs = (
         Run.objects.public()
-        .as_the_suite_says()
+        .outside_experiments()
         .filter(suite=suite)
         .exclude(state=RunState.CANCELLED, current=False)
         .select_related("editing_model", "people")

@@ -233,7 +233,7 @@ def diagnose_suite(suite: Suite) -> list[CaseDiagnosis]:
 
     Runs of reference editors are used as long as there are no others.
     """
-    runs = suite.runs.as_the_suite_says().filter(state=RunState.FINISHED, complete=True)
+    runs = suite.runs.outside_experiments().filter(state=RunState.FINISHED, complete=True)
     real = runs.filter(editing_model__is_reference=False)
     chosen = list((real if real.exists() else runs).values_list("pk", "metrics"))
     run_by_all = set(METRICS).intersection(*(scored_metrics(pinned) for _, pinned in chosen))

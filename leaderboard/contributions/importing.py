@@ -336,7 +336,7 @@ def _answer(
     """Return the fields of a trip's row for one of its answers, if there is one."""
     if edit is None:
         return {}
-    return Trip.answer(step, _named(images, edit), edit.seed, edit.seconds, kept_notes(edit))
+    return Trip.answer_fields(step, _named(images, edit), edit.seed, edit.seconds, kept_notes(edit))
 
 
 def _audits(bundle: Bundle, run: Run, images: Mapping[str, StoredImage]) -> None:

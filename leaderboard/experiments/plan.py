@@ -114,7 +114,7 @@ def _there(arm: ExperimentArm, model: EditingModel, core: Arm) -> Run | None:
     run = arm.runs.filter(editing_model=model).order_by("-pk").first()
     if run or not core.is_default:
         return run
-    runs = Run.objects.as_the_suite_says().filter(suite=arm.experiment.suite, editing_model=model)
+    runs = Run.objects.outside_experiments().filter(suite=arm.experiment.suite, editing_model=model)
     finished = runs.filter(state=RunState.FINISHED, source=Run.Source.OURS, complete=True)
     return finished.order_by("-current", "-pk").first()
 

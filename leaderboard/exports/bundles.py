@@ -136,7 +136,7 @@ class DatabaseSource:
     def _trip(self, trip: Trip, chain: Chain) -> dict[str, Any]:
         case = chain.case
         words = self.row.core_arm.prompts_of(case.pair_slug, case.forward, case.backward)
-        prompts = {name: prompt for name, _, prompt in case.asked(trip.number, words)}
+        prompts = {name: prompt for name, _, prompt in case.steps_of_trip(trip.number, words)}
 
         def edit(
             name: str,

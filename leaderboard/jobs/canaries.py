@@ -28,7 +28,7 @@ def start_due() -> None:
         return
     recent = Run.objects.filter(suite=suite, created_at__gt=timezone.now() - EVERY)
     ticked = EditingModel.objects.filter(canary=True, status=EditingModel.Status.PUBLISHED)
-    due = ticked.exclude(pk__in=recent.as_the_suite_says().values("editing_model"))
+    due = ticked.exclude(pk__in=recent.outside_experiments().values("editing_model"))
     for model in due:
         # Of several workers one starts it.
         if Use.objects.take("canary", {"model": f"model {model.pk}"}, 1) is not None:
@@ -41,7 +41,7 @@ def start_due() -> None:
         log.info("canary started", run=run.pk, model=model.slug)
 
 
-def tell(run: Run) -> None:
+def mail_change(run: Run) -> None:
     """Mail the admins if the answers of a ticked model changed with this run."""
     if not run.editing_model.canary or run.suite.slug != changes.SUITE:
         return

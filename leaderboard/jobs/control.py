@@ -234,7 +234,7 @@ def _plan_again(run: Run, keys: Sequence[int], is_published: bool) -> None:
             **dict.fromkeys(("sent", "answer", "seed", "seconds")),
         )
         return
-    run.draw_anew()
+    run.replace_secret()
     before = unplayed.count()
     unplayed.delete()
     chains = {
@@ -272,8 +272,8 @@ def recount(run: Run) -> None:
     # Locked first: what a waiting job then counts includes all that others have counted.
     progress = RunProgress.objects.select_for_update().get(pk=run.pk)
     ledger = Call.objects.filter(run=run).aggregate(
-        calls=Count("pk", filter=~Q(outcome=Call.OURS)),
-        ours=Count("pk", filter=Q(outcome=Call.OURS)),
+        calls=Count("pk", filter=~Q(outcome=Call.SYNTHETIC)),
+        ours=Count("pk", filter=Q(outcome=Call.SYNTHETIC)),
         spent=Sum("cost"),
         seconds=Sum("seconds", filter=Q(outcome=Call.ANSWERED)),
     )
@@ -324,7 +324,7 @@ def enqueue_play(run: Run) -> None:
         return
     queue_name = queue_of(run.editing_model)
     free = run.chains.free().ready().count()
-    room = min(free, Chain.objects.room(run.editing_model))
+    room = min(free, Chain.objects.free_slots(run.editing_model))
     each = 1 if queue_name == job_queue.GPU else settings.MAX_CALLS_IN_FLIGHT
     if room or not run.chains.unplayed().exists():
         job_queue.enqueue(run.pk, job_queue.PLAY, queue_name, copies=max(1, -(-room // each)))

@@ -1,8 +1,8 @@
-"""Play a run of the site: claims, the ledger and every answer in the database.
+"""Store a run in the database while it is played: claims, ledger and answers.
 
 One lock and one connection serve all threads of a job: every method here is one short
-transaction, and the threads spend their time waiting for editors. Each write is fenced by the
-job's token, so that a job whose lease has lapsed cannot write any more.
+transaction, and the threads spend their time waiting for editors. Each write checks the job's
+token, so that a job whose lease has lapsed cannot write any more.
 """
 
 from __future__ import annotations
@@ -63,17 +63,18 @@ from leaderboard.models.runs import ChainState, RunState, after
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS = 1.0
-#: The interval at which a call that is not allowed yet is requested again.
+#: The interval at which a job reads the state of its run.
+POLL_SECONDS = 1.0
+#: The delay before a call that is not allowed yet is tried again.
 WAIT_SECONDS = 0.25
-#: The factor of a run's turn on the gpu queue, where weights load slowly.
+#: A turn on the gpu queue lasts this many times longer, because weights load slowly.
 GPU_TURNS = 15
 #: A block longer than this frees the worker: the run pauses and resumes by itself.
 LONG_BLOCK = 60.0
 #: The shortest interval between two score jobs for new trips.
 SCORE_SECONDS = 2.0
-#: Rounds of calls in flight before the end of a budget from which on every call is counted again.
-#: All jobs of a run begin fewer between two counts, unless an edit takes under 100 ms.
+#: With a budget for at most this many rounds of parallel calls left, the ledger is recounted before
+#: every call. Between two counts, the jobs of a run begin fewer, unless edits take under 100 ms.
 NEAR_ROUNDS = 10
 
 P = ParamSpec("P")
@@ -91,21 +92,21 @@ class OpenCall:
 def _locked(
     method: Callable[Concatenate[DatabaseStore, P], T],
 ) -> Callable[Concatenate[DatabaseStore, P], T]:
-    """Run a method alone, on the job's connection, with retries."""
+    """Run a method under the store's lock, on the job's connection, with retries."""
 
     @wraps(method)
-    def alone(store: DatabaseStore, *args: P.args, **options: P.kwargs) -> T:
+    def locked(store: DatabaseStore, *args: P.args, **options: P.kwargs) -> T:
         with store.lock:
             connections[DEFAULT_DB_ALIAS] = store.connection
             if store.closed:
                 raise Stopped
             return retry_database(lambda: method(store, *args, **options))
 
-    return alone
+    return locked
 
 
 class DatabaseStore(RunStore):
-    """A run of the site that one job plays."""
+    """The database as the store of a run that one job plays."""
 
     paces_calls = True
 
@@ -116,15 +117,15 @@ class DatabaseStore(RunStore):
         self.lock = threading.RLock()
         self.connection = connections[DEFAULT_DB_ALIAS]
         self.closed = self.stopping = False
-        #: Called between two chains on the gpu queue: one worker plays and scores there.
+        #: Called between two chains on the gpu queue, where one worker plays and scores.
         self.between_chains: Callable[[], object] = lambda: None
         self._claimed: dict[int, Chain] = {}
         self._calls: dict[int, OpenCall] = {}
-        #: By chain, when its lease was renewed last, on the monotonic clock.
+        #: The monotonic time of each chain's last lease renewal.
         self._renewed: dict[int, float] = {}
         self._began = time.monotonic()
-        self._due = {"look": 0.0, "score": 0.0, "renew": self._began + settings.LEASE_SECONDS / 3}
-        self._fresh_trips = False
+        self._due = {"poll": 0.0, "score": 0.0, "renew": self._began + settings.LEASE_SECONDS / 3}
+        self._has_unscored_trips = False
         self._price: Decimal = run.editing_model.price_per_edit or Decimal(0)
 
     def start(self) -> None:
@@ -137,7 +138,7 @@ class DatabaseStore(RunStore):
         if self.stopping:
             return 0
         free = self.run.chains.free().ready().exclude(pk__in=list(self._claimed)).count()
-        return min(free, Chain.objects.room(self.run.editing_model))
+        return min(free, Chain.objects.free_slots(self.run.editing_model))
 
     @_locked
     def claim(self) -> ClaimedChain | None:
@@ -145,8 +146,8 @@ class DatabaseStore(RunStore):
             return None
         if self.queue_name == job_queue.GPU:
             self.between_chains()
-        # A chain whose lease lapsed while its thread waits for an answer would carry our token
-        # again if we claimed it: two threads would play it, and neither would be fenced off.
+        # Skip chains that our threads still play. If such a chain's lease had lapsed, claiming it
+        # again would let two threads play it with the same valid token.
         began = time.monotonic()
         chains = Chain.objects.claim(self.run, self.token, 1, list(self._claimed))
         if not chains:
@@ -173,7 +174,7 @@ class DatabaseStore(RunStore):
         )
 
     def position(self, chain: ClaimedChain) -> Position:
-        stored, number, answers = self._stored(chain)
+        stored, number, answers = self._stored_images(chain)
         *earlier, image = [stored_safely(image.read) for image in stored]
         turns: tuple[Turn, ...] = ()
         if chain.plan.is_conversation:
@@ -182,25 +183,31 @@ class DatabaseStore(RunStore):
         return Position(image, number, tuple(earlier), turns)
 
     @_locked
-    def _stored(self, claimed: ClaimedChain) -> tuple[list[StoredImage], int, list[StoredImage]]:
+    def _stored_images(
+        self, claimed: ClaimedChain
+    ) -> tuple[list[StoredImage], int, list[StoredImage]]:
         """Return the images of the current trip, its number, and the history.
 
-        The history holds all answers of a conversation, else it is empty.
+        The history has all answers of a conversation; it is empty for other chains.
         """
         chain = self._claimed[claimed.key]
         played = chain.trips_played
         under_way = chain.trips.filter(number__in=(played, played + 1))
         trips = {trip.number: trip for trip in under_way.select_related("edited", "restored")}
         source = chain.case.image.stored
-        whole, begun = trips.get(played), trips.get(played + 1)
-        images = [whole.restored if whole else source]
-        if begun:
-            between = TripStep.objects.under_way({chain.pk: played}).get(chain.pk, [])
-            images += [begun.edited, *between]
+        last, current = trips.get(played), trips.get(played + 1)
+        images = [last.restored if last else source]
+        if current:
+            inner = TripStep.objects.under_way({chain.pk: played}).get(chain.pk, [])
+            images += [current.edited, *inner]
         answers: list[StoredImage | None] = []
         if claimed.plan.is_conversation:
             answers = [source, *Trip.objects.answers([chain.pk]).get(chain.pk, [])]
-        return [_there(image) for image in images], played + 1, [_there(image) for image in answers]
+        return (
+            [_required(image) for image in images],
+            played + 1,
+            [_required(image) for image in answers],
+        )
 
     @_locked
     def stop_before(self, chain: ClaimedChain, trip: int) -> str:
@@ -245,7 +252,7 @@ class DatabaseStore(RunStore):
 
     @_locked
     def _open_call(self, chain: ClaimedChain, trip: int, name: str) -> float | None:
-        """Enter a call into the ledger; return the delay, None: not now."""
+        """Enter a call into the ledger; return its delay, or None if it must be tried later."""
         if self.stopping:
             raise Stopped
         if self.pace.blocked > 0:
@@ -278,7 +285,7 @@ class DatabaseStore(RunStore):
 
         Raises Paused if it exceeds the budget.
         """
-        if self._is_near_the_end_of_the_budget():
+        if self._is_near_budget_end():
             # Counted and spent under one lock, so that no two jobs spend the same call.
             control.recount(self.run)
         progress, price = self.run.progress, self._next_price()
@@ -296,13 +303,13 @@ class DatabaseStore(RunStore):
         return price
 
     def _next_price(self) -> Decimal:
-        """Return the expected cost, also if the listed price is missing or too low."""
+        """Return the listed price, or the mean cost so far if that is higher."""
         progress = self.run.progress
         if progress.budget_usd is None or not progress.calls:
             return self._price
         return max(self._price, round(progress.spent_usd / progress.calls, 5))
 
-    def _is_near_the_end_of_the_budget(self) -> bool:
+    def _is_near_budget_end(self) -> bool:
         progress = self.run.progress
         calls = NEAR_ROUNDS * self.run.editing_model.max_in_flight
         usd = progress.spent_usd + calls * self._next_price()
@@ -341,7 +348,7 @@ class DatabaseStore(RunStore):
     def save_answer(
         self, chain: ClaimedChain, answered: AnsweredStep, attempt: Attempt | None, *, blank: bool
     ) -> None:
-        stored = _stored(answered.answer.image)
+        stored = _write_image(answered.answer.image)
         self._save_answer(chain, answered, attempt, stored, blank)
 
     @_locked
@@ -354,29 +361,29 @@ class DatabaseStore(RunStore):
         blank: bool,
     ) -> None:
         step = answered.step
-        returned = step.name == BACKWARD and not blank
+        ends_trip = step.name == BACKWARD and not blank
         with transaction.atomic():
             self.pace.note(None)
-            self._fence(chain, **({"trips_played": step.trip} if returned else {}))
+            self._fence(chain, **({"trips_played": step.trip} if ends_trip else {}))
             StoredImage.objects.upsert([stored])
             if attempt:
                 self._close(chain, attempt)
             else:
                 self._note_synthetic(chain, answered)
-            _keep_answer(chain.key, answered, stored)
-        if returned:
+            _save_answer_row(chain.key, answered, stored)
+        if ends_trip:
             self._claimed[chain.key].trips_played = step.trip
-            self._fresh_trips = True
+            self._has_unscored_trips = True
 
     def _note_synthetic(self, chain: ClaimedChain, answered: AnsweredStep) -> None:
-        """Enter a synthetic answer into the ledger: no call, and free."""
+        """Enter a synthetic answer into the ledger; it is free and needs no call."""
         step, answer = answered.step, answered.answer
         Call.objects.create(
             run=self.run,
             chain_id=chain.key,
             number=step.trip,
             direction=step.name,
-            outcome=Call.OURS,
+            outcome=Call.SYNTHETIC,
             message=str(answer.notes.get("made by us", "")),
             seconds=answer.seconds,
             bytes=len(answer.image.data),
@@ -394,7 +401,7 @@ class DatabaseStore(RunStore):
     ) -> None:
         images: dict[str, StoredImage] = {}
         if isinstance(ended, Answer):
-            images = {"sent": _stored(made.sent), "answer": _stored(ended.image)}
+            images = {"sent": _write_image(made.sent), "answer": _write_image(ended.image)}
         self._save_audit(chain, audit, made.words, ended, attempt, images)
 
     @_locked
@@ -414,7 +421,7 @@ class DatabaseStore(RunStore):
                 refused = isinstance(ended, Refused)
                 row.update(outcome=Audit.Outcome.REFUSED if refused else Audit.Outcome.FAILED)
                 return
-            # In one order, so that two jobs that store the same images do not deadlock.
+            # Sorted, so that two jobs that store the same images do not deadlock.
             StoredImage.objects.upsert(sorted(images.values(), key=lambda image: image.pk))
             if attempt:
                 self._close(chain, attempt)
@@ -428,8 +435,7 @@ class DatabaseStore(RunStore):
 
     @_locked
     def attempts_made(self, chain: ClaimedChain, trip: int, name: str) -> int:
-        same = {"chain": chain.key, "number": trip, "direction": name}
-        return Call.objects.filter(**same).count()
+        return Call.objects.filter(chain=chain.key, number=trip, direction=name).count()
 
     # The job.
 
@@ -444,25 +450,25 @@ class DatabaseStore(RunStore):
 
     @_locked
     def alarm(self, kind: str, detail: str) -> None:
-        """Record a forbidden action of a submitted address."""
+        """Record a forbidden action of a submitted endpoint."""
         SecurityEvent.record(kind, detail, editing_model=self.run.editing_model)
 
     @_locked
     def tick(self) -> bool:
-        if self._is_due("look", LOOK_SECONDS):
-            self._look()
+        if self._is_due("poll", POLL_SECONDS):
+            self._poll()
         if self._is_due("renew", settings.LEASE_SECONDS / 3):
             Chain.objects.renew(self.token)
         if (
-            self._fresh_trips
+            self._has_unscored_trips
             and self.queue_name != job_queue.GPU
             and self._is_due("score", SCORE_SECONDS)
         ):
             job_queue.enqueue(self.run.pk, job_queue.SCORE, job_queue.GPU)
-            self._fresh_trips = False
+            self._has_unscored_trips = False
         return not self.stopping
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Read the state of the run and of its endpoint; count its progress."""
         pace = Pace.objects.filter(editing_model=self.pace.keeper)
         row = (
@@ -508,7 +514,7 @@ class DatabaseStore(RunStore):
     def _fence(self, chain: ClaimedChain, **fields: Any) -> None:
         """Renew the chain's lease and set these fields.
 
-        Raises ChainTaken if the chain is not ours.
+        Raises ChainTaken if this job no longer has the chain.
         """
         began = time.monotonic()
         if not self._held(chain).update(lease_until=after(settings.LEASE_SECONDS), **fields):
@@ -525,33 +531,33 @@ class DatabaseStore(RunStore):
         return True
 
 
-def _there(stored: StoredImage | None) -> StoredImage:
-    """Return the image to continue from; published results have none."""
+def _required(stored: StoredImage | None) -> StoredImage:
+    """Return the image. Raises RuntimeError for results without images."""
     if stored is None:
-        raise RuntimeError("this chain has no image to continue from")
+        raise RuntimeError("this chain has no stored image to continue from")
     return stored
 
 
-def _stored(image: EncodedImage) -> StoredImage:
-    """Write the bytes of an image. Raises Paused while storage is unavailable."""
+def _write_image(image: EncodedImage) -> StoredImage:
+    """Write an image to storage. Raises Paused while storage is unavailable."""
     return stored_safely(lambda: StoredImage.objects.write_bytes(image))
 
 
-def _keep_answer(chain: int, answered: AnsweredStep, stored: StoredImage) -> None:
+def _save_answer_row(chain: int, answered: AnsweredStep, stored: StoredImage) -> None:
     """Insert or complete the row of an answer."""
     step, answer = answered.step, answered.answer
     notes = dict(answer.notes)
     if answer.image.notes:
         notes["converted"] = list(answer.image.notes)
     if step.name == FORWARD:
-        fields = Trip.answer("edited", stored, step.seed, answer.seconds, notes)
+        fields = Trip.answer_fields("edited", stored, step.seed, answer.seconds, notes)
         trip = Trip(chain_id=chain, number=step.trip, **fields)
         Trip.objects.bulk_create([trip], ignore_conflicts=True)
     elif step.name == BACKWARD:
-        fields = Trip.answer("restored", stored, step.seed, answer.seconds, notes)
+        fields = Trip.answer_fields("restored", stored, step.seed, answer.seconds, notes)
         Trip.objects.filter(chain=chain, number=step.trip).update(**fields)
     else:
-        between = TripStep(
+        inner = TripStep(
             chain_id=chain,
             number=step.trip,
             place=step.place + 1,
@@ -561,4 +567,4 @@ def _keep_answer(chain: int, answered: AnsweredStep, stored: StoredImage) -> Non
             seconds=answer.seconds,
             notes=notes,
         )
-        TripStep.objects.bulk_create([between], ignore_conflicts=True)
+        TripStep.objects.bulk_create([inner], ignore_conflicts=True)

@@ -54,7 +54,7 @@ def play(run_id: int) -> None:
         record_provenance(run, editor)
     log.info("play", run=run.pk)
     if queue_name == job_queue.GPU:
-        store.between_chains = ScoreJob(run, token).score_what_there_is
+        store.between_chains = ScoreJob(run, token).score_played
     parallel = 1 if queue_name == job_queue.GPU else settings.MAX_CALLS_IN_FLIGHT
     try:
         Player(editor, store, parallel, LIMITS).play()

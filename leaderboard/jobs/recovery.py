@@ -96,7 +96,7 @@ def _fetched(editor: Editor, stored: StoredImage, url: str | None) -> bool:
 
 def sweep() -> None:
     """Release lapsed leases, resume runs that are due, enqueue all unfinished work."""
-    if taken := Chain.objects.take_back():
+    if taken := Chain.objects.release_lapsed():
         log.warning("chains released from dead workers", chains=taken)
     for run in Run.objects.due():
         if run.move(RunState.QUEUED):

@@ -70,7 +70,7 @@ class ScoreJob:
         """Score all trips, wait for more while the run plays, then finalise it."""
         idle_since = time.monotonic()
         while not asked_to_stop():
-            if self.score_what_there_is():
+            if self.score_played():
                 idle_since = time.monotonic()
                 continue
             state = self._state()
@@ -88,7 +88,7 @@ class ScoreJob:
                 return
             time.sleep(1)
 
-    def score_what_there_is(self) -> bool:
+    def score_played(self) -> bool:
         """Score the trips played so far.
 
         Returns False if there were none, or the run had to pause.
@@ -169,7 +169,7 @@ class ScoreJob:
             run.move(RunState.FINISHED, published=publish, **when)
             standings.refresh_ranks(run.suite)
             standings.refresh_experiments(run)
-        canaries.tell(run)
+        canaries.mail_change(run)
         log.info("run finished", run=run.pk)
 
 

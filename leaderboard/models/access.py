@@ -21,9 +21,9 @@ from leaderboard.models.uploads import UploadedChain, UploadedImage
 
 #: Prefix that identifies a token in a leaked text.
 PREFIX = "cbt_"
-#: Characters of a token that are shown, to distinguish two of one holder.
+#: Number of leading characters shown, to distinguish the tokens of one holder.
 SHOWN = len(PREFIX) + 4
-#: Precision of "last used": a row is not written for every request.
+#: Precision of `last_used_at`, so that not every request writes the row.
 USED_WITHIN = timedelta(minutes=1)
 
 
@@ -34,8 +34,8 @@ def digest(secret: str) -> str:
 
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
     def valid(self) -> ApiTokenQuerySet:
-        endless = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
-        return self.filter(endless, revoked_at=None)
+        unexpired = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
+        return self.filter(unexpired, revoked_at=None)
 
     def issue(self, holder: str, email: str, **fields: object) -> tuple[ApiToken, str]:
         """Create a token; return it and its secret, which cannot be read again."""
@@ -44,7 +44,7 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
         token.save()
         return token, secret
 
-    def holding(self, secret: str) -> ApiToken | None:
+    def with_secret(self, secret: str) -> ApiToken | None:
         """Return the valid token with this secret, and store the time of its use."""
         token = self.valid().filter(digest=digest(secret)).first()
         if token:
@@ -55,7 +55,7 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
 
 
 class ApiToken(models.Model):
-    """The right of a person or an organisation to submit models by machine."""
+    """A token by which a person or an organisation submits models over the API."""
 
     holder = models.CharField(max_length=120, help_text="The person or organisation it is for.")
     email = models.EmailField("contact e-mail")
@@ -79,13 +79,13 @@ class ApiToken(models.Model):
         return f"{self.holder} ({self.start}…)"
 
     def draw(self) -> str:
-        """Give this row a new secret and return it; only its digest stays."""
+        """Give this token a new secret and return it; only its digest is stored."""
         secret = PREFIX + secrets.token_urlsafe(32)
         self.digest, self.start = digest(secret), secret[:SHOWN]
         return secret
 
-    def own_key(self, key: str) -> str:
-        """Return an idempotency key that is unique to this token."""
+    def scoped_key(self, key: str) -> str:
+        """Return a hash of an idempotency key, different for each token."""
         return sha256(f"{self.digest}:{key}".encode()).hexdigest()
 
 
@@ -99,14 +99,14 @@ class UseQuerySet(models.QuerySet["Use"]):
     def take(self, kind: str, subjects: Mapping[str, str], limit: int) -> str | None:
         """Count one use by each subject if all are below the limit, and return None.
 
-        Otherwise count nothing and return the name of a subject at its limit. `subjects` maps names
-        for people to values.
+        Otherwise count nothing and return the name of a subject at its limit. `subjects` maps
+        names that people read to values.
         """
         with transaction.atomic():
             rows = []
             # Locked in one order, so that two requests that share subjects do not deadlock.
-            for name, value in sorted(subjects.items(), key=lambda item: _hidden(item[1])):
-                row = self.locked(kind, _hidden(value))
+            for name, value in sorted(subjects.items(), key=lambda item: _subject_hash(item[1])):
+                row = self.locked(kind, _subject_hash(value))
                 if row.since < timezone.now() - PERIOD:
                     row.since, row.count = timezone.now(), 0
                 if row.count >= limit:
@@ -119,7 +119,9 @@ class UseQuerySet(models.QuerySet["Use"]):
 
     def give_back(self, kind: str, subjects: Mapping[str, str]) -> None:
         """Uncount one use by each subject."""
-        used = self.filter(kind=kind, subject__in=map(_hidden, subjects.values()), count__gt=0)
+        used = self.filter(
+            kind=kind, subject__in=map(_subject_hash, subjects.values()), count__gt=0
+        )
         used.update(count=F("count") - 1)
 
     def locked(self, kind: str, subject: str) -> Use:
@@ -129,7 +131,7 @@ class UseQuerySet(models.QuerySet["Use"]):
 
 
 class Use(models.Model):
-    """The number of uses of one kind by one subject since a time."""
+    """A quota counter: the uses of one kind by one subject since a time."""
 
     kind = models.CharField(max_length=32)
     subject = models.CharField(max_length=64, help_text="A keyed hash; it names no person.")
@@ -145,15 +147,15 @@ class Use(models.Model):
         return f"{self.kind}: {self.count} since {self.since:%H:%M}"
 
 
-def _hidden(value: str) -> str:
+def _subject_hash(value: str) -> str:
     return salted_hmac("leaderboard.quotas", value.casefold(), algorithm="sha256").hexdigest()
 
 
 def visible_images(user: Any) -> QuerySet[StoredImage]:
     """Return the images that this visitor may see.
 
-    Images of suites, of runs visible to the visitor, and of chains uploaded in the last day: the
-    hashes of the latter are only on their own pages. For a single image, few index lookups.
+    These are images of suites, of runs visible to the visitor, and of chains uploaded in the last
+    day, whose hashes only their own pages show. Checking one image takes a few index lookups.
     """
     if user.is_staff:
         return StoredImage.objects.all()

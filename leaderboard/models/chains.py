@@ -24,20 +24,21 @@ from leaderboard.models.images import StoredImage
 from leaderboard.models.runs import ChainState, Outcome, Run, after
 from leaderboard.models.suites import Case
 
-#: Answers of a judge that tell what the next one costs.
+#: Latest judge answers whose mean cost and time estimate the next ones.
 LATEST_ANSWERS = 1_000
 
 
 class ChainQuerySet(models.QuerySet["Chain"]):
     def free(self) -> ChainQuerySet:
-        """Return chains without a worker: never begun, put back, or left by a dead one."""
+        """Return chains that no worker holds: they wait, or their lease has lapsed."""
         lapsed = Q(state=ChainState.PLAYING, lease_until__lt=Now())
         return self.filter(Q(state=ChainState.WAITING) | lapsed)
 
     def ready(self) -> ChainQuerySet:
         """Return chains that may be played now.
 
-        Others wait for scores, or for a cold audit that must be the first to send their source.
+        Excludes chains that wait for scores, and chains whose source must first be sent by a
+        planned cold audit of another chain.
         """
         scored = Q(trips_played__lte=F("trips_scored") + F("run__stop_after"))
         cold = Audit.objects.filter(
@@ -46,15 +47,15 @@ class ChainQuerySet(models.QuerySet["Chain"]):
             chain__run=OuterRef("run"),
             chain__case__image=OuterRef("case__image"),
         ).exclude(Q(chain=OuterRef("pk")) | Q(chain__state=ChainState.PLAYED))
-        in_time = self.filter(Q(run__stop_after=0) | Q(known_at__isnull=False) | scored)
-        return in_time.exclude(Exists(cold))
+        scored_enough = self.filter(Q(run__stop_after=0) | Q(known_at__isnull=False) | scored)
+        return scored_enough.exclude(Exists(cold))
 
     def in_flight(self) -> ChainQuerySet:
-        """Return chains that a living worker plays."""
+        """Return chains that are played under a valid lease."""
         return self.filter(state=ChainState.PLAYING, lease_until__gte=Now())
 
     def held(self, token: UUID) -> ChainQuerySet:
-        """Return chains that this token still owns: the fence before every write."""
+        """Return chains that this token still leases; every write is restricted to them."""
         return self.filter(state=ChainState.PLAYING, token=token)
 
     def unplayed(self) -> ChainQuerySet:
@@ -67,38 +68,37 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         lapsed = Q(score_lease_until=None) | Q(score_lease_until__lt=Now())
         return self.unscored().filter(lapsed)
 
-    def room(self, editing_model: EditingModel) -> int:
-        """Return the number of further chains of this model that may be played.
+    def free_slots(self, editing_model: EditingModel) -> int:
+        """Return how many more chains of this model may be played at once.
 
-        Counts over all runs and workers. Each chain that is played has one call in flight at most.
+        Counts over all runs and workers: a chain has at most one call in flight.
         """
         busy = Chain.objects.in_flight().filter(run__editing_model__in=editing_model.peers).count()
         return max(0, editing_model.max_in_flight - busy)
 
     @transaction.atomic
-    def claim(self, run: Run, token: UUID, most: int, besides: Iterable[int] = ()) -> list[Chain]:
-        """Claim up to `most` free chains but these, within the model's limit of calls.
+    def claim(self, run: Run, token: UUID, limit: int, skip: Iterable[int] = ()) -> list[Chain]:
+        """Claim up to `limit` free chains, except `skip`, within the model's limit of calls.
 
-        Counting and claiming locks the row of the endpoint: two workers never both take the last
-        free place.
+        Locks the endpoint's pace row, so that two workers never both take the last free slot.
         """
         model = EditingModel.objects.get(pk=run.editing_model_id)
         Pace.objects.select_for_update().get_or_create(editing_model_id=model.peers[0])
-        chosen = self.free().ready().filter(run=run).exclude(pk__in=list(besides))
-        chosen = chosen.order_by("pk")[: min(most, self.room(model))]
+        chosen = self.free().ready().filter(run=run).exclude(pk__in=list(skip))
+        chosen = chosen.order_by("pk")[: min(limit, self.free_slots(model))]
         keys = list(chosen.values_list("pk", flat=True))
         taken = self.free().filter(pk__in=keys)
         until = after(settings.LEASE_SECONDS)
         if not keys or not taken.update(state=ChainState.PLAYING, token=token, lease_until=until):
             return []
         mine = list(self.held(token).filter(pk__in=keys).select_related("case__image__stored"))
-        _lose_calls([chain.pk for chain in mine])
+        _mark_calls_lost([chain.pk for chain in mine])
         return mine
 
-    def claim_scores(self, run: Run, token: UUID, most: int) -> list[Chain]:
-        """Claim up to `most` chains with unscored trips, ordered by image."""
+    def claim_scores(self, run: Run, token: UUID, limit: int) -> list[Chain]:
+        """Claim up to `limit` chains with unscored trips, ordered by image."""
         order = ("case__image", "case__position", "repeat")
-        chosen = self.free_to_score().filter(run=run).order_by(*order)[:most]
+        chosen = self.free_to_score().filter(run=run).order_by(*order)[:limit]
         keys = list(chosen.values_list("pk", flat=True))
         self.free_to_score().filter(pk__in=keys).update(
             score_token=token, score_lease_until=after(settings.LEASE_SECONDS)
@@ -113,11 +113,11 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         self.filter(score_token=token).update(score_lease_until=until)
 
     def release(self, token: UUID, keys: Iterable[int] | None = None) -> int:
-        """Put back chains that this token plays, these or all; return their number."""
+        """Put back this token's chains, or only those in `keys`; return their number."""
         mine = self.held(token)
         return mine._put_back() if keys is None else mine.filter(pk__in=list(keys))._put_back()
 
-    def take_back(self) -> int:
+    def release_lapsed(self) -> int:
         """Put back chains whose lease has lapsed; return their number."""
         return self.free().filter(state=ChainState.PLAYING)._put_back()
 
@@ -125,7 +125,7 @@ class ChainQuerySet(models.QuerySet["Chain"]):
     def _put_back(self) -> int:
         keys = list(self.select_for_update().order_by("pk").values_list("pk", flat=True))
         if keys:
-            _lose_calls(keys)
+            _mark_calls_lost(keys)
             Chain.objects.filter(pk__in=keys).update(
                 state=ChainState.WAITING, token=None, lease_until=None
             )
@@ -136,8 +136,8 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         return self.filter(score_token=token).update(score_token=None, score_lease_until=None)
 
 
-def _lose_calls(chains: Sequence[int]) -> None:
-    """Mark open calls in the ledger as lost: no worker waits for their answers."""
+def _mark_calls_lost(chains: Sequence[int]) -> None:
+    """Mark open calls of these chains as lost: no worker waits for their answers."""
     Call.objects.filter(chain__in=chains, outcome=Call.CALLING).update(
         outcome=Call.LOST, message="The worker stopped before the answer was stored."
     )
@@ -159,11 +159,13 @@ class Chain(models.Model):
     trips_played = models.PositiveSmallIntegerField(default=0)
     trips_scored = models.PositiveSmallIntegerField(default=0)
     known_at = models.PositiveSmallIntegerField(
-        null=True, help_text="The trip by which its end is known, at every threshold."
+        null=True, help_text="The trip after which the chain's end is known at every threshold."
     )
-    # By the headline at the default threshold, for pages that choose among all chains.
+    # Copied from `results`, at the default threshold, so that pages can filter and sort chains.
     cause = models.CharField(
-        max_length=20, blank=True, help_text="What ended it; censored: usable to the end."
+        max_length=20,
+        blank=True,
+        help_text="The cause of the chain's end; censored: usable to the last trip.",
     )
     usable_trips = models.FloatField(null=True)
     auc = models.FloatField(null=True)
@@ -173,8 +175,8 @@ class Chain(models.Model):
     )
     quality = models.JSONField(
         default=dict,
-        help_text="By no-reference metric: of the source, then of each restored image; null: "
-        "not run.",
+        help_text="Values by no-reference metric: of the source, then of each restored image; "
+        "null: not run.",
     )
 
     objects = ChainQuerySet.as_manager()
@@ -217,12 +219,12 @@ class Chain(models.Model):
 
     @property
     def scored_by(self) -> list[str]:
-        """The metrics that this chain was scored by, in display order."""
+        """The metrics that scored this chain, in display order."""
         return [name for name in METRICS if name in self.results]
 
     @property
     def headline(self) -> str:
-        """The headline metric, or the first that was run; empty if none was."""
+        """The headline metric, or else the first metric that was run; empty if none was."""
         return next(iter(self.scored_by), "")
 
     def numbers(self, metric: str) -> dict[str, Any]:
@@ -236,8 +238,8 @@ class Chain(models.Model):
         by_metric: dict[str, dict[int, float]] = defaultdict(dict)
         for score in scores:
             pin = self.run.metrics.get(score.metric.name, {})
-            here = (score.metric.version, score.metric.weights_sha256)
-            if (pin.get("version"), pin.get("weights_sha256") or "") == here:
+            scored = (score.metric.version, score.metric.weights_sha256)
+            if (pin.get("version"), pin.get("weights_sha256") or "") == scored:
                 by_metric[score.metric.name][score.trip.number] = score.distance
         return by_metric
 
@@ -251,12 +253,12 @@ class Chain(models.Model):
         return retention[trip - 1] if trip <= len(retention) else None
 
     def retentions_after(self, trip: int) -> dict[str, float]:
-        """Retention after one trip by every metric that has one."""
+        """Return the retention after one trip by each metric that scored it."""
         retentions = {name: self.retention_after(name, trip) for name in in_order(self.results)}
         return {name: share for name, share in retentions.items() if share is not None}
 
-    def sum_up(self) -> None:
-        """Copy from the results the fields by which pages choose chains; does not save."""
+    def summarise(self) -> None:
+        """Set cause, usable trips and AUC from the headline's results; does not save."""
         numbers = self.numbers(self.headline)
         event = (numbers.get("events") or {}).get(f"{DEFAULT_THRESHOLD:g}") or {}
         self.cause = event.get("cause") or ""
@@ -265,23 +267,23 @@ class Chain(models.Model):
 
 class TripQuerySet(models.QuerySet["Trip"]):
     def answers(self, chains: Collection[int]) -> dict[int, list[StoredImage]]:
-        """Return all answers of these chains, by chain and in order."""
+        """Return all answered images of these chains, by chain and in order."""
         by_chain: dict[int, list[StoredImage]] = defaultdict(list)
-        between: dict[tuple[int, int], list[StoredImage | None]] = defaultdict(list)
+        inner: dict[tuple[int, int], list[StoredImage | None]] = defaultdict(list)
         steps = TripStep.objects.filter(chain__in=chains).select_related("image")
         for step in steps.order_by("place"):
-            between[step.chain_id, step.number].append(step.image)
+            inner[step.chain_id, step.number].append(step.image)
         trips = self.filter(chain__in=chains).select_related("edited", "restored")
         for trip in trips.order_by("number"):
-            all_steps = (trip.edited, *between[trip.chain_id, trip.number], trip.restored)
-            by_chain[trip.chain_id] += [image for image in all_steps if image]
+            images = (trip.edited, *inner[trip.chain_id, trip.number], trip.restored)
+            by_chain[trip.chain_id] += [image for image in images if image]
         return by_chain
 
 
 class Trip(models.Model):
     """Trip n of a chain: edited image Yn and restored image Xn.
 
-    They answer the first and the last step; the answers between are `TripStep` rows.
+    They answer the trip's first and last step. Answers to inner steps are `TripStep` rows.
     """
 
     chain = models.ForeignKey(Chain, models.CASCADE, related_name="trips")
@@ -304,19 +306,19 @@ class Trip(models.Model):
         null=True, help_text="RMSE between this restored image and the source."
     )
     because = models.CharField(
-        max_length=20, blank=True, help_text="The part of the headline that lost most."
+        max_length=20, blank=True, help_text="The part of the headline metric that lost most."
     )
     window = models.JSONField(
         null=True,
         help_text="Where that part lost most, [left, top, right, bottom] as shares of the "
         "image; null: the whole image.",
     )
-    undo = models.FloatField(null=True, help_text="The share kept in the place of the edit.")
+    undo = models.FloatField(null=True, help_text="Retention within the region of the edit.")
     evidence = models.JSONField(
-        default=list, help_text="What each witness says: was the edit made, was it undone."
+        default=list, help_text="The verdict of each witness: was the edit made, was it undone."
     )
     steps = models.JSONField(
-        default=list, help_text="What each step made of the image; none of a round trip."
+        default=list, help_text="Measures of each step's image; empty for a trip of two steps."
     )
     scored_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -331,16 +333,20 @@ class Trip(models.Model):
         return f"trip {self.number} of {self.chain_id}"
 
     @staticmethod
-    def answer(
-        half: str,
+    def answer_fields(
+        name: str,
         image: StoredImage | None,
         seed: int | None,
         seconds: float | None,
         notes: dict[str, Any],
     ) -> dict[str, Any]:
-        """Return the fields of the `edited` or `restored` image."""
-        about = {"seed": seed, "seconds": seconds, "notes": notes}
-        return {half: image, **{f"{half}_{name}": value for name, value in about.items()}}
+        """Return the fields of an answer; `name` is "edited" or "restored"."""
+        return {
+            name: image,
+            f"{name}_seed": seed,
+            f"{name}_seconds": seconds,
+            f"{name}_notes": notes,
+        }
 
     @property
     def measures(self) -> TripMeasures:
@@ -358,11 +364,11 @@ class TripStepQuerySet(models.QuerySet["TripStep"]):
 
 
 class TripStep(models.Model):
-    """An answer between the first and the last step of a longer trip."""
+    """The answer to an inner step of a trip with more than two steps."""
 
     chain = models.ForeignKey(Chain, models.CASCADE, related_name="steps")
-    number = models.PositiveSmallIntegerField(help_text="Of the trip.")
-    place = models.PositiveSmallIntegerField(help_text="Which of the trip's steps, from 2 on.")
+    number = models.PositiveSmallIntegerField(help_text="Number of the trip.")
+    place = models.PositiveSmallIntegerField(help_text="Position in the trip; the first is 2.")
     name = models.CharField(max_length=8)
     image = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
     seed = models.PositiveIntegerField(null=True)
@@ -396,14 +402,14 @@ class Score(models.Model):
 
 
 class Call(models.Model):
-    """An entry of the ledger: an attempt to have an image edited, answered or not.
+    """A ledger entry: one attempt to edit an image.
 
-    The row is stored before the call is made, so the call of a killed worker is listed too.
+    The row is stored before the call is made, so that a killed worker's call is listed too.
     """
 
     CALLING, ANSWERED, REFUSED, LOST = "calling", "answered", "refused", "lost"
-    #: Made by a synthetic operator, without a call.
-    OURS = "ours"
+    #: A synthetic operator made the image; no call was made.
+    SYNTHETIC = "ours"
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="ledger")
     chain = models.ForeignKey(Chain, models.CASCADE, related_name="ledger")
@@ -443,7 +449,7 @@ class Audit(models.Model):
 
     chain = models.ForeignKey(Chain, models.CASCADE, related_name="audits")
     number = models.PositiveSmallIntegerField(
-        help_text="The trip whose forward answer is touched; 0: before all trips."
+        help_text="The trip whose edited image is altered; 0: before the first trip."
     )
     kind = models.CharField(max_length=10, choices=Kind)
     outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
@@ -452,7 +458,7 @@ class Audit(models.Model):
     answer = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
     seed = models.PositiveIntegerField(null=True)
     seconds = models.FloatField(null=True)
-    finding = models.JSONField(default=dict, help_text="The share of the mark kept, and the loss.")
+    finding = models.JSONField(default=dict, help_text="Share of the mark kept, and the loss.")
 
     class Meta:
         ordering = ("chain__case__position", "number")
@@ -470,14 +476,14 @@ class Audit(models.Model):
 
 class JudgeAnswerQuerySet(models.QuerySet["JudgeAnswer"]):
     def estimate(self, chains: int, trips: int) -> Estimate:
-        """Estimate what a judge of so many chains costs, from the latest answers."""
+        """Estimate the cost of judging so many chains from the latest answers."""
         latest = self.filter(outcome="answered").order_by("-pk")[:LATEST_ANSWERS]
-        usual = latest.aggregate(usd=models.Avg("cost"), seconds=models.Avg("seconds"))
-        return estimate(most_calls(chains, trips), usual["usd"], usual["seconds"])
+        means = latest.aggregate(usd=models.Avg("cost"), seconds=models.Avg("seconds"))
+        return estimate(most_calls(chains, trips), means["usd"], means["seconds"])
 
 
 class JudgeAnswer(models.Model):
-    """A judge's answer, by the hash of its inputs: judge, question and images."""
+    """A judge's answer; `key` is the hash of judge, question and images."""
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="judge_answers")
     key = models.CharField(max_length=64)

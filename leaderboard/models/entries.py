@@ -1,4 +1,4 @@
-"""Editing models, their pace, and the submissions that bring new ones."""
+"""Editing models, the pace of their calls, and submissions of new models."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from leaderboard.text import skeleton
 def validate_slugs(value: Any) -> None:
     """Raise ValidationError unless the value is a list of at most 50 slugs."""
     if not isinstance(value, list) or len(value) > 50:
-        raise ValidationError('Enter a list of slugs of suites, such as ["lite", "standard"].')
+        raise ValidationError('Enter a list of suite slugs, such as ["lite", "standard"].')
     for slug in value:
         validate_slug(slug if isinstance(slug, str) else "")
 
@@ -78,13 +78,13 @@ class EditingModel(models.Model):
         null=True,
         blank=True,
         validators=[validate_slugs],
-        help_text="Of a reference editor: the suites on which it is started with the others, as "
-        '["lite", "standard"]. Empty: on all; []: on none, only by its name.',
+        help_text="For reference editors: suites on which all of them are started together, "
+        'such as ["lite", "standard"]. Empty: all suites; []: none, start it by name.',
     )
     canary = models.BooleanField(
         default=False,
-        help_text="Play the small suite every week, and report when the answers have changed. "
-        "Each run costs what the estimate of a run on it says.",
+        help_text="Play the small suite every week and report when answers have changed. "
+        "Each run costs about as much as its estimate.",
     )
     verified = models.BooleanField(
         default=False, help_text="The model's owner confirmed this entry."
@@ -112,22 +112,22 @@ class EditingModel(models.Model):
         )
 
     def estimate(self, edits: int, chains: int, stop_after: int = 0) -> Estimate:
-        """Estimate a run of so many edits from the edits of this model so far."""
-        done: dict[str, Any] = {"edits": 0}
+        """Estimate a run from the price and speed of this model's edits so far."""
+        totals: dict[str, Any] = {"edits": 0}
         if self.pk:
-            done = self.runs.aggregate(
+            totals = self.runs.aggregate(
                 edits=models.Sum("progress__edits_done"),
                 seconds=models.Sum("progress__edit_seconds"),
                 usd=models.Sum("progress__spent_usd"),
             )
-        played = done["edits"] or 0
+        played = totals["edits"] or 0
         price = None if self.price_per_edit is None else float(self.price_per_edit)
-        if price is None and played and done["usd"]:
-            price = float(done["usd"] / played)
+        if price is None and played and totals["usd"]:
+            price = float(totals["usd"] / played)
         return estimate(
             edits,
             price=price,
-            seconds_per_edit=done["seconds"] / played if played and done["seconds"] else None,
+            seconds_per_edit=totals["seconds"] / played if played and totals["seconds"] else None,
             in_flight=self.max_in_flight,
             calls_per_minute=self.calls_per_minute,
             chains=chains,
@@ -135,34 +135,34 @@ class EditingModel(models.Model):
         )
 
     def estimate_on(self, suite: Suite) -> Estimate:
-        """Estimate a run on this suite as a new run begins."""
+        """Estimate a new run on a stored suite, with its early stopping."""
         _, chains, edits = suite.counts
         return self._estimate_run(edits, chains, suite.audits, suite.stop_after)
 
     def estimate_run(self, suite: core.Suite) -> Estimate:
-        """Estimate a run on a suite that is not stored, all trips played."""
+        """Estimate a run of all trips on a suite that is not stored."""
         audits = audit_count(suite, settings.AUDITS)
         return self._estimate_run(suite.edits, suite.chains, audits, 0)
 
     def _estimate_run(self, edits: int, chains: int, audits: int, stop_after: int) -> Estimate:
-        """Reference editors have no audits and play all trips."""
+        """Add audits and early stopping, except for reference editors."""
         if self.is_reference:
             return self.estimate(edits, chains)
         return self.estimate(edits + audits, chains, stop_after)
 
     @property
     def weights_name(self) -> tuple[str, str]:
-        """Return the maker and plain name, which models with the same weights share.
+        """The maker and the name without host, shared by models with the same weights.
 
-        The host is in brackets behind the name: "FLUX.2 pro (fal)".
+        Names state the host in brackets: "FLUX.2 pro (fal)".
         """
         return self.organisation, self.name.partition(" (")[0]
 
     @property
     def peers(self) -> list[int]:
-        """Return the keys of all rows with the same endpoint; the first stores the pace.
+        """The keys of all models with the same endpoint; the first has the pace row.
 
-        An endpoint that was submitted twice has one pace and one limit of calls in flight.
+        So an endpoint that was submitted twice has one pace and one limit of calls in flight.
         """
         if self.editor != "endpoint" or not self.pk:
             return [self.pk]
@@ -177,7 +177,7 @@ class EditingModel(models.Model):
 
 
 def _endpoint(options: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the identity of an endpoint: host, path and model, without the query."""
+    """Return what identifies an endpoint: host, path and model, without the query."""
     url = urlsplit(str(options.get("url", "")))
     host = url.netloc.lower().removesuffix(":443")
     return host, url.path.rstrip("/"), str(options.get("model", ""))
@@ -204,7 +204,7 @@ def taken_name(name: str) -> str | None:
 
 
 def free_slug(name: str) -> str:
-    """Return a slug for a new model that no other model has."""
+    """Return an unused slug for a new model."""
     base = slugify(name)[:70] or "model"
     taken = set(EditingModel.objects.filter(slug__startswith=base).values_list("slug", flat=True))
     slugs = itertools.chain([base], (f"{base}-{number}" for number in itertools.count(2)))
@@ -217,16 +217,16 @@ def new_token() -> str:
 
 class SubmissionQuerySet(models.QuerySet["Submission"]):
     def waiting_for_test(self) -> SubmissionQuerySet:
-        """Return submissions whose endpoint is to be tested, in the order of their turns.
+        """Return submissions whose endpoint waits for its test, the next one first.
 
-        Those that never took too long are first.
+        Endpoints whose test never overran come first.
         """
         free = Q(probe_lease_until=None) | Q(probe_lease_until__lt=Now())
         rows = self.filter(free, state=Submission.State.PROBING)
         return rows.order_by("probe_overruns", "updated_at", "pk")
 
     def long_tests(self) -> SubmissionQuerySet:
-        """Return submissions whose test runs and took too long before."""
+        """Return submissions under test whose earlier test overran."""
         running = self.filter(state=Submission.State.PROBING, probe_lease_until__gte=Now())
         return running.filter(probe_overruns__gt=0)
 
@@ -268,7 +268,7 @@ class Submission(models.Model):
     # Counted when a test begins: a test that kills its process cannot report itself.
     probe_attempts = models.PositiveSmallIntegerField(default=0, editable=False)
     probe_lease_until = models.DateTimeField(null=True, editable=False)
-    # Tests that timed out or made room for others: the next one waits longer and is shorter.
+    # Tests that timed out or yielded to others. The next test waits longer and is shorter.
     probe_overruns = models.PositiveSmallIntegerField(default=0, editable=False)
     # The images of the test: the source, and the answers to both edits.
     probe_sent = models.ForeignKey(
@@ -280,7 +280,7 @@ class Submission(models.Model):
     probe_restored = models.ForeignKey(
         StoredImage, models.PROTECT, null=True, editable=False, related_name="+"
     )
-    # The link with this text shows the result before it is public, and allows nothing else.
+    # The token of a link that shows the result before it is public, and allows nothing else.
     embargo_token = models.CharField(max_length=43, unique=True, null=True, editable=False)
     editing_model = models.OneToOneField(
         EditingModel, models.SET_NULL, null=True, blank=True, related_name="submission"
@@ -325,20 +325,20 @@ class Submission(models.Model):
     @property
     def probe_images(self) -> list[tuple[str, StoredImage]]:
         """The images of the test so far, each with its caption."""
-        shown = {
-            "What we sent": self.probe_sent,
+        captions = {
+            "Image we sent": self.probe_sent,
             "After the edit": self.probe_edited,
-            "What came back": self.probe_restored,
+            "After the inverse edit": self.probe_restored,
         }
-        return [(label, image) for label, image in shown.items() if image]
+        return [(caption, image) for caption, image in captions.items() if image]
 
     def move(self, to: str, *, seen: datetime | None = None, **fields: Any) -> bool:
         """Move this submission to a state if its stored state allows it.
 
-        `seen`: only if it has not changed since.
+        `seen`: move only if `updated_at` still has this value.
         """
-        froms = [state for state, allowed in SUBMISSION_MOVES.items() if to in allowed]
-        rows = Submission.objects.filter(pk=self.pk, state__in=froms)
+        allowed_from = [state for state, allowed in SUBMISSION_MOVES.items() if to in allowed]
+        rows = Submission.objects.filter(pk=self.pk, state__in=allowed_from)
         if seen:
             rows = rows.filter(updated_at=seen)
         moved = rows.update(state=to, updated_at=timezone.now(), **fields)

@@ -61,7 +61,7 @@ class ChainState(models.TextChoices):
 
 
 class Outcome(models.TextChoices):
-    """The end of a chain; the model causes all but WELL and LOST."""
+    """The end of a chain. The model causes all but REGULAR_ENDS and LOST."""
 
     COMPLETED = "completed", "Completed"
     KNOWN = "known", "Stopped: known"
@@ -73,18 +73,18 @@ class Outcome(models.TextChoices):
 
 
 #: Regular ends: every requested trip was answered.
-WELL = (Outcome.COMPLETED, Outcome.KNOWN, Outcome.CONVERGED)
+REGULAR_ENDS = (Outcome.COMPLETED, Outcome.KNOWN, Outcome.CONVERGED)
 
 
 def after(seconds: float) -> Any:
-    """Return the database's time plus so many seconds; all workers share that clock."""
+    """Return the database's time plus `seconds`: the clock that all workers share."""
     return Now() + timedelta(seconds=seconds)
 
 
 class RunQuerySet(models.QuerySet["Run"]):
     @transaction.atomic
     def create(self, **fields: Any) -> Run:  # type: ignore[override]
-        """Create a run with its progress and its review, whose fields may be given too."""
+        """Create a run with its progress and review; `fields` may set fields of all three."""
         parts = {
             model: {
                 field.name: fields.pop(field.name)
@@ -105,31 +105,31 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.filter(state__in=(*ACTIVE_STATES, RunState.PAUSED))
 
     def due(self) -> RunQuerySet:
-        """Return paused runs whose time to resume has come."""
+        """Return paused runs that should resume by now."""
         return self.filter(state=RunState.PAUSED, resume_at__lte=Now())
 
     def move(self, to: str, **fields: Any) -> int:
-        """Move these runs to a state where allowed; return how many moved.
+        """Move these runs to a state if allowed; return how many moved.
 
         Every change of a run's state is made here.
         """
-        froms = [state for state, allowed in RUN_MOVES.items() if to in allowed]
+        allowed_from = [state for state, allowed in RUN_MOVES.items() if to in allowed]
         if to in ACTIVE_STATES:
             fields = {"reason": "", "reason_text": "", "resume_at": None} | fields
         if to in ENDED_STATES:
             fields = {"resume_at": None, "finished_at": Now()} | fields
-        return self.filter(state__in=froms).update(state=to, **fields)
+        return self.filter(state__in=allowed_from).update(state=to, **fields)
 
     def release_finalising(self, token: UUID) -> int:
         """Release this token's claims on finalising; return the number of runs."""
         return self.filter(token=token).update(token=None, lease_until=None)
 
     def counted(self) -> RunQuerySet:
-        """Return runs whose numbers are public; those of sealed suites show nothing else."""
+        """Return runs whose numbers are public; on sealed suites, nothing else is."""
         return self.filter(published=True, editing_model__status=EditingModel.Status.PUBLISHED)
 
     def public(self) -> RunQuerySet:
-        """Return runs that are public."""
+        """Return runs whose numbers and images are public."""
         return self.counted().filter(suite__sealed=False)
 
     def visible_to(self, user: Any) -> RunQuerySet:
@@ -145,8 +145,8 @@ class RunQuerySet(models.QuerySet["Run"]):
         gone = Q(published=False) | Q(editing_model__status=EditingModel.Status.HIDDEN)
         return self.filter(gone, withdrawn_at__isnull=False, suite__sealed=False)
 
-    def as_the_suite_says(self) -> RunQuerySet:
-        """Return runs that may represent their model: none of an experiment's arms."""
+    def outside_experiments(self) -> RunQuerySet:
+        """Return runs that are no arm of an experiment."""
         return self.filter(arm_digest="")
 
     def publish(self) -> int:
@@ -192,7 +192,7 @@ class Run(models.Model):
         max_length=64,
         default=new_secret,
         editable=False,
-        help_text="Seeds, order and audits are drawn by it; published when the run has finished.",
+        help_text="Seeds, order and audits are drawn from it. Published when the run has finished.",
     )
     earlier_secrets = models.JSONField(
         default=list,
@@ -202,7 +202,7 @@ class Run(models.Model):
     arm = models.JSONField(
         default=dict,
         editable=False,
-        help_text="How an experiment plays it, where that is not the suite's own way.",
+        help_text="Settings of an experiment that differ from the suite's.",
     )
     arm_digest = models.CharField(
         max_length=64, blank=True, editable=False, db_index=True, help_text="Empty: no arm."
@@ -221,7 +221,7 @@ class Run(models.Model):
     provenance = models.JSONField(default=dict, blank=True, editable=False)
     source = models.CharField(max_length=12, choices=Source, default=Source.OURS)
     verified = models.BooleanField(
-        null=True, help_text="External runs: did every number recompute?"
+        null=True, help_text="External runs: were all numbers reproduced from the images?"
     )
     published = models.BooleanField(default=False, db_index=True)
     withdrawn_at = models.DateTimeField(
@@ -230,7 +230,7 @@ class Run(models.Model):
         help_text="When it was removed from the board after being public.",
     )
     current = models.BooleanField(
-        default=False, db_index=True, help_text="Stands for its model on the board."
+        default=False, db_index=True, help_text="Represents its model on the board."
     )
     complete = models.BooleanField(default=False, help_text="Every case of the suite has a result.")
     orders = models.JSONField(
@@ -241,13 +241,13 @@ class Run(models.Model):
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
-    # Of the workers that see the last score, one finalises the run.
+    # The lease of the one worker that finalises the run.
     token = models.UUIDField(null=True, editable=False)
     lease_until = models.DateTimeField(null=True, editable=False)
 
     #: End of the model's first run on this suite; the board fills it in.
     added_at: datetime | None = None
-    #: The wire contract, and the longest side of most answers; the board fills them in.
+    #: The wire contract, and the longest side of most edited images; the board fills them in.
     contract: str | None = None
     returned: int | None = None
 
@@ -275,7 +275,7 @@ class Run(models.Model):
         return moved
 
     def claim_finalising(self, token: UUID) -> bool:
-        """Return True for the one worker that may finalise this run now."""
+        """Claim the finalising of this run; return True if this token has it now."""
         free = Q(lease_until=None) | Q(lease_until__lt=Now()) | Q(token=token)
         mine = Run.objects.filter(free, pk=self.pk, state=RunState.SCORING)
         return bool(mine.update(token=token, lease_until=after(settings.LEASE_SECONDS)))
@@ -286,22 +286,22 @@ class Run(models.Model):
 
     @property
     def published_secret(self) -> str | None:
-        """The secret that the run was drawn by; None until the run has finished."""
+        """The secret of the run; None until the run has finished."""
         return self.secret if self.state == RunState.FINISHED else None
 
     @property
     def secrets(self) -> list[str]:
-        """All secrets that parts of the run were drawn by, the latest first."""
+        """The secrets of all parts of the run, the latest first."""
         return [self.secret, *self.earlier_secrets]
 
-    def draw_anew(self) -> None:
-        """Replace the published secret, for everything that is played from now on."""
+    def replace_secret(self) -> None:
+        """Draw a new secret for all that is played from now on; keep the published one."""
         self.earlier_secrets, self.secret = self.secrets, new_secret()
         self.save(update_fields=["secret", "earlier_secrets"])
 
     @property
     def played(self) -> Played:
-        """The way it was played; an import counts as recomputed only if every number was."""
+        """The way it was played; an import is RECOMPUTED only if all numbers were reproduced."""
         if self.source == self.Source.OURS:
             return Played.ours(self.editing_model.editor)
         return Played.RECOMPUTED if self.verified else Played.REPORTED
@@ -310,8 +310,8 @@ class Run(models.Model):
     def is_ranked(self) -> bool:
         """Return True if the run takes part in the ranks of its suite.
 
-        Recomputing proves the numbers of a contributed run's images, not their origin, so it is
-        never ranked. Neither is an arm of an experiment.
+        Contributed runs are never ranked: recomputing verifies their numbers, not the origin of
+        their images. Arms of experiments are not ranked either.
         """
         admitted = self.review.cleared or not self.review.flags
         listed = self.complete and not self.arm_digest and not self.editing_model.is_reference
@@ -326,7 +326,7 @@ class Run(models.Model):
         review = self.review
         if review.flags and not review.cleared:
             why = "; ".join(filter(None, review.flag_texts)) or "flagged"
-            return review.decision or f"{why}; a person is checking"
+            return review.decision or f"{why}; under review"
         if not self.complete:
             missing = self.progress.chains_total - self.progress.chains_done
             if missing > 0:
@@ -341,7 +341,7 @@ class Run(models.Model):
 
     @property
     def public_state(self) -> str:
-        """Return the state of an ended run, as a sentence without its full stop."""
+        """The state of an ended run, as a sentence without its full stop."""
         if self.withdrawn_at and not self.published:
             return f"Withdrawn on {self.withdrawn_at:%-d %B %Y}"
         if self.state != RunState.FINISHED:
@@ -357,20 +357,20 @@ class Run(models.Model):
         if reason := self.unranked_reason:
             return f"Published, not ranked: {reason}"
         if not self.current:
-            return "Published; a newer run stands for the model on the board"
+            return "Published; a newer run represents the model on the board"
         return "Published and ranked"
 
     @property
     def scored_metrics(self) -> list[str]:
-        """The metrics that the run is scored by, in order, without those that failed."""
+        """The metrics that score the run, in order, without those that cannot run."""
         return scored_metrics(self.metrics)
 
 
 class RunProgress(models.Model):
     """The progress of a run, its budget and spending.
 
-    The counters are derived from its ledger once a second (jobs/control.py), so they are cheap
-    to poll.
+    The counters are derived from its ledger once a second (jobs/control.py), so that pages can
+    poll them cheaply.
     """
 
     run = models.OneToOneField(Run, models.CASCADE, primary_key=True, related_name="progress")
@@ -416,7 +416,7 @@ class RunProgress(models.Model):
 
     @property
     def usd_saved(self) -> float | None:
-        """The cost of the edits that were not needed; None without a price."""
+        """The cost of edits saved by early stopping; None without a price."""
         return self.edits_saved * self.usd_per_edit if self.usd_per_edit else None
 
     @property
@@ -432,7 +432,7 @@ class RunReview(models.Model):
 
     run = models.OneToOneField(Run, models.CASCADE, primary_key=True, related_name="review")
     flags = models.JSONField(
-        default=list, blank=True, help_text="Why it is not ranked until a person has reviewed it."
+        default=list, blank=True, help_text="Reasons not to rank the run until it is reviewed."
     )
     hints = models.JSONField(
         default=list, blank=True, help_text="Hints for admins; they change no rank."
@@ -451,13 +451,14 @@ class RunReview(models.Model):
     cold_gap = models.FloatField(
         null=True,
         editable=False,
-        help_text="Median of what one edit of an unseen image loses beyond three trips of a chain.",
+        help_text="Median extra loss of one edit of an unseen image, against three trips of a "
+        "chain.",
     )
     changed_elsewhere = models.FloatField(
-        null=True, editable=False, help_text="Median share that an edit changes outside its place."
+        null=True, editable=False, help_text="Median share changed outside the edited region."
     )
 
-    #: The medians that the audits give.
+    #: The fields above that are medians of the audits.
     MEDIANS = MEDIANS
 
     def __str__(self) -> str:
@@ -465,5 +466,5 @@ class RunReview(models.Model):
 
     @property
     def flag_texts(self) -> list[str]:
-        """Reasons why the run is out of the ranks."""
+        """The reasons why the run is not ranked."""
         return [str(flag.get("text", "")) for flag in self.flags if isinstance(flag, dict)]

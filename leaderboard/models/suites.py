@@ -25,8 +25,8 @@ from evaluation.content.shapes import BACKWARD, FORWARD, Step
 from evaluation.remembered import Remembered
 from leaderboard.models.images import StoredImage
 
-#: The numbers of audits of suites by content: a definition is long, and estimates are many.
-_AUDITS: Remembered[int] = Remembered(32)
+#: Audit counts by suite content, cached because estimates are frequent and definitions long.
+_AUDIT_COUNTS: Remembered[int] = Remembered(32)
 
 
 class Kind(models.TextChoices):
@@ -75,7 +75,7 @@ class SourceImage(models.Model):
         StoredImage, models.PROTECT, related_name="source_images", editable=False
     )
     kind = models.CharField(max_length=16, choices=Kind)
-    subkind = models.CharField(max_length=40, blank=True, help_text="Free: portrait, cat, street …")
+    subkind = models.CharField(max_length=40, blank=True, help_text="Free text: portrait, cat …")
     made = models.CharField(max_length=16, choices=Made, default=Made.REAL)
     origin = models.CharField(
         max_length=300, blank=True, help_text="Package or file it was loaded from."
@@ -87,18 +87,19 @@ class SourceImage(models.Model):
     contains = models.JSONField(
         default=list,
         blank=True,
-        help_text='What it shows that pairs may name, as ["chair", "cup"].',
+        help_text='Objects in the image that edit pairs may name, such as ["chair", "cup"].',
     )
     pose = models.CharField(
         max_length=16,
         blank=True,
         choices=[(name, name.capitalize()) for name in POSES],
-        help_text="Of one face: both cheeks equally wide, both eyes seen, or one eye.",
+        help_text="For a single face. Frontal: both cheeks equally wide; three-quarter: both eyes "
+        "visible; profile: one eye visible.",
     )
     annotations = models.JSONField(
         default=dict,
         blank=True,
-        help_text="Where its face, free floor, wall, sky, surfaces and words are.",
+        help_text="Positions of its face, free floor, wall, sky, surfaces and text.",
     )
     perceptual_hash = models.CharField(max_length=64, blank=True, editable=False, db_index=True)
     status = models.CharField(
@@ -163,29 +164,29 @@ class EditPair(models.Model):
     )
     operator = models.CharField(max_length=20, choices=Operator, blank=True)
     object = models.CharField(
-        max_length=40, blank=True, help_text="What appears, one or two words."
+        max_length=40, blank=True, help_text="The object that appears, in one or two words."
     )
     place = models.CharField(
         max_length=12,
         choices=[(place, place.capitalize()) for place in PLACES],
         blank=True,
-        help_text="Where it happens: only images that have this place annotated are taken.",
+        help_text="Where the edit happens. Only images with this place annotated are used.",
     )
     witness = models.CharField(
         max_length=80,
         blank=True,
-        help_text="The witness and what it looks for, as detector:chair.",
+        help_text="The witness and its target, such as detector:chair.",
     )
     shape = models.CharField(
         max_length=100,
         blank=True,
-        help_text="Steps of one trip where there are more than two, as A B b a: a small letter "
-        "takes its capital back, = says that the image should be back. Empty: there and back.",
+        help_text="Steps of a trip with more than two, such as A B b a: a small letter undoes its "
+        "capital, = marks that the image should equal the source. Empty: forward, then backward.",
     )
     steps = models.JSONField(
         default=list,
         blank=True,
-        help_text='What each letter asks: [{"name": "A", "prompt": "…", "change": "local", '
+        help_text='The prompt of each letter: [{"name": "A", "prompt": "…", "change": "local", '
         '"object": "cup"}, {"name": "a", "prompt": "…"}].',
     )
     against = models.SlugField(
@@ -196,15 +197,17 @@ class EditPair(models.Model):
     source_text = models.CharField(
         max_length=200, blank=True, help_text="CLIP text before the edit."
     )
-    target_text = models.CharField(max_length=200, blank=True, help_text="CLIP text after it.")
+    target_text = models.CharField(
+        max_length=200, blank=True, help_text="CLIP text after the edit."
+    )
     kinds = models.JSONField(
-        default=list, blank=True, help_text='Image kinds it fits, as ["face"]; empty means all.'
+        default=list, blank=True, help_text='Image kinds it fits, such as ["face"]; empty: all.'
     )
     absent = models.JSONField(
-        default=list, blank=True, help_text='What an image must not contain, as ["chair", "sofa"].'
+        default=list, blank=True, help_text='Objects an image must not contain: ["chair", "sofa"].'
     )
     present = models.JSONField(
-        default=list, blank=True, help_text='What an image must contain, as ["brown hair"].'
+        default=list, blank=True, help_text='Things an image must contain, such as ["brown hair"].'
     )
     variants = models.JSONField(
         default=list,
@@ -227,13 +230,13 @@ class EditPair(models.Model):
         return self.title
 
     def clean(self) -> None:
-        named = self.change in (self.Change.EXACT, self.Change.OPERATOR)
-        if named != bool(self.operator):
+        needs_operator = self.change in (self.Change.EXACT, self.Change.OPERATOR)
+        if needs_operator != bool(self.operator):
             raise ValidationError(
-                {"operator": "An exact pair or a restoration names its operator, no other does."}
+                {"operator": "Set it if the change is exact or an operator, else leave it empty."}
             )
         try:
-            self.as_core().cycle  # noqa: B018, whether its shape holds
+            self.as_core().cycle  # noqa: B018, raises if the shape is invalid
         except (TypeError, ValueError) as error:
             field = "steps" if str(error).startswith("steps") else "shape"
             raise ValidationError({field: f"{error}."}) from error
@@ -268,11 +271,11 @@ class SuiteQuerySet(models.QuerySet["Suite"]):
         return self.filter(status=Suite.Status.FROZEN, sealed=True)
 
     def startable(self) -> SuiteQuerySet:
-        """Return frozen suites of our own that staff can play, including sealed ones."""
+        """Return this site's frozen suites; staff can play them all, including sealed ones."""
         return self.filter(status=Suite.Status.FROZEN, published_elsewhere=False)
 
     def playable(self) -> SuiteQuerySet:
-        """Return frozen suites of our own, most important first."""
+        """Return this site's frozen suites that may be shown, most important first."""
         return self.frozen().filter(published_elsewhere=False)
 
     def with_edits(self) -> SuiteQuerySet:
@@ -283,7 +286,7 @@ class SuiteQuerySet(models.QuerySet["Suite"]):
 
 
 class Suite(models.Model):
-    """A list of cases with N and a working size; immutable once frozen."""
+    """A list of cases, a number of trips and an image size; immutable once frozen."""
 
     class Status(models.TextChoices):
         DRAFT = "draft", "Draft"
@@ -305,7 +308,7 @@ class Suite(models.Model):
         default=1, validators=[MinValueValidator(1), MaxValueValidator(20)]
     )
     filters = models.JSONField(
-        default=dict, blank=True, help_text="How the draft chooses its cases."
+        default=dict, blank=True, help_text="Criteria by which the draft selects its cases."
     )
     importance = models.SmallIntegerField(
         default=0, help_text="The board opens on the most important suite that has results."
@@ -331,7 +334,7 @@ class Suite(models.Model):
     )
     definition = models.JSONField(null=True, editable=False)
     content_hash = models.CharField(max_length=64, blank=True, editable=False, db_index=True)
-    changes = models.TextField(blank=True, help_text="What is new against the version before.")
+    changes = models.TextField(blank=True, help_text="Changes since the previous version.")
     frozen_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -349,7 +352,7 @@ class Suite(models.Model):
         ]
 
     def __str__(self) -> str:
-        # A title may contain its version already, and is hashed: avoid "v1 v1".
+        # Some titles end with the version and cannot change, since they are hashed.
         version = f"v{self.version}"
         return self.title if self.title.split()[-1:] == [version] else f"{self.title} {version}"
 
@@ -363,7 +366,7 @@ class Suite(models.Model):
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
         if self.is_frozen:
-            raise Frozen(f"{self} is frozen: results refer to it, so it stays")
+            raise Frozen(f"{self} is frozen and cannot be deleted: results refer to it")
         return super().delete(*args, **kwargs)
 
     def _guard_frozen(self) -> None:
@@ -407,11 +410,13 @@ class Suite(models.Model):
 
     @property
     def audits(self) -> int:
-        """The number of audits of one run; a suite that was never played here has none."""
+        """The number of audits of one run; 0 for drafts and results published elsewhere."""
         if not self.content_hash:
             return 0
-        least = settings.AUDITS
-        return _AUDITS.of((self.content_hash, least), lambda: audit_count(self.core, least))
+        minimum = settings.AUDITS
+        return _AUDIT_COUNTS.of(
+            (self.content_hash, minimum), lambda: audit_count(self.core, minimum)
+        )
 
     @cached_property
     def edits_per_trip(self) -> float:
@@ -428,7 +433,7 @@ class Suite(models.Model):
 
 
 class SuiteImage(models.Model):
-    """A source image prepared for a suite: cropped, at its working size."""
+    """A source image prepared for a suite: cropped, at the suite's size."""
 
     suite = models.ForeignKey(Suite, models.CASCADE, related_name="images")
     slug = models.SlugField(max_length=80)
@@ -451,7 +456,7 @@ class SuiteImage(models.Model):
 
 
 class Case(models.Model):
-    """An image with an edit pair, its prompts as they were when the suite was frozen."""
+    """An image with an edit pair; its prompts were copied when the suite was frozen."""
 
     suite = models.ForeignKey(Suite, models.CASCADE, related_name="cases")
     slug = models.SlugField(max_length=170)
@@ -468,7 +473,7 @@ class Case(models.Model):
     repeats = models.PositiveSmallIntegerField(default=1)
     edits = models.PositiveSmallIntegerField(default=0, help_text="Number of edits of one chain.")
     steps = models.JSONField(
-        default=list, help_text="The trips of a shape, each its steps as [name, letter, prompt]."
+        default=list, help_text="Trips of more than two steps, each step [name, letter, prompt]."
     )
 
     class Meta:
@@ -481,15 +486,15 @@ class Case(models.Model):
     def get_absolute_url(self) -> str:
         return reverse("case", args=[self.pk])
 
-    def asked(
-        self, number: int, words: tuple[str, str] | None = None
+    def steps_of_trip(
+        self, number: int, prompts: tuple[str, str] | None = None
     ) -> list[tuple[str, str, str]]:
-        """Return the steps of trip `number`: name, letter and prompt of each.
+        """Return the steps of a trip: name, letter and prompt of each.
 
-        `words` replaces a round trip's two prompts.
+        `prompts` replaces the two prompts of a plain round trip.
         """
         if not self.steps:
-            forward, backward = words or (self.forward, self.backward)
+            forward, backward = prompts or (self.forward, self.backward)
             return [(FORWARD, "", forward), (BACKWARD, "", backward)]
         trip = self.steps[(number - 1) % len(self.steps)]
         return [(name, letter, prompt) for name, letter, prompt in trip]

@@ -40,7 +40,7 @@ def offers() -> list[Offer]:
     if suite is None:
         return []
     gone = set(ENDED_STATES) - {RunState.FINISHED}
-    played = Run.objects.filter(suite=suite).as_the_suite_says().exclude(state__in=gone)
+    played = Run.objects.filter(suite=suite).outside_experiments().exclude(state__in=gone)
     models = _models().exclude(pk__in=played.values("editing_model"))
     offers = [Offer(model, suite, model.estimate_on(suite)) for model in ready(models)]
     return sorted(offers, key=lambda offer: _price(offer.estimate))

@@ -384,7 +384,7 @@ def tries(model: EditingModel, suite: Suite) -> dict[str, dict[str, int]]:
     Each is counted for this model, for its address and for its organisation: the best of many
     attempts looks better than it is.
     """
-    ours = Run.objects.as_the_suite_says().filter(suite=suite, source=Run.Source.OURS)
+    ours = Run.objects.outside_experiments().filter(suite=suite, source=Run.Source.OURS)
     names = ("editing_model", "editing_model__options__url", "editing_model__organisation")
     runs = [
         (pk == model.pk, host_of(url or ""), who.casefold())

@@ -236,7 +236,7 @@ def frames(
         distance = distances.get(trip.number)
         retention = chain.retention_after(metric, trip.number)
         value = scale.text(distance) if distance is not None else ""
-        prompts = case.asked(trip.number) if case and shaped else ()
+        prompts = case.steps_of_trip(trip.number) if case and shaped else ()
         saved = jpeg(distance, steps)
         rows.append(Frame(trip, retention, value, saved, prompts, between[trip.number]))
     return rows

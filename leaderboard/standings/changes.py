@@ -1,6 +1,6 @@
-"""Have a model's answers changed between two of its runs on one suite?
+"""Detect changed answers of a hosted model between its last two small runs.
 
-A hosted model can be replaced behind its name. Its small runs are compared in pairs, case by case.
+A provider can replace the model behind a name. The runs are compared case by case.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from evaluation.metrics import in_order
 from leaderboard import formatting
 from leaderboard.models import EditingModel, MetricVersion, Run
 from leaderboard.models.runs import RunState
-from leaderboard.standings.stored import kept_values, suite_cases
+from leaderboard.standings.stored import case_values_by_run, suite_cases
 
 #: The suite of the small runs.
 SUITE = "smoke"
-#: Two-sided: a model that is checked every week seems to change by chance once in two years.
+#: Two-sided: an unchanged model that is checked weekly is flagged about once in two years.
 CONFIDENCE = 0.99
 
 
 @dataclass(frozen=True)
 class Change:
-    """The last two runs of a model compared; `changed` is None if it could not be found out."""
+    """A comparison of a model's last two runs; `changed` is None if they are not comparable."""
 
     before: Run
     after: Run
@@ -40,10 +40,10 @@ class Change:
     def sentence(self) -> str:
         between = f"between {_day(self.before)} and {_day(self.after)}"
         if self.changed is None:
-            return f"Whether answers changed {between} could not be found out: {self.detail}."
+            return f"We cannot compare answers {between}: {self.detail}."
         if self.changed:
             return f"Answers changed {between}: {self.detail}."
-        return f"No change of answers was seen {between}: {self.detail}."
+        return f"No change of answers {between}: {self.detail}."
 
 
 def last_change(model: EditingModel) -> Change | None:
@@ -51,7 +51,7 @@ def last_change(model: EditingModel) -> Change | None:
 
     Runs of two versions of the suite are not compared.
     """
-    runs = model.runs.as_the_suite_says().filter(
+    runs = model.runs.outside_experiments().filter(
         suite__slug=SUITE, state=RunState.FINISHED, source=Run.Source.OURS
     )
     last = list(runs.select_related("suite").order_by("-finished_at", "-pk")[:2])
@@ -66,31 +66,31 @@ def _compared(before: Run, after: Run) -> tuple[bool | None, str]:
     if not (before.complete and after.complete):
         return None, "one of the runs is not complete"
     if before.stop_after != after.stop_after:
-        return None, "they were stopped by different rules"
+        return None, "the runs have different stopping rules"
     versions = MetricVersion.objects.filter(standings__run=before).filter(standings__run=after)
     by_name = {version.name: version.pk for version in versions.distinct()}
     metric = next(iter(in_order(by_name)), None)
     if metric is None:
-        return None, "no version of a metric scored both"
-    values = kept_values(by_name[metric], DEFAULT_THRESHOLD, [before, after])
+        return None, "no version of a metric scored both runs"
+    values = case_values_by_run(by_name[metric], DEFAULT_THRESHOLD, [before, after])
     if len(values) < 2:
-        return None, "one of them has no results"
+        return None, "one of the runs has no results"
     first, second = (values[run.pk] for run in (before, after))
     shared = np.flatnonzero(~(np.isnan(first) | np.isnan(second)))
     cases = suite_cases(after.suite)
     design = Design([cases[index] for index in shared])
     if not design.enough:
-        return None, f"{formatting.count(len(shared), 'case')} are too few"
+        return None, f"only {formatting.count(len(shared), 'case')} to compare"
     first, second = first[shared, None], second[shared, None]
     difference = float(design.mean(second - first)[0])
     error = float(design.difference_errors(second, first, after.suite.trips)[0])
-    reach = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * error
-    low, high = difference - reach, difference + reach
+    margin = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * error
+    low, high = difference - margin, difference + margin
     numbers = (
         f"usable trips by {formatting.metric_label(metric)} differ by {difference:+.1f} ({low:+.1f} to {high:+.1f}, "
         f"{CONFIDENCE:.0%} interval) on {after.suite}"
     )
-    return abs(difference) > reach, numbers
+    return abs(difference) > margin, numbers
 
 
 def _day(run: Run) -> str:

@@ -1,8 +1,7 @@
-"""Standings of the site's runs: computed by the core, stored and ranked here.
+"""Standings of the site's runs: computed by the harness, stored and ranked here.
 
-`rebuild(run)` writes a run's numbers with their intervals, `refresh_ranks(suite)`
-ranks all runs of a suite from the values of their cases that `rebuild` stored. Both can
-be repeated at any time and give the same rows.
+`rebuild(run)` stores a run's numbers with their intervals, and its values by case.
+`refresh_ranks(suite)` ranks all runs of a suite by those values. Both are idempotent.
 """
 
 from __future__ import annotations
@@ -63,6 +62,7 @@ Kind = BoardRecord.Kind
 RANK = (*PLACE, *PLACE_HERE)
 #: The place of a run that is not ranked.
 UNPLACED = (None,) * len(PLACE)
+#: Worst and best cases stored per threshold.
 EXTREMES = 6
 #: Cases stored per cause of an end.
 ENDINGS = 8
@@ -70,17 +70,19 @@ ENDINGS = 8
 
 @transaction.atomic
 def rebuild(run: Run) -> None:
-    """Write the run's chain results and standings again."""
+    """Compute and store the run's chain results and standings again."""
     chains = _with_trips(run.chains.all())
     trips, cases = run.suite.trips, suite_cases(run.suite)
     results: dict[int, dict[str, Any]] = {chain.pk: {} for chain in chains}
     Standing.every.filter(run=run).delete()
     run.case_values.all().delete()
     complete = False
-    wanted = {
-        (image, pair, n)
-        for image, pair, times in run.suite.cases.values_list("image__slug", "pair_slug", "repeats")
-        for n in range(run.core_arm.repeats_of(times))
+    expected = {
+        (image, pair, repeat)
+        for image, pair, repeats in run.suite.cases.values_list(
+            "image__slug", "pair_slug", "repeats"
+        )
+        for repeat in range(run.core_arm.repeats_of(repeats))
     }
     for metric in pinned_metrics(run):
         measured = _measure(run, chains, metric)
@@ -89,15 +91,15 @@ def rebuild(run: Run) -> None:
         for chain, row in measured:
             results[chain.pk][metric.name] = chain_numbers(row, trips)
         if not _is_selective(metric.name):
-            complete = complete or is_complete([row for _, row in measured], wanted, trips)
+            complete = complete or is_complete([row for _, row in measured], expected, trips)
         _write_standings(run, metric, cases, measured)
     for chain in chains:
         chain.results = results[chain.pk]
-        chain.sum_up()
-    summed = ["results", "cause", "usable_trips", "auc"]
-    Chain.objects.bulk_update(chains, summed, batch_size=200)
-    between = TripStep.objects.filter(chain__run=run).values_list("seconds", flat=True)
-    median, p95 = latency((trip for chain in chains for trip in chain.trips.all()), between)
+        chain.summarise()
+    summary = ["results", "cause", "usable_trips", "auc"]
+    Chain.objects.bulk_update(chains, summary, batch_size=200)
+    inner_seconds = TripStep.objects.filter(chain__run=run).values_list("seconds", flat=True)
+    median, p95 = latency((trip for chain in chains for trip in chain.trips.all()), inner_seconds)
     write_no_reference(run, chains)
     Run.objects.filter(pk=run.pk).update(complete=complete)
     RunProgress.objects.filter(pk=run.pk).update(median_seconds=median, p95_seconds=p95)
@@ -105,29 +107,29 @@ def rebuild(run: Run) -> None:
 
 
 def latency(
-    trips: Iterable[Trip], between: Iterable[float | None] = ()
+    trips: Iterable[Trip], inner_seconds: Iterable[float | None] = ()
 ) -> tuple[float | None, float | None]:
-    """Return median and 95th percentile of the seconds of the edits of these trips.
+    """Return the median and 95th percentile of the seconds per edit.
 
-    `between` are the seconds of edits that are neither the first nor the last of their trip.
+    `inner_seconds` are those of edits that are neither the first nor the last of their trip.
     """
     both = ((trip.edited_seconds, trip.restored_seconds) for trip in trips)
-    seconds_or_none = (*between, *(seconds for pair in both for seconds in pair))
-    taken = [seconds for seconds in seconds_or_none if seconds is not None]
-    if not taken:
+    seconds_or_none = (*inner_seconds, *(seconds for pair in both for seconds in pair))
+    recorded = [seconds for seconds in seconds_or_none if seconds is not None]
+    if not recorded:
         return None, None
-    median, p95 = np.percentile(taken, (50, 95))
+    median, p95 = np.percentile(recorded, (50, 95))
     return float(median), float(p95)
 
 
 def refresh_ranks(suite: Suite) -> None:
     """Choose the current run of each model of the suite, and rank them.
 
-    All that are ranked are ranked together, and those run here once more on their own: what a
-    comparison can tell depends on all that are in it.
+    Runs are ranked together, then those played here are ranked again among themselves, because
+    shared ranks depend on all the runs compared.
 
-    Called when a run ends, is published, withdrawn or cleared, so it also enqueues the export of
-    the suite's scores.
+    Called when a run ends, is published, withdrawn or cleared. Enqueues the export of the suite's
+    scores, which then changes too.
     """
     with transaction.atomic():
         _choose_current(suite)
@@ -138,7 +140,7 @@ def refresh_ranks(suite: Suite) -> None:
         ]
         now = timezone.now()
         _touch(suite, now)
-        # Rows with an unchanged rank are not written: there are hundreds per run, all large.
+        # Write only rows whose rank changed: there are hundreds per run, all large.
         unranked = Standing.objects.filter(run__suite=suite, rank__isnull=False)
         unranked.exclude(run__in=runs).update(**dict.fromkeys(RANK), computed_at=now)
         groups: dict[tuple[int, float], dict[str, list[Standing]]] = defaultdict(dict)
@@ -151,13 +153,15 @@ def refresh_ranks(suite: Suite) -> None:
         cases = suite_cases(suite)
         here = {run.pk for run in runs if run.played == Played.HERE}
         for (metric, threshold), by_scope in groups.items():
-            _rank(by_scope, cases, kept_values(metric, threshold, runs), suite.trips, here, now)
+            _rank(
+                by_scope, cases, case_values_by_run(metric, threshold, runs), suite.trips, here, now
+            )
         _record_changes(suite, now)
         job_queue.enqueue(suite.pk, job_queue.EXPORT, job_queue.GPU)
 
 
 def _touch(suite: Suite, now: datetime) -> None:
-    """Update the date of one standing, by which pages and reports detect changes."""
+    """Update the date of one standing: pages and reports detect changes by the latest."""
     newest = Standing.objects.filter(run__suite=suite).order_by("-pk").values_list("pk", flat=True)
     Standing.objects.filter(pk__in=list(newest[:1])).update(computed_at=now)
 
@@ -168,7 +172,7 @@ def _with_trips(chains: QuerySet[Chain]) -> list[Chain]:
 
 
 def suite_cases(suite: Suite) -> list[CoreCase]:
-    """Return the suite's cases in the order in which values of cases are stored."""
+    """Return the suite's cases in the order in which their values are stored."""
     rows = Case.objects.filter(suite=suite).order_by("position")
     return [
         CoreCase(*row)
@@ -177,13 +181,13 @@ def suite_cases(suite: Suite) -> list[CoreCase]:
 
 
 def core_case(chain: Chain) -> CoreCase:
-    """Return the chain's case as a case of the statistics."""
+    """Return the chain's case as the analysis represents it."""
     case = chain.case
     return CoreCase(case.image.slug, case.pair_slug, case.category, case.kind, case.origin)
 
 
 def stored_result(chain: Chain, metric: str, trips: int) -> ChainResult | None:
-    """Return a chain of a finished run by one metric; None if it was not run on it."""
+    """Return a scored chain's result by one metric; None if the metric was not run."""
     numbers = chain.numbers(metric)
     if not numbers:
         return None
@@ -196,7 +200,7 @@ def _is_selective(metric: str) -> bool:
 
 
 def pinned_metrics(run: Run) -> list[MetricVersion]:
-    """Return the metric versions of this run, without those that were not run."""
+    """Return the metric versions that score this run."""
     rows = []
     for name in run.scored_metrics:
         pinned = run.metrics[name]
@@ -213,9 +217,9 @@ def pinned_metrics(run: Run) -> list[MetricVersion]:
 def _measure(
     run: Run, chains: Sequence[Chain], metric: MetricVersion, outcome: str = ""
 ) -> list[tuple[Chain, MeasuredChain]] | None:
-    """Return the chains that this metric measures; None if it lacks calibrations.
+    """Return the chains that this metric measures; None if calibrations are missing.
 
-    `outcome` counts in place of each chain's own.
+    `outcome` replaces the outcome of every chain.
     """
     pixels = {chain.case.image.pixels_sha256 for chain in chains}
     calibrations = {
@@ -229,7 +233,7 @@ def _measure(
         calibration = calibrations.get(chain.case.image.pixels_sha256)
         if calibration is None and _is_selective(metric.name):
             continue
-        # An unfinished chain is censored at its present trip.
+        # An unfinished chain is censored after its last played trip.
         ended = chain.outcome if chain.state == ChainState.PLAYED else ""
         trips = [
             ScoredTrip(
@@ -257,8 +261,8 @@ def _measure(
 
 
 def known_at(chain: Chain, metric: MetricVersion) -> int | None:
-    """Return the trip by which this metric knows a chain's end; None: not yet."""
-    # The present outcome must not count as the end.
+    """Return the trip after which this metric knows the chain's end; None if not yet."""
+    # Replace the chain's outcome: only its scores may decide its end here.
     chains = _with_trips(Chain.objects.filter(pk=chain.pk))
     measured = _measure(chain.run, chains, metric, Outcome.LOST)
     return stopping.known_at(measured[0][1].result) if measured else None
@@ -272,14 +276,14 @@ def _write_standings(
 ) -> None:
     trips = run.suite.trips
     standings, values = [], []
-    every = list(computed(metric.name, [row for _, row in measured], trips))
-    extremes = _extremes(measured, trips, [row.threshold for row, of_cases in every if of_cases])
-    for row, of_cases in every:
+    records = list(computed(metric.name, [row for _, row in measured], trips))
+    extremes = _extremes(measured, trips, [row.threshold for row, by_case in records if by_case])
+    for row, by_case in records:
         numbers = row.model_dump(exclude={"metric"})
-        if of_cases:
+        if by_case:
             endings = _endings(measured, trips, row.threshold)
             numbers["details"] |= extremes[row.threshold] | {"endings": endings}
-            usable = of_cases.aligned(cases)
+            usable = by_case.aligned(cases)
             values.append(
                 CaseValues(
                     run=run, metric=metric, threshold=row.threshold, usable_trips=usable.tobytes()
@@ -293,20 +297,20 @@ def _write_standings(
 def _extremes(
     measured: Sequence[tuple[Chain, MeasuredChain]], trips: int, thresholds: Sequence[float]
 ) -> dict[float, dict[str, Any]]:
-    """Return the worst and the best cases at each threshold, by their keys."""
+    """Return the worst and the best cases at each threshold."""
     by_threshold = case_summaries_by_threshold(
         [row.result for _, row in measured], trips, thresholds
     )
     pk = {(row.result.image, row.result.pair): chain.case_id for chain, row in measured}
 
-    def numbers(some: Sequence[CaseSummary]) -> list[dict[str, Any]]:
+    def numbers(summaries: Sequence[CaseSummary]) -> list[dict[str, Any]]:
         return [
             {
                 "case": pk[case.image, case.pair],
                 "auc": case.auc,
                 "usable_trips": case.usable_trips,
             }
-            for case in some
+            for case in summaries
         ]
 
     return {
@@ -318,7 +322,7 @@ def _extremes(
 def _endings(
     measured: Sequence[tuple[Chain, MeasuredChain]], trips: int, threshold: float
 ) -> dict[str, list[dict[str, int]]]:
-    """Return, by cause, the first few cases that it ended, with their last trip."""
+    """Return, by cause of the end, the cases that ended first and the trip of each end."""
     by_cause: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for chain, row in measured:
         ended = event(row.result, trips, threshold)
@@ -334,7 +338,7 @@ def _endings(
     }
 
 
-def kept_values(metric: int, threshold: float, runs: Sequence[Run]) -> dict[int, Any]:
+def case_values_by_run(metric: int, threshold: float, runs: Sequence[Run]) -> dict[int, Any]:
     """Return the usable trips by case of each run, in the suite's order."""
     rows = CaseValues.objects.filter(metric=metric, threshold=threshold, run__in=runs)
     return {
@@ -346,11 +350,11 @@ def kept_values(metric: int, threshold: float, runs: Sequence[Run]) -> dict[int,
 def _choose_current(suite: Suite) -> None:
     """Make the newest finished public run of each model its current run.
 
-    A run that was played elsewhere counts only if this site has played none, an experiment's arm
-    never.
+    A run played here takes precedence over runs played elsewhere. Arms of experiments are never
+    current.
     """
     newest: dict[int, int] = {}
-    finished = suite.runs.counted().as_the_suite_says().filter(state=RunState.FINISHED)
+    finished = suite.runs.counted().outside_experiments().filter(state=RunState.FINISHED)
     ours = ExpressionWrapper(Q(source=Run.Source.OURS), BooleanField())
     finished = finished.order_by(ours, "finished_at", "pk")
     for pk, model in finished.values_list("pk", "editing_model_id"):
@@ -369,7 +373,7 @@ def _rank(
 ) -> None:
     """Rank the standings of one metric at one threshold, scope by scope.
 
-    `here` = the runs that are ranked on their own, too.
+    `here`: the runs that are also ranked among themselves.
     """
     changed = []
     for scope, standings in by_scope.items():
@@ -398,7 +402,7 @@ def _places(
     trips: int,
 ) -> dict[int, tuple[Any, ...]]:
     """Return the place of each run among these standings, as the fields of `PLACE`."""
-    # A suite that was changed by hand is shown in order, without ranks.
+    # Values that do not match the cases belong to a suite that was changed by hand.
     if not standings or any(len(values.get(s.run_id, ())) != len(cases) for s in standings):
         return {standing.run_id: UNPLACED for standing in standings}
     table = np.column_stack([values[standing.run_id] for standing in standings])
@@ -418,8 +422,7 @@ def _places(
 def _record_changes(suite: Suite, at: datetime) -> None:
     """Save the changes of the suite's board.
 
-    Sealed suites and results of others, which have no ranks, are left out, as are reference
-    editors.
+    Excludes reference editors, sealed suites and results published elsewhere.
     """
     if suite.sealed or suite.published_elsewhere:
         return
@@ -438,7 +441,7 @@ def _record_changes(suite: Suite, at: datetime) -> None:
     changes = []
     for model in dict.fromkeys([*now, *last]):
         before, standing = last.get(model), now.get(model)
-        # Of a model that has left the board, its last numbers.
+        # A model that has left the board keeps its last numbers.
         numbers = standing or before
         if numbers and (kind := _change(before, standing)):
             changes.append(
@@ -456,7 +459,7 @@ def _record_changes(suite: Suite, at: datetime) -> None:
 
 
 def _change(before: BoardRecord | None, now: Standing | None) -> str:
-    """Return the kind of change of a standing; empty if there is none."""
+    """Return the kind of change of a standing; empty if unchanged."""
     if now is None:
         gone = before is None or before.kind == Kind.LEFT
         return "" if gone else Kind.LEFT
@@ -473,8 +476,8 @@ def _change(before: BoardRecord | None, now: Standing | None) -> str:
 
 
 def quality_metrics(run: Run) -> dict[str, Mapping[str, Any]]:
-    """Return the no-reference metrics of a run with their pins, also imported ones."""
-    # A run of the shell has its judge in the provenance of its scores.
+    """Return the pinned no-reference metrics of a run, which may be imported."""
+    # The bundle of an imported run has its judge in the provenance of its scores.
     judge = run.provenance.get("scoring", {}).get("judge")
     return no_reference_pins(run.metrics, {"judge": judge, **run.provenance})
 
@@ -482,7 +485,7 @@ def quality_metrics(run: Run) -> dict[str, Mapping[str, Any]]:
 def write_no_reference(run: Run, chains: Iterable[Chain]) -> None:
     """Save the numbers of the no-reference metrics on these chains.
 
-    The chains have results already. Call it in a transaction.
+    Call it in a transaction, once the chains have their results.
     """
     quality_chains = [
         QualityChain(chain.case_id, chain.quality, chain.retention(chain.headline))

@@ -228,7 +228,7 @@ class SubmissionForm(EndpointForm):
         return Submission.objects.filter(idempotency_key=self._key(key)).first()
 
     def _key(self, key: uuid.UUID) -> str:
-        return self.sender.own_key(key.hex) if self.sender else key.hex
+        return self.sender.scoped_key(key.hex) if self.sender else key.hex
 
     def clean_name(self) -> str:
         name = self.cleaned_data["name"]

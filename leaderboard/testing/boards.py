@@ -223,7 +223,7 @@ def played_chains(
         for case, kept in retention.items()
     ]
     for chain in chains:
-        chain.sum_up()
+        chain.summarise()
     return Chain.objects.bulk_create(chains, batch_size=5_000)
 
 

@@ -71,7 +71,7 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
 
 def runs_of(model: EditingModel, user: Any) -> list[Run]:
     """Return the model's runs that this user may see, on the most important suite first."""
-    runs = Run.objects.visible_to(user).as_the_suite_says().filter(editing_model=model)
+    runs = Run.objects.visible_to(user).outside_experiments().filter(editing_model=model)
     order = ("-suite__importance", "suite__slug", "-suite__version", "-created_at")
     runs = runs.select_related("suite", "people").defer("suite__definition").order_by(*order)
     for run in runs:

@@ -125,6 +125,6 @@ def _ledger(run: Run) -> dict[str, Any]:
     )
     return {
         "rows": rows,
-        "calls": sum(row["count"] for row in rows if row["outcome"] != Call.OURS),
+        "calls": sum(row["count"] for row in rows if row["outcome"] != Call.SYNTHETIC),
         "retries": sum(row["retries"] for row in rows),
     }

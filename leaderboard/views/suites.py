@@ -71,7 +71,7 @@ def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
         "datasheet": datasheet(SourceImage.objects.filter(suite_images__suite=suite)),
         "licences": Counter(image.licence for image in images).most_common(),
         "versions": versions,
-        "runs": Run.objects.public().as_the_suite_says().filter(suite=suite).count(),
+        "runs": Run.objects.public().outside_experiments().filter(suite=suite).count(),
         "power": _power(suite),
     }
     return render(request, "leaderboard/suite.html", context)
@@ -121,7 +121,7 @@ def _counted(suites: Any) -> Any:
         .annotate(
             case_count=count(Case.objects.filter(of_suite)),
             image_count=count(SuiteImage.objects.filter(of_suite)),
-            run_count=count(Run.objects.public().as_the_suite_says().filter(of_suite)),
+            run_count=count(Run.objects.public().outside_experiments().filter(of_suite)),
         )
     )
 

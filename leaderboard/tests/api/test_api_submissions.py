@@ -116,8 +116,8 @@ def test_who_guesses_tokens_is_told_to_wait(client):
 def test_the_database_holds_no_token_that_could_be_used(secret):
     row = ApiToken.objects.values().get()
     assert secret not in str(row)
-    assert ApiToken.objects.holding(row["digest"]) is None
-    assert ApiToken.objects.holding(secret).last_used_at is None
+    assert ApiToken.objects.with_secret(row["digest"]) is None
+    assert ApiToken.objects.with_secret(secret).last_used_at is None
     assert ApiToken.objects.get().last_used_at is not None
 
 
@@ -328,7 +328,7 @@ def test_an_admin_issues_a_token_that_is_shown_once_and_can_be_revoked(client, s
 
 def test_a_token_is_issued_from_the_shell(capsys):
     call_command("issue_token", "Fine Lab", "ada@fine.example")
-    assert ApiToken.objects.holding(capsys.readouterr().out.strip()).holder == "Fine Lab"
+    assert ApiToken.objects.with_secret(capsys.readouterr().out.strip()).holder == "Fine Lab"
     with pytest.raises(CommandError, match="not an e-mail address"):
         call_command("issue_token", "Fine Lab", "nonsense")
 

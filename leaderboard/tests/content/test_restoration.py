@@ -58,7 +58,7 @@ def test_a_trip_asks_the_model_once_and_the_ledger_says_what_we_made(restoration
     jobs.score(run.pk)
     run.refresh_from_db()
     assert (run.state, run.progress.calls, run.progress.edits_done) == (RunState.FINISHED, 8, 8)
-    assert run.ledger.filter(outcome=Call.OURS, cost=0).count() == 8
+    assert run.ledger.filter(outcome=Call.SYNTHETIC, cost=0).count() == 8
     assert run.ledger.filter(outcome=Call.ANSWERED, direction="backward").count() == 8
     trip = Trip.objects.filter(chain__run=run, number=1).first()
     assert trip.edited_notes["made by us"].startswith("Digital zoom") or "Old film" in str(
@@ -96,7 +96,7 @@ def test_a_chain_that_stopped_after_our_edit_goes_on_with_the_model(restoration)
     jobs.score(run.pk)
     run.refresh_from_db()
     assert run.state == RunState.FINISHED
-    assert run.ledger.filter(outcome=Call.OURS).count() == 8  # not made again
+    assert run.ledger.filter(outcome=Call.SYNTHETIC).count() == 8  # not made again
     assert run.ledger.filter(outcome=Call.ANSWERED).count() == 8
 
 

@@ -53,7 +53,7 @@ def two_runs(first: float, second: float) -> EditingModel:
     return EditingModel.objects.get(pk=before.editing_model.pk)
 
 
-def test_changed_answers_are_told_in_the_admin_and_on_the_models_page(
+def test_changed_answers_are_shown_in_the_admin_and_on_the_models_page(
     admin_client, client, mailoutbox, settings
 ):
     settings.ADMINS = [("admin", "admin@example.org")]
@@ -67,7 +67,7 @@ def test_changed_answers_are_told_in_the_admin_and_on_the_models_page(
     assert " differ by -" in change.sentence
     for page in (model.get_absolute_url(), reverse("admin:leaderboard_run_today")):
         assert f"Answers changed {dates}" in admin_client.get(page).content.decode()
-    canaries.tell(change.after)
+    canaries.mail_change(change.after)
     assert "Answers changed" in mailoutbox[0].body
     Run.objects.filter(pk=change.before.pk).update(published=False)
     client.logout()
@@ -78,16 +78,17 @@ def test_repeats_of_the_same_model_are_no_change(mailoutbox):
     change = changes.last_change(model := two_runs(0.1, 0.1))
     assert change is not None
     assert change.changed is False
-    assert "No change of answers was seen between" in change.sentence
-    canaries.tell(change.after)
+    assert "No change of answers between" in change.sentence
+    canaries.mail_change(change.after)
     assert not mailoutbox
     Run.objects.filter(editing_model=model).order_by("pk")[0].delete()
     assert changes.last_change(model) is None
 
 
-def test_what_cannot_be_found_out_is_neither_a_change_nor_none():
+def test_an_incomplete_run_cannot_be_compared():
     model = two_runs(0.05, 0.2)
     Run.objects.filter(pk=changes.last_change(model).after.pk).update(complete=False)
     change = changes.last_change(model)
     assert change.changed is None
-    assert "could not be found out: one of the runs is not complete" in change.sentence
+    assert change.sentence.startswith("We cannot compare answers between ")
+    assert change.sentence.endswith(": one of the runs is not complete.")

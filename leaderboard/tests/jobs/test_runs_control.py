@@ -241,16 +241,16 @@ def test_a_kill_between_answer_and_commit_repeats_that_call(
     class Killed(BaseException):
         """No handler of ours may see it, as with a kill."""
 
-    original = database_store._keep_answer
+    original = database_store._save_answer_row
 
     def killed(*args: Any) -> None:
         if Trip.objects.count() >= 3:
-            monkeypatch.setattr(database_store, "_keep_answer", original)
+            monkeypatch.setattr(database_store, "_save_answer_row", original)
             raise Killed
         original(*args)
 
     run = started(server, max_in_flight=1)
-    monkeypatch.setattr(database_store, "_keep_answer", killed)
+    monkeypatch.setattr(database_store, "_save_answer_row", killed)
     with pytest.raises(Killed):
         jobs.play(run.pk)
     run.refresh_from_db()

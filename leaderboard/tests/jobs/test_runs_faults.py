@@ -166,7 +166,7 @@ def test_garbage_collection_cannot_come_between_an_image_and_its_trip(
         storage.collect(timedelta(days=1))
         connection.close()
 
-    keep = database_store._keep_answer
+    keep = database_store._save_answer_row
 
     def collecting(*args: Any) -> None:
         if not collectors:
@@ -175,7 +175,7 @@ def test_garbage_collection_cannot_come_between_an_image_and_its_trip(
             collectors[0].join(timeout=0.5)
         keep(*args)
 
-    monkeypatch.setattr(database_store, "_keep_answer", collecting)
+    monkeypatch.setattr(database_store, "_save_answer_row", collecting)
     again = played(jobs.start(model, suite))
     collectors[0].join()
     assert again.state == RunState.SCORING, again.reason_text
@@ -281,7 +281,7 @@ def test_a_chain_taken_back_in_mid_edit_is_not_played_twice_by_the_same_job(
         if server.in_flight < 4:
             return False
         Chain.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
-        taken_back.append(Chain.objects.take_back())
+        taken_back.append(Chain.objects.release_lapsed())
         return True
 
     interfere("tick", after_a_lapse, monkeypatch)

@@ -124,7 +124,7 @@ def test_trips_are_scored_while_the_run_still_plays(server: EditingServer) -> No
     Run.objects.update(state=RunState.PLAYING)
     trips = Trip.objects.filter(restored__isnull=False).count()
     assert trips
-    ScoreJob(run, uuid4()).score_what_there_is()
+    ScoreJob(run, uuid4()).score_played()
     assert Trip.objects.filter(scored_at__isnull=False).count() == trips
     run.refresh_from_db()
     assert run.state == RunState.PLAYING
@@ -152,11 +152,11 @@ def test_two_score_jobs_on_one_run_score_no_chain_twice(
     def score_beside(store: Any, scorer: Any, chains: Any) -> None:
         taken.extend((store, chain.slug) for chain in chains)
         if store is one.store and len(taken) == 2:
-            other.score_what_there_is()  # while the first has its chains in hand
+            other.score_played()  # while the first has its chains in hand
         score_chains(store, scorer, chains)
 
     monkeypatch.setattr(score_loop, "score_chains", score_beside)
-    one.score_what_there_is()
+    one.score_played()
     assert [store for store, _ in taken] == [one.store, one.store, other.store, other.store]
     assert len({chain for _, chain in taken}) == 4
     assert Score.objects.count() == 12 * 2

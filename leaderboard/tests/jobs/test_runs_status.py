@@ -67,7 +67,7 @@ def test_an_error_of_ours_pauses_the_run_instead_of_coming_back_for_ever(
     def broken(*args: Any) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(database_store, "_keep_answer", broken)
+    monkeypatch.setattr(database_store, "_save_answer_row", broken)
     run = played(started(server))
     assert (run.state, run.reason) == (RunState.PAUSED, "internal")
     assert "a bug" in run.reason_text

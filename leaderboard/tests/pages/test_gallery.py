@@ -88,5 +88,5 @@ def test_mistakes_are_named_and_not_kept(client, suite):
 def test_chains_say_what_ended_them(suite):
     chain = Chain.objects.filter(run__editing_model__slug="bad").first()
     chain.results = {}
-    chain.sum_up()
+    chain.summarise()
     assert (chain.cause, chain.usable_trips, chain.auc) == ("", None, None)

@@ -127,7 +127,7 @@ def test_the_images_of_the_test_are_shown_to_whoever_has_the_link_and_to_reviewe
     assert len(own) == 3
     state = client.get(reverse("submission_state", args=[reviewed.token])).json()
     assert [shown["label"] for shown in state["images"]] == [
-        *("What we sent", "After the edit", "What came back")
+        *("Image we sent", "After the edit", "After the inverse edit")
     ]
     for shown in state["images"]:
         answer = client.get(shown["src"])
@@ -215,13 +215,13 @@ def test_a_flagged_result_says_so_in_the_same_words_everywhere(client, reviewed,
     flag = {"kind": "review", "text": "of its marks 0% came back"}
     Run.objects.update(complete=True)
     RunReview.objects.update(flags=[flag])
-    words = "Published, not ranked: of its marks 0% came back; a person is checking"
+    words = "Published, not ranked: of its marks 0% came back; under review"
     client.force_login(User.objects.get(username="owner"))
     data = {"action": "publish", "_selected_action": [finished.pk]}
     admin = client.post(reverse("admin:leaderboard_run_changelist"), data, follow=True)
     client.logout()
     board = client.get(f"/?suite={finished.suite.key}").content.decode()
-    assert "Of its marks 0% came back; a person is checking" in board
+    assert "Of its marks 0% came back; under review" in board
     pages = [reviewed.get_absolute_url(), finished.get_absolute_url()]
     for text in (admin.content, *(client.get(page).content for page in pages)):
         assert words in text.decode()
