@@ -1,8 +1,8 @@
-"""Two to six models side by side, on the cases they share.
+"""The page that compares two to six models on the cases they share.
 
-The only page that computes results: every choice of models has its own paired differences.
-They are computed on request from the chains' stored results, and cached until a standing
-changes.
+This is the only page that computes results, because every choice of models has different paired
+differences. They are computed on request from the chains' stored results and cached until a
+standing changes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from leaderboard.views.site import noindex_variants
 from leaderboard.visitors import limited
 
 MOST = 6
-#: Trips of the case shown side by side, few enough for one line.
+#: Trips shown of a case, few enough to fit on one line.
 SHOWN = (1, 2, 5, 10, 20)
 
 
@@ -49,8 +49,8 @@ def index(request: HttpRequest) -> HttpResponse:
     chosen = [slug for part in request.GET.getlist("models") for slug in part.split(",") if slug]
     chosen = list(dict.fromkeys(chosen))
     if len(request.GET.getlist("models")) > 1:
-        # Checkboxes arrive as separate parameters; the address to share has one.
-        return redirect(f"{request.path}?{address(query, chosen)}")
+        # Checkboxes send one parameter each; the URL to share lists all models in one.
+        return redirect(f"{request.path}?{comparison_query(query, chosen)}")
     rows = query.rows()
     by_slug = {row.model.slug: row for row in rows if row.standing}
     remarks = [
@@ -70,41 +70,42 @@ def index(request: HttpRequest) -> HttpResponse:
         "suggestions": suggestions(query, list(by_slug.values())),
     }
     if len(shown) > 1:
-        # Each new set of models is compared pair by pair, which takes time.
+        # A new set of models is compared pair by pair, which is slow.
         if too_many := limited(request, "compare"):
             return too_many
         context |= page(query, shown, request.GET.get("case", ""))
-        context["permalink"] = absolute(f"{request.path}?{address(query, chosen)}")
+        context["permalink"] = absolute(f"{request.path}?{comparison_query(query, chosen)}")
     return render(request, "leaderboard/compare.html", context)
 
 
 @dataclass(frozen=True)
 class Against:
-    """The leader against another model."""
+    """The comparison of the leader with one other model."""
 
     other: BoardRow
     comparison: Comparison
     verdict: str
-    outlook: str
-    #: Why the half-life says otherwise; empty if it does not.
+    #: How to settle an open comparison; empty if it is settled.
+    hint: str
+    #: Why the half-lives are in the opposite order; empty if they are not.
     crossing: str
 
 
 def page(board_query: BoardQuery, rows: Sequence[BoardRow], case: str) -> dict[str, Any]:
-    """Return the context of everything below the choice of models."""
+    """Return the context of the comparison, below the choice of models."""
     filters = board_query.filters
-    contested = contest(rows, filters, stamp())
+    comparisons = cached_comparisons(rows, filters, stamp())
     by_run = {row.run.pk: row for row in rows}
-    leader = by_run[contested.leader] if contested else rows[0]
+    leader = by_run[comparisons.leader] if comparisons else rows[0]
     against = [
         Against(
             by_run[run],
             comparison,
             verdict(comparison, leader.model.name, by_run[run].model.name),
-            outlook(comparison, filters.suite.trips),
+            settling_hint(comparison, filters.suite.trips),
             crossing(comparison, leader.model.name, by_run[run].model.name, filters),
         )
-        for run, comparison in (contested.against.items() if contested else ())
+        for run, comparison in (comparisons.against.items() if comparisons else ())
     ]
     return {
         "leader": leader,
@@ -114,7 +115,7 @@ def page(board_query: BoardQuery, rows: Sequence[BoardRow], case: str) -> dict[s
         "semantic": semantic_of(rows),
         "chart": curves(rows, filters),
         "parts": parts(board_query, rows),
-        **side_by_side(board_query, rows, contested, case),
+        **side_by_side(board_query, rows, comparisons, case),
     }
 
 
@@ -127,20 +128,23 @@ def headline(
     if not against:
         return f"{formatting.count(count, 'model')} side by side"
     tied = [item.other.model.name for item in against if not item.comparison.separated]
-    if tied and all(nobody_reached(item.comparison, filters.suite.trips) for item in against):
+    if tied and all(both_outlast_suite(item.comparison, filters.suite.trips) for item in against):
         damaged, trips = thresholds.named(filters.threshold), filters.suite.trips
-        return f"By none of the {count} half of the images are {damaged} within {trips} round trips"
+        return (
+            f"All {count} outlast the suite: after {trips} round trips, fewer than half of their "
+            f"images are {damaged}"
+        )
     if tied:
         others = formatting.listed(tied)
         return f"{leader.model.name} stays usable longest, but not clearly longer than {others}"
-    # By usable trips: a half-life beyond the suite has no known distance to another.
+    # In usable trips, because a half-life beyond the suite has no known difference to another.
     gaps = [item.comparison.usable_trips for item in against]
     gap = _by(min(gaps, key=lambda difference: difference.estimate))
     return f"{leader.model.name} stays usable longest of the {count}{gap}"
 
 
 def reach(comparison: Comparison) -> float:
-    """Return the largest distance of the difference and its interval from zero."""
+    """Return the length of the longest bar: the largest bound of the difference."""
     bounds = comparison.usable_trips.interval
     ends: list[float | None] = [comparison.usable_trips.estimate]
     ends += [bounds.low, bounds.high] if bounds else []
@@ -161,7 +165,7 @@ def curves(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart:
 
 
 def parts(board_query: BoardQuery, rows: Sequence[BoardRow]) -> dict[str, Any]:
-    """Return half-lives by category and kind, and each model's number of wins."""
+    """Return half-lives by part of the suite, and in how many parts each model wins."""
     by_scope = breakdowns.standings_by_scope(rows)
     suite_parts = breakdowns.parts(by_scope, {})
     by_scope = {part.scope: by_scope[part.scope] for part in suite_parts}
@@ -173,12 +177,12 @@ def parts(board_query: BoardQuery, rows: Sequence[BoardRow]) -> dict[str, Any]:
 
 
 def side_by_side(
-    board_query: BoardQuery, rows: Sequence[BoardRow], found: Contest | None, case: str
+    board_query: BoardQuery, rows: Sequence[BoardRow], comparisons: Comparisons | None, case: str
 ) -> dict[str, Any]:
-    """Return a case as each model restored it: the requested one, or the widest gap."""
-    duels = found.duels if found else []
+    """Return the requested case, or the one with the widest gap, as each model restored it."""
+    case_gaps = comparisons.case_gaps if comparisons else []
     requested = int(case) if case.isascii() and case.isdigit() and len(case) < 10 else None
-    keys = [key for key in (requested, *(duel.case for duel in duels)) if key]
+    keys = [key for key in (requested, *(gap.case for gap in case_gaps)) if key]
     cases = Case.objects.filter(suite=board_query.filters.suite).select_related("image__stored")
     by_key = cases.in_bulk(keys)
     shown = next((by_key[key] for key in keys if key in by_key), None)
@@ -198,20 +202,20 @@ def side_by_side(
         "strips": strips.short_strips(
             chains, last, board_query.filters.metric, numbers=numbers, every=True
         ),
-        "duels": [
+        "case_gaps": [
             (
-                by_key[duel.case],
-                by_run[max(duel.kept, key=lambda run: duel.kept[run])].model.name,
-                address(board_query, slugs, case=duel.case),
+                by_key[gap.case],
+                by_run[max(gap.auc_by_run, key=lambda run: gap.auc_by_run[run])].model.name,
+                comparison_query(board_query, slugs, case=gap.case),
             )
-            for duel in duels
-            if duel.case in by_key
+            for gap in case_gaps
+            if gap.case in by_key
         ],
     }
 
 
 def suggestions(board_query: BoardQuery, rows: Sequence[BoardRow]) -> list[tuple[str, str]]:
-    """Return suggested comparisons as (label, address)."""
+    """Return suggested comparisons as (label, query string)."""
     ranked = [row for row in rows if row.group == RANKED]
     ranked.sort(key=board_order)
     references = [row for row in rows if row.group == REFERENCE]
@@ -227,60 +231,62 @@ def suggestions(board_query: BoardQuery, rows: Sequence[BoardRow]) -> list[tuple
     if len(references) > 1:
         suggested.append(("The reference editors", references[:MOST]))
     return [
-        (label, address(board_query, [row.model.slug for row in some])) for label, some in suggested
+        (label, comparison_query(board_query, [row.model.slug for row in group]))
+        for label, group in suggested
     ]
 
 
-def address(board_query: BoardQuery, slugs: Sequence[str], **more: Any) -> str:
-    """Return the query of this comparison, short enough to share."""
+def comparison_query(board_query: BoardQuery, slugs: Sequence[str], **more: Any) -> str:
+    """Return the query string of a comparison, short enough to share."""
     extra = "".join(f"&{name}={value}" for name, value in more.items())
     shown = board_query.filters.without_model_filters().query(sort="rank", scope="all", every=False)
     return f"models={','.join(slugs)}&{shown}{extra}"
 
 
-KEPT_FOR = 24 * 3600
-#: Number of cases offered, those with the widest gap.
-DUELS = 8
+CACHE_SECONDS = 24 * 3600
+#: Number of cases offered.
+MOST_CASES = 8
 
 
 @dataclass(frozen=True)
-class Duel:
-    """A case and the retention of each run on it (AUC)."""
+class CaseGap:
+    """A case, and each run's retention on it averaged over the trips (AUC)."""
 
     case: int
-    kept: dict[int, float]
+    auc_by_run: dict[int, float]
 
-    def lead(self, run: int) -> float:
-        """Return this run's lead over the best of the others."""
-        others = [auc for other, auc in self.kept.items() if other != run]
-        return self.kept[run] - max(others, default=0)
+    @property
+    def width(self) -> float:
+        return max(self.auc_by_run.values()) - min(self.auc_by_run.values())
 
 
 @dataclass(frozen=True)
-class Contest:
-    """The leader against each other run, and the cases of widest gap."""
+class Comparisons:
+    """The leader compared with each other run, and the cases with the widest gaps."""
 
     leader: int
     against: dict[int, Comparison]
-    duels: list[Duel]
+    case_gaps: list[CaseGap]
 
 
-def contest(rows: Sequence[BoardRow], filters: BoardFilters, stamp: str) -> Contest | None:
-    """Compare these rows; cached.
+def cached_comparisons(
+    rows: Sequence[BoardRow], filters: BoardFilters, stamp: str
+) -> Comparisons | None:
+    """Compare these rows, or return the cached result.
 
-    Returns None if fewer than two have results, or if they share no case.
+    Returns None if fewer than two rows have results or if they share no case.
     """
     runs = [row.run.pk for row in rows]
     key = f"{sorted(runs)}|{filters.metric}|{filters.threshold}|{stamp}"
-    key = f"contest:{sha256(key.encode()).hexdigest()}"
+    key = f"comparisons:{sha256(key.encode()).hexdigest()}"
     result = cache.get(key)
     if result is None:
-        result = _contest(rows, filters) or ""
-        cache.set(key, result, KEPT_FOR)
+        result = _comparisons(rows, filters) or ""
+        cache.set(key, result, CACHE_SECONDS)
     return result or None
 
 
-def _contest(rows: Sequence[BoardRow], filters: BoardFilters) -> Contest | None:
+def _comparisons(rows: Sequence[BoardRow], filters: BoardFilters) -> Comparisons | None:
     chains, areas = _results([row.run.pk for row in rows], filters)
     trips, threshold = filters.suite.trips, filters.threshold
     values = {
@@ -300,9 +306,9 @@ def _contest(rows: Sequence[BoardRow], filters: BoardFilters) -> Contest | None:
             against[row.run.pk] = compare(values[leader], values[row.run.pk])
         except ValueError:  # no case in common
             continue
-    shared = [Duel(case, auc) for case, auc in areas.items() if len(auc) == len(measured)]
-    shared.sort(key=lambda duel: min(duel.kept.values()) - max(duel.kept.values()))
-    return Contest(leader, against, shared[:DUELS]) if against else None
+    gaps = [CaseGap(case, auc) for case, auc in areas.items() if len(auc) == len(measured)]
+    gaps.sort(key=lambda gap: gap.width, reverse=True)
+    return Comparisons(leader, against, gaps[:MOST_CASES]) if against else None
 
 
 def _results(
@@ -319,10 +325,10 @@ def _results(
     for run, case, repeat, state, outcome, image, pair, category, kind, origin, result in rows:
         if not result:
             continue
-        place = events.Case(image, pair, category, kind, origin)
+        case_key = events.Case(image, pair, category, kind, origin)
         ended = outcome if state == ChainState.PLAYED else ""
         chains[run].append(
-            chain_of_numbers(filters.metric, place, repeat, ended, result, filters.suite.trips)
+            chain_of_numbers(filters.metric, case_key, repeat, ended, result, filters.suite.trips)
         )
         if result["auc"] is not None:
             areas[case][run].append(result["auc"])
@@ -334,7 +340,7 @@ def _results(
 
 
 def verdict(comparison: Comparison, leader: str, other: str) -> str:
-    """Return which model lasts longer and by how much, or that it is open."""
+    """Return which model lasts longer and by how much, or that the order is open."""
     if comparison.separated:
         estimate = comparison.usable_trips.estimate
         better, worse = (leader, other) if estimate >= 0 else (other, leader)
@@ -344,7 +350,7 @@ def verdict(comparison: Comparison, leader: str, other: str) -> str:
 
 
 def crossing(comparison: Comparison, leader: str, other: str, filters: BoardFilters) -> str:
-    """Return why usable trips and half-life order the two differently; empty if they agree."""
+    """Return why the half-lives order the models differently; empty if they do not."""
     if not comparison.crossed:
         return ""
     sides = [(comparison.first, leader), (comparison.second, other)]
@@ -364,7 +370,7 @@ def crossing(comparison: Comparison, leader: str, other: str, filters: BoardFilt
 
 
 def _by(difference: Difference) -> str:
-    """Return ", by 0.4 to 2.2 round trips"; empty if too small to print."""
+    """Return a phrase such as ", by 0.4 to 2.2 round trips"; empty if it would print 0."""
     size, bounds = abs(difference.estimate), difference.interval
     if bounds is None:
         return f", by {formatting.in_trips(size, 0)}" if round(size, 1) else ""
@@ -372,21 +378,21 @@ def _by(difference: Difference) -> str:
     return f", by {formatting.interval(ends[0], ends[-1]).replace('–', ' to ')} round trips"
 
 
-def nobody_reached(comparison: Comparison, trips: int) -> bool:
-    """Return True if both outlast the suite, so that more cases cannot help."""
+def both_outlast_suite(comparison: Comparison, trips: int) -> bool:
+    """Return True if both models outlast the suite, so that more cases cannot help."""
     both = comparison.first.usable_trips, comparison.second.usable_trips
     return min(both) >= trips - 0.05
 
 
-def outlook(comparison: Comparison, trips: int) -> str:
-    """Return a hint at how to settle the comparison; empty if it is settled."""
+def settling_hint(comparison: Comparison, trips: int) -> str:
+    """Return how to settle the comparison; empty if it is settled."""
     if comparison.separated:
         return ""
-    if nobody_reached(comparison, trips):
+    if both_outlast_suite(comparison, trips):
         return "both outlast this suite: more trips or a stricter threshold may show a difference"
     decisive = comparison.usable_trips
     if decisive.interval is None:
-        return "too few images to tell"
+        return "too few images to decide"
     if decisive.more_cases is None:
         return "a difference of this size needs too many cases"
     if decisive.more_cases == 0:
