@@ -1,4 +1,4 @@
-"""The page on no-reference metrics: their values while images wear out."""
+"""The page on no-reference metrics: do they notice that images wear out?"""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ from leaderboard.views.site import noindex_variants
 PARAMETERS = ("suite", "trip", "since", "metric", "model")
 SINCE = {SOURCE: "the source", FIRST: "the first restored image"}
 SHADES = 7
-#: A run's results by metric; the models of a suite's board are its lines.
+#: Share of the image lost by the last trip from which a model's images count as worn.
+WORN_LOSS = 0.1
+#: The results of the models on a suite's board; each is a line of the page's tables.
 Lines = Sequence[NoReferenceResult]
 
 
@@ -56,30 +58,31 @@ def stamp() -> str:
 @cached_page(stamp, PARAMETERS)
 @noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
-    offered, asked = played_suites(), {name: request.GET.get(name, "") for name in PARAMETERS}
-    suite = find_suite(asked["suite"], offered) or next(iter(offered), None)
+    offered = played_suites()
+    parameters = {name: request.GET.get(name, "") for name in PARAMETERS}
+    suite = find_suite(parameters["suite"], offered) or next(iter(offered), None)
     context: dict[str, Any] = {"suites": offered, "suite": suite}
     if suite:
-        context |= page(suite, asked)
+        context |= page(suite, parameters)
     response = render(request, "leaderboard/no_reference.html", context)
-    known: dict[str, Iterable[str]] = {
+    valid_values: dict[str, Iterable[str]] = {
         "suite": [suite.key if suite else ""],
         "trip": map(str, context.get("trips", ())),
         "since": SINCE,
         "metric": dict(context.get("metrics", ())),
         "model": [line.run.editing_model.slug for line in context.get("lines", ())],
     }
-    valid = all(value in ("", *known[name]) for name, value in asked.items())
+    valid = all(value in ("", *valid_values[name]) for name, value in parameters.items())
     return response if valid else uncached(response)
 
 
-def page(suite: Suite, asked: Mapping[str, str]) -> dict[str, Any]:
-    """Return the context of a suite's page; unknown values are replaced by the usual ones."""
+def page(suite: Suite, parameters: Mapping[str, str]) -> dict[str, Any]:
+    """Return the context of a suite's page; invalid parameters get their defaults."""
     lines = lines_of(suite)
     metrics, trips = metrics_of(lines), reported_trips(suite.trips)
-    trip = next((n for n in trips if str(n) == asked["trip"]), trips[-1])
-    since = asked["since"] if asked["since"] in SINCE else SOURCE
-    cell = opened(lines, metrics, trip, asked["model"], asked["metric"])
+    trip = next((n for n in trips if str(n) == parameters["trip"]), trips[-1])
+    since = parameters["since"] if parameters["since"] in SINCE else SOURCE
+    cell = selected_cell(lines, metrics, trip, parameters["model"], parameters["metric"])
     return {
         "lines": lines,
         "metrics": [(name, label(name, lines)) for name in metrics],
@@ -96,7 +99,7 @@ def page(suite: Suite, asked: Mapping[str, str]) -> dict[str, Any]:
         "metric_label": label(cell.metric, lines) if cell else "",
         "judged": judged(cell.line, cell.metric, trip) if cell and cell.line else [],
         "about": about_metrics(lines, metrics),
-        "asked": asked_outright(lines),
+        "judge": judge_answers(lines),
     }
 
 
@@ -114,10 +117,11 @@ def table(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True)
 class Cell:
-    """Counts of a model's restored images that a metric calls worse; None if it was not run."""
+    """How many of a model's restored images a metric calls worse or better."""
 
     metric: str
     line: NoReferenceResult | None
+    #: Counts of images; None if the metric was not run.
     counted: Mapping[str, Any] | None
 
     @property
@@ -130,14 +134,14 @@ class Cell:
 
     @property
     def shade(self) -> int:
-        """Shade of the cell: stronger if more restored images are called better."""
+        """Shade of the cell: darker if the metric calls more restored images better."""
         return min(SHADES - 1, int((self.better or 0.0) * SHADES))
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         counted = self.counted
         if not counted or not counted["restored"]:
-            return "no return to compare"
+            return "no restored image to compare"
         same = counted["restored"] - counted["worse"] - counted["better"]
         parts = [f"{counted['worse']} called worse", f"{counted['better']} better"]
         parts += [f"{same} the same"] if same else []
@@ -145,7 +149,7 @@ class Cell:
 
 
 def lines_of(suite: Suite) -> list[NoReferenceResult]:
-    """Return the models of a suite's board with such metrics, the least lost first."""
+    """Return the results of models on a suite's board, the least lost image first."""
     rows = NoReferenceResult.objects.filter(run__in=Run.objects.on_the_board().filter(suite=suite))
     rows = rows.select_related("run__editing_model").defer(
         "run__provenance", "run__editing_model__options"
@@ -167,7 +171,7 @@ def heat(
 
 
 def totals(lines: Lines, metrics: Sequence[str], trip: int, since: str) -> list[Cell]:
-    """Return the sum over all models, by metric."""
+    """Return a cell for each metric with the counts of all models."""
     cells = []
     for name in metrics:
         counts = [c for line in lines if (c := _counted(line, name, trip, since))]
@@ -187,14 +191,14 @@ def _counted(
 
 
 def label(metric: str, lines: Lines) -> str:
-    """Return a metric's label."""
+    """Return the metric's label as stored with its results."""
     numbers = (line.numbers[metric] for line in lines if metric in line.numbers)
     return str(next((row["label"] for row in numbers), metric))
 
 
 def finding(lines: Lines, metrics: Sequence[str], trip: int) -> str:
-    """Return the page's finding: the metric that calls most worn images better."""
-    worn = [line for line in lines if line.lost >= 0.1]
+    """Return the finding: which metric calls the largest share of worn images better."""
+    worn = [line for line in lines if line.lost >= WORN_LOSS]
     cells = [cell for cell in totals(worn, metrics, trip, SOURCE) if cell.better is not None]
     if not cells:
         return ""
@@ -215,7 +219,7 @@ def finding(lines: Lines, metrics: Sequence[str], trip: int) -> str:
 
 
 def plane(lines: Lines, metric: str, suite: Suite) -> Chart | None:
-    """Return the chart of loss against the metric's gain, trip by trip."""
+    """Return the chart of the metric's gain against the image lost, trip by trip."""
     shown = lines_with(metric, lines)
     if not shown:
         return None
@@ -225,9 +229,9 @@ def plane(lines: Lines, metric: str, suite: Suite) -> Chart | None:
     return Chart(
         id="plane",
         title=_plane_finding(shown, metric, name),
-        subtitle="From the source (at the left, on the dotted line) trip by trip to the last. "
-        "Above the line the metric rates restored images better than the source. A working "
-        "metric falls to the right.",
+        subtitle="Each line starts at the source, at the left on the dotted line, and has a point for each "
+        "trip. Above the dotted line the metric rates restored images better than the source. "
+        "The line of a working metric falls.",
         figure=_plane(shown, metric, unit),
         table=_plane_table(shown, metric, suite.trips),
         about=f"{suite}, {name}",
@@ -236,16 +240,16 @@ def plane(lines: Lines, metric: str, suite: Suite) -> Chart | None:
 
 
 def _plane_finding(shown: Lines, metric: str, name: str) -> str:
-    praised = [
+    rising = [
         line
         for line in shown
         if (gained := line.numbers[metric]["gained"][-1]) is not None
         and gained > 0
-        and line.lost >= 0.1
+        and line.lost >= WORN_LOSS
     ]
-    if not praised:
+    if not rising:
         return f"{name} falls as images wear out, for every model"
-    models = formatting.count(len(praised), "model")
+    models = formatting.count(len(rising), "model")
     return f"{name} rises while images wear out, for {models} of {len(shown)}"
 
 
@@ -308,8 +312,10 @@ def _plane_table(shown: Lines, metric: str, trips: int) -> Table:
     return Table(["Model", *(f"Trip {n}" for n in columns)], rows)
 
 
-def opened(lines: Lines, metrics: Sequence[str], trip: int, model: str, metric: str) -> Cell | None:
-    """Return the requested cell, else the one with most returns called better."""
+def selected_cell(
+    lines: Lines, metrics: Sequence[str], trip: int, model: str, metric: str
+) -> Cell | None:
+    """Return the requested cell, or the one with most restored images called better."""
     if not lines or not metrics:
         return None
     cells = [
@@ -320,7 +326,7 @@ def opened(lines: Lines, metrics: Sequence[str], trip: int, model: str, metric: 
     ]
     of_model = [cell for cell in cells if cell.line and cell.line.run.editing_model.slug == model]
     return max(
-        of_model or [c for c in cells if c.line and c.line.lost >= 0.1] or cells,
+        of_model or [c for c in cells if c.line and c.line.lost >= WORN_LOSS] or cells,
         key=lambda cell: cell.better or 0.0,
         default=None,
     )
@@ -329,8 +335,8 @@ def opened(lines: Lines, metrics: Sequence[str], trip: int, model: str, metric: 
 def judged(line: NoReferenceResult, metric: str, trip: int) -> list[dict[str, Any]]:
     """Return the restored images that the metric calls better, then those it calls worse."""
     cases = line.numbers[metric]["trips"].get(str(trip), {})
-    praised, seen = cases.get("better_cases", []), cases.get("worse_cases", [])
-    order = {case: place for place, case in enumerate([*praised, *seen])}
+    better, worse = cases.get("better_cases", []), cases.get("worse_cases", [])
+    order = {case: place for place, case in enumerate([*better, *worse])}
     chains = Chain.objects.filter(run=line.run, case__in=order, repeat=0)
     chains = chains.select_related("case__image__stored")
     ordered = sorted(chains, key=lambda chain: order[chain.case_id])
@@ -344,14 +350,14 @@ def judged(line: NoReferenceResult, metric: str, trip: int) -> list[dict[str, An
             "before": at(chain.quality.get(metric) or (), 0),
             "after": at(chain.quality.get(metric) or (), trip),
             "kept": chain.retention_after(chain.headline, trip),
-            "better": chain.case_id in praised,
+            "better": chain.case_id in better,
         }
         for chain in ordered
     ]
 
 
 def about_metrics(lines: Lines, metrics: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the metrics with their versions, then known metrics that were not run."""
+    """Return the metrics with their versions, then the metrics that were not run."""
     rows = []
     for name in metrics:
         numbers = [line.numbers[name] for line in lines if name in line.numbers]
@@ -368,8 +374,8 @@ def about_metrics(lines: Lines, metrics: Sequence[str]) -> list[dict[str, Any]]:
     return rows + [{"label": name, "absent": True} for name in absent]
 
 
-def asked_outright(lines: Lines) -> dict[str, Any]:
-    """Return the judge's answers by measured retention; {} if there are none."""
+def judge_answers(lines: Lines) -> dict[str, Any]:
+    """Return how often the judge calls images worn, by retention; {} without answers."""
     rows = []
     for line in lines:
         numbers = line.numbers.get(WORN)
@@ -387,7 +393,7 @@ def asked_outright(lines: Lines) -> dict[str, Any]:
     return {
         "rows": rows,
         "bands": [(band["least"], band["most"]) for band in bands],
-        "finding": _asked_finding([line.numbers[WORN] for line in lines_with(WORN, lines)]),
+        "finding": _judge_finding([line.numbers[WORN] for line in lines_with(WORN, lines)]),
         "judges": sorted({row["line"].numbers[WORN]["version"] for row in rows}),
     }
 
@@ -396,28 +402,27 @@ def lines_with(metric: str, lines: Lines) -> list[NoReferenceResult]:
     return [line for line in lines if metric in line.numbers]
 
 
-def _asked_finding(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return a sentence on the share of worn returns that the judge notices."""
-    worst = [
+def _judge_finding(results: Sequence[Mapping[str, Any]]) -> str:
+    """Return a sentence on the share of damaged images that the judge notices."""
+    damaged = [
         band
         for result in results
         for band in result["by_kept"]
         if band["most"] <= DEFAULT_THRESHOLD
     ]
-    judged_count, worn = (sum(band[name] for band in worst) for name in ("asked", "worn"))
+    judged_count, worn = (sum(band[name] for band in damaged) for name in ("asked", "worn"))
     if not judged_count:
-        return f"Asked outright, a model says yes or no; no restored image is {named()} yet"
+        return f"The judge answered yes or no, but no restored image is {named()} yet"
     return (
-        f"Asked outright, a model calls {formatting.percent(worn / judged_count)} of the "
-        "restored images worn that "
-        f"are {named()}"
+        f"Asked directly, the judge calls {formatting.percent(worn / judged_count)} of the "
+        f"{named()} images worn"
     )
 
 
 def _where(name: str, result: Mapping[str, Any]) -> str:
     if name == WORN:
-        return "here; a model was asked"
-    return "elsewhere; imported as a score file" if result["imported"] else "here"
+        return "here, by a vision-language model"
+    return "elsewhere, imported as a score file" if result["imported"] else "here"
 
 
 COLUMNS = (
