@@ -1,4 +1,4 @@
-"""The board, its downloads and its embedded form for other sites."""
+"""The board, its CSV file, and the versions that other sites can embed."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ from leaderboard.text import absolute, attachment
 from leaderboard.views import value
 from leaderboard.views.site import noindex, noindex_variants
 
-#: Rows before "show all", so that the page stays small with many models.
+#: Rows shown before "show all", to keep the page small.
 FIRST_ROWS = 20
-#: Number of rows from which the example is taken.
-EXAMPLES = 5
-#: Curves shown at first, curves that the legend can add, curves of reference editors.
+#: Rows from which the example is chosen.
+EXAMPLE_ROWS = 5
+#: Curves shown at first, curves that the legend can add, and curves of reference editors.
 CURVES, MORE_CURVES, REFERENCE_CURVES = 5, 3, 3
 
 
 def page_stamp() -> str:
-    """Return a string that changes with the board, the state of scoring and the cited day."""
+    """Return a string that changes with the board, the setup of scoring, and the day cited."""
     return f"{stamp()}|{scoring_packages.read()}|{timezone.localdate()}"
 
 
@@ -71,9 +71,9 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 def download(board_query: BoardQuery) -> HttpResponse:
-    """Return the rows of the page as a CSV table.
+    """Return the rows of the page as CSV.
 
-    A file has no place for remarks, so a query with mistakes returns an error.
+    A CSV file cannot contain remarks, so an invalid query returns an error.
     """
     if board_query.remarks:
         status = 404 if board_query.no_such_suite else 422
@@ -99,7 +99,7 @@ def page(board_query: BoardQuery) -> dict[str, Any]:
         "references": groups[REFERENCE],
         "ranked_count": len(ranked),
         "cases": same_cases(ranked or rows),
-        # A worker writes the file whenever a run enters the board.
+        # A worker writes the Parquet file when a run enters the board.
         "parquet": not filters.suite.published_elsewhere and any(row.run.current for row in rows),
         "uneven": filters.suite.published_elsewhere and same_cases(rows) is None,
         "semantic": semantic_of(rows),
@@ -123,7 +123,7 @@ def page(board_query: BoardQuery) -> dict[str, Any]:
 
 
 def reported(filters: BoardFilters) -> Report | None:
-    """Return what others published last, until a model is ranked on any suite."""
+    """Return the newest report of others, as long as no model is ranked on any suite."""
     if filters.has_model_filters or filters.suite.published_elsewhere:
         return None
     if Standing.objects.filter(rank__isnull=False).exists():
@@ -132,14 +132,14 @@ def reported(filters: BoardFilters) -> Report | None:
 
 
 def is_narrow(rows: Sequence[BoardRow], filters: BoardFilters) -> bool:
-    """Return True if the suite has too few images or pairs for any interval, so for ranks."""
+    """Return True if the suite has too few images or pairs for intervals and ranks."""
     intervals = [row.standing.has_interval for row in rows if row.standing]
     whole = filters.scope == "all" and not filters.suite.published_elsewhere
     return whole and bool(intervals) and not any(intervals)
 
 
 def under_way(filters: BoardFilters) -> list[Run]:
-    """Return the suite's runs that are played or scored now, the furthest first."""
+    """Return the suite's runs in progress, the most advanced first."""
     runs = Run.objects.active().outside_experiments().visible_to(AnonymousUser())
     runs = runs.filter(suite=filters.suite)
     return list(
@@ -148,7 +148,7 @@ def under_way(filters: BoardFilters) -> list[Run]:
 
 
 def same_cases(rows: Sequence[BoardRow]) -> int | None:
-    """Return the number of cases of these rows; None if they differ."""
+    """Return the number of cases that all these rows have, or None if it differs."""
     counts = {row.standing.counts.get("cases") for row in rows if row.standing}
     return counts.pop() if len(counts) == 1 else None
 
@@ -163,9 +163,9 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
         return "No model keeps an image through its first round trip."
     lasts = formatting.in_trips(first.half_life, trips)
     cause = telling(first)
-    besides = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
-    if filters.has_model_filters:  # a leader is named only among all models
-        return f"Of these models, {best[0].model.name} lasts longest: {lasts}.{besides}"
+    reason = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
+    if filters.has_model_filters:  # only a board of all models has a leader
+        return f"Of these models, {best[0].model.name} lasts longest: {lasts}.{reason}"
     among = "In this self-test, " if filters.suite.is_self_test else ""
     if filters.ranks_here:
         among = "Of the models run here, "
@@ -174,12 +174,12 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
         names = formatting.listed([row.model.name for row in best[:leaders]], of=leaders)
         return f"{among}{names} share first place; the longest lasts {lasts}."
     name = best[0].model.name
-    if _says_nothing(first, trips):
-        return f"{among}{name} lasts longest here, {lasts}, but on too few cases to say that it leads.{besides}"
-    return f"{among}{name} leads: it lasts {lasts}.{besides}"
+    if _is_inconclusive(first, trips):
+        return f"{among}{name} lasts longest here, {lasts}, but on too few cases to say that it leads.{reason}"
+    return f"{among}{name} leads: it lasts {lasts}.{reason}"
 
 
-def _says_nothing(standing: Standing, trips: int) -> bool:
+def _is_inconclusive(standing: Standing, trips: int) -> bool:
     """Return True if the interval spans the whole scale or is missing."""
     low, high = standing.usable_trips_low, standing.usable_trips_high
     if low is None or high is None:
@@ -188,17 +188,18 @@ def _says_nothing(standing: Standing, trips: int) -> bool:
 
 
 def example_rows(ranked: Sequence[BoardRow], references: Sequence[BoardRow]) -> list[BoardRow]:
-    """Return the rows for the example: the leaders, else reference editors."""
+    """Return the rows for the example: the leaders, or else reference editors."""
     if ranked:
-        return sorted(ranked, key=board_order)[:EXAMPLES]
+        return sorted(ranked, key=board_order)[:EXAMPLE_ROWS]
     editors = sorted(filter(_made_edits, references), key=board_order)
-    return (editors[len(editors) // 2 :] + editors)[:EXAMPLES]
+    # Editors in the middle of the scale show the damage best.
+    return (editors[len(editors) // 2 :] + editors)[:EXAMPLE_ROWS]
 
 
 def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters) -> Chart | None:
-    """Return the curves of the first models and of a few reference editors."""
+    """Return the chart of the first models and a few reference editors."""
     trips = filters.suite.trips
-    # Results published elsewhere are never ranked, but their curves are shown.
+    # Results published elsewhere have no ranks, but their curves are shown.
     models = groups[UNRANKED if filters.suite.published_elsewhere else RANKED]
     drawn = [row for row in models if _made_edits(row)]
     references = [row for row in groups[REFERENCE] if _made_edits(row)]
@@ -207,10 +208,10 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
         for place, row in enumerate(drawn[: CURVES + MORE_CURVES])
         if row.standing
     ]
-    # A finished run without a rank is a thin grey line: the table says why it has none.
+    # Finished runs without a rank are thin grey lines; the table states the reason.
     unranked = [row for row in groups[UNRANKED] if row not in models and _made_edits(row)]
-    # Beside models, a few reference editors are the scale. Without models all of them are shown;
-    # those at the ends of the scale stay grey and out of the title, since they say little.
+    # With models, a few reference editors serve as a scale. Without models, all are shown. Those
+    # that lose nothing or everything stay grey and out of the title.
     between = [row for row in references if 0 < (row.usable_trips or 0) < trips]
     scale = between[:: max(1, len(between) // REFERENCE_CURVES)] if curves else references
     coloured = [] if curves else between
@@ -232,11 +233,11 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
     if not curves:
         return None
     label = formatting.metric_label(filters.metric)
+    # The title names only curves that are visible at first.
     finding = retention_finding([c for c in curves if not (c.reference or c.hidden)], trips)
     return retention_chart(
         curves,
         trips,
-        # The title names only curves that are visible at first.
         title=finding if drawn else f"Reference editors: {finding[:1].lower()}{finding[1:]}",
         subtitle=f"How much of the image is left after each round trip, by {label}; mean over "
         "cases with 95\u00a0% band. "
@@ -247,30 +248,31 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
 
 
 def about(filters: BoardFilters, rows: Sequence[BoardRow]) -> str:
-    """Return the caption of a downloaded chart of the board."""
+    """Return the caption that a downloaded chart gets."""
     newest = max((row.date for row in rows if row.date), default=None)
     dated = f", results of {newest:%-d %B %Y}" if newest else ""
     return f"{filters.suite}, by {formatting.metric_label(filters.metric)}{dated}"
 
 
 def _made_edits(row: BoardRow) -> bool:
-    """Return True if edits were made: without edits an image never changes."""
+    """Return False for a model that made no edit: its images never change."""
     return row.standing is not None and row.change_seen != 0
 
 
 #: Rows of the embedded board.
 EMBEDDED_ROWS = 10
+#: Valid values of ?chart=.
 CHARTS = ("", "curves", "value")
 
 
-def framed(view: Callable[..., HttpResponse]) -> Any:
-    """Allow other sites to show the page in a frame; it has no form or user data."""
+def embeddable(view: Callable[..., HttpResponse]) -> Any:
+    """Let other sites show the page in a frame. It must have no form and no user data."""
     return xframe_options_exempt(csp_replace({"frame-ancestors": ["*"]})(view))
 
 
 @require_safe
 @cached_page(stamp, PARAMETERS)
-@framed
+@embeddable
 @noindex
 def embed_board(request: HttpRequest) -> HttpResponse:
     """Show the first rows of the board."""
@@ -278,36 +280,37 @@ def embed_board(request: HttpRequest) -> HttpResponse:
     rows = query.rows() if query else []
     ranked = [row for row in rows if row.group == RANKED]
     shown = ranked or [row for row in rows if row.standing]
-    context = {"rows": shown[:EMBEDDED_ROWS], "more": max(0, len(shown) - EMBEDDED_ROWS)} | _common(
-        query
-    )
-    return _answer(request, "leaderboard/embed_board.html", query, context)
+    context = {
+        "rows": shown[:EMBEDDED_ROWS],
+        "more": max(0, len(shown) - EMBEDDED_ROWS),
+    } | _embed_context(query)
+    return _embed_response(request, "leaderboard/embed_board.html", query, context)
 
 
 @require_safe
 @cached_page(stamp, (*PARAMETERS, "chart"))
-@framed
+@embeddable
 @noindex
 def embed_chart(request: HttpRequest) -> HttpResponse:
     """Show a chart: the curves, or half-life against price."""
     query = BoardQuery.parse(request.GET)
     name = request.GET.get("chart", "")
-    context = _common(query)
+    context = _embed_context(query)
     if query and name == "value":
         context["chart"] = value.page(query, {}).get("chart")
     elif query:
         context["chart"] = curves_chart(grouped(query.rows()), query.filters)
-    response = _answer(request, "leaderboard/embed_chart.html", query, context)
+    response = _embed_response(request, "leaderboard/embed_chart.html", query, context)
     return response if name in CHARTS else uncached(response)
 
 
-def _common(board_query: BoardQuery | None) -> dict[str, Any]:
+def _embed_context(board_query: BoardQuery | None) -> dict[str, Any]:
     if board_query is None:
         return {}
     return {**board_query.context, "permalink": absolute(f"/?{board_query.filters.query()}")}
 
 
-def _answer(
+def _embed_response(
     request: HttpRequest, template: str, board_query: BoardQuery | None, context: dict[str, Any]
 ) -> HttpResponse:
     response = render(request, template, context)

@@ -1,7 +1,7 @@
-"""Preview images for shared links, 1200 x 630: board, model, case, comparison.
+"""Preview images (1200 x 630) for shared links to the board, a model, a case or a comparison.
 
-The font comes with the project, so they look the same on every machine: DejaVu Sans, cut down to
-Latin, Greek, Cyrillic and common signs.
+They look the same on every machine, because their font is part of the project: DejaVu Sans,
+reduced to Latin, Greek, Cyrillic and common symbols.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def font_of(size: int) -> ImageFont.FreeTypeFont:
 
 
 def caption(about: str, dates: Sequence[datetime | None]) -> str:
-    """Return the line at the foot: content, date of the newest result, and the site."""
+    """Return the bottom line: subject, date of the newest result, and host of the site."""
     newest = max((day for day in dates if day), default=None)
     dated = f"{newest.day} {newest:%B %Y}" if newest else ""
     return " · ".join(filter(None, (about, dated, urlsplit(settings.SITE_URL).netloc)))
 
 
 def draw(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
-    """Return a PNG of the first rows; without rows, of the board's question."""
+    """Return a card with the first rows of the board as a PNG; without rows, the question alone."""
     image = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), GROUND)
     pen = Pen(ImageDraw.Draw(image))
     pen.text(MARGIN, 52, "ConvergeBench", 26, BAR)
@@ -88,17 +88,17 @@ def draw(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
 
 
 def flat_png(image: Image.Image, *, photographs: bool = False) -> bytes:
-    """Return the drawing as a PNG at its final size."""
+    """Return the drawing as a PNG of the final size."""
     data = io.BytesIO()
     small = image.resize((WIDTH, HEIGHT), Image.Resampling.LANCZOS)
-    # The drawing has few colours: a palette takes a quarter of the bytes.
+    # With a palette the file takes a quarter of the bytes; drawings have few colours.
     small = small.quantize(256) if photographs else small.quantize(96, dither=Image.Dither.NONE)
     small.save(data, "PNG", optimize=True)
     return data.getvalue()
 
 
 class Pen:
-    """Draws in pixels of the final image, whatever the scale."""
+    """Draws on the enlarged image; positions and sizes are in pixels of the final image."""
 
     def __init__(self, draw: ImageDraw.ImageDraw) -> None:
         self.draw = draw
@@ -106,11 +106,11 @@ class Pen:
     def text(
         self, x: float, y: float, text: str, size: int, colour: str = INK, anchor: str = "la"
     ) -> None:
-        place = (x * SCALE, y * SCALE)
-        self.draw.text(place, text, fill=colour, font=font_of(size), anchor=anchor)
+        position = (x * SCALE, y * SCALE)
+        self.draw.text(position, text, fill=colour, font=font_of(size), anchor=anchor)
 
     def fitting(self, text: str, size: int, width: float) -> str:
-        """Return the text, truncated to this width."""
+        """Return the text, truncated if it is wider than this."""
         font = font_of(size)
         if self.draw.textlength(text, font) <= width * SCALE:
             return text
@@ -119,7 +119,7 @@ class Pen:
         return f"{text.rstrip()}…"
 
     def wrapped(self, text: str, size: int, width: float, lines: int) -> list[str]:
-        """Return the text in lines of at most this width; the last is truncated."""
+        """Split the text into at most `lines` lines of this width; the last may be truncated."""
         font = font_of(size)
         rows: list[str] = []
         words = text.replace("\u00a0", " ").split()
@@ -141,26 +141,26 @@ class Pen:
 def _bars(pen: Pen, rows: Sequence[BoardRow], trips: int) -> None:
     left, right, top, step = 480, WIDTH - MARGIN - 90, 232, 54
 
-    def place(value: float | None) -> float:
+    def position(value: float | None) -> float:
         return left + (right - left) * (1 if value is None else min(value, trips) / trips)
 
     for tick in axis_ticks(trips):
-        pen.text(place(tick), top - 26, str(tick), 18, QUIET, "ma")
-    for place_in_list, row in enumerate(rows):
+        pen.text(position(tick), top - 26, str(tick), 18, QUIET, "ma")
+    for index, row in enumerate(rows):
         standing = row.standing
         if standing is None:
             continue
-        y = top + step * place_in_list
+        y = top + step * index
         rank = str(standing.rank) if row.group == "ranked" and standing.rank else ""
         pen.text(MARGIN, y + 4, rank, 26, BAR)
         pen.text(MARGIN + 48, y + 4, pen.fitting(row.model.name, 26, left - MARGIN - 72), 26)
         pen.box(left, y + 2, right, y + 36, PANEL)
-        pen.box(left, y + 2, place(standing.half_life), y + 36, BAR)
+        pen.box(left, y + 2, position(standing.half_life), y + 36, BAR)
         if standing.has_interval:
             pen.box(
-                place(standing.half_life_low),
+                position(standing.half_life_low),
                 y + 18,
-                place(standing.half_life_high),
+                position(standing.half_life_high),
                 y + 20,
                 WHISKER,
             )
@@ -179,34 +179,34 @@ def card(
     curves: Sequence[tuple[str, Sequence[float | None]]] = (),
     images: Sequence[tuple[Image.Image, str]] = (),
 ) -> bytes:
-    """Return a PNG with a name, a finding, a drawing or images, and a caption."""
+    """Return a card as a PNG: a name, a finding, curves or images, and a caption."""
     canvas = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), GROUND)
     pen = Pen(ImageDraw.Draw(canvas))
     pen.text(MARGIN, 46, "ConvergeBench", 26, BAR)
     pen.text(MARGIN, 84, pen.fitting(name, 36, WIDTH - 2 * MARGIN), 36, QUIET)
-    for place, line in enumerate(pen.wrapped(finding, 38, WIDTH - 2 * MARGIN, 4)):
-        pen.text(MARGIN, 138 + 50 * place, line, 38, INK)
-    for place, (shown, words) in enumerate(images[:5]):
-        left = MARGIN + (SIDE + 16) * place
+    for index, line in enumerate(pen.wrapped(finding, 38, WIDTH - 2 * MARGIN, 4)):
+        pen.text(MARGIN, 138 + 50 * index, line, 38, INK)
+    for index, (shown, label) in enumerate(images[:5]):
+        left = MARGIN + (SIDE + 16) * index
         small = ImageOps.contain(shown.convert("RGB"), (SIDE * SCALE, SIDE * SCALE))
         canvas.paste(small, (left * SCALE, 330 * SCALE))
-        pen.text(left, 338 + small.height // SCALE, pen.fitting(words, 20, SIDE), 20, QUIET)
+        pen.text(left, 338 + small.height // SCALE, pen.fitting(label, 20, SIDE), 20, QUIET)
     if not images:
-        _draw(pen, [(name, curve) for name, curve in curves if len(curve) > 1])
+        _draw_curves(pen, [(name, curve) for name, curve in curves if len(curve) > 1])
     pen.text(MARGIN, HEIGHT - 40, pen.fitting(about, 20, WIDTH - 2 * MARGIN), 20, QUIET)
     return flat_png(canvas, photographs=bool(images))
 
 
 def read(stored: StoredImage | None) -> Image.Image | None:
-    """Return an image's thumbnail; None if it is not in storage."""
+    """Return an image's thumbnail, or None if it cannot be read from storage."""
     try:
         return stored.read_thumbnail() if stored else None
     except (FileNotFoundError, ImageError):
         return None
 
 
-def _draw(pen: Pen, curves: Sequence[tuple[str, Sequence[float | None]]]) -> None:
-    """Draw retention over the trips with axes and names; the first curve is bright."""
+def _draw_curves(pen: Pen, curves: Sequence[tuple[str, Sequence[float | None]]]) -> None:
+    """Draw retention over the trips, with axes and names; the first curve is highlighted."""
     if not curves:
         return
     left, right, top, bottom = MARGIN + 76, WIDTH - MARGIN - 220, 350, HEIGHT - 84
@@ -223,7 +223,7 @@ def _draw(pen: Pen, curves: Sequence[tuple[str, Sequence[float | None]]]) -> Non
         else:
             pen.text(x, bottom + 6, str(tick), 18, QUIET, "ma")
     ends = []
-    for place, (name, curve) in reversed(list(enumerate(curves))):
+    for index, (name, curve) in reversed(list(enumerate(curves))):
         points = [
             (
                 (left + (right - left) * number / last) * SCALE,
@@ -233,13 +233,13 @@ def _draw(pen: Pen, curves: Sequence[tuple[str, Sequence[float | None]]]) -> Non
             if share is not None
         ]
         if len(points) > 1:
-            colour = QUIET if place else BAR
-            pen.draw.line(points, fill=colour, width=(3 if place else 5) * SCALE)
+            colour = QUIET if index else BAR
+            pen.draw.line(points, fill=colour, width=(3 if index else 5) * SCALE)
             ends.append((points[-1][1] / SCALE, name, colour))
-    free = top - 12.0
+    next_free = top - 12.0
     for y, name, colour in sorted(ends):
-        y = max(y, free)
-        free = y + 24
+        y = max(y, next_free)
+        next_free = y + 24
         pen.text(
             right + 12, y, pen.fitting(name, 18, WIDTH - MARGIN - right + 20), 18, colour, "lm"
         )
@@ -248,10 +248,10 @@ def _draw(pen: Pen, curves: Sequence[tuple[str, Sequence[float | None]]]) -> Non
 @require_safe
 @cached_page(stamp, PARAMETERS)
 def board(request: HttpRequest) -> HttpResponse:
-    """Serve the board as a PNG; takes the board's parameters."""
+    """Serve the card of the board; takes the board's query parameters."""
     query = BoardQuery.parse(request.GET)
     if query and query.no_such_suite:
-        raise Http404("there is no such suite")
+        raise Http404("There is no such suite.")
     rows = query.rows() if query else []
     ranked = [row for row in rows if row.group == RANKED]
     shown = ranked or [row for row in rows if row.group != UNRANKED]
@@ -289,7 +289,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @cached_page(stamp)
 def case(request: HttpRequest, case_id: int) -> HttpResponse:
-    """Serve the card of a case: its source, and the best and worst last image."""
+    """Serve the card of a case: its source, and the last images of the best and worst model."""
     cases = Case.objects.filter(suite__sealed=False).select_related("image__stored", "suite")
     shown_case = get_object_or_404(cases.defer("suite__definition"), pk=case_id)
     chains = Chain.objects.filter(
@@ -308,20 +308,20 @@ def case(request: HttpRequest, case_id: int) -> HttpResponse:
     images = [(read(shown_case.image.stored), "Source")]
     for chain in ends:
         if trip := last.get(chain.pk):
-            words = f"{_labelled(chain.run.editing_model)}, trip {trip.number}"
-            images.append((read(trip.restored), words))
+            label = f"{_labelled(chain.run.editing_model)}, trip {trip.number}"
+            images.append((read(trip.restored), label))
     finding = f"“{shown_case.forward}”, and back."
     if ends and not ends[0].run.editing_model.is_reference:
         usable = ends[0].usable_trips or 0.0
         trips = formatting.count(shown_case.suite.trips, "round trip")
         finding += f" {ends[0].run.editing_model.name} keeps it for {usable:.1f} of {trips}."
-    shown = [(image, words) for image, words in images if image]
+    shown = [(image, label) for image, label in images if image]
     about = caption(str(shown_case.suite), [chain.run.finished_at for chain in ends])
     return _png(card(str(shown_case), finding, about, images=shown))
 
 
 def _labelled(model: EditingModel) -> str:
-    """Return the name; that of a reference editor says so, as it never ranks."""
+    """Return the model's name, marked if it is a reference editor."""
     return f"{model.name} (reference editor)" if model.is_reference else model.name
 
 
@@ -332,12 +332,12 @@ def compare(request: HttpRequest) -> HttpResponse:
         return too_many
     query = BoardQuery.parse(request.GET)
     if query is None or query.no_such_suite:
-        raise Http404("there is no such suite")
+        raise Http404("There is no such suite.")
     requested = request.GET.get("models", "").split(",")[: compare_page.MOST]
     by_slug = {row.model.slug: row for row in query.rows() if row.standing}
     rows = [by_slug[slug] for slug in dict.fromkeys(requested) if slug in by_slug]
     if len(rows) < 2:
-        raise Http404("a comparison needs two models")
+        raise Http404("A comparison needs two models with results.")
     content = compare_page.page(query, rows, "")
     ordered = sorted(rows, key=lambda row: row is not content["leader"])
     names = formatting.listed([_labelled(row.model) for row in ordered], compare_page.MOST)
@@ -346,7 +346,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     ]
     label = formatting.metric_label(query.filters.metric)
     about = caption(f"{query.filters.suite}, kept by {label}", [row.date for row in ordered])
-    # Reference editors are the scale: a card names none of them as the winner.
+    # Reference editors only provide the scale: a card names none of them as the winner.
     headline = "" if content["leader"].model.is_reference else content["headline"]
     response = _png(card(names, headline, about, curves))
     response["Cache-Control"] = "public, max-age=3600"
