@@ -95,7 +95,7 @@ def test_a_run_made_in_the_shell_stands_on_a_site_as_a_verified_import(
     assert "My Editor" in board
     assert "Played elsewhere, numbers checked" in board
     page = client.get(run.get_absolute_url()).content.decode()
-    assert "contributed by A Group; every number was recomputed here and is equal" in page
+    assert "contributed by A Group; every number was recomputed here and matches" in page
     assert "me@example.org" not in board + page
     status = client.get(row.get_absolute_url()).content.decode()
     assert "Published, not ranked: played elsewhere" in status

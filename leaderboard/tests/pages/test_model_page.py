@@ -43,7 +43,7 @@ def test_a_played_model_shows_all_that_was_measured(client, played):
     for heading in (
         "Damage over trips",
         "By every metric",
-        "By category, kind and origin of image",
+        "By kind of edit and kind of image",
         "Where it fails first",
         "Where it lasts longest",
         "Where chains end up",
@@ -141,7 +141,7 @@ def test_a_submitted_endpoint_says_that_only_its_owner_can_play_it(client):
     run = make_run(make_model("Endpoint", access="endpoint"), make_suite())
     page = page_of(client, run.editing_model)
     assert "convergebench run" not in page
-    assert "only they can play it" in page
+    assert "Only the owner of this endpoint" in page
 
 
 # Sentences
@@ -268,7 +268,7 @@ def test_the_models_page_lays_open_against_sealed_for_everybody(client, half_lif
     assert "Open against sealed" in page
     low, high = (f"{share:.0%}".replace("%", "\u00a0%") for share in interval(half_life, 5.0))
     assert f"({low} to {high})".replace("-", "\u2212") in page
-    assert ("the open suite may be known" in page) is known
+    assert ("the model may know the open suite" in page) is known
 
 
 def interval(opened: float, shut: float) -> tuple[float, float]:

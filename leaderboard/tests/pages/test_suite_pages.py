@@ -114,7 +114,7 @@ def test_a_pair_that_was_reworded_since_is_marked_and_keeps_its_words(client):
     )
     suite.cases.filter(pair_slug="flip").update(edit_pair=pair)
     page = page_of(client, suite.get_absolute_url())
-    assert "reworded since" in page
+    assert "reworded later" in page
     assert "New words" not in page
     assert "Mirror the image horizontally" in page
 

@@ -206,7 +206,7 @@ def test_without_votes_the_page_says_so(client, db):
 def test_with_few_votes_no_half_point_is_proposed(client, board):
     cast("pair", voters=3, each=4)
     assert counting.count().numbers["half_points"] is None
-    assert "not enough votes yet: a part needs" in client.get("/agreement/").content.decode()
+    assert "not enough votes yet. A part needs" in client.get("/agreement/").content.decode()
 
 
 def test_what_is_withdrawn_takes_its_numbers_along(counted):
