@@ -79,7 +79,7 @@ def check_key_goes_home(editor: str, options: Mapping[str, Any]) -> None:
         return
     host = urlsplit(str(url)).hostname or ""
     local = settings.ALLOW_LOCAL_ENDPOINTS and host in ("127.0.0.1", "localhost", "::1")
-    if not (local or host in settings.PROVIDER_HOSTS or kind.is_home(str(url))):
+    if not (local or host in settings.PROVIDER_HOSTS or kind.is_known_host(str(url))):
         raise EditorError(
             f"base_url: {host or 'this'} is not a host of {kind.provider}, so the key is not "
             "sent there. An operator can allow it with the setting "

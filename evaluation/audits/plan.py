@@ -57,7 +57,7 @@ def object_of(pair: EditPair) -> Instruction | None:
         there, back = parse(pair.forward), parse(pair.backward)
     except EditorError:
         return None
-    is_drawn = there.rule.do in ("draw", "write", "rewrite") and not there.back
+    is_drawn = there.rule.do in ("draw", "write", "rewrite") and not there.undo
     return there if is_drawn and back == there.inverse else None
 
 

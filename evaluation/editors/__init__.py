@@ -1,4 +1,4 @@
-"""Registry of editors, and editors of rows of fixtures/editing_models.json."""
+"""The registry of editors, and loading by rows of fixtures/editing_models.json."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ load_editor = EDITORS.load
 
 
 def editor_class(name: str) -> type[Editor] | None:
-    """Return the class of this name; None if unknown or not importable here."""
+    """Return the editor class of this name; None if unknown or not importable here."""
     try:
         return EDITORS.find(name)
     except (EditorError, ImportError, AttributeError):
@@ -68,7 +68,7 @@ def editor_class(name: str) -> type[Editor] | None:
 
 
 def load_row(row: Mapping[str, Any]) -> Editor:
-    """Return the editor that plays this row, with the row's price."""
+    """Return the editor of this row, with its options and price."""
     name, options = row["editor"], dict(row.get("options") or {})
     if row.get("price_per_edit") is not None and "price" in _parameters(name):
         options.setdefault("price", float(row["price_per_edit"]))
@@ -76,11 +76,13 @@ def load_row(row: Mapping[str, Any]) -> Editor:
     try:
         return load_editor(name, **options)
     except (TypeError, ValueError) as error:
-        raise configuration(f"the options of {row.get('slug', name)} do not fit: {error}") from None
+        raise configuration(
+            f"the options of {row.get('slug', name)} are not valid: {error}"
+        ) from None
 
 
 def find_row(rows: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
-    """Return the row of this slug, or of the model's id ("gemini-3.1-flash-image")."""
+    """Return the row with this slug or model id ("gemini-3.1-flash-image")."""
     for row in rows:
         if row["slug"] == name:
             return row
@@ -91,7 +93,7 @@ def find_row(rows: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
         if wanted in {_plain(name_or_id) for name_or_id in ids if name_or_id}:
             return row
     slugs = ", ".join(str(row["slug"]) for row in rows)
-    raise configuration(f"there is no editing model {name!r}; there are {slugs}")
+    raise configuration(f"there is no editing model {name!r}; known are {slugs}")
 
 
 def _parameters(editor: str) -> Mapping[str, Any]:

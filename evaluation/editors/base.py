@@ -1,8 +1,8 @@
 """The interface of every editor, and the three ways an edit can end.
 
-An edit ends with an `Answer` (an image), with `Refused` (a result: the model declined), or with
-`evaluation.errors.EditorError` (a fault; it states whether a retry can help and whom the fault
-concerns).
+An edit returns an `Answer` with the edited image, raises `Refused` if the model declined, or raises
+`evaluation.errors.EditorError` for a fault. The error states who is at fault and whether a retry
+can help.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evaluation.untrusted_json import storable, storable_value
 
 
 class Refused(Exception):
-    """A model's refusal (policy, safety, text instead of an image): no fault."""
+    """A model's refusal (policy, safety, text instead of an image), which is a result, no fault."""
 
     def __init__(
         self, reason: str, *, cost: float | None = None, notes: Mapping[str, Any] | None = None
@@ -33,9 +33,9 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """One edited image with its cost and time. `cost` is in USD, None when unknown.
+    """One edited image with its time and cost. `cost` is in USD; None if unknown.
 
-    Notes have only those remarks of a provider that files and databases can store.
+    `notes` are the provider's remarks, cleaned so that files and databases can store them.
     """
 
     image: EncodedImage
@@ -49,7 +49,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Turn:
-    """An earlier edit of a conversation; `sent` is None if the model had the image."""
+    """An earlier edit of a conversation.
+
+    `sent` is None if the image was the model's own last answer.
+    """
 
     prompt: str
     answer: EncodedImage
@@ -60,9 +63,9 @@ class Turn:
 class EditSettings:
     """Settings of an edit that differ from the editor's own.
 
-    `size` is one of TIERS, empty for a size like the image's. With a `history` of None the edit
-    stands alone; else it continues a conversation, whose images are clean already. `floor`: no
-    edit, only one pass through the model's autoencoder.
+    `size` is one of TIERS; empty: about the size of the image. `history` is the conversation to
+    continue, with clean images; None: the edit is sent alone. `floor` replaces the edit by one
+    pass through the model's autoencoder.
     """
 
     temperature: float | None = None
@@ -71,27 +74,27 @@ class EditSettings:
     floor: bool = False
 
 
-AS_USUAL = EditSettings()
+DEFAULT_SETTINGS = EditSettings()
 
 
 @dataclass(frozen=True)
 class EditContext:
-    """Context of an edit besides image, prompt and seed.
+    """Inputs of an edit besides image, prompt and seed.
 
-    `settings` shape the request. The rest is for reference editors and is never sent: `before` is
-    the image before the forward edit that is to be undone, `annotations` the annotations of the
+    `settings` shape the request. The other fields are for reference editors and are never sent:
+    `before` is the image before the forward edit that is now undone, `annotations` are those of the
     source image.
     """
 
     before: EncodedImage | None = None
     annotations: Annotations = UNANNOTATED
-    settings: EditSettings = AS_USUAL
+    settings: EditSettings = DEFAULT_SETTINGS
 
 
 class Editor(ABC):
-    """An editor of images by prompts. Threads may share one editor."""
+    """A model or program that edits images by prompts. Threads may share one editor."""
 
-    #: The RQ queue that plays it: "edits" (remote, or little computation) or "gpu" (a network).
+    #: The RQ queue of its jobs: "edits" (remote, or little computation) or "gpu" (a local network).
     queue: ClassVar[str] = "edits"
 
     def send(
@@ -101,63 +104,61 @@ class Editor(ABC):
         seed: int | None = None,
         context: EditContext | None = None,
     ) -> Answer:
-        """Send a clean image to the editor: the entry point of plays, probes and audits.
+        """Clean the image and send it to the editor: the entry point of plays, probes and audits.
 
-        Only reference editors use the rest of `context`.
+        Only reference editors use more of `context` than its settings.
         """
-        settings = context.settings if context else AS_USUAL
-        if settings == AS_USUAL:
+        settings = context.settings if context else DEFAULT_SETTINGS
+        if settings == DEFAULT_SETTINGS:
             return self.edit(clean_wire(image), prompt, seed)
         if unable := self.unable(settings):
             raise EditorError("; ".join(unable), fault=Fault.CONFIGURATION, permanent=True)
-        return self.edit_so(clean_wire(image), prompt, seed, settings)
+        return self.edit_with(clean_wire(image), prompt, seed, settings)
 
     @abstractmethod
     def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
         """Return the edited image. Raises Refused or EditorError."""
 
-    def edit_so(
+    def edit_with(
         self, image: EncodedImage, prompt: str, seed: int | None, settings: EditSettings
     ) -> Answer:
-        """Return the edited image by these settings; for editors that take any of them."""
+        """Return the edited image. Editors that support any of the settings implement this."""
         raise NotImplementedError
 
-    #: The EditSettings that an editor supports.
+    #: EditSettings that the editor supports.
     takes_temperature: ClassVar[bool] = False
     takes_history: ClassVar[bool] = False
-    #: True if its autoencoder can be played alone.
+    #: True if the model's autoencoder can be run alone.
     has_floor: ClassVar[bool] = False
-    #: The change of the pairs that it is made for; None: every pair.
+    #: The kind of change (`EditPair.change`) that the editor is made for; None: any.
     made_for: ClassVar[str | None] = None
 
     @property
     def tiers(self) -> Collection[str]:
-        """Those of TIERS that a request can name."""
+        """The TIERS that a request can name."""
         return ()
 
     def unable(self, settings: EditSettings) -> list[str]:
-        """Return reasons why the editor cannot follow the settings; empty if it can."""
-        who, problems = type(self).__name__, []
+        """Return the reasons why the editor cannot follow the settings; empty if it can."""
+        name, problems = type(self).__name__, []
         if settings.temperature is not None and not self.takes_temperature:
-            problems.append(f"{who} has no temperature setting")
+            problems.append(f"{name} has no temperature setting")
         if settings.size and settings.size not in self.tiers:
-            offered = f"only {', '.join(self.tiers)}" if self.tiers else "none that can be chosen"
-            problems.append(
-                f"{who} cannot be asked for a size of {settings.size}: it has {offered}"
-            )
+            offered = f"only {', '.join(self.tiers)}" if self.tiers else "no size setting"
+            problems.append(f"{name} does not support the size {settings.size}: it has {offered}")
         if settings.history is not None and not self.takes_history:
-            problems.append(f"{who} has no conversations: it handles each edit alone")
+            problems.append(f"{name} has no conversations: it handles each edit alone")
         if settings.floor and not self.has_floor:
-            problems.append(f"{who} has no autoencoder that can be played alone")
+            problems.append(f"{name} has no autoencoder that can be run alone")
         return problems
 
     def missing(self) -> list[str]:
-        """Name what must be supplied before this editor can run; empty when ready."""
+        """Return what to install or configure before the editor can run; empty when ready."""
         return []
 
     def describe(self) -> dict[str, Any]:
-        """Return everything that shapes an answer, for provenance; never a secret."""
+        """Return every setting that shapes an answer, for the provenance; never a secret."""
         return {}
 
     def close(self) -> None:
-        """Close connections, so that calls in flight end at once."""
+        """Close all connections, which ends calls in flight at once."""

@@ -1,4 +1,4 @@
-"""Models on this machine, by diffusers: the row has the pipeline and its weights."""
+"""Models that run on this machine with diffusers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 
 from evaluation.editors.base import Answer, Editor, EditSettings, Refused
 from evaluation.editors.failures import configuration, shorten
-from evaluation.editors.latent import load_autoencoder, passed
+from evaluation.editors.latent import autoencode, load_autoencoder
 from evaluation.editors.sizes import SizeRule
 from evaluation.errors import EditorError, Fault
 from evaluation.images import EncodedImage
@@ -25,12 +25,12 @@ from evaluation.torch_compat import ready_torchvision
 
 Placement = Literal["cpu", "cuda", "model offload", "sequential offload"]
 PACKAGES = ("torch", "diffusers", "transformers", "accelerate")
-# Rough size of the activations of a 1 MP edit beside the weights, in bytes.
+# Rough memory in bytes that a 1 MP edit needs in addition to the weights.
 WORKING_MEMORY = 3 * 2**30
 
 
 class _Stopped(Exception):
-    """Raised inside a pipeline to end it: closed, or out of time."""
+    """Raised inside a pipeline to end it: the editor was closed, or the time is up."""
 
 
 @dataclass
@@ -38,19 +38,19 @@ class _Loaded:
     pipe: Any
     dtype: str
     placement: Placement
-    # A pipeline has the state of its scheduler: one edit at a time.
+    # One edit at a time: the pipeline's scheduler has state.
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-class _Shelf:
-    """The one pipeline of this process; the weights of two rarely fit."""
+class _PipelineCache:
+    """The one loaded pipeline of this process; two rarely fit into memory."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.key: tuple[str, ...] = ()
         self.loaded: _Loaded | None = None
-        #: Placements that ran out of memory, by key.
-        self.too_much: dict[tuple[str, ...], set[Placement]] = {}
+        #: Placements that ran out of memory, by pipeline.
+        self.excluded: dict[tuple[str, ...], set[Placement]] = {}
 
     def drop(self) -> None:
         self.key, self.loaded = (), None
@@ -61,18 +61,21 @@ class _Shelf:
             torch.cuda.empty_cache()
 
 
-_shelf = _Shelf()
+_cache = _PipelineCache()
 
 
 @dataclass(kw_only=True, eq=False)
 class DiffusersPipeline(Editor):
-    """The fields are the options of its row; `params` go to the pipeline's call."""
+    """A diffusers pipeline. The fields are the options of its row.
 
-    pipeline: str  # a class of diffusers
+    `params` are passed to the pipeline's call, `loading` to `from_pretrained`.
+    """
+
+    pipeline: str  # the name of a diffusers class
     checkpoint: str  # an id on the hub, or a folder
     revision: str | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
-    loading: Mapping[str, Any] = field(default_factory=dict)  # for from_pretrained
+    loading: Mapping[str, Any] = field(default_factory=dict)
     image_argument: str = "image"
     image_list: bool = False
     prompt_template: str = "{prompt}"
@@ -102,24 +105,24 @@ class DiffusersPipeline(Editor):
             raise Refused("the pipeline's safety checker blanked the image", notes=notes)
         return Answer(EncodedImage.from_image(output.images[0].convert("RGB")), seconds, 0.0, notes)
 
-    def edit_so(
+    def edit_with(
         self, image: EncodedImage, prompt: str, seed: int | None, settings: EditSettings
     ) -> Answer:
-        """Pass the image through the autoencoder: `floor` is the only supported setting."""
+        """Pass the image through the autoencoder; `floor` is the only supported setting."""
         if missing := self.missing():
             raise configuration(f"{self.checkpoint}: " + "; ".join(missing))
         with self._floor_lock:
             started = time.monotonic()
-            decoded = passed(self._autoencoder, image.decoded)
+            decoded = autoencode(self._autoencoder, image.decoded)
         notes = {"autoencoder": type(self._autoencoder).__name__, "model": self.checkpoint}
         return Answer(EncodedImage.from_image(decoded), time.monotonic() - started, 0.0, notes)
 
     @cached_property
     def _autoencoder(self) -> Any:
-        """Load the pipeline's autoencoder alone: the rest need not fit into memory."""
+        """Load only the pipeline's autoencoder: the rest may not fit into memory."""
         folder = self._folder()
         if folder is None or not (folder / "vae").is_dir():
-            raise configuration(f"{self.checkpoint} has no folder vae with its autoencoder")
+            raise configuration(f"{self.checkpoint} has no autoencoder: the folder vae is missing")
         return load_autoencoder(str(folder), subfolder="vae", local_files_only=True)
 
     def missing(self) -> list[str]:
@@ -132,21 +135,21 @@ class DiffusersPipeline(Editor):
             return [f"the weights cannot be found: {shorten(str(error))}"]
         if folder is None:
             if Path(self.checkpoint).is_absolute():
-                return [f"there is no pipeline (model_index.json) in {self.checkpoint}"]
+                return [f"{self.checkpoint} contains no pipeline: model_index.json is missing"]
             revision = f" --revision {self.revision}" if self.revision else ""
             return [f"get the weights: hf download {self.checkpoint}{revision}"]
         absent = [name for name in _components(folder) if not (folder / name).is_dir()]
         if absent:
-            return [f"the weights in {folder} are not complete: {', '.join(absent)} missing"]
+            return [f"the weights in {folder} are incomplete: {', '.join(absent)} missing"]
         return []
 
     def describe(self) -> dict[str, Any]:
         folder = self._folder() if not self.missing() else None
-        loaded = _shelf.loaded if _shelf.key == self._key else None
+        loaded = _cache.loaded if _cache.key == self._key else None
         return {
             "pipeline": self.pipeline,
             "checkpoint": self.checkpoint,
-            # In the hub's cache a snapshot's folder has the name of its commit.
+            # The hub's cache names the folder of a snapshot by its commit.
             "revision": folder.name if folder and folder.parent.name == "snapshots" else None,
             "params": dict(self.params),
             "size": dict(self.size) if self.size else None,
@@ -164,7 +167,7 @@ class DiffusersPipeline(Editor):
         return self.pipeline, self.checkpoint, self.revision or "", loading
 
     def _folder(self) -> Path | None:
-        """Return the folder of the weights on this machine; None if they are missing."""
+        """Return the local folder of the weights; None if they are missing."""
         local = Path(self.checkpoint)
         if (local / "model_index.json").is_file():
             return local
@@ -176,16 +179,16 @@ class DiffusersPipeline(Editor):
         return Path(index).parent if isinstance(index, str) else None
 
     def _load(self) -> _Loaded:
-        with _shelf.lock:
+        with _cache.lock:
             if self._closed.is_set():
-                raise _ended()
-            if _shelf.loaded is None or _shelf.key != self._key:
-                _shelf.drop()
-                _shelf.loaded = self._from_disk(_shelf.too_much.get(self._key, set()))
-                _shelf.key = self._key
-            return _shelf.loaded
+                raise _cancelled()
+            if _cache.loaded is None or _cache.key != self._key:
+                _cache.drop()
+                _cache.loaded = self._load_from_disk(_cache.excluded.get(self._key, set()))
+                _cache.key = self._key
+            return _cache.loaded
 
-    def _from_disk(self, too_much: set[Placement]) -> _Loaded:
+    def _load_from_disk(self, excluded: set[Placement]) -> _Loaded:
         # Imported here: pages must not load torch, and a CUDA context opened
         # before the worker forks would be unusable in the child.
         ready_torchvision()
@@ -207,64 +210,64 @@ class DiffusersPipeline(Editor):
         options = {"use_safetensors": True, **self.loading}
         try:
             pipe = kind.from_pretrained(folder, dtype=dtype, local_files_only=True, **options)
-        # Any fault of the files: missing, of another class, of another version.
+        # The files may be missing, or of another class or version.
         except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
             raise configuration(
                 f"{self.checkpoint} cannot be loaded as {self.pipeline}: {shorten(str(error))}"
             ) from error
         pipe.set_progress_bar_config(disable=True)
-        placement = _place(torch, pipe, too_much)
+        placement = _place(torch, pipe, excluded)
         return _Loaded(pipe, str(dtype).removeprefix("torch."), placement)
 
     def _arguments(
         self, pipe: Any, image: EncodedImage, prompt: str, seed: int, started: float
     ) -> dict[str, Any]:
-        """Return image, prompt, seed, size and callback as this pipeline's arguments."""
+        """Return the arguments of the pipeline's call."""
         import torch
 
         accepted = inspect.signature(pipe.__call__).parameters
         arguments: dict[str, Any] = {
             "prompt": self.prompt_template.replace("{prompt}", prompt),
             self.image_argument: [image.decoded] if self.image_list else image.decoded,
-            # On the CPU: the same noise for every GPU.
+            # On the CPU, so that the noise is the same for every GPU.
             "generator": torch.Generator("cpu").manual_seed(seed),
         }
         if "height" in accepted and "width" in accepted:
             arguments["width"], arguments["height"] = self.size_rule.nearest(image.size)
 
-        def look(*step: Any) -> dict[str, Any]:
+        def check_cancelled(*step: Any) -> dict[str, Any]:
             if self._closed.is_set() or time.monotonic() - started > self.timeout:
                 raise _Stopped
             return step[3] if len(step) == 4 else {}
 
         for name in ("callback_on_step_end", "callback"):
             if name in accepted:
-                arguments[name] = look
+                arguments[name] = check_cancelled
                 break
         arguments |= self.params
         if unknown := set(arguments) - set(accepted):
             names = ", ".join(sorted(unknown))
-            raise configuration(f"{self.pipeline} takes no {names}; see the row's params")
+            raise configuration(f"{self.pipeline} does not accept {names}; check the row's params")
         return arguments
 
     @contextmanager
     def _translated_errors(self, loaded: _Loaded, image: EncodedImage) -> Iterator[None]:
-        """Translate the errors of a pipeline; after a lack of GPU memory allow a retry."""
+        """Translate the pipeline's errors. Out of GPU memory is retried with more offloading."""
         import torch
 
         try:
             yield
         except _Stopped:
             if self._closed.is_set():
-                raise _ended() from None
+                raise _cancelled() from None
             raise EditorError(
                 f"{self.pipeline} took longer than {self.timeout:g} s", fault=Fault.TIMEOUT
             ) from None
         except (torch.OutOfMemoryError, MemoryError) as error:
             where = f"{image.width} x {image.height}, {loaded.placement}"
-            with _shelf.lock:
-                _shelf.too_much.setdefault(self._key, set()).add(loaded.placement)
-                _shelf.drop()
+            with _cache.lock:
+                _cache.excluded.setdefault(self._key, set()).add(loaded.placement)
+                _cache.drop()
             if loaded.placement in ("cpu", "sequential offload"):
                 raise configuration(f"{self.checkpoint} runs out of memory ({where})") from error
             raise EditorError(
@@ -277,7 +280,7 @@ class DiffusersPipeline(Editor):
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Seed torch's global generator: some pipelines draw from it too."""
+    """Seed torch's global generator, from which some pipelines draw too."""
     import torch
 
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
@@ -286,10 +289,11 @@ def _seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def placement(total: int, largest: int, free: int, too_much: set[Placement]) -> Placement:
+def placement(total: int, largest: int, free: int, excluded: set[Placement]) -> Placement:
     """Choose the placement of a model on a GPU with `free` bytes.
 
-    The model has `total` bytes, its largest part `largest`.
+    `total` and `largest` are the bytes of the model and of its largest component; `excluded`
+    placements have run out of memory before.
     """
     choices: list[tuple[Placement, int]] = [
         ("cuda", total),
@@ -297,10 +301,10 @@ def placement(total: int, largest: int, free: int, too_much: set[Placement]) -> 
         ("sequential offload", 0),
     ]
     fitting = (name for name, weights in choices if weights + WORKING_MEMORY <= free)
-    return next((name for name in fitting if name not in too_much), "sequential offload")
+    return next((name for name in fitting if name not in excluded), "sequential offload")
 
 
-def _place(torch: Any, pipe: Any, too_much: set[Placement]) -> Placement:
+def _place(torch: Any, pipe: Any, excluded: set[Placement]) -> Placement:
     if not torch.cuda.is_available():
         pipe.to("cpu")
         return "cpu"
@@ -309,7 +313,7 @@ def _place(torch: Any, pipe: Any, too_much: set[Placement]) -> Placement:
         for part in pipe.components.values()
         if isinstance(part, torch.nn.Module)
     ]
-    chosen = placement(sum(sizes), max(sizes), torch.cuda.mem_get_info()[0], too_much)
+    chosen = placement(sum(sizes), max(sizes), torch.cuda.mem_get_info()[0], excluded)
     if chosen == "cuda":
         pipe.to("cuda")
     elif chosen == "model offload":
@@ -326,11 +330,11 @@ def _dtype(torch: Any) -> Any:
 
 
 def _check_memory(folder: Path, bytes_per_weight: int) -> None:
-    """Raise if the model cannot fit, before the kernel kills the worker."""
+    """Raise EditorError if the model cannot fit: the kernel would kill the worker."""
     import psutil
 
     stored = sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
-    # Large models are stored in 16 bits.
+    # Large models are stored with 16 bits per weight, small ones perhaps with 32.
     needed = stored * bytes_per_weight // 2 if stored > 8 * 2**30 else stored
     free = psutil.virtual_memory().available
     if needed > free:
@@ -341,7 +345,7 @@ def _check_memory(folder: Path, bytes_per_weight: int) -> None:
 
 
 def _components(folder: Path) -> list[str]:
-    """Return the parts of the pipeline from model_index.json."""
+    """Return the names of the pipeline's components from model_index.json."""
     try:
         index = json.loads((folder / "model_index.json").read_text(encoding="utf-8"))
         return [
@@ -353,5 +357,5 @@ def _components(folder: Path) -> list[str]:
         return []
 
 
-def _ended() -> EditorError:
+def _cancelled() -> EditorError:
     return EditorError("we cancelled the edit", fault=Fault.UNREACHABLE, permanent=True)

@@ -1,7 +1,7 @@
-"""Small drawings that the reference editors add to images, each in its place.
+"""Small drawings that the reference editors add to images.
 
-Its place follows from the object and the image's annotations alone (evaluation.content.placement),
-so that "remove the hat" locates the hat without detecting it.
+The place of a drawing depends only on the object and the image's annotations
+(evaluation.content.placement), so that "remove the hat" locates the hat without detecting it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from evaluation.content.annotations import UNANNOTATED, Annotations
 Box: TypeAlias = tuple[int, int, int, int]
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 
-# A drawing must stand out from what it covers: mean absolute difference, of 255.
+# Least visible contrast: the mean absolute difference (of 255) to the pixels below a drawing.
 CONTRAST = 70
 LIGHTER, DARKER = 255, 0
 
 
 def draw(name: str, image: Image.Image, places: Annotations = UNANNOTATED) -> Image.Image:
-    """Return the image with the drawing in its place, in a visible brightness."""
+    """Return the image with the drawing in its place, lightened or darkened to be visible."""
     drawing, box = _placed(name, image.size, places)
     alpha = drawing[..., 3:].astype(np.float64) / 255
     ink = drawing[..., :3].astype(np.float64)
@@ -35,7 +35,7 @@ def draw(name: str, image: Image.Image, places: Annotations = UNANNOTATED) -> Im
     def contrast(paint: npt.NDArray[np.float64]) -> float:
         return float((alpha * np.abs(paint - below)).sum() / (3 * alpha.sum()))
 
-    # A black cat in the dark is drawn grey, a white cup on snow too.
+    # A black cat in the dark is drawn grey, and so is a white cup on snow.
     paints = [ink, 0.45 * ink + 0.55 * LIGHTER, 0.45 * ink + 0.55 * DARKER]
     paint = ink if contrast(ink) >= CONTRAST else max(paints, key=contrast)
     drawn = np.rint(alpha * paint + (1 - alpha) * below).astype(np.uint8)
@@ -47,7 +47,7 @@ def draw(name: str, image: Image.Image, places: Annotations = UNANNOTATED) -> Im
 def mask(
     name: str, size: tuple[int, int], places: Annotations = UNANNOTATED
 ) -> npt.NDArray[np.bool_]:
-    """Return the pixels that the drawing covers in an image of that size."""
+    """Return the pixels that the drawing covers in an image of this size."""
     drawing, (left, upper, right, lower) = _placed(name, size, places)
     covered = np.zeros((size[1], size[0]), bool)
     covered[upper:lower, left:right] = drawing[..., 3] > 0
@@ -74,5 +74,5 @@ def _render(name: str, width: int, height: int, turn: float) -> Pixels:
     rendered = Image.open(io.BytesIO(bytes(png)), formats=("PNG",)).convert("RGBA")
     # resvg keeps the aspect ratio, so rounding can leave one side a pixel short.
     rendered = rendered.resize((width, height)) if rendered.size != (width, height) else rendered
-    # Pillow turns counterclockwise.
+    # Pillow rotates counterclockwise.
     return np.asarray(rendered.rotate(-turn, Image.Resampling.BICUBIC, expand=True))

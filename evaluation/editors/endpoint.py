@@ -1,4 +1,4 @@
-"""The editor of a submitted URL."""
+"""The editor for submitted endpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from evaluation.editors.base import AS_USUAL, Answer, Editor, EditSettings
+from evaluation.editors.base import DEFAULT_SETTINGS, Answer, Editor, EditSettings
 from evaluation.editors.contracts import Call, Contract, Settings, find_contract
 from evaluation.editors.failures import bad_answer
 from evaluation.editors.payloads import type_note
@@ -27,12 +27,12 @@ MAX_ANSWER_PIXELS = 17_000_000
 
 @dataclass(eq=False)
 class Endpoint(Settings, Editor):
-    """Edits by calling a submitted address; see Settings for how it is called.
+    """Edits by calling a submitted address, as its Settings describe.
 
-    `allow_local` is the development switch (http, this machine, the local
-    network). `deny` names our own hosts and addresses. `price` is the USD an
-    edit costs. `group` goes into the idempotency keys: give a run's id, so
-    that an edit repeated after a crash keeps its key and is billed once.
+    `allow_local` is the development switch: it allows http, this machine and the local network.
+    `deny` names our own hosts and addresses. `price` is in USD per edit. `group` is part of the
+    idempotency keys: with a run's id, an edit repeated after a crash keeps its key and is billed
+    once.
     """
 
     takes_temperature: ClassVar[bool] = True
@@ -63,10 +63,10 @@ class Endpoint(Settings, Editor):
         return find_contract(self.contract)
 
     def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
-        """Return the edited image; the edit, its polls and fetches share one deadline."""
-        return self.edit_so(image, prompt, seed, AS_USUAL)
+        """Return the edited image. The request, its polls and fetches share one deadline."""
+        return self.edit_with(image, prompt, seed, DEFAULT_SETTINGS)
 
-    def edit_so(
+    def edit_with(
         self, image: EncodedImage, prompt: str, seed: int | None, settings: EditSettings
     ) -> Answer:
         with LARGE.edit():
@@ -82,7 +82,7 @@ class Endpoint(Settings, Editor):
         start = time.monotonic()
         call = Call(self.http, self)
         wanted = at_tier(image.size, settings.size) if settings.size else image.size
-        request = self.protocol.request(self._so(settings), prompt, seed, wanted)
+        request = self.protocol.request(self._with_temperature(settings), prompt, seed, wanted)
         reply = call.post(request, image.png(), self._idempotency_key(image, prompt, seed))
         data = self.protocol.image(call, reply)
         seconds = time.monotonic() - start
@@ -93,17 +93,19 @@ class Endpoint(Settings, Editor):
                 answered = EncodedImage.from_bytes(data, **limits)
             else:
                 LARGE.wait(self.timeout)
-                # An undecoded copy: many edits that end at once hold their answers in memory.
+                # Keep no decoded copy: many answers may be in memory at once.
                 answered = replace(EncodedImage.from_bytes(data, **limits))
         except ImageError as error:
             raise bad_answer(str(error)) from error
         except TimeoutError:
-            raise bad_answer("too many large images at once: waiting for others") from None
+            raise bad_answer(
+                "too many large images at once: other answers are still being processed"
+            ) from None
         notes = {"status": reply.status, **call.notes, **type_note(call.stated_type, answered)}
         return Answer(answered, seconds, self.price, notes)
 
-    def _so(self, settings: EditSettings) -> Settings:
-        """Return the settings of the endpoint for this edit."""
+    def _with_temperature(self, settings: EditSettings) -> Settings:
+        """Return the endpoint's settings with the temperature of this edit."""
         if settings.temperature is None:
             return self
         called = copy(self)
@@ -111,15 +113,14 @@ class Endpoint(Settings, Editor):
         return called
 
     def _idempotency_key(self, image: EncodedImage, prompt: str, seed: int | None) -> str:
-        """Return a key that is the same for every attempt at this edit of the run."""
+        """Return a key that all attempts at this edit of the run share."""
         text = "\0".join((self.group, self.url, self.model, image.sha256, prompt, str(seed)))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def describe(self) -> dict[str, Any]:
-        """Describe the calls of the endpoint, for a public record.
+        """Describe the calls for a public record.
 
-        Without key, address and extra parameters: they are the submitter's own, and each may
-        contain a token.
+        Key, address and extra parameters are left out: each may contain a secret of the submitter.
         """
         return {
             "contract": self.contract,

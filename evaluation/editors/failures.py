@@ -1,4 +1,4 @@
-"""Failures of hosted models: one table from HTTP to faults, for every adapter."""
+"""Failures of hosted models: the mapping from HTTP statuses to faults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MESSAGE_LENGTH = 500
 
 @dataclass(frozen=True)
 class ErrorBody:
-    """The code and message of an error answer in any of the usual shapes."""
+    """The code and message of an error answer, parsed from any of the usual shapes."""
 
     code: str
     message: str
@@ -59,7 +59,7 @@ def failure(
     elif status == 402:
         fault = Fault.OUT_OF_CREDIT
     elif status in (404, 405, 410) or 300 <= status < 400:
-        fault = Fault.CONFIGURATION  # a model that was shut down, an address that moved
+        fault = Fault.CONFIGURATION  # the model was shut down, or its address has moved
     elif status == 429:
         fault, permanent = Fault.RATE_LIMITED, False
     elif status in (408, 504):
@@ -75,7 +75,7 @@ def configuration(message: str) -> EditorError:
 
 
 def server_error(message: str) -> EditorError:
-    """Return the error for an answer that is not the API's: the service itself fails."""
+    """Return the error for an answer that shows that the service itself is failing."""
     return EditorError(message, fault=Fault.SERVER_ERROR, billed=True)
 
 
@@ -85,7 +85,7 @@ def bad_answer(message: str, *, permanent: bool = False) -> EditorError:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of `retry-after-ms` or `Retry-After`; None if absent."""
+    """Return the seconds in `retry-after-ms` or `Retry-After`; None if absent."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         if not value:
@@ -104,14 +104,14 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def shorten(text: str) -> str:
-    """Return the text on one printable line, cut to a length worth storing."""
+    """Return the text on one printable line, cut to MESSAGE_LENGTH."""
     text = re.sub(r"\s+", " ", text).strip()
     text = "".join(c for c in text if c.isprintable())
     return text if len(text) <= MESSAGE_LENGTH else text[: MESSAGE_LENGTH - 1] + "…"
 
 
-def hide(key: str, error: EditorError | Refused) -> None:
-    """Remove the key from a text that a provider echoed."""
+def hide_key(key: str, error: EditorError | Refused) -> None:
+    """Remove the key from an error whose message echoes it."""
     if key not in str(error):
         return
     text = str(error).replace(key, "***")

@@ -1,8 +1,8 @@
 """Instructions of the reference editors: parsed from prompts, applied to pixels.
 
-Both follow the rules of evaluation.content.rules. In an annotated image things go where its
-annotations place them. A drawing is located again by the same rule, so that removing it needs
-no detection.
+Both steps follow the rules of evaluation.content.rules. In an annotated image, drawings go where
+the annotations place them. The same rule locates a drawing again, so removing it needs no
+detection.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from evaluation.editors import drawings
 from evaluation.errors import EditorError, Fault
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
-#: Returns the image with the masked pixels filled in, all others unchanged.
+#: A function that fills in the masked pixels and leaves all others unchanged.
 FillIn: TypeAlias = Callable[[Image.Image, Mask], Image.Image]
 
 INPAINT_RADIUS = 5
 BAND_PIXELS = 2_000_000
-# Red exceeds blue by this much, of 255, in things that people call red.
+# In things that people call red, red exceeds blue by at least this much (of 255).
 CLEARLY_RED = 40
-# Words fill this share of their box.
-FILLED = 0.9
-BOLD = 0.04  # of the letters' size, on every side
-# The pixels furthest from the ground are letters, the rest may be their blurred edges.
+# Text is scaled to fill this share of its box.
+FILL_SHARE = 0.9
+BOLD = 0.04  # stroke added on every side, as a share of the font size
+# Only the pixels that differ most from the background are surely ink; others may be blurred edges.
 INK_SHARE = 0.04
 
 
-#: The words for following each rule, and for undoing it.
+#: For each rule: the verb for following it, and the verb for undoing it.
 _VERBS = {
     "keep": ("keep", "keep"),
     "turn": ("turn", "turn"),
@@ -55,19 +55,19 @@ _VERBS = {
 
 @dataclass(frozen=True)
 class Instruction:
-    """A rule to follow, or to undo (`back`), and its subject.
+    """A rule to follow, or to undo, and its subject.
 
-    The subject is an operator, a drawing, a tint or words.
+    The subject is an operator, a drawing, a tint or a text.
     """
 
     rule: Rule
     subject: str = ""
-    back: bool = False
+    undo: bool = False
 
     @property
     def action(self) -> str:
-        """The word for what is done, such as "draw" or "erase"."""
-        return _VERBS[self.rule.do][self.back]
+        """The verb of the instruction, such as "draw" or "erase"."""
+        return _VERBS[self.rule.do][self.undo]
 
     @property
     def inverse(self) -> Instruction:
@@ -75,7 +75,7 @@ class Instruction:
             return replace(self, subject=INVERSES[self.subject])
         if self.rule.do == "keep" or self.rule.undoes_itself:
             return self
-        return replace(self, back=not self.back)
+        return replace(self, undo=not self.undo)
 
     def __str__(self) -> str:
         return f"{self.action} {self.subject}".strip()
@@ -99,7 +99,7 @@ _ANGLES = (
     (re.compile(r"\b90\b|\bquarter (?:of a )?turn\b|\ba quarter\b"), 90),
 )
 _LEFTWARDS = re.compile(r"\b(?:counter|anti)[- ]?clockwise\b|\bto the left\b|(?<!\w)-\s?90\b")
-# The way back is named by its result, so it is matched first.
+# Name, forward and inverse pattern. Inverse prompts name both looks, so they are matched first.
 _TINTS: tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...] = (
     (
         "black-and-white",
@@ -140,17 +140,17 @@ _OBJECT = re.compile(r"\b(" + "|".join(re.escape(word) for word, _ in _OBJECTS) 
 
 
 def parse(prompt: str) -> Instruction:
-    """Return the instruction in a prompt. Raises a permanent EditorError without one.
+    """Parse the instruction in a prompt. Raises a permanent EditorError if there is none.
 
-    The catalogue's wordings are matched exactly. In others only the first sentence counts; those
-    after it ("Keep everything else exactly as it is.") would mislead.
+    The catalogue's wordings are matched exactly. In other prompts the first sentence with an
+    instruction counts: later ones ("Keep everything else exactly as it is.") would mislead.
     """
-    sentences = [s for s in re.split(r"(?<=[.!?])\s+", _plain(prompt)) if s]
-    for count in range(len(sentences), 0, -1):  # any text may follow them
-        if instruction := _catalogued().get(" ".join(sentences[:count])):
+    sentences = [s for s in re.split(r"(?<=[.!?])\s+", _normalised(prompt)) if s]
+    for count in range(len(sentences), 0, -1):  # a known wording may be followed by any text
+        if instruction := _catalogue_instructions().get(" ".join(sentences[:count])):
             return instruction
     for sentence in sentences:
-        if instruction := _understand(sentence):
+        if instruction := _parse_sentence(sentence):
             return instruction
     raise EditorError(
         f"the reference editors do not understand {prompt[:120]!r}: they flip, rotate, add and "
@@ -160,7 +160,7 @@ def parse(prompt: str) -> Instruction:
     )
 
 
-def _understand(sentence: str) -> Instruction | None:
+def _parse_sentence(sentence: str) -> Instruction | None:
     if _KEEP.search(sentence):
         return Instruction(KEEP)
     if _FLIP.search(sentence):
@@ -171,14 +171,14 @@ def _understand(sentence: str) -> Instruction | None:
     if thing := _OBJECT.search(sentence):
         subject = next(name for word, name in _OBJECTS if word == thing[1])
         if _REMOVE.search(sentence):
-            return Instruction(DRAW, subject, back=True)
+            return Instruction(DRAW, subject, undo=True)
         if _ADD.search(sentence):
             return Instruction(DRAW, subject)
-    for name, there, back in _TINTS:
+    for name, forward, inverse in _TINTS:
         rule = Rule("tint", tint=name)
-        if back.search(sentence):
-            return Instruction(rule, name, back=True)
-        if there.search(sentence):
+        if inverse.search(sentence):
+            return Instruction(rule, name, undo=True)
+        if forward.search(sentence):
             return Instruction(rule, name)
     return None
 
@@ -191,29 +191,31 @@ def _rotation(sentence: str) -> str | None:
     return None
 
 
-def _plain(prompt: str) -> str:
+def _normalised(prompt: str) -> str:
     return " ".join(prompt.casefold().split())
 
 
 @cache
-def _catalogued() -> dict[str, Instruction]:
-    """Return every wording of every pair with a rule, with its instruction."""
+def _catalogue_instructions() -> dict[str, Instruction]:
+    """Map every wording of the pairs with a rule to its instruction."""
     instructions: dict[str, Instruction] = {}
     for pair in catalog.edit_pairs():
         for step in pair.steps:
             if rule := pair.rules.get(step.name.upper()):
-                made = _by_rule(pair, rule)
-                instructions[_plain(step.prompt)] = made if step.name.isupper() else made.inverse
+                forward = _instruction(pair, rule)
+                instructions[_normalised(step.prompt)] = (
+                    forward if step.name.isupper() else forward.inverse
+                )
         if pair.rule is None:
             continue
-        there = _by_rule(pair, pair.rule)
+        forward = _instruction(pair, pair.rule)
         for wording in pair.wordings:
-            instructions[_plain(wording.forward)] = there
-            instructions[_plain(wording.backward)] = there.inverse
+            instructions[_normalised(wording.forward)] = forward
+            instructions[_normalised(wording.backward)] = forward.inverse
     return instructions
 
 
-def _by_rule(pair: catalog.CatalogPair, rule: Rule) -> Instruction:
+def _instruction(pair: catalog.CatalogPair, rule: Rule) -> Instruction:
     subjects = {
         "turn": pair.operator,
         "draw": pair.object,
@@ -227,7 +229,7 @@ def _by_rule(pair: catalog.CatalogPair, rule: Rule) -> Instruction:
 
 
 def fill_in(image: Image.Image, mask: Mask) -> Image.Image:
-    """Fill the masked pixels in from around them (Telea's inpainting)."""
+    """Fill in the masked pixels from their surroundings (Telea's inpainting)."""
     import cv2
 
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
@@ -248,12 +250,12 @@ def fill_in(image: Image.Image, mask: Mask) -> Image.Image:
 
 
 def rim(image: Image.Image) -> int:
-    """Return the width of a rim that is filled in too: earlier damage smears edges."""
+    """Return by how many pixels to widen a hole, because earlier damage smears edges."""
     return max(2, min(image.size) // 128)
 
 
 def widened(mask: Mask, pixels: int) -> Mask:
-    """Widen the mask by so many pixels."""
+    """Widen the mask by `pixels` on every side."""
     import cv2
 
     side = 2 * pixels + 1
@@ -266,32 +268,32 @@ def follow(
     places: Annotations = UNANNOTATED,
     fill: FillIn = fill_in,
 ) -> Image.Image:
-    """Edit the image by rule and change nothing else; `fill` closes the holes."""
-    rule, subject, back = instruction.rule, instruction.subject, instruction.back
+    """Edit the image by rule and change nothing else; `fill` replaces what is removed."""
+    rule, subject, undo = instruction.rule, instruction.subject, instruction.undo
     match rule.do:
         case "turn":
             return operators.apply(subject, image)
-        case "draw" if back:
+        case "draw" if undo:
             return fill(image, drawings.mask(subject, image.size, places))
         case "draw":
             return drawings.draw(subject, image, places)
         case "tint":
-            return _tinted(image, rule.tint, region(rule.region, image, places), back)
+            return _tinted(image, rule.tint, region(rule.region, image, places), undo)
         case "swap":
-            return _swapped(image, rule, back)
-        case "write" if back:
-            return fill(image, _line(image.size, rule) > 0)
+            return _swapped(image, rule, undo)
+        case "write" if undo:
+            return fill(image, _line_coverage(image.size, rule) > 0)
         case "write":
             return _written(image, rule)
         case "rewrite":
-            return _rewritten(image, rule, places, back)
+            return _rewritten(image, rule, places, undo)
         case "scale":
-            return _enlarged(image, rule) if back else _shrunk(image, rule)
+            return _enlarged(image, rule) if undo else _shrunk(image, rule)
     return image
 
 
 def region(name: str, image: Image.Image, places: Annotations) -> Mask:
-    """Return the pixels of a region of the image; all of them if it is not annotated."""
+    """Return the pixels of a region; the whole image if the region is not annotated."""
     shape = (image.height, image.width)
     if name == "whole":
         return np.ones(shape, bool)
@@ -310,28 +312,28 @@ def region(name: str, image: Image.Image, places: Annotations) -> Mask:
 
 
 def _corners(box: Box, image: Image.Image) -> tuple[int, int, int, int]:
-    """Return the first and the last pixel of a box."""
+    """Return the coordinates of the first and the last pixel of a box."""
     left, top, right, bottom = (
         round(v * side) for v, side in zip(box, image.size * 2, strict=True)
     )
     return left, top, max(right - 1, left), max(bottom - 1, top)
 
 
-def _tinted(image: Image.Image, tint: str, where: Mask, back: bool) -> Image.Image:
+def _tinted(image: Image.Image, tint: str, where: Mask, undo: bool) -> Image.Image:
     matrix, offset = TINTS[tint]
     inverse = np.linalg.inv(matrix)
     result = np.array(image)
-    # The intermediate values of a large image would not fit into memory.
+    # In bands: the floats of a whole large image would not fit into memory.
     rows = max(1, BAND_PIXELS // image.width)
     for top in range(0, image.height, rows):
         band, here = result[top : top + rows], where[top : top + rows]
         values = band[here].astype(np.float64) / 255
-        changed = (values - offset) @ inverse.T if back else values @ matrix.T + offset
+        changed = (values - offset) @ inverse.T if undo else values @ matrix.T + offset
         band[here] = np.rint(np.clip(changed, 0, 1) * 255)
     return Image.fromarray(result)
 
 
-def _swapped(image: Image.Image, rule: Rule, back: bool) -> Image.Image:
+def _swapped(image: Image.Image, rule: Rule, undo: bool) -> Image.Image:
     pixels = np.asarray(image)
     first, second = ("rgb".index(channel) for channel in rule.channels)
     result = pixels.copy()
@@ -339,27 +341,27 @@ def _swapped(image: Image.Image, rule: Rule, back: bool) -> Image.Image:
     if rule.region != "red":
         return Image.fromarray(result)
     red, blue = pixels[..., 0].astype(int), pixels[..., 2].astype(int)
-    stay = (blue - red if back else red - blue) < CLEARLY_RED
+    stay = (blue - red if undo else red - blue) < CLEARLY_RED
     result[stay] = pixels[stay]
     return Image.fromarray(result)
 
 
 def _written(image: Image.Image, rule: Rule) -> Image.Image:
     result = image.copy()
-    result.paste(rule.colour, mask=Image.fromarray(_line(image.size, rule)))
+    result.paste(rule.colour, mask=Image.fromarray(_line_coverage(image.size, rule)))
     return result
 
 
-def _line(size: tuple[int, int], rule: Rule) -> npt.NDArray[np.uint8]:
-    """Return the share of each pixel that the letters of a rule cover, 0..255."""
+def _line_coverage(size: tuple[int, int], rule: Rule) -> npt.NDArray[np.uint8]:
+    """Return how much of each pixel the rule's line of text covers, 0..255."""
     x, y, high = LINES[rule.line]
     half = 0.46 if x == 0.5 else 1 - x - 0.02
     box = (x - half, y - high / 2, x + half, y + high / 2)
     return _lettering(size, box, rule.words)
 
 
-def _rewritten(image: Image.Image, rule: Rule, places: Annotations, back: bool) -> Image.Image:
-    new = rule.was if back else rule.words
+def _rewritten(image: Image.Image, rule: Rule, places: Annotations, undo: bool) -> Image.Image:
+    new = rule.was if undo else rule.words
     box = next((words.box for words in places.text if words.text == rule.was), None)
     if box is None:
         box = placement.region("text", places) or (0.1, 0.8, 0.9, 0.95)
@@ -375,14 +377,14 @@ def _rewritten(image: Image.Image, rule: Rule, places: Annotations, back: bool) 
 def _ground_and_ink(
     part: npt.NDArray[np.float64],
 ) -> tuple[npt.NDArray[np.float64], tuple[int, int, int]]:
-    """Return the ground of written words, a plane of colour, and the letters' colour."""
+    """Estimate the background of a text, as a plane of colour, and the colour of its ink."""
     high, wide = part.shape[:2]
     y, x = np.mgrid[0:high, 0:wide]
     terms = np.stack([np.ones_like(x), x / wide, y / high], axis=-1).reshape(-1, 3).astype(float)
     colours = part.reshape(-1, 3)
     rim = ((x < 2) | (y < 2) | (x >= wide - 2) | (y >= high - 2)).ravel()
     away = np.abs(colours - np.median(colours[rim], axis=0)).sum(axis=1)
-    # Letters are the lesser part of their box: the nearer half of the pixels is ground.
+    # Letters cover less than half of their box, so the half nearest to its rim is background.
     near = away <= np.median(away)
     plane = terms @ np.linalg.lstsq(terms[near], colours[near], rcond=None)[0]
     apart = np.abs(colours - plane).sum(axis=1)
@@ -391,12 +393,12 @@ def _ground_and_ink(
 
 
 def _lettering(size: tuple[int, int], box: Box, words: str) -> npt.NDArray[np.uint8]:
-    """Draw words as large as their box allows, in one or more lines (0..255)."""
+    """Draw words as large as their box allows, in one or two lines; return the mask, 0..255."""
     mask = Image.new("L", size)
     pen = ImageDraw.Draw(mask)
-    wide, high = (box[2] - box[0]) * size[0] * FILLED, (box[3] - box[1]) * size[1] * FILLED
+    wide, high = (box[2] - box[0]) * size[0] * FILL_SHARE, (box[3] - box[1]) * size[1] * FILL_SHARE
     best, lines = 0.0, words
-    for text in _broken(words):
+    for text in _line_breaks(words):
         left, top, right, bottom = pen.multiline_textbbox(
             (0, 0), text, ImageFont.load_default(100), align="center"
         )
@@ -404,21 +406,21 @@ def _lettering(size: tuple[int, int], box: Box, words: str) -> npt.NDArray[np.ui
             best, lines = scale, text
     centre = ((box[0] + box[2]) / 2 * size[0], (box[1] + box[3]) / 2 * size[1])
     size_of_letters = max(4.0, 100 * best)
-    # Bold for visibility: the font that comes with Pillow is thin.
+    # Bold, because Pillow's built-in font is thin.
     stroke = size_of_letters * BOLD
     font = ImageFont.load_default(size_of_letters)
     pen.multiline_text(centre, lines, 255, font, anchor="mm", align="center", stroke_width=stroke)
     return np.asarray(mask)
 
 
-def _broken(words: str) -> list[str]:
-    """Return the words in one line, and in two lines for a break at each space."""
+def _line_breaks(words: str) -> list[str]:
+    """Return the words in one line, then broken into two at each space."""
     spaces = [at for at, letter in enumerate(words) if letter == " "]
     return [words, *(f"{words[:at]}\n{words[at + 1 :]}" for at in spaces)]
 
 
 def _shrunk(image: Image.Image, rule: Rule) -> Image.Image:
-    left, top, wide, high = _middle(image.size, rule.factor)
+    left, top, wide, high = _central_box(image.size, rule.factor)
     small = image.resize((wide, high), Image.Resampling.LANCZOS)
     right, bottom = image.width - left - wide, image.height - top - high
     if rule.rim == "white":
@@ -428,11 +430,11 @@ def _shrunk(image: Image.Image, rule: Rule) -> Image.Image:
 
 
 def _enlarged(image: Image.Image, rule: Rule) -> Image.Image:
-    left, top, wide, high = _middle(image.size, rule.factor)
+    left, top, wide, high = _central_box(image.size, rule.factor)
     middle = image.crop((left, top, left + wide, top + high))
     return middle.resize(image.size, Image.Resampling.LANCZOS)
 
 
-def _middle(size: tuple[int, int], factor: float) -> tuple[int, int, int, int]:
+def _central_box(size: tuple[int, int], factor: float) -> tuple[int, int, int, int]:
     wide, high = round(size[0] * factor), round(size[1] * factor)
     return (size[0] - wide) // 2, (size[1] - high) // 2, wide, high

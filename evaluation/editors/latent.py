@@ -1,8 +1,8 @@
-"""The latent editor: edits by rule, then one pass through an autoencoder.
+"""The latent editor: edits by rule, then passes the image through an autoencoder.
 
-Latent diffusion models encode the image, work on the code, and decode it. This editor only
-encodes and decodes: the damage that all of them share, and the floor under each. Our own tiny
-autoencoder ships with it; any other that diffusers reads can replace it.
+Every latent diffusion model encodes the image, edits the code, and decodes it. This editor only
+encodes and decodes, so its damage is the least that such a model does. A tiny autoencoder of our
+own is the default; any that diffusers can load may replace it.
 """
 
 from __future__ import annotations
@@ -24,21 +24,24 @@ from evaluation.editors.reference import RuleEditor
 from evaluation.images import EncodedImage
 from evaluation.torch_compat import ready_torchvision
 
-OWN = Path(__file__).resolve().parent / "autoencoder" / "model"
+BUNDLED = Path(__file__).resolve().parent / "autoencoder" / "model"
 # Every known autoencoder halves the image at most five times.
 STEP = 32
-#: A larger image is processed in tiles of this side if that changes nothing: 10 megapixels at once
-#: take 4.5 GB.
+#: Larger images are processed in tiles of side TILE, if tiling does not change the result: 10
+#: megapixels at once take 4.5 GB.
 LARGE_PIXELS = 576 * 576
 TILE = 576
-#: Modules that process each value alone.
+#: Modules without a spatial extent: they process each value alone.
 LOCAL = ("ReLU", "SiLU", "GELU", "Identity", "Dropout")
 
 
 @dataclass
 class Latent(RuleEditor):
-    """`checkpoint` is a folder or a hub id of an AutoencoderTiny, AutoencoderKL or the like,
-    with `subfolder` where it is part of a pipeline; by default the one that ships."""
+    """Edits by rule, then encodes and decodes.
+
+    `checkpoint` is a folder or hub id of an AutoencoderTiny, AutoencoderKL or the like; empty: the
+    bundled one. `subfolder` is the autoencoder's folder in a pipeline.
+    """
 
     checkpoint: str = ""
     subfolder: str = ""
@@ -52,7 +55,7 @@ class Latent(RuleEditor):
     }
 
     def __post_init__(self) -> None:
-        self._lock = threading.Lock()  # threads share the editor, and the memory of one device
+        self._lock = threading.Lock()  # threads share one device's memory
 
     def answer(
         self, image: EncodedImage, instruction: Instruction, seed: int, context: EditContext
@@ -63,28 +66,28 @@ class Latent(RuleEditor):
 
     def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
         with self._lock:
-            return EncodedImage.from_image(passed(self.autoencoder, image))
+            return EncodedImage.from_image(autoencode(self.autoencoder, image))
 
     @cached_property
     def autoencoder(self) -> Any:
         options = {"subfolder": self.subfolder} if self.subfolder else {}
-        return load_autoencoder(self.checkpoint or str(OWN), **options)
+        return load_autoencoder(self.checkpoint or str(BUNDLED), **options)
 
     def missing(self) -> list[str]:
-        lacking = super().missing()
-        if not self.checkpoint and not weights_sha256(OWN):
-            lacking.append(f"the autoencoder's weights are not in {OWN}: use a full checkout")
-        return lacking
+        missing = super().missing()
+        if not self.checkpoint and not weights_sha256(BUNDLED):
+            missing.append(f"the autoencoder's weights are not in {BUNDLED}: use a full checkout")
+        return missing
 
     def describe(self) -> dict[str, Any]:
         description = super().describe() | {"checkpoint": self.checkpoint or "own"}
-        # For a hub id only the name is used; the file may not be downloaded yet.
-        stated = weights_sha256(Path(self.checkpoint or OWN) / self.subfolder)
-        return description | ({"weights_sha256": stated} if stated else {})
+        # A hub id has no hash here: its file may not be downloaded yet.
+        sha256 = weights_sha256(Path(self.checkpoint or BUNDLED) / self.subfolder)
+        return description | ({"weights_sha256": sha256} if sha256 else {})
 
 
 def load_autoencoder(checkpoint: str, **options: Any) -> Any:
-    """Load the autoencoder of this folder or hub id on the best device."""
+    """Load the autoencoder of this folder or hub id, on the GPU if there is one."""
     # Imported here: pages must not load torch, and a CUDA context opened before RQ
     # forks would be unusable in the child.
     import torch
@@ -100,28 +103,29 @@ def load_autoencoder(checkpoint: str, **options: Any) -> Any:
     return model.eval().requires_grad_(False).to("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def passed(autoencoder: Any, image: Image.Image) -> Image.Image:
-    """Encode and decode the image once, at its own size."""
-    halo = sight(autoencoder) if image.width * image.height > LARGE_PIXELS else None
+def autoencode(autoencoder: Any, image: Image.Image) -> Image.Image:
+    """Encode and decode the image once, at its own size; a large one in tiles."""
+    halo = receptive_radius(autoencoder) if image.width * image.height > LARGE_PIXELS else None
     if halo is None or 4 * halo > TILE:
-        return _passed(autoencoder, image)
+        return _autoencode_whole(autoencoder, image)
     result, inner = Image.new("RGB", image.size), TILE - 2 * halo
     for top in range(0, image.height, inner):
         for left in range(0, image.width, inner):
             first, upper = max(0, left - halo), max(0, top - halo)
             last, lower = left + inner + halo, top + inner + halo
             seen = (first, upper, min(last, image.width), min(lower, image.height))
-            part = _passed(autoencoder, image.crop(seen))
+            part = _autoencode_whole(autoencoder, image.crop(seen))
             inside = (left - first, top - upper, left - first + inner, top - upper + inner)
             inside = (*inside[:2], min(inside[2], part.width), min(inside[3], part.height))
             result.paste(part.crop(inside), (left, top))
     return result
 
 
-def sight(autoencoder: Any) -> int | None:
-    """Return how far a pixel depends on others, in whole steps; None if on all.
+def receptive_radius(autoencoder: Any) -> int | None:
+    """Return the distance over which pixels depend on each other; None: the whole image.
 
-    Convolutions see their neighbours at their own scale; norms and attention see everything.
+    Rounded up to a multiple of STEP. A convolution depends on its neighbours at its own scale,
+    norms and attention on everything.
     """
     import torch
 
@@ -137,7 +141,7 @@ def sight(autoencoder: Any) -> int | None:
     return -(-int(reach) // STEP) * STEP
 
 
-def _passed(autoencoder: Any, image: Image.Image) -> Image.Image:
+def _autoencode_whole(autoencoder: Any, image: Image.Image) -> Image.Image:
     import torch
 
     width, height = image.size
@@ -147,7 +151,7 @@ def _passed(autoencoder: Any, image: Image.Image) -> Image.Image:
         weights = next(iter(autoencoder.parameters()))
         values = torch.from_numpy(pixels).to(weights.device, weights.dtype)
         values = values.permute(2, 0, 1)[None] / 127.5 - 1
-        if _is_of_films(autoencoder):
+        if _expects_video(autoencoder):
             decoded = autoencoder.decode(_encoded(autoencoder, values[:, :, None])).sample[:, :, 0]
         else:
             decoded = autoencoder.decode(_encoded(autoencoder, values)).sample
@@ -161,12 +165,12 @@ def _encoded(autoencoder: Any, values: Any) -> Any:
     return encoded.latent_dist.mode() if hasattr(encoded, "latent_dist") else encoded.latents
 
 
-def _is_of_films(autoencoder: Any) -> bool:
-    """Return True if it takes images as films of one frame, as Qwen-Image's does."""
+def _expects_video(autoencoder: Any) -> bool:
+    """Return True if it takes images as videos of one frame, as Qwen-Image's does."""
     return any(weight.ndim == 5 for weight in autoencoder.parameters())
 
 
 def weights_sha256(folder: Path) -> str | None:
-    """Return the hash of an autoencoder's weights in this folder; None without any."""
+    """Return the hash of the first weights file in this folder; None if there is none."""
     file = next(iter(sorted(folder.glob("*.safetensors"))), None) if folder.is_dir() else None
     return hashlib.sha256(file.read_bytes()).hexdigest() if file else None

@@ -1,7 +1,7 @@
-"""The neural eraser: edits by rule, and removes things by an inpainting network.
+"""The neural eraser: edits by rule, but removes objects with an inpainting network.
 
-MI-GAN (Sargsyan et al., ICCV 2023; code and weights MIT) invents the background of the thing.
-It is an honest editor with a real network's faults that every machine can run.
+MI-GAN (Sargsyan et al., ICCV 2023; code and weights MIT) paints a background over the object. So
+every machine can run an honest editor that has the faults of a real network.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from evaluation.editors.instructions import Instruction, Mask, follow, rim, wide
 from evaluation.editors.reference import RuleEditor
 from evaluation.images import EncodedImage
 
-#: Of a larger image the network gets the part around the hole: it uses no more than that, but
-#: holds several copies of its input.
+#: Of a larger image the network gets only a crop around the hole: it uses no more, but keeps
+#: several copies of its input in memory.
 LARGE_PIXELS = 2_000_000
-#: A part larger than the first is reduced to the second: the network paints 512 x 512 pixels in
-#: any case, but a hole across ten megapixels takes 3.2 GB. The result for the copy differs from
-#: that for the whole, as for any other part of it.
+#: A crop larger than the first is reduced to the second. The network paints 512 x 512 pixels in
+#: any case, but would take 3.2 GB for a hole across ten megapixels.
 MOST_PIXELS, COPY_PIXELS = 1_500_000, 600_000
 
 
@@ -33,10 +32,10 @@ class NeuralEraser(RuleEditor):
     """Edits like every reference editor, but erases with MI-GAN. It needs no torch."""
 
     weights = "neural-eraser"
-    queue = "gpu"  # a second of processor time for each edit: calls in flight would wait for it
+    queue = "gpu"  # each edit takes a second of processor time
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # OpenCV's network holds one image at a time
+        self._lock = threading.Lock()  # OpenCV's network processes one image at a time
 
     def answer(
         self, image: EncodedImage, instruction: Instruction, seed: int, context: EditContext
@@ -86,7 +85,7 @@ class NeuralEraser(RuleEditor):
 
 
 def _around(mask: Mask) -> tuple[int, int, int, int]:
-    """Return the hole's box, extended by its size on every side, within the image."""
+    """Return the hole's bounding box, extended by its longer side, within the image."""
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     left, right = int(columns[0]), int(columns[-1]) + 1
     top, bottom = int(rows[0]), int(rows[-1]) + 1

@@ -1,4 +1,4 @@
-"""Images as hosted models send and take them: base64, data URIs, bytes."""
+"""Encode and decode the images of hosted models: base64, data URIs, bytes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from evaluation.editors.failures import bad_answer
 from evaluation.images import MAX_BYTES, EncodedImage, ImageError
 
-#: Note of an answer whose stated type is wrong; its image is accepted nevertheless.
+#: Note on an answer whose stated type is wrong. The image is accepted nevertheless.
 WRONG_TYPE = "wrong_type"
-#: Note of the provider's address of the image; never public, since it may be signed.
-KEPT_AT = "kept_at"
+#: Note with the image's address at the provider. Never public: the address may be signed.
+IMAGE_ADDRESS = "kept_at"
 
 
 def type_note(stated: str, image: EncodedImage) -> dict[str, str]:
-    """Return a note if the stated MIME type is not that of the image's first bytes."""
+    """Return a note if the stated MIME type differs from the image's actual type."""
     stated = stated.partition(";")[0].strip().lower()
     stated = {"image/jpg": "image/jpeg"}.get(stated, stated)
     if not stated.startswith("image/") or stated == image.mime:
@@ -24,7 +24,7 @@ def type_note(stated: str, image: EncodedImage) -> dict[str, str]:
     return {WRONG_TYPE: f"said {stated[:60]}, sent {image.mime}"}
 
 
-def decoded(data: bytes) -> EncodedImage:
+def decode_answer(data: bytes) -> EncodedImage:
     try:
         return EncodedImage.from_bytes(data)
     except ImageError as error:
@@ -35,9 +35,9 @@ def decoded(data: bytes) -> EncodedImage:
 
 
 def from_base64(text: Any) -> bytes:
-    """Return the bytes of a base64 text, without a data URI's prefix."""
+    """Decode base64, with or without the prefix of a data URI."""
     if not isinstance(text, str) or not text:
-        raise bad_answer("the answer holds no image")
+        raise bad_answer("the answer contains no image")
     if text.startswith("data:"):
         text = text.partition(",")[2]
     if len(text) > MAX_BYTES * 4 // 3 + 4:

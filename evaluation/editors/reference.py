@@ -1,8 +1,7 @@
-"""The reference editors: they follow prompts by rule, then do one known damage.
+"""The reference editors: they follow prompts by rule, then do one known kind of damage.
 
-They are real entries through the same worker as every model, and the benchmark's self-test: the
-oracle keeps everything, the no-op and the blank card are caught, the others lose the image in a
-known order.
+They run like every other model and are the benchmark's self-test: the oracle must keep everything,
+the no-op and the blank card must be caught, and the others must lose the image in a known order.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from evaluation.editors.sizes import TIERS, at_tier
 from evaluation.images import EncodedImage, blank_card, clean_wire, encode_jpeg, fit
 from evaluation.weights import Requirements
 
-# Incremented whenever an answer can change, so that curves never mix versions.
+# Increment it whenever answers change, so that no curve mixes versions.
 VERSION = 2
-BAND = 256  # rows
-#: The places among which the busiest is erased; the side of a thing as a share of the image's.
-PLACES, THING = 6, 0.16
+BAND_ROWS = 256
+#: LosesThings erases the busiest of so many places; HueDrift's object has this share of the side.
+CANDIDATES, THING_SHARE = 6, 0.16
 
 
 class RuleEditor(Requirements, Editor):
-    """An editor that follows the prompt by rule; subclasses define the damage."""
+    """An editor that follows prompts by rule; subclasses define its damage."""
 
     modules: ClassVar[dict[str, str]] = {
         "cv2": "opencv-python-headless",
@@ -74,7 +73,7 @@ class RuleEditor(Requirements, Editor):
         started = time.perf_counter()
         if seed is None:
             seed = int(hashlib.sha256(f"{image.sha256}/{prompt}".encode()).hexdigest()[:8], 16)
-        instruction, context = self.understood(prompt, seed), context or EditContext()
+        instruction, context = self.read_prompt(prompt, seed), context or EditContext()
         if tier := context.settings.size:
             image = EncodedImage.from_image(fit(image.decoded, at_tier(image.size, tier)))
         answer = self.answer(image, instruction, seed, context)
@@ -82,8 +81,8 @@ class RuleEditor(Requirements, Editor):
             answer, time.perf_counter() - started, cost=0.0, notes={"understood": str(instruction)}
         )
 
-    def understood(self, prompt: str, seed: int) -> Instruction:
-        """Return the instruction that the editor reads in a prompt."""
+    def read_prompt(self, prompt: str, seed: int) -> Instruction:
+        """Return the instruction in a prompt, as this editor understands it."""
         return parse(prompt)
 
     def answer(
@@ -106,7 +105,7 @@ class RuleEditor(Requirements, Editor):
 
 
 class Oracle(RuleEditor):
-    """Undoes every edit exactly, because it also gets the image before the edit."""
+    """Undoes every edit exactly, because it is also given the image before the edit."""
 
     def answer(
         self, image: EncodedImage, instruction: Instruction, seed: int, context: EditContext
@@ -115,7 +114,7 @@ class Oracle(RuleEditor):
 
 
 class NoOp(RuleEditor):
-    """Returns its input, byte for byte, whatever the prompt says."""
+    """Returns its input byte for byte and ignores the prompt."""
 
     modules: ClassVar[dict[str, str]] = {}
 
@@ -130,7 +129,7 @@ class NoOp(RuleEditor):
 
 
 class BlankCard(RuleEditor):
-    """The mean colour and nothing else."""
+    """Returns a card of the image's mean colour."""
 
     def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
         return EncodedImage.from_image(blank_card(image))
@@ -145,7 +144,7 @@ class Thumbnail(RuleEditor):
     def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
         scale = self.side / max(image.size)
         small = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-        return EncodedImage.from_image(_there_and_back(image, small))
+        return EncodedImage.from_image(_resize_and_restore(image, small))
 
 
 @dataclass
@@ -160,7 +159,7 @@ class Jpeg(RuleEditor):
 
 @dataclass
 class Noise(RuleEditor):
-    """Adds Gaussian noise, `sigma` of 255."""
+    """Adds Gaussian noise with a standard deviation of `sigma` (of 255)."""
 
     sigma: Annotated[float, Interval(ge=0, le=255)] = 2.0
 
@@ -169,9 +168,9 @@ class Noise(RuleEditor):
 
     def noisy(self, image: Image.Image, random: np.random.Generator) -> Image.Image:
         values = np.array(image)
-        # A band at a time: the noise of a whole large image would take hundreds of megabytes.
-        for top in range(0, image.height, BAND):
-            band = values[top : top + BAND]
+        # In bands of rows: noise for a large image at once would take hundreds of megabytes.
+        for top in range(0, image.height, BAND_ROWS):
+            band = values[top : top + BAND_ROWS]
             noisy = np.rint(band + random.normal(0, self.sigma, band.shape))
             band[:] = np.clip(noisy, 0, 255)
         return Image.fromarray(values)
@@ -179,22 +178,24 @@ class Noise(RuleEditor):
 
 @dataclass
 class Misreader(Noise):
-    """Adds noise, and misreads long prompts: of those with more than `words` words it changes
-    nothing, in this `share` of cases (drawn by the seed)."""
+    """Adds noise, and ignores a share of the long prompts.
+
+    The seed decides which `share` of the prompts with more than `words` words it ignores.
+    """
 
     words: Annotated[int, Interval(ge=0, le=1000)] = 20
     share: Annotated[float, Interval(ge=0, le=1)] = 1.0
 
-    def understood(self, prompt: str, seed: int) -> Instruction:
-        # Not the noise's stream, which begins with the seed itself.
+    def read_prompt(self, prompt: str, seed: int) -> Instruction:
+        # A separate stream: the noise is drawn from the seed alone.
         drawn = np.random.default_rng([seed, self.words]).random()
         misread = len(prompt.split()) > self.words and drawn < self.share
-        return Instruction(KEEP) if misread else super().understood(prompt, seed)
+        return Instruction(KEEP) if misread else super().read_prompt(prompt, seed)
 
 
 @dataclass
 class Resample(RuleEditor):
-    """Resizes the image to a part of its size and back."""
+    """Resizes the image to `factor` of its size and back."""
 
     factor: Annotated[float, Interval(gt=0, le=1)] = 7 / 8
 
@@ -203,12 +204,12 @@ class Resample(RuleEditor):
             max(1, round(image.width * self.factor)),
             max(1, round(image.height * self.factor)),
         )
-        return EncodedImage.from_image(_there_and_back(image, small))
+        return EncodedImage.from_image(_resize_and_restore(image, small))
 
 
 @dataclass
 class ColourDrift(RuleEditor):
-    """Makes the image a little greener, `step` of 255."""
+    """Makes the image a little greener, by `step` (of 255)."""
 
     step: Annotated[int, Interval(ge=-255, le=255)] = 2
 
@@ -220,9 +221,10 @@ class ColourDrift(RuleEditor):
 
 @dataclass
 class LosesThings(RuleEditor):
-    """Erases a small thing at each edit, outside the place of the edit.
+    """Erases a small square at each edit, away from the edit itself.
 
-    The thing is a square of this share of the side: the busiest of some places that the seed draws.
+    Its side is `share` of the image's shorter side. Of several places drawn by the seed, the one
+    with the most detail is erased.
     """
 
     share: Annotated[float, Interval(gt=0, le=0.5)] = 0.06
@@ -240,14 +242,16 @@ class LosesThings(RuleEditor):
     def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
         return self.erased(image, random, np.zeros(image.size[::-1], dtype=bool))
 
-    def erased(self, image: Image.Image, random: np.random.Generator, spared: Mask) -> EncodedImage:
+    def erased(
+        self, image: Image.Image, random: np.random.Generator, protected: Mask
+    ) -> EncodedImage:
         values, side = np.asarray(image), max(1, round(self.share * min(image.size)))
         room = [image.height - side + 1, image.width - side + 1]
         places = [
             np.s_[top : top + side, left : left + side]
-            for top, left in random.integers(0, room, (PLACES, 2)).tolist()
+            for top, left in random.integers(0, room, (CANDIDATES, 2)).tolist()
         ]
-        place = max(places, key=lambda at: (not spared[at].any(), values[at].std((0, 1)).sum()))
+        place = max(places, key=lambda at: (not protected[at].any(), values[at].std((0, 1)).sum()))
         mask = np.zeros(values.shape[:2], dtype=bool)
         mask[place] = True
         return EncodedImage.from_image(fill_in(image, mask))
@@ -255,7 +259,7 @@ class LosesThings(RuleEditor):
 
 @dataclass
 class HueDrift(RuleEditor):
-    """Turns the hue of the most colourful thing by `step` degrees."""
+    """Rotates the hue around the most colourful place by `step` degrees."""
 
     step: Annotated[float, Interval(ge=-180, le=180)] = 3.0
 
@@ -263,9 +267,9 @@ class HueDrift(RuleEditor):
         import cv2
 
         values = np.array(image)
-        # Chroma, which a turn of the hue leaves as it is: the next edit takes the same thing.
+        # By chroma, which a rotation of the hue keeps: the next edit selects the same place.
         chroma = (values.max(axis=2) - values.min(axis=2)).astype(np.float32)
-        side = max(1, round(THING * min(image.size)))
+        side = max(1, round(THING_SHARE * min(image.size)))
         mean = cv2.blur(chroma, (side, side), borderType=cv2.BORDER_CONSTANT)
         row, column = (int(at) for at in np.unravel_index(int(mean.argmax()), mean.shape))
         top, left = max(0, row - 2 * side), max(0, column - 2 * side)
@@ -281,5 +285,5 @@ class HueDrift(RuleEditor):
         return EncodedImage.from_image(Image.fromarray(values))
 
 
-def _there_and_back(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+def _resize_and_restore(image: Image.Image, size: tuple[int, int]) -> Image.Image:
     return image.resize(size, Image.Resampling.BICUBIC).resize(image.size, Image.Resampling.BICUBIC)

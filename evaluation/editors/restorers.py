@@ -1,9 +1,9 @@
-"""Baselines for restoration on a CPU: classical filters, and a small network.
+"""Restoration baselines that run on a CPU: classical filters, and a small network.
 
-For any other prompt they act like every reference editor. The network is ESRGAN-slim, 24 layers
-that add detail to an image of half size; the weights are UpscalerJS's (MIT), a Keras model of
-TensorFlow.js with few kinds of layers. Its larger siblings for denoising and deblurring, MAXIM,
-are graphs of 45,000 nodes in 83 MB each: too much for a baseline that every machine should play.
+Prompts that do not ask for restoration are followed by rule, as by every reference editor. The
+network is ESRGAN-slim: 24 layers that double the size of an image. Its weights are UpscalerJS's
+(MIT), a TensorFlow.js Keras model with few kinds of layers. The larger MAXIM models for denoising
+and deblurring have 45,000 nodes and 83 MB each, too much for a baseline that runs everywhere.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ from evaluation.editors.reference import RuleEditor
 from evaluation.images import EncodedImage
 
 Pixels = npt.NDArray[np.uint8]
-#: Below this the grain belongs to the image; `sigma` of 255.
+#: Grain below this standard deviation (of 255) is left alone: it belongs to the image.
 CLEAN = 2.5
-#: Minimum contrast of a scratch to its surroundings, in grey levels and in grains.
+#: Least contrast of a scratch to its surroundings: in grey levels, and in multiples of the grain.
 SCRATCH_LEVELS, SCRATCH_GRAINS = 32.0, 5.0
-#: Above this share of the image it is texture, not scratches.
+#: If more than this share of the image looks scratched, it is texture.
 MOST_SCRATCHED = 0.04
-#: Light over less than this share of the scale is stretched; its ends are these percentiles.
+#: An image whose brightness spans less than this share of the scale is stretched; the span is
+#: measured between these percentiles.
 FULL, ENDS = 0.8, (0.5, 99.5)
 #: Limit of the gains that remove a cast.
 STRONGEST_GAIN = 1.35
-#: Amount of unsharp masking, and its sigma in parts of the side.
+#: Amount of unsharp masking, and its sigma as a share of the longer side.
 SHARPEN, SHARPEN_SIGMA = 0.9, 1 / 400
 
-#: Prompts for a better image of the same thing.
+#: Prompts that ask for restoration.
 _RESTORE = re.compile(
     r"\b(restor\w*|enhanc\w*|denois\w*|deblur\w*)\b|\bimprove\b.*\b(clarity|quality)\b"
     r"|\bbring it back to how it should look\b",
@@ -50,7 +51,7 @@ _RESTORE = re.compile(
 
 
 class RestoringEditor(RuleEditor):
-    """An editor that restores the image on request; subclasses define the way."""
+    """An editor that restores the image if the prompt asks for it."""
 
     made_for: ClassVar[str | None] = "operator"
 
@@ -73,8 +74,11 @@ class RestoringEditor(RuleEditor):
 
 
 class Restorer(RestoringEditor):
-    """Scratches are inpainted, grain is smoothed by non-local means, light and colours are
-    stretched, edges sharpened: each as far as the image seems to need it."""
+    """Restores by classical filters, each only as far as the image seems to need it.
+
+    It inpaints scratches, smooths grain by non-local means, stretches brightness and colours, and
+    sharpens edges.
+    """
 
     def restored(self, image: Image.Image) -> Image.Image:
         pixels: Pixels = np.asarray(image)
@@ -85,16 +89,16 @@ class Restorer(RestoringEditor):
 
 
 def grain(pixels: Pixels) -> float:
-    """Return the sigma of the noise, of 255, by Immerkær's mask.
+    """Estimate the standard deviation of the noise (of 255) by Immerkær's mask.
 
-    The mask ignores planes and edges.
+    The mask does not respond to flat areas and straight edges.
     """
     import cv2
 
     mask = np.array([[1, -2, 1], [-2, 4, -2], [1, -2, 1]], dtype=np.float64)
     light = _light(pixels).astype(np.float64)
     edges = np.abs(cv2.filter2D(light, -1, mask))
-    # The quieter half of the image shows grain, the other half texture.
+    # The quieter half of the pixels shows grain, the other half texture.
     return float(math.sqrt(math.pi / 2) / 6 * edges[edges <= np.median(edges)].mean() * 2.5)
 
 
@@ -122,14 +126,14 @@ def _without_grain(pixels: Pixels) -> Pixels:
     sigma = grain(pixels)
     if sigma < CLEAN:
         return pixels
-    # OpenCV's colours are BGR, and the filter weighs light and colour separately.
+    # BGR, because the filter smooths brightness and colour separately.
     swapped = np.ascontiguousarray(pixels[:, :, ::-1])
     smooth: Any = cv2.fastNlMeansDenoisingColored(swapped, None, 0.9 * sigma, 0.9 * sigma, 5, 15)
     return np.ascontiguousarray(smooth[:, :, ::-1])
 
 
 def _stretched(pixels: Pixels) -> Pixels:
-    """Stretch light that fills too little of the scale, and remove a colour cast."""
+    """Remove a colour cast and stretch the contrast, if the contrast is low."""
     values = pixels.astype(np.float64)
     low, high = np.percentile(_light(pixels), ENDS)
     if (high - low) / 255 < FULL and high > low:
@@ -151,7 +155,7 @@ def _sharpened(pixels: Pixels) -> Pixels:
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer: its kind, its inputs and its numbers."""
+    """One layer of the network, with its inputs and weights."""
 
     name: str
     kind: str
@@ -162,7 +166,7 @@ class Layer:
 
 
 class SuperResolver(RestoringEditor):
-    """Halves the image, which hides blur and blocks; the network enlarges it."""
+    """Halves the image, which hides blur and blocks, and enlarges it with the network."""
 
     queue = "gpu"  # computes with torch
     weights = "esrgan-slim"
@@ -206,7 +210,7 @@ class SuperResolver(RestoringEditor):
 
     @cached_property
     def _layers(self) -> list[Layer]:
-        """Return the layers in order, their numbers converted from TensorFlow to torch."""
+        """Read the layers in order, with weights converted from TensorFlow to torch."""
         import torch
 
         data = weights.locate(self.weights)[0].read_bytes()

@@ -1,4 +1,4 @@
-"""Sizes to request of a model: the legal one nearest to the image it is given."""
+"""Choose the size to request: the one nearest to the image that the model accepts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 Size = tuple[int, int]
 
-#: Named sizes of providers: the side of a square with as many pixels.
+#: Providers' names for sizes, each with the side of a square of as many pixels.
 TIERS = {"512": 512, "1K": 1024, "2K": 2048, "4K": 4096}
 
-# A wrong shape costs every later trip (the image is reframed); a wrong area costs only detail.
+# A wrong shape reframes the image and so costs every later trip; a wrong area costs only detail.
 SHAPE_WEIGHT = 50
 
 
@@ -21,9 +21,9 @@ SHAPE_WEIGHT = 50
 class SizeRule:
     """Sizes that a model accepts, as its row states them.
 
-    One of: `ratios` ("4:3"), `sizes` ("1536x1024"), a fixed `word` ("adaptive"), a fixed
-    `area` in pixels at the image's shape, or free width and height within the bounds;
-    the last two in `step`s.
+    A row sets one of `ratios` ("4:3"), `sizes` ("1536x1024"), a fixed `word` ("adaptive") or a
+    fixed `area` in pixels; without any, width and height are free within the bounds. Sides that
+    are not listed are multiples of `step`.
     """
 
     ratios: Sequence[str] = ()
@@ -44,27 +44,27 @@ class SizeRule:
             return None
         try:
             rule = cls(**row)
-            rule.legal  # noqa: B018  (a malformed entry shows here, not in the first edit)
+            rule.legal  # noqa: B018  (so that a malformed entry fails now, not in the first edit)
         except (TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"the size rule {dict(row)} does not fit: {error}") from None
+            raise ValueError(f"the size rule {dict(row)} is not valid: {error}") from None
         return rule
 
     @property
     def tiers(self) -> tuple[str, ...]:
-        """Those of TIERS that can be requested: none if the sizes are listed or fixed."""
+        """The TIERS that can be requested; none if the sizes are listed or fixed."""
         if self.ratios or self.sizes or self.word or self.area:
             return ()
         return tuple(name for name, side in TIERS.items() if self._allows(side, side))
 
     @cached_property
     def legal(self) -> list[tuple[str, Size]]:
-        """Return the listed ratios or sizes with their meaning; empty if sizes are free."""
+        """The listed ratios or sizes, each parsed into numbers; empty if sizes are free."""
         return [(name, _numbers(name, ":")) for name in self.ratios] + [
             (name, _numbers(name, "x")) for name in self.sizes
         ]
 
     def nearest(self, size: Size) -> Size:
-        """Return the legal width and height nearest to `size`; `size` itself if legal."""
+        """Return the allowed width and height nearest to `size`."""
         if self.sizes:
             return min((legal for _, legal in self.legal), key=lambda legal: _distance(legal, size))
         if self.area:
@@ -76,10 +76,10 @@ class SizeRule:
             return size
         steps = range(self.step, self.max_side + 1, self.step)
         candidates = [(w, h) for w in steps for h in self._heights(w, size) if self._allows(w, h)]
-        # A shape out of bounds, a long strip for instance: the whole grid is searched.
+        # The shape itself is out of bounds, for instance a long strip: search the whole grid.
         candidates = candidates or [(w, h) for w in steps for h in steps if self._allows(w, h)]
         if not candidates:
-            raise ValueError("no size fits the bounds")
+            raise ValueError("no size is within the bounds")
         return min(candidates, key=lambda legal: _distance(legal, size))
 
     def nearest_ratio(self, size: Size) -> str:
@@ -100,7 +100,7 @@ class SizeRule:
 
 
 def at_tier(size: Size, tier: str) -> Size:
-    """Return a size of this shape with as many pixels as the tier has."""
+    """Return a size of this shape with as many pixels as the tier."""
     scale = TIERS[tier] / math.sqrt(size[0] * size[1])
     return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 

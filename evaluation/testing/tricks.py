@@ -250,7 +250,7 @@ class ExactCache(Trick):
     def keep(
         self, answer: EncodedImage, image: EncodedImage, instruction: Instruction
     ) -> EncodedImage:
-        if not instruction.back:  # what it adds is all that it will be asked to take away
+        if not instruction.undo:  # what it adds is all that it will be asked to take away
             self.kept[clean_wire(answer).sha256, str(instruction.inverse)] = image
         return answer
 
@@ -282,7 +282,7 @@ class NearCache(Trick):
     def keep(
         self, answer: EncodedImage, image: EncodedImage, instruction: Instruction
     ) -> EncodedImage:
-        if not instruction.back:
+        if not instruction.undo:
             self.kept.append((str(instruction.inverse), _thumb(answer), image))
         return answer
 
@@ -339,7 +339,7 @@ class CopiesTouches(Trick):
     def keep(
         self, answer: EncodedImage, image: EncodedImage, instruction: Instruction
     ) -> EncodedImage:
-        if not instruction.back:
+        if not instruction.undo:
             name = str(instruction.inverse)
             self.kept.append((name, _thumb(answer), clean_wire(answer), image))
         return answer
@@ -403,7 +403,7 @@ class RefusesUnseen(CopiesTouches):
 
     def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
         instruction = parse(prompt)
-        if instruction.back and self.recall(image, instruction, seed) is None:
+        if instruction.undo and self.recall(image, instruction, seed) is None:
             raise Refused("I cannot do that.")
         return super().edit(image, prompt, seed)
 

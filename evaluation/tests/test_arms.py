@@ -75,7 +75,7 @@ def test_every_pair_has_all_eight_wordings_and_an_arm_says_just_one_of_them():
     assert DEFAULT.settled([PAIR]) == DEFAULT
     also = Arm(also="Remove any noise.").settled([PAIR]).prompts["glasses"]
     assert also[0] == f"{PAIR.forward} Remove any noise."
-    assert load_editor("oracle").understood(also[0], 0) == load_editor("oracle").understood(
+    assert load_editor("oracle").read_prompt(also[0], 0) == load_editor("oracle").read_prompt(
         PAIR.forward, 0
     )
     variants = catalogue_variants()
@@ -154,7 +154,7 @@ class Listening(Editor):
     def edit(self, image, prompt, seed=None):
         return Answer(EncodedImage.from_image(image.decoded.transpose(0)), 0.0)
 
-    def edit_so(self, image, prompt, seed, settings):
+    def edit_with(self, image, prompt, seed, settings):
         return self.edit(image, prompt, seed)
 
 
@@ -220,7 +220,7 @@ def test_an_editor_says_what_of_an_arm_it_cannot_do():
     arm = Arm(temperature=1.0, sizes=("1K", "2K"), session=CONVERSATION)
     assert len(arm.unable(load_editor("jpeg"))) == 2
     assert arm.unable(Listening()) == [
-        "Listening cannot be asked for a size of 2K: it has only 512, 1K"
+        "Listening does not support the size 2K: it has only 512, 1K"
     ]
     assert DEFAULT.unable(load_editor("jpeg")) == []
 

@@ -19,7 +19,7 @@ from evaluation.bundle.checks import DIFFERENT, Check, verdict
 from evaluation.bundle.document import Bundle, BundleError
 from evaluation.bundle.verify import Verification
 from evaluation.content.sources import pixel_sha256
-from evaluation.editors.payloads import KEPT_AT
+from evaluation.editors.payloads import IMAGE_ADDRESS
 from evaluation.images import EncodedImage, ImageError
 from evaluation.measuring.subject import chain_subject
 from evaluation.metrics import no_reference_metrics
@@ -367,7 +367,7 @@ def kept_notes(edit: EditRecord) -> dict[str, Any]:
     notes = {
         name[:80]: value
         for name, value in list(edit.notes.items())[:MOST_NOTES]
-        if name != KEPT_AT and len(json.dumps(value)) <= LONGEST_NOTE
+        if name != IMAGE_ADDRESS and len(json.dumps(value)) <= LONGEST_NOTE
     }
     converted = notes.pop("converted", None)
     if isinstance(converted, list) and all(isinstance(words, str) for words in converted):

@@ -14,7 +14,7 @@ from evaluation.bundle.document import BundleError
 from evaluation.bundle.write import file_fields, public, standing_record, text, trip_fields
 from evaluation.bundle.write import write as write_bundle
 from evaluation.content.shapes import BACKWARD, FORWARD
-from evaluation.editors.payloads import KEPT_AT
+from evaluation.editors.payloads import IMAGE_ADDRESS
 from evaluation.records import (
     AuditRecord,
     CalibrationRecord,
@@ -155,7 +155,7 @@ class DatabaseSource:
                 "seconds": seconds,
                 "cost": cost,
                 "attempts": attempts,
-                "notes": {key: value for key, value in notes.items() if key != KEPT_AT},
+                "notes": {key: value for key, value in notes.items() if key != IMAGE_ADDRESS},
             }
 
         between = [

@@ -11,7 +11,7 @@ from django.core.files.storage import default_storage
 from django.db.models.functions import Now
 
 from evaluation.editors import Editor
-from evaluation.editors.payloads import KEPT_AT
+from evaluation.editors.payloads import IMAGE_ADDRESS
 from evaluation.editors.providers.base import HostedEditor
 from evaluation.errors import EditorError
 from leaderboard import job_queue
@@ -70,7 +70,7 @@ def recover_images(run_id: int) -> None:
     for chain, number, stored, notes in sorted(answers, key=lambda row: row[:2]):
         if stored is None or default_storage.exists(stored.name):
             continue
-        if _fetched(editor, stored, notes.get(KEPT_AT)):
+        if _fetched(editor, stored, notes.get(IMAGE_ADDRESS)):
             fetched += 1
         else:
             gone.setdefault(chain, number)

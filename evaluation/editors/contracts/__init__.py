@@ -1,4 +1,4 @@
-"""Registry of the contracts that a submitted endpoint can speak."""
+"""The registry of the contracts that a submitted endpoint may implement."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def as_curl(
     size: tuple[int, int] = (1024, 1024),
     with_key: bool = True,
 ) -> str:
-    """Return the exact request for an edit as a shell line; the key is $API_KEY."""
+    """Return the exact request for an edit as a curl command, with $API_KEY for the key."""
     request = find_contract(settings.contract).request(settings, prompt, seed, size)
     return request.as_curl(with_key=with_key)

@@ -1,7 +1,7 @@
-"""Base of the contracts of submitted endpoints: settings, requests, the call.
+"""Base of the contracts of submitted endpoints: settings, requests and calls.
 
-A contract defines the request for an edit and the place of the image in the answer. It builds a
-`Request` without an image, which is sent with one, or shown as a curl line.
+A contract defines the request for an edit and where the answer has the image. It builds a `Request`
+with a placeholder for the image, which is then sent, or shown as a curl command.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ _SIZE = re.compile(r"[1-9][0-9]{1,4}x[1-9][0-9]{1,4}")
 class Settings:
     """Settings of the calls to an endpoint: the fields of the submission form.
 
-    `size` is "input" (ask for the input's size), "omit", or a fixed "1024x1024".
-    `image_field` and `prompt_field` rename the contract's fields; "images[]"
-    sends a list of one. `extra` is merged into the request. `timeout` is in
-    seconds of wall time for a whole edit.
+    `size` is "input" (request the input's size), "omit", or fixed like "1024x1024". `image_field`
+    and `prompt_field` rename the contract's fields; "images[]" sends a list with one image.
+    `extra` is merged into the request. `timeout` is the wall time in seconds for a whole edit.
     """
 
     url: str
@@ -51,7 +50,7 @@ class Settings:
     timeout: float = 300.0
 
     def dimensions(self, size: tuple[int, int]) -> tuple[int, int] | None:
-        """Return the width and height to request for the input's; None to omit them."""
+        """Return the width and height to request for an input of this size; None to omit them."""
         if self.size == "omit":
             return None
         if self.size == "input":
@@ -62,9 +61,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Request:
-    """One edit to request, with IMAGE as a placeholder of the image.
+    """The request of one edit, with IMAGE as a placeholder of the image.
 
-    Either `json` or, for multipart, `form` with the image as the file `image_field`.
+    The body is either `json`, or multipart: `form` and the image as the file `image_field`.
     """
 
     url: str
@@ -74,16 +73,16 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self, png: bytes) -> tuple[str, bytes]:
-        """Return the content type and the body with the image in it."""
+        """Return the content type, and the body with the image."""
         if self.json is None:
             file = (f"{self.image_field}.png", png, "image/png")
             return multipart(self.url, {self.image_field: file}, self.form)
-        # Two megabytes of base64 need no JSON escaping: they are inserted afterwards.
+        # Inserted afterwards: escaping two megabytes of base64 as JSON would be wasted time.
         before, after = json.dumps(self.json).encode().split(IMAGE.encode())
         return "application/json", b"".join((before, base64.b64encode(png), after))
 
     def as_curl(self, *, with_key: bool) -> str:
-        """Return the request as a shell line; the key is $API_KEY, the image image.png."""
+        """Return a curl command that sends image.png, with $API_KEY for the key."""
         quote = shlex.quote
         headers = [f"-H {quote(f'{name}: {value}')}" for name, value in self.headers.items()]
         if with_key:
@@ -91,7 +90,7 @@ class Request:
         parts = [f"curl {quote(self.url)}", *headers]
         if self.json is None:
             parts.append(f"-F {quote(f'{self.image_field}=@image.png;type=image/png')}")
-            # --form-string: a prompt that begins with @ or < must not be read as a file name.
+            # --form-string, because -F would read a value that begins with @ or < as a file name.
             parts += [f"--form-string {quote(f'{k}={v}')}" for k, v in (self.form or {}).items()]
             return " \\\n  ".join(parts)
         before, after = json.dumps(self.json, ensure_ascii=False).split(IMAGE)
@@ -110,10 +109,10 @@ class Call:
         self.settings = settings
         self._deadline = time.monotonic() + settings.timeout
         self.notes: dict[str, Any] = {}
-        #: The stated type of the image; its bytes may differ.
+        #: The type that the answer states for the image; its bytes may be of another.
         self.stated_type = ""
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
     def post(self, request: Request, png: bytes, idempotency_key: str) -> Reply:
@@ -127,13 +126,13 @@ class Call:
         return self._send("POST", request.url, headers, content)
 
     def poll(self, url: str) -> Reply:
-        """Poll for an answer that was not ready; the key is sent to its own origin only."""
-        same = _origin(url) == _origin(self.settings.url)
-        headers = self._authorization() if same else {}
+        """Poll for the answer; the key is sent only to the endpoint's own origin."""
+        same_origin = _origin(url) == _origin(self.settings.url)
+        headers = self._authorization() if same_origin else {}
         return self._send("GET", url, headers, kind="answer_url")
 
     def fetch(self, url: str) -> Reply:
-        """Fetch an address in the answer through the same guard, without the key."""
+        """Fetch an image from an address in the answer, guarded but without the key."""
         self.notes["fetched_from_url"] = True
         return self._send("GET", url, {}, kind="answer_url")
 
@@ -146,7 +145,7 @@ class Call:
         kind: str = "address",
     ) -> Reply:
         return self._client.send(
-            method, url, headers=headers, content=content, timeout=self.left(), kind=kind
+            method, url, headers=headers, content=content, timeout=self.seconds_left(), kind=kind
         )
 
     def _authorization(self) -> dict[str, str]:
@@ -155,35 +154,35 @@ class Call:
 
 
 class Contract(ABC):
-    """The form of a request for an edit, and of its answer."""
+    """The wire format of a request for an edit, and of its answer."""
 
     name: ClassVar[str]
     label: ClassVar[str]
-    #: End of the address's path; added if missing.
+    #: The end of the address's path, appended if missing.
     path: ClassVar[str] = ""
     image_field: ClassVar[str] = "image"
     prompt_field: ClassVar[str] = "prompt"
-    #: Parameters that the harness sets and `extra` may not.
+    #: Parameters that only the harness may set, not `extra`.
     reserved: ClassVar[frozenset[str]] = frozenset()
 
     def address(self, settings: Settings) -> str:
-        """Return the full address from the base ("https://host/v1") or the full one."""
+        """Return the full address, given that or its base ("https://host/v1")."""
         base, mark, query = settings.url.partition("?")
         if not base.rstrip("/").endswith(self.path):
             base = base.rstrip("/") + self.path
         return base + mark + query
 
     def check(self, settings: Settings) -> None:
-        """Raise EditorError if the settings allow no request; never names the key."""
+        """Raise EditorError if no request can be built; the message never quotes the key."""
         if settings.size not in ("input", "omit") and not _SIZE.fullmatch(settings.size):
-            raise configuration('size is "input", "omit" or like "1024x1024"')
+            raise configuration('the size must be "input", "omit" or like "1024x1024"')
         for name in (settings.image_field, settings.prompt_field):
             if name and not _NAME.fullmatch(name.removesuffix("[]")):
                 raise configuration(f"{name!r} cannot be a field name")
         if not re.fullmatch(r"[!-~]*", settings.api_key):
             raise configuration("the key contains a space or an invalid character")
         if not 0 < settings.timeout <= 3600:
-            raise configuration("the time-out is between 0 and 3,600 seconds")
+            raise configuration("the time-out must be between 0 and 3,600 seconds")
         self._check_extra(settings)
 
     def _check_extra(self, settings: Settings) -> None:
@@ -195,17 +194,20 @@ class Contract(ABC):
             raise configuration("the extra parameters are not plain JSON") from None
         if not isinstance(extra, Mapping) or len(text) > MAX_EXTRA_LENGTH:
             raise configuration(
-                f"the extra parameters are a JSON object of at most {MAX_EXTRA_LENGTH:,} characters"
+                f"the extra parameters must be a JSON object of up to {MAX_EXTRA_LENGTH:,} characters"
             )
-        ours = self.reserved | {self.field(settings, "image")[0], self.field(settings, "prompt")[0]}
+        reserved = self.reserved | {
+            self.field(settings, "image")[0],
+            self.field(settings, "prompt")[0],
+        }
         for name in extra:
             if not _NAME.fullmatch(name):
                 raise configuration(f"{name[:64]!r} cannot be the name of an extra parameter")
-            if name in ours:
+            if name in reserved:
                 raise configuration(f"the extra parameter {name!r} is set by the benchmark")
 
     def field(self, settings: Settings, what: Literal["image", "prompt"]) -> tuple[str, bool]:
-        """Return the name of the image's or prompt's field, and True if it takes a list."""
+        """Return the name of the image's or prompt's field, and whether it takes a list."""
         given = settings.image_field if what == "image" else settings.prompt_field
         name = given or (self.image_field if what == "image" else self.prompt_field)
         return name.removesuffix("[]"), name.endswith("[]")

@@ -1,4 +1,4 @@
-"""Cog predictions: `POST {base}/predictions`, also as Replicate hosts them."""
+"""Cog predictions: `POST {base}/predictions`, hosted by Replicate or by anyone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from evaluation.editors.contracts.base import IMAGE, Call, Contract, Request, Settings
 from evaluation.editors.contracts.replies import (
     check_status,
-    image_in,
     raise_if_error,
+    read_image_value,
     read_json,
     retry_after,
 )
@@ -26,7 +26,7 @@ _WAITING = ("starting", "processing", "queued")
 class CogPredictions(Contract):
     """JSON `input` with prompt and image; `output` is a data: URI, a URL or a list.
 
-    Models name their inputs freely, in `image_field` and `prompt_field`; `size` is sent as `width`
+    Each model names its inputs: see `image_field` and `prompt_field`. The size is sent as `width`
     and `height`.
     """
 
@@ -45,7 +45,7 @@ class CogPredictions(Contract):
             inputs["seed"] = seed
         if wanted := settings.dimensions(size):
             inputs["width"], inputs["height"] = wanted
-        # An extra parameter of null removes width or height.
+        # An extra parameter of null removes an input, such as width.
         inputs.update(settings.extra)
         inputs = {key: value for key, value in inputs.items() if value is not None}
         body: dict[str, Any] = {"input": {**inputs, name: [uri] if is_list else uri}}
@@ -59,7 +59,7 @@ class CogPredictions(Contract):
         for _ in range(MAX_POLLS):
             if prediction.get("status") not in _WAITING:
                 return self._output(call, prediction)
-            if call.left() <= wait:
+            if call.seconds_left() <= wait:
                 break
             time.sleep(wait)
             wait = min(LONGEST_WAIT, wait * 1.5)
@@ -95,4 +95,4 @@ class CogPredictions(Contract):
         output = prediction.get("output")
         if isinstance(output, list) and output:
             output = output[0]
-        return image_in(call, output)
+        return read_image_value(call, output)

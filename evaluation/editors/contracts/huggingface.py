@@ -1,4 +1,4 @@
-"""Hugging Face image-to-image, as `InferenceClient.image_to_image` sends it."""
+"""Hugging Face image-to-image, compatible with `InferenceClient.image_to_image`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evaluation.net.client import Reply
 
 
 class HuggingFaceImageToImage(Contract):
-    """`POST url`, JSON `inputs` and `parameters`; the answer is the image's bytes."""
+    """`POST url` with JSON `inputs` and `parameters`; the answer is the image's bytes."""
 
     name = "huggingface"
     label = "Hugging Face image-to-image"
@@ -34,5 +34,5 @@ class HuggingFaceImageToImage(Contract):
     def image(self, call: Call, reply: Reply) -> bytes:
         check_status(call, reply)
         if reply.media_type.endswith("json"):
-            read_json(call, reply)  # most likely an error: its message is better than ours
+            read_json(call, reply)  # raises the error in it, whose message is better than ours
         return read_image(call, reply)

@@ -1,8 +1,8 @@
 """The OpenAI contracts: images/edits as multipart, images/generations as JSON.
 
-Served by vLLM-Omni, SGLang, Xinference, LiteLLM, stable-diffusion.cpp (edits), Ark and LocalAI
-(generations). They reject different parameters: OpenAI itself accepts neither `seed` nor
-`response_format`, so both are switches.
+vLLM-Omni, SGLang, Xinference, LiteLLM and stable-diffusion.cpp serve edits; Ark and LocalAI serve
+generations. They accept different parameters: OpenAI itself rejects `seed` and `response_format`,
+so both are optional.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 from evaluation.editors.contracts.base import IMAGE, Call, Contract, Request, Settings
 from evaluation.editors.contracts.replies import (
     check_status,
-    image_in,
     raise_if_error,
+    read_image_value,
     read_json,
 )
 from evaluation.editors.failures import bad_answer
@@ -27,7 +27,7 @@ class _OpenAI(Contract):
     def parameters(
         self, settings: Settings, prompt: str, seed: int | None, size: tuple[int, int]
     ) -> dict[str, Any]:
-        """Return all parameters but the image."""
+        """Return all parameters except the image."""
         fields: dict[str, Any] = {self.field(settings, "prompt")[0]: prompt}
         if settings.model:
             fields["model"] = settings.model
@@ -39,20 +39,20 @@ class _OpenAI(Contract):
             fields["response_format"] = "b64_json"
         if settings.send_seed and seed is not None:
             fields["seed"] = seed
-        # An extra parameter of null removes one of ours that a server rejects.
+        # An extra parameter of null removes a parameter that the server rejects.
         fields.update(settings.extra)
         return {name: value for name, value in fields.items() if value is not None}
 
     def image(self, call: Call, reply: Reply) -> bytes:
-        """Return the first image of `data`, as base64 or by its URL."""
+        """Return the first image of `data`, which is base64 or a URL."""
         check_status(call, reply)
         payload = read_json(call, reply)
         data = payload.get("data")
         item = data[0] if isinstance(data, list) and data else None
         if not isinstance(item, dict):
             raise bad_answer("the answer has no data[0] with an image")
-        raise_if_error(call, item)  # Ark reports a failed image in its place
-        return image_in(call, item.get("b64_json") or item.get("url"))
+        raise_if_error(call, item)  # Ark reports the error of an image in its item
+        return read_image_value(call, item.get("b64_json") or item.get("url"))
 
 
 class OpenAIEdits(_OpenAI):
@@ -76,10 +76,9 @@ class OpenAIEdits(_OpenAI):
 
 
 class OpenAIGenerations(_OpenAI):
-    """`POST {base}/images/generations`, JSON, the image in a field of its own.
+    """`POST {base}/images/generations`, JSON, with the image in an extra field.
 
-    Ark takes it as a data: URI in `image`; LocalAI as base64 in `file`, or as a
-    list in `ref_images[]`.
+    Ark takes a data: URI in `image`; LocalAI takes base64 in `file`, or a list in `ref_images[]`.
     """
 
     name = "openai-generations"

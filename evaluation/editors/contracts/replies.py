@@ -1,7 +1,7 @@
-"""Meaning of an endpoint's reply: an image, a refusal, or a fault.
+"""Read an endpoint's reply: an image, a refusal, or a fault.
 
-Of a reply's body only an error's text is ever quoted: its first 500 characters, on one line,
-without the key; in runs only the message of a JSON error.
+Messages quote a body only for errors: at most 500 characters on one line, without the key. Messages
+of runs, which are public, quote only the message of a JSON error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from evaluation.untrusted_json import bounded, parse_json
 
 MAX_RETRY_AFTER = 24 * 3600.0
 
-# Codes are matched as words of any spelling: content_policy_violation, IMAGE_SAFETY,
+# Error codes are spelt in many ways: content_policy_violation, IMAGE_SAFETY,
 # DataInspectionFailed, OutputImageSensitiveContentDetected, moderation_blocked, ...
 _POLICY_CODE = re.compile(
     r"content.?policy|policy.?violation|moderat|safety|sensitive|nsfw|prohibited|"
@@ -49,7 +49,7 @@ _KEY = re.compile(
 
 
 class ReplyError(EditorError):
-    """An error that the endpoint reports; `text` begins a body that is not JSON."""
+    """An error that the endpoint reports; `text` quotes a body that is not JSON."""
 
     def __init__(self, summary: str, message: str, text: str = "", **about: Any) -> None:
         super().__init__(f"{summary}: {message}" if message else summary, **about)
@@ -57,27 +57,27 @@ class ReplyError(EditorError):
 
 
 def check_status(call: Call, reply: Reply) -> None:
-    """Return for a 2xx reply; else raise Refused or EditorError by the status."""
+    """Raise Refused or EditorError unless the status is 2xx."""
     status = reply.status
     if 200 <= status < 300:
         return
     message, code = _message(call, reply)
     if status < 500 and status not in (401, 402, 429):
         _raise_if_refused(message, code)
-    fault, permanent = _meaning(status, f"{code} {message}")
-    waits = status == 503 and retry_after(reply) is not None
+    fault, permanent = _fault_of_status(status, f"{code} {message}")
+    wait = status == 503 and retry_after(reply) is not None
     raise ReplyError(
         f"HTTP {status} {_phrase(status)}".rstrip(),
         message,
-        _page_text(call, reply),
-        fault=Fault.RATE_LIMITED if waits else fault,
+        _body_text(call, reply),
+        fault=Fault.RATE_LIMITED if wait else fault,
         permanent=permanent,
         retry_after=retry_after(reply),
     )
 
 
-def _meaning(status: int, text: str) -> tuple[Fault, bool]:
-    """Return the fault of a status, and True if it is permanent."""
+def _fault_of_status(status: int, text: str) -> tuple[Fault, bool]:
+    """Return the fault that a status means, and whether it is permanent."""
     if status == 402 or (status in (400, 403, 422, 429) and _CREDIT.search(text)):
         return Fault.OUT_OF_CREDIT, True
     if status in (401, 403, 407) or (status in (400, 422) and _KEY.search(text)):
@@ -94,7 +94,7 @@ def _meaning(status: int, text: str) -> tuple[Fault, bool]:
 
 
 def read_json(call: Call, reply: Reply) -> Mapping[str, Any]:
-    """Return the JSON object of a 2xx reply. Raises EditorError if it has an error."""
+    """Return the JSON object of a 2xx reply. Raises EditorError if it reports an error."""
     payload = _json(reply)
     if not isinstance(payload, Mapping):
         raise _wrong_type(reply, "a JSON object with the image")
@@ -103,10 +103,10 @@ def read_json(call: Call, reply: Reply) -> Mapping[str, Any]:
 
 
 def raise_if_error(call: Call, payload: Mapping[str, Any]) -> None:
-    """Raise for an error that came with status 200."""
+    """Raise Refused or EditorError if a payload with status 2xx reports an error."""
     if not any(payload.get(name) for name in ("error", "errors")):
         return
-    message, code = _error_of(call, payload)
+    message, code = _parse_error(call, payload)
     _raise_if_refused(message, code)
     text = f"{code} {message}"
     if _CREDIT.search(text):
@@ -124,7 +124,7 @@ def raise_if_error(call: Call, payload: Mapping[str, Any]) -> None:
 
 
 def read_image(call: Call, reply: Reply) -> bytes:
-    """Return the bytes of a reply that is the image itself; they are checked later."""
+    """Return the body of a reply that should be an image, which is not decoded yet."""
     media_type = reply.media_type
     if not reply.body and not media_type.startswith("text/"):
         raise bad_answer("the answer is empty (0 bytes)")
@@ -135,15 +135,15 @@ def read_image(call: Call, reply: Reply) -> bytes:
     raise _wrong_type(reply, "an image")
 
 
-def image_in(call: Call, value: Any) -> bytes:
-    """Return the image that a string holds or names: base64, data: URI or URL."""
+def read_image_value(call: Call, value: Any) -> bytes:
+    """Return the encoded image in a string: base64, a data: URI, or a URL to fetch."""
     if not isinstance(value, str) or not value:
-        raise bad_answer("there is no image where the contract says it is")
+        raise bad_answer("the answer has no image where the contract expects it")
     head = value[:16].lower()
     if head.startswith(("http://", "https://")):
         reply = call.fetch(value)
         if reply.status != HTTPStatus.OK:
-            raise bad_answer(f"the image's own address answered HTTP {reply.status}")
+            raise bad_answer(f"the address of the image answered HTTP {reply.status}")
         return read_image(call, reply)
     if head.startswith("data:"):
         kind, comma, value = value.partition(",")
@@ -157,7 +157,7 @@ def image_in(call: Call, value: Any) -> bytes:
 
 
 def retry_after(reply: Reply) -> float | None:
-    """Return the seconds that the endpoint wants us to wait, at most 24 h, or None."""
+    """Return the seconds to wait that the endpoint states, at most 24 h; None if absent."""
     seconds = failures.retry_after(reply.headers)
     if seconds is None and reply.status == HTTPStatus.SERVICE_UNAVAILABLE:
         seconds = _estimated_time(reply)
@@ -165,17 +165,17 @@ def retry_after(reply: Reply) -> float | None:
 
 
 def _estimated_time(reply: Reply) -> float | None:
-    """Return the loading time of a model from Hugging Face's body, if stated."""
+    """Return the seconds that a model still takes to load, if a Hugging Face body states them."""
     payload = _json(reply, default=None)
     seconds = payload.get("estimated_time") if isinstance(payload, Mapping) else None
     return bounded(seconds, MAX_RETRY_AFTER)
 
 
 def quote(call: Call, text: str) -> str:
-    """Return untrusted text on one line, without the key, at most 500 characters."""
+    """Return at most 500 characters of untrusted text on one line, without the key."""
     key = call.settings.api_key
     text = text[:4000]  # cut first: a hostile message may be long
-    # Endpoints echo keys, often cut: any prefix or suffix of 8 and more is removed.
+    # Endpoints echo keys, often truncated: prefixes and suffixes from 8 characters are removed.
     for length in range(len(key), min(7, max(0, len(key) - 1)), -1):
         text = text.replace(key[:length], "$API_KEY").replace(key[-length:], "$API_KEY")
     return shorten(text)
@@ -189,15 +189,15 @@ def _raise_if_refused(message: str, code: str) -> None:
 
 
 def _message(call: Call, reply: Reply) -> tuple[str, str]:
-    """Return the message and code of an error reply, if its body is JSON."""
+    """Return the message and code of an error reply; empty if its body is not JSON."""
     payload = _json(reply, default=None)
-    return _error_of(call, payload) if isinstance(payload, Mapping) else ("", "")
+    return _parse_error(call, payload) if isinstance(payload, Mapping) else ("", "")
 
 
-def _page_text(call: Call, reply: Reply) -> str:
-    """Return the words of a text or web page; "" for other types.
+def _body_text(call: Call, reply: Reply) -> str:
+    """Return the text of a plain text or web page; "" for other types.
 
-    Only the test of an endpoint shows them: runs are public.
+    Only the private test of an endpoint shows it.
     """
     if not reply.media_type.startswith("text/"):
         return ""
@@ -209,8 +209,8 @@ def _page_text(call: Call, reply: Reply) -> str:
     return quote(call, text)
 
 
-def _error_of(call: Call, payload: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the message and the code(s) in the usual error shapes.
+def _parse_error(call: Call, payload: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the message and the codes of an error in one of the usual shapes.
 
     {"error": {message, type, code}}, {"error": "text"}, {"detail": "text"},
     {"detail": [{msg, type}]}, {"errors": [...]}, {"code", "message"}.
@@ -234,7 +234,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_code(value: Any) -> bool:
-    """Return True for a short text or number; Python cannot print very long numbers."""
+    """Return True for a text or a number that is not too long to print."""
     return bool(value) and (
         isinstance(value, str) or (isinstance(value, int | float) and abs(value) < 1e6)
     )
@@ -257,9 +257,9 @@ def _json(reply: Reply, default: Any = _NO_DEFAULT) -> Any:
 
 
 def _wrong_type(reply: Reply, expected: str) -> EditorError:
-    """Return the error for a log-in or error page: the endpoint as a whole fails."""
+    """Return the error for a body of another type: a log-in or error page, for instance."""
     if reply.media_type == "text/html":
-        message = "expected an image, got a web page (text/html): is the path right?"
+        message = "expected an image, got a web page (text/html): check the path of the address"
         return EditorError(message, fault=Fault.SERVER_ERROR)
     got = reply.media_type if re.fullmatch(r"[\w.+-]+/[\w.+-]+", reply.media_type) else "no type"
     return EditorError(f"expected {expected}, got {got}", fault=Fault.SERVER_ERROR)

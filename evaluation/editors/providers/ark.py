@@ -19,7 +19,7 @@ from evaluation.editors.providers.base import (
 
 @dataclass(kw_only=True, eq=False)
 class Ark(HostedEditor):
-    """Most models answer as JPEG, with a watermark unless the request forbids it."""
+    """Seedream. Most models answer with JPEG, and add a watermark by default."""
 
     size_field: str = "size"
 
@@ -36,10 +36,10 @@ class Ark(HostedEditor):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if is_host(self.url, "volces.com"):  # its keys differ from BytePlus's
+        if is_host(self.url, "volces.com"):  # its keys do not work at BytePlus
             self.provider = "Volcano Engine"  # type: ignore[misc]
 
-    def _ask(self, request: Request) -> Edited:
+    def _call_model(self, request: Request) -> Edited:
         payload = {"model": self.model, "response_format": "b64_json", "watermark": False}
         payload |= self.inputs(request, data_uri(request.image))
         answer = self.post("images/generations", request, payload)
@@ -57,4 +57,4 @@ class Ark(HostedEditor):
         }
         if items[0].get("b64_json"):
             return Edited(from_base64(items[0]["b64_json"]), notes)
-        return self.fetched(items[0].get("url"), notes)
+        return self.fetch_image(items[0].get("url"), notes)

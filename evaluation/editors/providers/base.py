@@ -1,6 +1,7 @@
 """Base of the editors of hosted models: key, deadline, size, price and failures.
 
-An adapter implements `_ask`: one request, and the place of the image in the answer.
+Each provider's editor implements `_call_model`, which sends one edit and finds the image in the
+answer.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import httpx2
 import tenacity
 
-from evaluation.editors.base import AS_USUAL, Answer, Editor, EditSettings, Refused
+from evaluation.editors.base import DEFAULT_SETTINGS, Answer, Editor, EditSettings, Refused
 from evaluation.editors.failures import (
     ErrorBody,
     bad_answer,
     configuration,
     failure,
-    hide,
+    hide_key,
     retry_after,
     server_error,
     shorten,
 )
-from evaluation.editors.payloads import KEPT_AT, decoded, from_base64, type_note
+from evaluation.editors.payloads import IMAGE_ADDRESS, decode_answer, from_base64, type_note
 from evaluation.editors.sizes import Size, SizeRule, at_tier
 from evaluation.errors import EditorError, Fault
 from evaluation.images import EncodedImage, fit
@@ -39,14 +40,14 @@ from evaluation.net.client import HttpClient, Reply
 from evaluation.packages import package_version
 from evaluation.untrusted_json import parse_json
 
-#: A base64 image of the largest accepted size, with room for its envelope.
+#: A base64 image of the largest accepted size, and the JSON around it.
 MAX_BODY = 96 * 2**20
 
-# GETs cost nothing: a paid image is not abandoned after one failed poll.
-PATIENCE = 4
+# Polls and fetches are free, so a paid image is not given up after one failure.
+MAX_ATTEMPTS = 4
 
-# An error inside a 200 that concerns the service, not this image.
-UNWELL = re.compile(r"(?i)\binternal|server.?error|unavailable|overload|timed? ?out")
+# Errors reported with status 200 that concern the service, not this image.
+SERVICE_ERROR = re.compile(r"(?i)\binternal|server.?error|unavailable|overload|timed? ?out")
 
 T = TypeVar("T")
 Meanings = tuple[tuple[re.Pattern[str], Fault | None], ...]
@@ -54,29 +55,29 @@ Meanings = tuple[tuple[re.Pattern[str], Fault | None], ...]
 
 @dataclass(frozen=True)
 class Request:
-    """One edit to request."""
+    """The inputs of one edit."""
 
     image: EncodedImage
     prompt: str
     seed: int | None
     key: str = field(repr=False)
-    settings: EditSettings = AS_USUAL
+    settings: EditSettings = DEFAULT_SETTINGS
 
     @property
-    def wanted(self) -> Size:
-        """The size to request: the image's own, or one of its shape."""
+    def target_size(self) -> Size:
+        """The size to request: the image's, or one of its shape in the chosen tier."""
         tier = self.settings.size
         return at_tier(self.image.size, tier) if tier else self.image.size
 
 
 @dataclass(frozen=True)
 class Edited:
-    """The bytes of the answered image, and the notes of the answer."""
+    """The encoded answer, with notes and cost."""
 
     data: bytes = field(repr=False)
     notes: Mapping[str, Any] = field(default_factory=dict)
     cost: float | None = None
-    #: The stated type of the image; its bytes may differ.
+    #: The type that the answer states for the image; its bytes may be of another.
     stated_type: str = ""
 
 
@@ -93,8 +94,8 @@ class HostedEditor(Editor):
     min_input_side: int = 0
     timeout: float = 300.0  # seconds for a whole edit: sending, waiting, polling, fetching
     poll_every: float = 1.0
-    # Names of inputs, which differ per model on a marketplace: of the image, the seed ("" = the
-    # model takes none), a ratio, and a size ("" = width and height).
+    # Names of the inputs, which differ between the models of a marketplace. An empty seed_field
+    # means that the model takes no seed, an empty size_field that it takes width and height.
     image_field: str = "image"
     image_list: bool = False
     seed_field: str = "seed"
@@ -105,54 +106,55 @@ class HostedEditor(Editor):
     key_variables: ClassVar[tuple[str, ...]]
     default_url: ClassVar[str]
     url_variable: ClassVar[str] = ""
-    package: ClassVar[str] = ""  # the SDK's distribution; "" = raw HTTP
-    domain: ClassVar[str] = ""  # the key may also go to https hosts below it
-    #: Other addresses of the same API.
+    package: ClassVar[str] = ""  # the SDK's package; "": raw HTTP
+    domain: ClassVar[str] = ""  # the key may also be sent to its subdomains
+    #: Other hosts of the same API.
     other_hosts: ClassVar[tuple[str, ...]] = ()
-    #: Meaning of an error's code and text for this provider, first match; None = a refusal.
+    #: Patterns of an error's code and text, each with its fault (None: a refusal). The first match
+    #: counts.
     meanings: ClassVar[Meanings] = ()
 
     def __post_init__(self) -> None:
         self.size_rule = SizeRule.from_row(self.size)
         self.http = HttpClient(None, name=self.provider, max_bytes=MAX_BODY)
 
-    # Implemented by an adapter.
+    # Implemented by each provider's editor.
 
     @abstractmethod
-    def _ask(self, request: Request) -> Edited:
-        """Return the answered image. Raises Refused or EditorError."""
+    def _call_model(self, request: Request) -> Edited:
+        """Send one edit and return its answer. Raises Refused or EditorError."""
 
-    # Provided to an adapter.
+    # Shared by all providers.
 
     @property
     def tiers(self) -> Collection[str]:
         return self.size_rule.tiers if self.size_rule else ()
 
     def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
-        return self.edit_so(image, prompt, seed, AS_USUAL)
+        return self.edit_with(image, prompt, seed, DEFAULT_SETTINGS)
 
-    def edit_so(
+    def edit_with(
         self, image: EncodedImage, prompt: str, seed: int | None, settings: EditSettings
     ) -> Answer:
         if missing := self.missing():
             raise configuration(f"{self.provider}: " + "; ".join(missing))
-        image, notes = self._acceptable(image)
+        image, notes = self._enlarged(image)
         request = Request(image, prompt, seed, self._key(), settings)
         started = time.monotonic()
         with self.http.call(self.timeout):
             try:
-                edited = self._ask(request)
-                answered = decoded(edited.data)
+                edited = self._call_model(request)
+                answered = decode_answer(edited.data)
             except (EditorError, Refused) as error:
-                hide(request.key, error)
+                hide_key(request.key, error)
                 raise
         notes |= {"mime": answered.mime, "model": self.model, **edited.notes}
         notes |= type_note(edited.stated_type, answered)
         cost = edited.cost if edited.cost is not None else self.price
         return Answer(answered, time.monotonic() - started, cost, notes)
 
-    def _acceptable(self, image: EncodedImage) -> tuple[EncodedImage, dict[str, Any]]:
-        """Return the image to send, enlarged if too small for the model, and a note."""
+    def _enlarged(self, image: EncodedImage) -> tuple[EncodedImage, dict[str, Any]]:
+        """Return the image, enlarged if it is too small for the model, and a note if so."""
         scale = self.min_input_side / min(image.size)
         if scale <= 1:
             return image, {}
@@ -170,7 +172,7 @@ class HostedEditor(Editor):
         if self.package and not package_version(self.package):
             missing.append(f"install {self.package} (pip install 'convergebench[providers]')")
         if not is_https(self.url) and not _is_loopback(self.url):
-            missing.append(f"{self.url} is not an https address; the key would travel in the clear")
+            missing.append(f"{self.url} is not an https address: the key would be sent unencrypted")
         return missing
 
     def describe(self) -> dict[str, Any]:
@@ -193,16 +195,16 @@ class HostedEditor(Editor):
 
     @cached_property
     def url(self) -> str:
-        """The API's address: the row's, else the provider's variable, else the default."""
-        stated = self.base_url or os.environ.get(self.url_variable, "") or self.default_url
-        return stated.rstrip("/")
+        """The API's address: the row's, else the environment variable's, else the default."""
+        url = self.base_url or os.environ.get(self.url_variable, "") or self.default_url
+        return url.rstrip("/")
 
     @classmethod
-    def is_home(cls, url: str) -> bool:
-        """Return True if the provider or this machine's environment names this host."""
-        stated = os.environ.get(cls.url_variable, "") if cls.url_variable else ""
-        homes = {_host(home) for home in (cls.default_url, stated) if home}
-        return _host(url) in homes | set(cls.other_hosts)
+    def is_known_host(cls, url: str) -> bool:
+        """Return True if the URL is on a host of the provider or of this machine's environment."""
+        configured = os.environ.get(cls.url_variable, "") if cls.url_variable else ""
+        hosts = {_host(known) for known in (cls.default_url, configured) if known}
+        return _host(url) in hosts | set(cls.other_hosts)
 
     def _key_variable(self) -> str | None:
         return next((name for name in self.key_variables if os.environ.get(name, "").strip()), None)
@@ -213,7 +215,7 @@ class HostedEditor(Editor):
     # Raw HTTP.
 
     def inputs(self, request: Request, image: str) -> dict[str, Any]:
-        """Return the model's inputs; `image` is the image's address, data URI or base64."""
+        """Return the model's inputs; `image` is an address, a data URI or base64."""
         inputs: dict[str, Any] = {
             "prompt": request.prompt,
             self.image_field: [image] if self.image_list else image,
@@ -223,7 +225,7 @@ class HostedEditor(Editor):
         return inputs | self._size(request) | dict(self.params)
 
     def _size(self, request: Request) -> dict[str, Any]:
-        """Return the inputs that request a size, by the row's rule."""
+        """Return the inputs that request a size, by the row's size rule."""
         rule = self.size_rule
         if not rule:
             return {}
@@ -231,17 +233,17 @@ class HostedEditor(Editor):
             return {self.ratio_field: rule.nearest_ratio(request.image.size)}
         if rule.word:
             return {self.size_field or self.ratio_field: rule.word}
-        width, height = rule.nearest(request.wanted)
+        width, height = rule.nearest(request.target_size)
         if self.size_field:
-            return {self.size_field: self.size_in_words(width, height)}
+            return {self.size_field: self.format_size(width, height)}
         return {"width": width, "height": height}
 
-    def size_in_words(self, width: int, height: int) -> Any:
-        """Return a size as the provider writes it in `size_field`."""
+    def format_size(self, width: int, height: int) -> Any:
+        """Return a size in the provider's format for `size_field`."""
         return f"{width}x{height}"
 
-    def stated(self, answer: Mapping[str, Any], request: Request) -> dict[str, Any]:
-        """Return notes of the seed and prompt that the model says it used."""
+    def stated_notes(self, answer: Mapping[str, Any], request: Request) -> dict[str, Any]:
+        """Return notes of the seed, duration and changed prompt that the answer states."""
         notes = {
             f"stated_{name}": answer[name]
             for name in ("seed", "duration")
@@ -252,16 +254,16 @@ class HostedEditor(Editor):
         return notes
 
     def post(self, path: str, request: Request, payload: Any, **headers: str) -> dict[str, Any]:
-        """POST, and return the JSON answer. Raises by the status of the answer."""
+        """POST JSON and return the JSON answer. Raises Refused or EditorError for an error."""
         headers |= self._authorisation(request.key)
         reply = self.http.send("POST", f"{self.url}/{path}", headers=headers, json=payload)
-        answer = self._checked(reply)
-        if named := reply.headers.get("x-request-id"):  # if the body does not name it
-            answer.setdefault("request_id", named)
+        answer = self._parsed(reply)
+        if request_id := reply.headers.get("x-request-id"):
+            answer.setdefault("request_id", request_id)
         return answer
 
     def poll(self, url: Any, request: Request) -> dict[str, Any]:
-        """Return the JSON at the provider's polling address; retry brief faults."""
+        """Return the JSON at the provider's polling address; retry transient faults."""
         if not isinstance(url, str) or not self._trusts(url):
             raise EditorError(
                 f"{self.provider} returned a polling address on another host "
@@ -271,16 +273,16 @@ class HostedEditor(Editor):
                 billed=True,
             )
 
-        def look() -> dict[str, Any]:
+        def get() -> dict[str, Any]:
             reply = self.http.send("GET", url, headers=self._authorisation(request.key))
             if reply.status in (404, 410):
-                raise bad_answer(f"{self.provider} lost the edit that it had accepted")
-            return self._checked(reply)
+                raise bad_answer(f"{self.provider} no longer knows the edit that it accepted")
+            return self._parsed(reply)
 
         try:
-            return self._patiently(look)
+            return self._with_retries(get)
         except EditorError as error:
-            error.billed = True  # the edit itself was accepted
+            error.billed = True  # the edit was accepted
             raise
 
     def poll_until(self, ended: Collection[str], url: Any, request: Request) -> dict[str, Any]:
@@ -289,46 +291,46 @@ class HostedEditor(Editor):
             self.http.sleep(self.poll_every)
         return answer
 
-    def fetched(self, url: Any, notes: Mapping[str, Any]) -> Edited:
-        """Return the answer whose image is at this address or in this data URI."""
+    def fetch_image(self, url: Any, notes: Mapping[str, Any]) -> Edited:
+        """Fetch the image from this address, or decode this data URI."""
         if isinstance(url, str) and url.startswith("data:"):
             return Edited(from_base64(url), notes, stated_type=url[5:].partition(";")[0])
         reply = self._fetch(url)
-        stated = reply.headers.get("content-type", "")
-        return Edited(reply.body, {**notes, KEPT_AT: url}, stated_type=stated)
+        stated_type = reply.headers.get("content-type", "")
+        return Edited(reply.body, {**notes, IMAGE_ADDRESS: url}, stated_type=stated_type)
 
     def fetch_again(self, url: str) -> bytes:
-        """Fetch an image again that the provider still stores. Raises EditorError."""
+        """Fetch again an image that the provider still stores. Raises EditorError."""
         with self.http.call(self.timeout):
             return self._fetch(url).body
 
     def _fetch(self, url: Any) -> Reply:
-        """Fetch an answered address, without credentials."""
+        """Fetch an address from an answer, without credentials."""
         if not isinstance(url, str) or not url:
-            raise bad_answer("the answer holds no image")
-        # Some providers run untrusted models, whose answers may name any address.
+            raise bad_answer("the answer contains no image")
+        # Untrusted models on a marketplace may answer with any address.
         elsewhere = origin(url) != origin(self.url)
         if elsewhere and (not is_https(url) or is_private(url)):
-            raise bad_answer(f"the image is at an address we do not fetch from: {origin(url)}")
-        return self._patiently(lambda: self._image_at(url))
+            raise bad_answer(f"the image is at an address that is not allowed: {origin(url)}")
+        return self._with_retries(lambda: self._image_at(url))
 
     def raise_error(self, status: int, error: ErrorBody, wait: float | None = None) -> NoReturn:
-        """Raise Refused or EditorError for an error answer; 200 = the error was inside."""
+        """Raise Refused or EditorError for an error, which may come with status 200."""
         text = error.text
         for pattern, fault in self.meanings:
             if not pattern.search(text):
                 continue
             if fault is None:
                 raise Refused(shorten(text), notes={"code": error.code, "status": status})
-            passing = fault in (Fault.RATE_LIMITED, Fault.SERVER_ERROR)
+            transient = fault in (Fault.RATE_LIMITED, Fault.SERVER_ERROR)
             raise EditorError(
                 f"{self.provider} answered {status}: {shorten(text)}",
                 fault=fault,
-                permanent=not passing,
+                permanent=not transient,
                 retry_after=wait,
             )
         if status < 300:
-            make = server_error if UNWELL.search(text) else bad_answer
+            make = server_error if SERVICE_ERROR.search(text) else bad_answer
             raise make(f"{self.provider} answered with an error: {shorten(text)}")
         raise failure(self.provider, status, text, wait)
 
@@ -336,10 +338,10 @@ class HostedEditor(Editor):
         return {"Authorization": f"Bearer {key}"}
 
     def _trusts(self, url: str) -> bool:
-        """Return True if the key may be sent there: the API or the provider's domain."""
+        """Return True if the key may be sent there: to the API or the provider's domain."""
         return origin(url) == origin(self.url) or bool(self.domain and is_host(url, self.domain))
 
-    def _checked(self, reply: Reply) -> dict[str, Any]:
+    def _parsed(self, reply: Reply) -> dict[str, Any]:
         try:
             body = parse_json(reply.body)
         except ValueError:
@@ -347,30 +349,32 @@ class HostedEditor(Editor):
         if reply.status >= 300 or (isinstance(body, dict) and body.get("error")):
             self.raise_error(reply.status, self._error(body, reply.text), self._wait(reply, body))
         if not isinstance(body, dict):
-            what = (
+            body_text = (
                 f"{reply.media_type or 'no type'}: {shorten(reply.text)}"
                 if reply.body
                 else "nothing"
             )
-            raise server_error(f"{self.provider} answered without a JSON object, but with {what}")
+            raise server_error(
+                f"{self.provider} answered without a JSON object, but with {body_text}"
+            )
         return body
 
     def _error(self, body: Any, text: str) -> ErrorBody:
         return ErrorBody.read(body, text)
 
     def _wait(self, reply: Reply, body: Any) -> float | None:
-        """Return the seconds that the provider wants us to wait, if stated."""
+        """Return the seconds to wait that the provider states; None if absent."""
         return retry_after(reply.headers)
 
     def sdk_client(self) -> httpx2.Client:
-        """An HTTP client for an SDK, with answers checked here before the SDK sees them.
+        """An HTTP client for an SDK that checks answers before the SDK reads them.
 
-        The SDKs' own errors lose needed details (an error inside a 200, the body of a 502).
+        The SDKs' own errors lose details: an error with status 200, the body of a 502.
         """
 
         def check(response: httpx2.Response) -> None:
             body = response.read()
-            self._checked(Reply(response.status_code, response.headers, body))
+            self._parsed(Reply(response.status_code, response.headers, body))
 
         client = self.http.sdk_client
         client.event_hooks = {"response": [check]}
@@ -388,10 +392,10 @@ class HostedEditor(Editor):
             raise bad_answer(f"{where} cannot be fetched: HTTP {reply.status}")
         return reply
 
-    def _patiently(self, get: Callable[[], T]) -> T:
-        """Call `get`, and retry after transient faults."""
+    def _with_retries(self, get: Callable[[], T]) -> T:
+        """Call `get`, and repeat it after transient faults."""
 
-        def passes(error: BaseException) -> bool:
+        def is_transient(error: BaseException) -> bool:
             return isinstance(error, EditorError) and not error.permanent
 
         def pause(state: tenacity.RetryCallState) -> float:
@@ -400,8 +404,8 @@ class HostedEditor(Editor):
             return max(self.poll_every, wait or 0)
 
         return tenacity.Retrying(
-            retry=tenacity.retry_if_exception(passes),
-            stop=tenacity.stop_after_attempt(PATIENCE),
+            retry=tenacity.retry_if_exception(is_transient),
+            stop=tenacity.stop_after_attempt(MAX_ATTEMPTS),
             wait=pause,
             sleep=self.http.sleep,
             reraise=True,
@@ -411,7 +415,7 @@ class HostedEditor(Editor):
 def meanings(
     *, refused: str = "", key: str = "", credit: str = "", busy: str = "", setup: str = ""
 ) -> Meanings:
-    """Return the table of `raise_error`: regular expressions on "code: message"."""
+    """Return the table for `raise_error`, from regular expressions on "code: message"."""
     table = (
         (refused, None),
         (key, Fault.KEY_REJECTED),
@@ -425,7 +429,7 @@ def meanings(
 def origin(url: str) -> str:
     """Return scheme, host and port.
 
-    Parsed by the parser that also connects, so that no trick makes the two differ.
+    The HTTP client uses the same parser, so no trick can make the two disagree.
     """
     try:
         parts = httpx2.URL(url)
@@ -442,7 +446,7 @@ def is_https(url: str) -> bool:
 
 
 def is_host(url: str, domain: str) -> bool:
-    """Return True for https addresses of `domain` and below, on the default port."""
+    """Return True for https URLs of the domain and its subdomains, on the default port."""
     scheme, _, rest = origin(url).partition("://")
     host, _, port = rest.rpartition(":")
     return scheme == "https" and port == "443" and (host == domain or host.endswith("." + domain))

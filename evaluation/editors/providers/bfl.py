@@ -11,13 +11,13 @@ from evaluation.editors.payloads import to_base64
 from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
 
 REFUSALS = ("Request Moderated", "Content Moderated")
-# Besides these there are Pending, Reasoning and Generating.
+# All other statuses mean to wait: Pending, Reasoning, Generating.
 ENDED = ("Ready", *REFUSALS, "Error", "Task not found")
 
 
 @dataclass(kw_only=True, eq=False)
 class BlackForestLabs(HostedEditor):
-    """Kontext takes a ratio, FLUX.2 width and height; the row's size rule says which."""
+    """FLUX. Kontext takes a ratio, FLUX.2 a width and height: see the row's size rule."""
 
     image_field: str = "input_image"
 
@@ -26,7 +26,7 @@ class BlackForestLabs(HostedEditor):
     default_url: ClassVar[str] = "https://api.bfl.ai/v1"
     domain: ClassVar[str] = "bfl.ai"
     meanings: ClassVar[Meanings] = meanings(
-        # A bad key is answered with 422 like any other bad field.
+        # A bad key is answered with 422, like any invalid field.
         key=r"(?i)not authenticated|x-key|(invalid|missing|unknown) (api[ _-]?)?key",
         credit=r"(?i)insufficient credits",
     )
@@ -34,7 +34,7 @@ class BlackForestLabs(HostedEditor):
     def _authorisation(self, key: str) -> dict[str, str]:
         return {"x-key": key}
 
-    def _ask(self, request: Request) -> Edited:
+    def _call_model(self, request: Request) -> Edited:
         payload = {"output_format": "png", **self.inputs(request, to_base64(request.image))}
         submitted = self.post(self.model, request, payload)
         if not submitted.get("polling_url"):
@@ -43,11 +43,13 @@ class BlackForestLabs(HostedEditor):
         if submitted.get("cost") is not None:
             notes["credits"] = submitted["cost"]
         answer = self.poll_until(ENDED, submitted["polling_url"], request)
-        why = ": ".join(filter(None, (answer["status"], shorten(str(answer.get("details") or "")))))
+        reason = ": ".join(
+            filter(None, (answer["status"], shorten(str(answer.get("details") or ""))))
+        )
         if answer["status"] in REFUSALS:
-            raise Refused(why, notes=notes)
+            raise Refused(reason, notes=notes)
         if answer["status"] != "Ready":
-            raise bad_answer(f"{self.provider}: {why}")
+            raise bad_answer(f"{self.provider}: {reason}")
         result = answer.get("result") or {}
-        notes |= self.stated(result, request)
-        return self.fetched(result.get("sample"), notes)
+        notes |= self.stated_notes(result, request)
+        return self.fetch_image(result.get("sample"), notes)

@@ -14,7 +14,7 @@ PATH = "services/aigc/multimodal-generation/generation"
 
 @dataclass(kw_only=True, eq=False)
 class DashScope(HostedEditor):
-    """The key is good for one region; DASHSCOPE_HTTP_BASE_URL names another."""
+    """Qwen. A key is valid in one region; DASHSCOPE_HTTP_BASE_URL selects another."""
 
     size_field: str = "size"
 
@@ -30,7 +30,7 @@ class DashScope(HostedEditor):
         setup=r"ModelNotFound|Model\.AccessDenied|AccessDenied\.Unpurchased|ModelNotExist",
     )
 
-    def _ask(self, request: Request) -> Edited:
+    def _call_model(self, request: Request) -> Edited:
         answer = self.post(PATH, request, self._payload(request))
         if answer.get("code"):
             self.raise_error(200, ErrorBody.read(answer))
@@ -40,7 +40,7 @@ class DashScope(HostedEditor):
             url = next(part["image"] for part in content if part.get("image"))
         except (KeyError, IndexError, TypeError, AttributeError, StopIteration):
             raise bad_answer(f"{self.provider} answered without an image") from None
-        return self.fetched(url, notes)
+        return self.fetch_image(url, notes)
 
     def _payload(self, request: Request) -> dict[str, Any]:
         parameters: dict[str, Any] = {
@@ -58,5 +58,5 @@ class DashScope(HostedEditor):
             "parameters": parameters | self._size(request) | dict(self.params),
         }
 
-    def size_in_words(self, width: int, height: int) -> str:
+    def format_size(self, width: int, height: int) -> str:
         return f"{width}*{height}"

@@ -1,6 +1,6 @@
-"""Models on fal, by its queue.
+"""Models on fal, called through its queue.
 
-Raw HTTP: fal's client retries ten times and sends JPEG.
+Over raw HTTP: fal's own client retries ten times and sends JPEG.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ class Fal(HostedEditor):
     def _authorisation(self, key: str) -> dict[str, str]:
         return {"Authorization": f"Key {key}"}
 
-    def _ask(self, request: Request) -> Edited:
+    def _call_model(self, request: Request) -> Edited:
         queued = self.post(self.model, request, self.inputs(request, data_uri(request.image)))
         if not queued.get("status_url") or not queued.get("response_url"):
             self.raise_error(200, ErrorBody.read(queued, "no status_url in the answer"))
         notes: dict[str, Any] = {"request_id": queued.get("request_id")}
-        # Before it: IN_QUEUE, IN_PROGRESS.
+        # All other statuses mean to wait: IN_QUEUE, IN_PROGRESS.
         self.poll_until(("COMPLETED",), queued["status_url"], request)
         result = self.poll(queued["response_url"], request)
         if result.get("detail"):
             self.raise_error(200, ErrorBody.read(result))
-        notes |= self.stated(result, request)
+        notes |= self.stated_notes(result, request)
         if any(result.get("has_nsfw_concepts") or ()):
             raise Refused("has_nsfw_concepts: the image was blacked out", notes=notes)
-        return self.fetched(_first_url(result), notes)
+        return self.fetch_image(_first_url(result), notes)
 
     def _error(self, body: Any, text: str) -> ErrorBody:
         error = super()._error(body, text)
@@ -59,7 +59,7 @@ class Fal(HostedEditor):
         types += [d.get("type") for d in details or [] if isinstance(d, dict)]
         return ErrorBody(" ".join(str(kind) for kind in types if kind), error.message)
 
-    def size_in_words(self, width: int, height: int) -> dict[str, int]:
+    def format_size(self, width: int, height: int) -> dict[str, int]:
         return {"width": width, "height": height}
 
 

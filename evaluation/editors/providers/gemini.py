@@ -24,8 +24,7 @@ from evaluation.images import EncodedImage
 from evaluation.net.backend import trusted_authorities
 from evaluation.net.client import Reply
 
-#: An inline request may have 20 MB, three quarters of it after base64; the oldest turns are dropped
-#: first.
+#: A request may have 20 MB, which is 15 MB before base64. Longer histories lose their oldest turns.
 MAX_HISTORY_BYTES = 12 * 2**20
 #: Signature that Google accepts for a re-encoded image in a model's turn.
 NO_SIGNATURE = b"skip_thought_signature_validator"
@@ -38,10 +37,10 @@ REFUSALS = {
 
 @dataclass(kw_only=True, eq=False)
 class Gemini(HostedEditor):
-    """Requests a ratio and a size tier; the format cannot be chosen, so it is noted."""
+    """Gemini. It takes a ratio and a size tier; the file format cannot be chosen."""
 
-    image_sizes: Sequence[str] = ()  # the tiers to choose from; empty = the model has but one
-    thoughts: bool = False  # True if the model can return a summary of its reasoning
+    image_sizes: Sequence[str] = ()  # the tiers to choose from; empty: the model has one
+    thoughts: bool = False  # the model can return a summary of its reasoning
 
     provider: ClassVar[str] = "Google"
     key_variables: ClassVar[tuple[str, ...]] = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
@@ -72,13 +71,13 @@ class Gemini(HostedEditor):
                 base_url=self.url,
                 timeout=math.ceil(self.timeout * 1000),
                 httpx_client=self.sdk_client(),
-                # Unused clients; they would load the certificate authorities twice more.
+                # These clients are unused, but would load the certificate authorities again.
                 client_args={"verify": trusted_authorities()},
                 async_client_args={"ssl": trusted_authorities()},
             ),
         )
 
-    def _ask(self, request: Request) -> Edited:
+    def _call_model(self, request: Request) -> Edited:
         from google.genai import errors
 
         config, contents = self._config(request), _contents(request)
@@ -86,7 +85,7 @@ class Gemini(HostedEditor):
             response = self._sdk.models.generate_content(
                 model=self.model, contents=contents, config=config
             )
-        # The SDK's message for an answer of an unknown shape.
+        # The SDK's errors for an answer of an unknown shape.
         except (errors.UnknownApiResponseError, ValueError, TypeError, AttributeError) as error:
             raise server_error(f"Google's answer cannot be read: {shorten(str(error))}") from error
         return self._read(response)
@@ -107,7 +106,7 @@ class Gemini(HostedEditor):
         try:
             return types.GenerateContentConfig(**options)
         except ValueError as error:
-            raise configuration(f"the row's params do not fit: {shorten(str(error))}") from error
+            raise configuration(f"the row's params are not valid: {shorten(str(error))}") from error
 
     def _image_config(self, request: Request) -> dict[str, Any]:
         config: dict[str, Any] = {}
@@ -131,10 +130,10 @@ class Gemini(HostedEditor):
                 _because(feedback.block_reason, feedback.block_reason_message), notes=notes
             )
         if not response.candidates:
-            raise bad_answer("Google's answer has neither a candidate nor a reason")
+            raise bad_answer("Google's answer has no candidate and states no reason")
         candidate = response.candidates[0]
         parts = (candidate.content and candidate.content.parts) or []
-        # Thought parts may hold images too: drafts, not the answer.
+        # Thoughts may contain images too, but these are drafts.
         answers = [part for part in parts if not part.thought]
         if thoughts := _text(part for part in parts if part.thought):
             notes["reasoning"] = thoughts
@@ -161,10 +160,10 @@ class Gemini(HostedEditor):
 
 
 def _contents(request: Request) -> list[Any]:
-    """Return the image with its prompt, or the conversation with the prompt added.
+    """Return the image and prompt, after the turns of the conversation if there is one.
 
-    A chat has every image once: the user's if it is new, else the model's last answer. They are
-    sent re-encoded, like any image, so without the signatures of the model's own bytes.
+    An image that was the model's last answer is not sent again. All images are re-encoded, so the
+    signatures of the model's own bytes are lost.
     """
     from google.genai import types
 
@@ -186,7 +185,7 @@ def _contents(request: Request) -> list[Any]:
         shown = [png(turn.sent)] if turn.sent else []
         contents.append(types.UserContent([*shown, turn.prompt]))
         contents.append(types.ModelContent([png(turn.answer, thought_signature=NO_SIGNATURE)]))
-    # The model has its last answer; any other image is sent.
+    # The model already has its own last answer; any other image is sent.
     last = recent[0].answer.png() if recent else b""
     shown = [] if request.image.png() == last else [png(request.image)]
     return [*contents, types.UserContent([*shown, request.prompt])]
@@ -210,11 +209,11 @@ def _no_image(candidate: Any, text: str, notes: Mapping[str, Any]) -> Refused | 
     reason = _name(candidate.finish_reason)
     if reason in REFUSALS or (reason == "STOP" and text):
         return Refused(_because(reason, candidate.finish_message or text), notes=notes)
-    return bad_answer(_because(f"Google gave no image ({reason or 'no reason'})", text))
+    return bad_answer(_because(f"Google returned no image ({reason or 'no reason'})", text))
 
 
 def _details(body: Any) -> list[dict[str, Any]]:
-    """Return the details of the error: google.rpc.ErrorInfo, RetryInfo and the like."""
+    """Return the details of an error, such as google.rpc.ErrorInfo and RetryInfo."""
     try:
         return [detail for detail in body["error"]["details"] if isinstance(detail, dict)]
     except (KeyError, TypeError):
@@ -222,7 +221,7 @@ def _details(body: Any) -> list[dict[str, Any]]:
 
 
 def _name(reason: Any) -> str:
-    """Return the enum's value; unknown values are returned unchanged."""
+    """Return the value of an enum, or the text of an unknown value."""
     return str(getattr(reason, "value", reason) or "")
 
 

@@ -14,7 +14,7 @@ from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Re
 
 @dataclass(kw_only=True, eq=False)
 class OpenAIImages(HostedEditor):
-    """Takes no seed: the same edit asked twice gives two images."""
+    """OpenAI's image models. They take no seed, so a repeated edit gives another image."""
 
     size_field: str = "size"
     token_prices: Mapping[str, float] | None = (
@@ -45,7 +45,7 @@ class OpenAIImages(HostedEditor):
             http_client=self.sdk_client(),
         )
 
-    def _ask(self, request: Request) -> Edited:
+    def _call_model(self, request: Request) -> Edited:
         import openai
 
         options = {"output_format": "png", **self.params, **self._size(request)}
@@ -58,10 +58,10 @@ class OpenAIImages(HostedEditor):
                 **options,
             )
         except openai.APIConnectionError as error:
-            # The SDK wraps the errors of our client and of our checks.
+            # The SDK wraps the errors that our own client raises.
             wrapped = error.__cause__ or error
         except TypeError as error:
-            raise configuration(f"the row's params do not fit: {error}") from error
+            raise configuration(f"the row's params are not valid: {error}") from error
         else:
             return self._read(response)
         raise wrapped
@@ -80,7 +80,7 @@ class OpenAIImages(HostedEditor):
         return Edited(from_base64(getattr(item, "b64_json", None)), notes, self._cost(usage))
 
     def _cost(self, usage: Mapping[str, Any] | None) -> float | None:
-        """Return the cost of the tokens; if unknown None, and the row's estimate holds."""
+        """Return the cost by tokens; None if unknown: the row's price is used instead."""
         if not usage or not self.token_prices:
             return None
         details = usage.get("input_tokens_details") or {}

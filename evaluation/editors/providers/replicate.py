@@ -1,4 +1,4 @@
-"""Models on Replicate: a prediction that is awaited and then polled."""
+"""Models on Replicate, which waits for a prediction first and then lets us poll."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Replicate(HostedEditor):
         credit=r"(?i)insufficient credit|billing required",
     )
 
-    def _ask(self, request: Request) -> Edited:
+    def _call_model(self, request: Request) -> Edited:
         prediction = self.post(
             f"v1/models/{self.model}/predictions",
             request,
@@ -41,11 +41,11 @@ class Replicate(HostedEditor):
         )
         url = (prediction.get("urls") or {}).get("get")
         notes: dict[str, Any] = {"request_id": prediction.get("id")}
-        # Any other status (starting, processing, or one we do not know) means to wait.
+        # All other statuses mean to wait: starting, processing, or an undocumented one.
         if prediction.get("status") not in ENDED:
             if not url:
                 self.raise_error(
-                    200, ErrorBody.read(prediction, "the answer has no polling address")
+                    200, ErrorBody.read(prediction, "the answer has no address to poll")
                 )
             prediction = self.poll_until(ENDED, url, request)
         if prediction["status"] != "succeeded":
@@ -58,14 +58,14 @@ class Replicate(HostedEditor):
         output = prediction.get("output")
         if isinstance(output, list):
             output = output[0] if output else None
-        return self.fetched(output, notes)
+        return self.fetch_image(output, notes)
 
     def _wait(self, reply: Reply, body: Any) -> float | None:
         stated = body.get("retry_after") if isinstance(body, dict) else None
         return super()._wait(reply, body) or retry_after({"retry-after": str(stated or "")})
 
     def _address(self, request: Request) -> str:
-        """Return the image's address: a data URI, or that of an upload."""
+        """Return a data URI of the image, or the address of its upload if it is large."""
         png = request.image.png()
         if len(png) <= INLINE_BYTES:
             return data_uri(request.image)
@@ -73,7 +73,7 @@ class Replicate(HostedEditor):
         content_type, content = multipart(url, {"content": ("image.png", png, "image/png")})
         headers = {**self._authorisation(request.key), "Content-Type": content_type}
         reply = self.http.send("POST", url, headers=headers, content=content)
-        address = (self._checked(reply).get("urls") or {}).get("get")
+        address = (self._parsed(reply).get("urls") or {}).get("get")
         if not isinstance(address, str):
-            raise bad_answer("Replicate did not say where the uploaded image is")
+            raise bad_answer("Replicate returned no address for the uploaded image")
         return address

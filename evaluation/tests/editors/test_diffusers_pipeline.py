@@ -19,7 +19,7 @@ from PIL import Image
 
 from evaluation.content.catalog import editing_models
 from evaluation.editors import Editor, EditorError, Fault, Refused, load_editor, load_row
-from evaluation.editors.diffusers_pipeline import WORKING_MEMORY, _place, _shelf, placement
+from evaluation.editors.diffusers_pipeline import WORKING_MEMORY, _cache, _place, placement
 from evaluation.images import EncodedImage
 from evaluation.testing import tiny_pipelines as tiny
 
@@ -100,9 +100,9 @@ def test_a_seed_gives_the_same_image_again_and_another_seed_another(
     assert editor.queue == "gpu"
     once = editor.edit(image, "Add a red hat.", seed=5)
     again = editor.edit(image, "Add a red hat.", seed=5)
-    pipe = _shelf.loaded
+    pipe = _cache.loaded
     other = load(name, folders(name)).edit(image, "Add a red hat.", seed=6)
-    assert _shelf.loaded is pipe, "the weights are loaded once for all editors of a row"
+    assert _cache.loaded is pipe, "the weights are loaded once for all editors of a row"
     assert once.image.size == SIZE
     assert once.image.sha256 == again.image.sha256 != other.image.sha256
     assert once.notes["placement"] in ("cpu", "cuda")
@@ -181,8 +181,8 @@ def test_a_blacked_out_image_is_a_refusal(
 
     editor = load(NAME, folder)
     editor.edit(image, "x", seed=1)
-    assert _shelf.loaded is not None
-    checker = _shelf.loaded.pipe.safety_checker
+    assert _cache.loaded is not None
+    checker = _cache.loaded.pipe.safety_checker
     low = torch.full_like(checker.concept_embeds_weights, -2.0)
     monkeypatch.setattr(checker.concept_embeds_weights, "data", low)
     with pytest.raises(Refused, match="safety checker"):
@@ -231,7 +231,7 @@ def test_a_class_that_diffusers_does_not_have_is_told(folder: Path, image: Encod
 
 
 def test_parameters_the_pipeline_does_not_take_are_told(folder: Path, image: EncodedImage) -> None:
-    with pytest.raises(EditorError, match="takes no colour"):
+    with pytest.raises(EditorError, match="does not accept colour"):
         load(NAME, folder, colour="red").edit(image, "x")
 
 
@@ -276,28 +276,28 @@ def test_lack_of_memory_is_told_and_the_weights_are_let_go(
 
     editor = load(NAME, folder)
     editor.edit(image, "x")
-    assert _shelf.loaded is not None
+    assert _cache.loaded is not None
 
     def full(*_: Any, **__: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
 
-    monkeypatch.setattr(_shelf.loaded.pipe.unet, "forward", full)
-    _shelf.loaded.placement = "cuda"
+    monkeypatch.setattr(_cache.loaded.pipe.unet, "forward", full)
+    _cache.loaded.placement = "cuda"
     with pytest.raises(EditorError, match="out of GPU memory") as caught:
         editor.edit(image, "x")
     assert not caught.value.permanent, "the next try keeps less on the GPU"
-    assert _shelf.loaded is None
+    assert _cache.loaded is None
     editor.edit(image, "x")
-    assert _shelf.loaded is not None
-    monkeypatch.setattr(_shelf.loaded.pipe.unet, "forward", full)
+    assert _cache.loaded is not None
+    monkeypatch.setattr(_cache.loaded.pipe.unet, "forward", full)
     with pytest.raises(EditorError, match="runs out of memory") as caught:
         editor.edit(image, "x")
     assert caught.value.permanent
-    _shelf.too_much.clear()
+    _cache.excluded.clear()
 
 
 @pytest.mark.parametrize(
-    ("free", "too_much", "expected"),
+    ("free", "excluded", "expected"),
     [
         (80 * GB, set(), "cuda"),
         (34 * GB + WORKING_MEMORY, set(), "cuda"),
@@ -309,9 +309,9 @@ def test_lack_of_memory_is_told_and_the_weights_are_let_go(
     ],
 )
 def test_a_model_is_placed_by_the_memory_there_is(
-    free: int, too_much: set[Any], expected: str
+    free: int, excluded: set[Any], expected: str
 ) -> None:
-    assert placement(34 * GB, 24 * GB, free, too_much) == expected
+    assert placement(34 * GB, 24 * GB, free, excluded) == expected
 
 
 @pytest.mark.parametrize(

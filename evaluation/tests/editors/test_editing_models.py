@@ -103,6 +103,6 @@ def test_a_row_is_found_by_slug_and_by_the_models_own_name() -> None:
 
 def test_options_that_do_not_fit_are_told_by_row() -> None:
     for options in ({"model": "m", "colour": 1}, {}, {"model": "m", "size": {"ratios": ["4/3"]}}):
-        with pytest.raises(EditorError, match="of mine do not fit") as caught:
+        with pytest.raises(EditorError, match="of mine are not valid") as caught:
             load_row({"slug": "mine", "editor": "bfl", "options": options})
         assert caught.value.permanent

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.editors import EditorError, Fault, Refused
-from evaluation.editors.failures import ErrorBody, failure, hide, retry_after, shorten
+from evaluation.editors.failures import ErrorBody, failure, hide_key, retry_after, shorten
 from evaluation.editors.payloads import from_base64
 
 json = st.recursive(
@@ -71,7 +71,7 @@ def test_an_echoed_key_is_taken_out_with_what_led_to_it(kind: type[Exception]) -
     options = {} if kind is Refused else {"fault": Fault.KEY_REJECTED}
     error = kind("Incorrect key: sekrit.", **options)  # type: ignore[arg-type]
     error.__cause__ = ValueError("sekrit")
-    hide("sekrit", error)  # type: ignore[arg-type]
+    hide_key("sekrit", error)  # type: ignore[arg-type]
     assert str(error) == "Incorrect key: ***."
     assert error.__cause__ is None
 

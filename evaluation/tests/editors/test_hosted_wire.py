@@ -12,7 +12,7 @@ from PIL import Image
 
 from evaluation.content.catalog import editing_models
 from evaluation.editors import find_row, load_editor, load_row
-from evaluation.editors.base import AS_USUAL, EditSettings, Turn
+from evaluation.editors.base import DEFAULT_SETTINGS, EditSettings, Turn
 from evaluation.images import EncodedImage, clean_wire
 from evaluation.testing.fake_providers import FAKES, KEY, FakeProvider
 from evaluation.testing.fake_providers.inline import FakeOpenAI
@@ -45,7 +45,7 @@ def send(monkeypatch: pytest.MonkeyPatch) -> Iterator[Send]:
         local = {key: fake.options[key] for key in ("base_url", "timeout", "poll_every")}
         row["options"] = row["options"] | local
         editor = load_row(row)
-        editor.edit_so(image, PROMPT, seed, settings or AS_USUAL)
+        editor.edit_with(image, PROMPT, seed, settings or DEFAULT_SETTINGS)
         editor.close()
         assert fake.edits == 1
         return fake

@@ -9,7 +9,7 @@ from PIL import Image
 
 from evaluation.content import catalog, sources
 from evaluation.editors import EditorError, Fault, latent, load_editor
-from evaluation.editors.latent import OWN
+from evaluation.editors.latent import BUNDLED
 from evaluation.images import EncodedImage
 from evaluation.measuring.change_seen import change_seen
 from evaluation.testing.images import busy
@@ -52,8 +52,8 @@ def after(editor, image, passes):
 
 
 def test_the_autoencoder_that_ships_is_small_and_described():
-    assert sum(file.stat().st_size for file in OWN.glob("*.safetensors")) <= 4_000_000
-    assert json.loads((OWN / "config.json").read_text())["_class_name"] == "AutoencoderTiny"
+    assert sum(file.stat().st_size for file in BUNDLED.glob("*.safetensors")) <= 4_000_000
+    assert json.loads((BUNDLED / "config.json").read_text())["_class_name"] == "AutoencoderTiny"
     editor = load_editor("latent")
     assert editor.queue == "gpu"
     assert editor.missing() == []
@@ -122,13 +122,13 @@ def test_what_cannot_be_loaded_is_said_in_words(tmp_path, coffee):
 def test_a_large_image_goes_through_by_tiles_and_comes_out_the_same(monkeypatch):
     image = busy(430, 230)
     autoencoder = load_editor("latent").autoencoder
-    whole = np.asarray(latent.passed(autoencoder, image), dtype=int)
+    whole = np.asarray(latent.autoencode(autoencoder, image), dtype=int)
     monkeypatch.setattr(latent, "LARGE_PIXELS", 0)
-    monkeypatch.setattr(latent, "TILE", 4 * latent.sight(autoencoder))
+    monkeypatch.setattr(latent, "TILE", 4 * latent.receptive_radius(autoencoder))
     seen = []
     one = latent._passed
     monkeypatch.setattr(latent, "_passed", lambda a, i: seen.append(i.size) or one(a, i))
-    tiled = np.asarray(latent.passed(autoencoder, image), dtype=int)
+    tiled = np.asarray(latent.autoencode(autoencoder, image), dtype=int)
     assert len(seen) == 6
     # To the bit on the machines that it was tried on; another may add up in another order.
     assert np.abs(tiled - whole).max() <= 1
@@ -136,6 +136,6 @@ def test_a_large_image_goes_through_by_tiles_and_comes_out_the_same(monkeypatch)
 
 def test_what_looks_at_all_of_an_image_is_shown_all_of_it(kl_folder, monkeypatch):
     autoencoder = load_editor("latent", checkpoint=str(kl_folder), subfolder="vae").autoencoder
-    assert latent.sight(autoencoder) is None
+    assert latent.receptive_radius(autoencoder) is None
     monkeypatch.setattr(latent, "LARGE_PIXELS", 0)
-    assert latent.passed(autoencoder, busy(70, 40)).size == (70, 40)
+    assert latent.autoencode(autoencoder, busy(70, 40)).size == (70, 40)

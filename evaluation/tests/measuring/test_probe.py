@@ -243,7 +243,7 @@ def probed(server: HostileServer, reply: bytes, **options: Any) -> ProbeReport:
         (response(402, b"body", "body/secret"), "HTTP 402 Payment Required"),
         (
             response(200, b"<h1>Welcome", "text/html"),
-            "got a web page (text/html): is the path right?",
+            "got a web page (text/html): check the path of the address",
         ),
     ],
 )

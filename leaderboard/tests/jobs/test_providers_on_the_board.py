@@ -16,7 +16,7 @@ from django.test import Client
 from evaluation.content import catalog
 from evaluation.content.suites import Suite
 from evaluation.editors import load_editor
-from evaluation.editors.payloads import KEPT_AT
+from evaluation.editors.payloads import IMAGE_ADDRESS
 from evaluation.images import EncodedImage
 from evaluation.testing.fake_providers import FAKES, KEY, FakeProvider, by_editor
 from evaluation.testing.fake_providers.server import Edit
@@ -116,7 +116,7 @@ def test_an_image_that_is_lost_is_fetched_again_while_the_provider_keeps_it(
     assert fakes["fal"].edits == 8
     # Where it was is nobody else's business: such an address may be signed.
     with zipfile.ZipFile(bundle_of(run, tmp_path)) as archive:
-        assert trip.restored_notes[KEPT_AT] not in archive.read("bundle.json").decode()
+        assert trip.restored_notes[IMAGE_ADDRESS] not in archive.read("bundle.json").decode()
     default_storage.delete(trip.restored.name)
     fakes["fal"].files.clear()
     jobs.recover_images(run.pk)

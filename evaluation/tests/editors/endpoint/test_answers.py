@@ -131,7 +131,10 @@ def test_a_key_at_the_cut_of_a_long_message_does_not_show(server: HostileServer)
 def test_a_page_instead_of_an_image_is_named(server: HostileServer, contract: str) -> None:
     page = response(200, b"<html>Log in, secret</html>", "text/html; charset=utf-8")
     error = failure(server, page, contract=contract)
-    assert error.message == "expected an image, got a web page (text/html): is the path right?"
+    assert (
+        error.message
+        == "expected an image, got a web page (text/html): check the path of the address"
+    )
     # The endpoint as a whole is unwell: that must pause a run, not spoil its chains.
     assert not error.fault.breaks_chain
     assert not error.permanent

@@ -319,6 +319,6 @@ def test_an_arms_temperature_and_size_reach_the_endpoint_and_a_conversation_does
     with pytest.raises(EditorError, match="has no conversations"):
         editor.send(IMAGE, "Add a hat.", 5, EditContext(settings=EditSettings(history=())))
     fixed = endpoint(server, size="512x512")
-    with pytest.raises(EditorError, match="cannot be asked for a size of 1K"):
+    with pytest.raises(EditorError, match="does not support the size 1K"):
         fixed.send(IMAGE, "Add a hat.", 5, context)
     assert len(server.received) == 1
