@@ -1,12 +1,12 @@
-"""Values of a run by case; their mean over cases is the run's number.
+"""Values of a run by case; the run's number is their mean over cases.
 
-Usable trips, AUC and curve of a run are means over its cases, so intervals, ranks and
-comparisons need these values alone, never the chains again. The case of a lost chain has a
-pseudo-value (Andersen, Klein & Rosthøj 2003): its contribution to the category's number. The
-mean stays exactly the run's number.
+Usable trips, AUC and curve of a run are means over its cases, so intervals, ranks and comparisons
+need only these values, not the chains. The case of a lost chain gets a pseudo-value (Andersen,
+Klein & Rosthøj 2003), its contribution to the category's number, so that the mean remains exactly
+the run's number.
 
-A site stores per metric and threshold `CaseValues.aligned(cases)` of a run, one float per case of
-the suite in the suite's order, so that it can rank at any time. A scope is a selection of them
+To rank at any time, the site stores `CaseValues.aligned(cases)` of each run, metric and threshold:
+one float per case of the suite, in the suite's order. A scope selects some of them
 (`ranking.rank_scope`).
 """
 
@@ -26,21 +26,22 @@ from evaluation.analysis.events import (
     Case,
     ChainResult,
     Event,
-    check,
+    check_chains,
     events_of,
 )
-from evaluation.analysis.survival import Floats, drops, in_order
+from evaluation.analysis.survival import Floats, drops, order_by_time
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 
 @dataclass(frozen=True)
 class CaseValues:
-    """One run by one metric at one threshold, a row per case that was played.
+    """One run by one metric at one threshold, with a row for each played case.
 
-    `survival` has a column for each time at which a chain ended, `ends`: the share that is usable
-    from then on; `usable` is the area under it. `curve` has n = 0..N. AUC and curve are NaN if all chains of the run were lost, and from the
-    trip on at which one was stopped because its end was known: a mean of the others would be
-    one of the survivors.
+    `ends` are the times at which chains ended. `survival` has a column for each of them: the share
+    still usable from then on; `usable` is the area under it. `curve` has columns n = 0..N. Its
+    columns are NaN from the trip on at which some chain was stopped with a known end, because the
+    mean of the rest would favour survivors; `auc` is then NaN too. Both are NaN if all chains were
+    lost.
     """
 
     design: Design
@@ -74,7 +75,7 @@ class CaseValues:
         return np.asarray(shares[np.searchsorted(self.ends, times, side="right")])
 
     def aligned(self, cases: Sequence[Case]) -> Floats:
-        """Return usable trips in the order of these cases, NaN for missing ones."""
+        """Return usable trips in the order of these cases; NaN for a missing case."""
         place = dict(zip(self.cases, self.usable, strict=True))
         return np.array([place.get(case, np.nan) for case in cases])
 
@@ -82,8 +83,8 @@ class CaseValues:
 def case_values(
     chains: Sequence[ChainResult], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> CaseValues:
-    """Return the values of a run's cases; a case lost before its first trip has none."""
-    check(chains, trips)
+    """Return the values of a run's cases, without cases lost before their first trip."""
+    check_chains(chains, trips)
     played = [chain for chain in chains if chain.played]
     return values_by_threshold(played, [events_of(played, trips, threshold)], trips)[0]
 
@@ -91,40 +92,41 @@ def case_values(
 def values_by_threshold(
     chains: Sequence[ChainResult], events: Iterable[Sequence[Event]], trips: int
 ) -> list[CaseValues]:
-    """Return the values of played chains at each threshold; `events` are by threshold.
+    """Return the values of played chains at each threshold.
 
-    AUC and curve do not depend on the threshold, so all thresholds share the same arrays.
+    `events` has the chains' events at each threshold. AUC and curve do not depend on the threshold,
+    so all results share the same arrays.
     """
     cases = sorted({chain.case for chain in chains})
     place = {case: row for row, case in enumerate(cases)}
     rows = np.array([place[chain.case] for chain in chains], dtype=np.intp)
     design = Design(cases)
     category = design.category
-    curves = np.array([carried(chain, trips) for chain in chains]).reshape(-1, trips + 1)
+    curves = np.array([extended_curve(chain, trips) for chain in chains]).reshape(-1, trips + 1)
     segments = _segments(chains, curves)
-    auc = _filled(_by_case(segments, rows, len(cases)), category).mean(axis=1)
-    curve = _filled(_by_case(curves, rows, len(cases)), category)
-    if (last := last_shown(chains, trips)) < trips:
+    auc = _fill_missing(_mean_by_case(segments, rows, len(cases)), category).mean(axis=1)
+    curve = _fill_missing(_mean_by_case(curves, rows, len(cases)), category)
+    if (last := last_common_trip(chains, trips)) < trips:
         auc[:], curve[:, last + 1 :] = np.nan, np.nan
     results = []
     for threshold_events in events:
         ends, survival = _survival(threshold_events, trips, rows, category)
-        usable = _area(ends, survival, trips)
+        usable = _area_under(ends, survival, trips)
         results.append(CaseValues(design, trips, ends, survival, usable, auc, curve))
     return results
 
 
-def last_shown(chains: Iterable[ChainResult], trips: int) -> int:
-    """Return the last trip before any chain was stopped with a known end."""
+def last_common_trip(chains: Iterable[ChainResult], trips: int) -> int:
+    """Return the last trip that all chains have, apart from broken and lost ones."""
     ends = (len(chain.retention) for chain in chains if chain.outcome == KNOWN)
     return min(trips, min(ends, default=trips))
 
 
-def carried(chain: ChainResult, trips: int) -> Floats:
+def extended_curve(chain: ChainResult, trips: int) -> Floats:
     """Return Q(0..N), continued after a broken chain; NaN after a lost one.
 
-    A broken chain continues with 0: there is no image left. One that broke below 0 stays
-    there, so that breaking never raises the mean.
+    A broken chain continues with 0, because no image is left. If it broke below 0, it keeps
+    that value, so that breaking never raises the mean.
     """
     curve = np.full(trips + 1, np.nan)
     retentions = (1.0, *chain.retention)[: trips + 1]
@@ -135,27 +137,27 @@ def carried(chain: ChainResult, trips: int) -> Floats:
 
 
 def chain_auc(chain: ChainResult, trips: int) -> float | None:
-    """Return the AUC of one chain; lost trips count 0. None if it was stopped."""
-    if last_shown([chain], trips) < trips:
+    """Return the AUC of one chain; lost trips count as 0. None if it was stopped."""
+    if last_common_trip([chain], trips) < trips:
         return None
-    segments = _segments([chain], carried(chain, trips)[None])
+    segments = _segments([chain], extended_curve(chain, trips)[None])
     return float(np.nan_to_num(segments).mean())
 
 
 def case_auc(chains: Sequence[ChainResult], trips: int) -> float | None:
     """Return the AUC of one case from all its chains; None if unknown."""
-    if last_shown(chains, trips) < trips:
+    if last_common_trip(chains, trips) < trips:
         return None
-    curves = np.array([carried(chain, trips) for chain in chains])
+    curves = np.array([extended_curve(chain, trips) for chain in chains])
     rows = np.zeros(len(chains), dtype=np.intp)
-    auc = float(_by_case(_segments(chains, curves), rows, 1).mean())
+    auc = float(_mean_by_case(_segments(chains, curves), rows, 1).mean())
     return auc if math.isfinite(auc) else None
 
 
 def _segments(chains: Sequence[ChainResult], curves: Floats) -> Floats:
     """Return the trapezoids of clip(Q, 0, 1) by trip; their mean is the AUC.
 
-    A broken chain has none after its last whole trip: half a trapezoid down to the break would
+    Trips after a broken chain's last whole trip count as 0. A trapezoid down to the break would
     be worth more on a short suite than on a long one.
     """
     clipped = np.clip(curves, 0, 1)
@@ -169,21 +171,21 @@ def _segments(chains: Sequence[ChainResult], curves: Floats) -> Floats:
 def _survival(
     events: Sequence[Event], trips: int, rows: NDArray[np.intp], category: NDArray[np.intp]
 ) -> tuple[Floats, Floats]:
-    """Return when chains ended, and by case the share that is usable from then on.
+    """Return the times at which chains ended, and the share usable from then on by case.
 
-    It is the share of a case's chains, or its pseudo-value.
+    The share counts a case's chains; in a category with lost chains it is a pseudo-value.
     """
     times = np.array([end.time for end in events])
     ended = np.array([end.cause is not None for end in events], dtype=bool)
     ends = np.unique(times[ended])
-    values = _by_case((~ended | (times > ends[:, None])).T.astype(float), rows, len(category))
+    values = _mean_by_case((~ended | (times > ends[:, None])).T.astype(float), rows, len(category))
     for code in set(category[rows[~ended & (times < trips)]].tolist()):
         members = np.flatnonzero(category == code)
         chains = np.flatnonzero(category[rows] == code)
-        chains = chains[in_order(times[chains], ended[chains])]
+        chains = chains[order_by_time(times[chains], ended[chains])]
         case = np.searchsorted(members, rows[chains])
         weights = 1 / np.bincount(case)[case]
-        # All cases, then all but one after another.
+        # The first row weights all cases; each further row leaves out one of them.
         tables = np.vstack([np.ones(len(members)), 1 - np.eye(len(members))])[:, case] * weights
         falls = drops(tables, ended[chains])
         curves = 1 - falls @ (times[chains][:, None] <= ends)
@@ -195,13 +197,13 @@ def _survival(
     return ends, values
 
 
-def _area(ends: Floats, survival: Floats, trips: int) -> Floats:
-    """Return the area under each row's survival: its usable trips."""
+def _area_under(ends: Floats, survival: Floats, trips: int) -> Floats:
+    """Return the area under each row of `survival`: the case's usable trips."""
     widths = np.diff(np.append(ends, trips))
     return np.asarray(np.append(ends, trips)[0] + survival @ widths)
 
 
-def _by_case(values: Floats, rows: NDArray[np.intp], cases: int) -> Floats:
+def _mean_by_case(values: Floats, rows: NDArray[np.intp], cases: int) -> Floats:
     """Return the mean over the measured repeats of each case; NaN without any."""
     measured = ~np.isnan(values)
     sums, counts = (np.zeros((cases, values.shape[1])) for _ in range(2))
@@ -210,11 +212,11 @@ def _by_case(values: Floats, rows: NDArray[np.intp], cases: int) -> Floats:
     return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
 
 
-def _filled(values: Floats, category: NDArray[np.intp]) -> Floats:
-    """Fill missing values so that means equal those of the present cases.
+def _fill_missing(values: Floats, category: NDArray[np.intp]) -> Floats:
+    """Fill missing values without changing the means over the present cases.
 
-    A lost case takes the mean of its category, a lost category the mean of the others; the
-    deviations of present cases are enlarged accordingly, because they represent the lost ones.
+    A lost case gets the mean of its category, a lost category the mean of the others. Deviations of
+    present cases are enlarged accordingly, because they represent the lost ones.
     """
     measured = ~np.isnan(values)
     if measured.all() or not len(values):

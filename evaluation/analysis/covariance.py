@@ -1,11 +1,11 @@
-"""Standard errors of means over cases, for other images and other edits.
+"""Standard errors of means over cases, generalising to other images and other edits.
 
 Cases share images and pairs, so they are not independent. The covariance is the sum of two
-cluster-robust ones, by image and by pair (Cameron, Gelbach & Miller 2011). They subtract the part
-counted twice; here a case whose image and pair are in no other case is counted by pair alone,
-and the rest stays in both, which is conservative on the few images and pairs of a suite. Each
-model adds two pseudo-clusters, one lost at once and one that lasts, as Agresti & Coull (1998) do
-for a share: without them a model that never failed would have no error.
+cluster-robust covariances, by image and by pair (Cameron, Gelbach & Miller 2011). That paper
+subtracts the part counted twice. Here only cases whose image and pair are in no other case are
+counted once, by pair; the rest is counted twice, which is conservative for the few images and pairs
+of a suite. Each model adds two pseudo-clusters, one that ends at once and one that lasts, as Agresti
+& Coull (1998) do for a share. Without them a model that never failed would have no error.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from evaluation.analysis.survival import Floats, case_weights
 
 CONFIDENCE = 0.95
 SEED = 2026
-# With fewer, simulated boards of equal models separate them too often.
+# With fewer images, pairs or degrees of freedom, simulated boards separate equal models too often.
 MIN_IMAGES, MIN_PAIRS, MIN_FREEDOM = 10, 12, 5
 
 
-# The size of a pseudo-cluster: with it the intervals hold a truth at either end of the scale.
+# The size of a pseudo-cluster: large enough for intervals to cover truths at the scale's ends.
 PSEUDO = 1.3
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A 95 % interval. A bound of a half-life is None if it lies beyond N ("> N")."""
+    """A 95 % interval; a half-life's bound is None if it is beyond N ("> N")."""
 
     low: float | None
     high: float | None
 
 
 class _Groups:
-    """Rows grouped by label, the labels in alphabetical order."""
+    """Rows grouped by label; groups are in alphabetical order."""
 
     def __init__(self, labels: Sequence[str]) -> None:
-        # Not by np.unique, which is many times slower for the few cases of most scopes.
+        # np.unique is many times slower for the few cases of most scopes.
         code = {label: place for place, label in enumerate(sorted(set(labels)))}
         self.codes = np.array([code[label] for label in labels], dtype=np.intp)
         self.sizes = np.bincount(self.codes)
@@ -56,7 +56,7 @@ class _Groups:
 
 
 class Design:
-    """The cases of a suite, or of a part of it, with their weights and groups."""
+    """The cases of a suite, or of a part of it, with their weights and clusters."""
 
     def __init__(self, cases: Sequence[Case]) -> None:
         self.cases = tuple(cases)
@@ -74,7 +74,7 @@ class Design:
 
     @property
     def category(self) -> NDArray[np.intp]:
-        """Return the number of each case's category."""
+        """Return the index of each case's category."""
         return self._category.codes
 
     @property
@@ -96,16 +96,15 @@ class Design:
         return self.images >= MIN_IMAGES and self.pairs >= MIN_PAIRS and self.freedom >= MIN_FREEDOM
 
     def mean(self, values: Floats) -> Floats:
-        """Return the mean over cases, then categories, of each column (a row per case)."""
+        """Return each column's mean over cases, then categories; `values` has a row per case."""
         return np.asarray(self.weights @ values)
 
     def shares(self, values: Floats, longest: float | Floats) -> Floats:
-        """Return rows S of error shares of the columns' means; S'S is the covariance.
+        """Return a factor S of the covariance of the columns' means: S'S is the covariance.
 
-        So S'g, with g standard normal, is a draw of the means' error, without a factorisation,
-        and the difference of two columns of S has the shares of the columns' difference.
-        `longest` = the upper end of each column's scale, which begins at 0; an end of 0 adds no
-        pseudo-clusters.
+        S'g with a standard normal g draws errors of the means, and the difference of two columns of
+        S belongs to the difference of their means. `longest` is the upper end of each column's
+        scale, which begins at 0; an end of 0 adds no pseudo-clusters.
         """
         ends = [np.diag(end) for end in self._pseudo_clusters(values, longest)]
         return np.concatenate([self._clusters(values), *ends])
@@ -116,12 +115,12 @@ class Design:
         return errors_of(np.concatenate([self._clusters(values), ends]))
 
     def difference_errors(self, first: Floats, second: Floats, longest: float | Floats) -> Floats:
-        """Return the standard error of each column's difference of means, model by model."""
+        """Return the standard error of each column's difference of means between two models."""
         ends = [end for values in (first, second) for end in self._pseudo_clusters(values, longest)]
         return errors_of(np.concatenate([self._clusters(first - second), np.stack(ends)]))
 
     def _clusters(self, values: Floats) -> Floats:
-        """Return a row of shares for each image and each pair."""
+        """Return the rows of S for images and pairs."""
         means = self._category.sums(values) / self._category.sizes[:, None]
         deviations = self.weights[:, None] * (values - means[self._category.codes])
         images, pairs, categories = self.images, self.pairs, self.categories
@@ -134,10 +133,10 @@ class Design:
         )
 
     def _pseudo_clusters(self, values: Floats, longest: float | Floats) -> tuple[Floats, Floats]:
-        """Return each column's shares of a cluster lost at once and of one that lasts.
+        """Return the rows of S for a cluster that ends at once and for one that lasts.
 
-        Squared, so that they count at the ends of the scale, where few cases have failed or few
-        have lasted, and hardly in its middle, where the cases themselves show their spread.
+        Means are squared, so that pseudo-clusters count near the ends of the scale, where almost
+        all cases agree, and hardly in the middle, where the cases show their own spread.
         """
         ends = np.broadcast_to(np.asarray(longest, dtype=float), values.shape[1:])
         means = np.clip(self.mean(values), 0, ends)
@@ -149,27 +148,27 @@ class Design:
         return lost, lasting
 
     def draws(self, shares: Floats, number: int, seed: int = SEED) -> Floats:
-        """Draw errors with these shares, a row for each: a multivariate t."""
+        """Draw errors from the multivariate t with this factor S, one draw per row."""
         random = np.random.default_rng(seed)
         normal = random.standard_normal((number, len(shares)))
         return np.asarray(normal @ shares / t_scale(random, self.freedom, number)[:, None])
 
 
 def errors_of(shares: Floats) -> Floats:
-    """Return the standard error of each column with these shares."""
+    """Return the standard error of each column, given the factor S of the covariance."""
     return np.asarray(np.sqrt(np.square(shares).sum(axis=0)))
 
 
 def t_scale(random: np.random.Generator, freedom: int, number: int) -> Floats:
-    """Draw the divisor that makes a normal draw one of Student's t."""
+    """Draw divisors that turn standard normal draws into draws of Student's t."""
     return np.asarray(np.sqrt(random.chisquare(freedom, number) / freedom))
 
 
 def t_probability(t: float, freedom: int) -> float:
     """Return the probability that Student's t is below `t`.
 
-    It is a closed form for whole degrees of freedom (Abramowitz & Stegun 26.7.3 and 26.7.4), so
-    that web processes need no scipy for it.
+    The closed form for whole degrees of freedom (Abramowitz & Stegun 26.7.3 and 26.7.4) spares web
+    processes the import of scipy.
     """
     angle = math.atan(t / math.sqrt(freedom))
     cosine = math.cos(angle)
@@ -186,7 +185,7 @@ def t_probability(t: float, freedom: int) -> float:
 
 @cache
 def t_quantile(probability: float, freedom: int) -> float:
-    """Return the quantile of Student's t at this probability, from 1/2 on."""
+    """Return the quantile of Student's t at a probability of at least 1/2."""
     low, high = 0.0, 1.0
     while t_probability(high, freedom) < probability:
         high *= 2

@@ -1,4 +1,4 @@
-"""The end of a chain: its first passage and the cause."""
+"""The end of a chain: the time of its first passage below the threshold, and the cause."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from evaluation.content.suites import Suite, origin_of
 from evaluation.metrics.parts import PARTS
 
 COMPLETED, LOST = "completed", "lost"
-# Not played to the end, because the result is known (evaluation.analysis.stopping).
+# Stopped early, because further trips would not change the result (evaluation.analysis.stopping).
 KNOWN, CONVERGED = "known", "converged"
 STOPPED = (KNOWN, CONVERGED)
 # Caused by the model: the chain ends, and the image is no longer usable.
 BROKEN = ("refused", "blank", "failed")
 OUTCOMES = (COMPLETED, *STOPPED, *BROKEN, LOST)
 
-#: The cause of a crossing by a metric that is not a part of the headline.
+#: The cause of a crossing by a metric that is not part of the headline.
 WHOLE = "whole"
-#: Causes of crossings of the threshold: the part of the headline that lost most, or WHOLE.
+#: Causes of falling to the threshold: the part of the headline that lost most, or WHOLE.
 CROSSINGS = (*(part.name for part in PARTS), WHOLE)
-#: Every cause that ends a chain, with its text.
+#: Every cause that ends a chain, with its display text.
 CAUSES: Mapping[str, str] = {
     **{part.name: part.ended for part in PARTS},
     WHOLE: "the image is worn as a whole",
@@ -36,12 +36,12 @@ CAUSES: Mapping[str, str] = {
     "blank": "the image was blank",
     "failed": "the model failed",
 }
-# Retention is a quotient of floats, so it may slightly exceed 1.
+# Retention is a quotient of floats, so rounding may lift it above 1.
 TOLERANCE = 1e-9
 
 
 def crossing_cause(metric: str) -> str:
-    """Return the cause of an end by this metric: its own, or "whole"."""
+    """Return the cause of an end by this metric: a headline part's own name, or "whole"."""
     return metric if metric in CROSSINGS else WHOLE
 
 
@@ -78,13 +78,14 @@ class Case(NamedTuple):
 class ChainResult:
     """One chain scored by one metric: Q(1..n) of its trips, and its outcome.
 
-    An `outcome` other than "completed" means that trip len(retention) + 1 did not return:
-    "refused", "blank" and "failed" are caused by the model, "lost" by the benchmark, "known"
-    was not requested. The unplayed trips of a "converged" chain repeat the last one. By trip:
-    `change_seen` (by pixels), `made` and `undone` (by witnesses that may gate), `edits_made`
-    and `edits_undone` (by all witnesses, which end nothing), None if not judged; `reframed`.
-    The forward edit of a trip that never returned may still be judged. `because` = by trip, the
-    part of the headline that lost most; if it is empty, a crossing means `cause`.
+    Unless the `outcome` is "completed", trip len(retention) + 1 has no restored image: "refused",
+    "blank" and "failed" are caused by the model, "lost" by the benchmark; "known" and "converged"
+    chains were stopped, and the unplayed trips of the latter repeat the last one.
+
+    Flags by trip, None if not judged: `change_seen` from pixels, `made` and `undone` from witnesses
+    that may end a chain, `edits_made` and `edits_undone` from all witnesses. The forward edit of a
+    trip without a restored image may still be judged. `because` names, by trip, the part of the
+    headline that lost most; if it is empty, falling to the threshold has the cause `cause`.
     """
 
     image: str
@@ -111,16 +112,16 @@ class ChainResult:
         if not all(math.isfinite(q) and q <= 1 + TOLERANCE for q in self.retention):
             raise ValueError(f"{self.case}: retention must be finite and at most 1")
         if max(len(self.change_seen), len(self.made), len(self.reframed)) > trips + 1:
-            raise ValueError(f"{self.case}: flags of trips that were never played")
+            raise ValueError(f"{self.case}: there are more flags than trips were begun")
         if len(self.undone) > trips:
             raise ValueError(
-                f"{self.case}: nothing can be undone in a trip without a restored image"
+                f"{self.case}: undone has {len(self.undone)} flags for {trips} restored images"
             )
         if self.because and len(self.because) != trips:
-            raise ValueError(f"{self.case}: {len(self.because)} reasons for {trips} trips")
+            raise ValueError(f"{self.case}: because names {len(self.because)} of {trips} trips")
         for cause in {self.cause, *self.because}:
             if cause not in CROSSINGS:
-                raise ValueError(f"{self.case}: unknown cause of a crossing {cause!r}")
+                raise ValueError(f"{self.case}: unknown cause {cause!r}")
 
     @cached_property
     def case(self) -> Case:
@@ -136,7 +137,7 @@ class ChainResult:
         return self.outcome != LOST or bool(self.retention)
 
     def is_decided(self, trips: int, threshold: float = DEFAULT_THRESHOLD) -> bool:
-        """Return False if it was stopped before this metric fell to the threshold."""
+        """Return False if the chain was stopped before this metric fell to the threshold."""
         if self.outcome != KNOWN:
             return True
         end = event(self, trips, threshold)
@@ -172,7 +173,7 @@ class Event:
 
 
 def event(chain: ChainResult, trips: int, threshold: float = DEFAULT_THRESHOLD) -> Event:
-    """Return the first passage of one chain within its first `trips` trips."""
+    """Return the end of one chain within its first `trips` trips."""
     gate = chain.gate
     last = min(trips, len(chain.retention), gate[0] - 1 if gate else trips)
     before = 1.0
@@ -192,27 +193,27 @@ def event(chain: ChainResult, trips: int, threshold: float = DEFAULT_THRESHOLD) 
 
 
 class EndUnknown(ValueError):
-    """Chains that were stopped before the requested event."""
+    """Chains were stopped before their end at this threshold was known."""
 
 
 def events_of(
     chains: Sequence[ChainResult], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> list[Event]:
-    """Return the first passage of each chain.
+    """Return the end of each chain.
 
-    Raises EndUnknown if one was stopped before it. To censor such a chain would be wrong: it was
-    stopped because of its results.
+    Raises EndUnknown if a chain was stopped before its end. Censoring it would bias the result,
+    because it was stopped because of its results.
     """
-    silent = [chain for chain in chains if not chain.is_decided(trips, threshold)]
-    if silent:
+    undecided = [chain for chain in chains if not chain.is_decided(trips, threshold)]
+    if undecided:
         raise EndUnknown(
-            f"{len(silent)} of {len(chains)} chains were stopped before they fell to {threshold:g} "
-            f"by this metric, such as {silent[0].case}"
+            f"{len(undecided)} of {len(chains)} chains were stopped before they fell to {threshold:g} "
+            f"by this metric, for example {undecided[0].case}"
         )
     return [event(chain, trips, threshold) for chain in chains]
 
 
-def check(chains: Sequence[ChainResult], trips: int) -> None:
+def check_chains(chains: Sequence[ChainResult], trips: int) -> None:
     """Raise ValueError for an invalid set of chains."""
     if not chains:
         raise ValueError("no chains")
@@ -220,7 +221,7 @@ def check(chains: Sequence[ChainResult], trips: int) -> None:
         raise ValueError("a suite has at least one trip")
     twice = [key for key, count in Counter(chain.key for chain in chains).items() if count > 1]
     if twice:
-        raise ValueError(f"the same chain twice: {twice[0]} (and {len(twice) - 1} more)")
+        raise ValueError(f"duplicate chain: {twice[0]} (and {len(twice) - 1} more)")
     for chain in chains:
         if chain.outcome in (COMPLETED, CONVERGED) and len(chain.retention) < trips:
             raise ValueError(

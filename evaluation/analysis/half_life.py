@@ -1,6 +1,6 @@
-"""Summaries of retention curves, of a run, of its parts and of each case.
+"""Summaries of a run's chains, as a whole, by part of the suite and by case.
 
-Usable trips, half-life, AUC, mean curve and causes of the end.
+A summary has usable trips, half-life, AUC, the mean curve and causes of ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from evaluation.analysis.events import (
     OUTCOMES,
     Case,
     ChainResult,
-    check,
+    check_chains,
     events_of,
 )
 from evaluation.analysis.survival import Floats, Survival
@@ -34,16 +34,18 @@ METHOD_VERSION = "3"
 class Summary:
     """Summary of a set of chains at one threshold, without NaN or infinity.
 
-    `usable_trips` is None if nothing was measured. `auc` is None, and `curve` from some trip
-    on, if chains were stopped there because their end was known. `half_life` = the trip by which
-    half of the cases have ended, on the scale of their ends: 0 if half ended before the first
-    image was restored, None if more than half last to `trips` ("> N"). At n = 0..N: `curve` =
-    mean retention, `survival` = share of cases still usable, `incidence` = share ended by each
-    cause (they sum to 1 with survival), `usable_by_trip` = usable trips of the first n.
-    `causes` counts the chains ended by each cause, `outcomes` the chains by outcome within
-    `trips`; `reframed`, `recovered` and `change_not_seen` count the chains with such a trip.
-    `change_seen` is the share of judged trips on which the change was seen, `edits_made` and
-    `edits_undone` those on which witnesses saw the requested thing appear and disappear.
+    `usable_trips` is None if nothing was measured. `half_life` is the time in trips by which half
+    of the cases have ended: 0 if half ended before an image was restored, None if more than half
+    last to `trips` ("> N"). If chains were stopped with a known end, `auc` is None, and so is
+    `curve` from that trip on.
+
+    Lists have values at n = 0..N: `curve` is the mean retention, `survival` the share of cases
+    still usable, `incidence` the share ended by each cause (with survival they sum to 1), and
+    `usable_by_trip` the usable trips of the first n. `causes` counts chains by cause of the end,
+    `outcomes` by outcome within `trips`; `reframed`, `recovered` and `change_not_seen` count chains
+    with such a trip. `change_seen` is the share of judged trips on which the change was seen;
+    `edits_made` and `edits_undone` are the shares on which witnesses confirmed the edit and its
+    inverse.
     """
 
     trips: int
@@ -83,22 +85,22 @@ def summarise(
 def summary_and_values(
     chains: Sequence[ChainResult], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> tuple[Summary, CaseValues]:
-    """Return the summary with the values of its cases."""
+    """Return the summary of these chains and the values of their cases."""
     return summaries_and_values(chains, trips, [threshold])[0]
 
 
 def summaries_and_values(
     chains: Sequence[ChainResult], trips: int, thresholds: Sequence[float]
 ) -> list[tuple[Summary, CaseValues]]:
-    """Summarise at each threshold; values independent of it are computed once."""
-    check(chains, trips)
+    """Summarise at each threshold; what does not depend on it is computed once."""
+    check_chains(chains, trips)
     events = [events_of(chains, trips, threshold) for threshold in thresholds]
     places = [place for place, chain in enumerate(chains) if chain.played]
     played = [chains[place] for place in places]
-    of_played = [[ends[place] for place in places] for ends in events]
-    values = values_by_threshold(played, of_played, trips)
-    survivals = Survival.by_threshold(played, of_played, trips)
-    about = _about(chains, trips)
+    played_events = [[ends[place] for place in places] for ends in events]
+    values = values_by_threshold(played, played_events, trips)
+    survivals = Survival.by_threshold(played, played_events, trips)
+    counts = _counts(chains, trips)
     numbers = np.arange(trips + 1.0)
 
     def finite(values: Floats) -> tuple[float | None, ...]:
@@ -127,21 +129,21 @@ def summaries_and_values(
             causes={cause: causes[cause] for cause in CAUSES},
             censored=causes[None],
             recovered=sum(end.recovered for end in ends),
-            **about,
+            **counts,
         )
         results.append((summary, threshold_values))
     return results
 
 
-def _about(chains: Sequence[ChainResult], trips: int) -> dict[str, Any]:
-    """Return the fields of a summary that do not depend on the threshold."""
+def _counts(chains: Sequence[ChainResult], trips: int) -> dict[str, Any]:
+    """Return the counts and shares of a summary that do not depend on the threshold."""
     ends = Counter(
         c.outcome if len(c.retention) < trips or c.outcome == CONVERGED else COMPLETED
         for c in chains
     )
 
     def share(flags: Iterable[Sequence[bool | None]]) -> float | None:
-        judged = [flag for of_chain in flags for flag in of_chain[:trips] if flag is not None]
+        judged = [flag for chain_flags in flags for flag in chain_flags[:trips] if flag is not None]
         return sum(judged) / len(judged) if judged else None
 
     return {
@@ -161,7 +163,7 @@ def _about(chains: Sequence[ChainResult], trips: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CaseSummary:
-    """One case: its position in the suite, and its numbers over the repeats."""
+    """One case with its attributes, and its numbers over the repeats."""
 
     image: str
     pair: str
@@ -191,21 +193,21 @@ def breakdown(
 def case_summaries(
     chains: Sequence[ChainResult], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> list[CaseSummary]:
-    """Summarise every case, the worst first: by usable trips, then AUC, then name."""
+    """Summarise every case, ordered from the worst: by usable trips, then AUC, then name."""
     return case_summaries_by_threshold(chains, trips, [threshold])[threshold]
 
 
 def case_summaries_by_threshold(
     chains: Sequence[ChainResult], trips: int, thresholds: Sequence[float]
 ) -> dict[float, list[CaseSummary]]:
-    """Summarise every case at each of these thresholds."""
+    """Summarise every case at each threshold, ordered from the worst."""
     cases: dict[Case, list[ChainResult]] = defaultdict(list)
     for chain in chains:
         if chain.played:
             cases[chain.case].append(chain)
     summaries: dict[float, list[CaseSummary]] = {threshold: [] for threshold in thresholds}
     for case, part in cases.items():
-        check(part, trips)
+        check_chains(part, trips)
         events = [events_of(part, trips, threshold) for threshold in thresholds]
         auc = case_auc(part, trips)
         for threshold, survival in zip(
@@ -214,10 +216,10 @@ def case_summaries_by_threshold(
             usable = float(survival.usable_trips(trips))
             summaries[threshold].append(CaseSummary(*case, usable, auc))
     return {
-        threshold: sorted(cases_at_threshold, key=_badness)
+        threshold: sorted(cases_at_threshold, key=_worst_first)
         for threshold, cases_at_threshold in summaries.items()
     }
 
 
-def _badness(case: CaseSummary) -> tuple[float, float, str, str]:
+def _worst_first(case: CaseSummary) -> tuple[float, float, str, str]:
     return case.usable_trips, case.auc or 0.0, case.image, case.pair

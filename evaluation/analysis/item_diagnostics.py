@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.analysis.case_values import carried
+from evaluation.analysis.case_values import extended_curve
 from evaluation.analysis.events import COMPLETED, LOST, TOLERANCE, ChainResult, event
 from evaluation.analysis.survival import Floats
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
@@ -58,7 +58,7 @@ def diagnose(
     for row, run in enumerate(played):
         for column, case in enumerate(cases):
             if chains := run.get(case):
-                curve = np.mean([carried(chain, trips) for chain in chains], axis=0)
+                curve = np.mean([extended_curve(chain, trips) for chain in chains], axis=0)
                 times = [event(chain, trips, threshold).time for chain in chains]
                 share[row, column] = np.mean(times) / trips
                 jump[row, column] = 1 - curve[1]

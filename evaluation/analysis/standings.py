@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from evaluation.analysis.case_values import CaseValues, chain_auc, last_shown
+from evaluation.analysis.case_values import CaseValues, chain_auc, last_common_trip
 from evaluation.analysis.covariance import Interval
 from evaluation.analysis.dynamics import dynamics, summarise_dynamics
 from evaluation.analysis.edit_quality import Rating, edit_quality, rating
@@ -219,7 +219,7 @@ def standings(
     repeated = len({result.repeat for result in results}) > 1
     for scope, part in scopes(results).items():
         about: dict[str, Any] = {}
-        stopped = last_shown(part, trips) < trips
+        stopped = last_common_trip(part, trips) < trips
         quality = edit_quality([rated for row in part if (rated := ratings[row.key])])
         for summary, values in summaries_and_values(part, trips, decided_thresholds):
             threshold = summary.threshold
@@ -290,7 +290,7 @@ def _shown_values(metric: str, chains: Sequence[MeasuredChain], trips: int) -> l
         return []
     scale = metric_class(metric)()
     shown: list[float | None] = [None] * (trips + 1)
-    for number in range(1, last_shown((chain.result for chain in chains), trips) + 1):
+    for number in range(1, last_common_trip((chain.result for chain in chains), trips) + 1):
         distances = [
             chain.distances[number - 1] if number <= len(chain.distances) else chain.blank
             for chain in chains
@@ -314,7 +314,7 @@ def _about(chains: Sequence[MeasuredChain], summary: Summary) -> dict[str, Any]:
         for chain in chains
         if chain.steps
     ]
-    last = last_shown((chain.result for chain in chains), summary.trips)
+    last = last_common_trip((chain.result for chain in chains), summary.trips)
     return {
         "jpeg": {str(n): _jpeg(chains, n) for n in TICKS if n <= last},
         "dynamics": asdict(summarise_dynamics(dynamics_by_chain)),

@@ -45,7 +45,7 @@ def by_category(chains: Sequence[ChainResult]) -> Mapping[str, NDArray[np.intp]]
     return {category: np.array(rows[category]) for category in sorted(rows)}
 
 
-def in_order(times: Floats, ended: NDArray[np.bool_]) -> NDArray[np.intp]:
+def order_by_time(times: Floats, ended: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Return the chains' order by time; at equal times ended before censored ones."""
     return np.lexsort((~ended, times))
 
@@ -53,7 +53,7 @@ def in_order(times: Floats, ended: NDArray[np.bool_]) -> NDArray[np.intp]:
 def drops(weights: Floats, ended: NDArray[np.bool_]) -> Floats:
     """Return the falls of Kaplan-Meier's curve at each chain, by row of weights.
 
-    The chains are `in_order`. Leaving out one case after another takes whole tables of weights;
+    The chains are `order_by_time`. Leaving out one case after another takes whole tables of weights;
     libraries take one, and scipy's takes 60 MB in every web process.
     """
     at_risk = np.cumsum(weights[..., ::-1], axis=-1)[..., ::-1]
@@ -104,7 +104,7 @@ class Survival:
             ended = np.array([end.cause is not None for end in threshold_events])
             falls = np.zeros(len(chains))
             for rows in categories:
-                rows = rows[in_order(times[rows], ended[rows])]
+                rows = rows[order_by_time(times[rows], ended[rows])]
                 falls[rows] = drops(weights[rows], ended[rows]) * weights[rows].sum()
             causes = np.array([number[end.cause] if end.cause else -1 for end in threshold_events])
             order = np.flatnonzero(ended)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lifelines import KaplanMeierFitter
 from lifelines.utils import restricted_mean_survival_time
 
-from evaluation.analysis.case_values import carried, case_values, chain_auc
+from evaluation.analysis.case_values import case_values, chain_auc, extended_curve
 from evaluation.analysis.events import event
 from evaluation.analysis.half_life import summarise, summary_and_values
 from evaluation.testing.chains import chain, halving, run_of, spread_times
@@ -107,8 +107,8 @@ def test_a_category_that_was_lost_altogether_takes_the_mean_of_the_others():
 
 
 def test_a_break_below_zero_does_not_lift_the_mean_curve():
-    assert list(carried(chain(-0.5, outcome="failed"), 3)) == [1, -0.5, -0.5, -0.5]
-    assert list(carried(chain(0.8, outcome="failed"), 3)) == [1, 0.8, 0, 0]
+    assert list(extended_curve(chain(-0.5, outcome="failed"), 3)) == [1, -0.5, -0.5, -0.5]
+    assert list(extended_curve(chain(0.8, outcome="failed"), 3)) == [1, 0.8, 0, 0]
 
 
 def test_a_broken_chain_counts_nothing_from_its_last_whole_trip_on():
