@@ -1,7 +1,7 @@
 """Robustness of a board's order to other choices and to reruns, by Kendall's tau.
 
-Metrics, thresholds and numbers of trips are choices of the benchmark, categories, kinds and pairs
-are choices of the suite; reruns differ by chance.
+The metric, the threshold and the number of trips are choices of the benchmark; categories, kinds,
+origins and pairs are choices of the suite. Reruns differ by chance.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Usable = Mapping[Case, float]
 
 @dataclass(frozen=True)
 class Agreement:
-    """The board's order beside the order by one other choice.
+    """Agreement of the board's order with the order by one other choice.
 
-    `about` = "metric", "threshold", "trips", or the part left out: one of BREAKDOWNS;
-    `choice` is its name. `tau` is 1 for the same order and -1 for the reverse; None if fewer
-    than two runs have both, or if all runs of an order are tied.
+    `about` is "metric", "threshold" or "trips", or one of BREAKDOWNS if a part is left out; `choice`
+    is the value chosen or left out. `tau` is 1 for the same order and -1 for the reverse; None if
+    fewer than two runs are in both orders or if all runs of an order are tied.
     """
 
     about: str
@@ -43,10 +43,10 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Retest:
-    """The boards by the first playing of repeated cases, by the second, and so on.
+    """Agreement between the boards by each playing of repeated cases.
 
-    `tau` = agreement of their orders, `difference` = the difference in usable trips between two
-    playings of a run; means over all pairs of playings.
+    Means over all pairs of playings: `tau` of the two orders, and `difference` in a run's usable
+    trips.
     """
 
     repeats: int
@@ -61,10 +61,10 @@ def robustness(
     headline: Choice,
     usable_by_trip: Mapping[str, Sequence[float | None]],
 ) -> list[Agreement]:
-    """Compare the headline's order with every other.
+    """Compare the order of the `headline` board with the order by every other choice.
 
-    `boards` = the runs' usable trips by metric and threshold. `usable_by_trip` = the headline's by
-    run, at n = 0..N (`Summary.usable_by_trip`).
+    `boards` are the runs' usable trips by metric and threshold; `usable_by_trip` are those of the
+    headline by run, at n = 0..N (`Summary.usable_by_trip`).
     """
     board = boards[headline]
     order = _means(board)
@@ -77,13 +77,13 @@ def robustness(
 
 
 def kendall_tau(one: Mapping[str, float], two: Mapping[str, float]) -> float | None:
-    """Return Kendall's tau-b of two orders, on the runs that both have."""
+    """Return Kendall's tau-b of two orders, on their shared runs."""
     from scipy.stats import kendalltau
 
     runs = sorted(one.keys() & two.keys())
     if len(runs) < 2:
         return None
-    # Rounded, so that runs that are equal but for the order of a sum are tied.
+    # Rounded, so that runs tie if they differ only by the rounding of sums.
     tau = kendalltau(*([round(side[run], 9) for run in runs] for side in (one, two))).statistic
     return None if np.isnan(tau) else round(float(tau), 9)
 
@@ -94,17 +94,21 @@ def retest(
     """Compare the orders of repeated playings, on the cases that every run repeated."""
     playings = {name: _by_repeat(chains) for name, chains in runs.items()}
     repeats = (
-        sorted(set.intersection(*(set(of_run) for of_run in playings.values()))) if runs else []
+        sorted(set.intersection(*(set(run_playings) for run_playings in playings.values())))
+        if runs
+        else []
     )
-    shared = [set(of_run[repeat]) for of_run in playings.values() for repeat in repeats]
+    shared = [set(run_playings[repeat]) for run_playings in playings.values() for repeat in repeats]
     cases = set.intersection(*shared) if shared else set()
     if len(repeats) < 2 or not cases:
         return None
     boards: list[dict[str, float]] = []
     for repeat in repeats:
         summaries = {
-            name: summarise([of_run[repeat][case] for case in sorted(cases)], trips, threshold)
-            for name, of_run in playings.items()
+            name: summarise(
+                [run_playings[repeat][case] for case in sorted(cases)], trips, threshold
+            )
+            for name, run_playings in playings.items()
         }
         boards.append({name: summary.usable_trips or 0.0 for name, summary in summaries.items()})
     both = list(itertools.combinations(boards, 2))
@@ -132,7 +136,7 @@ def _by_repeat(chains: Sequence[ChainResult]) -> Mapping[int, Mapping[Case, Chai
 def _other_boards(
     boards: Mapping[Choice, Mapping[str, Usable]], headline: Choice
 ) -> Iterator[tuple[str, str, dict[str, float]]]:
-    """Yield other metrics at this threshold, and other thresholds of this metric."""
+    """Yield the orders by other metrics at this threshold, and by other thresholds."""
     for (metric, threshold), board in boards.items():
         if metric != headline[0] and threshold == headline[1]:
             yield "metric", metric, _means(board)
@@ -143,6 +147,7 @@ def _other_boards(
 def _shorter(
     usable_by_trip: Mapping[str, Sequence[float | None]],
 ) -> Iterator[tuple[str, str, dict[str, float]]]:
+    """Yield the orders by fewer trips."""
     longest = max(map(len, usable_by_trip.values()), default=0)
     for number in range(1, longest - 1):
         shorter = {
@@ -156,6 +161,7 @@ def _shorter(
 def _leaving_out(
     board: Mapping[str, Usable],
 ) -> Iterator[tuple[str, str, dict[str, float]]]:
+    """Yield the orders without each category, kind, origin and pair."""
     cases = sorted({case for usable in board.values() for case in usable})
     for about in BREAKDOWNS:
         for name in sorted({getattr(case, about) for case in cases}):
@@ -175,12 +181,12 @@ def _means(board: Mapping[str, Usable], selected: set[Case] | None = None) -> di
 
 @dataclass(frozen=True)
 class RepeatSpread:
-    """Spread of the usable trips of a chain, as standard deviations.
+    """Standard deviations of chains' usable trips, between reruns and between cases.
 
-    `rerun` = between reruns of one case, `case` = between cases without the reruns' share.
-    `friedman_p` tests whether the repeats differ as a whole, such as by a changed model behind
-    a name: a small value means that they do. None with fewer than two repeats, for Friedman
-    fewer than three.
+    `rerun` is the spread between reruns of one case, `case` the spread between cases beyond that.
+    A small `friedman_p` means that the repeats differ as a whole, for example because the model
+    behind a name changed. Spreads are None with fewer than two repeats, Friedman's test with fewer
+    than three.
     """
 
     repeats: int
@@ -192,9 +198,9 @@ class RepeatSpread:
 
     @property
     def icc(self) -> float | None:
-        """Return the intraclass correlation: the variance share explained by the case.
+        """Return the intraclass correlation, the share of variance explained by the case.
 
-        1: a rerun gives the same; 0: cases differ only by chance.
+        It is 1 if reruns are equal, 0 if cases differ only by chance.
         """
         if self.rerun is None or self.case is None:
             return None
@@ -205,7 +211,7 @@ class RepeatSpread:
 def repeat_spread(
     chains: Sequence[ChainResult], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> RepeatSpread:
-    """Return rerun and case spread (variance components), and Friedman's test."""
+    """Return the spreads of reruns and cases (variance components), and Friedman's test."""
     times: dict[Case, dict[int, float]] = defaultdict(dict)
     for chain in chains:
         if chain.outcome != LOST:
@@ -237,6 +243,6 @@ def _friedman(blocks: Sequence[dict[int, float]]) -> tuple[float | None, float |
         return None, None
     columns = np.array([[block[repeat] for repeat in sorted(block)] for block in blocks])
     if (columns == columns[:, :1]).all():
-        return 0.0, 1.0  # all reruns equal: scipy would divide by zero
+        return 0.0, 1.0  # scipy would divide by zero
     result = friedmanchisquare(*columns.T)
     return float(result.statistic), float(result.pvalue)

@@ -1,11 +1,11 @@
-"""Share of cases that is still usable, and the causes that ended the others.
+"""The share of cases still usable after each trip, and the causes that ended the others.
 
-Weights of cases: a suite's number of cases per category is an accident of curation, so every
-category weighs the same, every case of a category the same, and a case's repeats share its
-weight. Survival follows: one Kaplan-Meier curve per category, then the mean of the curves. (One
-weighted curve over all cases would be the same as long as no chain is lost. With lost chains a
-loss in one category would shift weight to the others, so that adding a censored case could
-lower survival.) The share ended by a cause is Aalen-Johansen's, category by category.
+A suite's number of cases per category is an accident of curation, so all categories have equal
+weight, so do all cases of a category, and a case's repeats share its weight. Survival is therefore
+the mean of one Kaplan-Meier curve per category. A single weighted curve over all cases would be the
+same without lost chains; with them, a loss in one category would shift weight to the others, so
+that adding a censored case could lower survival. The share ended by each cause is Aalen-Johansen's
+estimate, by category.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Floats = NDArray[np.float64]
 
 
 def case_weights(cases: Sequence[Case]) -> Floats:
-    """Return a weight for each case; they sum to 1, equally over categories."""
+    """Return a weight for each case; weights sum to 1, equally over categories."""
     sizes = Counter(case.category for case in cases)
     return np.array([1 / len(sizes) / sizes[case.category] for case in cases])
 
 
 def chain_weights(chains: Sequence[ChainResult]) -> Floats:
-    """Return a weight for each chain; they sum to 1, repeats share their case's."""
+    """Return a weight for each chain; the repeats of a case share the case's weight."""
     cases = [chain.case for chain in chains]
     repeats = Counter(cases)
     weight = dict(zip(repeats, case_weights(list(repeats)), strict=True))
@@ -38,7 +38,7 @@ def chain_weights(chains: Sequence[ChainResult]) -> Floats:
 
 
 def by_category(chains: Sequence[ChainResult]) -> Mapping[str, NDArray[np.intp]]:
-    """Return the indices of each category's chains in `chains`."""
+    """Return the indices of each category's chains."""
     rows: dict[str, list[int]] = defaultdict(list)
     for row, chain in enumerate(chains):
         rows[chain.category].append(row)
@@ -46,15 +46,15 @@ def by_category(chains: Sequence[ChainResult]) -> Mapping[str, NDArray[np.intp]]
 
 
 def order_by_time(times: Floats, ended: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return the chains' order by time; at equal times ended before censored ones."""
+    """Return the indices of chains by time; at equal times, ended before censored chains."""
     return np.lexsort((~ended, times))
 
 
 def drops(weights: Floats, ended: NDArray[np.bool_]) -> Floats:
-    """Return the falls of Kaplan-Meier's curve at each chain, by row of weights.
+    """Return the drop of the Kaplan-Meier curve at each chain, for each row of weights.
 
-    The chains are `order_by_time`. Leaving out one case after another takes whole tables of weights;
-    libraries take one, and scipy's takes 60 MB in every web process.
+    Chains must be in `order_by_time`. Libraries take one row of weights at a time, whereas
+    pseudo-values need many, and importing scipy would cost every web process 60 MB.
     """
     at_risk = np.cumsum(weights[..., ::-1], axis=-1)[..., ::-1]
     hazard = np.where(ended, weights, 0.0)
@@ -66,7 +66,7 @@ def drops(weights: Floats, ended: NDArray[np.bool_]) -> Floats:
 
 
 def half_life(ends: Floats, survival: Floats) -> float | None:
-    """Return the first end after which at most half survives; None if more do."""
+    """Return the first end after which at most half survive; None if more than half do."""
     # Kaplan-Meier multiplies fractions: 3/4 x 2/3 must still count as one half.
     reached = np.flatnonzero(survival <= 0.5 + TOLERANCE)
     return float(ends[reached[0]]) if reached.size else None
@@ -74,10 +74,10 @@ def half_life(ends: Floats, survival: Floats) -> float | None:
 
 @dataclass(frozen=True)
 class Survival:
-    """The mean survival curve of some chains, stored as its drops.
+    """The mean survival curve of chains, stored as its drops in order of time.
 
-    In order of time: the end of a chain, its cause (the index in `CAUSES`), and the drop of the
-    curve. The rest is usable at `trips`.
+    Each drop has the time of a chain's end and its cause, as an index in `CAUSES`. The share left
+    after all drops is usable at `trips`.
     """
 
     trips: int
@@ -87,14 +87,14 @@ class Survival:
 
     @classmethod
     def of(cls, chains: Sequence[ChainResult], events: Sequence[Event], trips: int) -> Self:
-        """Make the survival of played chains from the event of each."""
+        """Return the survival of played chains, given the event of each."""
         return cls.by_threshold(chains, [events], trips)[0]
 
     @classmethod
     def by_threshold(
         cls, chains: Sequence[ChainResult], events: Iterable[Sequence[Event]], trips: int
     ) -> list[Self]:
-        """Make the survival of played chains at each threshold; `events` are by threshold."""
+        """Return the survival of played chains for each threshold's `events`."""
         weights = chain_weights(chains)
         categories = by_category(chains).values()
         number = {cause: place for place, cause in enumerate(CAUSES)}
@@ -113,23 +113,23 @@ class Survival:
         return curves
 
     def at(self, when: Floats) -> Floats:
-        """Return the share that is still usable after each of these times."""
+        """Return the share still usable after each of these times."""
         fallen = np.append(0.0, np.cumsum(self.drops))
         return np.clip(1 - fallen[np.searchsorted(self.times, when, side="right")], 0, 1)
 
     def usable_trips(self, until: float | Floats) -> Floats:
-        """Return the area under the curve up to each time: the restricted mean."""
+        """Return the area under the curve up to each time, the restricted mean."""
         lasting = 1 - self.drops.sum()
         fallen = np.vecdot(np.minimum.outer(until, self.times), self.drops)
         return np.asarray(fallen + lasting * until)
 
     @property
     def half_life(self) -> float | None:
-        """Return the time by which half of the cases have ended; None if never."""
+        """Return the time by which half of the cases have ended; None if more than half last."""
         return half_life(self.times, 1 - np.cumsum(self.drops))
 
     def incidence(self, when: Floats) -> dict[str, Floats]:
-        """Return the share ended by each time, by cause that ended any chain."""
+        """Return the share ended by each time, for each cause that occurred."""
         present = set(self.causes.tolist())
         shares = {}
         for place, cause in enumerate(CAUSES):
@@ -140,7 +140,7 @@ class Survival:
         return shares
 
     def steps(self) -> tuple[list[float], list[float]]:
-        """Return the curve for drawing: its times, and the usable share from each on."""
+        """Return the curve as steps for drawing: times, and the usable share from each on."""
         grid = np.unique(np.append(0.0, self.times))
         shares = self.at(grid)
         return [*grid.tolist(), float(self.trips)], [*shares.tolist(), float(shares[-1])]

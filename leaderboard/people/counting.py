@@ -16,7 +16,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from evaluation.analysis.edit_quality import RUBRIC
-from evaluation.analysis.half_points import Judged, refit
+from evaluation.analysis.half_points import VotesWithTerms, refit
 from evaluation.analysis.survival import Floats
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.analysis.votes import (
@@ -355,7 +355,7 @@ def _half_points(
     return asdict(result) if result else None
 
 
-def _judged(table: Table, weights: Floats) -> Judged:
+def _judged(table: Table, weights: Floats) -> VotesWithTerms:
     """Return the votes on images that the headline was run on, with the terms of its parts."""
     shown = [image for both in table.images for image in both if image]
     by_image = {image.trip: _terms(image) for image in shown if HEADLINE in image.kept}
@@ -367,7 +367,7 @@ def _judged(table: Table, weights: Floats) -> Judged:
     first = np.array([by_image[image.trip] for image, _ in both]).reshape(-1, len(PARTS))
     second = np.array([by_image[other.trip] for _, other in both if other])
     is_single = table.kind == Kind.USABLE
-    return Judged(
+    return VotesWithTerms(
         table.ballots.only(known),
         weights[known],
         first,

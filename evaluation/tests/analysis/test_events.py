@@ -11,7 +11,7 @@ from evaluation.analysis.events import (
     CAUSES,
     CROSSINGS,
     Case,
-    check,
+    check_chains,
     crossing_cause,
     event,
 )
@@ -124,13 +124,13 @@ def test_impossible_chains_are_refused(fields):
 
 def test_impossible_sets_of_chains_are_refused():
     with pytest.raises(ValueError, match="no chains"):
-        check([], N)
+        check_chains([], N)
     with pytest.raises(ValueError, match="at least one trip"):
-        check([chain(0.9)], 0)
+        check_chains([chain(0.9)], 0)
     with pytest.raises(ValueError, match="duplicate chain"):
-        check([chain(*[0.9] * N), chain(*[0.8] * N)], N)
+        check_chains([chain(*[0.9] * N), chain(*[0.8] * N)], N)
     with pytest.raises(ValueError, match="completed, but 2 of 20"):
-        check([chain(0.9, 0.8)], N)
+        check_chains([chain(0.9, 0.8)], N)
 
 
 # Properties

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evaluation.analysis.half_points import Judged, refit
+from evaluation.analysis.half_points import VotesWithTerms, refit
 from evaluation.analysis.votes import Ballots
 from evaluation.metrics.parts import PARTS
 
@@ -35,7 +35,7 @@ def votes(truth, *, count=1500, voters=25, cases=40, seed=1, pairs=False):
     ballots = Ballots(
         number % voters, random.integers(cases, size=count), number, number, number, answer, answer
     )
-    return Judged(ballots, np.ones(count), first, second)
+    return VotesWithTerms(ballots, np.ones(count), first, second)
 
 
 def proposed(result):
@@ -92,5 +92,5 @@ def test_people_who_answer_by_chance_move_nothing_far_and_gain_nothing():
 
 def test_votes_without_weight_count_for_nothing():
     good, bad = votes({}, seed=6), votes({"object": 4.0}, seed=7, pairs=True)
-    silent = Judged(bad.ballots, np.zeros(1500), bad.first, bad.second)
+    silent = VotesWithTerms(bad.ballots, np.zeros(1500), bad.first, bad.second)
     assert 0.75 < proposed(refit(HALVES, good, silent))["object"] < 1.35
