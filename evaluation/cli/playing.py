@@ -31,7 +31,7 @@ from evaluation.play.folder_store import (
     FolderPlayer,
     folder_player,
     play_in_rounds,
-    saved,
+    saved_edits,
 )
 from evaluation.play.retries import Attempt, Limits
 from evaluation.play.run_folder import PlayedChain, RunFolder
@@ -176,7 +176,7 @@ class Played:
             edits=folder.edits_done,
             outcomes=Counter(chain.outcome for chain in folder.chains.values()),
             spent=round(self.spent, 4),
-            saved_edits=saved(folder),
+            saved_edits=saved_edits(folder),
             paused=str(self.pause or ""),
         )
 

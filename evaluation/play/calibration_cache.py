@@ -1,8 +1,8 @@
-"""A cache of calibrations on disk, shared by all runs of a source image.
+"""Cache calibrations on disk, shared by all runs that use a source image.
 
-It is in $CONVERGEBENCH_CALIBRATIONS, else in ~/.cache/convergebench/calibrations, with one
-file for each source and set of metrics. Another version of a metric, its weights, its device
-or a package makes another file. Verification does not read the cache: it computes again.
+The cache is in $CONVERGEBENCH_CALIBRATIONS, by default ~/.cache/convergebench/calibrations. It has
+one file for each source image and set of metrics, their versions, weights, devices and packages.
+Verification never reads the cache.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from evaluation.measuring.scoring import Scorer
 from evaluation.metrics.base import Subject
 from evaluation.play.run_folder import write_json
 
-#: A calibration takes 5 kB; the least recently used go first.
-MOST = 4000
+#: The number of files to keep, of 5 kB each; the least recently used are deleted first.
+MOST_FILES = 4000
 _FILE = TypeAdapter(
     dict[str, tuple[FiniteFloat, dict[int, FiniteFloat], dict[str, Any] | None] | None]
 )
@@ -34,19 +34,20 @@ _FILE = TypeAdapter(
 def calibrated(
     scorer: Scorer, source: EncodedImage, subject: Subject
 ) -> Mapping[str, Calibration | None]:
-    """Return the scorer's calibrations of a source, cached or else computed."""
+    """Return the scorer's calibrations of a source image, from the cache if possible."""
     file = folder() / f"{_key(scorer, source, subject)}.json"
     if cached := _read(file, scorer):
         return cached
     computed = shipped(pixel_sha256(source.decoded), subject, scorer.versions())
     if unknown := [name for name in scorer.full_reference if name not in computed]:
         computed |= scorer.only(unknown).calibrate(source, subject)
-    with suppress(OSError):  # a cache that cannot be written costs time, nothing else
+    with suppress(OSError):  # without a writable cache, scoring is only slower
         rows = {
-            name: made and (made.blank, made.ladder, made.stored) for name, made in computed.items()
+            name: calibration and (calibration.blank, calibration.ladder, calibration.stored)
+            for name, calibration in computed.items()
         }
         write_json(file, rows)
-        _forget(file.parent)
+        _prune(file.parent)
     return computed
 
 
@@ -59,21 +60,21 @@ def folder() -> Path:
 
 
 def _key(scorer: Scorer, source: EncodedImage, subject: Subject) -> str:
-    depends = scorer.provenance()
-    about = {
+    provenance = scorer.provenance()
+    inputs = {
         "format": 3,
         "source": pixel_sha256(source.decoded),
         "size": source.size,
         "face": repr(subject.face),
         "names": scorer.full_reference,
-        "metrics": {name: depends["metrics"].get(name) for name in scorer.full_reference},
-        "packages": depends["packages"],
+        "metrics": {name: provenance["metrics"].get(name) for name in scorer.full_reference},
+        "packages": provenance["packages"],
     }
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
 def _read(file: Path, scorer: Scorer) -> dict[str, Calibration | None] | None:
-    """Read a file of the cache; None if it is not there or not whole."""
+    """Read a file of the cache; None if it is missing or invalid."""
     try:
         rows = _FILE.validate_json(file.read_bytes())
         os.utime(file)
@@ -82,10 +83,10 @@ def _read(file: Path, scorer: Scorer) -> dict[str, Calibration | None] | None:
         return None
 
 
-def _forget(cache: Path) -> None:
+def _prune(cache: Path) -> None:
     used: list[tuple[float, Path]] = []
     for file in cache.glob("*.json"):
-        with suppress(OSError):  # another process may have taken it
+        with suppress(OSError):  # another process may have deleted it
             used.append((file.stat().st_mtime, file))
-    for _, file in sorted(used)[: max(0, len(used) - MOST)]:
+    for _, file in sorted(used)[: max(0, len(used) - MOST_FILES)]:
         file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Finish a scored run: the steps that need all of its chains together."""
+"""Finish a scored run: the steps that need all chains of the run."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from evaluation.witnesses.judge import Judge, ask_worn, judge_chain, with_judge
 
 log = logging.getLogger(__name__)
 
-#: An honest model shows a sign of cheating now and then; more often is a pattern.
+#: Honest models show a sign of cheating now and then; above both limits it is a pattern.
 AT_LEAST_CHAINS = 2
 AT_LEAST_SHARE = 0.05
-#: An answer equal to its input is scored as a change not seen, so it needs no hint.
+#: An answer equal to its input counts as "change not seen" already, so it needs no hint.
 SCORED_ANYWAY = frozenset({"returned its input"})
 
 
 def finish(
     store: ScoreStore, judge: Judge | None = None, stop: Callable[[], bool] = lambda: False
 ) -> None:
-    """Judge global edits, query the judge if there is one, and compare chain shapes.
+    """Judge global edits, ask the judge if there is one, and compare chain shapes.
 
-    If `stop` interrupts the judge, the remaining questions are left for another call.
+    If `stop` interrupts the judge, a later call asks the remaining questions.
     """
     judge_global_edits(store)
     if judge is not None:
@@ -56,7 +56,7 @@ def finish(
 
 
 def judge_global_edits(store: ScoreStore) -> None:
-    """Judge global edits against the model's drift on images it should not change."""
+    """Decide if global edits were made, relative to the model's drift on unedited images."""
     chains = list(store.chains())
     drift = identity_drift(
         measures.change_measure
@@ -76,14 +76,14 @@ def judge_global_edits(store: ScoreStore) -> None:
 
 
 def ask_judge(store: ScoreStore, judge: Judge, stop: Callable[[], bool] = lambda: False) -> None:
-    """Save the judge's evidence on each chain beside that of the other witnesses."""
+    """Add the judge's evidence to each chain."""
     for chain in store.chains():
         if judge.silent or stop():
             break
         try:
             _ask_about_chain(store, judge, chain)
         except ImageGone as error:
-            log.warning("an image for the judge is gone: %s, %s", chain.slug, error)
+            log.warning("cannot judge chain %s: an image is gone: %s", chain.slug, error)
     store.save_judge(judge.summary())
 
 
@@ -97,7 +97,7 @@ def _ask_about_chain(store: ScoreStore, judge: Judge, chain: PlayedTrips) -> Non
         before, back = (restored(store, chain, n) for n in (number - 1, number))
         return (before, edited, back) if before and edited and back else None
 
-    heard = judge_chain(judge, source, len(measures), read, chain.pair, chain.slug)
+    by_trip = judge_chain(judge, source, len(measures), read, chain.pair, chain.slug)
     worn = ask_worn(judge, source, len(measures), partial(restored, store, chain), chain.slug)
     store.save_measures(
         chain,
@@ -105,7 +105,7 @@ def _ask_about_chain(store: ScoreStore, judge: Judge, chain: PlayedTrips) -> Non
             number: measures[number - 1].model_copy(
                 update={"evidence": with_judge(measures[number - 1].evidence, evidence)}
             )
-            for number, evidence in heard.items()
+            for number, evidence in by_trip.items()
         },
     )
     if any(answer is not None for answer in worn):
@@ -113,14 +113,14 @@ def _ask_about_chain(store: ScoreStore, judge: Judge, chain: PlayedTrips) -> Non
 
 
 def restored(store: ScoreStore, chain: PlayedTrips, number: int) -> EncodedImage | None:
-    """Return the image that a trip restored; for trip 0 the source."""
+    """Return the restored image of a trip; for trip 0, the source."""
     if not number:
         return store.source(chain)
     return store.answer(chain, number, len(chain.pair.trip(number)) - 1)
 
 
 def step_reader(store: ScoreStore) -> ReadStep:
-    """Return a function that reads an image of a chain by trip and place."""
+    """Return a function that reads an image of a chain by its trip and number."""
     chains = {chain.slug: chain for chain in store.chains()}
 
     def read(case: Case, repeat: int, number: int, place: int) -> EncodedImage | None:
@@ -132,12 +132,12 @@ def step_reader(store: ScoreStore) -> ReadStep:
     return read
 
 
-# The review: findings and hints for a person to look at.
+# The review: findings and hints for a person to check.
 
 
 @dataclass(frozen=True)
 class Hint:
-    """A sign that answers are not honest edits, with the chains that show it."""
+    """A sign of cheating, with the chains that show it."""
 
     kind: str
     text: str
@@ -146,14 +146,14 @@ class Hint:
 
 @dataclass(frozen=True)
 class Review:
-    """The outcome of audits, which decides on the ranks, and hints, which do not."""
+    """The outcome of the audits, which can unrank a run, and hints, which cannot."""
 
     audited: Audited
     hints: Sequence[Hint]
 
 
 def review(store: ScoreStore, scorer: Scorer) -> Review:
-    """Measure the audits that have no finding yet, and look for signs of cheating."""
+    """Measure the audits that have no finding yet, and search for signs of cheating."""
     measure_audits(store, scorer)
     chains = list(store.chains())
     first = [Verdict.of(trips[0].evidence).made for c in chains if (trips := store.measures(c))]
@@ -165,17 +165,23 @@ def review(store: ScoreStore, scorer: Scorer) -> Review:
     ]
     made = [made for made in first if made is not None]
     audited = findings.judged(store.findings(), made, silent)
-    hints = [*_unjudged(store, chains, scorer), *_signs(store, chains), *_alike(store, chains)]
+    hints = [
+        *_unjudged_audits(store, chains, scorer),
+        *_signs(store, chains),
+        *_same_answers(store, chains),
+    ]
     return Review(audited, hints)
 
 
 def measure_audits(store: ScoreStore, scorer: Scorer) -> None:
-    """Compare each audit's answer with the chain's own restored image, once."""
+    """Compare each new audit's answer with the chain's restored image."""
     for chain in store.chains():
-        for made in store.audits(chain):
-            answer = partial(store.audit_answer, made)
-            if finding := audit_finding(store, chain, made.audit, made.secret, answer, scorer):
-                store.save_finding(made, finding)
+        for answered in store.audits(chain):
+            answer = partial(store.audit_answer, answered)
+            if finding := audit_finding(
+                store, chain, answered.audit, answered.secret, answer, scorer
+            ):
+                store.save_finding(answered, finding)
 
 
 def audit_finding(
@@ -186,22 +192,22 @@ def audit_finding(
     answer: Callable[[], EncodedImage],
     scorer: Scorer,
 ) -> Finding | None:
-    """Return the finding of an audit; None if there is nothing to compare its answer with."""
-    made = recreate_audit(store, chain, audit, secret)
-    if made is None:
+    """Return the finding of an audit; None if the chain has no image to compare with."""
+    recreated = recreate_audit(store, chain, audit, secret)
+    if recreated is None:
         return None
-    sent, back = made
-    if isinstance(sent, Cold):
-        return findings.find_cold(sent, back, answer(), scorer)
-    return findings.find(audit.kind, sent, store.source(chain), back, answer(), scorer)
+    request, expected = recreated
+    if isinstance(request, Cold):
+        return findings.find_cold(request, expected, answer(), scorer)
+    return findings.find(audit.kind, request, store.source(chain), expected, answer(), scorer)
 
 
 def recreate_audit(
     store: ScoreStore, chain: PlayedTrips, audit: Audit, secret: str
 ) -> tuple[Touch | Cold, EncodedImage] | None:
-    """Return what an audit sent, and the chain's restored image to compare its answer with.
+    """Recreate an audit's request, and return it with the chain's restored image to compare.
 
-    None if the chain broke before it restored that image.
+    None if the chain ended before it restored that image.
     """
     if audit.kind != "cold":
         return recreate_touch(store, chain, audit, secret)
@@ -212,20 +218,22 @@ def recreate_audit(
     return Cold(audit, secret, chain.pair, source, chain.image.annotations), back
 
 
-def _unjudged(store: ScoreStore, chains: Sequence[PlayedTrips], scorer: Scorer) -> Iterator[Hint]:
-    """Yield a hint if cold audits were made and cannot be judged here."""
+def _unjudged_audits(
+    store: ScoreStore, chains: Sequence[PlayedTrips], scorer: Scorer
+) -> Iterator[Hint]:
+    """Yield a hint if cold audits were answered but cannot be judged here."""
     if COLD_METRIC not in scorer.metrics:
-        made = [a for chain in chains for a in store.audits(chain) if a.audit.kind == "cold"]
-        if made:
-            yield Hint("cold audits", f"{len(made)} are not judged: LPIPS was not run", ())
+        cold = [a for chain in chains for a in store.audits(chain) if a.audit.kind == "cold"]
+        if cold:
+            yield Hint("cold audits", f"{len(cold)} are not judged: LPIPS was not run", ())
 
 
 def recreate_touch(
     store: ScoreStore, chain: PlayedTrips, audit: Audit, secret: str
 ) -> tuple[Touch, EncodedImage] | None:
-    """Return the touch of an audit, and the image that the chain restored in that trip.
+    """Recreate an audit's touch, and return it with the restored image of that trip.
 
-    None if the chain broke before it restored that image: there is nothing to compare with.
+    None if the chain ended before it restored that image.
     """
     number = audit.number
     if number > chain.played:
@@ -239,7 +247,7 @@ def recreate_touch(
 
 
 def _signs(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:
-    """Yield a hint for each sign that enough chains show."""
+    """Yield a hint for each sign that appears in enough chains."""
     by_sign: Mapping[str, list[tuple[PlayedTrips, Sign]]] = defaultdict(list)
     for chain in chains:
         for sign in chain_signs(store.measures(chain), chain.pair):
@@ -266,8 +274,8 @@ def chain_signs(measures: Sequence[TripMeasures], pair: EditPair) -> list[Sign]:
     ]
 
 
-def _alike(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:
-    """Yield a hint for each group of sources that got the same answer."""
+def _same_answers(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:
+    """Yield a hint for each group of different source images with the same answer."""
     by_image: dict[str, PlayedTrips] = {}
     for chain in chains:
         if chain.outcome in (COMPLETED, *STOPPED) and chain.played and chain.image:

@@ -1,4 +1,4 @@
-"""Score the chains of a run folder, or keep scores of chains in memory."""
+"""Score the chains of a run folder, or of any store in memory."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from evaluation.witnesses.judge import Judge
 
 
 class GatheredScores(ScoreStore):
-    """Scores of chains in memory, by slug, with the calibrations of their sources.
+    """A store that holds scores in memory, by chain, and calibrations by source image.
 
-    The key of a chain has its `image`, by slug, and its `repeat`.
+    Each `PlayedTrips.key` must have the attributes `image` (a slug) and `repeat`.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class GatheredScores(ScoreStore):
             for chain in self.chains()
             if chain.slug not in self.scores or chain.scored < chain.played
         ]
-        # By image, so that the features of a source are computed once.
+        # Sorted by image, so that the features of a source are computed once.
         return sorted(waiting, key=lambda chain: str(chain.key.image))[:CHAINS_AT_ONCE]
 
     def calibrate(
@@ -114,9 +114,9 @@ class GatheredScores(ScoreStore):
 
 
 class FolderScores(GatheredScores):
-    """The scores of a run folder; valid scores of its scores.json are reused.
+    """The scores of a run folder; reuses what is still valid in its scores.json.
 
-    `again`: score everything again.
+    With `again`, everything is scored again.
     """
 
     def __init__(
@@ -129,21 +129,21 @@ class FolderScores(GatheredScores):
     ) -> None:
         super().__init__(folder.suite, scorer, on_trips)
         self.folder = folder
-        self.found: dict[tuple[str, int], Finding] = {}
+        self.audit_findings: dict[tuple[str, int], Finding] = {}
         before = read_scores(folder)
         self._imported = _imported(before) if before else {}
         if before is None:
             return
-        # The judge's answers stay with their chains, as do the values of score files.
-        beside = {n: v for n, v in before.provenance.items() if n in ("judge", "score_files")}
-        holds = before.method == METHOD_VERSION and before.provenance == self.provenance | beside
-        if again or not holds:  # curves never mix versions
-            beside.pop("judge", None)
+        # Not from the metrics: the judge's answers and the values of score files.
+        added = {n: v for n, v in before.provenance.items() if n in ("judge", "score_files")}
+        is_valid = before.method == METHOD_VERSION and before.provenance == self.provenance | added
+        if again or not is_valid:  # curves never mix versions
+            added.pop("judge", None)
         else:
-            self._keep(before)
-        self.provenance |= beside
+            self._reuse(before)
+        self.provenance |= added
 
-    def _keep(self, before: RunScores) -> None:
+    def _reuse(self, before: RunScores) -> None:
         """Reuse the scores of the trips whose images are unchanged."""
         for slug, chain in self.folder.chains.items():
             scored = before.chains.get(slug)
@@ -169,7 +169,7 @@ class FolderScores(GatheredScores):
         return replace(scores, chains=chains, repeats=self.folder.arm.repeats)
 
     def write(self) -> RunScores:
-        """Write scores.json with every chain whose played trips are all scored."""
+        """Write scores.json with every completely scored chain."""
         scores = self.run_scores()
         self.folder.write_json("scores.json", scores.to_dict())
         return scores
@@ -203,31 +203,31 @@ class FolderScores(GatheredScores):
         played: PlayedChain = chain.key
         return [
             AnsweredAudit(
-                (played, made),
-                Audit(played.case, played.repeat, made.number, made.kind),
+                (played, audit),
+                Audit(played.case, played.repeat, audit.number, audit.kind),
                 self.folder.secret,
             )
-            for made in played.audits
-            if made.file and (played.slug, made.number) not in self.found
+            for audit in played.audits
+            if audit.file and (played.slug, audit.number) not in self.audit_findings
         ]
 
     def silent_audits(self, chain: PlayedTrips) -> list[Audit]:
         played: PlayedChain = chain.key
         return [
-            Audit(played.case, played.repeat, made.number, made.kind)
-            for made in played.audits
-            if not made.file
+            Audit(played.case, played.repeat, audit.number, audit.kind)
+            for audit in played.audits
+            if not audit.file
         ]
 
     def audit_answer(self, audit: AnsweredAudit) -> EncodedImage:
         return self.folder.read(*audit.key)
 
     def save_finding(self, audit: AnsweredAudit, finding: Finding) -> None:
-        played, made = audit.key
-        self.found[played.slug, made.number] = finding
+        played, played_audit = audit.key
+        self.audit_findings[played.slug, played_audit.number] = finding
 
     def findings(self) -> list[Finding]:
-        return list(self.found.values())
+        return list(self.audit_findings.values())
 
 
 def score_run(
@@ -238,7 +238,7 @@ def score_run(
     judge: Judge | None = None,
     on_trips: Callable[[int], object] = lambda count: None,
 ) -> RunScores:
-    """Score all played trips of a run folder, finish it, and write its scores.json."""
+    """Score all played trips of a run folder, finish the run, and write its scores.json."""
     store = FolderScores(folder, scorer, again=again, on_trips=on_trips)
     score(store, scorer)
     finish(store, judge)
@@ -246,7 +246,7 @@ def score_run(
 
 
 def _imported(before: RunScores) -> dict[str, ChainScores]:
-    """Return the chains with only the values of score files."""
+    """Return the chains, each with only the values imported from score files."""
     names = before.provenance.get("score_files", {})
     return {
         slug: replace(chain, quality={n: v for n, v in chain.quality.items() if n in names})
@@ -255,7 +255,7 @@ def _imported(before: RunScores) -> dict[str, ChainScores]:
 
 
 def _with_imported(chain: ChainScores, imported: ChainScores | None) -> ChainScores:
-    """Add the values of score files if the chain's images are unchanged."""
+    """Add the imported values if the chain's images are unchanged."""
     if imported is None or chain.restored[: len(imported.restored)] != imported.restored:
         return chain
     return replace(chain, quality={**chain.quality, **imported.quality})

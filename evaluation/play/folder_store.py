@@ -1,4 +1,4 @@
-"""Play into a run folder: budgets, the ledger, and each answer saved at once."""
+"""Play into a run folder: apply budgets, log each call, save each answer at once."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from evaluation.run_secret import shuffled
 
 @dataclass
 class FolderStore(RunStore):
-    """A run folder that is played; `budget` and `price` (of one edit) are in USD.
+    """The store of a run folder; `budget` and `price` (of one edit) are in USD.
 
-    `max_edits` bounds all calls, including retries. `share` names the chains to play here if
-    other machines play the rest.
+    `max_edits` limits the number of calls, including retries. `share` lists the chains to play
+    here if other machines play the rest.
     """
 
     folder: RunFolder
@@ -46,7 +46,7 @@ class FolderStore(RunStore):
     on_attempt: Callable[[str, Attempt], None] = lambda slug, attempt: None
     _open: set[str] = field(default_factory=set)
     _todo: list[str] = field(default_factory=list)
-    #: By chain, the trip by which its end is known, and how many of its trips are scored.
+    #: By chain: the trip by which its end is known, and the number of its scored trips.
     _known_at: dict[str, int | None] = field(default_factory=dict)
     _scored: dict[str, int] = field(default_factory=dict)
 
@@ -58,7 +58,7 @@ class FolderStore(RunStore):
 
     @property
     def waiting(self) -> list[PlayedChain]:
-        """The chains that are still to be played here."""
+        """The chains still to be played here."""
         return [
             chain
             for slug, chain in self.folder.chains.items()
@@ -87,18 +87,21 @@ class FolderStore(RunStore):
         )
 
     def audits_of(self, chain: PlayedChain) -> dict[int, Audit]:
-        """Return the audits of a chain that are still to be made, by trip.
+        """Return the audits of a chain still to be sent, by trip.
 
-        A cold one is made before an image of its source is sent, or not at all.
+        A cold audit is dropped once another chain has sent its source image.
         """
-        made = {audit.number for audit in chain.audits}
+        sent = {audit.number for audit in chain.audits}
         planned = of_chain(self.audits, chain.case, chain.repeat)
         if any(other.edits for other in self.folder.chains.values() if other.image == chain.image):
             planned.pop(BEFORE_TRIPS, None)
-        return {number: audit for number, audit in planned.items() if number not in made}
+        return {number: audit for number, audit in planned.items() if number not in sent}
 
     def _ready(self) -> list[str]:
-        """Return the chains that may be claimed: none whose source a cold audit needs first."""
+        """Return the chains that may be claimed now.
+
+        A chain waits while another chain must send a cold audit of their source image first.
+        """
         if not self.audits:
             return self._todo
         cold = {
@@ -123,25 +126,27 @@ class FolderStore(RunStore):
         last = last_trip(self._known_at.get(slug), scored, margin, suite.trips)
         return WAIT if trip > last else ""
 
-    def look(self, scores: RunScores) -> None:
-        """Read how far chains are scored, and end those that need no more trips."""
+    def apply_scores(self, scores: RunScores) -> None:
+        """Note which trips are scored, and end the chains that need no more trips."""
         suite = self.folder.suite
         for slug, scored in scores.chains.items():
             self._scored[slug] = len(scored.restored)
             self._known_at[slug] = scores.known_at(suite, slug)
         for chain in self.waiting:
-            is_whole = not chain.open_steps and len(chain.trips) < suite.trips
-            if is_whole and may_stop(chain.pair, suite) and (outcome := self._outcome(chain)):
+            is_between_trips = not chain.open_steps and len(chain.trips) < suite.trips
+            if not (is_between_trips and may_stop(chain.pair, suite)):
+                continue
+            if outcome := self._outcome(chain):
                 self.folder.end(chain.slug, outcome)
 
     def _outcome(self, chain: PlayedChain) -> str:
-        """Return the outcome of a chain that needs no more trips, else ""."""
+        """Return the outcome of the chain if it needs no more trips, else ""."""
         images = [(steps[0].sha256, steps[-1].sha256) for steps in chain.trips]
         known_at = self._known_at.get(chain.slug)
         return stopped(len(chain.trips), known_at, images, self.folder.header.stop_after)
 
     def open_call(self, chain: ClaimedChain, trip: int, name: str) -> None:
-        """Reserve the price of a call, so that threads cannot overspend."""
+        """Reserve the price of a call, so that threads together cannot overspend."""
         price = self.price or 0.0
         with self._counting:
             committed = self.spent + price * len(self._open)
@@ -151,7 +156,9 @@ class FolderStore(RunStore):
                     "continue with a larger --budget"
                 )
             if self.max_edits is not None and self.calls + len(self._open) >= self.max_edits:
-                raise Paused(f"--max-edits {self.max_edits} is reached; continue with a larger one")
+                raise Paused(
+                    f"--max-edits {self.max_edits} is reached; continue with a larger --max-edits"
+                )
             self._open.add(chain.key)
 
     def close_call(self, chain: ClaimedChain, trip: int, name: str, attempt: Attempt) -> None:
@@ -173,23 +180,23 @@ class FolderStore(RunStore):
         self,
         chain: ClaimedChain,
         audit: Audit,
-        made: Touch | Cold,
-        ended: Answer | Refused | EditorError,
+        request: Touch | Cold,
+        result: Answer | Refused | EditorError,
         attempt: Attempt | None,
     ) -> None:
         if attempt is not None:
             self.close_call(chain, audit.number, "audit", attempt)
-        self.folder.add_audit(chain.key, audit, made, audit.seed(self.folder.secret), ended)
+        self.folder.add_audit(chain.key, audit, request, audit.seed(self.folder.secret), result)
 
     def end_chain(self, chain: ClaimedChain, outcome: str, reason: str = "") -> None:
         self.folder.end(chain.key, outcome, reason)
 
     def release(self, chain: ClaimedChain) -> None:
-        """Do nothing: a chain without an outcome is still to be played."""
+        """Do nothing: a chain without an outcome remains to be played."""
 
-    def _cost(self, known: float | None) -> float:
+    def _cost(self, cost: float | None) -> float:
         """Return the cost of a call, or the price of an edit if the cost is unknown."""
-        return (self.price or 0.0) if known is None else known
+        return (self.price or 0.0) if cost is None else cost
 
 
 @dataclass
@@ -207,19 +214,19 @@ def folder_player(
     limits: Limits | None = None,
     **options: Any,
 ) -> FolderPlayer:
-    """Return a player of the folder; `options` are those of its store."""
+    """Return a player of the folder; `options` are fields of FolderStore."""
     store = FolderStore(folder, **options)
     return FolderPlayer(editor, store, max(1, parallel), limits or Limits())
 
 
-def saved(folder: RunFolder) -> int:
-    """Return the number of edits saved by stopping chains whose end was known."""
+def saved_edits(folder: RunFolder) -> int:
+    """Return the number of edits saved by stopping chains early."""
     ends = [len(c.trips) for c in folder.chains.values() if c.outcome in STOPPED]
     return edits_saved(folder.suite.trips, ends)
 
 
 def play_in_rounds(player: FolderPlayer, scorer: Scorer) -> None:
-    """Play a run whose chains stop when their end is known: play, score, repeat.
+    """Play and score in turn a run whose chains stop when their end is known.
 
     Raises the exceptions of `Player.play`.
     """
@@ -234,10 +241,10 @@ def play_in_rounds(player: FolderPlayer, scorer: Scorer) -> None:
 
 
 def _score_round(store: FolderStore, scorer: Scorer) -> FolderScores:
-    """Score all unscored trips, and end the chains that need no more."""
+    """Score all unscored trips, and end the chains that need no more trips."""
     scores = FolderScores(store.folder, scorer)
     if any(chain.trips for chain in store.folder.chains.values()):
         score(scores, scorer)
-        store.look(scores.run_scores())
+        store.apply_scores(scores.run_scores())
         scores.write()
     return scores

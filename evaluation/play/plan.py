@@ -1,7 +1,7 @@
 """Compile a chain into its steps before it is played.
 
-Wordings, settings, seeds, chain shapes, degradations and clean-ups of an arm are decided here;
-the loop that plays the steps reads only the steps.
+The plan applies the arm's wording, settings, seeds, chain shape, degradation and clean-up. The
+loop in round_trips.py only plays the steps.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from evaluation.run_secret import Seed
 
 @dataclass(frozen=True)
 class Step:
-    """One edit of a chain: `place` counts the edits of trip `trip` from 0.
+    """One edit of a chain: edit number `place` (from 0) of trip `trip`.
 
     With an `operator` the benchmark degrades the image itself, without a call. `back_to` is the
-    image of the trip that this edit should restore, None if the target is new.
+    number of the image in its trip that this edit should restore; None if it makes a new one.
     """
 
     trip: int
@@ -46,10 +46,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Position:
-    """The position of a chain: the image to edit next, and the number of its trip.
+    """The point that a chain has reached: the image to edit next, and the number of its trip.
 
-    `earlier` are the images of the trip before that one; the first is the start of the trip.
-    `history` holds the earlier edits if the arm is one conversation.
+    `earlier` lists the previous images of this trip, starting with the trip's first image.
+    `history` lists all earlier edits if the arm is a conversation.
     """
 
     image: EncodedImage
@@ -59,11 +59,11 @@ class Position:
 
     @property
     def step(self) -> int:
-        """The place of the next edit in its trip, counted from 0."""
+        """The number of the next edit in its trip, counted from 0."""
         return len(self.earlier)
 
     def after(self, step: Step, answer: EncodedImage) -> Position:
-        """Return the position after `step` is answered; the history is unchanged."""
+        """Return the position after the answer to `step`, without extending the history."""
         if step.restores:
             return Position(answer, step.trip + 1, (), self.history)
         return Position(answer, step.trip, (*self.earlier, self.image), self.history)
@@ -71,7 +71,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of one chain; `pair` has the wording of the arm already."""
+    """The steps of one chain; `pair` is already in the wording of the arm."""
 
     pair: EditPair
     trips: int
@@ -81,15 +81,15 @@ class Plan:
 
     @property
     def is_conversation(self) -> bool:
-        """Return True if each edit is sent with all edits before it."""
+        """Return True if each request contains all earlier edits."""
         return self.arm.session == CONVERSATION
 
     def step(self, trip: int, place: int) -> Step:
         """Return one step of the chain."""
         steps = self.pair.trip(trip).steps
         edit = steps[place]
-        follows_ours = place > 0 and bool(steps[place - 1].operator)
-        begins = place == 0 and (trip == 1 or bool(self.arm.cleanup))
+        follows_synthetic = place > 0 and bool(steps[place - 1].operator)
+        starts_anew = place == 0 and (trip == 1 or bool(self.arm.cleanup))
         return Step(
             trip,
             place,
@@ -100,7 +100,7 @@ class Plan:
             edit.operator,
             edit.back_to,
             restores=place == len(steps) - 1,
-            is_new_image=begins or follows_ours,
+            is_new_image=starts_anew or follows_synthetic,
         )
 
     def steps_from(self, position: Position) -> Iterator[Step]:
@@ -112,7 +112,7 @@ class Plan:
             place = 0
 
     def cleaned(self, position: Position) -> Position:
-        """Return the position with the first image of its trip cleaned up by the arm."""
+        """Return the position after the arm's clean-up of the first image of its trip."""
         if position.number == 1 or position.number > self.trips or not self.arm.cleanup:
             return position
         if position.earlier:

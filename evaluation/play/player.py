@@ -1,4 +1,4 @@
-"""Play a run: threads that each claim, play and save one chain at a time."""
+"""Play a run in threads, each of which claims, plays and saves one chain at a time."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from evaluation.play.store import (
 )
 
 TICK = 0.2
-#: The interval at which threads are added up to `parallel`.
+#: The interval at which threads are added, up to `parallel` of them.
 CLAIM_SECONDS = 1.0
-#: An edit is given up after so many failures, even if no other edit was answered meanwhile.
+#: After this many failures an edit is given up, even if the endpoint answers no other edit.
 MOST_ATTEMPTS = 25
 
 
 @dataclass
 class Player:
-    """Plays one run with one editor, `parallel` chains at a time."""
+    """Play one run with one editor, `parallel` chains at a time."""
 
     editor: Editor
     store: RunStore
@@ -56,8 +56,8 @@ class Player:
     def play(self) -> None:
         """Play until no chain is left to claim. Raises Paused or KeyboardInterrupt.
 
-        After an interruption the edits in flight are finished and saved, since they are paid
-        for; a second interruption drops them.
+        The first interruption waits for the edits in flight and saves them, since they are paid
+        for. A second interruption drops them.
         """
         self.stop.clear()
         self._paused = None
@@ -100,7 +100,7 @@ class Player:
             threading.Thread(target=self._work, daemon=True).start()
 
     def _wait(self) -> None:
-        """Wait a moment for threads to end. Raises the exception that ended a thread."""
+        """Wait a moment for a thread to end. Raises the exception that ended it, if any."""
         try:
             error = self._ended.get(timeout=TICK)
         except queue.Empty:
@@ -109,7 +109,7 @@ class Player:
         if error is not None:
             raise error
 
-    # In a thread of its own.
+    # The methods below run in the threads.
 
     def _work(self) -> None:
         error: BaseException | None = None
@@ -118,12 +118,12 @@ class Player:
                 self._play(chain)
         except Stopped:
             pass
-        except BaseException as caught:  # raised again by the main thread
+        except BaseException as caught:  # the main thread raises it again
             error = caught
         self._ended.put(error)
 
     def _play(self, chain: ClaimedChain) -> None:
-        """Play a chain until it is over, cannot continue, or playing stops."""
+        """Play a chain until it ends, cannot continue, or playing stops."""
         try:
             outcome, reason = self._outcome(chain)
         except ChainTaken:
@@ -152,7 +152,7 @@ class Player:
             return "blank", str(blank)
         except _EditFailed as failed:
             error = failed.error
-            if error.fault.breaks_chain or self._is_this_edit(chain, failed):
+            if error.fault.breaks_chain or self._fails_alone(chain, failed):
                 return "failed", error.message
             if self.stop.is_set():
                 raise Stopped from error
@@ -162,15 +162,15 @@ class Player:
     def _steps(self, chain: ClaimedChain) -> str:
         store, plan = self.store, chain.plan
         at = store.position(chain)
-        ended: list[Attempt] = []
-        edit = partial(self._edit, chain, ended)
+        attempts: list[Attempt] = []
+        edit = partial(self._edit, chain, attempts)
         if outcome := self._stops(chain, at):
             return outcome
         self._audit(chain, at)
         for answered in round_trips(plan, edit, at):
             answer = answered.answer
             blank = is_blank(answer.image.decoded)
-            store.save_answer(chain, answered, ended.pop() if ended else None, blank=blank)
+            store.save_answer(chain, answered, attempts.pop() if attempts else None, blank=blank)
             self._last_answer = time.monotonic()
             if blank:
                 raise _Blank(f"Trip {answered.step.trip}, {answered.step.name}: one colour only")
@@ -182,7 +182,7 @@ class Player:
         return "completed"
 
     def _stops(self, chain: ClaimedChain, at: Position) -> str:
-        """Return the outcome, or WAIT, if no further trip is to be played; else ""."""
+        """Return the outcome or WAIT if the next trip must not be played, else ""."""
         if at.earlier or at.number > chain.plan.trips:
             return ""
         return self.store.stop_before(chain, at.number)
@@ -190,15 +190,15 @@ class Player:
     def _edit(
         self,
         chain: ClaimedChain,
-        ended: list[Attempt],
+        attempts: list[Attempt],
         image: EncodedImage,
         step: Step,
         context: EditContext,
     ) -> Answer:
-        """Send an edit, with retries; append the last attempt to `ended`."""
+        """Send an edit with retries; append the answered attempt to `attempts`."""
         began = time.monotonic()
         call = partial(self.editor.send, image, step.prompt, step.seed, context)
-        attempt = partial(self._attempt, chain, ended, step, call)
+        attempt = partial(self._attempt, chain, attempts, step, call)
         try:
             return with_retries(attempt, self.limits, self.stop)
         except EditorError as error:
@@ -207,11 +207,11 @@ class Player:
     def _attempt(
         self,
         chain: ClaimedChain,
-        ended: list[Attempt],
+        attempts: list[Attempt],
         step: Step,
         call: Callable[[], Answer],
     ) -> Answer:
-        """Make one call; if the store paces calls, wait for rate limits."""
+        """Make one call; repeat it after a rate limit if the store paces calls."""
         while True:
             if self.stop.is_set():
                 raise Stopped
@@ -227,11 +227,11 @@ class Player:
                 if not (limited and self.store.paces_calls):
                     raise
             else:
-                ended.append(Attempt(chain.attempt, time.monotonic() - started, answer))
+                attempts.append(Attempt(chain.attempt, time.monotonic() - started, answer))
                 return answer
 
     def _audit(self, chain: ClaimedChain, at: Position) -> None:
-        """Make the audit of this position: before all trips, or before the last call of a trip."""
+        """Send the audit of this position: before all trips, or before a trip's last call."""
         plan = chain.plan
         if at.number == 1 and not at.earlier and (audit := chain.audits.get(BEFORE_TRIPS)):
             cold = Cold(audit, chain.secret, plan.pair, at.image, plan.annotations)
@@ -245,9 +245,9 @@ class Player:
             self._send_audit(chain, audit, touch, pair)
 
     def _send_audit(
-        self, chain: ClaimedChain, audit: Audit, made: Touch | Cold, pair: EditPair
+        self, chain: ClaimedChain, audit: Audit, request: Touch | Cold, pair: EditPair
     ) -> None:
-        """Send the image of an audit with the backward prompt, and save the answer."""
+        """Send the audit's image with the backward prompt, and save the answer."""
         plan = chain.plan
         step = replace(
             plan.step(max(1, audit.number), 0),
@@ -258,28 +258,28 @@ class Player:
         )
         context = EditContext(annotations=plan.annotations)
         attempts: list[Attempt] = []
-        ended: Answer | Refused | EditorError
+        result: Answer | Refused | EditorError
         try:
-            ended = self._edit(chain, attempts, made.sent, step, context)
+            result = self._edit(chain, attempts, request.sent, step, context)
         except Refused as refusal:
-            ended = refusal
+            result = refusal
         except _EditFailed as failed:
-            if not (failed.error.fault.breaks_chain or self._is_this_edit(chain, failed)):
+            if not (failed.error.fault.breaks_chain or self._fails_alone(chain, failed)):
                 raise
-            ended = failed.error
-        self.store.save_audit(chain, audit, made, ended, attempts[-1] if attempts else None)
+            result = failed.error
+        self.store.save_audit(chain, audit, request, result, attempts[-1] if attempts else None)
         chain.attempt = 0
         del chain.audits[audit.number]
 
-    def _is_this_edit(self, chain: ClaimedChain, failed: _EditFailed) -> bool:
-        """Return True if only this edit fails and the endpoint answers others."""
+    def _fails_alone(self, chain: ClaimedChain, failed: _EditFailed) -> bool:
+        """Return True if this edit fails while the endpoint answers others."""
         if failed.error.fault not in (Fault.TIMEOUT, Fault.SERVER_ERROR):
             return False
-        tries = self.store.attempts_made(chain, failed.step.trip, failed.step.name)
-        return self._last_answer > failed.began or tries >= MOST_ATTEMPTS
+        attempts = self.store.attempts_made(chain, failed.step.trip, failed.step.name)
+        return self._last_answer > failed.began or attempts >= MOST_ATTEMPTS
 
     def _pause(self, pause: Paused) -> None:
-        self.stop.set()  # first, or a free thread would begin the next chain
+        self.stop.set()  # first, or an idle thread would begin the next chain
         if self._paused is None:
             self._paused = pause
             self.store.pause(pause)
@@ -290,7 +290,7 @@ class _Blank(Exception):
 
 
 class _EditFailed(Exception):
-    """An edit that was given up; `began` is its first try on the monotonic clock."""
+    """An edit that was given up; `began` is the monotonic time of its first attempt."""
 
     def __init__(self, error: EditorError, step: Step, began: float) -> None:
         super().__init__(str(error))

@@ -1,7 +1,6 @@
-"""Retry calls to an editor: back-off with jitter, Retry-After, limits.
+"""Retry the calls of one edit: back-off with jitter, Retry-After, limits.
 
-This covers the attempts of one edit, in the shell, in notebooks and in a job of the site. The
-state of an endpoint that all jobs share is in the database (leaderboard.jobs.pacing).
+The site's jobs additionally share the pace of each endpoint (leaderboard.jobs.pacing).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from evaluation.errors import EditorError
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of the attempts at one edit; times are in seconds."""
+    """Limits for the attempts at one edit; times are in seconds."""
 
     attempts: int = 5
     seconds: float = 900.0
@@ -28,7 +27,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One call for a ledger; it ended with an answer, a refusal or an error."""
+    """One call, as recorded in the ledger, with its answer, refusal or error."""
 
     number: int
     seconds: float
@@ -36,7 +35,7 @@ class Attempt:
 
     @property
     def outcome(self) -> str:
-        """The outcome as one word of the site's ledger."""
+        """The outcome in one word, as stored in the site's ledger."""
         if isinstance(self.result, EditorError):
             return self.result.fault.value
         return "refused" if isinstance(self.result, Refused) else "answered"
@@ -54,23 +53,23 @@ class Stopped(Exception):
 
 
 def with_retries(call: Callable[[], Answer], limits: Limits, stop: threading.Event) -> Answer:
-    """Make a call; repeat it after errors that are not permanent.
+    """Make a call; repeat it after temporary errors.
 
-    Refusals, permanent errors and exceptions of other kinds pass through at once. Raises the
-    last error when the limits are reached, Stopped when `stop` is set during a wait.
+    Refusals, permanent errors and other exceptions are raised at once. Raises the last error when
+    a limit is reached, and Stopped if `stop` is set during a wait.
     """
-    begun = False
+    called = False
 
     def once() -> Answer:
-        nonlocal begun
-        # The caller relies on a first call: `stop` prevents only repetitions.
-        if begun and stop.is_set():
+        nonlocal called
+        # The first call is always made: `stop` prevents only repetitions.
+        if called and stop.is_set():
             raise Stopped
-        begun = True
+        called = True
         return call()
 
     return tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_can_help),
+        retry=tenacity.retry_if_exception(_is_temporary),
         stop=tenacity.stop_after_attempt(limits.attempts)
         | tenacity.stop_before_delay(limits.seconds),
         wait=_Wait(limits),
@@ -79,12 +78,12 @@ def with_retries(call: Callable[[], Answer], limits: Limits, stop: threading.Eve
     )(once)
 
 
-def _can_help(error: BaseException) -> bool:
+def _is_temporary(error: BaseException) -> bool:
     return isinstance(error, EditorError) and not error.permanent
 
 
 class _Wait(tenacity.wait.wait_base):
-    """The endpoint's Retry-After within the cap, else exponential back-off."""
+    """The endpoint's Retry-After up to the longest wait, else exponential back-off."""
 
     def __init__(self, limits: Limits) -> None:
         self.longest = limits.longest_wait

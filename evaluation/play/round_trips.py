@@ -1,6 +1,6 @@
-"""The loop at the heart of the benchmark: the steps of a chain in order.
+"""Play the steps of a chain in order: the central loop of the benchmark.
 
-It does not depend on files, databases, retries, scores or the kind of suite.
+The loop knows nothing of files, databases, retries, scores or kinds of suites.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class AnsweredStep:
 
 
 def round_trips(plan: Plan, edit: EditStep, start: Position) -> Iterator[AnsweredStep]:
-    """Yield each answered step before the next one is paid for.
+    """Yield each answered step before making the next call.
 
     To resume a chain, start from its last answer.
     """
@@ -60,12 +60,12 @@ def degrade(step: Step, image: EncodedImage) -> Answer:
 
 
 def turn(step: Step, answer: EncodedImage, sent: EncodedImage) -> Turn:
-    """Return an edit as a turn of a conversation, its images over the clean wire."""
+    """Return an edit as a turn of a conversation, with its images over the clean wire."""
     return Turn(step.prompt, clean_wire(answer), clean_wire(sent) if step.is_new_image else None)
 
 
 def history(plan: Plan, source: EncodedImage, answers: Iterable[EncodedImage]) -> tuple[Turn, ...]:
-    """Return the conversation so far, from the answers of a chain in their order."""
+    """Rebuild the conversation so far from a chain's answers, in order."""
     turns: list[Turn] = []
     at = Position(source)
     for step, answer in zip(plan.steps_from(at), answers, strict=False):

@@ -1,15 +1,15 @@
-"""A run as a folder, which the shell plays into, scores, reports and bundles.
+"""A run as a folder, which the shell plays, scores, reports and bundles.
 
     RUN/run.json                                  suite, editor, secret, versions
-    RUN/calls.jsonl                               every call, also those that failed
+    RUN/calls.jsonl                               every call, including failed calls
     RUN/scores.json                               written by `convergebench score`
-    RUN/chains/CASE/chain.json                    the chain's edits as they are played
+    RUN/chains/CASE/chain.json                    the chain's edits, in the order played
     RUN/chains/CASE/I0_source.png, I1_forward.png, I1_backward.png, ...
-    RUN/chains/CASE/I1_2-B.png                    the second step of a trip that has more than two
-    RUN/chains/CASE/A2_sent.png, A2_answer.png    an audit of trip 2, if it was audited; A0: cold
+    RUN/chains/CASE/I1_2-B.png                    the second step of a trip of more than two steps
+    RUN/chains/CASE/A2_sent.png, A2_answer.png    an audit of trip 2; A0 is a cold audit
 
-Files are written aside and renamed, an image before the line that names it, so a run can be
-continued after a crash.
+Each file is written under a temporary name and renamed, and each image before the chain.json that
+names it. So a run can be continued after a crash.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from evaluation.run_secret import chain_seeds, new_secret
 from evaluation.untrusted_json import parse_strictly, read_json_file, storable
 
 FORMAT: Final = 3
-#: An image lies in its chain's folder: a folder may come from an untrusted person.
+#: Names of image files. A run may come from an untrusted person, so no path may leave its folder.
 FILE = re.compile(r"[A-Za-z0-9_-]+\.[a-z]{3,4}")
 
 
 @dataclass(frozen=True)
 class PlayedEdit:
-    """One edit of a chain as in chain.json."""
+    """One edit of a chain, as in chain.json."""
 
     number: int
     direction: str
@@ -74,7 +74,7 @@ class PlayedEdit:
 
 @dataclass(frozen=True)
 class PlayedAudit:
-    """One audit of a chain; `file` and `sha256` are empty without an answer."""
+    """One audit of a chain, as in chain.json; without an answer, `file` and `sha256` are empty."""
 
     number: int
     kind: Kind
@@ -96,7 +96,7 @@ class PlayedAudit:
 
 @dataclass(frozen=True)
 class PlayedChain:
-    """The played part of a chain; `outcome` is empty while it is still to be played."""
+    """A chain as in chain.json; `outcome` is empty until the chain has ended."""
 
     image: str
     pair: str
@@ -118,25 +118,25 @@ class PlayedChain:
 
     @property
     def answers(self) -> tuple[PlayedEdit, ...]:
-        """The answers without a final blank one."""
+        """The answers, without a final blank image."""
         return self.edits[:-1] if self.outcome == "blank" else self.edits
 
     @property
     def trips(self) -> tuple[tuple[PlayedEdit, ...], ...]:
-        """The whole trips as (forward, ..., backward), without a blank answer."""
+        """The complete trips as (forward, ..., backward), without a blank image."""
         edits = self.answers
         ends = [place for place, edit in enumerate(edits, start=1) if edit.direction == BACKWARD]
         return tuple(edits[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
 
     @property
     def open_steps(self) -> tuple[PlayedEdit, ...]:
-        """The edits of the trip that is not complete yet."""
-        over = sum(edit.direction == BACKWARD for edit in self.edits)
-        return tuple(edit for edit in self.edits if edit.number > over)
+        """The edits of the incomplete trip at the end."""
+        complete = sum(edit.direction == BACKWARD for edit in self.edits)
+        return tuple(edit for edit in self.edits if edit.number > complete)
 
 
 def chain_slug(case: str, repeat: int) -> str:
-    """Return the slug of a chain: its case, and its count from the second repeat on."""
+    """Return the slug of a chain: its case, and from the second repeat on a number."""
     return f"{case}--{repeat + 1}" if repeat else case
 
 
@@ -144,44 +144,44 @@ _CHAIN = TypeAdapter(PlayedChain)
 
 
 class RunFile(BaseModel):
-    """RUN/run.json: the editor, the suite, and how it is played."""
+    """The content of RUN/run.json: the editor, the suite, and how it is played."""
 
     model_config = ConfigDict(extra="forbid")
 
-    format: Literal[3] = Field(description="Of the files of a run.")
-    editor: str = Field(description="A registered editor, or the place of an own one.")
-    options: dict[str, Any] = Field(description="As given; a key is never among them.")
-    secret: str = Field(description="Seeds, order and audits are drawn by it.")
+    format: Literal[3] = Field(description="The version of the run's files.")
+    editor: str = Field(description="A registered editor, or module:Class of another editor.")
+    options: dict[str, Any] = Field(description="The editor's options, without keys.")
+    secret: str = Field(description="Determines seeds, order and audits.")
     begun: str
     ended: str | None = None
     name: str | None = None
     slug: str | None = None
     stop_after: int = Field(
-        default=0, description="Trips played on after a chain's end is known; 0: all."
+        default=0, description="Trips to play after a chain's end is known; 0: all trips."
     )
-    arm: Arm = Field(default=DEFAULT, description="How it was played, where not the suite's way.")
-    provenance: dict[str, Any] = Field(description="Versions, and what the editor says of itself.")
-    suite: dict[str, Any] = Field(description="The whole suite file.")
+    arm: Arm = Field(default=DEFAULT, description="Settings that differ from the suite's.")
+    provenance: dict[str, Any] = Field(description="Versions, and the editor's own provenance.")
+    suite: dict[str, Any] = Field(description="The complete suite file.")
 
     def to_dict(self) -> dict[str, Any]:
         return self.model_dump(exclude_defaults=True)
 
 
 class Call(Record):
-    """A line of RUN/calls.jsonl: one call to the editor, also one that failed."""
+    """A line of RUN/calls.jsonl: one call to the editor, successful or not."""
 
     at: str
     chain: str
     number: int
     direction: str = Field(
         pattern="^(forward|backward|audit|[0-9]{1,2}-[A-Za-z])$",
-        description="Forward and backward are the first and last step of a trip, 2-B one between.",
+        description='"forward" and "backward": first and last step of a trip; "2-B": another step.',
     )
     attempt: int
     seconds: Number
     ended: str = Field(description='"answer", "refused", or the kind of error.')
     cost: Annotated[Number, Field(ge=0)] | None
-    message: str = Field(default="", description="What the error says.")
+    message: str = Field(default="", description="The error message.")
 
     @property
     def line(self) -> str:
@@ -193,7 +193,7 @@ class RunFolderError(UserFacingError):
 
 
 class RunFolder:
-    """A run on disk. Threads may add to different chains at once."""
+    """A run on disk. Threads may write to different chains at once."""
 
     def __init__(self, path: Path, header: RunFile, suite: Suite) -> None:
         self.path, self.header, self.suite = path, header, suite
@@ -213,7 +213,7 @@ class RunFolder:
         secret: str | None = None,
         **settings: Any,
     ) -> Self:
-        """Return an empty run, not written yet; `settings` are fields of RunFile."""
+        """Return an empty run without writing it; `settings` are fields of RunFile."""
         header = RunFile(
             format=FORMAT,
             editor=editor,
@@ -228,19 +228,19 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, suite: Suite, **settings: Any) -> Self:
-        """Create an empty run, with the settings of `planned`.
+        """Create an empty run; takes the arguments of `planned`.
 
         Raises RunFolderError if the folder holds other files.
         """
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise RunFolderError(f"{path} exists already and is not a run; choose another --out")
+            raise RunFolderError(f"{path} already exists and is not a run; choose another --out")
         folder = cls.planned(path, suite, **settings)
         folder.save()
         return folder
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Open the run in the folder. Raises RunFolderError naming the problem."""
+        """Open the run in a folder. Raises RunFolderError naming the problem."""
         file = path / "run.json"
         if not path.is_dir():
             raise RunFolderError(f"there is no folder {path}")
@@ -250,7 +250,7 @@ class RunFolder:
             )
         data = _read_json(file)
         if data.get("format") != FORMAT:
-            raise RunFolderError(f"{file} is not of format {FORMAT}")
+            raise RunFolderError(f"{file} does not have format {FORMAT}")
         try:
             header = RunFile.model_validate(data)
             return cls(path, header, Suite.from_dict(header.suite))
@@ -261,7 +261,7 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """The display name of the run: its model, else its editor."""
+        """The display name: the run's model, else its editor."""
         return self.header.name or self.header.editor
 
     @property
@@ -275,22 +275,22 @@ class RunFolder:
 
     @property
     def edits_done(self) -> int:
-        """The number of edits by the model, without those by our operators."""
-        return sum(self._asked_for(chain) for chain in self.chains.values())
+        """The number of edits by the model, without synthetic steps."""
+        return sum(self._model_edits(chain) for chain in self.chains.values())
 
-    def _asked_for(self, chain: PlayedChain) -> int:
-        by_us = bool(self.suite.pair_by_slug[chain.pair].degradation)
-        return sum(not (by_us and edit.direction == FORWARD) for edit in chain.edits)
+    def _model_edits(self, chain: PlayedChain) -> int:
+        is_restoration = bool(self.suite.pair_by_slug[chain.pair].degradation)
+        return sum(not (is_restoration and edit.direction == FORWARD) for edit in chain.edits)
 
     @contextmanager
     def playing(self) -> Iterator[None]:
-        """Lock the folder for one process; write run.json at the end."""
+        """Lock the folder against other processes; write run.json at the end."""
         with (self.path / ".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise RunFolderError(f"another process is playing the run in {self.path}") from None
-            # Another process may have played between our reading and our lock.
+            # Another process may have played before this one got the lock.
             self.chains = self._read_chains()
             try:
                 yield
@@ -302,7 +302,7 @@ class RunFolder:
         write_json(self.path / "run.json", self.header.to_dict())
 
     def write_json(self, name: str, data: Mapping[str, Any]) -> None:
-        """Write a JSON file into the folder."""
+        """Write a JSON file into the run folder."""
         write_json(self.path / name, data)
 
     # Images.
@@ -312,22 +312,22 @@ class RunFolder:
         slug = chain.image
         with self._writing:
             if slug not in self._prepared:
-                wanted = self.suite.image_by_slug[slug]
-                self._prepared[slug] = self._kept(slug, wanted) or EncodedImage.from_image(
-                    sources.prepared(wanted, self.suite.size)
-                )
+                described = self.suite.image_by_slug[slug]
+                self._prepared[slug] = self._saved_source(
+                    slug, described
+                ) or EncodedImage.from_image(sources.prepared(described, self.suite.size))
             return self._prepared[slug]
 
-    def _kept(self, slug: str, wanted: SuiteImage) -> EncodedImage | None:
-        """Return the source as saved in a chain's folder, or None.
+    def _saved_source(self, slug: str, described: SuiteImage) -> EncodedImage | None:
+        """Return the source image as saved in a chain's folder, or None.
 
-        Scoring then needs no package of images.
+        With it, scoring works without the packages that the images come from.
         """
         for chain in self.chains.values():
             file = self._folder(chain) / SOURCE
             if chain.image == slug and file.is_file():
                 image = _decoded(file, _read_bytes(file))
-                if sources.pixel_sha256(image.decoded) == wanted.sha256:
+                if sources.pixel_sha256(image.decoded) == described.sha256:
                     return image
         return None
 
@@ -336,15 +336,15 @@ class RunFolder:
         return _decoded(self._folder(chain) / edit.file, self.read_bytes(chain, edit))
 
     def edits_left(self, chain: PlayedChain) -> int:
-        """Return the number of edits that the chain still lacks."""
-        return self.pair(chain).edits(self.suite.trips) - self._asked_for(chain)
+        """Return the number of the chain's remaining edits."""
+        return self.pair(chain).edits(self.suite.trips) - self._model_edits(chain)
 
     def read_bytes(self, chain: PlayedChain, edit: PlayedEdit | PlayedAudit) -> bytes:
-        """Return the bytes of an answer, checked against its hash and not decoded."""
+        """Read an answer's bytes and check their hash, without decoding them."""
         file = self._folder(chain) / edit.file
         data = _read_bytes(file)
         if hashlib.sha256(data).hexdigest() != edit.sha256:
-            raise RunFolderError(f"{file} differs from the answered image: its hash is wrong")
+            raise RunFolderError(f"{file} was changed: its SHA-256 differs from chain.json")
         return data
 
     def read_sent(self, chain: PlayedChain, audit: PlayedAudit) -> EncodedImage:
@@ -353,17 +353,17 @@ class RunFolder:
         return _decoded(file, _read_bytes(file))
 
     def pair(self, chain: PlayedChain) -> EditPair:
-        """Return the chain's pair in the wording of the run's arm."""
+        """Return the chain's edit pair in the wording of the run's arm."""
         return self.arm.worded(self.suite.pair_by_slug[chain.pair])
 
     def plan(self, chain: PlayedChain) -> Plan:
-        """Return the steps of the chain."""
+        """Return the plan of the chain's steps."""
         seeds = chain_seeds(self.secret, chain.case, chain.repeat, self.arm.seeds)
         annotations = self.suite.image_by_slug[chain.image].annotations
         return Plan(self.pair(chain), self.suite.trips, seeds, self.arm, annotations)
 
     def position(self, chain: PlayedChain) -> Position:
-        """Return the position at which the chain continues."""
+        """Return the position from which the chain continues."""
         open_steps = chain.open_steps
         begun = len(chain.edits) - len(open_steps)
         start = self.read(chain, chain.edits[begun - 1]) if begun else self.source(chain)
@@ -382,13 +382,13 @@ class RunFolder:
     # Playing.
 
     def begin(self, chain: PlayedChain) -> None:
-        """Save the source beside the answers to come."""
+        """Save the source image in the chain's folder."""
         file = self._folder(chain) / SOURCE
         if not file.is_file():
             _write(file, self.source(chain).png())
 
     def add(self, slug: str, answered: AnsweredStep) -> PlayedChain:
-        """Save an answer: first its image, then the line that names it."""
+        """Save an answer: first its image, then the chain.json that names it."""
         chain, step, answer = self.chains[slug], answered.step, answered.answer
         image = answer.image
         file = answer_name(step.trip, step.name, image.mime)
@@ -412,36 +412,36 @@ class RunFolder:
         self,
         slug: str,
         audit: Audit,
-        made: Touch | Cold,
+        request: Touch | Cold,
         seed: int,
-        ended: Answer | Refused | EditorError,
+        result: Answer | Refused | EditorError,
     ) -> PlayedChain:
-        """Save an audit: the image sent, and the answer."""
+        """Save an audit: the image sent, and the result."""
         chain = self.chains[slug]
         sent = f"A{audit.number}_sent.png"
-        _write(self._folder(chain) / sent, made.sent.data)
-        played = PlayedAudit(audit.number, audit.kind, made.words, seed, sent, "answered")
-        if isinstance(ended, Answer):
-            image = ended.image
+        _write(self._folder(chain) / sent, request.sent.data)
+        played = PlayedAudit(audit.number, audit.kind, request.words, seed, sent, "answered")
+        if isinstance(result, Answer):
+            image = result.image
             file = f"A{audit.number}_answer.{EXTENSIONS[image.mime]}"
             _write(self._folder(chain) / file, image.data)
             played = replace(
                 played,
                 file=file,
                 sha256=image.sha256,
-                seconds=round(ended.seconds, 3),
-                cost=ended.cost,
+                seconds=round(result.seconds, 3),
+                cost=result.cost,
             )
         else:
-            played = replace(played, outcome="refused" if isinstance(ended, Refused) else "failed")
+            played = replace(played, outcome="refused" if isinstance(result, Refused) else "failed")
         return self._put(chain, audits=(*chain.audits, played))
 
     def end(self, slug: str, outcome: str, reason: str = "") -> PlayedChain:
         return self._put(self.chains[slug], outcome=outcome, reason=reason)
 
     def log_call(self, slug: str, position: tuple[int, str], attempt: Attempt) -> None:
-        """Append a line to calls.jsonl, also for a call that failed."""
-        ended = attempt.result
+        """Append a call to calls.jsonl, successful or not."""
+        result = attempt.result
         call = Call(
             at=datetime.now(UTC).isoformat(timespec="seconds"),
             chain=slug,
@@ -449,19 +449,19 @@ class RunFolder:
             direction=position[1],
             attempt=attempt.number,
             seconds=round(attempt.seconds, 3),
-            ended=type(ended).__name__.lower(),
+            ended=type(result).__name__.lower(),
             cost=attempt.cost,
-            message=storable(str(ended))[:500] if isinstance(ended, Exception) else "",
+            message=storable(str(result))[:500] if isinstance(result, Exception) else "",
         )
         with self._writing, (self.path / "calls.jsonl").open("a", encoding="utf-8") as file:
             file.write(call.line)
 
     def calls(self) -> list[Call]:
-        """Return every call so far, in order, also those that failed."""
+        """Return every call so far, in order, successful or not."""
         file = self.path / "calls.jsonl"
         calls = []
         for line in file.read_bytes().splitlines() if file.is_file() else ():
-            with suppress(ValueError):  # a crash may cut the last line short
+            with suppress(ValueError):  # a crash may have truncated the last line
                 calls.append(Call.model_validate(parse_strictly(line.decode())))
         return calls
 
@@ -472,24 +472,24 @@ class RunFolder:
         return changed
 
     def _read_chains(self) -> dict[str, PlayedChain]:
-        """Read every chain of the suite as this run plays it."""
+        """Read every chain of the run; a chain without a file is not played yet."""
         empty = _unplayed(self.suite, self.arm)
         return {chain.slug: self._read_chain(chain) for chain in empty}
 
-    def _read_chain(self, asked: PlayedChain) -> PlayedChain:
-        file = self._folder(asked) / "chain.json"
+    def _read_chain(self, unplayed: PlayedChain) -> PlayedChain:
+        file = self._folder(unplayed) / "chain.json"
         if not file.is_file():
-            return asked
+            return unplayed
         data = _read_json(file)
         try:
             chain = _CHAIN.validate_python(data)
         except ValidationError as error:
             raise RunFolderError(f"{file}, {first_error(error)}") from None
-        if chain.slug != asked.slug:
-            raise RunFolderError(f"{file} is of another chain: {chain.slug[:80]!r}")
+        if chain.slug != unplayed.slug:
+            raise RunFolderError(f"{file} belongs to another chain: {chain.slug[:80]!r}")
         for name in (*(h.file for h in chain.edits), *(n for a in chain.audits for n in a.files)):
             if not FILE.fullmatch(name):
-                raise RunFolderError(f"{file}: {name[:80]!r} is not an image of its folder")
+                raise RunFolderError(f"{file}: {name[:80]!r} is not the name of an image file")
         return chain
 
     def _folder(self, chain: PlayedChain) -> Path:
@@ -497,7 +497,7 @@ class RunFolder:
 
 
 def _unplayed(suite: Suite, arm: Arm) -> Iterator[PlayedChain]:
-    """Yield every chain of the suite, not played yet."""
+    """Yield every chain of the suite before anything is played."""
     for case in suite.cases:
         for repeat in range(arm.repeats_of(suite.repeats_of(case))):
             yield PlayedChain(case.image, case.pair, repeat)
@@ -533,13 +533,13 @@ def _read_json(file: Path) -> dict[str, Any]:
 
 
 def write_json(file: Path, data: Mapping[str, Any]) -> None:
-    """Write the data as a JSON file, aside, then renamed."""
+    """Write the data as a JSON file, atomically."""
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False, default=str)
     _write(file, (text + "\n").encode())
 
 
 def _write(file: Path, data: bytes) -> None:
-    """Write aside, then rename, so that a reader never sees a part."""
+    """Write a file atomically, so that no reader sees an incomplete one."""
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:

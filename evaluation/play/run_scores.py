@@ -1,4 +1,4 @@
-"""The scores of a run as plain data, for curves, tables and reports."""
+"""The scores of a run (scores.json) as plain data, for curves, tables and reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from evaluation.witnesses.base import Verdict
 
 @dataclass(frozen=True)
 class ChainScores:
-    """One chain: its distances by metric (None: not run) and measures by trip."""
+    """The scores of one chain: distances by metric (None: not run), and measures by trip."""
 
     image: str
     pair: str
@@ -36,13 +36,13 @@ class ChainScores:
     distances: Mapping[str, tuple[float, ...] | None]
     trips: tuple[TripMeasures, ...]
     signs: tuple[str, ...] = ()
-    #: By no-reference metric, its values for the source and X1..Xn; None if it gives none.
+    #: By no-reference metric: the values of the source and X1..Xn; None if it failed on an image.
     quality: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     def first(self, count: int) -> ChainScores:
-        """Return the scores of the first trips."""
+        """Return the scores of the first `count` trips."""
         distances = {n: None if v is None else v[:count] for n, v in self.distances.items()}
         return replace(
             self,
@@ -54,14 +54,14 @@ class ChainScores:
 
     @property
     def steps_and_end(self) -> tuple[list[float], float]:
-        """The RMSE of each trip to the image before it, and of the last to the source."""
+        """RMSE of each restored image to the one before, and of the last to the source."""
         end = self.trips[-1].from_source if self.trips else None
         return [trip.step or 0.0 for trip in self.trips], end or 0.0
 
     def measured(
         self, case: Case, metric: str, calibration: Calibration | None, until: int
     ) -> MeasuredChain | None:
-        """Return up to `until` trips by one metric; None if it does not apply."""
+        """Return the first `until` trips by one metric; None if the metric was not run."""
         distances = self.distances.get(metric)
         if calibration is None or distances is None:
             return None
@@ -85,21 +85,21 @@ class ChainScores:
 
 @dataclass(frozen=True)
 class RunScores:
-    """RUN/scores.json: chains by slug, and each image's calibration by metric."""
+    """The content of RUN/scores.json: chains by slug, and calibrations by image and metric."""
 
     suite: Annotated[str, Field(description="The content hash of the suite.")]
     provenance: Annotated[
-        Mapping[str, Any], Field(description="Metrics, witnesses and packages by version.")
+        Mapping[str, Any], Field(description="Versions of metrics, witnesses and packages.")
     ]
     images: Mapping[str, Mapping[str, Calibration | None]]
     chains: Mapping[str, ChainScores]
     orders: Annotated[
         tuple[Mapping[str, Any], ...],
-        Field(description="Images of two chain shapes where both should show the same."),
+        Field(description="Differences between chain shapes where both should show the same."),
     ] = ()
     method: str = METHOD_VERSION
     repeats: Annotated[
-        int, Field(description="Of every case, where the run's arm says so; 0: the suite's.")
+        int, Field(description="Repeats of every case if the run's arm sets them; 0: the suite's.")
     ] = 0
     format: Literal[3] = 3
 
@@ -111,27 +111,27 @@ class RunScores:
 
     @classmethod
     def from_dict(cls, data: Any) -> RunScores:
-        """Read the content of a scores.json. Raises ValueError if it is anything else."""
+        """Parse the content of a scores.json. Raises ValueError if it is invalid."""
         return _SCORES.validate_python(data)
 
     @property
     def metrics(self) -> list[str]:
-        """The metrics that were run and compare with the source."""
+        """The metrics that were run, without no-reference metrics."""
         return [name for name in self.provenance["metrics"] if name not in no_reference_metrics()]
 
     @property
     def quality_metrics(self) -> dict[str, Mapping[str, Any]]:
-        """The no-reference metrics and their pins, also those of score files."""
+        """The pinned versions of the no-reference metrics, including those of score files."""
         return no_reference_pins(self.provenance["metrics"], self.provenance)
 
     @property
     def first_edits_made(self) -> list[bool]:
-        """For each chain with a verdict on its first edit: was it made."""
+        """The verdicts on the first edits of all chains: True if the edit was made."""
         first = (Verdict.of(c.trips[0].evidence).made for c in self.chains.values() if c.trips)
         return [made for made in first if made is not None]
 
     def no_reference(self, suite: Suite) -> dict[str, Any]:
-        """Return the numbers of the no-reference metrics, by metric."""
+        """Return the statistics of the no-reference metrics, by metric."""
         chains = []
         for chain in self.chains.values():
             candidates = (self.retention(chain, name) for name in METRICS if name in self.metrics)
@@ -141,7 +141,7 @@ class RunScores:
         return no_reference_numbers(chains, suite.trips, self.quality_metrics)
 
     def retention(self, chain: ChainScores, metric: str) -> tuple[float, ...] | None:
-        """Return Q(1..n) of a chain; None if the metric was not run on it."""
+        """Return the retention of a chain after each trip; None if the metric was not run."""
         calibration = self.images[chain.image].get(metric)
         distances = chain.distances.get(metric)
         if calibration is None or distances is None:
@@ -150,7 +150,7 @@ class RunScores:
         return None if None in values else tuple(q for q in values if q is not None)
 
     def results(self, suite: Suite, metric: str) -> list[ChainResult]:
-        """Return the chains with an outcome as results for half-lives and ranks."""
+        """Return the finished chains as input for half-lives and ranks."""
         measured = (
             self._measured(suite, chain, metric, suite.trips)
             for chain in self.chains.values()
@@ -159,9 +159,9 @@ class RunScores:
         return [chain.result for chain in measured if chain]
 
     def known_at(self, suite: Suite, slug: str) -> int | None:
-        """Return the trip by which the headline knows a chain's end; None: not yet."""
+        """Return the trip by which the headline metric knows the chain's end, or None."""
         headline = next(iter(in_order(self.metrics)), "")
-        # The present outcome must not count as the end.
+        # The chain's current outcome must not count as its end.
         measured = self._measured(suite, replace(self.chains[slug], outcome=LOST), headline, 0)
         return known_at(measured.result) if measured else None
 
@@ -173,7 +173,7 @@ class RunScores:
 
 
 _SCORES = TypeAdapter(RunScores)
-#: Parts of the provenance: the facts of each metric, and those of the judge.
+#: Parts of the provenance: about each metric, and about the judge.
 _METRICS, _JUDGE = TypeAdapter(dict[str, dict[str, Any]]), TypeAdapter(dict[str, Any])
 
 
@@ -186,11 +186,11 @@ def read_scores(folder: RunFolder) -> RunScores | None:
         _JUDGE.validate_python(scores.provenance.get("judge", {}))
     except (OSError, ValueError):
         return None
-    return scores if _are_of(scores, folder.suite) else None
+    return scores if _match(scores, folder.suite) else None
 
 
-def _are_of(scores: RunScores, suite: Suite) -> bool:
-    """Return True if these scores are of this suite, with a value for each trip."""
+def _match(scores: RunScores, suite: Suite) -> bool:
+    """Return True if the scores belong to this suite and have a value for each trip."""
     same_suite = scores.suite == suite.content_hash and "metrics" in scores.provenance
     return same_suite and all(
         chain.pair in suite.pair_by_slug

@@ -1,4 +1,4 @@
-"""Score a run: a few chains at a time, with shared batches for each size."""
+"""Score a run a few chains at a time; images of the same size share batches."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from evaluation.metrics.base import Subject
 from evaluation.play.store import ChainTaken, ImageGone, PlayedTrips, ScoredTrips, ScoreStore
 from evaluation.records import TripMeasures
 
-#: Bounds of one batch: the images of all its trips are decoded at once, and the features of
-#: its sources are held in memory.
+#: Pixel limits of one batch: all its trips are decoded at once, and the features of its source
+#: images stay in memory.
 TRIPS_PIXELS, SOURCES_PIXELS = 8_400_000, 2_400_000
-#: Chains that are claimed at once.
+#: The number of chains to claim at once.
 CHAINS_AT_ONCE = 8
 
 
 def score(store: ScoreStore, scorer: Scorer) -> None:
-    """Score every trip that is played and not scored yet."""
+    """Score every played trip that is not scored yet."""
     while chains := store.claim():
         try:
             score_chains(store, scorer, chains)
@@ -33,7 +33,7 @@ def score(store: ScoreStore, scorer: Scorer) -> None:
 
 
 def score_chains(store: ScoreStore, scorer: Scorer, chains: Sequence[PlayedTrips]) -> None:
-    """Score the new trips of these chains; those of one size share batches."""
+    """Score the new trips of these chains, in shared batches for each image size."""
     by_size: dict[tuple[int, int], list[_Reader]] = defaultdict(list)
     for chain in chains:
         reader = _Reader(store, scorer, chain)
@@ -59,11 +59,11 @@ def score_chains(store: ScoreStore, scorer: Scorer, chains: Sequence[PlayedTrips
 
 @dataclass(frozen=True)
 class _Part:
-    """Consecutive trips of one chain with their images; lists have an entry per trip."""
+    """Consecutive trips of one chain with their images; each list has one entry per trip."""
 
     reader: _Reader
     first: int
-    #: The image that each trip began with, and the answers to its steps.
+    #: The first image of each trip, and the answers to its steps.
     starts: Sequence[EncodedImage]
     answers: Sequence[Sequence[EncodedImage | None]]
     restored: Sequence[EncodedImage]
@@ -94,11 +94,11 @@ class _Reader:
     def __init__(self, store: ScoreStore, scorer: Scorer, chain: PlayedTrips) -> None:
         self.store, self.chain = store, chain
         self.source = store.source(chain)
-        # The face in a suite's image is annotated; in any other image it must be detected.
+        # Suites annotate the face; in any other image it must be detected.
         face = None if chain.image else scorer.only_face(self.source)
-        #: By metric: what was stored of the source with its calibration.
+        #: The source's features stored with its calibration, by metric.
         self.stored: Mapping[str, Mapping[str, Any]] = {}
-        self._seen = ChainSubject(chain.image, self.source, chain.pair, face)
+        self._subject = ChainSubject(chain.image, self.source, chain.pair, face)
         self._before: EncodedImage | None = None
         self._next = chain.scored + 1
         #: A chain that broke on its first trip yields one empty part.
@@ -106,10 +106,10 @@ class _Reader:
 
     @property
     def subject(self) -> Subject:
-        return self._seen.subject
+        return self._subject.subject
 
     def next(self, most: int) -> _Part | None:
-        """Read up to `most` further trips; None when none is left. Raises ImageGone."""
+        """Read up to `most` further trips; None after the last trip. Raises ImageGone."""
         first = self._next
         self._next = min(first + most, self.chain.played + 1)
         numbers = range(first, self._next)
@@ -126,26 +126,26 @@ class _Reader:
         for number in numbers:
             starts.append(before)
             answers.append(self._answers(number))
-            subjects.append(self._seen.see(number, (before, *answers[-1])))
+            subjects.append(self._subject.see(number, (before, *answers[-1])))
             before = self._restored(answers[-1], number)
             restored.append(before)
         self._before = before
         return _Part(self, first, starts, answers, restored, subjects)
 
     def give_up(self) -> None:
-        """Read no more of the chain: its images are gone, or another worker scores it."""
+        """Stop reading the chain: its images are gone, or another worker scores it."""
         self._next, self._is_empty = self.chain.played + 1, False
 
     def _image_before(self, first: int) -> EncodedImage:
-        """Return the image that trip `first` began with.
+        """Return the first image of trip `first`.
 
-        The scored trips of the first cycle also show the places of the edits.
+        Also read the scored trips of the first cycle, because they show where the edits are.
         """
         before, scored = self.source, first - 1
         for number in range(1, first):
             if number <= len(self.chain.pair.cycle) or number == scored:
                 answers = self._answers(number)
-                self._seen.see(number, (before, *answers))
+                self._subject.see(number, (before, *answers))
                 before = self._restored(answers, number)
         return before
 
@@ -156,21 +156,21 @@ class _Reader:
     def _restored(self, answers: Sequence[EncodedImage | None], number: int) -> EncodedImage:
         *others, restored = answers
         if restored is None or None in others[1:]:
-            raise ValueError(f"trip {number} lacks an answer")
+            raise ValueError(f"trip {number} has a step without an answer")
         return restored
 
 
 def _next_parts(
     store: ScoreStore, scorer: Scorer, size: tuple[int, int], readers: Sequence[_Reader]
 ) -> list[_Part]:
-    """Read the next trips to score at once; an empty list when all are scored."""
+    """Read the next trips to score together; an empty list when all are scored."""
     room = scorer.at_once(size, TRIPS_PIXELS)
     sources: set[str] = set()
     parts: list[_Part] = []
     for reader in readers:
         source = reader.source.sha256
-        several = len(sources | {source})
-        if not room or (sources and several * math.prod(size) > SOURCES_PIXELS):
+        count = len(sources | {source})
+        if not room or (sources and count * math.prod(size) > SOURCES_PIXELS):
             break
         try:
             part = reader.next(room)
@@ -207,7 +207,7 @@ def joined_quality(
     new: Mapping[str, Sequence[float | None]],
     scored: int,
 ) -> dict[str, list[float | None]]:
-    """Append no-reference values of new trips to those of the first `scored` ones."""
+    """Append the no-reference values of new trips to those of the `scored` trips before them."""
     joined = {
         name: [*(before.get(name) or [values[0], *[None] * scored])[: scored + 1], *values[1:]]
         for name, values in new.items()

@@ -1,4 +1,4 @@
-"""The interface of the stores of a run: a folder on disk, or the site's database."""
+"""Interfaces of a run's stores: a folder on disk, or the site's database."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from evaluation.play.retries import Attempt
 from evaluation.play.round_trips import AnsweredStep
 from evaluation.records import TripMeasures
 
-#: The chain must not continue before more of it is scored.
+#: The chain must not continue until more of its trips are scored.
 WAIT = "wait"
 
 
 class Paused(UserFacingError):
     """Playing cannot continue now; every answer is saved.
 
-    `seconds`: the time after which it may continue by itself; None: a person decides.
+    After `seconds` it may continue by itself; None if a person must decide.
     """
 
     def __init__(self, message: str, reason: str = "", seconds: float | None = None) -> None:
@@ -38,34 +38,34 @@ class Paused(UserFacingError):
 
 
 class ChainTaken(Exception):
-    """Another worker has claimed the chain: this one must not write to it."""
+    """Another worker has claimed the chain, so this one must not write to it."""
 
 
 class ImageGone(Exception):
-    """An image that a chain needs is no longer stored: the chain is lost."""
+    """An image that a chain needs is no longer stored, so the chain is lost."""
 
 
 @dataclass(eq=False)
 class ClaimedChain:
-    """A chain that one thread plays; `key` identifies it in the store."""
+    """A chain claimed by one thread; `key` identifies it in the store."""
 
     key: Any
     secret: str
     plan: Plan
-    #: Audits that are still to be made, by trip.
+    #: The audits still to be sent, by trip.
     audits: dict[int, Audit] = field(default_factory=dict)
     #: Calls made for the current edit.
     attempt: int = 0
 
 
 class RunStore(ABC):
-    """A run that is played. Threads call it at the same time, each for another chain."""
+    """The store of a run that is played; threads call it concurrently for different chains."""
 
-    #: True if rate limits are shared with other workers: `open_call` then waits them out.
+    #: True if `open_call` waits for rate limits that other workers share.
     paces_calls = False
 
     def start(self) -> None:
-        """Prepare for playing, or for continuing."""
+        """Prepare for playing or continuing."""
 
     @abstractmethod
     def claimable(self) -> int:
@@ -73,47 +73,47 @@ class RunStore(ABC):
 
     @abstractmethod
     def claim(self) -> ClaimedChain | None:
-        """Claim a chain to play; None if there is none now."""
+        """Claim a chain to play; None if no chain can be claimed now."""
 
     @abstractmethod
     def position(self, chain: ClaimedChain) -> Position:
-        """Return the position at which the chain continues. Raises ImageGone."""
+        """Return the position from which the chain continues. Raises ImageGone."""
 
     def stop_before(self, chain: ClaimedChain, trip: int) -> str:
-        """Return the outcome if the trip is not needed, WAIT, or "" to play it."""
+        """Return "" to play the trip, the chain's outcome if it is not needed, or WAIT."""
         return ""
 
     @abstractmethod
     def open_call(self, chain: ClaimedChain, trip: int, name: str) -> None:
-        """Enter a call into the ledger before it is made; wait until it is allowed.
+        """Wait until a call is allowed, and enter it into the ledger.
 
         Raises Paused, ChainTaken, or Stopped if playing ends.
         """
 
     @abstractmethod
     def close_call(self, chain: ClaimedChain, trip: int, name: str, attempt: Attempt) -> None:
-        """Save the end of a call without an image."""
+        """Save the result of a call that returned no image."""
 
     @abstractmethod
     def save_answer(
         self, chain: ClaimedChain, answered: AnsweredStep, attempt: Attempt | None, *, blank: bool
     ) -> None:
-        """Save an answer and the end of its call; a synthetic step has no call."""
+        """Save an answer and close its call; a synthetic step has no attempt."""
 
     @abstractmethod
     def save_audit(
         self,
         chain: ClaimedChain,
         audit: Audit,
-        made: Touch | Cold,
-        ended: Answer | Refused | EditorError,
+        request: Touch | Cold,
+        result: Answer | Refused | EditorError,
         attempt: Attempt | None,
     ) -> None:
-        """Save the image an audit sent and the answer; also close an open attempt."""
+        """Save an audit's image and its result, and close the open call if there is one."""
 
     @abstractmethod
     def end_chain(self, chain: ClaimedChain, outcome: str, reason: str = "") -> None:
-        """Save the outcome of the chain."""
+        """Save the chain's outcome."""
 
     @abstractmethod
     def release(self, chain: ClaimedChain) -> None:
@@ -124,29 +124,29 @@ class RunStore(ABC):
         return chain.attempt
 
     def pause(self, pause: Paused) -> None:
-        """Record at once that playing must stop; calls in flight still end."""
+        """Record at once that playing must stop; calls in flight still finish."""
 
     def tick(self) -> bool:
-        """Do periodic work a few times a second; return False to end between two edits.
+        """Do periodic work, a few times a second; return False to stop after the current edits.
 
-        Raises Cancelled to end now.
+        Raises Cancelled to stop at once.
         """
         return True
 
     def close(self) -> None:
-        """Refuse all further calls: playing has ended."""
+        """Refuse all further calls, because playing has ended."""
 
 
 class Cancelled(Exception):
-    """The run was cancelled: do not wait for calls in flight."""
+    """The run was cancelled, so calls in flight are dropped."""
 
 
 @dataclass(eq=False)
 class PlayedTrips:
-    """The whole trips of a chain, and the number of them that are scored.
+    """The complete trips of a chain: the number played and the number scored.
 
-    `key` identifies the chain in the store, `slug` is that of its case and repeat. `image` is
-    the suite's description of the source; None outside a suite.
+    `key` identifies the chain in the store; `slug` names its case and repeat. `image` is the
+    suite's description of the source image; None outside a suite.
     """
 
     key: Any
@@ -160,7 +160,7 @@ class PlayedTrips:
 
 @dataclass(frozen=True)
 class ScoredTrips:
-    """The scores of consecutive trips from `first` on, an entry per trip.
+    """The scores of consecutive trips from `first` on, one entry per trip.
 
     The first answer of a trip is None if the edited image was not saved.
     """
@@ -177,7 +177,7 @@ class ScoredTrips:
 
 @dataclass(frozen=True)
 class AnsweredAudit:
-    """An audit that an editor answered; `key` identifies it in the store."""
+    """An audit that the editor answered; `key` identifies it in the store."""
 
     key: Any
     audit: Audit
@@ -185,7 +185,7 @@ class AnsweredAudit:
 
 
 class ScoreStore(ABC):
-    """A run that is scored and finished. One thread calls it."""
+    """The store of a run that is scored and finished by one thread."""
 
     suite: Suite
 
@@ -193,10 +193,10 @@ class ScoreStore(ABC):
 
     @abstractmethod
     def claim(self) -> Sequence[PlayedTrips]:
-        """Claim a few chains with unscored trips, grouped by image; may be empty."""
+        """Claim a few chains with unscored trips, sorted by image; empty if none is left."""
 
     def release(self) -> None:
-        """Give back the chains that were claimed last."""
+        """Give back the last claimed chains."""
 
     @abstractmethod
     def source(self, chain: PlayedTrips) -> EncodedImage:
@@ -204,21 +204,21 @@ class ScoreStore(ABC):
 
     @abstractmethod
     def answer(self, chain: PlayedTrips, trip: int, place: int) -> EncodedImage | None:
-        """Return the answer to a step of a trip, counted from 0. Raises ImageGone.
+        """Return the answer to step `place` (from 0) of a trip. Raises ImageGone.
 
-        None if the image was not saved.
+        None if the image was never saved.
         """
 
     @abstractmethod
     def calibrate(
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> Mapping[str, Mapping[str, Any]]:
-        """Calibrate every metric on this source; return what is stored of it, by metric."""
+        """Calibrate every metric on this source; return the stored features, by metric."""
 
     def unscored_metrics(
         self, trips: Iterable[tuple[PlayedTrips, int]], scorer: Scorer
     ) -> list[str]:
-        """Return the metrics that have not scored all of these trips."""
+        """Return the metrics that must still score some of these trips."""
         return scorer.names
 
     @abstractmethod
@@ -226,7 +226,7 @@ class ScoreStore(ABC):
         """Save the scores of some trips. Raises ChainTaken."""
 
     def end_lost_chain(self, chain: PlayedTrips, reason: str) -> None:
-        """End a chain whose images are gone after its last scored trip."""
+        """End a chain at its last scored trip, because later images are gone."""
         raise ImageGone(reason)
 
     # Finishing.
@@ -249,7 +249,7 @@ class ScoreStore(ABC):
 
     @abstractmethod
     def save_judge(self, summary: Mapping[str, Any]) -> None:
-        """Save the summary of the judge: its facts and number of questions."""
+        """Save the judge's summary: version, calls, cost and outcomes."""
 
     @abstractmethod
     def save_orders(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -262,11 +262,11 @@ class ScoreStore(ABC):
         return ()
 
     def silent_audits(self, chain: PlayedTrips) -> Sequence[Audit]:
-        """Return the audits of a chain that brought no image."""
+        """Return the audits of a chain that were not answered with an image."""
         return ()
 
     def audit_answer(self, audit: AnsweredAudit) -> EncodedImage:
-        """Return the image that answered an audit."""
+        """Return the image that the editor answered to an audit."""
         raise NotImplementedError
 
     def save_finding(self, audit: AnsweredAudit, finding: Finding) -> None:

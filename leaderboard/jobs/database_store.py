@@ -395,14 +395,14 @@ class DatabaseStore(RunStore):
         self,
         chain: ClaimedChain,
         audit: PlannedAudit,
-        made: Touch | Cold,
-        ended: Answer | Refused | EditorError,
+        request: Touch | Cold,
+        result: Answer | Refused | EditorError,
         attempt: Attempt | None,
     ) -> None:
         images: dict[str, StoredImage] = {}
-        if isinstance(ended, Answer):
-            images = {"sent": _write_image(made.sent), "answer": _write_image(ended.image)}
-        self._save_audit(chain, audit, made.words, ended, attempt, images)
+        if isinstance(result, Answer):
+            images = {"sent": _write_image(request.sent), "answer": _write_image(result.image)}
+        self._save_audit(chain, audit, request.words, result, attempt, images)
 
     @_locked
     def _save_audit(
@@ -410,15 +410,15 @@ class DatabaseStore(RunStore):
         chain: ClaimedChain,
         audit: PlannedAudit,
         words: str,
-        ended: Answer | Refused | EditorError,
+        result: Answer | Refused | EditorError,
         attempt: Attempt | None,
         images: dict[str, StoredImage],
     ) -> None:
         row = Audit.objects.filter(chain=chain.key, number=audit.number)
         with transaction.atomic():
             self._fence(chain)
-            if not isinstance(ended, Answer):
-                refused = isinstance(ended, Refused)
+            if not isinstance(result, Answer):
+                refused = isinstance(result, Refused)
                 row.update(outcome=Audit.Outcome.REFUSED if refused else Audit.Outcome.FAILED)
                 return
             # Sorted, so that two jobs that store the same images do not deadlock.
@@ -429,7 +429,7 @@ class DatabaseStore(RunStore):
                 outcome=Audit.Outcome.ANSWERED,
                 words=words[:200],
                 seed=audit.seed(self.run.secret),
-                seconds=ended.seconds,
+                seconds=result.seconds,
                 **images,
             )
 

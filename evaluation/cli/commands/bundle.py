@@ -94,7 +94,7 @@ def packed(folder: RunFolder, out: Path, *, images: bool = True) -> dict[str, An
         scorer = new_scorer(",".join(scores.metrics))
         store = FolderScores(folder, scorer)
         measure_audits(store, scorer)
-        findings = store.found
+        findings = store.audit_findings
     return write_bundle(folder, scores, out, findings=findings, images=images)
 
 

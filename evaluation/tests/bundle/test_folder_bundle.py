@@ -96,7 +96,7 @@ def test_a_changed_image_is_refused_by_its_name(run, capsys):
     Image.new("RGB", (8, 8)).save(file)
     code, _, err = said(capsys, "bundle", run)
     assert code == 1
-    assert "I1_forward.png differs from the answered image" in err
+    assert "I1_forward.png was changed" in err
     assert not (run.parent / "mine.zip").exists()
 
 

@@ -260,7 +260,7 @@ def test_other_metrics_and_other_versions_have_calibrations_of_their_own(
 def test_only_so_many_are_kept_and_a_folder_that_cannot_be_written_does_no_harm(
     kept, played, capsys, monkeypatch
 ):
-    monkeypatch.setattr(calibration_cache, "MOST", 1)
+    monkeypatch.setattr(calibration_cache, "MOST_FILES", 1)
     first = scores(played, capsys)
     assert len(list(kept.iterdir())) == 1
     monkeypatch.setenv("CONVERGEBENCH_CALIBRATIONS", "/proc/nowhere")

@@ -86,7 +86,7 @@ def test_every_step_has_its_file_its_seed_and_its_line_in_the_ledger(perfect):
     ]
 
 
-def test_the_order_of_edits_does_not_matter_to_one_who_draws_by_rule(scores):
+def test_the_order_of_edits_does_not_matter_to_an_editor_by_rule(scores):
     rows = [dict(row) for row in scores.orders]
     # What is sent is dithered, so an edge drawn later may differ by a level.
     assert max(row["distance"] for row in rows) < 0.003
@@ -120,9 +120,7 @@ class Forgets(RuleEditor):
         ("hello-session", 2, 1),
     ],
 )
-def test_an_edit_that_is_forgotten_ends_the_chain_in_that_trip_and_names_its_step(
-    tmp_path, pair, nth, row
-):
+def test_a_forgotten_edit_ends_the_chain_in_that_trip_and_names_its_step(tmp_path, pair, nth, row):
     case = next(case for case in CASES if case.pair == pair)
     suite = dataclasses.replace(SUITE, trips=1, cases=(case,))
     scores = scored(played(tmp_path / "run", Forgets(nth), suite))
@@ -135,7 +133,7 @@ def test_an_edit_that_is_forgotten_ends_the_chain_in_that_trip_and_names_its_ste
     assert event(result, 1).time == 0
 
 
-def test_a_turn_that_is_forgotten_leaves_the_image_turned(tmp_path):
+def test_a_forgotten_turn_leaves_the_image_turned(tmp_path):
     suite = dataclasses.replace(SUITE, trips=1, cases=CASES[:1])
     scores = scored(played(tmp_path / "run", Forgets(4), suite))
     (chain,) = scores.chains.values()
@@ -144,9 +142,7 @@ def test_a_turn_that_is_forgotten_leaves_the_image_turned(tmp_path):
 
 
 @pytest.mark.parametrize("edits", [1, 3, 5, 6, 10])
-def test_a_chain_that_stops_in_the_middle_of_a_trip_goes_on_at_the_next_step(
-    tmp_path, perfect, edits
-):
+def test_a_chain_stopped_within_a_trip_continues_at_the_next_step(tmp_path, perfect, edits):
     suite = dataclasses.replace(SUITE, cases=CASES[-1:])
     folder = RunFolder.create(tmp_path / "run", suite, editor="x", options={}, secret="5" * 64)
     with pytest.raises(Paused):
@@ -164,7 +160,7 @@ def test_a_chain_that_stops_in_the_middle_of_a_trip_goes_on_at_the_next_step(
     assert len(again.calls()) == 12
 
 
-def test_things_are_counted_after_every_step_where_the_detector_is_at_hand(perfect):
+def test_things_are_counted_after_every_step_if_the_detector_is_installed(perfect):
     panel = Panel(["detector"])
     if not panel.witnesses:
         pytest.skip(f"needs the detector: {panel.not_run['detector']}")
@@ -186,14 +182,14 @@ def test_things_are_counted_after_every_step_where_the_detector_is_at_hand(perfe
     assert verdict.seen
 
 
-def test_of_many_edits_each_must_have_been_made():
+def test_each_of_many_edits_must_have_been_made():
     said = {"gates": True, "undone": None}
     both = [{**said, "made": True, "step": 1}, {**said, "made": False, "step": 2}]
     assert Verdict.of(both).made is False
     assert Verdict.of([*both, {**said, "made": True, "step": 2}]).made is True
 
 
-def test_a_bundle_of_the_shell_tells_every_step_and_verifies(tmp_path):
+def test_a_bundle_from_the_shell_contains_every_step_and_verifies(tmp_path):
     suite = dataclasses.replace(SUITE, trips=1, cases=CASES[:1])
     folder = played(tmp_path / "run", load_editor("jpeg"), suite)
     scores = scored(folder)

@@ -67,7 +67,7 @@ def test_folders_of_models_are_compared_on_the_cases_that_they_share(tmp_path, c
     assert "rank" in capsys.readouterr().out
 
 
-def test_the_same_source_and_edit_are_repeats_of_a_case_where_the_edit_is_told(tmp_path, capsys):
+def test_chains_with_the_same_source_and_described_edit_are_repeats_of_a_case(tmp_path, capsys):
     for number in range(3):
         chain(tmp_path / f"mine/c{number}", image=0, wear=1)
     for more, cases in (([], 3), (["--forward", "Add a hat.", "--object", "hat"], 1)):
@@ -77,13 +77,13 @@ def test_the_same_source_and_edit_are_repeats_of_a_case_where_the_edit_is_told(t
         assert len(found["runs"]["mine"]["chains"]) == 3
 
 
-def test_chains_of_different_lengths_are_read_as_far_as_all_go(tmp_path, capsys):
+def test_chains_are_cut_to_the_shortest(tmp_path, capsys):
     chain(tmp_path / "mine/short", image=0, wear=1, trips=1)
     chain(tmp_path / "mine/long", image=1, wear=1, trips=3)
     assert told("mine", capsys, "--no-report")["suite"]["trips"] == 1
 
 
-def test_what_is_wrong_with_a_chain_among_many_is_said_with_its_folder(tmp_path, capsys):
+def test_an_invalid_chain_among_many_is_named_by_its_folder(tmp_path, capsys):
     chain(tmp_path / "mine/good", image=0, wear=1)
     chain(tmp_path / "mine/bad", image=1, wear=1)
     (tmp_path / "mine/bad/I1_backward.png").unlink()
@@ -94,7 +94,7 @@ def test_what_is_wrong_with_a_chain_among_many_is_said_with_its_folder(tmp_path,
     assert "no folder of a chain" in capsys.readouterr().err
 
 
-def test_a_source_of_one_colour_is_told_and_nothing_breaks(tmp_path, capsys):
+def test_a_source_of_one_colour_is_reported_without_a_crash(tmp_path, capsys):
     chain(tmp_path / "flat", image=0, wear=1)
     Image.new("RGB", (64, 48), "teal").save(tmp_path / "flat/I0_source.png")
     for more in ([], ["--no-report"], ["--json"]):

@@ -64,7 +64,7 @@ def play(folder, editor, **options):
         folder_player(folder, editor, limits=QUICK, **options).play()
 
 
-def test_a_run_is_played_to_the_end_and_its_record_tells_every_edit(tmp_path):
+def test_a_run_is_played_to_the_end_and_its_files_record_every_edit(tmp_path):
     folder = new_run(tmp_path / "run", small_suite())
     play(folder, load_editor("jpeg"), parallel=2)
     for case in folder.suite.cases:
@@ -87,7 +87,7 @@ def test_a_run_is_played_to_the_end_and_its_record_tells_every_edit(tmp_path):
     assert again.chains == folder.chains
 
 
-def test_the_secret_decides_in_which_order_chains_are_played(tmp_path):
+def test_the_secret_determines_the_order_of_chains(tmp_path):
     def order(name, secret=None):
         folder = RunFolder.create(
             tmp_path / name, dataclasses.replace(SMOKE, trips=1), editor="noop", options={},
@@ -112,7 +112,7 @@ def test_repeats_differ_by_their_seed_only(tmp_path):
 
 
 @pytest.mark.parametrize("calls_before", range(1, 8))
-def test_after_an_outage_the_chain_goes_on_where_it_was(calls_before, tmp_path):
+def test_after_an_outage_the_chain_continues_where_it_was(calls_before, tmp_path):
     suite = small_suite("clock", "red-ball")
     whole = new_run(tmp_path / "whole", suite, "noise")
     play(whole, load_editor("noise"))
@@ -142,7 +142,7 @@ BLANK = Answer(EncodedImage.from_image(Image.new("RGB", (288, 192))), 0.1)
         (BLANK, "blank", 1),
     ],
 )
-def test_what_the_model_breaks_ends_the_chain_and_only_that(end, outcome, trips, tmp_path):
+def test_a_failure_of_the_model_ends_only_its_chain(end, outcome, trips, tmp_path):
     folder = new_run(tmp_path / "run", small_suite("clock", "red-ball"))
     play(folder, Scripted({4: end}))
     first, second = (folder.chains[slug] for slug in shuffled(folder.secret, folder.chains, str))
@@ -152,7 +152,7 @@ def test_what_the_model_breaks_ends_the_chain_and_only_that(end, outcome, trips,
     assert len(ledger) == 8
 
 
-def test_a_budget_pauses_before_it_is_passed_and_counts_what_went_before(tmp_path):
+def test_a_budget_pauses_before_it_is_exceeded_and_counts_earlier_costs(tmp_path):
     folder = new_run(tmp_path / "run", small_suite(trips=5))
     editor = Scripted()
     editor.inner = type(
@@ -167,7 +167,7 @@ def test_a_budget_pauses_before_it_is_passed_and_counts_what_went_before(tmp_pat
     assert len(editor.calls) == 3
 
 
-def test_a_number_of_edits_is_never_passed_and_tries_count(tmp_path):
+def test_the_maximum_of_edits_is_never_exceeded_and_retries_count(tmp_path):
     folder = new_run(tmp_path / "run", small_suite("clock", "red-ball", trips=5))
     editor = Scripted({2: EditorError("busy", fault=Fault.RATE_LIMITED)})
     with pytest.raises(Paused, match="--max-edits 5 is reached"):
@@ -196,13 +196,13 @@ def test_two_processes_do_not_play_in_one_folder(tmp_path):
         pass
 
 
-def test_an_image_that_was_changed_is_not_played_on(tmp_path):
+def test_a_changed_image_is_not_edited_further(tmp_path):
     folder = new_run(tmp_path / "run", small_suite("clock"))
     with pytest.raises(Paused):
         play(folder, Scripted({2: EditorError("x", fault=Fault.TLS, permanent=True)}))
     file = tmp_path / "run/chains/books--clock/I1_forward.jpg"
     Image.new("RGB", (288, 192)).save(file, "JPEG")
-    with pytest.raises(RunFolderError, match="its hash is wrong"):
+    with pytest.raises(RunFolderError, match="SHA-256 differs"):
         play(RunFolder.open(tmp_path / "run"), load_editor("jpeg"))
 
 
@@ -214,17 +214,17 @@ def test_an_image_that_was_changed_is_not_played_on(tmp_path):
         (lambda path: (path.mkdir(), (path / "run.json").write_text("{}")), "format 3"),
     ],
 )
-def test_what_is_no_run_folder_is_said_in_words(break_it, message, tmp_path):
+def test_an_invalid_run_folder_is_explained(break_it, message, tmp_path):
     break_it(tmp_path / "run")
     with pytest.raises(RunFolderError, match=message):
         RunFolder.open(tmp_path / "run")
 
 
-def test_an_altered_suite_in_the_record_is_noticed(tmp_path):
+def test_an_altered_suite_in_the_run_file_is_noticed(tmp_path):
     new_run(tmp_path / "run", small_suite())
     file = tmp_path / "run/run.json"
     file.write_text(file.read_text().replace('"trips": 2', '"trips": 1'))
-    with pytest.raises(RunFolderError, match="altered"):
+    with pytest.raises(RunFolderError, match="the file was changed"):
         RunFolder.open(tmp_path / "run")
 
 
@@ -238,7 +238,7 @@ def playing(editor, *more):
     return [*play, "--editor", editor, *more]
 
 
-def test_ctrl_c_keeps_what_is_played_and_the_same_command_goes_on(tmp_path):
+def test_ctrl_c_keeps_answers_and_the_same_command_continues(tmp_path):
     command = playing("jpeg", "--out", str(tmp_path / "run"))
     calls = tmp_path / "run/calls.jsonl"
     process = subprocess.Popen(

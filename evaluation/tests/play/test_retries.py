@@ -39,7 +39,7 @@ def retried(edit, limits=QUICK, stop=None):
     return with_retries(edit, limits, stop or threading.Event())
 
 
-def test_what_can_heal_is_asked_again():
+def test_temporary_errors_are_retried():
     edit = Scripted(error(), error(), ANSWER)
     assert retried(edit) is ANSWER
     assert edit.calls == 3
@@ -55,7 +55,7 @@ def test_an_attempt_costs_what_was_billed(ended, cost):
 @pytest.mark.parametrize(
     "end", [error(permanent=True), Refused("no people"), ValueError("a bug"), KeyboardInterrupt()]
 )
-def test_what_cannot_heal_passes_at_once(end):
+def test_permanent_errors_are_raised_at_once(end):
     edit = Scripted(end, ANSWER)
     with pytest.raises(type(end)):
         retried(edit)

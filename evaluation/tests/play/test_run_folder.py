@@ -1,4 +1,4 @@
-"""Run folders that others made: nothing outside of them is read or written, and no fault is a crash."""
+"""Untrusted run folders: nothing outside them is read or written, and no fault is a crash."""
 
 import json
 import shutil
@@ -51,7 +51,7 @@ def refused(capsys, *arguments):
         (lambda d: d.update(options=[]), "options: should be a valid dict"),
     ],
 )
-def test_a_run_file_that_names_other_folders_or_numbers_without_end_is_refused(
+def test_a_run_file_with_foreign_paths_or_huge_numbers_is_refused(
     run, capsys, command, change, said
 ):
     def spoilt(data):
@@ -66,12 +66,12 @@ def test_a_run_file_that_names_other_folders_or_numbers_without_end_is_refused(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda d: d["edits"][0].update(file="/etc/hostname"), "is not an image of its folder"),
-        (lambda d: d["edits"][0].update(file="../x.png"), "is not an image of its folder"),
+        (lambda d: d["edits"][0].update(file="/etc/hostname"), "is not the name of an image file"),
+        (lambda d: d["edits"][0].update(file="../x.png"), "is not the name of an image file"),
         (lambda d: d["edits"][0].update(number="one"), "edits"),
         (lambda d: d["edits"][0].update(surprise=1), "surprise"),
         (lambda d: d.update(edits=3), "chain.json"),
-        (lambda d: d.update(image="../../x"), "is of another chain"),
+        (lambda d: d.update(image="../../x"), "belongs to another chain"),
         (
             lambda d: d.update(
                 audits=[
@@ -85,17 +85,17 @@ def test_a_run_file_that_names_other_folders_or_numbers_without_end_is_refused(
                     }
                 ]
             ),
-            "is not an image of its folder",
+            "is not the name of an image file",
         ),
     ],
 )
-def test_a_chain_that_names_other_files_is_refused(run, capsys, change, said):
+def test_a_chain_file_with_foreign_paths_is_refused(run, capsys, change, said):
     changed(run / "chains" / CHAIN / "chain.json", change)
     assert said in refused(capsys, "bundle", run)
 
 
-def test_no_link_is_followed(run, capsys):
-    """Whoever packs or merges another's run would hand on an image of their own."""
+def test_symbolic_links_are_not_followed(run, capsys):
+    """Following a link would put a private file into a bundle or merged run."""
     secret = run.parent / "secret.png"
     Image.new("RGB", (64, 64), "red").save(secret)
     for name in (SOURCE, "I1_forward.png"):
@@ -110,7 +110,7 @@ def test_no_link_is_followed(run, capsys):
     assert main(["merge", str(run), "--out", "out"]) == 0
 
 
-def test_lines_that_are_no_calls_are_left_out(run, capsys):
+def test_invalid_lines_of_the_call_log_are_skipped(run, capsys):
     lines = ["[]", "7", '{"at": 1}', "[" * 100_000, '{"cost": 1e999}', '{"number": "one"}']
     before = RunFolder.open(run).calls()
     with (run / "calls.jsonl").open("a") as file:
@@ -121,7 +121,7 @@ def test_lines_that_are_no_calls_are_left_out(run, capsys):
 
 @pytest.mark.parametrize("name", ["run.json", "scores.json", f"chains/{CHAIN}/chain.json"])
 @pytest.mark.parametrize("text", ["", "[" * 100_000, "[]", "null", '{"format": 3}'])
-def test_a_file_that_is_something_else_is_named(run, capsys, name, text):
+def test_an_invalid_file_is_named(run, capsys, name, text):
     (run / name).write_text(text)
     said = refused(capsys, "bundle", run)
     assert ("is not scored" if name == "scores.json" else name) in said

@@ -13,7 +13,7 @@ from evaluation.content import catalog
 from evaluation.content.suites import Case
 from evaluation.editors import load_editor
 from evaluation.measuring.scoring import Scorer
-from evaluation.play.folder_store import folder_player, play_in_rounds, saved
+from evaluation.play.folder_store import folder_player, play_in_rounds, saved_edits
 from evaluation.play.run_folder import RunFolder
 from evaluation.play.run_scores import read_scores
 from evaluation.play.store import Paused
@@ -68,8 +68,8 @@ def numbers(folder: RunFolder) -> dict[str, object]:
 def test_the_headline_is_that_of_the_full_run_for_fewer_edits(full, short):
     assert numbers(short) == numbers(full)
     assert {chain.outcome for chain in short.chains.values()} == {"known"}
-    assert 0 < saved(short) == full.edits_done - short.edits_done
-    assert saved(full) == 0
+    assert 0 < saved_edits(short) == full.edits_done - short.edits_done
+    assert saved_edits(full) == 0
 
 
 def test_trips_that_were_played_have_the_scores_of_the_full_run(full, short):
@@ -82,7 +82,7 @@ def test_trips_that_were_played_have_the_scores_of_the_full_run(full, short):
         assert chain.trips == whole.chains[slug].trips[:count]
 
 
-def test_what_is_not_known_is_told(short):
+def test_a_summary_names_what_is_unknown(short):
     table = results_table(run_results(SUITE, read_scores(short)))
     assert "stopped once their end was known" in table
     headline = table.splitlines()[2]
