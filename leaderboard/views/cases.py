@@ -1,4 +1,4 @@
-"""Cases: the images of a chain trip by trip, and of a case across all models."""
+"""Pages of a case: its images in one run, trip by trip, and in all models."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from leaderboard.views.images import as_image
 from leaderboard.views.site import noindex_variants
 from leaderboard.visitors import limited
 
-#: Strips before "show all", so that the page stays small with many models.
+#: Strips shown before "show all", to keep the page small.
 FIRST_STRIPS = 40
 
 
 @require_safe
 @noindex_variants
 def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
-    """Show a case of a run: source, Y1, X1, Y2, X2, ..."""
+    """Show a case of a run: its source, then the edited and restored image of each trip."""
     runs = Run.objects.visible_to(request.user).select_related("editing_model", "suite")
     run = get_object_or_404(runs.defer("suite__definition"), pk=run_id)
     cases = Case.objects.select_related("image__stored").filter(suite=run.suite)
@@ -37,14 +37,14 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
     chains = list(run.chains.filter(case=case).order_by("repeat"))
     chain = _chosen(chains, request.GET.get("repeat", ""))
     if chain is None:
-        raise Http404("this run did not play this case")
+        raise Http404("This run did not play this case.")
     names = chain.scored_by
     metric = _metric(request, names)
     trips = list(chain.trips.select_related("edited", "restored"))
     distances = chain.distances()
     ladder = _ladder(run, case, metric)
     frames = strips.frames(chain, trips, metric, distances.get(metric, {}), ladder, case)
-    # A run may lack cases of its suite; the links lead to the cases it has.
+    # The links skip cases of the suite that the run did not play.
     before, after, place, count = _neighbours(case, cases.filter(chains__run=run).distinct())
     context = {
         "case": case,
@@ -72,7 +72,7 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
 @cached_page(stamp, ("metric", "every"))
 @noindex_variants
 def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
-    """Show a case as every model played it, the best first."""
+    """Show a case in every model, the best first."""
     cases = Case.objects.filter(suite__sealed=False)
     cases = cases.select_related("image__stored", "suite").defer("suite__definition")
     case = get_object_or_404(cases, pk=case_id)
@@ -112,30 +112,30 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
 def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
     """Serve a suite's image saved once as JPEG, as a familiar scale of loss.
 
-    The JPEG itself is served: it was made here, and encoding it again would add a loss.
+    The JPEG is served as it is, because encoding it again would add loss.
     """
     if int(quality) not in strips.JPEG_QUALITIES:
-        raise Http404("JPEG qualities go from 1 to 95")
+        raise Http404("JPEG qualities range from 1 to 95.")
     key = f"jpeg/{sha256}/{quality}"
     data = cache.get(key)
     if data is None:
         if too_many := limited(request, "jpeg"):
             return too_many
-        # Only images of suites, so that visitors cannot have other images encoded.
+        # Visitors can have only the images of public suites encoded.
         if not SuiteImage.objects.filter(stored=sha256, suite__sealed=False).exists():
-            raise Http404("no suite has this image")
+            raise Http404("No suite has this image.")
         stored = get_object_or_404(StoredImage, pk=sha256)
         try:
             with decoding:
                 data = encode_jpeg(stored.read().decoded, int(quality))
         except FileNotFoundError:
-            raise Http404("this image is not in storage") from None
+            raise Http404("This image is not in storage.") from None
         cache.set(key, data, 3600)
     return as_image(HttpResponse(data, content_type="image/jpeg"), f"jpeg-{quality}", sha256)
 
 
 def _chosen(chains: list[Chain], repeat: str) -> Chain | None:
-    """Return the requested repeat, else the first."""
+    """Return the chain of the requested repeat, or else the first."""
     by_repeat = {str(chain.repeat): chain for chain in chains}
     return by_repeat.get(repeat) or (chains[0] if chains else None)
 
@@ -146,7 +146,7 @@ def _metric(request: HttpRequest, names: list[str]) -> str:
 
 
 def _ladder(run: Run, case: Case, metric: str) -> dict[str, float]:
-    """Return the JPEG ladder of this source by the run's version of the metric."""
+    """Return the source's JPEG ladder by the run's version of the metric; {} if not stored."""
     pinned = run.metrics.get(metric, {})
     row = Calibration.objects.filter(
         pixels_sha256=case.image.pixels_sha256,
@@ -158,7 +158,7 @@ def _ladder(run: Run, case: Case, metric: str) -> dict[str, float]:
 
 
 def _neighbours(case: Case, among: QuerySet[Case]) -> tuple[int | None, int | None, int, int]:
-    """Return the previous and next case, this case's place, and their number."""
+    """Return the previous and the next case, the position of this one, and their number."""
     keys = list(among.values_list("pk", flat=True))
     place = keys.index(case.pk)
     before = keys[place - 1] if place else None

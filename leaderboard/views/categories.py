@@ -17,7 +17,7 @@ from leaderboard.board.rows import RANKED, REFERENCE, stamp
 from leaderboard.page_cache import cached_page, uncached
 from leaderboard.views.site import noindex_variants
 
-#: Lines of the table of models, and columns of the table of pairs.
+#: Models shown before "show all", and models in the table of pairs.
 FIRST_ROWS, PAIR_COLUMNS = 50, 10
 
 
@@ -31,7 +31,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 def page(board_query: BoardQuery) -> dict[str, Any]:
-    """Return the context of the page: two heat tables on one scale of shades."""
+    """Return the context of the page: two heat tables with one scale of shades."""
     filters, trips = board_query.filters, board_query.filters.suite.trips
     rows = [row for row in board_query.rows() if row.standing]
     ranked = [row for row in rows if row.group == RANKED]

@@ -1,4 +1,4 @@
-"""Contribute a run that was played elsewhere: form, progress and withdrawal."""
+"""Pages to contribute a run that was played elsewhere: form, progress and withdrawal."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def index(request: HttpRequest) -> HttpResponse:
     """Show the form; redirect an accepted file to its page."""
     if request.method == "POST" and (too_many := limited(request, "contribute")):
         return too_many
-    of = request.POST.get("of") or request.GET.get("of") or ""
+    token_before = request.POST.get("of") or request.GET.get("of") or ""
     before = ContributedRun.objects.filter(
-        token=of[:43],
+        token=token_before[:43],
         state=ContributedRun.State.SHOWN,
         editing_model__status=EditingModel.Status.PUBLISHED,
     ).first()
@@ -65,15 +65,15 @@ def _form(
 @require_safe
 @noindex
 def detail(request: HttpRequest, token: str) -> HttpResponse:
-    """Show the progress or result of the check; the address is the permission.
+    """Show the progress or result of the check.
 
-    Everyone who has the address can withdraw the run.
+    The URL is secret: anyone who has it can withdraw the run.
     """
     rows = ContributedRun.objects.select_related("run__suite", "run__editing_model")
     contribution = get_object_or_404(rows.defer("run__suite__definition"), token=token)
     context = {"contribution": contribution, "reasons": contribution.error.splitlines()}
     response = render(request, "leaderboard/contributed_run.html", context)
-    # Not "no-referrer": the page's form would then be sent without an origin.
+    # With "no-referrer" browsers would send the page's form without an origin.
     response["Referrer-Policy"] = "same-origin"
     return response
 
@@ -94,7 +94,7 @@ def state(request: HttpRequest, token: str) -> JsonResponse:
 
 @require_POST
 def withdraw(request: HttpRequest, token: str) -> HttpResponse:
-    """Withdraw the run; its public address shows the date."""
+    """Withdraw the run. Its public page then shows the date of withdrawal."""
     if too_many := limited(request, "withdraw_contributed_run"):
         return too_many
     contribution = get_object_or_404(ContributedRun, token=token)

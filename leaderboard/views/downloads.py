@@ -30,7 +30,7 @@ from leaderboard.models import EditingModel, Run, Standing, Suite
 from leaderboard.text import attachment
 from leaderboard.visitors import limited
 
-#: Size limit of images in a download, so that a web worker is not busy for minutes.
+#: Largest size of the images in a download: more would keep a web process busy for minutes.
 MOST_IMAGES = 300 * 2**20
 
 
@@ -47,7 +47,7 @@ def run_scores(request: HttpRequest, run_id: int, form: str) -> HttpResponseBase
 
 @require_safe
 def run_quality(request: HttpRequest, run_id: int) -> HttpResponseBase:
-    """Serve the values of no-reference metrics on a public run as CSV."""
+    """Serve the no-reference values of a public run as CSV."""
     if too_many := limited(request, "run_quality"):
         return too_many
     run = get_object_or_404(Run.objects.public(), pk=run_id)
@@ -64,7 +64,7 @@ def run_record(request: HttpRequest, run_id: int) -> HttpResponse:
 
 @require_safe
 def run_eval_results(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Serve a public run as Hugging Face's `.eval_results`; `?dataset=` names the data set."""
+    """Serve a public run in Hugging Face's `.eval_results` format for the given `?dataset=`."""
     run, dataset = _with_results(run_id), request.GET.get("dataset", "")
     if not re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", dataset, re.ASCII):
         return HttpResponse(
@@ -77,16 +77,16 @@ def run_eval_results(request: HttpRequest, run_id: int) -> HttpResponse:
 
 
 def _with_results(run_id: int) -> Run:
-    """Return a public run of this site with standings. Raises Http404."""
+    """Return a public run that has standings and was not published elsewhere. Raises Http404."""
     runs = Run.objects.public().exclude(source=Run.Source.PUBLISHED)
     run = get_object_or_404(runs.select_related("editing_model", "suite"), pk=run_id)
     if not catalogues.standings_of(run):
-        raise Http404("the run has no results")
+        raise Http404("This run has no results.")
     return run
 
 
 def _stream(lines: Iterator[str], name: str) -> StreamingHttpResponse:
-    """Send a CSV or JSON file while it is written."""
+    """Stream a CSV or JSON file."""
     content_type = "text/csv; charset=utf-8" if name.endswith(".csv") else "application/json"
     return StreamingHttpResponse(lines, content_type=content_type, headers=attachment(name))
 
@@ -94,7 +94,7 @@ def _stream(lines: Iterator[str], name: str) -> StreamingHttpResponse:
 @require_safe
 def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
     """Serve a public run's bundle; `?images=1` adds the images if they are few."""
-    # Each bundle is written on request, the most expensive request of a visitor.
+    # Writing a bundle is the most expensive request that a visitor can make.
     if too_many := limited(request, "run_bundle"):
         return too_many
     runs = Run.objects.public().select_related("editing_model", "suite")
@@ -102,14 +102,14 @@ def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
     images = request.GET.get("images") == "1"
     if images and (size := bundles.images_size(run)) > MOST_IMAGES:
         return HttpResponse(
-            f"The images of this run take {size / 2**20:,.0f} MB; up to "
-            f"{MOST_IMAGES / 2**20:.0f} MB can be downloaded here. The operators of this site can "
-            f"write the bundle with: manage.py export_results bundle {run.pk}\n"
-            "Without images: leave out ?images=1.\n",
+            f"The images of this run take {size / 2**20:,.0f} MB; the limit for downloads is "
+            f"{MOST_IMAGES / 2**20:.0f} MB. Leave out ?images=1 for the bundle without images, or "
+            "ask the operators of this site to run: "
+            f"manage.py export_results bundle {run.pk}\n",
             status=413,
             content_type="text/plain; charset=utf-8",
         )
-    # Above a few MB it is a temporary file on disk.
+    # Larger bundles are written to disk instead of memory.
     file = tempfile.SpooledTemporaryFile(max_size=8 * 2**20)  # noqa: SIM115
     try:
         bundles.write(run, file, images=images)
@@ -127,7 +127,7 @@ def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
 
 @require_safe
 def suite_scores(request: HttpRequest, slug: str, version: int) -> HttpResponseBase:
-    """Serve the public scores of a suite as Parquet, last written by a worker."""
+    """Serve the public scores of a suite as the Parquet file that a worker wrote last."""
     if too_many := limited(request, "suite_scores"):
         return too_many
     suite = get_object_or_404(
@@ -135,9 +135,9 @@ def suite_scores(request: HttpRequest, slug: str, version: int) -> HttpResponseB
     )
     name = scores.name(suite)
     if name is None:
-        raise Http404("no run of this suite is public")
+        raise Http404("No run of this suite is public.")
     if not default_storage.exists(name):
-        raise Http404("a worker is writing this file: please come back in a minute")
+        raise Http404("A worker is writing this file. Please try again in a minute.")
     return FileResponse(
         default_storage.open(name),
         as_attachment=True,
@@ -151,7 +151,7 @@ def cite(request: HttpRequest) -> HttpResponse:
     """Serve a BibTeX citation of the board with the current filters."""
     query = BoardQuery.parse(request.GET)
     if query is None or query.no_such_suite:
-        raise Http404("there is no such suite")
+        raise Http404("There is no such suite.")
     return HttpResponse(citations.bibtex(query.filters), content_type="text/plain; charset=utf-8")
 
 

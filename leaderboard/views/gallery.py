@@ -1,4 +1,4 @@
-"""The gallery: strips of all models, by category and cause, best or worst first."""
+"""The gallery: the best or worst strips, by model, category and cause of the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from leaderboard.page_cache import cached_page, uncached
 from leaderboard.pages import strips
 from leaderboard.views.site import noindex_variants
 
-#: Strips on one page.
+#: Strips per page.
 SHOWN = 24
 CHOICES = ("model", "category", "cause")
 PARAMETERS = ("suite", *CHOICES, "order", "page")
@@ -34,7 +34,7 @@ LAST_PAGE = 500
 
 
 class GalleryForm(forms.Form):
-    """The choice of strips; suites and models are those on the board."""
+    """The filters of the gallery. Suites and models are those on the board."""
 
     suite = forms.ChoiceField(required=False)
     model = forms.ChoiceField(required=False)
@@ -87,7 +87,9 @@ def index(request: HttpRequest) -> HttpResponse:
     )
     form = GalleryForm({**query, "suite": suite.key}, offered, models)
     form.is_valid()
-    remarks += [f"{form.fields[name].label or name}: not known here." for name in form.errors]
+    remarks += [
+        f"{form.fields[name].label or name}: not a valid choice, ignored." for name in form.errors
+    ]
     choice = {name: form.cleaned_data.get(name) or "" for name in CHOICES}
     best, number = form.cleaned_data.get("order") == "best", _number(query["page"])
     chains, more = _page(
@@ -112,7 +114,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 def _number(text: str) -> int:
-    """Parse a page's number; anything invalid is the first page."""
+    """Parse a page number. Invalid numbers give the first page."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 1
     return min(max(1, number), LAST_PAGE)
 
@@ -123,7 +125,7 @@ def _query(suite: str, choice: Mapping[str, str], best: bool, number: int) -> st
 
 
 def _runs(suite: Suite, models: Sequence[EditingModel], model: str) -> QuerySet[Run]:
-    """Return the runs to show; reference editors only if chosen or alone."""
+    """Return the runs to show. Reference editors appear if chosen or if there is no model."""
     runs = Run.objects.on_the_board().filter(suite=suite)
     if model == REFERENCE_EDITORS:
         return runs.filter(editing_model__is_reference=True)
@@ -135,7 +137,7 @@ def _runs(suite: Suite, models: Sequence[EditingModel], model: str) -> QuerySet[
 
 
 def _chains(choice: Mapping[str, str]) -> QuerySet[Chain]:
-    """Return the scored chains of any run that fit the choice."""
+    """Return the scored chains that match the filters, of any run."""
     chains = Chain.objects.filter(repeat=0, usable_trips__isnull=False)
     if choice["category"]:
         chains = chains.filter(case__category=choice["category"])
@@ -143,24 +145,24 @@ def _chains(choice: Mapping[str, str]) -> QuerySet[Chain]:
 
 
 def _page(
-    runs: QuerySet[Run], fitting: QuerySet[Chain], models: int, best: bool, number: int
+    runs: QuerySet[Run], matching: QuerySet[Chain], models: int, best: bool, number: int
 ) -> tuple[list[Chain], bool]:
-    """Return the chains of this page, and True if more follow.
+    """Return the chains of this page, and True if more pages follow.
 
-    Each model's first chain comes before the second of any. With enough models the page holds
-    only first chains, which an index finds.
+    The first chain of every model comes before any second chain. With enough models, the page
+    needs first chains only, and these come from an index.
     """
     sign = "-" if best else ""
     order = (f"{sign}usable_trips", f"{sign}auc", "pk")
     start = SHOWN * (number - 1)
     keys: list[int] = []
     if models > start + SHOWN:
-        first = fitting.filter(run=OuterRef("pk")).order_by(*order).values("pk")[:1]
+        first = matching.filter(run=OuterRef("pk")).order_by(*order).values("pk")[:1]
         firsts = Chain.objects.filter(pk__in=runs.values_list(Subquery(first))).order_by(*order)
         keys = list(firsts.values_list("pk", flat=True)[start : start + SHOWN + 1])
     if len(keys) <= SHOWN:
         place = Window(RowNumber(), partition_by=F("run"), order_by=order)
-        ordered = fitting.filter(run__in=runs).annotate(place=place).order_by("place", *order)
+        ordered = matching.filter(run__in=runs).annotate(place=place).order_by("place", *order)
         keys = list(ordered.values_list("pk", flat=True)[start : start + SHOWN + 1])
     rows = (
         Chain.objects.select_related("case__image__stored", "run__editing_model", "run__suite")
@@ -176,7 +178,7 @@ def _page(
 
 
 def _heading(model: str, choice: Mapping[str, str], best: bool) -> str:
-    """Return the choice in words: "The worst cases of A, object edits"."""
+    """Return the heading, such as "The worst cases of A, object edits"."""
     category, cause = choice["category"], choice["cause"]
     words = f"The {'best' if best else 'worst'} cases of {model or 'every model'}"
     if category:

@@ -1,4 +1,4 @@
-"""Health checks and figures, for load balancers and monitoring."""
+"""Health checks for load balancers, and Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def livez(request: HttpRequest) -> JsonResponse:
 @never_cache
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Serve figures for Prometheus, of the site and of its web processes here.
+    """Serve the metrics of the site and of the web processes on this host to Prometheus.
 
-    They name models that are not public yet, so requests through the proxy or from outside our
-    network get a 404.
+    They name models that are not public yet, so requests through the proxy or from outside the
+    private network get a 404.
     """
-    if not _is_own(request):
-        raise Http404("there is no such page")
+    if not _is_internal(request):
+        raise Http404("There is no such page.")
     registry = REGISTRY
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         registry = CollectorRegistry()
@@ -45,7 +45,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     return HttpResponse(figures.exposition(registry), content_type=CONTENT_TYPE_LATEST)
 
 
-def _is_own(request: HttpRequest) -> bool:
+def _is_internal(request: HttpRequest) -> bool:
     if request.headers.get("X-Forwarded-For") or request.headers.get("Forwarded"):
         return False
     peer = request.META.get("REMOTE_ADDR") or ""
@@ -58,10 +58,10 @@ def _is_own(request: HttpRequest) -> bool:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Return 200 if pages can be served, with the state of each part.
+    """Return 200 if pages can be served, with the result of each check.
 
-    Redis and workers do not make a page fail, so without them the answer stays 200 with the
-    status "degraded": submissions are saved and start later.
+    Pages work without Redis and workers: the status is then "degraded", and submissions are
+    saved and start later.
     """
     checks = {
         "database": _outcome(_database),
@@ -77,8 +77,8 @@ def readyz(request: HttpRequest) -> JsonResponse:
 def _outcome(check: Callable[[], None]) -> str:
     try:
         check()
-    except Exception as error:  # every failure is reported
-        # Only the class: messages may contain addresses and passwords.
+    except Exception as error:
+        # Only the class is shown, because messages may contain addresses and passwords.
         return str(error) if isinstance(error, LookupError) else type(error).__name__
     return "ok"
 
@@ -89,7 +89,7 @@ def _database() -> None:
 
 
 def _storage() -> None:
-    """Check the storage without writing, because requests are not limited."""
+    """Check the storage without writing, since the rate of requests is not limited."""
     default_storage.exists("health")
     if isinstance(default_storage, FileSystemStorage):
         folder = Path(default_storage.location)
@@ -104,4 +104,4 @@ def _redis() -> None:
 
 def _workers(queue: str) -> None:
     if not Worker.count(queue=django_rq.get_queue(queue)):
-        raise LookupError("none alive")
+        raise LookupError("no worker alive")

@@ -1,8 +1,8 @@
-"""Stored images, served so that untrusted content cannot run in a browser.
+"""Views that serve stored images, so that untrusted content cannot run in a browser.
 
-An image is served while a page that the visitor may see shows it; this takes one query.
-Images of a run that is withdrawn, hidden or not published are served only to staff, and
-caches revalidate after a few minutes.
+An image is served only as long as a page shows it that the visitor may see; this takes one query.
+Images of withdrawn, hidden or unpublished runs are served to staff only. Caches revalidate after
+a few minutes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from leaderboard.models import StoredImage, visible_images
 from leaderboard.models.images import AlteredImage, decoding
 
 Response = TypeVar("Response", bound=HttpResponseBase)
+#: Cache-Control of images for everyone, and of images for one visitor.
 SHARED = "public, max-age=300, must-revalidate"
-OWN = "private, no-cache"
+PRIVATE = "private, no-cache"
 LOST = "This image is lost: it is no longer in storage."
 ALTERED = "The stored bytes of this image were altered.\n"
 LOST_IMAGE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 160">
@@ -35,12 +36,12 @@ LOST_IMAGE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 160">
 def image(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
     """Serve a thumbnail, a re-encoded copy, or the original bytes as a download."""
     stored = visible_images(AnonymousUser()).filter(pk=sha256).first()
-    keep = SHARED
-    if stored is None:  # only now, because reading the user takes another query
-        keep = OWN
+    cache_control = SHARED
+    if stored is None:  # reading the user takes another query
+        cache_control = PRIVATE
         stored = get_object_or_404(visible_images(request.user), pk=sha256)
     if request.headers.get("If-None-Match") == f'"{form}-{sha256}"':
-        return as_image(FileResponse(status=304), form, sha256, keep)
+        return as_image(FileResponse(status=304), form, sha256, cache_control)
     try:
         response = content(stored, form)
     except AlteredImage:
@@ -53,14 +54,11 @@ def image(request: HttpRequest, form: str, sha256: str) -> HttpResponseBase:
         return as_image(lost, form, sha256, "no-store")
     except ImageError:
         raise Http404("This image cannot be decoded.") from None
-    return as_image(response, form, sha256, keep)
+    return as_image(response, form, sha256, cache_control)
 
 
 def content(stored: StoredImage, form: str) -> FileResponse:
-    """Return the image in this form.
-
-    Raises FileNotFoundError if its bytes are gone.
-    """
+    """Return the image in this form. Raises FileNotFoundError if its bytes are lost."""
     if form == "original":
         return FileResponse(
             BytesIO(stored.data()),
@@ -72,7 +70,7 @@ def content(stored: StoredImage, form: str) -> FileResponse:
     try:
         file = default_storage.open(name)
     except FileNotFoundError:
-        # The worker has not made this copy yet; only a worker has the memory for large images.
+        # A worker has not made this copy yet. Only workers have the memory for large images.
         if not stored.may_be_decoded_here:
             raise Http404("A worker is making this copy. Please try again in a minute.") from None
         with decoding:
@@ -84,9 +82,9 @@ def content(stored: StoredImage, form: str) -> FileResponse:
     return FileResponse(file, content_type="image/webp")
 
 
-def as_image(response: Response, form: str, sha256: str, keep: str = SHARED) -> Response:
-    """Add headers to the response that allow caching and forbid scripts."""
-    response["Cache-Control"] = keep
+def as_image(response: Response, form: str, sha256: str, cache_control: str = SHARED) -> Response:
+    """Add headers that allow caching and forbid scripts."""
+    response["Cache-Control"] = cache_control
     response["ETag"] = f'"{form}-{sha256}"'
     # An image opened on its own must not run scripts.
     response["Content-Security-Policy"] = "default-src 'none'; sandbox"

@@ -156,7 +156,7 @@ def image(request: HttpRequest, token: str, form: str, sha256: str) -> HttpRespo
     if stored is None:
         raise Http404
     try:
-        return images.as_image(images.content(stored, form), form, sha256, images.OWN)
+        return images.as_image(images.content(stored, form), form, sha256, images.PRIVATE)
     except (FileNotFoundError, ImageError):
         raise Http404(images.LOST) from None
 
