@@ -136,7 +136,7 @@ class VoteAdmin(ReadOnly):
 
     @admin.display(description="answer")
     def said(self, vote: Vote) -> Any:
-        return vote_rows.said(vote)
+        return vote_rows.answer_words(vote)
 
     @admin.display(description="weight", ordering="voter__weight")
     def weight(self, vote: Vote) -> str:

@@ -42,7 +42,7 @@ from leaderboard.models import (
     Trip,
     Vote,
 )
-from leaderboard.people.vote_rows import VoteOut, with_all
+from leaderboard.people.vote_rows import VoteOut, with_related
 
 #: An id in an address, within the range of the database.
 Id = Annotated[int, Path(ge=1, le=2**31 - 1)]
@@ -244,7 +244,7 @@ def votes(
     suite: str = Query("", max_length=80),
 ) -> Any:
     """List every vote on public runs, oldest first, with retention and evidence."""
-    rows = with_all(Vote.objects.public())
+    rows = with_related(Vote.objects.public())
     if kind:
         rows = rows.filter(kind=kind)
     if suite:

@@ -197,7 +197,7 @@ class DatabaseSource:
             )
 
     def votes(self) -> list[VoteRecord]:
-        return vote_rows.of_run(self.row)
+        return vote_rows.records_of_run(self.row)
 
     def standings(self) -> Iterator[StandingRecord]:
         rows = self.row.standings.select_related("metric")

@@ -128,7 +128,7 @@ def _write_votes(out: Path, runs: list[Run], kept: set[str]) -> int:
     votes = Vote.objects.public().filter(both, question__first__chain__run__in=runs)
     number = 0
     with (out / "votes.jsonl").open("w", encoding="utf-8") as file:
-        for vote in vote_rows.with_all(votes).iterator(chunk_size=vote_rows.BATCH):
+        for vote in vote_rows.with_related(votes).iterator(chunk_size=vote_rows.BATCH):
             first, second = vote.question.first, vote.question.second
             keys = {
                 "source": vote.question.case.image.stored_id,

@@ -28,6 +28,7 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 REFERENCE_DASHES = ("dot", "longdash", "dashdot", "dash")
 #: Name of annotations that chart.js moves into the plot in narrow charts.
 END_NAME = "end name"
+#: Height of a name, and its distance above a line, in units of retention.
 NAME_HEIGHT, ABOVE = 0.05, 0.025
 NAME_AND_TEXT = "<b>%{fullData.name}</b><br>%{text}<extra></extra>"
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross")
@@ -35,7 +36,7 @@ MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "
 
 @dataclass(frozen=True)
 class Table:
-    """The numbers of a chart, also for people who cannot see it."""
+    """The numbers of a chart as a table, for screen readers and copying."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -51,7 +52,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure with its finding as title and its numbers as table; see _chart.html."""
+    """A figure titled by its finding, with its numbers as a table; see _chart.html."""
 
     id: str
     title: str
@@ -78,16 +79,17 @@ class Curve:
     hidden: bool = False
 
     @classmethod
-    def of(cls, name: str, curve: dict[str, Any], **how: bool) -> Curve:
-        """Return the curve of a `Standing.curve`."""
-        return cls(name, curve.get("mean", ()), curve.get("low", ()), curve.get("high", ()), **how)
+    def of(cls, name: str, curve: dict[str, Any], **flags: bool) -> Curve:
+        """Build the curve from the JSON of `Standing.curve`."""
+        bounds = curve.get("low", ()), curve.get("high", ())
+        return cls(name, curve.get("mean", ()), *bounds, **flags)
 
     @property
     def visibility(self) -> Figure:
         return {"visible": "legendonly"} if self.hidden else {}
 
     def bounds(self, number: int) -> tuple[float | None, float | None]:
-        return at(self.low, number), at(self.high, number)
+        return value_after(self.low, number), value_after(self.high, number)
 
 
 def retention_chart(curves: Sequence[Curve], trips: int, **about: Any) -> Chart:
@@ -105,7 +107,7 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
     series = references = 0
     for curve in curves:
         if curve.reference:
-            # All are grey, so the dashes distinguish them.
+            # Reference editors are all grey; only their dashes differ.
             dash = REFERENCE_DASHES[references % len(REFERENCE_DASHES)]
             traces.append(_line(curve, "var(--ink-3)", dash, MARKERS[0], 1.6))
             references += 1
@@ -131,12 +133,12 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
             },
             meta={"narrowEnd": trips * 1.02},
             shapes=[threshold_line(0, "solid"), threshold_line(DEFAULT_THRESHOLD, "dot")],
-            annotations=_names(
+            annotations=_end_names(
                 [
                     # Above their lines, which continue to the right edge.
                     (ABOVE, "a blank card"),
                     (DEFAULT_THRESHOLD + ABOVE, named()),
-                    *((at(c.mean, trips) or 0, c.name) for c in curves if c.reference),
+                    *((value_after(c.mean, trips) or 0, c.name) for c in curves if c.reference),
                 ],
                 trips,
             ),
@@ -144,19 +146,19 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
     }
 
 
-def series_colour(place: int, opacity: float | None = None) -> str:
-    """Return the colour of the curve at this place, as chart.js reads it."""
-    return f"var(--series-{place % COLOURS + 1}{f' / {opacity:g}' if opacity else ''})"
+def series_colour(index: int, opacity: float | None = None) -> str:
+    """Return the colour of the curve with this index, in the form that chart.js reads."""
+    return f"var(--series-{index % COLOURS + 1}{f' / {opacity:g}' if opacity else ''})"
 
 
 def retention_finding(curves: Sequence[Curve], trips: int) -> str:
-    """Return the title: best and worst retention at the trip of widest gap."""
+    """Return a title: the best and the worst model after the trip with the widest gap."""
     drawn = [curve for curve in curves if any(value is not None for value in curve.mean[1:])]
     if not drawn:
         return "How much of the image is kept, trip by trip"
 
     def kept(curve: Curve, number: int) -> float:
-        return max(0, at(curve.mean, number) or 0)
+        return max(0, value_after(curve.mean, number) or 0)
 
     numbers = ticks(trips)
     drawn.sort(key=lambda curve: -sum(kept(curve, number) for number in range(trips + 1)))
@@ -172,14 +174,14 @@ def retention_finding(curves: Sequence[Curve], trips: int) -> str:
 
 
 def retention_table(curves: Sequence[Curve], trips: int) -> Table:
-    """Return the same numbers at the usual trips."""
+    """Return the retention of each curve at the usual trips."""
     numbers = ticks(trips)
     rows = [[curve.name, *(_cell(curve, number) for number in numbers)] for curve in curves]
     return trips_table("Model", numbers, rows)
 
 
 def trips_table(first: str, numbers: Iterable[int], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table with a column for each of these trips after the first."""
+    """Return a table with the column `first` and a column for each of these trips."""
     return Table([first, *(formatting.after(number) for number in numbers)], rows)
 
 
@@ -195,20 +197,20 @@ class LegendItem:
     shown: bool
 
 
-def trips_axis(trips: int, room: float = 1.0) -> Figure:
-    """Return an axis of round trips: all labelled up to ten, else the usual ones."""
+def trips_axis(trips: int, stretch: float = 1.0) -> Figure:
+    """Return an axis of round trips; of more than ten only the usual ones are labelled."""
     numbers = list(range(trips + 1)) if trips <= 10 else [0, *ticks(trips)]
-    return {"title": {"text": "round trips"}, "tickvals": numbers, "range": [0, trips * room]}
+    return {"title": {"text": "round trips"}, "tickvals": numbers, "range": [0, trips * stretch]}
 
 
 def trace(name: str, **parts: Any) -> Figure:
-    """Return lines or marks under this name, in one group of the legend."""
-    named = {"name": plain(name), "legendgroup": plain(name)}
-    return {"type": "scatter", "mode": "lines", **named, **parts}
+    """Return a trace; all traces of one name share a group of the legend."""
+    labels = {"name": plain(name), "legendgroup": plain(name)}
+    return {"type": "scatter", "mode": "lines", **labels, **parts}
 
 
 def legend(figure: Figure) -> list[LegendItem]:
-    """Return the named traces of a figure; empty if there is only one."""
+    """Return the legend of a figure; empty if it has only one entry."""
     items = [
         LegendItem(
             group=trace["legendgroup"],
@@ -274,7 +276,7 @@ def _line(curve: Curve, colour: str, dash: str, marker: str, width: float) -> Fi
     return trace(
         curve.name,
         y=rounded(curve.mean),
-        text=[_words(curve, number) for number in range(len(curve.mean))],
+        text=[_hover_text(curve, number) for number in range(len(curve.mean))],
         hovertemplate=NAME_AND_TEXT,
         line={"color": colour, "dash": dash, "width": width},
         **({} if curve.reference else marks),
@@ -283,17 +285,17 @@ def _line(curve: Curve, colour: str, dash: str, marker: str, width: float) -> Fi
 
 
 def _band(curve: Curve, colour: str) -> Figure | None:
-    """Return the band as one outline: forth on the upper bound, back on the lower."""
+    """Return the band as one outline: the upper bound, then the lower bound reversed."""
     ends = [(n, *curve.bounds(n)) for n in range(len(curve.mean))]
-    there = [(n, low, high) for n, low, high in ends if low is not None and high is not None]
-    if not there:
+    points = [(n, low, high) for n, low, high in ends if low is not None and high is not None]
+    if not points:
         return None
     return trace(
         curve.name,
         showlegend=False,
         hoverinfo="skip",
-        x=[n for n, _, _ in there] + [n for n, _, _ in reversed(there)],
-        y=rounded([high for _, _, high in there] + [low for _, low, _ in reversed(there)]),
+        x=[n for n, _, _ in points] + [n for n, _, _ in reversed(points)],
+        y=rounded([high for _, _, high in points] + [low for _, low, _ in reversed(points)]),
         fill="toself",
         fillcolor=colour,
         line={"width": 0},
@@ -301,7 +303,7 @@ def _band(curve: Curve, colour: str) -> Figure | None:
     )
 
 
-def _words(curve: Curve, number: int) -> str:
+def _hover_text(curve: Curve, number: int) -> str:
     value = curve.mean[number]
     if value is None:
         return formatting.NOT_RUN
@@ -311,31 +313,31 @@ def _words(curve: Curve, number: int) -> str:
 
 
 def _cell(curve: Curve, number: int) -> str:
-    value = at(curve.mean, number)
+    value = value_after(curve.mean, number)
     if value is None:
         return formatting.NOT_RUN
     around = formatting.interval(*curve.bounds(number), 100, 0)
     return f"{formatting.percent(value)} ({around})" if around else formatting.percent(value)
 
 
-def at(values: Sequence[float | None], number: int) -> float | None:
+def value_after(values: Sequence[float | None], number: int) -> float | None:
     """Return the value after this trip; None if the list ends before it."""
     return values[number] if number < len(values) else None
 
 
 def threshold_line(y: float, dash: str) -> Figure:
-    """Return a thin line across the whole figure."""
+    """Return a thin horizontal line across the whole figure."""
     line = {"color": "var(--ink-3)", "width": 1, "dash": dash}
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line}
 
 
-def _names(ends: Iterable[tuple[float, str]], trips: int) -> list[Figure]:
-    """Return names at the ends of lines, not overlapping."""
+def _end_names(ends: Iterable[tuple[float, str]], trips: int) -> list[Figure]:
+    """Return the names at the ends of lines, moved up where they would overlap."""
     names: list[Figure] = []
-    free = -1.0
+    lowest = -1.0
     for y, name in sorted(ends):
-        y = max(y, free)
-        free = y + NAME_HEIGHT
+        y = max(y, lowest)
+        lowest = y + NAME_HEIGHT
         names.append(
             {
                 "name": END_NAME,
@@ -358,16 +360,16 @@ WIDTH, HEIGHT = 64, 22
 def half_life_bar(standing: Standing, trips: int) -> SafeString:
     """Return the half-life and its interval as a bar on 0..N.
 
-    A half-life that was not reached extends to the end.
+    If the half-life was not reached, the bar extends to N.
     """
 
-    def place(value: float | None) -> str:
+    def position(value: float | None) -> str:
         return _number(100 if value is None else 100 * min(value, trips) / trips)
 
-    end, open_end = place(standing.half_life), " open" if standing.half_life is None else ""
+    end, open_end = position(standing.half_life), " open" if standing.half_life is None else ""
     whisker = ""
     if standing.has_interval:
-        low, high = place(standing.half_life_low), place(standing.half_life_high)
+        low, high = position(standing.half_life_low), position(standing.half_life_high)
         whisker = f"M{low} 5H{high}M{low} 2v6"
         whisker += "" if standing.half_life_high is None else f"M{high} 2v6"
     return format_html(
@@ -380,7 +382,7 @@ def half_life_bar(standing: Standing, trips: int) -> SafeString:
 
 
 def sparkline(curve: dict[str, Sequence[float | None]], trips: int) -> SafeString:
-    """Return retention over the trips with its band, at the usual trips."""
+    """Return a small curve of retention with its band, drawn at the usual trips."""
     numbers = [0, *ticks(trips)]
 
     def points(values: Sequence[float | None]) -> list[str]:
@@ -392,14 +394,14 @@ def sparkline(curve: dict[str, Sequence[float | None]], trips: int) -> SafeStrin
 
     line, low, high = (points(curve.get(name, ())) for name in ("mean", "low", "high"))
     band = f"M{'L'.join([*high, *reversed(low)])}z" if low and high else ""
-    left = {number: kept for number, kept in enumerate(curve.get("mean", ())) if kept is not None}
-    last = max(left, default=0)
+    mean = {number: kept for number, kept in enumerate(curve.get("mean", ())) if kept is not None}
+    last = max(mean, default=0)
     return format_html(
         '<svg class="spark" viewBox="0 0 {} {}" role="img" aria-label="{}">'
         '<path d="{}"/><path d="{}"/></svg>',
         WIDTH,
         HEIGHT,
-        f"{formatting.percent(left[last])} {formatting.after(last)}" if last else "not measured",
+        f"{formatting.percent(mean[last])} {formatting.after(last)}" if last else "not measured",
         band,
         f"M{'L'.join(line)}" if line else "",
     )
@@ -410,15 +412,15 @@ def difference_bar(difference: Difference, span: float) -> SafeString:
     bounds = difference.interval
     low, high = (bounds.low, bounds.high) if bounds else (None, None)
 
-    def place(value: float) -> str:
+    def position(value: float) -> str:
         return _number(50 + 50 * max(-1, min(1, value / (span or 1))))
 
-    whisker = "" if low is None or high is None else f"M{place(low)} 5H{place(high)}"
+    whisker = "" if low is None or high is None else f"M{position(low)} 5H{position(high)}"
     return format_html(
         '<svg class="difference" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
         '<path d="M50 0V10"/><path d="{}"/><path d="M{} 1v8"/></svg>',
         whisker,
-        place(difference.estimate),
+        position(difference.estimate),
     )
 
 

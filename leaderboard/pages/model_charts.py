@@ -1,6 +1,7 @@
-"""Charts of a model's page: one function each, called by one template tag.
+"""Charts of a model's page, one function for each.
 
-`{% chart "endings_chart" results %}` calls `endings_chart(results)`; None draws nothing.
+The template tag `{% chart "endings_chart" results %}` draws `endings_chart(results)`; None
+draws nothing.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def curves_chart(results: RunResults) -> Chart | None:
     return retention_chart(
         curves,
         trips,
-        title=_wears_out_first(standings, trips),
-        subtitle="Share of the image kept after each round trip, by each metric, mean over the cases. "
+        title=_curves_title(standings, trips),
+        subtitle="Share of the image kept after each round trip by each metric, averaged over the cases. "
         f"The band is the 95\u00a0% interval of {formatting.metric_label(results.metric)}. "
         "0\u00a0% is a blank card of the image’s mean colour.",
         about=results.about,
@@ -57,23 +58,23 @@ def curves_chart(results: RunResults) -> Chart | None:
     )
 
 
-def _wears_out_first(standings: Mapping[str, Standing], trips: int) -> str:
-    """Return a title: the most kept by any metric, and by the headline."""
-    left = {
+def _curves_title(standings: Mapping[str, Standing], trips: int) -> str:
+    """Return a title: retention by the most lenient metric and by the headline or the strictest."""
+    kept = {
         name: max(0, mean[trips] or 0)
         for name in METRICS
         if name in standings and len(mean := standings[name].curve.get("mean", ())) > trips
     }
-    if not left:
+    if not kept:
         return "How much of the image is kept, trip by trip"
-    most, least = max(left, key=lambda n: left[n]), min(left, key=lambda n: left[n])
-    start = f"{formatting.after(trips).capitalize()}, {formatting.percent(left[most])} is kept by"
-    if formatting.percent(left[most]) == formatting.percent(left[least]):
+    most, least = max(kept, key=lambda n: kept[n]), min(kept, key=lambda n: kept[n])
+    start = f"{formatting.after(trips).capitalize()}, {formatting.percent(kept[most])} is kept by"
+    if formatting.percent(kept[most]) == formatting.percent(kept[least]):
         return f"{start} every metric"
-    if HEADLINE in left and formatting.percent(left[HEADLINE]) != formatting.percent(left[most]):
-        share = formatting.percent(left[HEADLINE])
+    if HEADLINE in kept and formatting.percent(kept[HEADLINE]) != formatting.percent(kept[most]):
+        share = formatting.percent(kept[HEADLINE])
         return f"{start} {formatting.metric_label(most)}, the most lenient metric, and {share} by the headline metric"
-    share, label = formatting.percent(left[least]), formatting.metric_label(least)
+    share, label = formatting.percent(kept[least]), formatting.metric_label(least)
     return f"{start} {formatting.metric_label(most)} and {share} by {label}, the strictest metric"
 
 
@@ -91,9 +92,9 @@ def endings_chart(results: RunResults) -> Chart | None:
     numbers = ticks(trips)
     return Chart(
         id="endings",
-        title=_ended_most_often(incidence, trips),
-        subtitle="Share of the cases that each cause has ended, up to each round trip; what is "
-        "above all of them is still usable.",
+        title=_endings_title(incidence, trips),
+        subtitle="Share of the cases that each cause has ended by each round trip. The rest, above "
+        "the areas, is still usable.",
         figure=_stacked(incidence, trips),
         table=trips_table(
             "Ended because",
@@ -106,7 +107,7 @@ def endings_chart(results: RunResults) -> Chart | None:
     )
 
 
-def _ended_most_often(incidence: Mapping[str, Sequence[float | None]], trips: int) -> str:
+def _endings_title(incidence: Mapping[str, Sequence[float | None]], trips: int) -> str:
     ended = {name: shares[-1] or 0.0 for name, shares in incidence.items()}
     most = max(ended, key=lambda name: ended[name])
     share = formatting.percent(min(1.0, sum(ended.values())))
@@ -118,7 +119,7 @@ def _ended_most_often(incidence: Mapping[str, Sequence[float | None]], trips: in
 
 def _stacked(incidence: Mapping[str, Sequence[float | None]], trips: int) -> Figure:
     # A cause has the same colour on every page.
-    places = {name: place for place, name in enumerate(CAUSES)}
+    indices = {name: index for index, name in enumerate(CAUSES)}
     return {
         "data": [
             trace(
@@ -126,8 +127,8 @@ def _stacked(incidence: Mapping[str, Sequence[float | None]], trips: int) -> Fig
                 stackgroup="ended",
                 y=rounded(shares),
                 hovertemplate="<b>%{fullData.name}</b><br>%{y:.0%} after %{x}<extra></extra>",
-                line={"color": series_colour(places[name]), "width": 1.5},
-                fillcolor=series_colour(places[name], 0.45),
+                line={"color": series_colour(indices[name]), "width": 1.5},
+                fillcolor=series_colour(indices[name], 0.45),
             )
             for name, shares in incidence.items()
         ],
@@ -138,11 +139,11 @@ def _stacked(incidence: Mapping[str, Sequence[float | None]], trips: int) -> Fig
     }
 
 
-# Its past on the board
+# History on the board
 
 
 def past_chart(results: RunResults) -> Chart | None:
-    """Return half-life and rank over time; None before any change."""
+    """Return half-life and rank over time; None if they never changed."""
     model, suite = results.run.editing_model, results.run.suite
     rows = BoardRecord.objects.public().filter(run__editing_model=model, run__suite=suite)
     records = [row for row in rows.order_by("at", "pk") if row.kind != BoardRecord.Kind.LEFT]
@@ -151,7 +152,7 @@ def past_chart(results: RunResults) -> Chart | None:
     trips = suite.trips
     return Chart(
         id="past",
-        title=_rose_or_fell(records, model, suite),
+        title=_past_title(records, model, suite),
         subtitle=f"Half-life on {suite} with the rank at each change.",
         figure={
             "data": [
@@ -197,23 +198,23 @@ def past_chart(results: RunResults) -> Chart | None:
     )
 
 
-def _rose_or_fell(records: Sequence[BoardRecord], name: Any, suite: Any) -> str:
+def _past_title(records: Sequence[BoardRecord], name: Any, suite: Any) -> str:
     first, last = records[0], records[-1]
     since = f"since {first.at:%-d %B %Y}"
     if first.rank and last.rank and first.rank != last.rank:
-        way = "rose" if last.rank < first.rank else "fell"
-        return f"{name} {way} from rank {first.rank} to {last.rank} {since}"
+        verb = "rose" if last.rank < first.rank else "fell"
+        return f"{name} {verb} from rank {first.rank} to {last.rank} {since}"
     return f"{name} on {suite} {since}"
 
 
-# The floor under a local model: its autoencoder alone, which no prompt can beat
+# The floor of a local model: passes through its autoencoder alone, without any edit
 
-#: Models whose weights are at hand.
+#: Only models that run here have an autoencoder to measure.
 HAVE_A_FLOOR = (EditingModel.Access.LOCAL, EditingModel.Access.REFERENCE)
 
 
 def floor_of(results: RunResults, user: Any) -> Standing | None:
-    """Return the newest floor of this model on the suite, by the shown metric."""
+    """Return the standing of the model's newest floor run on the suite, by the shown metric."""
     run, standing = results.run, results.standing
     if run.editing_model.access not in HAVE_A_FLOOR:
         return None
@@ -234,21 +235,21 @@ def floor_of(results: RunResults, user: Any) -> Standing | None:
 
 
 def floor_sentence(results: RunResults, floor: Standing) -> str:
-    """Return how long the autoencoder alone lasts, beside the edits."""
+    """Compare how long an image lasts with edits and with the autoencoder alone."""
     edited, alone = results.standing.usable_trips, floor.usable_trips
     return (
         f"Its autoencoder alone, without any edit, keeps an image usable for {alone:.1f} of "
-        f"{formatting.count(results.trips, 'round trip')}; with edits it is {edited:.1f}. "
+        f"{formatting.count(results.trips, 'round trip')}; with edits, for {edited:.1f}. "
         + (
             "No prompt can beat the first number."
             if edited <= alone
-            else "The edits are kinder than the passes: they change less of the image."
+            else "The edits do less damage than the autoencoder: they change less of the image."
         )
     )
 
 
 def floor_chart(results: RunResults, floor: Standing) -> Chart:
-    """Return the model's retention beside that of its autoencoder alone."""
+    """Return the retention of the model and of its autoencoder alone."""
     run, standing, trips = results.run, results.standing, results.trips
     name = run.editing_model.name
     curves = [
@@ -259,7 +260,7 @@ def floor_chart(results: RunResults, floor: Standing) -> Chart:
         curves,
         trips,
         id="floor",
-        title=_lost_by_floor(name, standing.curve, floor.curve, trips),
+        title=_floor_title(name, standing.curve, floor.curve, trips),
         subtitle=f"By {formatting.metric_label(standing.metric.name)}. The floor makes no edit: every "
         "step is one pass through the model’s autoencoder. It is never ranked.",
         height="short",
@@ -268,17 +269,12 @@ def floor_chart(results: RunResults, floor: Standing) -> Chart:
     )
 
 
-def _lost_by_floor(
-    name: str, edited: Mapping[str, Any], floor: Mapping[str, Any], trips: int
-) -> str:
+def _floor_title(name: str, edited: Mapping[str, Any], floor: Mapping[str, Any], trips: int) -> str:
     ends = [curve.get("mean", ())[trips : trips + 1] for curve in (edited, floor)]
     if not all(ends) or None in (ends[0][0], ends[1][0]):
-        return f"What the autoencoder of {name} costs on its own"
+        return f"Loss caused by the autoencoder of {name} alone"
     lost = [1 - max(0.0, end[0]) for end in ends]
     if lost[0] <= 0:
         return f"{name} loses nothing"
-    part = min(1.0, lost[1] / lost[0])
-    return (
-        f"{formatting.percent(part)} of what {name} loses after "
-        f"{formatting.count(trips, 'round trip')} is lost by its autoencoder alone"
-    )
+    share = formatting.percent(min(1.0, lost[1] / lost[0]))
+    return f"Its autoencoder alone causes {share} of what {name} loses {formatting.after(trips)}"

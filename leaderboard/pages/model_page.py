@@ -35,7 +35,7 @@ from leaderboard.models import (
     Trip,
 )
 from leaderboard.models.suites import Category
-from leaderboard.pages.charts import at
+from leaderboard.pages.charts import value_after
 from leaderboard.pages.strips import like_jpeg
 
 #: Plain descriptions of the regimes of a chain.
@@ -48,8 +48,8 @@ REGIMES = {
 }
 OUTCOMES = {
     "completed": "played to the end",
-    "known": "stopped, their end known",
-    "converged": "stopped, nothing changed any more",
+    "known": "stopped once their end was known",
+    "converged": "stopped because nothing changed any more",
     "refused": "refused",
     "blank": "ended by a blank image",
     "failed": "ended without a usable answer",
@@ -72,7 +72,7 @@ class RunResults:
     def of(
         cls, run: Run, standings: Mapping[str, Standing] | None = None, metric: str = ""
     ) -> Self | None:
-        """Return the results by this metric, else by the first metric with a standing.
+        """Build the results, shown by this metric or else by the first one with a standing.
 
         Returns None if there is no standing yet.
         """
@@ -97,7 +97,7 @@ class RunResults:
 
     @property
     def by_metric(self) -> dict[str, Standing | None]:
-        """The same with metrics that were not run."""
+        """The standings by metric; None for metrics that were not run."""
         names = in_order({*full_reference_metrics(), *self.standings})
         return {name: self.standings.get(name) for name in names}
 
@@ -118,10 +118,10 @@ class RunResults:
 
 
 #: Smallest share of chains ended by a cause for the page to name it.
-TELLING = 0.2
+NOTABLE_SHARE = 0.2
 
 
-def telling(standing: Standing) -> str:
+def notable_cause(standing: Standing) -> str:
     """Name a cause other than wear that ended many chains; empty if none did.
 
     For example "the edit was not made in 6 of 18 chains".
@@ -129,23 +129,23 @@ def telling(standing: Standing) -> str:
     chains, counts = standing.counts.get("chains") or 0, standing.counts.get("causes") or {}
     ends = {name: counts.get(name, 0) for name in CAUSES if name not in CROSSINGS}
     most = max(ends, key=lambda name: ends[name])
-    if not chains or ends[most] < TELLING * chains:
+    if not chains or ends[most] < NOTABLE_SHARE * chains:
         return ""
     return f"{CAUSES[most]} in {ends[most]} of {formatting.count(chains, 'chain')}"
 
 
-def answer(results: RunResults) -> str:
-    """Return a sentence on how long an image lasts."""
+def lifetime_sentence(results: RunResults) -> str:
+    """State how long an image lasts."""
     trips, usable = results.trips, results.standing.usable_trips
-    cause = telling(results.standing)
-    broken = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
+    cause = notable_cause(results.standing)
+    ending = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
     if usable >= trips - 0.05:
         return f"Every image is still usable after {formatting.count(trips, 'round trip')}."
     if usable < 0.05:
-        return f"No image outlasts its first round trip.{broken}"
+        return f"No image outlasts its first round trip.{ending}"
     return (
         f"An image stays usable for {usable:.1f} of {formatting.count(trips, 'round trip')} "
-        f"on average.{broken}"
+        f"on average.{ending}"
     )
 
 
@@ -154,7 +154,9 @@ def damage(results: RunResults) -> list[dict[str, Any]]:
     curve, jpeg = results.standing.curve, results.standing.details.get("jpeg", {})
     rows = []
     for number in ticks(results.trips):
-        mean, low, high = (at(curve.get(name) or (), number) for name in ("mean", "low", "high"))
+        mean, low, high = (
+            value_after(curve.get(name) or (), number) for name in ("mean", "low", "high")
+        )
         rows.append(
             {
                 "number": number,
@@ -162,7 +164,9 @@ def damage(results: RunResults) -> list[dict[str, Any]]:
                 "around": formatting.interval(low, high, 100, 0),
                 "jpeg": like_jpeg(jpeg[str(number)]) if str(number) in jpeg else "–",
                 "own": [
-                    formatting.own_value(at(standing.curve.get("shown") or (), number), name)
+                    formatting.own_value(
+                        value_after(standing.curve.get("shown") or (), number), name
+                    )
                     for name, standing in results.measured.items()
                 ],
             }
@@ -186,7 +190,7 @@ def jpeg_sentence(results: RunResults) -> str:
 
 
 def shown_endings(standing: Standing) -> Mapping[str, Sequence[Mapping[str, int]]]:
-    """Return the case and trip of the endings that the page shows, by cause."""
+    """Return the endings that the page shows, as case and trip, by cause."""
     endings: Mapping[str, Sequence[Mapping[str, int]]] = standing.details.get("endings") or {}
     return endings
 
@@ -196,7 +200,7 @@ def causes(
 ) -> list[dict[str, Any]]:
     """Return the causes that ended the run's chains, the most frequent first.
 
-    `chains` are by case, `trips` by chain and number.
+    `chains` is keyed by case, `trips` by chain and then by number.
     """
     counts, endings = standing.counts.get("causes") or {}, shown_endings(standing)
     rows = [
@@ -218,7 +222,7 @@ def causes(
 
 
 def _ending(chain: Chain, number: int, trip: Trip | None) -> dict[str, Any]:
-    """Return the last image of a chain's last trip, and the window that decided it."""
+    """Return the last image of an ended chain, and the window with the deciding loss."""
     left, top, right, bottom = (trip and trip.window) or [0] * 4
     return {
         "case": chain.case,
@@ -229,15 +233,15 @@ def _ending(chain: Chain, number: int, trip: Trip | None) -> dict[str, Any]:
 
 
 def witnessed(standing: Standing) -> list[tuple[str, str, list[str]]]:
-    """Return by category and witness the shares made, undone and kept: "98 % of 42"."""
+    """Return (category, witness, shares made, undone and kept), such as "98 % of 42"."""
     by_category: Mapping[str, Mapping[str, Mapping[str, list[int]]]]
     by_category = standing.details.get("witnesses") or {}
-    order = {name: place for place, name in enumerate(WITNESSES)}
+    order = {name: index for index, name in enumerate(WITNESSES)}
     return [
         (
             dict(Category.choices).get(category, category),
             witness_label(name),
-            [_of_judged(counts.get(what)) for what in ("made", "undone", "kept")],
+            [_share_of_judged(counts.get(what)) for what in ("made", "undone", "kept")],
         )
         for category, by_witness in by_category.items()
         for name, counts in sorted(
@@ -247,7 +251,7 @@ def witnessed(standing: Standing) -> list[tuple[str, str, list[str]]]:
 
 
 def edit_quality_words(run: Run, standing: Standing) -> str:
-    """Return the facts of a run's judge, or the cost of one."""
+    """Describe the judge of a run's edits, or estimate the cost of judging them."""
     people: PeopleStanding | None = getattr(run, "people", None)
     rated = standing.counts.get(RUBRIC)
     if rated and people and people.judge_share is not None:
@@ -261,7 +265,7 @@ def edit_quality_words(run: Run, standing: Standing) -> str:
     return f"Judging it takes up to {needed.edits:,} calls{price} and {duration(needed.seconds)}."
 
 
-def _of_judged(counts: list[int] | None) -> str:
+def _share_of_judged(counts: list[int] | None) -> str:
     if not counts:
         return "–"
     yes, judged = counts
@@ -283,7 +287,7 @@ def part_lines(
     lines = []
     for part in breakdowns.parts(by_scope, titles):
         shown = [results.metric] if part.group == breakdowns.PAIRS else results.names
-        # Each metric is its own line: metrics measure different things, so none is the best.
+        # One line per metric: metrics measure different things, so no cell is the best one.
         cells = [
             breakdowns.heat_line([by_part.get((part.scope, name))], longest, results.trips)[0]
             for name in shown
@@ -293,7 +297,7 @@ def part_lines(
     return lines
 
 
-def motion(details: Mapping[str, Any]) -> dict[str, Any] | None:
+def chain_dynamics(details: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the dynamics of the chains; None if they were not measured."""
     dynamics = details.get("dynamics") or {}
     counts = dynamics.get("regimes") or {}
@@ -306,46 +310,46 @@ def motion(details: Mapping[str, Any]) -> dict[str, Any] | None:
         if counts.get(name)
     ]
     regimes.sort(key=lambda regime: (regime[0] == "undetermined", -regime[1]))
-    sentence = _motion_sentence(dynamics, regimes, chains)
+    sentence = _dynamics_sentence(dynamics, regimes, chains)
     return {**dynamics, "regimes": regimes, "sentence": sentence}
 
 
-def _motion_sentence(
-    known: Mapping[str, Any], regimes: Sequence[tuple[str, int, str]], chains: int
+def _dynamics_sentence(
+    dynamics: Mapping[str, Any], regimes: Sequence[tuple[str, int, str]], chains: int
 ) -> str:
-    limit = known.get("limit_retention")
-    if known.get("contraction") == 0 and known.get("path_efficiency") is None:
+    limit = dynamics.get("limit_retention")
+    if dynamics.get("contraction") == 0 and dynamics.get("path_efficiency") is None:
         return "Nothing changes: every restored image equals its input."
     if not regimes:
         return ""
     name, count, meaning = regimes[0]
-    left = (
-        "" if limit is None else f" What is left at the end: {formatting.percent(max(0, limit))}."
-    )
+    kept = "" if limit is None else f" In the end {formatting.percent(max(0, limit))} is kept."
     if name == "undetermined":
-        return f"Where the chains end up is unclear: too few trips, or too uneven ones.{left}"
+        return f"Where the chains end up is unclear: too few trips, or too uneven ones.{kept}"
     where = "every chain" if count == chains else f"{count} of {chains} chains"
-    return f"In {where} the image {meaning}.{left}"
+    return f"In {where} the image {meaning}.{kept}"
 
 
 def outcomes(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
-    """Return the outcomes of the chains as (name, count, words)."""
+    """Return the outcomes of the chains as (name, count, description)."""
     return [(name, counts[name], words) for name, words in OUTCOMES.items() if name in counts]
 
 
 def repeats_sentence(details: Mapping[str, Any]) -> str:
-    """Return a comparison of rerun and case spread; empty without repeats."""
+    """Compare the spread between reruns and between cases; empty without repeats."""
     spread = details.get("repeats") or {}
     rerun, case = spread.get("rerun"), spread.get("case")
     if rerun is None or case is None:
         return ""
     text = (
-        f"Played again, the same case ends {rerun:.1f} trips sooner or later (one standard "
-        f"deviation); from case to case it is {case:.1f}."
+        f"The same case played again varies by {rerun:.1f} trips (one standard deviation); "
+        f"different cases vary by {case:.1f}."
     )
-    if whole := rerun**2 + case**2:
-        share = formatting.percent(case**2 / whole)
-        text += f" So {share} of how chains differ is the case, not luck (intraclass correlation)."
+    if variance := rerun**2 + case**2:
+        share = formatting.percent(case**2 / variance)
+        text += (
+            f" So {share} of the variance is due to the case, not to luck (intraclass correlation)."
+        )
     return text
 
 
@@ -354,12 +358,11 @@ def reproduce(run: Run) -> str:
     model, suite = run.editing_model, run.suite
     if model.access == EditingModel.Access.ENDPOINT or run.source != Run.Source.OURS:
         return ""
-    if run.arm_digest:  # its experiment's page has the file to play it
+    if run.arm_digest:  # the experiment's page offers the file that plays it
         return ""
     play = ["convergebench", "run", "--editor", model.slug, "--suite", shell_name(suite)]
-    secret = (
-        None if run.earlier_secrets else run.published_secret
-    )  # one secret plays only a part of the run
+    # A run with several secrets cannot be repeated with one.
+    secret = None if run.earlier_secrets else run.published_secret
     return shlex.join([*play, "--secret", secret] if secret else play)
 
 
@@ -371,7 +374,7 @@ def shell_name(suite: Suite) -> str:
 
 @cache
 def _shipped() -> frozenset[str]:
-    """Return the hashes of the suites in the package."""
+    """Return the content hashes of the suites that ship with the package."""
     return frozenset(suite.content_hash for suite in catalog.suites())
 
 
@@ -379,18 +382,17 @@ def _shipped() -> frozenset[str]:
 
 
 def tries(model: EditingModel, suite: Suite) -> dict[str, dict[str, int]]:
-    """Count all runs on the suite and all submissions for it.
+    """Count runs and submissions for a suite by this model, its address and its organisation.
 
-    Each is counted for this model, for its address and for its organisation: the best of many
-    attempts looks better than it is.
+    Readers need these counts because the best of many attempts looks better than it is.
     """
     ours = Run.objects.outside_experiments().filter(suite=suite, source=Run.Source.OURS)
     names = ("editing_model", "editing_model__options__url", "editing_model__organisation")
     runs = [
-        (pk == model.pk, host_of(url or ""), who.casefold())
-        for pk, url, who in ours.values_list(*names)
+        (pk == model.pk, host_of(url or ""), organisation.casefold())
+        for pk, url, organisation in ours.values_list(*names)
     ]
-    host, who = next((about for is_model, *about in runs if is_model), ("", ""))
+    host, own_group = next((about for is_model, *about in runs if is_model), ("", ""))
     submitted = Submission.objects.none()
     if host:  # models of providers are not submitted
         submitted = Submission.objects.filter(suite=suite)
@@ -405,7 +407,7 @@ def tries(model: EditingModel, suite: Suite) -> dict[str, dict[str, int]]:
         name: {
             "model": sum(is_model for is_model, _, _ in rows),
             "address": sum(bool(host) and other == host for _, other, _ in rows),
-            "organisation": sum(bool(who) and other == who for *_, other in rows),
+            "organisation": sum(bool(own_group) and other == own_group for *_, other in rows),
         }
         for name, rows in (("runs", runs), ("submissions", submissions))
     }
@@ -414,11 +416,11 @@ def tries(model: EditingModel, suite: Suite) -> dict[str, dict[str, int]]:
 def open_against_sealed(
     runs: Iterable[Run], standings: Mapping[int, Mapping[str, Standing]]
 ) -> dict[str, Any] | None:
-    """Return the difference on the most important open and sealed suite, in shares of N.
+    """Compare the most important open suite with the most important sealed one, in shares of N.
 
-    Returns None if one of them has no standing. The two suites share no image, so the widths of
-    their intervals add as squares. If the open suite is surely easier (`known`), the model may
-    have been trained on its images.
+    Returns None if either has no standing. The suites share no image, so the half-widths of
+    their intervals add in quadrature. If the open suite is significantly easier (`known`), the
+    model may have been trained on its images.
     """
     by_sealed: dict[bool, tuple[Suite, float, float]] = {}
     for run in runs:

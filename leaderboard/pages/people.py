@@ -22,14 +22,14 @@ from leaderboard.people.vote_rows import (
     VotedImage,
     headline,
     is_right,
-    metric_says,
+    metric_preference,
     voted_images,
 )
 
 
 @dataclass(frozen=True)
 class Line:
-    """A metric or witness, and how often it agrees with people: a line of the report."""
+    """A line of the report: a metric or witness, and how often it agrees with people."""
 
     name: str
     kind: str
@@ -72,8 +72,8 @@ class Line:
         return _with_interval(self.threshold, "threshold") if self.threshold else ""
 
     @property
-    def holds_ours(self) -> bool | None:
-        """Return True if our threshold lies in the interval."""
+    def includes_ours(self) -> bool | None:
+        """True if our threshold lies in the interval; None without a threshold."""
         if not self.threshold:
             return None
         return bool(self.threshold["low"] <= DEFAULT_THRESHOLD <= self.threshold["high"])
@@ -98,7 +98,7 @@ def _with_interval(share: Mapping[str, Any] | None, name: str = "share") -> str:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownImage:
     """A restored image with its model's name."""
 
     trip: Trip
@@ -129,15 +129,15 @@ class Shown:
 
 @dataclass(frozen=True)
 class Difference:
-    """A disagreement between people and the headline."""
+    """A question on which people and the headline metric disagree."""
 
     source: StoredImage | None
-    shown: Sequence[Shown]
+    shown: Sequence[ShownImage]
     words: str
 
 
 def agreement(report: PeopleReport) -> dict[str, Any]:
-    """Return the context of the page."""
+    """Return the template context of the agreement page."""
     numbers = report.numbers
     compared = [Line(**line) for line in numbers.get("lines", ())]
     first = next((line for line in compared if line.is_headline), None)
@@ -171,24 +171,25 @@ def finding(first: Line | None, ceiling: Mapping[str, Any] | None) -> str:
 
 
 def threshold_words(first: Line | None) -> str:
-    """Compare our threshold with that of people, by the headline."""
+    """Compare our threshold with that of the voters, by the headline metric."""
     if first is None or not first.threshold:
         return ""
     ours = formatting.percent(DEFAULT_THRESHOLD)
-    if first.holds_ours:
+    if first.includes_ours:
         return (
-            f"Half of the people no longer use an image that keeps {first.at} by the "
-            f"headline. Our threshold of {ours} lies within: the votes do not contradict it."
+            f"Half of the people would no longer use an image that keeps {first.at} by the headline. "
+            f"Our threshold of {ours} lies within this interval: the votes do not contradict it."
         )
     side = "later" if first.threshold["threshold"] < DEFAULT_THRESHOLD else "earlier"
     return (
-        f"Half of the people no longer use an image that keeps {first.at} by the headline. "
-        f"Our threshold of {ours} lies outside: people give up an image {side} than the headline."
+        f"Half of the people would no longer use an image that keeps {first.at} by the headline. "
+        f"Our threshold of {ours} lies outside this interval: people give up an image {side} than "
+        "the headline does."
     )
 
 
 def half_points(proposal: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the proposed half points with what they would gain; None without a proposal."""
+    """Return the proposed half points and their gain; None without a proposal."""
     if not proposal:
         return None
     labels = {part.name: part.label for part in PARTS}
@@ -198,13 +199,13 @@ def half_points(proposal: Mapping[str, Any] | None) -> dict[str, Any] | None:
     low, high = proposal["gain_low"], proposal["gain_high"]
     gains = low is not None and low > 0
     text = (
-        f"On cases that the proposal was not fitted to, the headline agrees with "
+        "On cases held out from the fit, the headline agrees with "
         f"{_with_interval(proposal['before'])} of votes today, and with "
-        f"{_with_interval(proposal['after'])} by the proposed half points."
+        f"{_with_interval(proposal['after'])} with the proposed half points."
     )
     if gains:
         text += (
-            f" That is {formatting.percent(low)} to {formatting.percent(high)} of votes more: "
+            f" That is a gain of {formatting.percent(low)} to {formatting.percent(high)}: "
             "a reason to consider them."
         )
     else:
@@ -213,7 +214,7 @@ def half_points(proposal: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def yes_chart(lines: Sequence[Line]) -> Chart | None:
-    """Return the share of people who would use an image, over its retention."""
+    """Return the share of people who would still use an image, by its retention."""
     shown = [line for line in lines if line.curve]
     shown.sort(key=lambda line: not line.is_headline)
     if not shown:
@@ -234,8 +235,8 @@ def yes_chart(lines: Sequence[Line]) -> Chart | None:
     return Chart(
         id="usable",
         title="The less is kept, the fewer people would use it",
-        subtitle="Share of “yes, I could still use it” over what a metric keeps of the image; "
-        "each point stands for as many votes.",
+        subtitle="Share of “yes, I could still use it” by the share of the image that is kept; "
+        "all points have equally many votes.",
         figure={
             "data": traces,
             "layout": layout(
@@ -261,7 +262,7 @@ def yes_chart(lines: Sequence[Line]) -> Chart | None:
 
 
 def differences(numbers: Mapping[str, Any]) -> list[Difference]:
-    """Return the largest disagreements on public images, with the images."""
+    """Return the largest disagreements about public images."""
     pairs, single = numbers.get("differences", ()), numbers.get("usable_differences", ())
     keys = {row[side] for row in (*pairs, *single) for side in ("first", "second") if side in row}
     rows = votable_trips().filter(pk__in=keys).select_related("restored", "chain__case")
@@ -271,43 +272,46 @@ def differences(numbers: Mapping[str, Any]) -> list[Difference]:
     for row in pairs:
         both = [trips.get(row["first"]), trips.get(row["second"])]
         if None not in both:
-            shown = [Shown(trip) for trip in both if trip]
+            shown = [ShownImage(trip) for trip in both if trip]
             better = shown[0] if row["gap"] > 0 else shown[1]
             words = (
-                f"More is kept of {better.name}’s {better.after}; so say "
-                f"{row['with_it']} of {row['people']} people."
+                f"{better.name} keeps more {better.after}, by the headline; "
+                f"{row['with_it']} of {row['people']} people agree."
             )
             disagreements.append(Difference(shown[0].trip.chain.case.image.stored, shown, words))
     for row in single:
         if trip := trips.get(row["first"]):
             verdict = "still usable" if row["kept"] > DEFAULT_THRESHOLD else "lost"
             words = (
-                f"{verdict.capitalize()}, by the headline; {row['use_it']} of "
+                f"{verdict.capitalize()} by the headline; {row['use_it']} of "
                 f"{row['people']} people could still use it."
             )
-            disagreements.append(Difference(trip.chain.case.image.stored, [Shown(trip)], words))
+            disagreements.append(
+                Difference(trip.chain.case.image.stored, [ShownImage(trip)], words)
+            )
     return disagreements
 
 
 @dataclass
 class Answered:
-    """A question with its answer."""
+    """A question of a session with the voter's answer."""
 
     question: Question
     answer: int
     role: str
-    shown: list[Shown]
+    shown: list[ShownImage]
     metrics: list[dict[str, Any]]
     others: str
-    again: int | None = None
+    #: The answer when the question was repeated.
+    repeated_answer: int | None = None
 
     @property
     def source(self) -> StoredImage | None:
         return self.question.case.image.stored
 
     @property
-    def said(self) -> str:
-        """Answer of the voter in words."""
+    def answer_words(self) -> str:
+        """The voter's answer in words."""
         if self.question.kind != Kind.PAIR:
             return "You could still use it." if self.answer else "You could no longer use it."
         if not self.answer:
@@ -316,20 +320,19 @@ class Answered:
 
     @property
     def remark(self) -> str:
-        """Explanation of a check question; empty for others."""
+        """Explanation of a check question; empty for other questions."""
         if self.role == Vote.Role.GOLD:
             right = is_right(self.question.gold, self.answer)
-            return (
-                f"A check with a known answer: {'you were right' if right else 'it is the other'}."
-            )
-        if self.again is None:
+            verdict = "you were right" if right else "the other answer is right"
+            return f"This was a check with a known answer: {verdict}."
+        if self.repeated_answer is None:
             return ""
-        same = "the same" if self.again == self.answer else "something else"
-        return f"You were asked twice, with the sides exchanged, and said {same}."
+        how = "the same way" if self.repeated_answer == self.answer else "differently"
+        return f"You were asked twice, with the sides exchanged, and answered {how}."
 
 
 def revealed(votes: QuerySet[Vote]) -> list[Answered]:
-    """Return the questions of a finished session, with names and answers."""
+    """Return the questions of a finished session with answers and model names."""
     related = ("question__case__image__stored",)
     trips = [
         f"question__{side}__{what}"
@@ -346,53 +349,53 @@ def revealed(votes: QuerySet[Vote]) -> list[Answered]:
     for vote in ordered:
         question = vote.question
         if question.pk in by_question:
-            by_question[question.pk].again = vote.answer
+            by_question[question.pk].repeated_answer = vote.answer
             continue
         both = [(question.first, 1)] + ([(question.second, -1)] if question.second else [])
         sides = both if vote.first_left else both[::-1]
-        shown = [Shown(trip, vote.answer == sign) for trip, sign in sides]
+        shown = [ShownImage(trip, vote.answer == sign) for trip, sign in sides]
         by_question[question.pk] = Answered(
             question,
             vote.answer or 0,
             vote.role,
             shown,
-            _metrics([images[one.trip.pk] for one in shown], vote),
-            _words(others[question.pk], vote),
+            _metrics([images[side.trip.pk] for side in shown], vote),
+            _agreement_words(others[question.pk], vote),
         )
     return list(by_question.values())
 
 
 def _metrics(images: Sequence[VotedImage], vote: Vote) -> list[dict[str, Any]]:
-    """Return the lines of all metrics on the images of a question, in order of their sides."""
+    """Return a line for each metric: what it keeps of each image, and whether it agrees."""
 
     def agrees(metric: str, kept: Sequence[str]) -> str:
         if len(set(kept)) == 1:
             return "no difference"
-        says = metric_says(metric, *images) if len(images) > 1 else 0.0
-        if not vote.left or not says or math.isnan(says):
+        preference = metric_preference(metric, *images) if len(images) > 1 else 0.0
+        if not vote.left or not preference or math.isnan(preference):
             return "–"
-        return "yes" if says == vote.left else "no"
+        return "yes" if preference == vote.left else "no"
 
     lines = []
     for metric in in_order({name for image in images for name in image.kept}):
-        kept = [formatting.percent(max(0.0, one.kept.get(metric, 0.0))) for one in images]
+        kept = [formatting.percent(max(0.0, image.kept.get(metric, 0.0))) for image in images]
         name = formatting.metric_label(metric)
         lines.append({"name": name, "kept": kept, "agrees": agrees(metric, kept)})
     return lines
 
 
-def _others(own: Sequence[Vote]) -> Mapping[int, list[int]]:
+def _others(votes: Sequence[Vote]) -> Mapping[int, list[int]]:
     """Return the answers of other voters by question; ordinary votes only."""
     answers: dict[int, list[int]] = defaultdict(list)
-    keys = {vote.question_id for vote in own}
+    keys = {vote.question_id for vote in votes}
     rows = Vote.objects.answered().filter(question__in=keys, role=Vote.Role.ORDINARY)
-    for question, answer in rows.exclude(voter=own[0].voter).values_list("question", "answer"):
+    for question, answer in rows.exclude(voter=votes[0].voter).values_list("question", "answer"):
         answers[question].append(answer or 0)
     return answers
 
 
-def _words(answers: list[int], vote: Vote) -> str:
+def _agreement_words(answers: list[int], vote: Vote) -> str:
     if not answers:
-        return "You are the first to be asked this."
+        return "You are the first to answer this."
     same = sum(answer == vote.answer for answer in answers)
-    return f"{same} of {formatting.count(len(answers), 'other voter')} said the same."
+    return f"{same} of {formatting.count(len(answers), 'other voter')} answered the same."

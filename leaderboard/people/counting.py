@@ -54,11 +54,11 @@ from leaderboard.people.vote_rows import (
     CountedVote,
     VotedImage,
     checks,
-    counted,
+    counted_votes,
     judge_name,
-    metric_says,
+    metric_preference,
     voted_images,
-    witness_says,
+    witness_preference,
 )
 from leaderboard.standings.stored import stored_result
 
@@ -95,7 +95,7 @@ def count() -> PeopleReport:
     """Compute all numbers again and choose the next questions."""
     began, answered = timezone.now(), Vote.objects.answered().count()
     Vote.objects.expired().delete()
-    votes = counted()
+    votes = counted_votes()
     runs = votable_runs().filter(current=True).select_related("suite").order_by("pk").in_bulk()
     models = {run: number for number, run in enumerate(runs)}
     asked = Question.objects.filter(votes__answer__isnull=False)
@@ -300,12 +300,12 @@ def agreement(pairs: Table, single: Table, weights: Mapping[int, float]) -> dict
 
     names = in_order({name for image in everything for name in image.kept})
     lines = [
-        _line(name, "metric", metric_says, shown, pairs.ballots, pair_weights)
+        _line(name, "metric", metric_preference, shown, pairs.ballots, pair_weights)
         | _threshold(name, alone, single.ballots, single_weights)
         for name in names
     ]
     lines += [
-        _line(name, "witness", witness_says, shown, pairs.ballots, pair_weights)
+        _line(name, "witness", witness_preference, shown, pairs.ballots, pair_weights)
         for name in witnesses
     ]
     return {

@@ -1,4 +1,4 @@
-"""Votes and their images as records: for the count, the API, downloads, bundles."""
+"""Votes and their images as records for the count, the API, downloads and bundles."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from leaderboard.models import Chain, Question, Run, Trip, Vote, Voter
 from leaderboard.models.votes import Kind
 from leaderboard.text import safe_cell
 
-#: Flags of a witness in favour of a restored image.
+#: Flags by which a witness favours a restored image.
 FLAGS = ("undone", "kept")
 #: Rows read at a time.
 BATCH = 500
-#: Columns of a trip that no vote needs, and that take longer to read than all others.
+#: Large columns of a trip that no vote needs.
 UNREAD = ("change_measure",)
 
 
 @dataclass(frozen=True)
 class VotedImage:
-    """A restored image that voters are or may be asked about, with its measurements."""
+    """A restored image that voters may be asked about, with its measurements."""
 
     trip: int
     number: int
@@ -76,7 +76,7 @@ def voted_images(trips: QuerySet[Trip]) -> dict[int, VotedImage]:
 def verdicts(evidence: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, bool]]:
     """Return the flags for or against a restored image, by witness.
 
-    A judge is named with its version: a judge of another model is another witness.
+    A judge's name includes its version: each model that judges is a witness of its own.
     """
     by_witness: dict[str, dict[str, bool]] = {}
     for record in evidence:
@@ -97,7 +97,7 @@ def headline(kept: Mapping[str, float]) -> float | None:
     return next((kept[name] for name in METRICS if name in kept), None)
 
 
-def metric_says(metric: str, first: VotedImage, second: VotedImage) -> float:
+def metric_preference(metric: str, first: VotedImage, second: VotedImage) -> float:
     """Return 1 if the first keeps more, -1 if the second, 0 if equal, NaN if not run."""
     if metric not in first.kept or metric not in second.kept:
         return math.nan
@@ -105,8 +105,8 @@ def metric_says(metric: str, first: VotedImage, second: VotedImage) -> float:
     return float((gap > 0) - (gap < 0))
 
 
-def witness_says(witness: str, first: VotedImage, second: VotedImage) -> float:
-    """Return 1 or -1 if the witness favours one image, else NaN."""
+def witness_preference(witness: str, first: VotedImage, second: VotedImage) -> float:
+    """Return 1 if the witness favours the first image, -1 if the second, else NaN."""
     first_flags, second_flags = first.verdicts.get(witness, {}), second.verdicts.get(witness, {})
     shared = first_flags.keys() & second_flags.keys()
     gap = sum(first_flags[flag] - second_flags[flag] for flag in shared)
@@ -137,8 +137,8 @@ class CountedVote(NamedTuple):
     gold: str
 
 
-def counted() -> list[CountedVote]:
-    """Return every vote that counts, in the order of the answers."""
+def counted_votes() -> list[CountedVote]:
+    """Return every answered vote, oldest first."""
     rows = Vote.objects.answered().filter(answer__isnull=False).order_by("pk")
     return [CountedVote(*values) for values in rows.values_list(*FIELDS).iterator(chunk_size=5000)]
 
@@ -154,7 +154,7 @@ def checks(votes: Iterable[CountedVote]) -> dict[int, Checks]:
             counts[1] += is_right(vote.gold, vote.answer)
         elif vote.role == Vote.Role.ORDINARY:
             ordinary[vote.session, vote.question] = vote.answer
-        # A repeat comes after its question, and means nothing without it.
+        # A repeat follows its question and is no check without an answer to it.
         elif (vote.session, vote.question) in ordinary:
             counts[2] += 1
             counts[3] += ordinary[vote.session, vote.question] == vote.answer
@@ -178,9 +178,9 @@ class ImageOut(Schema):
     run: int = Field(alias="chain.run_id")
     trip: int = Field(alias="number")
     sha256: str | None = Field(alias="restored_id", description="The image as answered.")
-    retention: dict[str, float] = Field(description="What each metric keeps of the image.")
+    retention: dict[str, float] = Field(description="Retention of the image by each metric.")
     evidence: dict[str, dict[str, bool]] = Field(
-        description="What each witness and judge says: undone, kept."
+        description="Flags of each witness and judge: undone, kept."
     )
 
     @staticmethod
@@ -204,15 +204,17 @@ class VoteOut(Schema):
     first: ImageOut = Field(alias="question.first")
     second: ImageOut | None = Field(alias="question.second")
     answer: str | None = Field(
-        description="first, second or cannot say; yes or no. On either side."
+        description="first, second or cannot say; yes or no. Independent of the sides shown."
     )
     first_left: bool
-    role: str = Field(description="Empty, gold (known answer) or repeat (own pair again).")
-    known_answer: str = Field(alias="question.gold", description="Of a gold question, or empty.")
+    role: str = Field(description="Empty, gold (known answer) or repeat (same pair again).")
+    known_answer: str = Field(
+        alias="question.gold", description="The answer of a gold question, or empty."
+    )
     voter: str = Field(description="The same for all votes of one person; a hash.")
     weight: float = Field(alias="voter.weight", description="The voter's weight.")
     session: str = Field(description="The same for all votes of one session; a hash.")
-    place: int = Field(description="Of the question in its session, from 0.")
+    place: int = Field(description="Position of the question in its session, from 0.")
     seconds: float | None
     looked: dict[str, Any] = Field(description="Use of zoom and flicker, width of the window.")
     answered_at: datetime | None
@@ -227,16 +229,16 @@ class VoteOut(Schema):
 
     @staticmethod
     def resolve_answer(vote: Vote) -> str | None:
-        return said(vote)
+        return answer_words(vote)
 
 
 def pseudonym(voter: Voter) -> str:
-    """Return the public name of a voter: a hash, since the cookie's key signs in."""
+    """Return a voter's public name: a hash, because the cookie's key would sign in."""
     return sha256(f"voter:{voter.key}".encode()).hexdigest()[:12]
 
 
-def said(vote: Vote) -> str | None:
-    """Return the answer for people to read: first, second, cannot say; yes, no."""
+def answer_words(vote: Vote) -> str | None:
+    """Return the answer in words: first, second or cannot say; yes or no."""
     if vote.answer is None:
         return None
     if vote.kind == Kind.USABLE:
@@ -244,18 +246,18 @@ def said(vote: Vote) -> str | None:
     return {1: "first", -1: "second", 0: "cannot say"}[vote.answer]
 
 
-def with_all(votes: QuerySet[Vote]) -> QuerySet[Vote]:
-    """Return these votes with the rows that a record needs, oldest first."""
+def with_related(votes: QuerySet[Vote]) -> QuerySet[Vote]:
+    """Return these votes with the related rows that a record needs, oldest first."""
     models = [f"question__{side}__chain__run__editing_model" for side in SIDES]
     unread = [f"question__{side}__{name}" for side in SIDES for name in UNREAD]
     rows = votes.select_related("voter", "question__case__suite", "question__case__image", *models)
     return rows.defer("question__case__suite__definition", *unread).order_by("pk")
 
 
-def of_run(run: Run) -> list[VoteRecord]:
-    """Return the public votes on a run's images, as its bundle carries them."""
+def records_of_run(run: Run) -> list[VoteRecord]:
+    """Return the public votes on a run's images, as records for its bundle."""
     records = []
-    for vote in with_all(Vote.objects.public().about(run)):
+    for vote in with_related(Vote.objects.public().about(run)):
         first, second = vote.question.first, vote.question.second
         # If both images are of this run, the record describes the first.
         is_first = first.chain.run_id == run.pk
@@ -296,7 +298,7 @@ def as_csv(votes: QuerySet[Vote], metrics: Sequence[str]) -> Iterator[str]:
     line = io.StringIO()
     writer = csv.writer(line)
     writer.writerow([*scalars, *(f"{side}_{name}" for side in SIDES for name in names)])
-    for vote in with_all(votes).iterator(chunk_size=BATCH):
+    for vote in with_related(votes).iterator(chunk_size=BATCH):
         yield line.getvalue()
         line.seek(0)
         line.truncate()

@@ -251,7 +251,7 @@ def result(run: Run | None) -> dict[str, Any] | None:
     drawn = strips.short_strips(shown, trips, results.metric)
     return {
         "results": results,
-        "answer": model_page.answer(results),
+        "answer": model_page.lifetime_sentence(results),
         "place": _place(results),
         "unmade": len(unmade),
         "judged": sum(Verdict.of(rows).made is not None for rows in evidence.values()),

@@ -38,7 +38,7 @@ from leaderboard.pages.charts import (
     retention_chart,
     retention_finding,
 )
-from leaderboard.pages.model_page import telling
+from leaderboard.pages.model_page import notable_cause
 from leaderboard.pages.reported import Report, reports
 from leaderboard.text import absolute, attachment
 from leaderboard.views import value
@@ -162,7 +162,7 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
     if first.usable_trips < 0.05:
         return "No model keeps an image through its first round trip."
     lasts = formatting.in_trips(first.half_life, trips)
-    cause = telling(first)
+    cause = notable_cause(first)
     reason = f" {cause[:1].upper()}{cause[1:]}." if cause else ""
     if filters.has_model_filters:  # only a board of all models has a leader
         return f"Of these models, {best[0].model.name} lasts longest: {lasts}.{reason}"

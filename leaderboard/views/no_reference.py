@@ -28,11 +28,11 @@ from leaderboard.pages.charts import (
     Chart,
     Figure,
     Table,
-    at,
     layout,
     plain,
     threshold_line,
     trace,
+    value_after,
 )
 from leaderboard.text import attachment, csv_lines
 from leaderboard.views.site import noindex_variants
@@ -347,8 +347,8 @@ def judged(line: NoReferenceResult, metric: str, trip: int) -> list[dict[str, An
             "chain": chain,
             "source": chain.case.image.stored,
             "restored": restored.get(chain.pk),
-            "before": at(chain.quality.get(metric) or (), 0),
-            "after": at(chain.quality.get(metric) or (), trip),
+            "before": value_after(chain.quality.get(metric) or (), 0),
+            "after": value_after(chain.quality.get(metric) or (), trip),
             "kept": chain.retention_after(chain.headline, trip),
             "better": chain.case_id in better,
         }

@@ -145,7 +145,7 @@ def done(request: HttpRequest, session: str) -> HttpResponse:
     context = {
         "rows": rows,
         "answered": votes.count(),
-        "twice": any(row.again is not None for row in rows),
+        "twice": any(row.repeated_answer is not None for row in rows),
         "kind": kind,
         "usable": kind == Kind.USABLE,
     }

@@ -51,7 +51,7 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
         "metric": metric,
         "results": results,
         "standing": results and results.standing,
-        "answer": model_page.answer(results) if results else "",
+        "answer": model_page.lifetime_sentence(results) if results else "",
         "page": page,
         "rows": _rows(run, list(page.object_list), metric),
         "order": order if order in ORDERS else "worst",

@@ -153,24 +153,24 @@ def regimes(**counts):
 
 
 def test_the_dynamics_read_as_a_sentence_with_what_is_left():
-    every = model_page.motion(regimes(drifting=4))
+    every = model_page.chain_dynamics(regimes(drifting=4))
     assert every["sentence"] == (
         "In every chain the image drifts: the steps stay as large, always the same way. "
-        "What is left at the end: 41\u00a0%."
+        "In the end 41\u00a0% is kept."
     )
-    most = model_page.motion(regimes(contracting=3, wandering=1, undetermined=9))
+    most = model_page.chain_dynamics(regimes(contracting=3, wandering=1, undetermined=9))
     assert most["sentence"].startswith("In 3 of 13 chains the image settles: each trip")
-    unknown = model_page.motion(regimes(undetermined=9))
+    unknown = model_page.chain_dynamics(regimes(undetermined=9))
     assert unknown["sentence"].startswith("Where the chains end up is unclear")
     still = {"dynamics": {"chains": 2, "regimes": {"idempotent": 2}, "contraction": 0.0}}
-    assert model_page.motion(still)["sentence"].startswith("Nothing changes")
-    assert model_page.motion({}) is None
-    assert model_page.motion({"dynamics": {"chains": 0, "regimes": {}}}) is None
+    assert model_page.chain_dynamics(still)["sentence"].startswith("Nothing changes")
+    assert model_page.chain_dynamics({}) is None
+    assert model_page.chain_dynamics({"dynamics": {"chains": 0, "regimes": {}}}) is None
 
 
-def test_luck_is_told_beside_the_choice_of_cases_where_cases_are_repeated():
+def test_repeated_cases_separate_luck_from_the_choice_of_cases():
     details = {"repeats": {"rerun": 0.42, "case": 3.1, "repeats": 3}}
-    assert "0.4 trips sooner or later" in model_page.repeats_sentence(details)
+    assert "varies by 0.4 trips" in model_page.repeats_sentence(details)
     assert model_page.repeats_sentence({"repeats": None}) == ""
     assert model_page.repeats_sentence({}) == ""
 

@@ -137,7 +137,7 @@ def test_the_page_on_agreement_says_who_agrees_and_where_the_threshold_lies(clie
     assert len(queries) <= 8
     assert "The headline agrees with people in" in page
     assert "people with each other in" in page
-    assert "lies within: the votes do not contradict it" in page
+    assert "lies within this interval: the votes do not contradict it" in page
     assert "count for less than half" in page
     assert "The less is kept, the fewer people would use it" in page
 
@@ -183,7 +183,7 @@ def test_votes_propose_half_points_and_change_none(client, board):
     page = " ".join(client.get("/agreement/").content.decode().split())
     assert ">Proposed<" in page
     assert page.count("too few votes") == 8
-    assert "On cases that the proposal was not fitted to" in page
+    assert "On cases held out from the fit" in page
     assert "A person decides about each proposal" in page
     assert Object.half == 0.15
 
@@ -194,7 +194,7 @@ def test_a_proposal_that_gains_nothing_surely_says_so():
     none = people.half_points(proposal | {"gain_low": -0.02, "gain_high": 0.04})
     assert "no reason to change them" in none["words"]
     some = people.half_points(proposal | {"gain_low": 0.02, "gain_high": 0.04})
-    assert "2\u00a0% to 4\u00a0% of votes more" in some["words"]
+    assert "a gain of 2\u00a0% to 4\u00a0%" in some["words"]
 
 
 def test_without_votes_the_page_says_so(client, db):

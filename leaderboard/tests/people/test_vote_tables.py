@@ -86,7 +86,7 @@ def test_a_bundle_carries_the_votes_on_its_run_and_they_are_checked(board, tmp_p
     assert {check.verdict for check in checks} == {"equal"}
     for line in votes:
         assert (line.kind == "pair") == (line.against is not None)
-    stored = list(vote_rows.with_all(Vote.objects.public().about(run)))
+    stored = list(vote_rows.with_related(Vote.objects.public().about(run)))
     for vote, line in zip(stored, votes, strict=True):
         if vote.question.first.chain.run_id != run.pk:
             assert line.answer == -vote.answer

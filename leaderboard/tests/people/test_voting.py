@@ -269,10 +269,10 @@ def test_names_are_told_when_the_session_is_finished_and_not_before(board, brows
     page = browser.client.get(session["done"]).content.decode()
     assert "Beech" in page or "Cedar" in page or "Alder" in page
     assert "You could not say." in page
-    assert "A check with a known answer" in page
+    assert "This was a check with a known answer" in page
     assert "You were asked twice" in page
     assert "Thank you: 10 questions answered, one of them twice" in page
-    assert "You are the first to be asked this." in page
+    assert "You are the first to answer this." in page
     assert page.count("<li>") >= 9
 
 
