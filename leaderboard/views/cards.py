@@ -29,7 +29,7 @@ from leaderboard.board.rows import RANKED, UNRANKED, stamp
 from leaderboard.models import Case, Chain, EditingModel, Run, StoredImage, Trip
 from leaderboard.page_cache import cached_page, uncached
 from leaderboard.pages.charts import axis_ticks
-from leaderboard.pages.model_page import RunResults, answer
+from leaderboard.pages.model_page import RunResults, lifetime_sentence
 from leaderboard.views import compare as compare_page
 from leaderboard.views.models import by_suite, most_telling, runs_of
 from leaderboard.visitors import limited
@@ -278,7 +278,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
         trips = run.suite.trips
         life = formatting.half_life(standing.half_life, trips)
         rank = f"Rank {standing.rank}, half-life {life}. " if standing.rank else ""
-        finding = f"{rank}{answer(results)}"
+        finding = f"{rank}{lifetime_sentence(results)}"
         what = f"{run.suite}, kept by {formatting.metric_label(standing.metric.name)}"
         about = caption(what, [run.finished_at])
         curve = standing.curve.get("mean", ())
