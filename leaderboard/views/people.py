@@ -230,7 +230,7 @@ def agreement(request: HttpRequest) -> HttpResponse:
     context = people.agreement(report) if report else {}
     context["rule"] = {
         "expected": f"{rule.PRIOR_PASSED:g} of {rule.PRIOR_CHECKS:g}",
-        "full": rule.FULL,
+        "full": rule.FULL_TRUST,
         "sides": rule.SIDE_DEVIATIONS,
         "order": rule.ORDER_DEVIATIONS,
         "votes": rule.MIN_VOTES,
