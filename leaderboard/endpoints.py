@@ -1,4 +1,4 @@
-"""Submitted endpoints: rules for addresses, and daily limits."""
+"""Submitted endpoints: which addresses may be called, and daily quotas."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from evaluation.net.client import HttpClient
 from leaderboard.models import SecurityEvent, Submission, Use
 from leaderboard.visitors import network_of
 
-#: Time limit of a lookup; a lookup with a hidden result always takes this long.
+#: Time limit of a DNS lookup. If the result is hidden, a check always takes this long.
 LOOKUP_SECONDS = 3.0
 
 
 def rules() -> Rules:
-    """Return the rules for submitted addresses: public, and not ours."""
-    local, ours = settings.ALLOW_LOCAL_ENDPOINTS, list(settings.OWN_ADDRESSES)
+    """Return the rules for submitted addresses: public, and not of this site."""
+    local, denied = settings.ALLOW_LOCAL_ENDPOINTS, list(settings.OWN_ADDRESSES)
     if not local:
-        # The site's own address too: ALLOWED_HOSTS may be "*".
-        ours += [*settings.ALLOWED_HOSTS, urlsplit(settings.SITE_URL).hostname or ""]
-    return Rules(allow_local=local, deny=tuple(ours))
+        # ALLOWED_HOSTS may be "*", so the site's own host is added.
+        denied += [*settings.ALLOWED_HOSTS, urlsplit(settings.SITE_URL).hostname or ""]
+    return Rules(allow_local=local, deny=tuple(denied))
 
 
 def host_of(url: str) -> str:
-    """Return the host of an address that may be called; "" for any other."""
+    """Return the host of a URL, or "" if the URL may not be called."""
     try:
         return rules().parse(url).host
     except EditorError:
@@ -39,9 +39,9 @@ def host_of(url: str) -> str:
 
 
 def check_address(url: str, **about: Any) -> str | None:
-    """Return why this address cannot be called, or None.
+    """Return why this URL may not be called, or None if it may.
 
-    Blocked addresses are stored as security events.
+    Blocked URLs are stored as security events, with the fields `about`.
     """
 
     def record(kind: str, detail: str) -> None:
@@ -54,7 +54,7 @@ def check_address(url: str, **about: Any) -> str | None:
     except EditorError as error:
         shown = for_strangers(error)
         if shown is not error:
-            # The time must not reveal the name server's answer either.
+            # The duration must not reveal the hidden answer of the name server.
             time.sleep(max(0.0, start + LOOKUP_SECONDS - time.monotonic()))
         return shown.message
     finally:
@@ -63,15 +63,16 @@ def check_address(url: str, **about: Any) -> str | None:
 
 
 def rule_options() -> dict[str, Any]:
-    """Return the rules as options of an editor."""
+    """Return the rules for addresses as options of an editor."""
     current = rules()
     return {"allow_local": current.allow_local, "deny": current.deny, "ports": tuple(current.ports)}
 
 
-def check_key_goes_home(editor: str, options: Mapping[str, Any]) -> None:
-    """Raise EditorError if a row would send the environment's key to another host.
+def check_key_destination(editor: str, options: Mapping[str, Any]) -> None:
+    """Check that a model's options send the provider's key to that provider only.
 
-    Editors of rows may not read the key; those who set the key also set PROVIDER_HOSTS.
+    Admins who edit models may not read the key, which is in the environment. Operators who set
+    the key can allow more hosts with PROVIDER_HOSTS. Raises EditorError.
     """
     url = options.get("base_url")
     kind = editor_class(editor)
@@ -82,15 +83,14 @@ def check_key_goes_home(editor: str, options: Mapping[str, Any]) -> None:
     if not (local or host in settings.PROVIDER_HOSTS or kind.is_known_host(str(url))):
         raise EditorError(
             f"base_url: {host or 'this'} is not a host of {kind.provider}, so the key is not "
-            "sent there. An operator can allow it with the setting "
-            "PROVIDER_HOSTS.",
+            "sent there. An operator can allow the host with the setting PROVIDER_HOSTS.",
             fault=Fault.CONFIGURATION,
             permanent=True,
         )
 
 
-def own_options(submission: Submission) -> dict[str, Any]:
-    """Return the submitted endpoint as options of an editor, without the key."""
+def editor_options(submission: Submission) -> dict[str, Any]:
+    """Return the options of an editor that calls the submitted endpoint, without its key."""
     price = submission.price_per_edit
     return {
         "url": submission.endpoint_url,
@@ -101,10 +101,10 @@ def own_options(submission: Submission) -> dict[str, Any]:
     }
 
 
-def take_submission(email: str, address: str | None, url: str) -> str | None:
-    """Count a submission; return the exhausted daily quota in words, or None."""
+def count_submission(email: str, address: str | None, url: str) -> str | None:
+    """Count a submission towards the daily quotas. Returns a message if one is used up."""
     subjects = _subjects(email, address, url)
-    # Failed tests give submissions back, but no tests.
+    # A failed test does not count as a submission, but it counts as a test.
     if full := Use.objects.take("probe", subjects, settings.PROBES_PER_DAY):
         limit = settings.PROBES_PER_DAY
         return f"{limit} tests for {full} in the last 24 hours. Please come back tomorrow."
@@ -116,14 +116,14 @@ def take_submission(email: str, address: str | None, url: str) -> str | None:
     )
 
 
-def give_submission_back(submission: Submission) -> None:
-    """Uncount a submission whose test failed."""
+def uncount_submission(submission: Submission) -> None:
+    """Remove a submission whose test failed from the daily quota."""
     subjects = _subjects(submission.email, submission.remote_address, submission.endpoint_url)
     Use.objects.give_back("submission", subjects)
 
 
 def _subjects(email: str, address: str | None, url: str) -> dict[str, str]:
-    """Return what a submission counts for, by its name for people."""
+    """Return the subjects whose quotas a submission uses, by their names in messages."""
     subjects = {"this e-mail address": f"e-mail {email}", "this endpoint": f"host {host_of(url)}"}
     if address:
         subjects["your network address"] = f"network {network_of(address)}"

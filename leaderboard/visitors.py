@@ -1,4 +1,4 @@
-"""Addresses of visitors, and their rate limits."""
+"""Network addresses of visitors, and rate limits."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django_ratelimit.core import get_usage
 
-#: Rate limits per network of views that cost more than a page, by name.
-#: Other views are cached (leaderboard.page_cache) or cost a few queries.
+#: Rate limits per network, by name of the view. They are for views that cost more than a page;
+#: other views are cached (leaderboard.page_cache) or cost a few queries.
 LIMITS = {
     "submit": "20/h",
     "submission_act": "20/h",
@@ -28,23 +28,23 @@ LIMITS = {
     "jpeg": "1200/h",
     "board_then": "600/h",
     "api-token": "60/h",
-    # Any request to the API; counted per token if there is one.
+    # All requests to the API, counted per token if one is sent.
     "api": "300/m",
-    # A page that is not in the cache (leaderboard.page_cache) yet.
+    # Pages that are not in the cache yet.
     "page": "1200/h",
 }
 
 
 def client_address(request: HttpRequest) -> str | None:
-    """Return the visitor's address: behind N trusted proxies, N-th from the right."""
+    """Return the visitor's address: behind N trusted proxies, the N-th forwarded from the right."""
     hops = [hop.strip() for hop in request.headers.get("X-Forwarded-For", "").split(",")]
-    behind = settings.TRUSTED_PROXIES
-    forwarded = hops[-behind] if behind and len(hops) >= behind else ""
+    proxies = settings.TRUSTED_PROXIES
+    forwarded = hops[-proxies] if proxies and len(hops) >= proxies else ""
     for address in (forwarded, request.META.get("REMOTE_ADDR") or ""):
         try:
             return str(ipaddress.ip_address(address))
         except ValueError:
-            continue  # empty, a unix socket, or another format of a proxy
+            continue  # empty, a unix socket, or an unknown format of a proxy
     return None
 
 
@@ -63,24 +63,25 @@ def client_network(request: HttpRequest) -> str | None:
     return address and network_of(address)
 
 
-def wait(request: HttpRequest, what: str, who: str = "") -> int:
-    """Return the seconds that this address has to wait; 0 if it need not.
+def seconds_to_wait(request: HttpRequest, limit: str, sender: str = "") -> int:
+    """Count a request towards a rate limit, and return the seconds to wait; 0 if none.
 
-    `who`, if given, is counted instead of the address. The true limits are the daily quotas.
+    Requests are counted per network, or per `sender` if given. These limits only reduce load; the
+    daily quotas in the database are strict.
     """
     usage = get_usage(
         request,
-        group=what,
-        key=lambda _group, r: who or client_network(r) or "unknown",
-        rate=LIMITS[what],
+        group=limit,
+        key=lambda _group, r: sender or client_network(r) or "unknown",
+        rate=LIMITS[limit],
         increment=True,
     )
     return max(1, usage["time_left"]) if usage and usage["should_limit"] else 0
 
 
-def limited(request: HttpRequest, what: str) -> HttpResponse | None:
-    """Return a 429 page if this address exceeds the rate limit, else None."""
-    seconds = wait(request, what)
+def limited(request: HttpRequest, limit: str) -> HttpResponse | None:
+    """Return a 429 page if the visitor exceeds this rate limit, else None."""
+    seconds = seconds_to_wait(request, limit)
     if not seconds:
         return None
     response = render(

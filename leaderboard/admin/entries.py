@@ -58,7 +58,7 @@ class EditingModelForm(NoticesConflicts):
         cleaned = super().clean()
         if "editor" in cleaned and "options" in cleaned:
             try:
-                endpoints.check_key_goes_home(cleaned["editor"], cleaned["options"])
+                endpoints.check_key_destination(cleaned["editor"], cleaned["options"])
             except EditorError as error:
                 self.add_error("options", error.message)
         return cleaned

@@ -12,7 +12,7 @@ from ninja.throttling import BaseThrottle
 from evaluation import __version__
 from leaderboard.api import results, submissions
 from leaderboard.models import ApiToken
-from leaderboard.visitors import wait
+from leaderboard.visitors import seconds_to_wait
 
 DESCRIPTION = """
 Every number of the board, with the curves, trips, scores and images behind it, and
@@ -62,7 +62,7 @@ class Throttle(BaseThrottle):
     def allow_request(self, request: HttpRequest) -> bool:
         sender = getattr(request, "auth", None)
         who = f"token {sender.pk}" if isinstance(sender, ApiToken) else ""
-        self._of_thread.seconds = wait(request, "api", who)
+        self._of_thread.seconds = seconds_to_wait(request, "api", who)
         return not self._of_thread.seconds
 
     def wait(self) -> float:

@@ -30,7 +30,7 @@ from leaderboard.models import ApiToken, Case, Run, Submission, Suite
 from leaderboard.submissions import status, workflow
 from leaderboard.submissions.forms import SubmissionForm
 from leaderboard.submissions.workflow import NotPossible
-from leaderboard.visitors import client_address, wait
+from leaderboard.visitors import client_address, seconds_to_wait
 
 #: The trap of the form for robots that fill in every field.
 LEFT_OUT = ("website",)
@@ -205,7 +205,7 @@ class ApiTokenAuth(HttpBearer):
     def authenticate(self, request: HttpRequest, token: str) -> ApiToken | None:
         holder = ApiToken.objects.with_secret(token)
         # Tokens cannot be guessed; this limits the cost of attempts.
-        if holder is None and (seconds := wait(request, "api-token")):
+        if holder is None and (seconds := seconds_to_wait(request, "api-token")):
             raise Throttled(seconds)
         return holder
 
@@ -311,7 +311,7 @@ def _submission(token: str) -> Submission:
 
 def _not_too_often(request: HttpRequest, what: str) -> None:
     """Raise Throttled beyond the limits of the page, which count both."""
-    if seconds := wait(request, what):
+    if seconds := seconds_to_wait(request, what):
         raise Throttled(seconds)
 
 

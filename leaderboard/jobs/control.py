@@ -340,7 +340,7 @@ def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = N
     """Return the run's editor, made with its model's options and key."""
     model = run.editing_model
     options: dict[str, Any] = dict(model.options)
-    endpoints.check_key_goes_home(model.editor, options)
+    endpoints.check_key_destination(model.editor, options)
     ours = {
         "api_key": model.api_key.reveal() or None,
         # Never from the row: a submission must not get access to our network.

@@ -124,7 +124,7 @@ def _test(submission: Submission) -> None:
         to, probed_at=Now(), probe_lease_until=None, probe_attempts=0, probe_overruns=overruns
     ):
         if not report.ok:
-            endpoints.give_submission_back(submission)
+            endpoints.uncount_submission(submission)
         notify_submitter(submission)
     else:
         log.info("submission moved on during its test", submission=submission.pk)
@@ -186,7 +186,7 @@ def _report(submission: Submission, room: _Room) -> ProbeReport:
         SecurityEvent.record(kind, detail, submission=submission)
 
     options = {
-        **endpoints.own_options(submission),
+        **endpoints.editor_options(submission),
         **endpoints.rule_options(),
         "api_key": submission.api_key.reveal(),
         "timeout": TIMEOUT,

@@ -262,7 +262,7 @@ class SubmissionForm(EndpointForm):
         this = Use.objects.locked("submitted form", self._key(cleaned["idempotency_key"]))
         if this.count:
             return None
-        full = endpoints.take_submission(
+        full = endpoints.count_submission(
             cleaned["email"], self.remote_address, cleaned["endpoint_url"]
         )
         if not full:
@@ -281,7 +281,7 @@ class SubmissionForm(EndpointForm):
 
 def curl_of(submission: Submission) -> str:
     """Return the request to a submitted endpoint as a shell line without its key."""
-    fields = endpoints.own_options(submission) | {"endpoint_url": submission.endpoint_url}
+    fields = endpoints.editor_options(submission) | {"endpoint_url": submission.endpoint_url}
     settings = EndpointForm.settings(fields | {"model_id": submission.model_id})
     return _as_curl(settings, submission.suite.size)
 

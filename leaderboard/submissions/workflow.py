@@ -59,7 +59,7 @@ def take_probe(submission: Submission) -> None:
 
 def take_again(submission: Submission) -> None:
     """Count a submission whose failed test gave its place back. Raises NotPossible."""
-    full = endpoints.take_submission(
+    full = endpoints.count_submission(
         submission.email, submission.remote_address, submission.endpoint_url
     )
     if full:
@@ -122,7 +122,7 @@ def approve(
     model.name = submission.name
     model.provider = model.organisation = submission.organisation
     model.editor, model.access = "endpoint", EditingModel.Access.ENDPOINT
-    model.options = endpoints.own_options(submission)
+    model.options = endpoints.editor_options(submission)
     model.api_key = submission.api_key
     model.open_weights, model.licence = submission.open_weights, submission.licence
     model.paper_url, model.code_url = submission.paper_url, submission.code_url

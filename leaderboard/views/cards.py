@@ -31,7 +31,7 @@ from leaderboard.page_cache import cached_page, uncached
 from leaderboard.pages.charts import axis_ticks
 from leaderboard.pages.model_page import RunResults, lifetime_sentence
 from leaderboard.views import compare as compare_page
-from leaderboard.views.models import by_suite, most_telling, runs_of
+from leaderboard.views.models import by_suite, main_run, runs_of
 from leaderboard.visitors import limited
 
 WIDTH, HEIGHT, MARGIN = 1200, 630, 64
@@ -268,7 +268,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
     editing_model = get_object_or_404(models, slug=slug, status=EditingModel.Status.PUBLISHED)
     by_key = by_suite(runs_of(editing_model, AnonymousUser()))
     suite_key = request.GET.get("suite", "")
-    run = by_key.get(suite_key) or most_telling(by_key)
+    run = by_key.get(suite_key) or main_run(by_key)
     name = _labelled(editing_model)
     finding, about = "How many round trips does an image last?", caption("Not measured yet", [])
     curve: Sequence[float | None] = ()

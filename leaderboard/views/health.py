@@ -104,4 +104,4 @@ def _redis() -> None:
 
 def _workers(queue: str) -> None:
     if not Worker.count(queue=django_rq.get_queue(queue)):
-        raise LookupError("no worker alive")
+        raise LookupError("none alive")

@@ -1,6 +1,6 @@
 """Views that serve stored images, so that untrusted content cannot run in a browser.
 
-An image is served only as long as a page shows it that the visitor may see; this takes one query.
+An image is served only if a page that the visitor may see shows it; the check takes one query.
 Images of withdrawn, hidden or unpublished runs are served to staff only. Caches revalidate after
 a few minutes.
 """

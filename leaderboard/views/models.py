@@ -24,7 +24,7 @@ from leaderboard.pages.model_page import RunResults
 from leaderboard.standings import changes
 from leaderboard.views.site import noindex_variants, withdrawn
 
-#: Number of best and of worst cases, and of pairs that are not folded away.
+#: Best and worst cases shown, and the most edit pairs that are shown unfolded.
 EXTREMES, OPEN_PAIRS = 3, 12
 
 
@@ -39,15 +39,15 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
     if model is None:
         return withdrawn(request, Run.objects.filter(editing_model__slug=slug))
     runs = runs_of(model, request.user)
-    standing_runs = by_suite(runs)
+    run_by_suite = by_suite(runs)
     suite, metric = (request.GET.get(name, "") for name in ("suite", "metric"))
-    run = standing_runs.get(suite) or most_telling(standing_runs)
+    run = run_by_suite.get(suite) or main_run(run_by_suite)
     context: dict[str, Any] = {"model": model, "runs": runs, "run": run}
     change = changes.last_change(model) if model.canary else None
     context["change"] = change if change and change.is_public else None
-    context["suites"] = [(key, item.suite) for key, item in standing_runs.items()]
+    context["suites"] = [(key, item.suite) for key, item in run_by_suite.items()]
     if run:
-        # Of runs on sealed suites, visitors see only the difference.
+        # Visitors see sealed suites only as a difference from the open suite.
         sealed = Run.objects.counted().filter(editing_model=model, suite__sealed=True, current=True)
         counted = [*runs, *sealed.select_related("suite").defer("suite__definition")]
         standings = _standings(counted)
@@ -63,14 +63,14 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
             context |= results_context(results)
             if floor := floor_of(results, request.user):
                 context |= {"floor": floor, "floor_sentence": floor_sentence(results, floor)}
-    unknown = {suite, metric} - {"", *standing_runs, *context.get("metrics", ())}
+    unknown = {suite, metric} - {"", *run_by_suite, *context.get("metrics", ())}
     context["unknown"] = sorted(item[:60] for item in unknown)
     response = render(request, "leaderboard/model.html", context)
     return uncached(response) if unknown else response
 
 
 def runs_of(model: EditingModel, user: Any) -> list[Run]:
-    """Return the model's runs that this user may see, on the most important suite first."""
+    """Return the model's runs that this user may see, most important suite first."""
     runs = Run.objects.visible_to(user).outside_experiments().filter(editing_model=model)
     order = ("-suite__importance", "suite__slug", "-suite__version", "-created_at")
     runs = runs.select_related("suite", "people").defer("suite__definition").order_by(*order)
@@ -91,7 +91,7 @@ def _standings(runs: Sequence[Run]) -> dict[int, dict[str, Standing]]:
 
 
 def results_context(results: RunResults) -> dict[str, Any]:
-    """Return the context of a run's results."""
+    """Return the context for a run with results."""
     run, standing, trips = results.run, results.standing, results.trips
     parts = _parts(results)
     pairs = [line for line in parts if line["part"].group == PAIRS]
@@ -122,7 +122,7 @@ def results_context(results: RunResults) -> dict[str, Any]:
         "semantic": next(
             (results.standings[n] for n in semantic_metrics() if n in results.standings), None
         ),
-        "ranked": _ranked(run, standing) if standing.rank else 0,
+        "ranked": _ranked_models(run, standing) if standing.rank else 0,
         "refused": _share(standing.counts, "refused"),
         "answer": model_page.lifetime_sentence(results),
         "damage": model_page.damage(results),
@@ -147,7 +147,7 @@ def results_context(results: RunResults) -> dict[str, Any]:
 def _history(
     runs: Sequence[Run], standings: Mapping[int, Mapping[str, Standing]]
 ) -> list[dict[str, Any]]:
-    """Return every run of the model with its standing, the newest first."""
+    """Return each run of the model with its standing by the first metric, newest first."""
     lines = []
     for run in sorted(runs, key=lambda run: run.created_at, reverse=True):
         by_metric = standings.get(run.pk, {})
@@ -157,9 +157,9 @@ def _history(
 
 
 def by_suite(runs: Sequence[Run]) -> dict[str, Run]:
-    """Return the model's current run on each suite, else its newest.
+    """Return the model's current run on each suite, or else its newest run there.
 
-    The most important suite comes first.
+    The runs are expected in order of the suites' importance.
     """
     by_key: dict[str, Run] = {}
     for run in runs:
@@ -169,10 +169,10 @@ def by_suite(runs: Sequence[Run]) -> dict[str, Run]:
     return by_key
 
 
-def most_telling(runs: dict[str, Run]) -> Run | None:
-    """Return the current run on the most important suite, else any run."""
-    done = [run for run in runs.values() if run.current]
-    return next(iter(done or runs.values()), None)
+def main_run(runs: dict[str, Run]) -> Run | None:
+    """Return the current run on the most important suite, or else the first run."""
+    current = [run for run in runs.values() if run.current]
+    return next(iter(current or runs.values()), None)
 
 
 def _parts(results: RunResults) -> list[dict[str, Any]]:
@@ -186,8 +186,8 @@ def _parts(results: RunResults) -> list[dict[str, Any]]:
     return model_page.part_lines(list(rows.defer("curve", "details")), titles, results)
 
 
-def _ranked(run: Run, standing: Standing) -> int:
-    """Return the number of models in this ranking."""
+def _ranked_models(run: Run, standing: Standing) -> int:
+    """Count the models in this standing's ranking."""
     return Standing.objects.filter(
         run__suite=run.suite_id,
         run__current=True,

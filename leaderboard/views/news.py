@@ -1,4 +1,4 @@
-"""Changes of the board as a page and an Atom feed, and the board of a past day."""
+"""News of the board as a page and an Atom feed, and the board as it was on a past day."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_safe
 @cached_page(stamp, ("suite", "model"))
 def feed(request: HttpRequest) -> HttpResponse:
-    """Serve the changes as a feed: all of them, of a suite or of a model."""
+    """Serve the news as an Atom feed: all of it, or of one suite or model."""
     suite_key, slug = request.GET.get("suite", ""), request.GET.get("model", "")
     suite = find_suite(suite_key, played_suites()) if suite_key else None
     published = EditingModel.objects.filter(status=EditingModel.Status.PUBLISHED)
@@ -58,7 +58,7 @@ def feed(request: HttpRequest) -> HttpResponse:
     if (suite_key and suite is None) or (slug and model is None):
         return HttpResponse("There is no such suite or model.\n", status=404)
     subject = " ".join(f": {part}" for part in (model, suite) if part)
-    # Not the requested address: the cached feed is served to every visitor.
+    # Built from valid parameters only, because the cached feed is served to every visitor.
     parameters = {"suite": suite and suite.key, "model": model and model.slug}
     query = urlencode({name: value for name, value in parameters.items() if value})
     atom = Atom1Feed(
@@ -69,7 +69,7 @@ def feed(request: HttpRequest) -> HttpResponse:
         language="en",
     )
     for entry in news(suite=suite, model=model):
-        # XML allows no control characters, and names from bundles may contain some.
+        # Names from bundles may contain control characters, which XML forbids.
         atom.add_item(
             title=plain_text(entry.title),
             link=absolute(entry.url),
@@ -97,7 +97,9 @@ def then(request: HttpRequest) -> HttpResponse:
         "suites": offered,
         "suite": suite,
         "day": day or timezone.localdate(),
-        "remark": f"“{text[:20]}” is not a day of the form 2026-11-17." if text and not day else "",
+        "remark": f"“{text[:20]}” is not a date such as 2026-11-17. Today is shown."
+        if text and not day
+        else "",
         "today": timezone.localdate(),
         "headline": HEADLINE,
     }
@@ -117,13 +119,13 @@ def _day(text: str) -> datetime.date | None:
 
 
 Kind = BoardRecord.Kind
-#: Limits of the page and the feed: records read, and entries shown.
+#: Records read and entries shown, at most, on the page and in the feed.
 MOST_RECORDS, MOST_NEWS = 1_500, 60
 
 
 @dataclass(frozen=True)
 class News:
-    """The changes of a suite at one moment, titled by the most important."""
+    """A news entry: the changes of a suite's board at one moment, or a new suite."""
 
     key: str
     at: datetime.datetime
@@ -138,7 +140,7 @@ class News:
 
 
 def news(suite: Suite | None = None, model: EditingModel | None = None) -> list[News]:
-    """Return changes of models, runs and ranks, and new suites, the newest first."""
+    """Return the news, newest first: changes of models, runs and ranks, and new suites."""
     records = _public_records()
     if suite:
         records = records.filter(run__suite=suite)
@@ -159,7 +161,7 @@ def news(suite: Suite | None = None, model: EditingModel | None = None) -> list[
 
 def board_on(suite: Suite, day: datetime.date) -> list[BoardRecord]:
     """Return the suite's board at the end of that day: ranked models first."""
-    # The database selects the last records, because their number keeps growing.
+    # The database selects the last record of each model, since the number of records grows.
     rows = BoardRecord.objects.public().filter(run__suite=suite, at__lt=_end_of(day)).order_by()
     last = rows.values("run__editing_model").annotate(last=Max("pk")).values("last")
     return sorted(
@@ -169,7 +171,7 @@ def board_on(suite: Suite, day: datetime.date) -> list[BoardRecord]:
 
 
 def reference_editors_on(suite: Suite, day: datetime.date) -> list[str]:
-    """Return the names of the reference editors that had been measured by that day."""
+    """Return the names of the reference editors that had results by the end of that day."""
     runs = Run.objects.on_the_board().filter(suite=suite, editing_model__is_reference=True)
     names = runs.filter(finished_at__lt=_end_of(day)).values_list("editing_model__name", flat=True)
     return sorted(set(names))
@@ -197,7 +199,7 @@ def _public_records() -> QuerySet[BoardRecord]:
 
 
 def _of_moment(rows: Sequence[BoardRecord]) -> News | None:
-    """Return an entry for all changes at one moment; None if only recomputed."""
+    """Return an entry for all changes at one moment, or None if numbers were only recomputed."""
     suite = rows[0].run.suite
     order = list(Kind)
     changes = sorted(
@@ -207,20 +209,22 @@ def _of_moment(rows: Sequence[BoardRecord]) -> News | None:
     if not changes:
         return None
     first = changes[0]
-    alike = [row.run.editing_model.name for row in changes if row.kind == first.kind]
+    same_kind = [row.run.editing_model.name for row in changes if row.kind == first.kind]
     page = f"{first.run.editing_model.get_absolute_url()}?suite={suite.key}"
     return News(
         key=f"board-{first.pk}",
         at=first.at,
         suite=suite,
-        title=sentence(first) if len(alike) == 1 else f"{suite}: {_many(first.kind, alike)}",
-        url=page if len(alike) == 1 else f"{reverse('board')}?suite={suite.key}",
+        title=sentence(first)
+        if len(same_kind) == 1
+        else f"{suite}: {_many(first.kind, same_kind)}",
+        url=page if len(same_kind) == 1 else f"{reverse('board')}?suite={suite.key}",
         details=[f"{sentence(row)}." for row in changes],
     )
 
 
 def sentence(row: BoardRecord) -> str:
-    """Return "A is new on Lite v1: rank 2, half-life 4.2", without a full stop."""
+    """Return a sentence without a full stop: "A is new on Lite v1: rank 2, half-life 4.2"."""
     name, suite = row.run.editing_model.name, row.run.suite
     life = f"half-life {formatting.half_life(row.half_life, suite.trips)}"
     place = f"rank {row.rank}" if row.rank else "not ranked"
@@ -237,8 +241,8 @@ def sentence(row: BoardRecord) -> str:
         return f"{name} is {'no longer' if row.rank is None else 'now'} ranked on {suite}" + (
             f": {place}" if row.rank else ""
         )
-    way = "rises" if row.rank < row.rank_before else "falls"
-    return f"{name} {way} from rank {row.rank_before} to {row.rank} on {suite}"
+    verb = "rises" if row.rank < row.rank_before else "falls"
+    return f"{name} {verb} from rank {row.rank_before} to {row.rank} on {suite}"
 
 
 def _many(kind: str, names: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
-"""Blind votes: ten questions, then the names; and the agreement of metrics.
+"""Blind votes and their results, and the page on how well metrics agree with people.
 
-Until a session is finished, no response reveals which model made an image: addresses contain
-only tickets, and images are encoded again (people.ballots).
+A session asks ten questions and then reveals the models. Until then no response identifies a
+model: URLs contain only tickets, and images are encoded again (people.ballots).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from leaderboard.page_cache import cached_page
 from leaderboard.pages import people
 from leaderboard.people import ballots
 from leaderboard.views.site import noindex, noindex_variants
-from leaderboard.visitors import client_network, wait
+from leaderboard.visitors import client_network, seconds_to_wait
 
-NOTHING = "There are no questions at the moment. Please come back when more runs have ended."
-#: Size limit of a request: a ticket, an answer and viewing data.
+NO_QUESTIONS = "There are no questions at the moment. Please come back when more runs have ended."
+#: Largest request in bytes: a ticket, an answer and viewing data.
 LONGEST_BODY = 2_000
 TICKET = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -44,7 +44,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "kind": kind,
         "length": ballots.LENGTH,
         "begin": reverse("vote_session"),
-        "there_is_something": Question.objects.open().filter(kind=kind).exists(),
+        "has_questions": Question.objects.open().filter(kind=kind).exists(),
     }
     return render(request, "leaderboard/vote.html", context)
 
@@ -52,14 +52,14 @@ def index(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def begin(request: HttpRequest) -> HttpResponse:
-    """Return a new session's tickets, or the rest of an open session."""
+    """Return the tickets of a new session, or those left of an open session."""
     kind = _body(request).get("kind")
     if kind not in Kind.values:
-        return _problem(f"kind: say one of {', '.join(Kind.values)}", 422)
+        return _problem(f"kind: must be one of {', '.join(Kind.values)}", 422)
     voter = ballots.voter_of(request)
     if voter and (left := ballots.open_session(voter, kind)):
         return JsonResponse(_session(left))
-    if seconds := wait(request, "vote_session"):
+    if seconds := seconds_to_wait(request, "vote_session"):
         return _too_many(seconds)
     network = client_network(request) or "unknown"
     used = {"network": network} | ({"voter": voter.key} if voter else {})
@@ -67,30 +67,30 @@ def begin(request: HttpRequest) -> HttpResponse:
         return _problem(
             "You have reached today's limit. Thank you, and please come back tomorrow.", 429
         )
-    new = voter or Voter.objects.create()
-    made = ballots.start(new, kind)
-    if not made:
+    voter_or_new = voter or Voter.objects.create()
+    votes = ballots.start(voter_or_new, kind)
+    if not votes:
         if voter is None:
-            new.delete()  # there was no question for this voter
-        return _problem(NOTHING, 404)
-    response = JsonResponse(_session(made))
-    ballots.remember(response, new)
+            voter_or_new.delete()
+        return _problem(NO_QUESTIONS, 404)
+    response = JsonResponse(_session(votes))
+    ballots.remember(response, voter_or_new)
     return response
 
 
 @never_cache
 @require_POST
 def answer(request: HttpRequest) -> HttpResponse:
-    """Save the answer of a ticket, once."""
+    """Save the answer to a ticket's question. Each question can be answered once."""
     body = _body(request)
     vote = _own_vote(request, str(body.get("ticket", "")))
-    looked = body.get("looked")
+    viewing = body.get("looked")
     try:
         ballots.answer(
             vote,
             str(body.get("answer", "")),
             body.get("seconds"),
-            looked if isinstance(looked, dict) else None,
+            viewing if isinstance(viewing, dict) else None,
         )
     except ballots.NotAccepted as error:
         return _problem(str(error), error.status)
@@ -102,29 +102,29 @@ def answer(request: HttpRequest) -> HttpResponse:
 def image(request: HttpRequest, ticket: str, side: str) -> HttpResponse:
     """Serve an image of an open ticket.
 
-    Raises Http404 if the question is answered or no longer votable.
+    Raises Http404 if the question is answered or no longer open to votes.
     """
     vote = _own_vote(request, ticket)
     question = vote.question
     source = question.case.image.stored
     if not vote.is_open or source is None:
-        raise Http404("this question has ended")
-    # Checked on every request, because a run may have been withdrawn meanwhile.
+        raise Http404("This question is already answered.")
+    # Checked on every request, because the run may have been withdrawn since.
     if not Question.objects.votable().filter(pk=question.pk).exists():
-        raise Http404("this question is over")
+        raise Http404("This question is closed.")
     stored = source
     if side != "source":
-        first = (side == "left") == vote.first_left or question.second is None
-        trip = question.first if first else question.second
+        is_first = (side == "left") == vote.first_left or question.second is None
+        trip = question.first if is_first else question.second
         if trip is None or trip.restored is None:
-            raise Http404("there is no such image")
+            raise Http404("There is no such image.")
         stored = trip.restored
     try:
         data = ballots.read_image(stored, (source.width, source.height))
     except (FileNotFoundError, ImageError):
-        raise Http404("this image is lost") from None
+        raise Http404("This image is lost.") from None
     response = HttpResponse(data, content_type="image/webp")
-    # Not cached or named, so that a cache cannot reveal where else the image is shown.
+    # Without caching or a file name, nothing reveals where else the image is shown.
     response["Cache-Control"] = "private, no-store"
     response["Referrer-Policy"] = "no-referrer"
     response["Content-Disposition"] = "inline"
@@ -135,7 +135,7 @@ def image(request: HttpRequest, ticket: str, side: str) -> HttpResponse:
 @require_safe
 @noindex
 def done(request: HttpRequest, session: str) -> HttpResponse:
-    """Show the names, the metrics' results and the answers of others."""
+    """Reveal the models of a finished session, with metric values and other people's answers."""
     voter = ballots.voter_of(request)
     if voter is None or not ballots.is_finished(session, voter):
         return redirect("vote")
@@ -152,15 +152,15 @@ def done(request: HttpRequest, session: str) -> HttpResponse:
     return render(request, "leaderboard/vote_done.html", context)
 
 
-def _session(made: list[Vote]) -> dict[str, Any]:
-    """Return the tickets, their addresses and the size of each source."""
-    votes = Vote.objects.filter(session=made[0].session)
+def _session(open_votes: list[Vote]) -> dict[str, Any]:
+    """Return a session for the script: URLs, and tickets with the size of each source."""
+    votes = Vote.objects.filter(session=open_votes[0].session)
     return {
         "answer": reverse("vote_answer"),
-        "done": reverse("vote_done", args=[made[0].session]),
+        "done": reverse("vote_done", args=[open_votes[0].session]),
         "before": votes.answered().count(),
         "total": votes.count(),
-        "questions": [_question(vote) for vote in made],
+        "questions": [_question(vote) for vote in open_votes],
     }
 
 
@@ -176,22 +176,22 @@ def _question(vote: Vote) -> dict[str, Any]:
 
 
 def _own_vote(request: HttpRequest, ticket: str) -> Vote:
-    """Return the vote of this ticket. Raises Http404 for another voter's ticket."""
+    """Return the vote with this ticket. Raises Http404 if it is another voter's."""
     related = (
         *("voter", "question__case__image__stored", "question__first__restored"),
         "question__second__restored",
     )
-    # Loss maps and evidence are not read: they take longer than all other columns.
+    # `only` leaves out loss maps and evidence, which take longer to read than all other columns.
     votes = Vote.objects.select_related(*related).only(
         *("pk", "ticket", "kind", "role", "first_left", "answered_at", "asked_at", "voter__key"),
         *("question__case__image__stored", "question__first__restored"),
         *("question__second__restored", "question__kind"),
     )
-    if not TICKET.fullmatch(ticket):  # no query: PostgreSQL rejects NUL bytes
-        raise Http404("there is no such question")
+    if not TICKET.fullmatch(ticket):  # a NUL byte would make PostgreSQL raise an error
+        raise Http404("There is no such question.")
     vote = get_object_or_404(votes, ticket=ticket)
     if ballots.voter_key(request) != vote.voter.key:
-        raise Http404("this is another voter's question")
+        raise Http404("This is another voter's question.")
     return vote
 
 
@@ -210,13 +210,13 @@ def _problem(why: str, status: int) -> JsonResponse:
 
 
 def _too_many(seconds: int) -> JsonResponse:
-    response = _problem("Too many sessions from your network; please come back later.", 429)
+    response = _problem("Too many sessions from your network. Please come back later.", 429)
     response["Retry-After"] = str(seconds)
     return response
 
 
 def stamp() -> str:
-    """Return a string that changes with the report and the board."""
+    """Return a string that changes with the report on votes and with the board."""
     written = PeopleReport.objects.order_by("pk").values_list("computed_at", flat=True).first()
     return f"{written}|{rows.stamp()}"
 
@@ -225,7 +225,7 @@ def stamp() -> str:
 @cached_page(stamp)
 @noindex_variants
 def agreement(request: HttpRequest) -> HttpResponse:
-    """Show the agreement of metrics, witnesses and judges with people."""
+    """Show how often metrics, witnesses and judges agree with people."""
     report = PeopleReport.objects.order_by("pk").first()
     context = people.agreement(report) if report else {}
     context["rule"] = {

@@ -149,7 +149,7 @@ def test_what_can_be_stored_can_be_encoded(value):
 def test_a_providers_key_goes_to_hosts_in_the_settings_alone(settings, editor, url, goes):
     settings.PROVIDER_HOSTS = ["proxy.example.org"]
     if goes:
-        endpoints.check_key_goes_home(editor, {"base_url": url})
+        endpoints.check_key_destination(editor, {"base_url": url})
     else:
         with pytest.raises(EditorError, match="PROVIDER_HOSTS"):
-            endpoints.check_key_goes_home(editor, {"base_url": url})
+            endpoints.check_key_destination(editor, {"base_url": url})

@@ -20,7 +20,7 @@ from evaluation.net.client import HttpClient
 from evaluation.testing.hostile_server import HostileServer, response
 from evaluation.testing.resolvers import resolver
 from leaderboard import endpoints, job_queue, jobs
-from leaderboard.endpoints import take_submission
+from leaderboard.endpoints import count_submission
 from leaderboard.jobs import probe_job
 from leaderboard.models import SecurityEvent, Submission, Suite, Use
 from leaderboard.submissions import workflow
@@ -317,11 +317,11 @@ def test_a_failed_test_gives_the_submission_back_and_a_passed_one_does_not(suite
     settings.SUBMISSIONS_PER_DAY = 1
     url = "https://no-such-host.invalid/v1"
     failed = submission(suite, url)
-    assert take_submission(failed.email, None, url) is None
+    assert count_submission(failed.email, None, url) is None
     jobs.probe(failed.pk)
     failed.refresh_from_db()
     assert failed.state == State.PROBE_FAILED
-    assert take_submission(failed.email, None, url) is None
+    assert count_submission(failed.email, None, url) is None
     with pytest.raises(NotPossible, match="the limit is 1"):
         workflow.test_again(failed)
 
@@ -331,17 +331,17 @@ def test_submissions_that_fail_are_limited_by_their_tests(settings):
     settings.PROBES_PER_DAY = 2
     url = "https://93.184.216.34/v1"
     for number in range(2):
-        assert take_submission(f"{number}@example.org", None, url) is None
-    assert "2 tests for this endpoint" in take_submission("2@example.org", None, url)
+        assert count_submission(f"{number}@example.org", None, url) is None
+    assert "2 tests for this endpoint" in count_submission("2@example.org", None, url)
 
 
 @pytest.mark.django_db
 def test_nobody_uses_up_the_quota_of_somebody_elses_host(settings):
     settings.SUBMISSIONS_PER_DAY = 1
     attacker = "https://93.184.216.35/v1?u=//93.184.216.34"
-    assert take_submission("a@example.org", "192.0.2.1", attacker) is None
-    assert take_submission("b@example.org", "192.0.2.2", "https://93.184.216.34/v1") is None
-    again = take_submission("c@example.org", "192.0.2.3", "https://93.184.216.34:443/v2")
+    assert count_submission("a@example.org", "192.0.2.1", attacker) is None
+    assert count_submission("b@example.org", "192.0.2.2", "https://93.184.216.34/v1") is None
+    again = count_submission("c@example.org", "192.0.2.3", "https://93.184.216.34:443/v2")
     assert again is not None
     assert "this endpoint" in again
 
@@ -351,12 +351,12 @@ def test_a_network_of_ipv6_counts_as_one_address(settings):
     settings.SUBMISSIONS_PER_DAY = 2
     url = "https://93.184.216.{}/v1"
     found = [
-        take_submission(f"{n}@example.org", f"2001:db8:1:2::{n}", url.format(n))
+        count_submission(f"{n}@example.org", f"2001:db8:1:2::{n}", url.format(n))
         for n in range(1, 4)
     ]
     assert found[:2] == [None, None]
     assert "your network address" in found[2]
-    assert take_submission("x@example.org", "2001:db8:1:3::1", url.format(9)) is None
+    assert count_submission("x@example.org", "2001:db8:1:3::1", url.format(9)) is None
 
 
 @pytest.mark.django_db(transaction=True)
