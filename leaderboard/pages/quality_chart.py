@@ -1,4 +1,4 @@
-"""The plane of edit quality against usable trips, with the models that none beats at both."""
+"""Chart of edit quality against usable trips, with the Pareto-optimal models marked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leaderboard.pages.charts import Chart, Figure, Table, axis_ticks, layout, p
 
 @dataclass(frozen=True)
 class RatedModel:
-    """A model with a rating; `best` if no other is better at one and as good at the other."""
+    """A model with rated edits; `best` if it is Pareto-optimal."""
 
     row: BoardRow
     quality: EditQuality
@@ -29,12 +29,12 @@ class RatedModel:
 
 
 def rated_models(rows: Iterable[BoardRow]) -> list[RatedModel]:
-    """Return the rows whose edits were rated, the best rated first."""
+    """Return the models whose edits were rated, the best rated first."""
     rated = [(row, quality) for row in rows if (quality := row.edit_quality)]
-    places = [(quality.score, row.usable_trips or 0.0) for row, quality in rated]
+    points = [(quality.score, row.usable_trips or 0.0) for row, quality in rated]
     models = [
-        RatedModel(row, quality, best=not any(_beats(other, place) for other in places))
-        for (row, quality), place in zip(rated, places, strict=True)
+        RatedModel(row, quality, best=not any(_beats(other, point) for other in points))
+        for (row, quality), point in zip(rated, points, strict=True)
     ]
     return sorted(models, key=lambda model: (-model.quality.score, -model.usable))
 
@@ -44,7 +44,7 @@ def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 def quality_chart(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart | None:
-    """Return the chart of these rows; None if no edit of theirs was rated."""
+    """Return the chart of these rows; None if no edits were rated."""
     models = rated_models(rows)
     if not models:
         return None
@@ -54,8 +54,8 @@ def quality_chart(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart | No
     return Chart(
         id="quality",
         title=_finding(models),
-        subtitle=f"Edit quality, as a judge rates first edits, against usable trips by {metric}. "
-        f"Up and to the right is better; no model beats those on the line at both.{missing}",
+        subtitle=f"Edit quality, rated by a judge on first edits, against usable trips by {metric}. "
+        f"Up and to the right is better; no model beats one on the line at both.{missing}",
         figure=_figure(models, filters.suite.trips),
         table=_table(models),
         about=f"{filters.suite}, by {metric}",

@@ -1,7 +1,7 @@
-"""Numbers that others published: charts of their own, on each metric's own scale.
+"""Charts of numbers that others published, on each metric's own scale.
 
-They are SSIM, dB or CLIP similarity of other images and other edits. They cannot become a
-retention, which is calibrated on each of our images, so they are never ranked or mixed with ours.
+They are SSIM, PSNR or CLIP similarity of other images and edits. They cannot be converted to
+retention, which is calibrated on our images, so they are never ranked or mixed with ours.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from leaderboard.pages.model_page import RunResults
 from leaderboard.text import skeleton
 
 ELSEWHERE = "published elsewhere"
-#: Lines drawn at once beside a model's own, and those the legend can add.
+#: Published lines shown with a model's own, and further ones that the legend can add.
 LINES, MORE_LINES = 4, 4
 OPEN_MARKERS = ("circle-open", "square-open", "diamond-open", "triangle-up-open")
-#: The chart that comes first; the others follow in the usual order of metrics.
+#: The metric of the first chart; the others follow in the usual order.
 FIRST_METRIC = "ssim"
 #: Help for reading a metric's own scale.
 SCALES = {
@@ -47,7 +47,7 @@ SCALES = {
     "psnr": "3 dB less is twice the error. Computed from the mean squared error over the cases.",
     "clip": "1 is an image of the same content.",
 }
-#: Faults of a source that its figures do not show.
+#: Known faults of a source that its figures do not reveal.
 FAULTS = {
     published_figures.SLUG: "LPIPS was never computed there: the zeros in its table are not results."
 }
@@ -88,12 +88,12 @@ class ReportedLine:
         """ "Nano Banana (66 cases)"."""
         if not self.cases:
             return self.model
-        one = "case" if self.number_of_cases == "1" else "cases"
-        return f"{self.model} ({self.number_of_cases} {one})"
+        noun = "case" if self.number_of_cases == "1" else "cases"
+        return f"{self.model} ({self.number_of_cases} {noun})"
 
 
 def lines_of(values: Iterable[PublishedFigure]) -> list[ReportedLine]:
-    """Return a line for each model and source among the values of one metric."""
+    """Group the values of one metric into a line for each model and source."""
     by_source: dict[tuple[str, str], list[PublishedFigure]] = {}
     for value in values:
         by_source.setdefault((value.model_name, value.source), []).append(value)
@@ -129,7 +129,7 @@ class Report:
 
 
 def reports() -> list[Report]:
-    """Return what others reported, the newest source first; one query."""
+    """Return a report for each source, the newest first, in one query."""
     figures = PublishedFigure.objects.order_by("source", "model_name", "trip", "pk")
     by_source = groupby(figures, lambda figure: figure.source)
     all_reports = [
@@ -162,7 +162,7 @@ def _chart(key: str, source: str, metric: str, lines: Sequence[ReportedLine]) ->
     label = formatting.metric_label(metric)
     low, high = _range(lines, first, metric), _range(lines, last, metric)
     drawn = [_reported_trace(line, place, metric) for place, line in enumerate(lines)]
-    usual = sorted({first, *({3, 5, 10, 20} & set(numbers)), last})
+    columns = sorted({first, *({3, 5, 10, 20} & set(numbers)), last})
     return Chart(
         id=key,
         title=f"{label}: {low} {formatting.after(first)}, {high} {formatting.after(last)}"
@@ -177,13 +177,13 @@ def _chart(key: str, source: str, metric: str, lines: Sequence[ReportedLine]) ->
             ),
         },
         table=Table(
-            # Narrow heads, so that the table fits beside its chart.
-            ["Model", "Cases", *(f"{n}" if n in usual[1:] else f"After {n}" for n in usual)],
+            # Short column heads, so that the table fits next to its chart.
+            ["Model", "Cases", *(f"{n}" if n in columns[1:] else f"After {n}" for n in columns)],
             [
                 [
                     line.model,
                     line.number_of_cases,
-                    *(formatting.own_value(line.values.get(n), metric) for n in usual),
+                    *(formatting.own_value(line.values.get(n), metric) for n in columns),
                 ]
                 for line in lines
             ],
@@ -218,22 +218,23 @@ def _reported_trace(line: ReportedLine, place: int, metric: str) -> Figure:
     }
 
 
-# Beside the curve of a model that was measured here
+# The page of a model: its own values and published ones
 
 
 def published_chart(results: RunResults) -> Chart | None:
-    """Return the model's values beside published ones; None without any.
+    """Compare the model's values with published ones; None without any.
 
-    By the chosen metric. If that is our own headline, by the first metric that others published.
+    Uses the chosen metric. Others do not publish our headline metric, so for the headline it
+    uses the first published metric.
     """
-    if results.run.suite.published_elsewhere:  # their values come as a suite, too
+    if results.run.suite.published_elsewhere:  # this suite shows the published values already
         return None
     wanted = list(results.standings) if results.metric == HEADLINE else [results.metric]
     by_metric: dict[str, list[PublishedFigure]] = {}
     for value in PublishedFigure.objects.filter(metric__in=wanted):
         by_metric.setdefault(value.metric, []).append(value)
     metric = next(iter(in_order(by_metric)), "")
-    # After 0..N trips; nothing is measured at 0.
+    # Values after 0..N trips; the value after 0 was not measured.
     values = results.standings[metric].curve.get("shown") if metric else None
     if not values:
         return None
@@ -248,10 +249,10 @@ def published_chart(results: RunResults) -> Chart | None:
     traces += [_their_trace(line, place, metric) for place, line in enumerate(theirs)]
     return Chart(
         id="published",
-        title=f"{label} after each round trip, beside what others published",
-        subtitle=f"On the scale of {label} itself. Dotted lines with open marks were published "
-        "elsewhere, on other images and other edits: they are context, take no part in any "
-        "rank, and are not our measurements.",
+        title=f"{label} after each round trip, here and as published by others",
+        subtitle="On the metric’s own scale. Dotted lines with open marks were published elsewhere, "
+        "for other images and other edits. They are context: not our measurements, and never "
+        "ranked.",
         figure={
             "data": traces,
             "layout": layout(
@@ -289,7 +290,7 @@ def _their_trace(line: ReportedLine, place: int, metric: str) -> Figure:
     colour = "var(--ink-3)"
     symbol = OPEN_MARKERS[place % len(OPEN_MARKERS)]
     return _trace(line.name, numbers, values, texts) | {
-        # Two sources may name one model; each has a button of its own.
+        # Two sources may report the same model; each gets its own legend button.
         "legendgroup": f"{plain(line.name)} {place}",
         "line": {"color": colour, "dash": "dot", "width": 1.4},
         "marker": {"color": colour, "symbol": symbol, "size": 8},
@@ -325,7 +326,7 @@ def _published_table(
     trips: int,
     metric: str,
 ) -> Table:
-    """Return the values as a table: ours at the usual trips, theirs at all."""
+    """Return a table of our values at the usual trips and of all published values."""
     numbers = sorted({*ticks(trips), *(n for line in theirs for n in line.values)})
     lines: list[tuple[str, Mapping[int, float | None], str]] = [
         (name, dict(enumerate(values)), "measured here")

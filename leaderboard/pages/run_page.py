@@ -1,4 +1,4 @@
-"""Content of a run's page: progress, next step, and results of this page only."""
+"""Content of a run's page: progress, next step, and results that only this page shows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from leaderboard.models.runs import ACTIVE_STATES, RunState
 from leaderboard.models.suites import Category
 from leaderboard.operation import scoring_packages
 
-#: Window of the rate, and seconds for which a count of workers is reused.
+#: Period over which the rate is measured, and seconds for which a worker count is reused.
 WINDOW = timedelta(minutes=2)
 WORKERS_SECONDS = 5.0
 
@@ -32,7 +32,7 @@ _workers: dict[str, tuple[float, int | None]] = {}
 
 
 def progress(run: Run) -> dict[str, Any]:
-    """Return the progress of a run, for its page and the API; nothing is secret."""
+    """Return the public progress of a run, for its page and the API."""
     queue_name = queue_of(run.editing_model)
     active = run.state in ACTIVE_STATES
     edits_left = _edits_left(run) if active else 0
@@ -106,7 +106,7 @@ def _iso(moment: Any) -> str | None:
     return moment.isoformat(timespec="seconds") if moment else None
 
 
-#: The growing curve is drawn on a plane of this size.
+#: Size of the SVG that shows the curve of an active run.
 PLANE = (300, 100)
 
 NOW = {
@@ -120,14 +120,14 @@ NOW = {
 }
 NEXT = {
     RunState.QUEUED: "Then all cases are played, trip by trip, and scored.",
-    RunState.PLAYING: "When a chain is played it is scored; when all are, the numbers appear here.",
+    RunState.PLAYING: "Each chain is scored once it is played. The numbers appear here when all are scored.",
     RunState.SCORING: "When the last restored image is scored, half-life and ranks are computed.",
-    RunState.FAILED: "An administrator decides. It can resume where it stopped.",
+    RunState.FAILED: "An administrator decides whether it resumes where it stopped.",
 }
 
 
 def live(run: Run) -> dict[str, Any]:
-    """Return the state polled by a run's page: under 2 KB, nothing secret."""
+    """Return the public state that a run's page polls, under 2 KB."""
     current = progress(run)
     return {
         "state": current["state"],
@@ -148,19 +148,19 @@ def _done(run: Run) -> float:
             1.0, run.progress.trips_scored / max(1, min(trips, run.progress.edits_done // 2))
         )
     made = run.progress.edits_done / edits if edits else 0.0
-    if run.stop_after:  # so do chains that are stopped
+    if run.stop_after:  # chains that stop early leave such edits too
         made = max(made, run.progress.chains_done / max(1, run.progress.chains_total))
     scored = run.progress.trips_scored / trips if trips else 0.0
     return min(1.0, 0.9 * made + 0.1 * scored)
 
 
-def _lines(run: Run, known: dict[str, Any]) -> dict[str, str]:
-    """Return a sentence or number for each place of the page; some are empty."""
+def _lines(run: Run, current: dict[str, Any]) -> dict[str, str]:
+    """Return the text of each live element of the page; some are empty."""
     active = run.state in ACTIVE_STATES
-    rate, left = known["edits_per_minute"], known["seconds_left"]
+    rate, left = current["edits_per_minute"], current["seconds_left"]
     spent = f", {formatting.usd(run.progress.spent_usd)} spent" if run.progress.spent_usd else ""
     return {
-        "label": known["label"],
+        "label": current["label"],
         "now": now(run),
         "why": run.reason_text if run.state in (RunState.PAUSED, RunState.FAILED) else "",
         "next": what_next(run),
@@ -170,14 +170,14 @@ def _lines(run: Run, known: dict[str, Any]) -> dict[str, str]:
         "rate": f"{rate:g} a minute" if rate else "–",
         "left": f"about {duration(left)}" if left else "–",
         "calls": f"{formatting.count(run.progress.calls, 'call')}{spent}",
-        "queue": f"place {known['position']}" if known["position"] else "–",
-        "workers": _workers_words(known["workers"]) if active else "–",
+        "queue": f"place {current['position']}" if current["position"] else "–",
+        "workers": _workers_words(current["workers"]) if active else "–",
         "error": run.progress.last_error if not run.is_ended else "",
     }
 
 
 def now(run: Run) -> str:
-    """Return a sentence on the present state."""
+    """Describe the present state in a sentence."""
     preparation = scoring_packages.read()
     if run.state == RunState.SCORING and preparation and preparation.is_shown:
         return "All edits are made. Scoring starts when its packages are installed."
@@ -185,7 +185,7 @@ def now(run: Run) -> str:
 
 
 def what_next(run: Run) -> str:
-    """Return a sentence on the next step; empty if there is none."""
+    """Describe the next step in a sentence; empty if there is none."""
     if run.state == RunState.PAUSED:
         if run.resume_at:
             return f"It resumes by itself at {run.resume_at:%H:%M} UTC on {run.resume_at:%d %B}."
@@ -209,7 +209,7 @@ def _workers_words(counts: dict[str, int | None]) -> str:
 def curve_so_far(run: Run) -> dict[str, Any]:
     """Return the mean retention of the trips scored so far, cached by their number.
 
-    A plain mean, to watch a run: the board's numbers come from standings, which weight the cases.
+    This plain mean is for watching a run. The board uses standings, which weight the cases.
     """
     name = next(iter(run.scored_metrics), None)
     if name is None or not run.progress.trips_scored or run.state == RunState.FINISHED:
@@ -267,9 +267,9 @@ def path(values: list[float], trips: int) -> str:
 
 
 def compared_orders(run: Run) -> list[dict[str, Any]]:
-    """Return the run's `orders`: pairs against others, over all images.
+    """Return the run's comparisons of edit orders, averaged over images.
 
-    Distances are RMSE in 0..255.
+    Distances are RMSE on a scale of 0 to 255.
     """
     titles = pair_titles(run.suite_id)
     groups: dict[tuple[str, str, int], dict[int, list[float]]] = defaultdict(dict)
@@ -292,10 +292,10 @@ def compared_orders(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def _when(standing: int) -> str:
-    if not standing:
-        return "all taken back"
-    return "one edit made" if standing == 1 else f"{standing} edits made"
+def _when(edits_in_place: int) -> str:
+    if not edits_in_place:
+        return "all undone"
+    return "one edit made" if edits_in_place == 1 else f"{edits_in_place} edits made"
 
 
 def restoration_matrix(chains: Sequence[Chain], metric: str) -> dict[str, Any] | None:
@@ -335,10 +335,10 @@ def restoration_matrix(chains: Sequence[Chain], metric: str) -> dict[str, Any] |
 def audits(run: Run) -> list[Audit]:
     """Return the audits of a finished run with their images.
 
-    Empty before the end, because the plan is secret, and for sealed suites, which show only
-    numbers.
+    Returns none for an unfinished run, whose audit plan is secret, and for a sealed suite, which
+    shows only numbers.
     """
     if run.state != RunState.FINISHED or run.suite.sealed:
         return []
-    made = Audit.objects.filter(chain__run=run).exclude(outcome=Audit.Outcome.PLANNED)
-    return list(made.select_related("chain__case", "sent", "answer"))
+    finished = Audit.objects.filter(chain__run=run).exclude(outcome=Audit.Outcome.PLANNED)
+    return list(finished.select_related("chain__case", "sent", "answer"))

@@ -25,9 +25,9 @@ from leaderboard.models import Case, Chain, StoredImage, Trip, TripStep
 from leaderboard.models.runs import ChainState, Outcome
 from leaderboard.text import plain_text
 
-#: The longer side of a thumbnail in strips; the files have twice that.
+#: Longer side of a thumbnail in strips; the files are twice as large.
 SHOWN_SIDE = 128
-#: Restored images in a short strip, beside the source.
+#: Most restored images in a short strip.
 SHORT = 5
 #: Characters shown of a model's reasoning on an edit.
 LONGEST_REASONING = 1200
@@ -66,13 +66,13 @@ class Jpeg:
         return f"{saved}: as much is lost"
 
 
-#: What a witness says of an image, and whether that is good.
-Heard: TypeAlias = tuple[str, bool]
+#: A statement of a witness on an image, and whether it is favourable.
+Statement: TypeAlias = tuple[str, bool]
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A trip: its images, scores and statements."""
+    """A trip with its images, scores and witness statements."""
 
     trip: Trip
     #: Retention by the chosen metric; None if not scored yet.
@@ -80,16 +80,16 @@ class Frame:
     #: The metric's own value, such as "0.214".
     own: str
     jpeg: Jpeg | None
-    #: Steps of a trip with more than two (name, letter, prompt), and the answers between its
-    #: first and its last.
-    asked: Sequence[tuple[str, str, str]] = ()
+    #: For a trip of more than two steps: all steps as (name, letter, prompt), and the answers
+    #: between the first and the last.
+    prompts: Sequence[tuple[str, str, str]] = ()
     between: Sequence[TripStep] = ()
 
     @property
     def steps(self) -> list[dict[str, Any]]:
         """Every step except the last, in order; empty for a plain round trip."""
         answers = {step.place: step.image for step in self.between} | {1: self.trip.edited}
-        rows = self.trip.steps or [{}] * len(self.asked)
+        rows = self.trip.steps or [{}] * len(self.prompts)
         return [
             {
                 "label": letter,
@@ -97,9 +97,9 @@ class Frame:
                 "image": answers.get(place),
                 "seen": rows[place - 1].get("seen"),
                 "counted": _counted(rows[place - 1]),
-                "made": self._heard("made", ("yes", "no"), place),
+                "made": self._statements("made", ("yes", "no"), place),
             }
-            for place, (_, letter, prompt) in enumerate(self.asked[:-1], start=1)
+            for place, (_, letter, prompt) in enumerate(self.prompts[:-1], start=1)
         ]
 
     @property
@@ -144,17 +144,17 @@ class Frame:
         return "change seen" if self.trip.change_seen else "no change seen"
 
     @property
-    def made(self) -> list[Heard]:
+    def made(self) -> list[Statement]:
         """Statements on the edit: "glasses: yes, by face parsing"."""
-        return self._heard("made", ("yes", "no"))
+        return self._statements("made", ("yes", "no"))
 
     @property
-    def undone(self) -> list[Heard]:
+    def undone(self) -> list[Statement]:
         """Statements on the restored image: "glasses: undone, by face parsing"."""
-        return self._heard("undone", ("undone", "not undone"))
+        return self._statements("undone", ("undone", "not undone"))
 
     @property
-    def beside(self) -> list[Heard]:
+    def unasked_changes(self) -> list[Statement]:
         """Statements on content that the edit should not have changed."""
         statements = []
         for evidence in self.trip.evidence:
@@ -169,9 +169,9 @@ class Frame:
             statements.append((f"{words}, by {by}", kept is not False))
         return statements
 
-    def _heard(
+    def _statements(
         self, question: str, answers: tuple[str, str], step: int | None = None
-    ) -> list[Heard]:
+    ) -> list[Statement]:
         return [
             (
                 f"{evidence['thing']}: {answers[not evidence[question]]}, by "
@@ -199,7 +199,7 @@ class Frame:
 
     @property
     def notes(self) -> list[str]:
-        """Conversions of the answers, each once."""
+        """Conversions applied to the answers, without duplicates."""
         both = (self.trip.edited_notes, self.trip.restored_notes)
         converted = [str(note) for notes in both for note in notes.get("converted", ())]
         return list(dict.fromkeys(converted))
@@ -222,8 +222,8 @@ def frames(
 ) -> list[Frame]:
     """Return every trip of a chain, scored by `metric`.
 
-    With `case`, trips of more than two steps have every step. `distances` are the metric's, by
-    trip.
+    With `case`, trips of more than two steps include every step. `distances` maps each trip to
+    its distance by `metric`.
     """
     between: dict[int, list[TripStep]] = defaultdict(list)
     shaped = case is not None and bool(case.steps)
@@ -289,7 +289,7 @@ def table(
 
 
 def ended(chain: Chain, metric: str) -> dict[str, Any] | None:
-    """Return when the chain stopped being usable and its cause; None if not scored."""
+    """Return when and why the chain stopped being usable; None if not scored."""
     event: dict[str, Any] | None = (
         chain.numbers(metric).get("events", {}).get(f"{DEFAULT_THRESHOLD:g}")
     )
@@ -297,7 +297,7 @@ def ended(chain: Chain, metric: str) -> dict[str, Any] | None:
 
 
 def goodness(chain: Chain, metric: str) -> tuple[Any, ...]:
-    """Return a key to sort chains by, the best last: scored, trips, retention."""
+    """Return a sort key that puts the best chain last: scored, trips, retention."""
     event = ended(chain, metric)
     if event is None:
         return False, False, 0.0, 0.0
@@ -321,16 +321,16 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
         left = formatting.percent(last[0]) if last else "all"
         return f"{left} of the image is still there {formatting.after(trips)}."
     if cause == "stopped":
-        return "It was stopped before half was lost by this metric: that end is unknown."
+        return "It was stopped before half was lost by this metric, so its end is unknown."
     if cause in CROSSED:
         return f"{CROSSED[cause]} after {lasted}."
     over = f"after {lasted}" if time else "at once"
     return f"{EVENTS[cause]} on trip {int(time) + 1}: the chain ends {over}."
 
 
-#: By part of the headline, a restored image that lost most by it.
+#: Caption of a restored image by the part of the headline that lost most.
 MOST_LOST = {part.name: f"most lost: {part.label.lower()}" for part in PARTS}
-#: End of a chain that fell below the threshold, as the start of a sentence.
+#: Causes of falling below the threshold, as the start of a sentence.
 CROSSED = {name: f"{CAUSES[name][0].upper()}{CAUSES[name][1:]}" for name in CROSSINGS}
 EVENTS = {
     "not_made": "The edit was not made",
@@ -369,7 +369,7 @@ HEAVY = ("evidence", "change_measure")
 
 
 def played_trips(chains: Iterable[Chain], numbers: Iterable[int]) -> dict[int, dict[int, Trip]]:
-    """Return these trips by chain and number with their images; one query."""
+    """Return the trips of these numbers by chain and number, with images; one query."""
     by_chain: dict[int, dict[int, Trip]] = {chain.pk: {} for chain in chains}
     trips = Trip.objects.filter(chain__in=by_chain, number__in=set(numbers))
     for trip in trips.select_related("edited", "restored").defer(*HEAVY):

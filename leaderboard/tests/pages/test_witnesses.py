@@ -112,7 +112,7 @@ def test_a_strip_says_who_is_gone_and_who_is_another():
     there = {**said, "witness": "rest", "thing": "x", "kept": True, "said": ""}
     faceless = {**same, "kept": False, "said": "no face"}
     frame = Frame(Trip(number=1, evidence=[gone, same, there, faceless]), 1, "", None)
-    assert frame.beside == [
+    assert frame.unasked_changes == [
         ("chair gone, by an object detector", False),
         ("the same person (0.3), by face recognition", True),
         ("no face is left, by face recognition", False),
