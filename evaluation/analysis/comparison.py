@@ -1,4 +1,4 @@
-"""Paired comparison of two runs, on the cases both have."""
+"""Paired comparison of two runs on their shared cases."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from evaluation.analysis.events import TOLERANCE
 from evaluation.analysis.power import POWER
 from evaluation.analysis.survival import half_life
 
-# Beyond this many times the suite, the runs are reported as indistinguishable.
+# If a difference would take more than this many times the suite, no number of cases is reported.
 MOST_TIMES = 100
 
 
 @dataclass(frozen=True)
 class Difference:
-    """First minus second, with its paired 95 % interval; None if cases are too few.
+    """First run minus second, with its paired 95 % interval; None if cases are too few.
 
-    `more_cases` = the number of further cases of the same mix, with new images and pairs,
-    that would show a difference of this size with 80 %; 0 if it already shows, None if no
-    feasible number would.
+    `more_cases` is the number of additional cases of the same mix, with new images and pairs, that
+    would make a difference of this size significant with 80 % probability: 0 if it already is,
+    None if no feasible number would.
     """
 
     estimate: float
@@ -35,7 +35,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two, on the shared cases; a half-life of None is beyond the suite."""
+    """One run on the shared cases; a half-life of None is beyond the suite."""
 
     usable_trips: float
     half_life: float | None
@@ -46,10 +46,10 @@ class Side:
 class Comparison:
     """Two runs on their shared cases.
 
-    `p_ahead` = the probability that the first is usable for longer, None if cases are too few.
-    `auc` is None if too many chains were lost. `crossed` is set if the run with more usable
-    trips has the shorter half-life: "late" if its long-lived images last longer, "early" if
-    fewer of its images end early.
+    `p_ahead` is the probability that the first run has more usable trips, None if cases are too
+    few. `auc` is None if too many chains were lost. `crossed` is set if the run with more usable
+    trips has the shorter half-life: "late" if its long-lived images last longer, "early" if fewer
+    of its images end early.
     """
 
     cases: int
@@ -65,7 +65,7 @@ class Comparison:
 
 
 def compare(first: CaseValues, second: CaseValues) -> Comparison:
-    """Return paired differences of two runs. Raises ValueError without a shared case."""
+    """Compare two runs on their shared cases. Raises ValueError without a shared case."""
     shared = sorted(set(first.cases) & set(second.cases))
     if not shared:
         raise ValueError("the two runs have no case in common")
@@ -74,11 +74,15 @@ def compare(first: CaseValues, second: CaseValues) -> Comparison:
     first, second = first.only(shared), second.only(shared)
     design, trips = first.design, first.trips
     first_side, second_side = _side(first), _side(second)
-    ours, theirs = (np.column_stack([run.usable, run.auc]) for run in (first, second))
-    by_usable, by_auc = design.mean(ours - theirs).tolist()
+    first_values, second_values = (
+        np.column_stack([run.usable, run.auc]) for run in (first, second)
+    )
+    by_usable, by_auc = design.mean(first_values - second_values).tolist()
     errors = [None, None]
     if design.enough:
-        errors = design.difference_errors(ours, theirs, np.array([trips, 1])).tolist()
+        errors = design.difference_errors(
+            first_values, second_values, np.array([trips, 1])
+        ).tolist()
     usable = _difference(by_usable, errors[0], design.freedom, len(shared))
     return Comparison(
         cases=len(shared),
@@ -98,20 +102,24 @@ def compare(first: CaseValues, second: CaseValues) -> Comparison:
 
 def _side(values: CaseValues) -> Side:
     usable, auc = (float(values.design.mean(column)) for column in (values.usable, values.auc))
-    lasts = half_life(values.ends, values.design.mean(values.survival))
-    return Side(usable, lasts, None if math.isnan(auc) else auc)
+    lifetime = half_life(values.ends, values.design.mean(values.survival))
+    return Side(usable, lifetime, None if math.isnan(auc) else auc)
 
 
 def _crossed(
     first: CaseValues, second: CaseValues, sides: tuple[Side, Side]
 ) -> Literal["", "early", "late"]:
     gap = sides[0].usable_trips - sides[1].usable_trips
-    lives = [math.inf if side.half_life is None else side.half_life for side in sides]
-    if abs(gap) <= TOLERANCE or lives[0] == lives[1] or (gap > 0) == (lives[0] > lives[1]):
+    half_lives = [math.inf if side.half_life is None else side.half_life for side in sides]
+    if (
+        abs(gap) <= TOLERANCE
+        or half_lives[0] == half_lives[1]
+        or (gap > 0) == (half_lives[0] > half_lives[1])
+    ):
         return ""
     steps = np.unique([0.0, *first.ends, *second.ends, first.trips])
     ahead = (first.survival_at(steps) - second.survival_at(steps))[:-1] * np.diff(steps)
-    early = steps[:-1] < min(lives)
+    early = steps[:-1] < min(half_lives)
     by_part = {"early": ahead[early].sum(), "late": ahead[~early].sum()}
     return "early" if by_part["early"] * gap > by_part["late"] * gap else "late"
 
@@ -125,17 +133,17 @@ def _difference(estimate: float, error: float | None, freedom: int, cases: int) 
 
 
 def _more_cases(estimate: float, error: float, reach: float, cases: int) -> int | None:
-    """Return the further cases needed, by the square-root law.
+    """Return the number of additional cases needed, by the square-root law.
 
-    n cases give a standard error of s, n' give s * sqrt(n / n').
+    If n cases give a standard error of s, n' cases give s * sqrt(n / n').
     """
     if abs(estimate) <= TOLERANCE:
         return None
     if abs(estimate) > reach:
         return 0
     normal = NormalDist()
-    wanted = normal.inv_cdf((1 + CONFIDENCE) / 2) + normal.inv_cdf(POWER)
-    needed = cases * (wanted * error / estimate) ** 2
+    required_errors = normal.inv_cdf((1 + CONFIDENCE) / 2) + normal.inv_cdf(POWER)
+    needed = cases * (required_errors * error / estimate) ** 2
     if needed > MOST_TIMES * cases:
         return None
     return max(1, math.ceil(needed - cases))

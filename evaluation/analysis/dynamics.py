@@ -1,7 +1,7 @@
 """Dynamics of chains: settling, wandering, drifting.
 
-One orbit can refute a contraction, never prove it. The retention of the limit is given beside
-the contraction factor, since a posteriser settles perfectly on a wrong image.
+One orbit can refute a contraction, never prove it. The retention of the limit accompanies the
+contraction factor, because an editor that posterises settles perfectly on a wrong image.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ IDEMPOTENT, CONTRACTING, WANDERING, DRIFTING, UNDETERMINED = REGIMES = (
     "undetermined",
 )
 MIN_TRIPS = 5  # fewer steps show no trend
-AT_ONCE = 0.3  # a contraction factor below this: the first trip does it all
-STEADY = (0.95, 1.05)  # a contraction factor in between: steps neither shrink nor grow
-SURELY = (0.9, 1.1)  # the range that must contain its interval for a finding
-STRAIGHT = 2 / 3  # path efficiency of a drift; a pure one has 1
-CROOKED = 1.5  # times 1 / sqrt(N), the path efficiency of a random walk
+IDEMPOTENT_BELOW = 0.3  # with a smaller contraction factor nearly all change is in the first trip
+STEADY = (0.95, 1.05)  # a contraction factor in this range: steps neither shrink nor grow
+STEADY_BOUNDS = (0.9, 1.1)  # the range that must contain the interval of a steady factor
+MIN_DRIFT_EFFICIENCY = 2 / 3  # a pure drift has a path efficiency of 1
+WANDER_FACTOR = 1.5  # largest multiple of a random walk's path efficiency, 1 / sqrt(N)
 
 
 @dataclass(frozen=True)
 class Dynamics:
     """One chain: contraction factor with its 95 % interval, path efficiency, regime.
 
-    `contraction` is None with fewer than two steps, 0 if it stood still after one.
-    `path_efficiency` is None if it never moved.
+    `contraction` is None with fewer than two steps, 0 if nothing changed after the first step.
+    `path_efficiency` is None if nothing ever changed.
     """
 
     contraction: float | None
@@ -47,7 +47,7 @@ class Dynamics:
 
 @dataclass(frozen=True)
 class DynamicsSummary:
-    """A run's chains: medians, and the number of chains in each regime."""
+    """All chains of a run: medians, and the number of chains in each regime."""
 
     chains: int
     contraction: float | None
@@ -91,7 +91,7 @@ def summarise_dynamics(chains: Sequence[Dynamics]) -> DynamicsSummary:
     )
 
 
-#: Slopes of ln s(n) above this are cut: no image has steps that grow so fast.
+#: Slopes of ln s(n) are clipped here; steps of real images never grow so fast.
 MOST_SLOPE = 100.0
 
 
@@ -105,7 +105,7 @@ def _contraction(steps: tuple[float, ...]) -> tuple[float | None, float | None, 
         return None, None, None
     numbers = np.flatnonzero(steps) + 1.0
     if numbers.size < 2:
-        # It moved once or never: standing still is the strongest contraction.
+        # No change after the first step is the strongest contraction.
         return (0.0, None, None) if not any(steps[1:]) else (None, None, None)
     slope, _, low, high = theilslopes(np.log([s for s in steps if s]), numbers, alpha=0.95)
     # A contributed bundle may state any steps: an unbounded slope would overflow.
@@ -122,18 +122,18 @@ def _regime(
 ) -> str:
     if len(steps) < MIN_TRIPS or factor is None:
         return UNDETERMINED
-    # The remaining path of a contraction of 0.3 after its first step. By the slope alone one
-    # jump followed by a faint, steady flicker would be a drift.
-    if sum(steps[1:]) <= steps[0] * AT_ONCE / (1 - AT_ONCE):
+    # The right side is the rest of the path of a contraction of 0.3. By its slope alone, a jump
+    # followed by a faint, steady flicker would be a drift.
+    if sum(steps[1:]) <= steps[0] * IDEMPOTENT_BELOW / (1 - IDEMPOTENT_BELOW):
         return IDEMPOTENT
     if low is None or high is None or efficiency is None:
         return UNDETERMINED
     if factor <= STEADY[0]:
         return CONTRACTING if high < 1 else UNDETERMINED
-    if factor < STEADY[1] and SURELY[0] <= low and high <= SURELY[1]:
-        if efficiency <= CROOKED / math.sqrt(len(steps)):
+    if factor < STEADY[1] and STEADY_BOUNDS[0] <= low and high <= STEADY_BOUNDS[1]:
+        if efficiency <= WANDER_FACTOR / math.sqrt(len(steps)):
             return WANDERING
-        if efficiency >= STRAIGHT:
+        if efficiency >= MIN_DRIFT_EFFICIENCY:
             return DRIFTING
     return UNDETERMINED
 

@@ -1,7 +1,7 @@
 """Edit quality: a judge's rating of the first edit of each case.
 
-It says how good an edit looks; usable trips say how often it can be
-repeated. A metric has no part in it.
+The rating tells how good an edit looks; usable trips tell how often it can be repeated. No metric
+is involved.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from evaluation.analysis.covariance import CONFIDENCE, Design, t_quantile
 from evaluation.analysis.events import BROKEN, Case, ChainResult
 
-#: Evidence of a judge that rates an edit, and no witness of anything else.
+#: The `thing` of evidence in which a judge rates an edit.
 RUBRIC = "rubric"
 #: The highest rating.
 BEST = 1.0
@@ -25,7 +25,7 @@ BEST = 1.0
 
 @dataclass(frozen=True)
 class EditQuality:
-    """Mean rating of first edits, 0 to 1, by one judge; None bounds: too few cases."""
+    """Mean rating of first edits by one judge, 0 to 1; bounds are None if cases are too few."""
 
     score: float
     low: float | None
@@ -36,7 +36,7 @@ class EditQuality:
 
 @dataclass(frozen=True)
 class Rating:
-    """The rating of one chain's first edit; `judge` is empty if no image came back."""
+    """The rating of one chain's first edit; `judge` is empty if the model gave no image."""
 
     case: Case
     judge: str
@@ -46,7 +46,7 @@ class Rating:
 def rating(chain: ChainResult, evidence: Iterable[Mapping[str, Any]]) -> Rating | None:
     """Return the rating of a chain's first edit from its evidence; None if not judged.
 
-    An edit that the model refused or broke counts 0, or refusals would raise the mean.
+    A refused or failed edit counts as 0, so that refusals do not raise the mean.
     """
     for row in evidence:
         if row["thing"] == RUBRIC and row.get("amounts"):
@@ -56,7 +56,7 @@ def rating(chain: ChainResult, evidence: Iterable[Mapping[str, Any]]) -> Rating 
 
 
 def edit_quality(ratings: Sequence[Rating]) -> EditQuality | None:
-    """Return the mean over cases, then categories, of the judge with the most ratings."""
+    """Return the mean rating over cases, then categories, by the judge with the most ratings."""
     judges = Counter(row.judge for row in ratings if row.judge)
     if not judges:
         return None

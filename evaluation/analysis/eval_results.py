@@ -1,4 +1,4 @@
-"""One number of a run for Hugging Face: `.eval_results/NAME.yaml` of a model's repository."""
+"""Results of a run for Hugging Face: `.eval_results/NAME.yaml` in a model's repository."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def eval_results(
     date: str | None,
     url: str = "",
 ) -> str:
-    """Return the `.eval_results` file of these numbers by the metric with this label.
+    """Return the text of an `.eval_results` file.
 
-    `dataset` is the suite on the Hub, `url` the page of the numbers. The convention takes one
-    number: usable trips by the headline metric.
+    `label` names the metric, `dataset` the suite on the Hub, `url` the page of the numbers. The
+    format takes one number, which is usable trips.
     """
     entry: dict[str, Any] = {
         "dataset": {"id": dataset, "task_id": suite.slug},

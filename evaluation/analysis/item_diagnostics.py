@@ -14,23 +14,23 @@ from evaluation.analysis.survival import Floats
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 ILL_POSED, MISLEADING, TOO_EASY, TOO_HARD = "ill_posed", "misleading", "too_easy", "too_hard"
-MIN_RUNS = 3  # agreement of two runs means little
+MIN_RUNS = 3  # two runs may agree by chance
 MIN_RUNS_CORRELATED = 5
 JUMP = 0.1  # retention lost at trip 1
-UNUSUAL = 2.0  # times the run's own median jump: a poor model jumps on every case
-FLAT = 0.25  # of the jump: the largest change afterwards
-DOUBT = 0.01  # 300 cases give three false alarms
+UNUSUAL = 2.0  # times the run's median jump: a poor model jumps on every case
+FLAT = 0.25  # largest later change, as a share of the jump
+MISLEADING_P = 0.01  # significance level: 300 cases give three false alarms
 
 
 @dataclass(frozen=True)
 class CaseDiagnosis:
     """One case across runs.
 
-    `difficulty` = 1 - the mean share of usable trips. `discrimination` = correlation, across
-    runs, of this case with the run's mean over the other cases; None with fewer than five runs
-    or without spread. `jump` = the smallest loss at trip 1 of any run. A flag proposes a
-    review: "ill_posed" (an unusual jump at trip 1 with every run, then flat), "misleading"
-    (better models do worse here), "too_easy", "too_hard".
+    `difficulty` is 1 - the mean share of usable trips. `discrimination` is the correlation across
+    runs between this case and the run's mean over the other cases; None with fewer than five runs
+    or without spread. `jump` is the smallest loss of any run at trip 1. Flags propose a review:
+    "ill_posed" (an unusual jump at trip 1 in every run, then no change), "misleading" (better
+    models do worse here), "too_easy", "too_hard".
     """
 
     image: str
@@ -43,14 +43,14 @@ class CaseDiagnosis:
 
     @property
     def quarantine(self) -> bool:
-        """Return True if the next version of the suite should drop it."""
+        """Return True if the suite's next version should leave out the case."""
         return ILL_POSED in self.flags or MISLEADING in self.flags
 
 
 def diagnose(
     runs: Mapping[str, Sequence[ChainResult]], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> list[CaseDiagnosis]:
-    """Diagnose every case played to an end: the most doubtful, then the hardest."""
+    """Diagnose every case that was not lost; cases to quarantine first, then the hardest."""
     played = [run for chains in runs.values() if (run := _by_case(chains))]
     cases = sorted({case for run in played for case in run})
     share = np.full((len(played), len(cases)), np.nan)
@@ -62,7 +62,7 @@ def diagnose(
                 times = [event(chain, trips, threshold).time for chain in chains]
                 share[row, column] = np.mean(times) / trips
                 jump[row, column] = 1 - curve[1]
-                # The zeros carried after a break are flat too, but are no evidence on the pair.
+                # The zeros after a break are flat too, but say nothing about the pair.
                 whole = all(chain.outcome == COMPLETED for chain in chains)
                 after[row, column] = np.abs(curve[1:] - curve[1]).max() if whole else np.inf
     ill_posed = _ill_posed(jump, after) if trips > 2 else np.zeros(len(cases), dtype=bool)
@@ -118,4 +118,4 @@ def _discrimination(shares: Floats, rest: Floats) -> tuple[float | None, bool]:
     if min(np.ptp(shares), np.ptp(means)) < TOLERANCE:
         return None, False
     result = pearsonr(shares, means, alternative="less")
-    return float(result.statistic), bool(result.pvalue < DOUBT)
+    return float(result.statistic), bool(result.pvalue < MISLEADING_P)

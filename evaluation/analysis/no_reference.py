@@ -1,8 +1,8 @@
 """Sensitivity of no-reference metrics to wear in one run (Banana100's question).
 
-By each metric: the number of restored images of trip 5, 10 and 20 that it rates below the source,
-and below the first restored image (as in the paper, so that cropping at the first step does not
-count); and its gain while the image is lost, trip by trip.
+For each metric, the number of restored images of trips 5, 10 and 20 that it rates below the source,
+and below the first restored image. The latter follows the paper, so that cropping at the first step
+does not count. Curves show how its values change, trip by trip, while the image is lost.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from evaluation.metrics.no_reference import (
 )
 
 DELTAS = (5, 10, 20)
-#: The number of example cases stored for each answer.
+#: The number of example cases stored for each comparison.
 EXAMPLES = 8
 SOURCE, FIRST = "source", "first"
 
 
 @dataclass(frozen=True)
 class QualityChain:
-    """One chain: its case for pages, its values from the source on, its retention."""
+    """One chain: its case, values of no-reference metrics and retention."""
 
     case: Any
-    #: By metric: the value of the source, then of each restored image; None without a value.
+    #: By metric: values of the source and each restored image; None if not measured.
     quality: Mapping[str, Sequence[float | None]]
-    #: By restored image, of the headline metric.
+    #: The headline metric's retention of each restored image.
     retention: Sequence[float]
 
     def pair(self, metric: str, begin: int, number: int) -> tuple[float, float] | None:
@@ -46,43 +46,43 @@ class QualityChain:
 
 
 def reported_trips(trips: int) -> list[int]:
-    """Return the trips of Banana100 that a suite has, and its last."""
+    """Return the trips to report: those of Banana100 within the suite, and the last one."""
     return sorted({*(n for n in DELTAS if n <= trips), trips})
 
 
 def no_reference_numbers(
     chains: Sequence[QualityChain], trips: int, pinned: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return the numbers on this run's returns, by pinned metric that was run."""
+    """Return the numbers on this run's restored images, for each pinned metric that was run."""
     numbers = {}
     for name in no_reference_in_order(pinned):
         pin = pinned[name]
-        about = value_scale(name, pin)
-        if about is None or all(c.pair(name, 0, 0) is None for c in chains):
+        scale = value_scale(name, pin)
+        if scale is None or all(c.pair(name, 0, 0) is None for c in chains):
             continue
         numbers[name] = {
-            "label": about.label,
-            "higher_is_better": about.higher_is_better,
+            "label": scale.label,
+            "higher_is_better": scale.higher_is_better,
             "version": pin.get("version", ""),
             "imported": "file" in pin,
-            # In percent of the usual range; without one, in the metric's own unit.
-            "in_points": about.points(0, 0) is not None,
-            **_curves(name, about, chains, trips),
+            # True: gains are in percent of the usual range; False: in the metric's own unit.
+            "in_points": scale.points(0, 0) is not None,
+            **_curves(name, scale, chains, trips),
             "trips": {
                 str(n): {
-                    SOURCE: _counted(name, about, chains, 0, n),
-                    FIRST: _counted(name, about, chains, 1, n) if n > 1 else None,
-                    **_examples(name, about, chains, n),
+                    SOURCE: _count_rated(name, scale, chains, 0, n),
+                    FIRST: _count_rated(name, scale, chains, 1, n) if n > 1 else None,
+                    **_examples(name, scale, chains, n),
                 }
                 for n in reported_trips(trips)
             },
-        } | ({"by_kept": _by_kept(chains)} if name == WORN else {})
+        } | ({"by_kept": _worn_by_retention(chains)} if name == WORN else {})
     return numbers
 
 
-def _by_kept(chains: Sequence[QualityChain]) -> list[dict[str, Any]]:
-    """Count restored images judged and called worn, by range of retention."""
-    judged = [
+def _worn_by_retention(chains: Sequence[QualityChain]) -> list[dict[str, Any]]:
+    """Count, by range of retention, restored images judged and those called worn."""
+    answers = [
         (chain.retention[n - 1], value)
         for chain in chains
         for n, value in enumerate(chain.quality.get(WORN, ()))
@@ -90,28 +90,28 @@ def _by_kept(chains: Sequence[QualityChain]) -> list[dict[str, Any]]:
     ]
     rows = []
     for low, high in zip((0.75, 0.5, 0.25, -math.inf), (math.inf, 0.75, 0.5, 0.25), strict=True):
-        worn = [value for q, value in judged if low <= q < high]
+        worn = [value for q, value in answers if low <= q < high]
         least, most = max(low, 0.0), min(high, 1.0)
         rows.append({"least": least, "most": most, "asked": len(worn), "worn": int(sum(worn))})
     return rows
 
 
-def _gain(about: ValueScale, pair: tuple[float, float]) -> float:
-    points = about.points(*pair)
-    return about.gained(*pair) if points is None else points
+def _gain(scale: ValueScale, pair: tuple[float, float]) -> float:
+    points = scale.points(*pair)
+    return scale.gained(*pair) if points is None else points
 
 
 def _curves(
-    name: str, about: ValueScale, chains: Sequence[QualityChain], trips: int
+    name: str, scale: ValueScale, chains: Sequence[QualityChain], trips: int
 ) -> dict[str, list[float | None]]:
-    """Return mean value, gain since the source and share lost, for n = 0..N."""
+    """Return the mean value, the gain since the source and the share lost, for n = 0..N."""
     value: list[float | None] = []
     gained: list[float | None] = []
     lost: list[float | None] = []
     for n in range(trips + 1):
         pairs = [(chain, pair) for chain in chains if (pair := chain.pair(name, 0, n))]
         value.append(_mean(pair[1] for _, pair in pairs))
-        gained.append(_mean(_gain(about, pair) for _, pair in pairs))
+        gained.append(_mean(_gain(scale, pair) for _, pair in pairs))
         retentions = [
             1.0 if n == 0 else c.retention[n - 1] for c, _ in pairs if n <= len(c.retention)
         ]
@@ -119,28 +119,28 @@ def _curves(
     return {"value": value, "gained": gained, "lost": lost}
 
 
-def _counted(
-    name: str, about: ValueScale, chains: Sequence[QualityChain], begin: int, number: int
+def _count_rated(
+    name: str, scale: ValueScale, chains: Sequence[QualityChain], begin: int, number: int
 ) -> dict[str, Any]:
-    """Count restored images rated worse and better, with the mean gap."""
+    """Count restored images rated worse and better than image `begin`, with the mean gain."""
     pairs = [pair for chain in chains if (pair := chain.pair(name, begin, number))]
-    gains = [about.gained(*pair) for pair in pairs]
+    gains = [scale.gained(*pair) for pair in pairs]
     return {
         "restored": len(gains),
         "worse": sum(gain < 0 for gain in gains),
         "better": sum(gain > 0 for gain in gains),
-        "gap": _mean(_gain(about, pair) for pair in pairs),
+        "gap": _mean(_gain(scale, pair) for pair in pairs),
     }
 
 
 def _examples(
-    name: str, about: ValueScale, chains: Sequence[QualityChain], number: int
+    name: str, scale: ValueScale, chains: Sequence[QualityChain], number: int
 ) -> dict[str, list[Any]]:
-    """Return the cases with the largest wrong and the largest right difference."""
+    """Return the cases rated most above the source, and most below."""
     gains: dict[Any, float] = {}
     for chain in chains:
         if pair := chain.pair(name, 0, number):
-            gains.setdefault(chain.case, about.gained(*pair))
+            gains.setdefault(chain.case, scale.gained(*pair))
     better = sorted((case for case in gains if gains[case] > 0), key=lambda case: -gains[case])
     worse = sorted((case for case in gains if gains[case] < 0), key=lambda case: gains[case])
     return {"better_cases": better[:EXAMPLES], "worse_cases": worse[:EXAMPLES]}
@@ -151,6 +151,6 @@ def _mean(values: Iterable[float]) -> float | None:
     return round(statistics.fmean(present), 4) if present else None
 
 
-def share(counted: Mapping[str, Any], what: str = "worse") -> float | None:
-    """Return the share of the restored images that it rates worse; None without any."""
-    return counted[what] / counted["restored"] if counted["restored"] else None
+def share(counted: Mapping[str, Any], rating: str = "worse") -> float | None:
+    """Return the share of restored images with this rating; None without restored images."""
+    return counted[rating] / counted["restored"] if counted["restored"] else None

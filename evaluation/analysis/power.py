@@ -1,9 +1,9 @@
-"""Power of a suite before it is played: the difference found with 80 %.
+"""Power of a suite before it is played: the difference detected with 80 % probability.
 
-The model: the lifetime of a chain, in trips, is its model's times log-normal factors of the
-image and of the pair that all models share, of the image and of the pair for this model
-alone, and of the chain. The factors of one model alone limit the power of a suite; a spread of
-.2 to .3 on the log of the lifetime is usual, so both ends are given.
+In the simulated data, the lifetime of a chain in trips is its model's median lifetime times
+log-normal factors: of the image and the pair for all models, of the image and the pair for this
+model only, and of the chain. The model's own factors limit the power. Their usual spread on the log
+of the lifetime is 0.2 to 0.3, so power is given for both ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from evaluation.analysis.survival import Floats
 from evaluation.content.suites import Suite
 
 POWER = 0.8
-#: The number of models on a simulated board, all compared with one another.
+#: The number of models on a simulated board; all pairs are compared.
 MODELS = 10
 BOARDS = 400
 DRAWS = 20_000
@@ -31,10 +31,10 @@ MOST = 100.0
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """Standard deviations on the log of a chain's lifetime, and its median in trips.
+    """The distribution of lifetimes: the median in trips, and standard deviations of the log.
 
-    `image` and `pair` are shared by all models, `own_image` and `own_pair` are each model's
-    own, `chain` is chance.
+    `image` and `pair` are shared by all models, `own_image` and `own_pair` belong to one model, and
+    `chain` is chance.
     """
 
     median: float
@@ -44,10 +44,10 @@ class Lifetimes:
     own_pair: float = 0.2
     chain: float = 0.4
 
-    def drawn(
+    def draw(
         self, design: Design, random: np.random.Generator, models: int, boards: int = 1
     ) -> Floats:
-        """Draw lifetimes by case, board and model."""
+        """Draw lifetimes; the axes are case, board and model."""
 
         def factor(spread: float, groups: Sequence[str], *shape: int) -> Floats:
             names, codes = np.unique(groups, return_inverse=True)
@@ -65,7 +65,7 @@ class Lifetimes:
         return np.asarray(self.median * np.exp(logs))
 
     def usable_trips(self, trips: int) -> float:
-        """Return the true usable trips of a model with such lifetimes."""
+        """Return the true usable trips of a model with these lifetimes."""
         parts = (self.image, self.pair, self.own_image, self.own_pair, self.chain)
         spread, normal = math.hypot(*parts), NormalDist()
         end = math.log(trips / self.median) / spread
@@ -75,9 +75,9 @@ class Lifetimes:
 
 @dataclass(frozen=True)
 class Power:
-    """The difference in usable trips that 80 % of boards show, at both usual spreads.
+    """The difference in usable trips that 80 % of boards detect, at both usual spreads.
 
-    None if a suite has too few images or pairs, or if no difference suffices.
+    None if a suite has too few images or pairs, or if no difference is large enough.
     """
 
     models_alike: float | None
@@ -85,29 +85,29 @@ class Power:
 
 
 def suite_design(suite: Suite) -> Design:
-    """Return the cases of a suite, weighted as its results."""
+    """Return the design of a suite's cases, weighted as in its results."""
     return Design([Case.of(suite, case.image, case.pair) for case in suite.cases])
 
 
 def power(design: Design, trips: int) -> Power:
-    """Return the differences that a suite with these cases and trips can find."""
+    """Return the differences that a suite with these cases and trips can detect."""
     return Power(*(detectable(design, trips, spread) for spread in (0.2, 0.3)))
 
 
 def detectable(design: Design, trips: int, own: float, models: int = MODELS) -> float | None:
-    """Return the difference in usable trips of two models that 80 % of boards show.
+    """Return the difference in usable trips of two models that 80 % of boards detect.
 
-    It is taken around 0.4 N, at the widest spread of lifetimes; `own` is the spread by image
-    and by pair of one model alone. The seed is fixed, so the result is always the same.
+    The two lifetimes are around 0.4 N, where usable trips spread most. `own` is the spread of one
+    model's own factors of images and pairs. The seed is fixed, so the result is reproducible.
     """
     if not design.enough:
         return None
     random = np.random.default_rng(SEED)
     middle = Lifetimes(0.4 * trips, own_image=own, own_pair=own)
-    lifetimes = middle.drawn(design, random, 2, BOARDS)
+    lifetimes = middle.draw(design, random, 2, BOARDS)
     reach = _reach(design.freedom, models, random)
 
-    def is_found(ratio: float) -> bool:
+    def is_detected(ratio: float) -> bool:
         better, worse = (
             np.minimum(lifetimes[:, :, side] * factor, trips)
             for side, factor in enumerate((math.sqrt(ratio), 1 / math.sqrt(ratio)))
@@ -117,18 +117,18 @@ def detectable(design: Design, trips: int, own: float, models: int = MODELS) -> 
         return bool(sure.mean() >= POWER)
 
     low, high = 1.0, 1.1
-    while not is_found(high):
+    while not is_detected(high):
         high *= 1.1
         if high > MOST:
             return None
     for _ in range(20):
         ratio = math.sqrt(low * high)
-        low, high = (low, ratio) if is_found(ratio) else (ratio, high)
+        low, high = (low, ratio) if is_detected(ratio) else (ratio, high)
     return difference(middle, high, trips)
 
 
 def difference(middle: Lifetimes, ratio: float, trips: int) -> float:
-    """Return the difference in usable trips of two models of this lifetime ratio."""
+    """Return the difference in usable trips of two models with this ratio of lifetimes."""
     better, worse = (
         replace(middle, median=middle.median * factor).usable_trips(trips)
         for factor in (math.sqrt(ratio), 1 / math.sqrt(ratio))
@@ -137,7 +137,7 @@ def difference(middle: Lifetimes, ratio: float, trips: int) -> float:
 
 
 def _reach(freedom: int, models: int, random: np.random.Generator) -> float:
-    """Return the standard errors of a sure difference on a board of equal models."""
+    """Return how many standard errors make a difference significant on a board of equal models."""
     drawn = random.standard_normal((DRAWS, models))
     largest = np.ptp(drawn, axis=1) / math.sqrt(2) / t_scale(random, freedom, DRAWS)
     return float(np.quantile(largest, CONFIDENCE))

@@ -44,7 +44,7 @@ class Setting:
         self, design: Design, trips: int, random: np.random.Generator, models: int, boards: int = 1
     ) -> Floats:
         """Draw usable trips by case, board and model."""
-        times = self.lifetimes(trips).drawn(design, random, models, boards)
+        times = self.lifetimes(trips).draw(design, random, models, boards)
         names = [
             case if self.lost_by == "case" else getattr(case, self.lost_by) for case in design.cases
         ]
@@ -114,13 +114,13 @@ def simulate(
     random = np.random.default_rng(seed)
     told = against = 0
     for _ in range(boards):
-        usable = setting.drawn(design, trips, random, MODELS)[:, 0]
+        usable = setting.draw(design, trips, random, MODELS)[:, 0]
         ranks = rank_board(design, usable, trips, draws=DRAWS)
         order = np.argsort(-design.mean(usable))
         told += max(ranks.shared) > 1
         against += bool((np.diff([ranks.sets[run][0] for run in order]) < 0).any())
     # Models that share nothing: each is alone on its board.
-    usable = setting.drawn(design, trips, random, 1, MODELS * boards)[:, :, 0]
+    usable = setting.draw(design, trips, random, 1, MODELS * boards)[:, :, 0]
     errors = design.standard_errors(usable, trips)
     t = t_quantile((1 + CONFIDENCE) / 2, design.freedom)
     truth = setting.usable_trips(trips)
@@ -158,6 +158,6 @@ def found(design: Design, trips: int, own: float, apart: float, boards: int) -> 
     factor[:2] = math.sqrt(ratio), 1 / math.sqrt(ratio)
     shown = 0
     for _ in range(boards):
-        usable = np.minimum(middle.drawn(design, random, MODELS)[:, 0] * factor, trips)
+        usable = np.minimum(middle.draw(design, random, MODELS)[:, 0] * factor, trips)
         shown += bool(rank_board(design, usable, trips, draws=DRAWS).better[0, 1])
     return shown / boards

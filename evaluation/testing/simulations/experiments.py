@@ -43,7 +43,7 @@ def drawn(
     repeats: int = 1,
 ) -> dict[str, list[ChainResult]]:
     """The chains of one experiment; `planted` = by what an arm's lifetimes are multiplied."""
-    by_arm = lifetimes.drawn(design, random, len(ARMS))[:, 0]
+    by_arm = lifetimes.draw(design, random, len(ARMS))[:, 0]
     luck = np.exp(random.normal(0, lifetimes.chain, (len(design.cases), len(ARMS), repeats)))
     return {
         arm: [

@@ -70,7 +70,7 @@ def test_intervals_of_real_chains_cover_too():
     lifetimes = Lifetimes(0.4 * trips)
     truth = lifetimes.usable_trips(trips)
     random = np.random.default_rng(0)
-    times = lifetimes.drawn(Design(cases), random, 1, draws)[:, :, 0]
+    times = lifetimes.draw(Design(cases), random, 1, draws)[:, :, 0]
     covered = {"usable_trips": 0, "half_life": 0}
     for own in times.T:
         run = []

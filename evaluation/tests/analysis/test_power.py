@@ -39,7 +39,7 @@ def test_a_suite_without_images_or_pairs_enough_finds_nothing():
 def test_the_true_usable_trips_are_the_mean_of_the_drawn_ones():
     design = Design(made_up_cases(60, 30, 30, 3))
     lifetimes = Lifetimes(9.0)
-    drawn = np.minimum(lifetimes.drawn(design, np.random.default_rng(0), 1, 4000), 20)
+    drawn = np.minimum(lifetimes.draw(design, np.random.default_rng(0), 1, 4000), 20)
     assert drawn.mean() == pytest.approx(lifetimes.usable_trips(20), rel=0.005)
 
 
@@ -47,12 +47,12 @@ def test_lifetimes_share_what_they_should():
     """By image and pair alone all models are alike; by their own they differ."""
     design = Design(made_up_cases(60, 30, 30, 3))
     shared = Lifetimes(9.0, own_image=0, own_pair=0, chain=0)
-    drawn = shared.drawn(design, np.random.default_rng(0), 3)[:, 0]
+    drawn = shared.draw(design, np.random.default_rng(0), 3)[:, 0]
     assert (drawn == drawn[:, :1]).all()
     of_image = {}
     alone = Lifetimes(9.0, image=0, pair=0, own_image=0.3, own_pair=0, chain=0)
     for case, row in zip(
-        design.cases, alone.drawn(design, np.random.default_rng(0), 3)[:, 0], strict=True
+        design.cases, alone.draw(design, np.random.default_rng(0), 3)[:, 0], strict=True
     ):
         assert len(set(row)) == 3
         assert (of_image.setdefault(case.image, row) == row).all()
