@@ -141,10 +141,10 @@ def test_the_methodology_begins_with_an_abstract_and_ends_with_the_mathematics(c
     page = page_of(client, reverse("methodology"))
     heads = re.findall(r"<h2>\s*(.+?)\s*</h2>", page)
     assert heads[:4] == [
-        "What is played",
+        "What each model does",
         "When an image counts as lost",
         "How models are ranked",
-        "What cannot be said",
+        "What the numbers cannot show",
     ]
     assert heads[-1] == "The mathematics"
     before, mathematics = page.split('id="mathematics"')
