@@ -19,13 +19,13 @@ from typing import Any, Self
 
 from evaluation.analysis.events import Case
 from evaluation.cli import results as metric_results
-from evaluation.cli.commands.report import reported
+from evaluation.cli.commands.report import reported_run
 from evaluation.cli.editors import ChosenEditor, find_editor, own_editor
 from evaluation.cli.hooks import Hook, Hooks, TripFunction
 from evaluation.cli.playing import PlayOptions, find_suite, open_run, play_run, raise_pause
 from evaluation.cli.report import Report
 from evaluation.cli.results import MetricResult, results_table, run_results
-from evaluation.cli.scoring import ANSWERS, judge_of, new_scorer, scored
+from evaluation.cli.scoring import ANSWERS, judge_from_settings, new_scorer, update_scores
 from evaluation.content.suites import Suite
 from evaluation.editors import Answer, Editor, EditorError, Refused
 from evaluation.errors import UserFacingError
@@ -156,7 +156,7 @@ class Results:
     def report(self, folder: str | Path | None = None) -> Path:
         """Write the report as one HTML page, by default into the run's folder."""
         out = Path(folder) if folder else self.folder / "report"
-        return Report(self.suite, [reported(self.run, self.scores)]).write(out)
+        return Report(self.suite, [reported_run(self.run, self.scores)]).write(out)
 
     def __str__(self) -> str:
         return results_table(self.metrics)
@@ -207,7 +207,7 @@ def evaluate(
     continues.
     """
     play, score = play or PlayOptions(), score or ScoreOptions()
-    hooks = Hooks.of(log)
+    hooks = Hooks.load(log)
     chosen = _chosen(editor, dict(options or {}))
     play.price_of(chosen)
     whole = suite if isinstance(suite, Suite) else find_suite(suite)
@@ -220,8 +220,8 @@ def evaluate(
         played = play_run(run, chosen, play, hooks=hooks)
         raise_pause([played])
         settings = {"model": score.judge} if isinstance(score.judge, str) else score.judge
-        judge = judge_of(settings, run.path / ANSWERS) if settings else None
-        results = Results(run, scored(run, scorer, judge=judge), aside)
+        judge = judge_from_settings(settings, run.path / ANSWERS) if settings else None
+        results = Results(run, update_scores(run, scorer, judge=judge), aside)
     finally:
         hooks.end(results.metrics if results else None)
     return results

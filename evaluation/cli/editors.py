@@ -1,11 +1,11 @@
-"""Choose the editor that plays: by name, by place in your code, or by address.
+"""Choose the editor of a run: by name, by its location in your code, or by URL.
 
     jpeg                      a row of editing_models.json, or a registered editor
     my.module:MyEditor        importable, also from the working directory
     path/to/file.py:MyEditor  in a file
 
-An editor of your own is an Editor's class (made with the options), an Editor, or anything that
-can be called with (image, prompt, seed) and returns a PIL image.
+Your own editor is an Editor subclass (called with the options), an Editor instance, or any
+callable that takes (image, prompt, seed) and returns a PIL image.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from evaluation.images import EncodedImage
 
 #: (image, prompt, seed) -> image
 EditFunction = Callable[[Image.Image, str, int | None], Any]
-#: Numbers that begin or end with their point.
-POINTED = re.compile(r"[+-]?([0-9]+\.|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
-#: Arguments of editors that only the harness sets.
+#: Numbers such as "5." and ".5", which are not valid JSON.
+NOT_JSON_NUMBER = re.compile(r"[+-]?([0-9]+\.|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
+#: Editor arguments that only the harness sets.
 NOT_OPTIONS = ("client", "deny", "group", "on_security_event", "transport")
 
 
@@ -63,8 +63,8 @@ NOT_OPTIONS = ("client", "deny", "group", "on_security_event", "transport")
 class ChosenEditor:
     """An editor that is ready to play, and its entry in the run's record.
 
-    `kind` is a registered editor or the place of your own; `price` is in USD per edit, None if
-    it is unknown; `is_own` code needs no confirmation, since its author knows the cost.
+    `kind` is the name of a registered editor or the location of your own. `price` is in USD per
+    edit, None if unknown. `is_own` code needs no confirmation: its author knows the cost.
     """
 
     editor: Editor
@@ -79,20 +79,20 @@ class ChosenEditor:
     calls_per_minute: int | None = None
 
 
-# By the arguments of a command.
+# From the arguments of a command.
 
 
 def add_choice(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name the editor: registered, your own, or an endpoint."""
-    who = parser.add_mutually_exclusive_group(required=True)
-    who.add_argument(
+    choice = parser.add_mutually_exclusive_group(required=True)
+    choice.add_argument(
         "--editor",
         metavar="NAME",
-        help="a name of `convergebench list editors`, or your own: my.module:MyEditor, "
+        help="a name from `convergebench list editors`, or your own: my.module:MyEditor, "
         "file.py:function",
     )
-    who.add_argument("--models", metavar="NAMES", help="several names, separated by commas")
-    who.add_argument("--endpoint", metavar="URL", help="base URL of an API, or the full address")
+    choice.add_argument("--models", metavar="NAMES", help="several names, separated by commas")
+    choice.add_argument("--endpoint", metavar="URL", help="base URL of an API, or the full address")
     add_options(parser)
 
 
@@ -106,10 +106,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a setting of the editor or endpoint; may be repeated",
     )
     parser.add_argument(
-        "--contract", choices=list(CONTRACTS), default="openai-edits", help="of an endpoint"
+        "--contract",
+        choices=list(CONTRACTS),
+        default="openai-edits",
+        help="the endpoint's contract",
     )
     parser.add_argument(
-        "--key-env", metavar="NAME", help="the environment variable with an endpoint's key"
+        "--key-env", metavar="NAME", help="the environment variable with the endpoint's key"
     )
     parser.add_argument(
         "--allow-local",
@@ -119,7 +122,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_editors(args: argparse.Namespace) -> list[ChosenEditor]:
-    """Return the editors that these arguments name, in their order."""
+    """Return the editors that the arguments name, in that order."""
     if args.endpoint:
         return [_endpoint(args)]
     options = _options(args.option)
@@ -127,7 +130,7 @@ def chosen_editors(args: argparse.Namespace) -> list[ChosenEditor]:
         return [find_editor(args.editor, options)]
     names = list(dict.fromkeys(name.strip() for name in args.models.split(",") if name.strip()))
     if not names:
-        raise CommandError("--models names no model")
+        raise CommandError("--models is empty: name at least one model")
     return [find_editor(name, options) for name in names]
 
 
@@ -139,8 +142,7 @@ def _options(pairs: list[str]) -> dict[str, Any]:
         if not equals or not name:
             raise CommandError(f"--option {pair!r} is not NAME=VALUE")
         try:
-            # JSON knows no such numbers.
-            options[name] = float(value) if POINTED.fullmatch(value) else json.loads(value)
+            options[name] = float(value) if NOT_JSON_NUMBER.fullmatch(value) else json.loads(value)
         except ValueError:
             options[name] = value
     return options
@@ -175,7 +177,7 @@ def _endpoint(args: argparse.Namespace) -> ChosenEditor:
 def find_editor(name: str, options: Mapping[str, Any]) -> ChosenEditor:
     """Make the editor called `name`. Raises CommandError with the reason."""
     if ":" in name:
-        return own_editor(find_own(name), options, name)
+        return own_editor(load_own_code(name), options, name)
     rows = catalog.editing_models()
     row: dict[str, Any] = {}
     try:
@@ -183,12 +185,12 @@ def find_editor(name: str, options: Mapping[str, Any]) -> ChosenEditor:
     except EditorError:
         if name not in EDITORS:
             raise _unknown(name) from None
-        # A bare editor that equals one model has that model's name and price.
-        same = [r for r in rows if r["editor"] == name and (r.get("options") or {}) == options]
-        row = dict(same[0], slug=name) if len(same) == 1 else {}
+        # If exactly one model is this editor with these options, use that model's name and price.
+        equal = [r for r in rows if r["editor"] == name and (r.get("options") or {}) == options]
+        row = dict(equal[0], slug=name) if len(equal) == 1 else {}
     kind = row.get("editor", name)
-    if made := editor_class(kind):
-        check_options(name, made, options)
+    if factory := editor_class(kind):
+        check_options(name, factory, options)
     options = {**(row.get("options") or {}), **options}
     with _named_in_errors(f"the editor {name}"):
         editor = load_row(row | {"options": options}) if row else load_editor(name, **options)
@@ -209,18 +211,18 @@ def find_editor(name: str, options: Mapping[str, Any]) -> ChosenEditor:
     )
 
 
-def find_made(name: str) -> tuple[Any, dict[str, Any]]:
-    """Return the class or function of an editor, and the options of its row."""
+def find_factory(name: str) -> tuple[Any, dict[str, Any]]:
+    """Return the class or function of an editor, and the options that its row sets."""
     if ":" in name:
-        return find_own(name), {}
+        return load_own_code(name), {}
     try:
         row: Mapping[str, Any] = find_row(catalog.editing_models(), name)
     except EditorError:
         row = {"editor": name}
-    made = editor_class(row["editor"])
-    if made is None:
+    factory = editor_class(row["editor"])
+    if factory is None:
         raise _unknown(name)
-    return made, dict(row.get("options") or {})
+    return factory, dict(row.get("options") or {})
 
 
 def _unknown(name: str) -> CommandError:
@@ -233,7 +235,7 @@ def _unknown(name: str) -> CommandError:
 
 @contextmanager
 def _named_in_errors(name: str) -> Iterator[None]:
-    """Turn the error of a wrong or missing argument into a message for people."""
+    """Turn the TypeError or ValueError of a wrong argument into a CommandError."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -241,28 +243,28 @@ def _named_in_errors(name: str) -> Iterator[None]:
         raise CommandError(f"{name} {message}; see --option") from None
 
 
-# Of your own.
+# Your own editor.
 
 
-def own_editor(code: Any, options: Mapping[str, Any], place: str = "") -> ChosenEditor:
+def own_editor(code: Any, options: Mapping[str, Any], location: str = "") -> ChosenEditor:
     """Make an editor from a class, an object or a function.
 
     A class is called with the options.
     """
-    place = place or _place_of(code)
-    editor = OwnEditor(_as_editor(code, options, place))
+    location = location or _location(code)
+    editor = OwnEditor(_as_editor(code, options, location))
     if missing := editor.missing():
-        raise CommandError(f"{place} cannot run here: {'; '.join(missing)}")
-    module, _, name = place.rpartition(":")
+        raise CommandError(f"{location} cannot run here: {'; '.join(missing)}")
+    module, _, name = location.rpartition(":")
     # The run's record must not reveal the folders of a machine.
-    kind = f"{Path(module).name}:{name}" if module.endswith(".py") else place
+    kind = f"{Path(module).name}:{name}" if module.endswith(".py") else location
     slug = plain_slug(name, 80) or "own"
     return ChosenEditor(editor, kind, name, slug, dict(options), is_own=True)
 
 
 @dataclass(eq=False)
 class OwnEditor(Editor):
-    """Another editor; its unexpected exceptions pause the run."""
+    """A wrapper of your editor whose unexpected exceptions pause the run."""
 
     inner: Editor
 
@@ -296,7 +298,7 @@ def _pausing(editor: Editor) -> Iterator[None]:
         yield
     except (Refused, EditorError):
         raise
-    # Foreign code runs here, and may raise anything.
+    # User code runs here and may raise anything.
     except Exception as error:
         raise configuration(f"{_name(editor)}: {type(error).__name__}: {error}") from error
 
@@ -307,7 +309,7 @@ def _name(editor: Editor) -> str:
 
 @dataclass(eq=False)
 class FunctionEditor(Editor):
-    """Any function as an editor."""
+    """An editor that calls any function."""
 
     function: EditFunction
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -328,48 +330,50 @@ class FunctionEditor(Editor):
         return dict(self.about)
 
 
-def find_own(place: str) -> Any:
-    """Return the class, function or object at `place`. Raises CommandError."""
-    module, _, name = place.rpartition(":")
+def load_own_code(location: str) -> Any:
+    """Return the class, function or object at `location`. Raises CommandError."""
+    module, _, name = location.rpartition(":")
     try:
-        return _from_file(Path(module), name) if module.endswith(".py") else _imported(place)
+        return _from_file(Path(module), name) if module.endswith(".py") else _imported(location)
     except CommandError:
         raise
-    # Foreign code runs here, and may raise anything.
+    # User code runs here and may raise anything.
     except Exception as error:
-        raise CommandError(f"{place}: {type(error).__name__}: {error}") from error
+        raise CommandError(f"{location}: {type(error).__name__}: {error}") from error
 
 
-def _as_editor(code: Any, options: Mapping[str, Any], place: str) -> Editor:
+def _as_editor(code: Any, options: Mapping[str, Any], location: str) -> Editor:
     if isinstance(code, Editor):
         if options:
-            raise CommandError(f"{place} is an instance, so it takes no options")
+            raise CommandError(f"{location} is an instance, so it takes no options")
         return code
-    about = {"function": place, "source_sha256": _source_hash(code)}
+    about = {"function": location, "source_sha256": _source_hash(code)}
     if inspect.isclass(code):
-        check_options(place, code, options)
-        with _named_in_errors(place):
+        check_options(location, code, options)
+        with _named_in_errors(location):
             code = code(**options)
         if isinstance(code, Editor):
             return code
     elif options:
         code = partial(code, **options)
     if not callable(code):
-        raise CommandError(f"{place} is neither an Editor nor a function of (image, prompt, seed)")
+        raise CommandError(
+            f"{location} is neither an Editor nor a function of (image, prompt, seed)"
+        )
     return FunctionEditor(code, about)
 
 
-def _place_of(code: Any) -> str:
+def _location(code: Any) -> str:
     named = code if hasattr(code, "__qualname__") else type(code)
     return f"{named.__module__}:{named.__qualname__}"
 
 
-def _imported(place: str) -> Any:
+def _imported(location: str) -> Any:
     # An installed command does not import from the working directory; python -m does.
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:
-        return pkgutil.resolve_name(place)
+        return pkgutil.resolve_name(location)
     finally:
         sys.path.remove(here)
 
@@ -391,7 +395,7 @@ def _from_file(file: Path, name: str) -> Any:
 
 
 def _source_hash(code: Any) -> str:
-    """Return the SHA-256 of the source code; empty if it has no file."""
+    """Return the SHA-256 of the source code; empty if the source is not available."""
     try:
         return hashlib.sha256(inspect.getsource(code).encode()).hexdigest()
     except (OSError, TypeError):
@@ -405,25 +409,25 @@ class EditorOption(BaseModel):
     """One option of an editor."""
 
     name: str
-    type: str = Field(description="As JSON Schema has it; empty: any.")
+    type: str = Field(description="JSON Schema type; empty if any.")
     required: bool
     default: Any
     least: float | None
     most: float | None
 
 
-def options_of(made: Any, given: Mapping[str, Any]) -> list[EditorOption]:
-    """Return the options that a class or function takes; `given` are set by its row."""
+def editor_options(factory: Any, preset: Mapping[str, Any]) -> list[EditorOption]:
+    """Return the options that a class or function takes; its row sets those in `preset`."""
     options = []
-    for name, (parameter, adapter) in _parameters(made).items():
+    for name, (parameter, adapter) in _parameters(factory).items():
         schema = _schema(adapter)
         required = parameter.default is parameter.empty
         options.append(
             EditorOption(
                 name=name,
                 type=schema.get("type") or ("choice" if "enum" in schema else ""),
-                required=required and name not in given,
-                default=given.get(name, None if required else _as_json(parameter.default)),
+                required=required and name not in preset,
+                default=preset.get(name, None if required else _as_json(parameter.default)),
                 least=schema.get("minimum", schema.get("exclusiveMinimum")),
                 most=schema.get("maximum", schema.get("exclusiveMaximum")),
             )
@@ -431,9 +435,9 @@ def options_of(made: Any, given: Mapping[str, Any]) -> list[EditorOption]:
     return options
 
 
-def check_options(name: str, made: Any, options: Mapping[str, Any]) -> None:
+def check_options(name: str, factory: Any, options: Mapping[str, Any]) -> None:
     """Raise CommandError naming the first option that is unknown or out of range."""
-    parameters = _parameters(made)
+    parameters = _parameters(factory)
     for option, value in options.items():
         if option in parameters:
             adapter = parameters[option][1]
@@ -444,39 +448,39 @@ def check_options(name: str, made: Any, options: Mapping[str, Any]) -> None:
                 raise CommandError(
                     f"the option {option} of {name} {first_error(error)}, not {value!r}"
                 ) from None
-        elif option not in NOT_OPTIONS and not _takes_any(made):
+        elif option not in NOT_OPTIONS and not _takes_any(factory):
             names = ", ".join(parameters) or "none"
-            raise CommandError(f"{name} has no option {option!r}; there are: {names}")
+            raise CommandError(f"{name} has no option {option!r}; its options are: {names}")
 
 
-def _takes_any(made: Any) -> bool:
-    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in _signature(made))
+def _takes_any(factory: Any) -> bool:
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in _signature(factory))
 
 
-def _signature(made: Any) -> list[inspect.Parameter]:
-    """Return the parameters of a class or function; of one in C, that it takes any."""
+def _signature(factory: Any) -> list[inspect.Parameter]:
+    """Return the parameters of a class or function; `**options` if it has no signature."""
     try:
-        return list(inspect.signature(made).parameters.values())
+        return list(inspect.signature(factory).parameters.values())
     except (TypeError, ValueError):
         return [inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)]
 
 
-def _parameters(made: Any) -> dict[str, tuple[inspect.Parameter, TypeAdapter[Any] | None]]:
+def _parameters(factory: Any) -> dict[str, tuple[inspect.Parameter, TypeAdapter[Any] | None]]:
     hints: dict[str, Any] = {}
-    # A class by its constructor and its fields; unresolvable names are ignored.
-    for annotated in (made.__init__, made) if inspect.isclass(made) else (made,):
+    # A class has hints on its constructor and on its fields. Unresolvable names are ignored.
+    for annotated in (factory.__init__, factory) if inspect.isclass(factory) else (factory,):
         with suppress(NameError, TypeError):
             hints |= get_type_hints(annotated, include_extras=True)
     return {
         parameter.name: (parameter, _adapter(hints.get(parameter.name, Any)))
-        for parameter in _signature(made)
+        for parameter in _signature(factory)
         if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
         and parameter.name not in NOT_OPTIONS
     }
 
 
 def _adapter(hint: Any) -> TypeAdapter[Any] | None:
-    """Return the validator of a type; None if pydantic has none."""
+    """Return the validator of a type; None if pydantic cannot validate it."""
     try:
         return TypeAdapter[Any](hint, config=ConfigDict(arbitrary_types_allowed=True))
     except (PydanticSchemaGenerationError, TypeError):
@@ -493,7 +497,7 @@ def _schema(adapter: TypeAdapter[Any] | None) -> dict[str, Any]:
 
 
 def _as_json(default: Any) -> Any:
-    """Return a default as JSON; None if it has no such form."""
+    """Return a default as JSON; None if it is not serialisable."""
     try:
         return json.loads(json.dumps(default, allow_nan=False))
     except (TypeError, ValueError):

@@ -1,7 +1,7 @@
-"""Report a run to wandb, MLflow or a hook of your own while it is played.
+"""Report a run to wandb, MLflow or your own hook while it is played.
 
 A hook is called when a run begins, after every trip, and with the results. A hook that fails is
-dropped with a note: a failing logger must not end a paid run.
+removed with a message: a failing logger must not end a paid run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class HookError(UserFacingError):
 
 
 class Hook(Protocol):
-    """An observer of a run; trips may come from several threads, one at a time."""
+    """An observer of a run. Several threads may call it, but never two at once."""
 
     def begin(self, about: Mapping[str, Any]) -> None:
         """Begin with the run's name, editor, options and suite, as plain data."""
@@ -45,14 +45,14 @@ TripFunction = Callable[[Mapping[str, Any]], Any]
 
 
 class Hooks:
-    """Several hooks as one; each may fail alone."""
+    """The hooks of a run; a hook that fails is removed."""
 
     def __init__(self, hooks: Iterable[Hook] = ()) -> None:
         self._hooks = list(hooks)
         self._lock = threading.Lock()
 
     @classmethod
-    def of(
+    def load(
         cls, hooks: str | Hook | TripFunction | Iterable[str | Hook | TripFunction] | None
     ) -> Hooks:
         """Return hooks by name ("wandb,mlflow"), object or function. Raises HookError."""
@@ -77,20 +77,20 @@ class Hooks:
     def end(self, results: Mapping[str, MetricResult] | None) -> None:
         self._each(lambda hook: hook.end(results))
 
-    def _each(self, tell: Callable[[Hook], None]) -> None:
+    def _each(self, call: Callable[[Hook], None]) -> None:
         with self._lock:
             for hook in list(self._hooks):
                 try:
-                    tell(hook)
-                # A hook is foreign code and may raise anything.
+                    call(hook)
+                # User code runs here and may raise anything.
                 except Exception as error:
                     self._hooks.remove(hook)
                     name = type(hook).__name__
-                    note(f"{name} is dropped: {type(error).__name__}: {error}")
+                    note(f"hook {name} failed and was removed: {type(error).__name__}: {error}")
 
 
 def _trip_row(chain: PlayedChain) -> dict[str, Any]:
-    """Return the last trip of a chain, as plain data."""
+    """Return the last trip of a chain as plain data."""
     steps = chain.trips[-1]
     costs = [edit.cost for edit in steps if edit.cost is not None]
     return {
@@ -103,10 +103,10 @@ def _trip_row(chain: PlayedChain) -> dict[str, Any]:
     }
 
 
-def numbers(results: Mapping[str, MetricResult] | None) -> dict[str, float]:
-    """Return the results as flat numbers, such as overall/usable_trips.
+def flat_results(results: Mapping[str, MetricResult] | None) -> dict[str, float]:
+    """Return the results as numbers by flat names, such as overall/usable_trips.
 
-    Unknown numbers are left out, such as a half-life beyond the suite's trips.
+    Leaves out unknown numbers, such as a half-life beyond the suite's trips.
     """
     values: dict[str, float | None] = {}
     for name, result in (results or {}).items():
@@ -149,7 +149,7 @@ class WandbHook:
     def end(self, results: Mapping[str, MetricResult] | None) -> None:
         if self.run is None:
             return
-        self.run.summary.update(numbers(results))
+        self.run.summary.update(flat_results(results))
         for name, result in (results or {}).items():
             rows = [[n, q] for n, q in enumerate(result.summary.curve) if q is not None]
             table = self.wandb.Table(data=rows, columns=["trips", "kept"])
@@ -189,7 +189,7 @@ class MlflowHook:
         self.mlflow.log_metrics(values, step=self.played, run_id=self.run_id)
 
     def end(self, results: Mapping[str, MetricResult] | None) -> None:
-        self.mlflow.log_metrics(numbers(results), run_id=self.run_id)
+        self.mlflow.log_metrics(flat_results(results), run_id=self.run_id)
         for name, result in (results or {}).items():
             for trips, mean in enumerate(result.summary.curve):
                 if mean is not None:
@@ -197,7 +197,7 @@ class MlflowHook:
         self.mlflow.end_run()
 
 
-#: The hooks that `--log` names, each after its package.
+#: The hooks that `--log` can name, by their package.
 HOOKS: dict[str, Callable[[], Hook]] = {"wandb": WandbHook, "mlflow": MlflowHook}
 
 
@@ -225,7 +225,7 @@ def _hook(name: str | Hook | TripFunction) -> Hook:
 
 
 def _about(folder: RunFolder) -> dict[str, Any]:
-    """Return the facts of a run for `begin`, without its secret."""
+    """Return the data of a run for `begin`, without its secret."""
     header = folder.header
     return {
         "name": folder.name,

@@ -1,4 +1,4 @@
-"""Play an editor on a suite into a run folder, within limits, and continue it."""
+"""Play an editor on a suite into a run folder, within limits; continue unfinished runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from evaluation.play.retries import Attempt, Limits
 from evaluation.play.run_folder import PlayedChain, RunFolder
 from evaluation.play.store import Paused
 
-#: Cheaper runs start without a confirmation, in USD.
+#: Runs below this cost, in USD, start without confirmation.
 ASK_FROM = 0.01
 
 
@@ -50,10 +50,10 @@ def find_suite(
     cases: str | Iterable[str] | None = None,
     limit: int | None = None,
 ) -> Suite:
-    """Return a shipped suite by its name, or the suite in a file; or a part of it.
+    """Return a shipped suite by name, or the suite in a file; optionally only a part of it.
 
-    `trips` shortens it; `cases` are patterns (a text is split at commas) of the name of a case,
-    its image or its pair; `limit` takes the first of them. A part has another content hash.
+    `trips` shortens the chains. `cases` are patterns for the names of cases, images or pairs; a
+    string is split at commas. `limit` takes the first cases. A part has its own content hash.
     """
     is_file = name.endswith(".json") or "/" in name
     suite = Suite.read(Path(name)) if is_file else catalog.suite(name)
@@ -67,8 +67,8 @@ def find_suite(
         for pattern in patterns:
             if not any(_matches(case, pattern.strip()) for case in suite.cases):
                 raise SuiteError(
-                    f"no case of {suite.slug} is called {pattern.strip()!r}; they are like "
-                    f"{suite.cases[0].slug}, and a pattern may name an image or a pair too"
+                    f"no case of {suite.slug} matches {pattern.strip()!r}: give the name of an "
+                    f"image, of a pair, or of a case, such as {suite.cases[0].slug}"
                 )
         wanted = tuple(
             case for case in wanted if any(_matches(case, pattern.strip()) for pattern in patterns)
@@ -109,12 +109,12 @@ class Shard:
 
 @dataclass(frozen=True)
 class PlayOptions:
-    """Settings and limits of playing; None is unlimited, or the editor's own.
+    """Settings and limits of playing; None means unlimited, or the editor's own value.
 
     `budget` and `price` (of one edit) are in USD. `max_edits` bounds all calls, including
-    retries. `stop_after` ends a chain so many trips after its end is known (3 is a good
-    number): fewer edits, the same half-life. `secret` draws seeds and order as another run did.
-    `audits` plays as a site does, with audits.
+    retries. `stop_after` ends a chain this many trips after its end is known (3 is a good
+    number): fewer edits, the same half-life. `secret` repeats the seeds and order of another run.
+    `audits` adds the audits that a site plays.
     """
 
     parallel: int | None = None
@@ -136,8 +136,8 @@ class PlayOptions:
         price = chosen.price if self.price is None else self.price
         if self.budget is not None and price is None and not chosen.is_free:
             raise CommandError(
-                f"the price per edit of {chosen.name} is unknown, so no budget can be kept: set "
-                "--price, or limit the calls with --max-edits"
+                f"the price per edit of {chosen.name} is unknown, so the budget cannot be "
+                "enforced: set --price, or limit the calls with --max-edits"
             )
         return price
 
@@ -145,15 +145,15 @@ class PlayOptions:
 class PlayedRun(BaseModel):
     """A run after playing."""
 
-    run: str = Field(description="Its folder.")
+    run: str = Field(description="The run folder.")
     editor: str
     suite: str
     chains: int
-    edits: int = Field(description="Played so far, in all.")
-    outcomes: dict[str, int] = Field(description='Chains by how they ended; "" is to be played.')
-    spent: float = Field(description="USD, by this command.")
-    saved_edits: int = Field(description="Not asked for, as their chain's end was known.")
-    paused: str = Field(description="Why it did not come to its end; then the exit code is 3.")
+    edits: int = Field(description="Edits played so far, in total.")
+    outcomes: dict[str, int] = Field(description='Chains by outcome; "" if still to be played.')
+    spent: float = Field(description="USD spent by this command.")
+    saved_edits: int = Field(description="Edits skipped because their chain's end was known.")
+    paused: str = Field(description="Why the run paused (exit code 3); empty if it did not.")
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Played:
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for the settings and limits of playing."""
-    money = parser.add_argument_group("the most it may cost, in USD")
+    money = parser.add_argument_group("limits on cost, in USD")
     money.add_argument(
         "--budget", type=dollars, metavar="USD", help="pause before this is exceeded"
     )
@@ -204,8 +204,8 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
         type=_stop_after,
         default=0,
         metavar="K",
-        help="score while playing, and stop a chain K trips after its end is known at every threshold "
-        "(3 is a good number): usable trips and half-life are the same as in a full run",
+        help="score while playing, and stop a chain K trips after its end is known at every "
+        "threshold (3 is a good number); usable trips and half-life equal those of a full run",
     )
     parser.add_argument("--parallel", type=at_least_one, metavar="N", help="chains played at once")
     parser.add_argument("--attempts", type=at_least_one, default=5, help="attempts per edit (5)")
@@ -244,7 +244,7 @@ def settings(chosen: ChosenEditor, options: PlayOptions) -> dict[str, Any]:
 
 
 def open_run(out: Path, suite: Suite, chosen: ChosenEditor, options: PlayOptions) -> RunFolder:
-    """Open an existing run or create it. Raises CommandError if it is another run."""
+    """Open the run in `out` or create it. Raises CommandError if `out` has another run."""
     if not (out / "run.json").is_file():
         return RunFolder.create(out, suite, **settings(chosen, options))
     folder = RunFolder.open(out)
@@ -260,8 +260,7 @@ def open_run(out: Path, suite: Suite, chosen: ChosenEditor, options: PlayOptions
             )
     if folder.arm != options.arm:
         raise CommandError(
-            f"{out} is a run of another arm ({folder.arm}), not of this one ({options.arm}): "
-            "a run has one arm; choose another --out"
+            f"{out} is a run of the arm ({folder.arm}), not ({options.arm}); choose another --out"
         )
     if folder.suite.content_hash != suite.content_hash:
         raise CommandError(
@@ -287,7 +286,7 @@ def play_run(
         paused = None
         try:
             if player.store.waiting:
-                ask(_announced(player, chosen))
+                ask(_announce(player, chosen))
                 _play(player, hooks)
                 folder.header.ended = datetime.now(UTC).isoformat(timespec="seconds")
         except Paused as pause:
@@ -299,7 +298,7 @@ def play_run(
 
 
 def new_player(folder: RunFolder, chosen: ChosenEditor, options: PlayOptions) -> FolderPlayer:
-    """Return the player of the folder, which records its provenance."""
+    """Return the player of the folder, after recording the provenance in its header."""
     folder.header.provenance = {
         "convergebench": __version__,
         "python": sys.version.partition(" ")[0],
@@ -318,12 +317,13 @@ def new_player(folder: RunFolder, chosen: ChosenEditor, options: PlayOptions) ->
     )
 
 
-def _announced(player: FolderPlayer, chosen: ChosenEditor) -> Estimate:
+def _announce(player: FolderPlayer, chosen: ChosenEditor) -> Estimate:
+    """Print the estimate and return it."""
     expected = estimate_rest(player, chosen)
     note(f"{chosen.name}: {expected}")
     budget = player.store.budget
     if budget is not None and player.store.spent + (expected.usd or 0) > budget:
-        note(f"the budget of ${budget:,.2f} is too small for all of it: the run will pause")
+        note(f"the budget of ${budget:,.2f} does not cover the whole run: it will pause")
     return expected
 
 
@@ -373,8 +373,8 @@ def _play(player: FolderPlayer, hooks: Hooks) -> None:
         bar.close()
 
 
-def ask_first(expected: Estimate) -> None:
-    """Ask for consent before money is spent. Raises CommandError without it."""
+def confirm_cost(expected: Estimate) -> None:
+    """Ask for confirmation before money is spent. Raises CommandError if it is refused."""
     if (expected.usd or ASK_FROM) < ASK_FROM:
         return
     if not sys.stdin.isatty():
@@ -382,7 +382,7 @@ def ask_first(expected: Estimate) -> None:
     sys.stderr.write("Play? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise CommandError("not played")
+        raise CommandError("cancelled: nothing was played")
 
 
 def raise_pause(runs: Sequence[Played]) -> None:

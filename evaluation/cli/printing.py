@@ -16,25 +16,25 @@ from evaluation.errors import UserFacingError
 
 
 class CommandError(UserFacingError):
-    """A command that cannot be carried out, with the reason."""
+    """The reason why a command cannot be carried out."""
 
 
 def at_least_one(text: str) -> int:
-    """Parse a count of the command line. Raises ArgumentTypeError below 1."""
+    """Parse a count. Raises ArgumentTypeError below 1."""
     if (value := int(text)) < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return value
 
 
 def dollars(text: str) -> float:
-    """Parse an amount of the command line. Raises ArgumentTypeError if invalid."""
+    """Parse an amount of money. Raises ArgumentTypeError if invalid."""
     if not 0 <= (value := float(text)) < math.inf:
         raise argparse.ArgumentTypeError("must be a number of dollars, 0 or more")
     return value
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Format columns side by side; those that hold numbers are right-aligned."""
+    """Format a table; columns of numbers are right-aligned."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     numeric = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(head))]
 
@@ -57,7 +57,8 @@ def _is_number(cell: str) -> bool:
     )
 
 
-def say(text: str = "") -> None:
+def echo(text: str = "") -> None:
+    """Print a line to standard output."""
     sys.stdout.write(text + "\n")
 
 
@@ -67,9 +68,9 @@ def note(text: str) -> None:
 
 
 class Output(BaseModel):
-    """The text that a command prints with `--json`.
+    """The data that a command prints with `--json`.
 
-    The version grows if a field is removed or changes its meaning, not if one is added.
+    The version increases if a field is removed or changes its meaning, not if one is added.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -82,7 +83,7 @@ class Output(BaseModel):
         return f"convergebench/{cls.schema_name}/{cls.schema_version}"
 
 
-def say_json(output: Output) -> None:
+def echo_json(output: Output) -> None:
     """Print the output with the id of its schema."""
     data = {"schema": output.schema_id(), **output.model_dump()}
     json.dump(data, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
@@ -90,7 +91,7 @@ def say_json(output: Output) -> None:
 
 
 def progress(total: int, what: str, unit: str, initial: int = 0) -> tqdm[Any]:
-    """Return a bar with the time left, on standard error."""
+    """Return a progress bar on standard error, with the time left."""
     return tqdm(
         total=total,
         initial=initial,
@@ -99,6 +100,6 @@ def progress(total: int, what: str, unit: str, initial: int = 0) -> tqdm[Any]:
         file=sys.stderr,
         dynamic_ncols=True,
         smoothing=0.1,
-        # In a log file a line every half minute is enough.
+        # In a log file, one line every half minute is enough.
         mininterval=0.2 if sys.stderr.isatty() else 30,
     )

@@ -1,4 +1,4 @@
-"""Results of a run from its scores, by metric: as records and as tables."""
+"""Results of a run by metric, computed from its scores: as records and as tables."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ from evaluation.metrics import in_order, metric_class
 from evaluation.play.run_folder import chain_slug
 from evaluation.play.run_scores import RunScores
 
-shown = shown_half_life
-
 
 @dataclass(frozen=True)
 class MetricResult:
-    """One run by one metric; `events` by chain, in the run's order."""
+    """The result of a run by one metric; `events` are by chain, in the run's order."""
 
     metric: str
     label: str
@@ -45,14 +43,16 @@ Results = Mapping[str, MetricResult]
 
 
 class Rank(BaseModel):
-    """A run's place among those compared."""
+    """The rank of a run among the compared runs."""
 
     run: str
     rank: int | None
-    rank_set: tuple[int, int] | None = Field(description="The ranks that are possible.")
+    rank_set: tuple[int, int] | None = Field(
+        description="The lowest and the highest possible rank."
+    )
     metric: str
     usable_trips: float | None
-    half_life: float | None = Field(description="None: longer than the suite can tell.")
+    half_life: float | None = Field(description="None if longer than the suite can measure.")
     interval: Interval | None
     shown: str
     interval_shown: str
@@ -60,54 +60,58 @@ class Rank(BaseModel):
 
 
 class Strict(BaseModel):
-    """A part of an output without unknown fields."""
+    """A part of an output; unknown fields are forbidden."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class RestoredCalled(Strict):
+class RestoredVerdicts(Strict):
     """The verdicts of a no-reference metric on the restored images of one trip."""
 
     restored: int
     worse: int
     better: int
-    gap: float | None = Field(description="Mean; above 0 it calls them better.")
+    gap: float | None = Field(
+        description="Mean; above 0 if the metric prefers the restored images."
+    )
 
 
-class RestoredOfTrip(Strict):
-    """The restored images of one trip, compared."""
+class TripVerdicts(Strict):
+    """The restored images of one trip, compared with the source and the first one."""
 
-    source: RestoredCalled = Field(description="Compared with the source.")
-    first: RestoredCalled | None = Field(description="Compared with the first restored image.")
+    source: RestoredVerdicts = Field(description="Compared with the source.")
+    first: RestoredVerdicts | None = Field(description="Compared with the first restored image.")
     better_cases: list[str]
     worse_cases: list[str]
 
 
 class NoReference(Strict):
-    """One no-reference metric on a run; lists have an entry for n = 0..N."""
+    """One no-reference metric on a run; lists have an entry for each n = 0..N."""
 
     label: str
     higher_is_better: bool
     version: str
-    imported: bool = Field(description="Whether it came in a score file.")
+    imported: bool = Field(description="Whether the values were imported from a score file.")
     in_points: bool = Field(description="Gaps are in hundredths of the metric's usual range.")
     value: list[float | None] = Field(description="Mean over chains.")
-    gained: list[float | None] = Field(description="Since the source; above 0 is better.")
-    lost: list[float | None] = Field(description="Of the image, by the headline metric.")
-    trips: dict[str, RestoredOfTrip]
+    gained: list[float | None] = Field(
+        description="Mean change since the source; above 0 is better."
+    )
+    lost: list[float | None] = Field(description="Share of the image lost, by the headline metric.")
+    trips: dict[str, TripVerdicts]
     by_kept: list[dict[str, float]] = Field(
-        default=[], description="Of a judge: how many restored images it calls worn, by retention."
+        default=[], description="For a judge: how many restored images it calls worn, by retention."
     )
 
 
 def run_results(suite: Suite, scores: RunScores, threshold: float = DEFAULT_THRESHOLD) -> Results:
     """Return the results of one run, the headline first.
 
-    Metrics that were not run are left out, and those by which a stopped chain's end is unknown.
+    Leaves out metrics that were not run, and metrics that leave the end of a stopped chain unknown.
     """
     results = {}
     for metric in in_order(scores.metrics):
-        chains = conclusive(suite, scores, metric, threshold)
+        chains = conclusive_chains(suite, scores, metric, threshold)
         if not chains:
             continue
         (placing,) = board({"run": chains}, suite.trips, threshold, keys=_keys(suite, scores))
@@ -128,21 +132,23 @@ def _result(
     )
 
 
-def compared(
+def compare_runs(
     suite: Suite, runs: Mapping[str, RunScores], metric: str, threshold: float = DEFAULT_THRESHOLD
 ) -> list[Placing]:
-    """Return several runs of one suite in the board's order, by a shared metric."""
-    chains = {name: conclusive(suite, scores, metric, threshold) for name, scores in runs.items()}
+    """Compare runs of one suite by a shared metric, in the board's order."""
+    chains = {
+        name: conclusive_chains(suite, scores, metric, threshold) for name, scores in runs.items()
+    }
     if not all(chains.values()):
         return []
     keys = {key for scores in runs.values() for key in _keys(suite, scores)}
     return board(chains, suite.trips, threshold, keys=keys)
 
 
-def conclusive(
+def conclusive_chains(
     suite: Suite, scores: RunScores, metric: str, threshold: float = DEFAULT_THRESHOLD
 ) -> list[ChainResult]:
-    """Return the run's chains; empty if the metric leaves the end of one unknown."""
+    """Return the run's chains; empty if the metric leaves the end of any unknown."""
     chains = scores.results(suite, metric)
     return chains if all(chain.is_decided(suite.trips, threshold) for chain in chains) else []
 
@@ -150,7 +156,7 @@ def conclusive(
 def ranks(suite: Suite, runs: Mapping[str, RunScores]) -> list[Rank]:
     """Rank the runs by the first metric that all of them have."""
     for metric in in_order(set.intersection(*(set(scores.metrics) for scores in runs.values()))):
-        if placings := compared(suite, runs, metric):
+        if placings := compare_runs(suite, runs, metric):
             return [
                 Rank(
                     run=placing.run,
@@ -160,7 +166,7 @@ def ranks(suite: Suite, runs: Mapping[str, RunScores]) -> list[Rank]:
                     usable_trips=placing.summary.usable_trips,
                     half_life=placing.summary.half_life,
                     interval=placing.bounds.half_life,
-                    shown=shown(placing.summary.half_life, suite.trips),
+                    shown=shown_half_life(placing.summary.half_life, suite.trips),
                     interval_shown=interval_text(placing.bounds.half_life, suite.trips),
                     complete=placing.complete,
                 )
@@ -182,7 +188,7 @@ def interval_text(interval: Interval | None, trips: int) -> str:
     """Format an interval: "3.1 – 5.0", "3.1 – > 20"; a dash if there is none."""
     if interval is None:
         return "-"
-    return f"{shown(interval.low, trips)} – {shown(interval.high, trips)}"
+    return f"{shown_half_life(interval.low, trips)} – {shown_half_life(interval.high, trips)}"
 
 
 # Tables.
@@ -198,7 +204,7 @@ def results_table(results: Results) -> str:
     rows = [
         [
             result.label,
-            shown(result.summary.half_life, result.trips),
+            shown_half_life(result.summary.half_life, result.trips),
             result.half_life_interval,
             _number(result.summary.usable_trips),
             _number(result.summary.auc, 3),
@@ -220,8 +226,8 @@ def results_table(results: Results) -> str:
     ]
     if summary.outcomes["known"]:
         lines.append(
-            "chains were stopped once their end was known: usable trips and half-life are those of "
-            "a full run; AUC, the end of the curve and metrics that fall later are not known"
+            "chains were stopped once their end was known: usable trips and half-life equal those "
+            "of a full run, but AUC, the end of the curve and slower metrics are unknown"
         )
     return "\n".join(lines)
 
@@ -246,7 +252,7 @@ def ranks_table(ranked: Sequence[Rank]) -> str:
 
 
 def no_reference_table(numbers: Mapping[str, Mapping[str, Any]]) -> str:
-    """Format no-reference metrics beside the loss of the image."""
+    """Format no-reference metrics, with the loss of the image for comparison."""
     trips = sorted({int(n) for metric in numbers.values() for n in metric["trips"]})
     head = ["no-reference metric", "source", f"trip {trips[-1]}", "image lost"]
     head += [f"called worse at {n}" for n in trips]

@@ -31,8 +31,8 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
 
 
 def new_scorer(names: str | None) -> Scorer:
-    """Return the scorer of these metrics; note those that cannot run."""
-    # It is needed for any metrics, to judge whether an edit was made.
+    """Return the scorer of these metrics; print those that cannot run."""
+    # Every metric needs OpenCV, to judge whether an edit was made.
     if importlib.util.find_spec("cv2") is None:
         raise CommandError(
             "scoring needs packages that are missing: pip install 'convergebench[worker]'"
@@ -49,7 +49,7 @@ def new_scorer(names: str | None) -> Scorer:
     return scorer
 
 
-def scored(
+def update_scores(
     folder: RunFolder, scorer: Scorer, *, again: bool = False, judge: Judge | None = None
 ) -> RunScores:
     """Update the run's scores.json and return it; `again` computes everything again."""
@@ -65,38 +65,39 @@ def scored(
 
 
 def add_judge(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a judge; the rest comes from the environment."""
+    """Add the options of a judge; further settings come from the environment."""
     parser.add_argument(
         "--judge",
         metavar="MODEL",
-        help="ask this vision-language model about the trips that people read; "
-        "its key is in JUDGE_KEY",
+        help="also judge some trips with this vision-language model; its key is in JUDGE_KEY",
     )
-    parser.add_argument("--judge-url", metavar="URL", help="of its OpenAI-compatible API")
-    parser.add_argument("--judge-kind", choices=("chat", "gemini"), help="its API (chat)")
-    parser.add_argument("--judge-usd", metavar="USD", help="what may be spent on it")
-    parser.add_argument("--judge-calls", metavar="N", help="the most queries it may get")
+    parser.add_argument(
+        "--judge-url", metavar="URL", help="base URL of the judge's OpenAI-compatible API"
+    )
+    parser.add_argument("--judge-kind", choices=("chat", "gemini"), help="API of the judge (chat)")
+    parser.add_argument("--judge-usd", metavar="USD", help="the most that the judge may cost")
+    parser.add_argument("--judge-calls", metavar="N", help="the most queries to the judge")
 
 
-def asked_judge(args: argparse.Namespace, answers: Path) -> Judge | None:
-    """Return the judge that options and environment name; None without `--judge`."""
+def requested_judge(args: argparse.Namespace, answers: Path) -> Judge | None:
+    """Return the judge that the options request; None without `--judge`."""
     if not args.judge:
         return None
-    stated = {
+    settings = {
         "model": args.judge,
         "url": args.judge_url,
         "kind": args.judge_kind,
         "usd": args.judge_usd,
         "calls": args.judge_calls,
     }
-    return judge_of(stated, answers)
+    return judge_from_settings(settings, answers)
 
 
-def judge_of(stated: Mapping[str, Any], answers: Path) -> Judge | None:
-    """Return the judge of these settings; the rest comes from the environment."""
-    settings: Mapping[str, str] = {k: v for k, v in os.environ.items() if k.startswith("JUDGE_")}
+def judge_from_settings(settings: Mapping[str, Any], answers: Path) -> Judge | None:
+    """Return the judge of these settings; missing ones come from the environment."""
+    defaults: Mapping[str, str] = {k: v for k, v in os.environ.items() if k.startswith("JUDGE_")}
     options = JudgeOptions.from_settings(
-        {**settings, **{f"JUDGE_{k.upper()}": v for k, v in stated.items() if v is not None}}
+        {**defaults, **{f"JUDGE_{k.upper()}": v for k, v in settings.items() if v is not None}}
     )
     return Judge.of(options, AnswerFile(answers)) if options else None
 
@@ -111,4 +112,4 @@ def report_judge(judge: Judge) -> None:
         + ("" if first is None else f"; it prefers the first image in {first:.0%}")
     )
     if judge.silent:
-        note(f"the judge has stopped: {judge.silent}")
+        note(f"the judge stopped: {judge.silent}")

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from evaluation.audits.findings import Finding
 from evaluation.bundle.folder import write_bundle
-from evaluation.cli.printing import CommandError, Output, note, say, say_json
+from evaluation.cli.printing import CommandError, Output, echo, echo_json, note
 from evaluation.cli.scoring import new_scorer
 from evaluation.content import catalog
 from evaluation.play.finish import measure_audits
@@ -20,11 +20,11 @@ from evaluation.play.run_scores import RunScores, read_scores
 
 HELP = "pack a scored run into one file that others can check"
 DESCRIPTION = """\
-Packs a run that was played to its end and scored into one zip: suite, prompts, seeds,
-versions, hashes, scores, standings and images, in the format of the site's own
-bundles. `convergebench verify` recomputes every number of it, and a site takes it under
-"Contribute a run". The run's secret is in it, since its seeds are checked by it; no key and
-no address of an endpoint is."""
+Packs a finished, scored run into one zip: suite, prompts, seeds, versions, hashes,
+scores, standings and images, in the same format as a site's bundles. `convergebench
+verify` recomputes every number in it, and a site accepts it under "Contribute a run".
+The zip contains the run's secret, which is needed to check the seeds, but no key and no
+endpoint address."""
 EPILOG = """\
 example:
   convergebench bundle jpeg-smoke --out jpeg-smoke.zip
@@ -32,7 +32,7 @@ example:
 
 
 class BundleOutput(Output):
-    """`bundle`."""
+    """Output of `bundle --json`."""
 
     schema_name = "bundle"
     bundle: str
@@ -40,13 +40,13 @@ class BundleOutput(Output):
     digest: str
     run: str
     suite: str
-    whole_suite: bool = Field(description="Whether it is a suite as shipped, not a part of one.")
+    whole_suite: bool = Field(description="Whether it is a shipped suite, not a part of one.")
     chains: int
     images: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, metavar="RUN", help="a folder made by `run`, scored")
+    parser.add_argument("run", type=Path, metavar="RUN", help="a scored run folder")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the zip file (RUN.zip)")
     parser.add_argument(
         "--no-images", action="store_true", help="numbers only; sites do not accept such a bundle"
@@ -59,11 +59,11 @@ def run(args: argparse.Namespace) -> int:
     out = args.out or args.run.resolve().with_suffix(".zip")
     if out.is_dir():
         raise CommandError(f"{out} is a folder; name a file with --out")
-    document = packed(folder, out, images=not args.no_images)
+    document = pack_run(folder, out, images=not args.no_images)
     shipped = {(s.slug, s.content_hash) for s in catalog.suites()}
     whole = (folder.suite.slug, folder.suite.content_hash) in shipped
     if args.json:
-        say_json(
+        echo_json(
             BundleOutput(
                 bundle=str(out),
                 bytes=out.stat().st_size,
@@ -78,17 +78,17 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not whole:
         note(
-            f"this run is of a part of {folder.suite.slug}, or of your own suite: others can "
-            "verify it, but no board has a place for it"
+            f"this run covers a part of {folder.suite.slug}, or your own suite: others can "
+            "verify it, but no board can list it"
         )
-    say(f"{out}: {out.stat().st_size:,} bytes, {len(document['chains'])} chains")
-    say(f"next: convergebench verify {out}")
+    echo(f"{out}: {out.stat().st_size:,} bytes, {len(document['chains'])} chains")
+    echo(f"next: convergebench verify {out}")
     return 0
 
 
-def packed(folder: RunFolder, out: Path, *, images: bool = True) -> dict[str, Any]:
+def pack_run(folder: RunFolder, out: Path, *, images: bool = True) -> dict[str, Any]:
     """Write the bundle of a run folder; return its document."""
-    scores = scores_of(folder)
+    scores = finished_scores(folder)
     findings: dict[tuple[str, int], Finding] = {}
     if any(chain.audits for chain in folder.chains.values()):
         scorer = new_scorer(",".join(scores.metrics))
@@ -98,8 +98,8 @@ def packed(folder: RunFolder, out: Path, *, images: bool = True) -> dict[str, An
     return write_bundle(folder, scores, out, findings=findings, images=images)
 
 
-def scores_of(folder: RunFolder) -> RunScores:
-    """Return the scores in the folder. Raises CommandError if there are none."""
+def finished_scores(folder: RunFolder) -> RunScores:
+    """Return the run's scores. Raises CommandError if it is not scored."""
     scores = read_scores(folder)
     if scores is None:
         raise CommandError(

@@ -11,12 +11,12 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from evaluation.cli.editors import add_options, check_options, endpoint_options
-from evaluation.cli.printing import Output, say, say_json
+from evaluation.cli.printing import Output, echo, echo_json
 from evaluation.editors import editor_class
 from evaluation.editors.contracts import Settings, as_curl, find_contract
 from evaluation.measuring.probe import ProbeReport, Step, probe_image, probe_steps
 
-HELP = "send one small image through an endpoint and say whether it works"
+HELP = "send one small image through an endpoint and report whether it works"
 EPILOG = """\
 examples:
   convergebench check-endpoint http://localhost:8000/v1 --allow-local
@@ -34,11 +34,11 @@ class ProbeStep(BaseModel):
     state: str = Field(description='"passed", "warning", "failed" or "skipped".')
     detail: str
     advice: str
-    data: dict[str, Any] = Field(description="What was measured in this step.")
+    data: dict[str, Any] = Field(description="The measurements of this step.")
 
 
 class CheckEndpointOutput(Output):
-    """`check-endpoint`."""
+    """Output of `check-endpoint --json`."""
 
     schema_name = "check-endpoint"
     ok: bool
@@ -68,9 +68,9 @@ def run(args: argparse.Namespace) -> int:
             _show(step)
     report = ProbeReport(tuple(steps.values()), time.monotonic() - start)
     if args.json:
-        say_json(CheckEndpointOutput(**report.to_dict()))
+        echo_json(CheckEndpointOutput(**report.to_dict()))
     else:
-        say(f"\nThe endpoint {'works' if report.ok else 'does not work yet'}.")
+        echo(f"\nThe endpoint {'works' if report.ok else 'does not work yet'}.")
     return 0 if report.ok else 1
 
 
@@ -82,7 +82,7 @@ def _show(step: Step) -> None:
         line += f": {step.detail}"
     if step.state in ("warning", "failed"):
         line += f"\n    {step.advice}"
-    say(line)
+    echo(line)
     sys.stdout.flush()
 
 
@@ -90,4 +90,4 @@ def _show_curl(options: dict[str, Any]) -> None:
     names = {field.name for field in fields(Settings)}
     settings = Settings(**{name: value for name, value in options.items() if name in names})
     find_contract(settings.contract).check(settings)
-    say(as_curl(settings, size=probe_image().size, with_key=bool(settings.api_key)))
+    echo(as_curl(settings, size=probe_image().size, with_key=bool(settings.api_key)))

@@ -13,13 +13,13 @@ from pydantic import BaseModel, Field
 from evaluation.analysis import experiment_words as words
 from evaluation.analysis.experiments import ExperimentNumbers, experiment_numbers
 from evaluation.arms import Arm
-from evaluation.cli.commands.report import reported
+from evaluation.cli.commands.report import reported_run
 from evaluation.cli.editors import ChosenEditor, find_editor
 from evaluation.cli.playing import (
     Played,
     PlayOptions,
     add_limits,
-    ask_first,
+    confirm_cost,
     estimate_rest,
     find_suite,
     limits_of,
@@ -29,10 +29,10 @@ from evaluation.cli.playing import (
     raise_pause,
     settings,
 )
-from evaluation.cli.printing import CommandError, Output, note, say, say_json, table
+from evaluation.cli.printing import CommandError, Output, echo, echo_json, note, table
 from evaluation.cli.report import Report
-from evaluation.cli.results import conclusive
-from evaluation.cli.scoring import add_metrics, new_scorer, scored
+from evaluation.cli.results import conclusive_chains
+from evaluation.cli.scoring import add_metrics, new_scorer, update_scores
 from evaluation.content.suites import Suite
 from evaluation.estimate import Estimate, duration
 from evaluation.experiment_file import ExperimentFile, catalogue_variants
@@ -42,12 +42,12 @@ from evaluation.play.run_scores import RunScores
 
 HELP = "play a suite in several ways and measure the effect of each"
 DESCRIPTION = """\
-Plays every arm of an experiment by every model, each into a run folder of its own
-(OUT/MODEL/ARM), scores them, and writes OUT/experiment.json and one page for each
+Plays every arm of an experiment with every model, each into its own run folder
+(OUT/MODEL/ARM), scores the runs, and writes OUT/experiment.json and one page for each
 model: the effect of each arm on the usable trips with its interval, Friedman's test
-with its post-hoc, which categories mind, and how much is luck. What it takes is printed
-first. Stop it where you like: the same command continues. docs/experiments.md says what
-an arm can set."""
+and its post-hoc test, the categories that respond most, and the variation between
+reruns. The estimated cost and time are printed first. Stop it at any time: the same
+command continues. docs/experiments.md lists the settings of an arm."""
 EPILOG = """\
 examples:
   convergebench experiment wording.yaml --estimate
@@ -57,7 +57,7 @@ FORMAT = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE.yaml", help="the experiment")
-    parser.add_argument("--out", type=Path, help="folder of its runs (the experiment's slug)")
+    parser.add_argument("--out", type=Path, help="folder of the runs (the experiment's slug)")
     parser.add_argument("--estimate", action="store_true", help="print the estimate; play nothing")
     add_limits(parser)
     add_metrics(parser)
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class ArmRun:
-    """One arm played by one model."""
+    """One arm played with one model."""
 
     name: str
     chosen: ChosenEditor
@@ -79,28 +79,28 @@ class ArmRun:
 
 
 class EstimateOutput(Output):
-    """`experiment --estimate`."""
+    """Output of `experiment --estimate --json`."""
 
     schema_name = "experiment-estimate"
     edits: int
-    usd: float | None = Field(description="None: a price is not known.")
+    usd: float | None = Field(description="None if a price is unknown.")
     seconds: float
     stop_after: int
 
 
 class ExperimentModel(BaseModel):
-    """The answer of one model."""
+    """The results of one model."""
 
     model: str
     name: str
-    arms: dict[str, dict[str, Any]] = Field(description="Their runs and settings.")
+    arms: dict[str, dict[str, Any]] = Field(description="The run and settings of each arm.")
     metrics: dict[str, dict[str, Any]] = Field(description="Effects, ranks and reruns by metric.")
     finding: str
     page: str
 
 
 class ExperimentOutput(Output):
-    """`experiment`: the effect of each arm; experiment.json holds the same."""
+    """Output of `experiment --json`, the same as experiment.json: the effect of each arm."""
 
     schema_name = "experiment"
     format: int = FORMAT
@@ -115,21 +115,21 @@ def run(args: argparse.Namespace) -> int:
     suite = find_suite(experiment.suite, experiment.trips, experiment.cases, experiment.limit)
     out = args.out or Path(experiment.slug)
     models = _runs(experiment, suite, limits_of(args), out, create=not args.estimate)
-    whole = _estimate(models)
+    total = _estimate(models)
     if args.estimate:
         if args.json:
-            say_json(EstimateOutput(**vars(whole)))
+            echo_json(EstimateOutput(**vars(total)))
         return 0
     everything = [run for runs in models.values() for run in runs]
     if not args.yes and not all(run.chosen.is_free for run in everything):
-        ask_first(whole)
+        confirm_cost(total)
     raise_pause(_play(everything))
     results = _results(experiment, suite, models, args.metrics, out)
     if args.json:
-        say_json(results)
+        echo_json(results)
         return 0
     for model in results.models:
-        _say_model(model, out)
+        _print_model(model, out)
     return 0
 
 
@@ -174,9 +174,9 @@ def _estimate(models: Mapping[str, Sequence[ArmRun]]) -> Estimate:
     costs = [part.usd for part in parts]
     usd = None if None in costs else sum(cost or 0.0 for cost in costs)
     edits, seconds = sum(part.edits for part in parts), sum(part.seconds for part in parts)
-    whole = Estimate(edits, usd, seconds, max(part.stop_after for part in parts))
-    note(f"in all: {whole}")
-    return whole
+    total = Estimate(edits, usd, seconds, max(part.stop_after for part in parts))
+    note(f"total: {total}")
+    return total
 
 
 def _play(runs: Sequence[ArmRun]) -> list[Played]:
@@ -207,15 +207,15 @@ def _results(
 ) -> ExperimentOutput:
     """Score the runs, compare the arms, and write pages and experiment.json."""
     scorer = new_scorer(metrics)
-    answers = []
+    model_results = []
     for slug, runs in models.items():
-        scores = {arm_run.name: scored(arm_run.folder, scorer) for arm_run in runs}
-        by_metric = numbers_by_metric(suite, scores)
+        scores = {arm_run.name: update_scores(arm_run.folder, scorer) for arm_run in runs}
+        by_metric = compare_arms(suite, scores)
         if not by_metric:
             raise CommandError(f"no metric could be computed for every arm of {slug}")
         numbers = {name: compared.to_dict() for name, compared in by_metric.items()}
         page = _page(experiment, suite, runs, scores, numbers, out / slug / "report")
-        answers.append(
+        model_results.append(
             ExperimentModel(
                 model=slug,
                 name=runs[0].chosen.name,
@@ -236,18 +236,18 @@ def _results(
         title=experiment.title,
         question=experiment.question,
         suite={"slug": suite.slug, "version": suite.version, "hash": suite.content_hash},
-        models=answers,
+        models=model_results,
     )
     write_json(out / "experiment.json", results.model_dump())
     return results
 
 
-def numbers_by_metric(suite: Suite, arms: Mapping[str, RunScores]) -> dict[str, ExperimentNumbers]:
+def compare_arms(suite: Suite, arms: Mapping[str, RunScores]) -> dict[str, ExperimentNumbers]:
     """Compare the arms by every metric that all of them have, the headline first."""
     shared = set.intersection(*(set(scores.metrics) for scores in arms.values()))
     numbers = {}
     for metric in in_order(shared):
-        chains = {name: conclusive(suite, scores, metric) for name, scores in arms.items()}
+        chains = {name: conclusive_chains(suite, scores, metric) for name, scores in arms.items()}
         if all(chains.values()):
             numbers[metric] = experiment_numbers(chains, suite.trips)
     return numbers
@@ -261,7 +261,7 @@ def _page(
     numbers: Mapping[str, Any],
     folder: Path,
 ) -> Path:
-    shown = [replace(reported(run.folder, scores[run.name]), name=run.name) for run in runs]
+    shown = [replace(reported_run(run.folder, scores[run.name]), name=run.name) for run in runs]
     about = {
         "title": f"{experiment.title} {runs[0].chosen.name}",
         "question": experiment.question,
@@ -273,9 +273,9 @@ def _page(
     return Report(suite, shown, about).write(folder)
 
 
-def _say_model(model: ExperimentModel, out: Path) -> None:
+def _print_model(model: ExperimentModel, out: Path) -> None:
     numbers = next(iter(model.metrics.values()))
-    say(f"\n{model.name}: {model.finding}")
+    echo(f"\n{model.name}: {model.finding}")
     rows = [
         [
             effect["arm"],
@@ -288,7 +288,7 @@ def _say_model(model: ExperimentModel, out: Path) -> None:
         ]
         for effect in numbers["effects"]
     ]
-    say(table(["arm", "usable trips", "effect", "95 % interval", "sure"], rows))
-    say(f"{words.rank_words(numbers['ranks'])} {words.pair_words(numbers['ranks'])}".rstrip())
-    say(words.rerun_words(numbers["reruns"]))
-    say(f"{model.page}, {out / 'experiment.json'}")
+    echo(table(["arm", "usable trips", "effect", "95 % interval", "sure"], rows))
+    echo(f"{words.rank_words(numbers['ranks'])} {words.pair_words(numbers['ranks'])}".rstrip())
+    echo(words.rerun_words(numbers["reruns"]))
+    echo(f"{model.page}, {out / 'experiment.json'}")

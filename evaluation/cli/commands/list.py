@@ -11,45 +11,46 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from evaluation.cli.editors import EditorOption, find_made, options_of
-from evaluation.cli.printing import CommandError, Output, say, say_json, table
+from evaluation.cli.editors import EditorOption, editor_options, find_factory
+from evaluation.cli.printing import CommandError, Output, echo, echo_json, table
 from evaluation.content import catalog
 from evaluation.editors import EDITORS, Editor, load_editor, load_row
 from evaluation.errors import EditorError
 
-HELP = "list the editors or the suites; or one editor's options"
+HELP = "list the editors, the suites, or the options of an editor"
 DESCRIPTION = """\
 list editors         every name that `run --editor` takes: the editing models of the
-                     benchmark, and the bare editors they are made of. A model that
-                     cannot run here says what it lacks: a key, a package, weights.
-list editors NAME    what `--option` takes for this one (or for my.module:MyEditor),
-                     with types, ranges and defaults.
+                     benchmark, and the plain editors they are made of. If a model cannot
+                     run here, its missing key, package or weights are named.
+list editors NAME    the options that `--option` can set for this editor (or for
+                     my.module:MyEditor), with types, ranges and defaults.
 list suites          every name that `run --suite` takes. A suite is a frozen, hashed
                      list of cases (a source image with an edit pair), with the number
-                     of trips and the working size. Results are compared only within one."""
+                     of trips and the working size. Only results of the same suite are
+                     compared."""
 
 
 class EditorEntry(BaseModel):
     """An editor that `run --editor` takes."""
 
     name: str
-    id: str = Field(description="The model's own id, where it is not its name.")
+    id: str = Field(description="The model's own id, if it differs from the name.")
     title: str
     editor: str
     paid: bool | None
-    price: float | None = Field(description="USD per edit; None: not known, or nothing.")
-    missing: list[str] = Field(description="What is lacking to run it here; empty: ready.")
+    price: float | None = Field(description="USD per edit; None if unknown or free.")
+    missing: list[str] = Field(description="Missing requirements; empty if ready to run.")
 
 
 class EditorsOutput(Output):
-    """`list editors`."""
+    """Output of `list editors --json`."""
 
     schema_name = "editors"
     editors: list[EditorEntry]
 
 
 class EditorOptionsOutput(Output):
-    """`list editors NAME`."""
+    """Output of `list editors NAME --json`."""
 
     schema_name = "editor-options"
     name: str
@@ -58,7 +59,7 @@ class EditorOptionsOutput(Output):
 
 
 class SuitesOutput(Output):
-    """`list suites`."""
+    """Output of `list suites --json`."""
 
     schema_name = "suites"
     suites: list[dict[str, Any]] = Field(description="Whole suite files.")
@@ -66,7 +67,7 @@ class SuitesOutput(Output):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", choices=("editors", "suites"))
-    parser.add_argument("name", nargs="?", metavar="NAME", help="an editor, for its options")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="list the options of this editor")
     parser.add_argument("--ready", action="store_true", help="only editors that are ready to run")
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
 
@@ -74,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.kind == "suites":
         if args.name:
-            raise CommandError("only editors have options")
+            raise CommandError("`list suites` takes no name")
         _list_suites(args.json)
     elif args.name:
         _list_options(args.name, args.json)
@@ -86,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 def _list_suites(as_json: bool) -> None:
     suites = catalog.suites()
     if as_json:
-        say_json(SuitesOutput(suites=[suite.to_dict() for suite in suites]))
+        echo_json(SuitesOutput(suites=[suite.to_dict() for suite in suites]))
         return
     rows = [
         [
@@ -103,19 +104,19 @@ def _list_suites(as_json: bool) -> None:
         for suite in suites
     ]
     head = ["suite", "version", "images", "cases", "trips", "edits", "size", "hash", "title"]
-    say(table(head, rows))
+    echo(table(head, rows))
 
 
 def _list_options(name: str, as_json: bool) -> None:
     """List the options of one editor, with the values of its row."""
-    made, given = find_made(name)
-    options, about = options_of(made, given), inspect.getdoc(made) or name
+    factory, preset = find_factory(name)
+    options, about = editor_options(factory, preset), inspect.getdoc(factory) or name
     if as_json:
-        say_json(EditorOptionsOutput(name=name, about=about, options=options))
+        echo_json(EditorOptionsOutput(name=name, about=about, options=options))
         return
     rows = [[o.name, o.type, _range(o), _default(o)] for o in options]
     listed = table(["option", "type", "range", "default"], rows) if rows else "no options"
-    say(f"{about}\n\n{listed}")
+    echo(f"{about}\n\n{listed}")
 
 
 def _range(option: EditorOption) -> str:
@@ -134,13 +135,13 @@ def _default(option: EditorOption) -> str:
 def _list_editors(ready: bool, as_json: bool) -> None:
     entries = [entry for entry in _entries() if not (ready and entry.missing)]
     if as_json:
-        say_json(EditorsOutput(editors=entries))
+        echo_json(EditorsOutput(editors=entries))
         return
     rows = [
         [e.name, e.id, e.title, e.editor, _price(e), "; ".join(e.missing) or "ready"]
         for e in entries
     ]
-    say(table(["name", "or", "model", "editor", "per edit", "to run it"], rows))
+    echo(table(["name", "or", "model", "editor", "per edit", "to run it"], rows))
 
 
 def _entries() -> list[EditorEntry]:
@@ -176,7 +177,7 @@ def _missing(load: Callable[[], Editor]) -> list[str]:
     except EditorError as error:
         return [error.message]
     except TypeError:
-        return ["set them with --option NAME=VALUE"]
+        return ["required options: set them with --option NAME=VALUE"]
 
 
 def _price(entry: EditorEntry) -> str:

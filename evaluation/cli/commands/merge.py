@@ -7,15 +7,15 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from evaluation.cli.printing import CommandError, Output, say, say_json
+from evaluation.cli.printing import CommandError, Output, echo, echo_json
 from evaluation.play.run_folder import PlayedChain, RunFolder
 
 HELP = "combine shares that several machines played into one run"
 DESCRIPTION = """\
-Puts the chains of several run folders into a new one. They must be shares of the same
-run: of one suite, with one editor, its options and one secret (`run --shard I/N
---secret HEX`). A chain that two of them played is taken from the one that played more
-of it; where both came to an end by different images, that is refused."""
+Puts the chains of several run folders into a new one. They must be shares of one run:
+the same suite, editor, options and secret (`run --shard I/N --secret HEX`). A chain
+that is in several shares is taken from the one that played more of it. It is an error
+if two shares finished a chain with different images."""
 EPILOG = """\
 example:
   convergebench merge jpeg-smoke-1-of-2 jpeg-smoke-2-of-2 --out jpeg-smoke"""
@@ -23,7 +23,7 @@ SAME = ("editor", "options", "arm", "secret", "stop_after")
 
 
 class MergeOutput(Output):
-    """`merge`."""
+    """Output of `merge --json`."""
 
     schema_name = "merge"
     run: str
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     merged = merge(shares, args.out)
     ended = sum(bool(chain.outcome) for chain in merged.chains.values())
     if args.json:
-        say_json(
+        echo_json(
             MergeOutput(
                 run=str(merged.path),
                 runs=[str(share.path) for share in shares],
@@ -54,8 +54,8 @@ def run(args: argparse.Namespace) -> int:
             )
         )
         return 0
-    say(f"{merged.path}: {ended} of {len(merged.chains)} chains")
-    say(f"next: convergebench {'score' if merged.complete else 'run ... --out'} {merged.path}")
+    echo(f"{merged.path}: {ended} of {len(merged.chains)} chains")
+    echo(f"next: convergebench {'score' if merged.complete else 'run ... --out'} {merged.path}")
     return 0
 
 
@@ -64,11 +64,11 @@ def merge(shares: Sequence[RunFolder], out: Path) -> RunFolder:
     first = shares[0]
     for share in shares[1:]:
         if share.suite.content_hash != first.suite.content_hash:
-            raise CommandError(f"{share.path} played a different suite from {first.path}")
+            raise CommandError(f"{share.path} and {first.path} played different suites")
         for name in SAME:
             if getattr(share.header, name) != getattr(first.header, name):
-                raise CommandError(f"{share.path} is a run with another {name} than {first.path}")
-    taken = {slug: _taken(slug, shares) for slug in first.chains}
+                raise CommandError(f"{share.path} and {first.path} differ in {name}")
+    best_shares = {slug: _best_share(slug, shares) for slug in first.chains}
     merged = RunFolder.create(
         out,
         first.suite,
@@ -77,7 +77,7 @@ def merge(shares: Sequence[RunFolder], out: Path) -> RunFolder:
         secret=first.secret,
         arm=first.arm,
     )
-    for slug, share in taken.items():
+    for slug, share in best_shares.items():
         if share.chains[slug].edits or share.chains[slug].outcome:
             _copy(share.path / "chains" / slug, merged.path / "chains" / slug)
     calls = sorted((call for share in shares for call in share.calls()), key=lambda call: call.at)
@@ -101,7 +101,7 @@ def _copy(folder: Path, to: Path) -> None:
         shutil.copy2(file, to / file.name)
 
 
-def _taken(slug: str, shares: Sequence[RunFolder]) -> RunFolder:
+def _best_share(slug: str, shares: Sequence[RunFolder]) -> RunFolder:
     """Return the share that played most of a chain."""
 
     def images(share: RunFolder) -> list[str]:
@@ -114,5 +114,7 @@ def _taken(slug: str, shares: Sequence[RunFolder]) -> RunFolder:
     best = max(shares, key=played)
     for share in shares:
         if share.chains[slug].outcome and images(share) != images(best):
-            raise CommandError(f"{share.path} and {best.path} both played {slug}, differently")
+            raise CommandError(
+                f"{share.path} and {best.path} finished {slug} with different images"
+            )
     return best

@@ -1,4 +1,4 @@
-"""`convergebench report`: write one HTML page of one or several runs."""
+"""`convergebench report`: write one HTML page on one or several runs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from evaluation.cli.printing import CommandError, Output, say, say_json
+from evaluation.cli.printing import CommandError, Output, echo, echo_json
 from evaluation.cli.report import Report, ReportedRun
 from evaluation.cli.report.model_cards import as_eval_results, as_markdown, as_model_index
 from evaluation.cli.results import Rank, ranks, run_results
-from evaluation.cli.scoring import add_metrics, new_scorer, scored
+from evaluation.cli.scoring import add_metrics, new_scorer, update_scores
 from evaluation.measuring.scoring import Scorer
 from evaluation.play.run_folder import PlayedChain, RunFolder
 from evaluation.play.run_scores import RunScores, read_scores
@@ -29,7 +29,7 @@ examples:
 
 
 class ReportOutput(Output):
-    """`report`."""
+    """Output of `report --json`."""
 
     schema_name = "report"
     page: str
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--eval-results",
         metavar="DATASET",
-        help="print one run as a .eval_results file, where the suite is this data set of the Hub",
+        help="print one run as a .eval_results file; DATASET is the suite's data set on the Hub",
     )
     parser.add_argument(
         "--json", action="store_true", help="print the report's location and the ranks as JSON"
@@ -63,9 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     folders = [RunFolder.open(path) for path in args.runs]
-    scores = list(_scores(_of_one_suite(folders), args.metrics))
+    scores = list(_scores(_check_same_suite(folders), args.metrics))
     if args.markdown or args.model_index or args.eval_results:
-        say(_as_text(args, folders, scores))
+        echo(_as_text(args, folders, scores))
         return 0
     out = args.out or (folders[0].path / "report" if len(folders) == 1 else Path("report"))
     page = write_report(folders, scores, out)
@@ -73,9 +73,9 @@ def run(args: argparse.Namespace) -> int:
         charts = sorted(str(png) for png in out.glob("*.png"))
         names = [str(folder.path) for folder in folders]
         board = ranks(folders[0].suite, dict(zip(names, scores, strict=True)))
-        say_json(ReportOutput(page=str(page), charts=charts, ranks=board))
+        echo_json(ReportOutput(page=str(page), charts=charts, ranks=board))
     else:
-        say(str(page))
+        echo(str(page))
     return 0
 
 
@@ -84,7 +84,7 @@ def _as_text(
 ) -> str:
     """Return the results as text for a model's page."""
     suite = folders[0].suite
-    reports = [reported(*pair) for pair in zip(folders, scores, strict=True)]
+    reports = [reported_run(*pair) for pair in zip(folders, scores, strict=True)]
     runs = {run.name: run.scores for run in Report(suite, reports).runs}
     if args.markdown:
         return as_markdown(suite, runs)
@@ -100,7 +100,7 @@ def _as_text(
     return as_eval_results(suite, name, run_scores, args.eval_results, folders[0].header.ended)
 
 
-def _of_one_suite(folders: Sequence[RunFolder]) -> Sequence[RunFolder]:
+def _check_same_suite(folders: Sequence[RunFolder]) -> Sequence[RunFolder]:
     suite = folders[0].suite
     for folder in folders[1:]:
         if folder.suite.content_hash != suite.content_hash:
@@ -113,22 +113,22 @@ def _of_one_suite(folders: Sequence[RunFolder]) -> Sequence[RunFolder]:
 
 
 def write_report(folders: Sequence[RunFolder], scores: Sequence[RunScores], out: Path) -> Path:
-    """Write one page of these runs of one suite; return its path."""
+    """Write one page on these runs of one suite; return its path."""
     for folder, run_scores in zip(folders, scores, strict=True):
         if not any(chain.outcome for chain in run_scores.chains.values()):
             raise CommandError(f"{folder.path} has no finished chain yet: continue the run first")
-    runs = [reported(*pair) for pair in zip(folders, scores, strict=True)]
+    runs = [reported_run(*pair) for pair in zip(folders, scores, strict=True)]
     return Report(folders[0].suite, runs).write(out)
 
 
 def _scores(folders: Sequence[RunFolder], metrics: str | None) -> Iterator[RunScores]:
-    """Yield the scores of each run; reuse those that cover all played chains."""
+    """Yield the scores of each run; score a run whose scores miss played chains."""
     scorer: Scorer | None = None
     for folder in folders:
         scores = read_scores(folder)
         if scores is None or metrics or not _covers(scores, folder):
             scorer = scorer or new_scorer(metrics)
-            scores = scored(folder, scorer)
+            scores = update_scores(folder, scorer)
         yield scores
 
 
@@ -141,8 +141,8 @@ def _covers(scores: RunScores, folder: RunFolder) -> bool:
     )
 
 
-def reported(folder: RunFolder, scores: RunScores) -> ReportedRun:
-    """Return the run as the report reads it."""
+def reported_run(folder: RunFolder, scores: RunScores) -> ReportedRun:
+    """Return the run in the form that the report takes."""
 
     def chain(slug: str) -> PlayedChain:
         return folder.chains[slug]

@@ -18,22 +18,22 @@ from evaluation.cli.playing import (
     PlayedRun,
     Shard,
     add_limits,
-    ask_first,
+    confirm_cost,
     find_suite,
     limits_of,
     open_run,
     play_run,
     raise_pause,
 )
-from evaluation.cli.printing import CommandError, Output, at_least_one, note, say, say_json, table
+from evaluation.cli.printing import CommandError, Output, at_least_one, echo, echo_json, note, table
 from evaluation.cli.results import Rank, Results, ranks, ranks_table, results_table, run_results
 from evaluation.cli.scoring import (
     ANSWERS,
     add_judge,
     add_metrics,
-    asked_judge,
     new_scorer,
-    scored,
+    requested_judge,
+    update_scores,
 )
 from evaluation.content.suites import Suite
 from evaluation.measuring.scoring import Scorer
@@ -50,11 +50,12 @@ scores the restored images and writes a report. Every answer is stored before th
 request: stop it with Ctrl-C, kill it, lose the network; the same command continues
 where it was and repeats no finished edit. Several models are compared in one report.
 
-With --audits it is played as a site does: now and then the editor is sent its own
-answer with a mark painted on it, or saved again, trimmed or brightened a little, and
-asked for the same way back. An honest editor returns the mark and loses nothing more.
-"review" means that the run would stay out of the ranks until a person has looked, and
-the exit code is 1; the reasons say why. Hints touch no rank."""
+With --audits the run is audited as on a site: some inverse edits are requested again
+on an altered copy of the editor's own answer, with a mark painted on it, or saved
+again, cropped or brightened a little. An honest editor keeps the mark and loses no more
+of the image than before. The verdict "review" means that a site would leave the run
+unranked until a person has reviewed it. The reasons are printed; the exit code is 1.
+Hints do not affect the rank."""
 EPILOG = """\
 examples:
   convergebench run --editor jpeg --suite smoke
@@ -69,7 +70,7 @@ examples:
 
 
 class AuditShares(BaseModel):
-    """The measures of all audits of one kind."""
+    """The shares measured by all audits of one kind."""
 
     median: float | None
     each: list[float]
@@ -90,25 +91,27 @@ class Audit(BaseModel):
 
 
 class RunResults(PlayedRun):
-    """A run that was played, and scored unless it paused or was only played."""
+    """A played run, with its results unless it paused or was only played."""
 
     results: Results = Field(default={}, description="By metric, the headline first.")
     audit: Audit | None = None
 
 
 class RunOutput(Output):
-    """`run`."""
+    """Output of `run --json`."""
 
     schema_name = "run"
     runs: list[RunResults]
     ranks: list[Rank] = []
-    page: str | None = Field(default=None, description="The report; None: paused, or only played.")
+    page: str | None = Field(
+        default=None, description="The report; None if a run paused or was only played."
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_choice(parser)
     parser.add_argument(
-        "--suite", required=True, help="a name of `convergebench list suites`, or a file"
+        "--suite", required=True, help="a name from `convergebench list suites`, or a file"
     )
     parser.add_argument("--play-only", action="store_true", help="play only: no scores, no report")
     parser.add_argument(
@@ -117,14 +120,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--floor",
         action="store_true",
-        help="no edits: the model's autoencoder alone, encoded and decoded, which no prompt can "
-        "beat (EDITOR-SUITE-floor)",
+        help="make no edits: only encode and decode with the model's autoencoder, whose loss no "
+        "prompt can avoid (EDITOR-SUITE-floor)",
     )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="RUN",
-        help="the run folder (EDITOR-SUITE); of several models the folder of their runs",
+        help="the run folder (EDITOR-SUITE); for several models, the folder of their runs",
     )
     part = parser.add_argument_group("a part of the suite")
     part.add_argument(
@@ -140,19 +143,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--shard",
         type=Shard.parse,
         metavar="I/N",
-        help="play only the I-th of N shares of the chains; give all the same --secret, "
-        "then `convergebench merge` them",
+        help="play only the I-th of N shares of the chains; give all shares the same --secret, "
+        "then join them with `convergebench merge`",
     )
     parser.add_argument(
         "--secret",
         metavar="HEX",
-        help="draw seeds and order as the run whose secret this is (a new one)",
+        help="the secret that seeds and order are drawn from (default: a new one)",
     )
     add_limits(parser)
     parser.add_argument(
         "--log",
         metavar="NAMES",
-        help=f"report progress to these, separated by commas ({', '.join(HOOKS)})",
+        help=f"report progress to these loggers, separated by commas ({', '.join(HOOKS)})",
     )
     add_metrics(parser)
     add_judge(parser)
@@ -166,12 +169,13 @@ def run(args: argparse.Namespace) -> int:
     if scorer is None or any(played.pause for played in runs):
         for played in runs:
             played.hooks.end(None)
-        _say_played(args, runs)
+        _print_played(args, runs)
         raise_pause(runs)
         return 0
     folders = [played.folder for played in runs]
     scores = [
-        scored(folder, scorer, judge=asked_judge(args, folder.path / ANSWERS)) for folder in folders
+        update_scores(folder, scorer, judge=requested_judge(args, folder.path / ANSWERS))
+        for folder in folders
     ]
     page = write_report(folders, scores, _report_folder(args, runs))
     suite = folders[0].suite
@@ -189,17 +193,17 @@ def run(args: argparse.Namespace) -> int:
             RunResults(**dict(played.summary), results=by_metric, audit=audit)
             for played, by_metric, audit in zip(runs, results, audits, strict=True)
         ]
-        say_json(RunOutput(runs=summaries, ranks=board, page=str(page)))
+        echo_json(RunOutput(runs=summaries, ranks=board, page=str(page)))
         return 0 if clean else 1
-    say(results_table(results[0]) if len(runs) == 1 else ranks_table(board))
+    echo(results_table(results[0]) if len(runs) == 1 else ranks_table(board))
     for audit in filter(None, audits):
-        _say_audit(audit)
-    say(f"\n{page}")
+        _print_audit(audit)
+    echo(f"\n{page}")
     return 0 if clean else 1
 
 
 def _play_all(args: argparse.Namespace) -> list[Played]:
-    """Play every named editor; a pause of one does not stop the next."""
+    """Play every named editor; if one pauses, the next is still played."""
     suite = find_suite(args.suite, args.trips, args.cases, args.limit)
     options = replace(
         limits_of(args),
@@ -208,7 +212,7 @@ def _play_all(args: argparse.Namespace) -> list[Played]:
         audits=args.audits,
         arm=(FLOOR if args.floor else DEFAULT).settled(suite.pairs),
     )
-    Hooks.of(args.log)  # report a missing hook before anything is paid
+    Hooks.load(args.log)  # report a missing hook before anything is paid
     chosen = chosen_editors(args)
     for editor in chosen:
         if unable := options.arm.unable(editor.editor):
@@ -218,11 +222,11 @@ def _play_all(args: argparse.Namespace) -> list[Played]:
     folders = [open_run(_out(args, editor, suite), suite, editor, options) for editor in chosen]
     runs = []
     for folder, editor in zip(folders, chosen, strict=True):
-        hooks = Hooks.of(args.log)
+        hooks = Hooks.load(args.log)
         if args.yes or editor.is_free or editor.is_own:
             runs.append(play_run(folder, editor, options, hooks=hooks))
         else:
-            runs.append(play_run(folder, editor, options, hooks=hooks, ask=ask_first))
+            runs.append(play_run(folder, editor, options, hooks=hooks, ask=confirm_cost))
     return runs
 
 
@@ -234,7 +238,7 @@ def _out(args: argparse.Namespace, chosen: ChosenEditor, suite: Suite) -> Path:
     out = (args.out or Path()) / name if args.models else args.out or Path(name)
     if args.shard and not args.secret and not (out / "run.json").is_file():
         raise CommandError(
-            "the shares of one run draw from one secret: give every machine the same, "
+            "all shares of a run need the same secret: give every machine the same, "
             f"such as --secret {new_secret()}"
         )
     return Path(out)
@@ -244,22 +248,22 @@ def _report_folder(args: argparse.Namespace, runs: Sequence[Played]) -> Path:
     return (runs[0].folder.path if len(runs) == 1 else args.out or Path()) / "report"
 
 
-def _say_played(args: argparse.Namespace, runs: Sequence[Played]) -> None:
+def _print_played(args: argparse.Namespace, runs: Sequence[Played]) -> None:
     """Print the edits and the cost of runs that are not scored here."""
     summaries = [played.summary for played in runs]
     if args.json:
-        say_json(RunOutput(runs=[RunResults(**dict(summary)) for summary in summaries]))
+        echo_json(RunOutput(runs=[RunResults(**dict(summary)) for summary in summaries]))
         return
     if args.models:
         rows = [[s.run, str(s.edits), _counts(s), f"${s.spent:,.2f}"] for s in summaries]
-        say(table(["run", "edits", "chains", "spent"], rows))
-        say(f"next: convergebench report {' '.join(s.run for s in summaries)}")
+        echo(table(["run", "edits", "chains", "spent"], rows))
+        echo(f"next: convergebench report {' '.join(s.run for s in summaries)}")
     elif not runs[0].pause:
         (summary,) = summaries
-        say(f"{summary.run}: {summary.edits} edits, {_counts(summary)}")
+        echo(f"{summary.run}: {summary.edits} edits, {_counts(summary)}")
         if summary.saved_edits:
-            say(f"{summary.saved_edits} edits were saved: their chains had already ended")
-        say(f"next: convergebench score {summary.run}")
+            echo(f"{summary.saved_edits} edits were saved: their chains had already ended")
+        echo(f"next: convergebench score {summary.run}")
 
 
 def _counts(played: PlayedRun) -> str:
@@ -268,7 +272,7 @@ def _counts(played: PlayedRun) -> str:
 
 
 def audit_report(folder: RunFolder, scores: RunScores, scorer: Scorer) -> Audit:
-    """Return the findings on this run as an admin of a site sees them."""
+    """Return the findings on this run, as an admin of a site sees them."""
     store = FolderScores(folder, scorer)
     reviewed = review(store, scorer)
     audited, findings = reviewed.audited, store.findings()
@@ -291,22 +295,22 @@ def audit_report(folder: RunFolder, scores: RunScores, scorer: Scorer) -> Audit:
     )
 
 
-def _say_audit(audit: Audit) -> None:
+def _print_audit(audit: Audit) -> None:
     if audit.verdict == "clean":
-        say("\nclean: no finding would keep this run out of the ranks")
+        echo("\nclean: no finding would keep this run out of the ranks")
     else:
-        say("\nreview: the run would be unranked until a person has reviewed it")
+        echo("\nreview: the run would be unranked until a person has reviewed it")
     for reason in audit.reasons:
-        say(f"  {reason}")
-    say(f"edits with a visible change: {_share(audit.change_seen)}")
-    say(f"edits that show what was asked for: {_share(audit.edits_made)}")
-    say(f"edits that were undone: {_share(audit.undone)}")
+        echo(f"  {reason}")
+    echo(f"edits with a visible change: {_share(audit.change_seen)}")
+    echo(f"edits that show what was asked for: {_share(audit.edits_made)}")
+    echo(f"edits that were undone: {_share(audit.undone)}")
     for words, shares in (
         ("marks kept", audit.marks_kept),
         ("loss under audit", audit.loss_under_audit),
         ("cold gap", audit.cold_gap),
     ):
-        say(f"{words}: {_share(shares.median)} (median of {len(shares.each)})")
+        echo(f"{words}: {_share(shares.median)} (median of {len(shares.each)})")
     for hint in audit.hints:
         note(f"hint: {hint}")
 

@@ -1,4 +1,4 @@
-"""`convergebench schema`: print the JSON Schema of a `--json` or of a run's file."""
+"""`convergebench schema`: print the JSON Schema of a `--json` output or of a run's file."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from evaluation.cli.commands.run import RunOutput
 from evaluation.cli.commands.score import ScoreChainsOutput, ScoreOutput
 from evaluation.cli.commands.verify import VerifyOutput
 from evaluation.cli.commands.weights import WeightsOutput
-from evaluation.cli.printing import CommandError, Output, say, table
+from evaluation.cli.printing import CommandError, Output, echo, table
 from evaluation.play.run_folder import Call, PlayedChain, RunFile
 from evaluation.play.run_scores import RunScores
 
-HELP = "print the JSON Schema of a --json, or of a file of a run"
+HELP = "print the JSON Schema of a --json output, or of a file of a run"
 DESCRIPTION = """\
-Without a name: all there are. Every --json says under "schema" which one it follows; the number
-at its end grows when a field goes or means something else, not when one is added."""
+Without a name, all schemas are listed. Every --json output names its schema under "schema".
+The number at the end increases when a field is removed or changes its meaning, not when one
+is added."""
 EPILOG = """\
 examples:
   convergebench schema run
   convergebench schema scores.json
-  convergebench schema --out schemas      all of them, a file each"""
+  convergebench schema --out schemas      all schemas, one file each"""
 
 
-#: The `--json` of commands, by the name of their schema.
+#: The `--json` outputs of commands, by the name of their schema.
 OUTPUTS: dict[str, type[Output]] = {
     output.schema_name: output
     for output in (
@@ -68,20 +69,22 @@ SCHEMAS: dict[str, Any] = {**OUTPUTS, **FILES}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="a command, or a file of a run")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="write all of them there")
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="write all schemas into this folder"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     if args.out:
         write(args.out)
-        say(f"{args.out}: {len(SCHEMAS)} schemas")
+        echo(f"{args.out}: {len(SCHEMAS)} schemas")
     elif args.name is None:
         rows = [[n, "--json" if n in OUTPUTS else "file"] for n in SCHEMAS]
-        say(table(["name", "of"], rows))
+        echo(table(["name", "of"], rows))
     elif args.name not in SCHEMAS:
         raise CommandError(f"there is no schema {args.name!r}; there are {', '.join(SCHEMAS)}")
     else:
-        say(_text(args.name).rstrip())
+        echo(_text(args.name).rstrip())
     return 0
 
 
@@ -103,8 +106,8 @@ def json_schema(name: str) -> dict[str, Any]:
     if name in OUTPUTS:
         head["$id"] = OUTPUTS[name].schema_id()
         schema["properties"]["schema"] = {"const": OUTPUTS[name].schema_id(), "type": "string"}
-    # The models are strict, so that tests find undocumented fields; readers should not be: a
-    # field may be added at any time.
+    # The models are strict, so that tests find undocumented fields. Readers should accept other
+    # fields, since a field may be added at any time.
     return {**head, **{k: v for k, v in _open(schema).items() if k != "title"}}
 
 

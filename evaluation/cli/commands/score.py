@@ -14,10 +14,10 @@ from evaluation.analysis.thresholds import life, named
 from evaluation.cli.printing import (
     CommandError,
     Output,
+    echo,
+    echo_json,
     note,
     progress,
-    say,
-    say_json,
     table,
 )
 from evaluation.cli.report import Report, ReportedRun
@@ -36,10 +36,10 @@ from evaluation.cli.scoring import (
     ANSWERS,
     add_judge,
     add_metrics,
-    asked_judge,
     new_scorer,
     report_judge,
-    scored,
+    requested_judge,
+    update_scores,
 )
 from evaluation.content.operators import OPERATORS
 from evaluation.content.suites import EditPair
@@ -73,14 +73,14 @@ and judges whether each edit was made. A case is usable until its image is
 {named()}, or an edit was not made; the {life().lower()} is the trip by which
 half of the images are no longer usable.
 
-A run folder: writes RUN/scores.json after every chain; scored again, only what is new
-is computed. With --import it takes values of no-reference metrics that ran elsewhere
-into a scored run instead: a CSV or JSON file whose rows name an image by the SHA-256
-of its file, or by case, repeat and trip (0 is the source), then metric, value (empty:
-not run) and version; metrics that Banana100 does not list also say higher_is_better.
-A row that does not fit is named with its line, and nothing is written then.
+A run folder: writes RUN/scores.json after every chain. Scoring it again computes only
+what is new. With --import, values of no-reference metrics that were computed elsewhere
+are added to a scored run instead. The file is CSV or JSON; a row names an image by the
+SHA-256 of its file, or by case, repeat and trip (0 is the source), then metric, value
+(empty: not run) and version. Metrics that are not in Banana100 need higher_is_better
+too. If a row does not fit, its line is reported and nothing is written.
 
-A chain that was played elsewhere: a folder with
+A chain from elsewhere: a folder with
 
   I0_source.png, I1_forward.png, I1_backward.png, I2_forward.png, ...
 
@@ -91,9 +91,9 @@ being the source; or a manifest.json:
    "trips": [{{"forward": "b.png", "backward": "c.png"}}, ...],
    "pair": {{"forward": "Add a hat.", "backward": "Remove the hat.", "change": "local"}}}}
 
-A folder of such folders is one run: half-life and interval of all of them. A folder of
-model folders, with chains in each, is a run for every model, compared and ranked;
-chains with the same source image and the same edit are the same case. A chain with an
+A folder of such folders is one run, with one half-life and interval. A folder of model
+folders, each with chains, is one run per model; the runs are compared and ranked.
+Chains with the same source image and the same edit are the same case. A chain with an
 image that cannot be read is scored up to the trip before. Chains of different lengths
 are compared over the trips that all of them have. The report is written into the folder."""
 EPILOG = """\
@@ -104,15 +104,15 @@ examples:
   convergebench score my-chains                      FOLDER/CHAIN/I0_source.png, ...
   convergebench score my-models                      FOLDER/MODEL/CHAIN/I0_source.png, ...
   convergebench score my-flips --operator flip_horizontal
-  convergebench score my-chain --pair glasses        witnesses look for it; or --object glasses
-  convergebench score my-chain --judge gpt-4o        and so does a model; its key is in JUDGE_KEY
+  convergebench score my-chain --pair glasses        witnesses check its object; or --object glasses
+  convergebench score my-chain --judge gpt-4o        a judge model checks it too; key in JUDGE_KEY
   convergebench score frames --in-turn --json > scores.json
 
-A metric that cannot run here is "not run", never 0: `convergebench weights`."""
+A metric that cannot run here is "not run", never 0; see `convergebench weights`."""
 
 
 class ScoreOutput(Output):
-    """`score`, of a run folder."""
+    """Output of `score --json` for a run folder."""
 
     schema_name = "score"
     run: str
@@ -128,14 +128,14 @@ class OwnRun(Strict):
 
     chains: dict[str, str] = Field(description="The folder of each chain.")
     retention: dict[str, dict[str, Sequence[float] | None]] = Field(
-        description="By chain, by metric, after each trip."
+        description="After each trip, by chain and metric."
     )
     results: Results
     scores: RunScores
 
 
 class ScoreChainsOutput(Output):
-    """`score`, of one chain, or of a folder of chains or of models with their chains."""
+    """Output of `score --json` for a chain, or a folder of chains or of models."""
 
     schema_name = "score-chains"
     suite: dict[str, Any]
@@ -167,11 +167,11 @@ def run(args: argparse.Namespace) -> int:
     if args.score_file:
         scores = import_scores(folder, args.score_file)
     else:
-        judge = asked_judge(args, folder.path / ANSWERS)
-        scores = scored(folder, new_scorer(args.metrics), again=args.again, judge=judge)
+        judge = requested_judge(args, folder.path / ANSWERS)
+        scores = update_scores(folder, new_scorer(args.metrics), again=args.again, judge=judge)
     results, no_reference = run_results(folder.suite, scores), scores.no_reference(folder.suite)
     if args.json:
-        say_json(
+        echo_json(
             ScoreOutput(
                 run=str(args.folder),
                 name=folder.name,
@@ -184,10 +184,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not folder.complete:
         note(f"{args.folder} is incomplete: these numbers cover only its finished chains")
-    say(results_table(results))
+    echo(results_table(results))
     if no_reference:
-        say(f"\n{no_reference_table(no_reference)}")
-    say(f"\nnext: convergebench report {args.folder}")
+        echo(f"\n{no_reference_table(no_reference)}")
+    echo(f"\nnext: convergebench report {args.folder}")
     return 0
 
 
@@ -214,7 +214,7 @@ def import_scores(folder: RunFolder, file: Path) -> RunScores:
     provenance = {**scores.provenance, "score_files": files}
     scores = replace(scores, chains=chains, provenance=provenance)
     folder.write_json("scores.json", scores.to_dict())
-    note(f"{len(values.rows)} values of {', '.join(values.metrics)}")
+    note(f"imported {len(values.rows)} values of {', '.join(values.metrics)}")
     return scores
 
 
@@ -224,13 +224,13 @@ def _images(folder: RunFolder, scores: RunScores, slug: str) -> ChainImages:
     return ChainImages(chain.case, chain.repeat, source, scores.chains[slug].restored)
 
 
-# Images that are not a run's.
+# Images that are not from a run.
 
 
 def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that describe the images."""
-    group = parser.add_argument_group("images that are not a run")
-    group.add_argument("--name", help="what to call the model in the report (the folder's name)")
+    group = parser.add_argument_group("images that are not from a run")
+    group.add_argument("--name", help="the model's name in the report (the folder's name)")
     group.add_argument(
         "--in-turn",
         action="store_true",
@@ -250,7 +250,7 @@ def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--object",
-        help="the object that is added and removed, such as glasses; witnesses look for it",
+        help="the object that is added and removed, such as glasses; witnesses check for it",
     )
     group.add_argument("--forward", default="", help="the forward prompt, for the report")
     group.add_argument("--backward", default="", help="the backward prompt, for the report")
@@ -264,15 +264,15 @@ def score_chains(args: argparse.Namespace) -> int:
     changes = {name: getattr(args, name) for name in names}
     pair_by_name = catalog_pair(args.pair) if args.pair else None
 
-    def changed(pair: EditPair) -> EditPair:
+    def change_pair(pair: EditPair) -> EditPair:
         return changed_pair(pair_by_name or pair, changes)
 
-    judge = asked_judge(args, args.folder / ANSWERS)
+    judge = requested_judge(args, args.folder / ANSWERS)
     own = find_runs(
-        args.folder, in_turn=args.in_turn, name=args.name or "", changed=changed, on_cut=note
+        args.folder, in_turn=args.in_turn, name=args.name or "", changed=change_pair, on_cut=note
     )
-    is_one = is_chain(args.folder)
-    name = next(iter(own.runs)) if is_one else args.name or args.folder.resolve().name
+    is_single_chain = is_chain(args.folder)
+    name = next(iter(own.runs)) if is_single_chain else args.name or args.folder.resolve().name
     scorer = new_scorer(args.metrics)
     with progress(own.trips, f"scoring {name}", "trip") as bar:
         scores = score_runs(own, scorer, judge, on_trips=bar.update)
@@ -287,18 +287,19 @@ def score_chains(args: argparse.Namespace) -> int:
     if args.json:
         runs = {model: _own_run(own, model, scores[model], results[model]) for model in results}
         report = str(page) if page else None
-        say_json(
+        echo_json(
             ScoreChainsOutput(suite=own.suite.to_dict(), runs=runs, ranks=board, report=report)
         )
         return 0
     for model, by_metric in results.items():
-        say(f"{_trip_table(scores[model]) if is_one else model}\n\n{results_table(by_metric)}\n")
-        if is_one and (numbers := scores[model].no_reference(own.suite)):
-            say(f"{no_reference_table(numbers)}\n")
+        head = _trip_table(scores[model]) if is_single_chain else model
+        echo(f"{head}\n\n{results_table(by_metric)}\n")
+        if is_single_chain and (numbers := scores[model].no_reference(own.suite)):
+            echo(f"{no_reference_table(numbers)}\n")
     if len(results) > 1:
-        say(ranks_table(board))
+        echo(ranks_table(board))
     if page:
-        say(f"The report is {page}")
+        echo(f"The report is {page}")
     return 0
 
 

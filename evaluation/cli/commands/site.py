@@ -13,8 +13,8 @@ from evaluation.cli.printing import CommandError
 HELP = "start the leaderboard on this machine"
 DESCRIPTION = """\
 Starts database, queue, web server and workers, loads the benchmark and plays the reference
-editors, in the foreground until Ctrl-C. It needs `pip install 'convergebench[site,worker]'`.
-All its data is in the data folder; PORT chooses another port than 8000."""
+editors. Runs in the foreground until Ctrl-C. Needs `pip install 'convergebench[site,worker]'`.
+All data is in the data folder. Set PORT to use a port other than 8000."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Replace this process by that of the site."""
+    """Replace this process with the site's."""
     for package in ("django", "gunicorn", "supervisor", "torch"):
         if importlib.util.find_spec(package) is None:
             raise CommandError(

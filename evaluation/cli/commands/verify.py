@@ -15,26 +15,26 @@ from evaluation.bundle import document as bundles
 from evaluation.bundle.checks import DIFFERENT, EQUAL, NOT_CHECKED, Check, verdict
 from evaluation.bundle.document import Bundle
 from evaluation.bundle.verify import Verification
-from evaluation.cli.commands.bundle import packed
-from evaluation.cli.printing import Output, progress, say, say_json
+from evaluation.cli.commands.bundle import pack_run
+from evaluation.cli.printing import Output, echo, echo_json, progress
 from evaluation.play.run_folder import RunFolder
 
 HELP = "recompute every number of a run bundle or folder and compare"
 DESCRIPTION = """\
-Recompute every number that a bundle, or a run folder that was scored, allows: hashes, scores, calibrations, change
-seen, retention, events, half-lives, usable trips, AUC and their intervals. Each
-line says "equal", "different" or "not checked" with the reason."""
+Recomputes every number of a bundle or a scored run folder: hashes, scores, calibrations,
+change seen, retention, events, half-lives, usable trips, AUC and their intervals.
+Each line is "equal", "different", or "not checked" with the reason."""
 EPILOG = """\
 exit codes: 0 nothing differs; 1 something differs, or the bundle is refused."""
 SUMS = {
     True: "Every number was recomputed and is equal.",
-    None: "Nothing differs; what was not checked says why.",
-    False: "This bundle is not what it says: see the lines that are different.",
+    None: "Nothing differs. Lines that were not checked give the reason.",
+    False: "Recomputed values differ from the bundle: see the lines marked different.",
 }
 
 
 class VerifyOutput(Output):
-    """`verify`."""
+    """Output of `verify --json`."""
 
     schema_name = "verify"
     bundle: str
@@ -42,7 +42,9 @@ class VerifyOutput(Output):
     equal: int
     different: int
     not_checked: int
-    verified: bool | None = Field(description="None: nothing differs, some could not be checked.")
+    verified: bool | None = Field(
+        description="None if nothing differs but some values were not checked."
+    )
     checks: list[Check]
 
 
@@ -67,11 +69,11 @@ def run(args: argparse.Namespace) -> int:
                     lines.add(check.line)
                     bar.update()
                 if not args.json and (check.verdict == DIFFERENT or not args.quiet):
-                    say(str(check))
+                    echo(str(check))
         counts = Counter(check.verdict for check in checks)
         verified = verdict(counts)
         if args.json:
-            say_json(
+            echo_json(
                 VerifyOutput(
                     bundle=str(args.bundle),
                     digest=bundle.digest,
@@ -84,20 +86,20 @@ def run(args: argparse.Namespace) -> int:
             )
         else:
             numbers = ", ".join(f"{counts[v]} {v}" for v in (EQUAL, DIFFERENT, NOT_CHECKED))
-            say(f"\n{numbers}. {SUMS[verified]}")
+            echo(f"\n{numbers}. {SUMS[verified]}")
     return 1 if counts[DIFFERENT] else 0
 
 
 @contextmanager
 def _bundle(path: Path) -> Iterator[Bundle]:
-    """Open the bundle in the file, or pack and open that of a run folder."""
+    """Open the bundle in a file; pack a run folder first."""
     if not path.is_dir():
         with bundles.read(path) as bundle:
             yield bundle
         return
     folder = RunFolder.open(path)
-    with tempfile.TemporaryDirectory(prefix="convergebench-verify-") as aside:
-        file = Path(aside) / "run.zip"
-        packed(folder, file)
+    with tempfile.TemporaryDirectory(prefix="convergebench-verify-") as folder_name:
+        file = Path(folder_name) / "run.zip"
+        pack_run(folder, file)
         with bundles.read(file) as bundle:
             yield bundle

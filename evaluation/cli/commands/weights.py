@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from tqdm import tqdm
 
 from evaluation import weights
-from evaluation.cli.printing import CommandError, Output, note, progress, say, say_json, table
+from evaluation.cli.printing import CommandError, Output, echo, echo_json, note, progress, table
 from evaluation.metrics import HEADLINE, headline_parts
 
 HELP = "fetch and verify the weights of metrics, witnesses and editors"
@@ -19,7 +19,7 @@ Fetches the weights that are missing and verifies all of them. They are in
 $CONVERGEBENCH_WEIGHTS, else in ~/.cache/convergebench/weights. A metric never
 runs on weights that were not verified; without them it is "not run"."""
 EPILOG = """\
-exit codes: 1 when something is missing that was named or that the headline metric needs.
+exit code: 1 if weights are missing that were named or that the headline metric needs.
 
 examples:
   convergebench weights                          fetch what is missing
@@ -41,7 +41,7 @@ class Weight(BaseModel):
 
 
 class WeightsOutput(Output):
-    """`weights`."""
+    """Output of `weights --json`."""
 
     schema_name = "weights"
     weights: list[Weight]
@@ -49,10 +49,14 @@ class WeightsOutput(Output):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = ", ".join(weights.WEIGHTS)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones: {names}")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"which weights (default: all): {names}"
+    )
     parser.add_argument("--check", action="store_true", help="download nothing")
-    parser.add_argument("--file", type=Path, help="a local file to read them from")
-    parser.add_argument("--json", action="store_true", help="print the state of each as JSON")
+    parser.add_argument("--file", type=Path, help="a local file to read the weights from")
+    parser.add_argument(
+        "--json", action="store_true", help="print the state of all weights as JSON"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
                 _fetch(status, args.file)
     statuses = [status for status in weights.status() if status.name in wanted]
     if args.json:
-        say_json(
+        echo_json(
             WeightsOutput(weights=[Weight(**{**vars(s), "file": str(s.file)}) for s in statuses])
         )
     else:
@@ -80,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
             [s.name, s.needed_by, f"{(s.size or 0) / 1e6:.0f} MB" if s.ready else "", _state(s)]
             for s in statuses
         ]
-        say(table(["weights", "needed by", "size", "state"], rows))
+        echo(table(["weights", "needed by", "size", "state"], rows))
     needed = [s for s in statuses if args.names or s.needed_by in (HEADLINE, *headline_parts())]
     return 0 if all(status.ready for status in needed) else 1
 
@@ -92,7 +96,7 @@ def _state(status: weights.Status) -> str:
 
 
 def _fetch(status: weights.Status, file: Path | None) -> None:
-    """Fetch weights with a progress bar; an error is printed and not raised."""
+    """Fetch weights with a progress bar; print errors instead of raising them."""
     bar: tqdm[Any] | None = None
 
     def report(stage: str, done: int, total: int | None) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 from evaluation import __version__
 from evaluation.analysis.dynamics import dynamics, summarise_dynamics
 from evaluation.analysis.events import COMPLETED, event
-from evaluation.analysis.half_life import Summary, breakdown, case_summaries
+from evaluation.analysis.half_life import Summary, breakdown, case_summaries, shown_half_life
 from evaluation.analysis.ranking import Placing
 from evaluation.analysis.survival import Survival
 from evaluation.analysis.thresholds import life, named
 from evaluation.cli.report import charts
-from evaluation.cli.results import compared, interval_text, shown
+from evaluation.cli.results import compare_runs, interval_text
 from evaluation.content.suites import Suite, ticks
 from evaluation.errors import UserFacingError
 from evaluation.images import EncodedImage, thumbnail
@@ -28,13 +28,11 @@ from evaluation.play.run_scores import ChainScores, RunScores
 
 THUMBNAIL = 208
 STRIPS = 6
-#: A strip shows the first edited image, then restored images.
-Strip = Mapping[str, EncodedImage]
 
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """One run of the report; `trip(chain, number)` gives (edited or None, restored)."""
+    """One run of the report, with functions that return its images."""
 
     name: str
     scores: RunScores
@@ -52,8 +50,8 @@ class Report:
         runs: Sequence[ReportedRun],
         experiment: Mapping[str, Any] | None = None,
     ) -> None:
-        """Prepare; `experiment` describes the experiment whose arms the runs are."""
-        self.suite, self.runs, self.experiment = suite, _named_apart(runs), experiment
+        """Prepare the report; `experiment` is given if the runs are its arms."""
+        self.suite, self.runs, self.experiment = suite, _with_unique_names(runs), experiment
 
     def write(self, folder: Path) -> Path:
         """Write index.html and the charts as PNG; return the page's path."""
@@ -108,8 +106,8 @@ class Report:
         """The first metric with results for every run."""
         if not self.placings:
             raise UserFacingError(
-                "there is nothing to report: no metric says anything of these chains "
-                "(is a source of one colour?)"
+                "there is nothing to report: no metric could be computed for these chains "
+                "(is a source image a single colour?)"
             )
         return next(iter(self.placings))
 
@@ -117,7 +115,7 @@ class Report:
     def placings(self) -> dict[str, list[Placing]]:
         """The placings of all runs by each shared metric, in the board's order."""
         scores = {run.name: run.scores for run in self.runs}
-        by_metric = {metric: compared(self.suite, scores, metric) for metric in self.metrics}
+        by_metric = {metric: compare_runs(self.suite, scores, metric) for metric in self.metrics}
         return {metric: placings for metric, placings in by_metric.items() if placings}
 
     def placing(self, metric: str, run: ReportedRun) -> Placing:
@@ -126,7 +124,7 @@ class Report:
 
     @property
     def semantic(self) -> str | None:
-        """The first metric of meaning with results for every run."""
+        """The first semantic metric with results for every run."""
         return next((name for name in semantic_metrics() if name in self.placings), None)
 
     @property
@@ -142,7 +140,7 @@ class Report:
         return interval_text(placing.bounds.half_life, self.suite.trips)
 
     def outcomes(self, placing: Placing) -> str:
-        """Count the chains that broke, by how they ended."""
+        """Count the chains that did not complete, by outcome."""
         outcomes = placing.summary.outcomes.items()
         broken = [f"{count} {name}" for name, count in outcomes if count and name != COMPLETED]
         return ", ".join(broken) or ("all completed" if placing.complete else "incomplete")
@@ -151,7 +149,7 @@ class Report:
         return charts.COLOURS[self.runs.index(run) % len(charts.COLOURS)]
 
     def _lasts(self, half_life: float | None) -> str:
-        return shown(half_life, self.suite.trips)
+        return shown_half_life(half_life, self.suite.trips)
 
     @cached_property
     def drawn(self) -> dict[str, charts.Chart]:
@@ -167,20 +165,20 @@ class Report:
         return drawn
 
     def parts(self) -> list[tuple[str, str, str, Summary]]:
-        """Return (sort, name, run, summary) by category, kind of image and origin."""
+        """Return (scope, value, run, summary) by category, kind of image and origin."""
         rows = []
         for run in self.runs:
             chains = run.scores.results(self.suite, self.metric)
             for scope, summary in breakdown(chains, self.suite.trips).items():
-                sort, _, name = scope.partition(":")
-                if sort not in ("all", "pair"):
-                    rows.append((sort, name, run.name, summary))
+                kind, _, value = scope.partition(":")
+                if kind not in ("all", "pair"):
+                    rows.append((kind, value, run.name, summary))
         return sorted(rows, key=lambda row: row[:3])
 
     # Strips.
 
     def strips(self) -> Iterator[dict[str, Any]]:
-        """Yield some cases as images, spread from the worst to the best of the first run."""
+        """Yield images of some cases, from the worst to the best of the first run."""
         chains = self.runs[0].scores.results(self.suite, self.metric)
         cases = case_summaries(chains, self.suite.trips)
         count = min(STRIPS if len(self.runs) == 1 else STRIPS // 2, len(cases))
@@ -217,12 +215,12 @@ class Report:
     # Facts.
 
     def signs(self, run: ReportedRun) -> list[str]:
-        """Return the first signs of answers that are not honest edits."""
+        """Return the first signs that answers are not honest edits."""
         chains = run.scores.chains.items()
         return [f"{slug}: {sign}" for slug, chain in chains for sign in chain.signs[:2]][:12]
 
     def _lines(self, metric: str) -> list[charts.Line]:
-        """Return the runs in the order they were given, so that colours stay the same."""
+        """Return the runs in the given order, so that colours stay the same."""
         by_run = {placing.run: placing for placing in self.placings[metric]}
         return [
             charts.Line(
@@ -240,7 +238,7 @@ class Report:
         return Survival.of(chains, [event(chain, trips) for chain in chains], trips)
 
     def regime(self, run: ReportedRun) -> str:
-        """Return the most frequent way in which the run's chains move."""
+        """Return the most frequent regime of the run's chains, such as a fixed point."""
         scores = run.scores
         by_chain = []
         for chain in scores.chains.values():
@@ -254,7 +252,7 @@ class Report:
         return max(regimes, key=lambda regime: regimes[regime])
 
     def jpeg(self, run: ReportedRun, metric: str, number: int) -> str:
-        """Return the JPEG quality with the same loss, as the median over chains."""
+        """Return the JPEG quality with the same loss: the median over chains."""
         qualities = []
         for chain in run.scores.chains.values():
             distances = chain.distances.get(metric)
@@ -269,16 +267,16 @@ class Report:
         return "< 1" if median < 1 else f"{median:.0f}"
 
 
-def _named_apart(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
-    """Number runs of the same name."""
+def _with_unique_names(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
+    """Number runs that have the same name."""
     names: dict[str, int] = {}
-    apart = []
+    renamed = []
     for run in runs:
         names[run.name] = names.get(run.name, 0) + 1
         number = names[run.name]
         name = run.name if number == 1 else f"{run.name} ({number})"
-        apart.append(ReportedRun(name, run.scores, run.header, run.source, run.trip))
-    return apart
+        renamed.append(ReportedRun(name, run.scores, run.header, run.source, run.trip))
+    return renamed
 
 
 def _cell(label: str, image: EncodedImage, note: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The report's charts: drawn once, as PNG files and as SVG inside the page."""
+"""The report's charts, as PNG files and as SVG inside the page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evaluation.analysis.half_life import Summary
 from evaluation.analysis.ranking import Bounds
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
-# Okabe and Ito's colours, distinct to colour-blind people; markers and dashes help too.
+# Okabe and Ito's palette for colour-blind readers; markers and dashes differ too.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f6a3f", "#5e6a6e")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
@@ -49,7 +49,7 @@ class Line:
     name: str
     summary: Summary
     bounds: Bounds
-    #: Times, and the share of cases that is still usable from each time on.
+    #: Trips, and the share of cases that are still usable from each of them on.
     survival: tuple[Sequence[float], Sequence[float]]
 
 
@@ -81,7 +81,7 @@ def survival(lines: Sequence[Line]) -> Chart:
         axes = figure.subplots()
         trips = lines[0].summary.trips
         for index, line in enumerate(lines):
-            axes.plot(*line.survival, label=line.name, drawstyle="steps-post", **_look(index))
+            axes.plot(*line.survival, label=line.name, drawstyle="steps-post", **_line_style(index))
         _frame(axes, trips, marked=0.5)
         axes.set_ylim(-0.02, 1.04)
         axes.set_ylabel("share of cases still usable")
@@ -117,14 +117,14 @@ def _retention(axes: Any, lines: Sequence[Line], small: bool = False) -> None:
         numbers, values = zip(
             *((n, q) for n, q in enumerate(line.summary.curve) if q is not None), strict=True
         )
-        look = _look(index)
+        style = _line_style(index)
         axes.plot(
             numbers,
             values,
             label=line.name,
             marker=MARKERS[index % len(MARKERS)],
             markersize=2.5 if small else 4,
-            **look,
+            **style,
         )
         lowest = min(lowest, *values)
         band = [(n, b.low, b.high) for n, b in enumerate(line.bounds.curve or ()) if b]
@@ -133,7 +133,7 @@ def _retention(axes: Any, lines: Sequence[Line], small: bool = False) -> None:
                 [n for n, _, _ in band],
                 [low if low is not None else float("nan") for _, low, _ in band],
                 [high if high is not None else float("nan") for _, _, high in band],
-                color=look["color"],
+                color=style["color"],
                 alpha=0.13,
                 linewidth=0,
             )
@@ -151,7 +151,7 @@ def _frame(axes: Any, trips: int, marked: float) -> None:
     axes.axhline(marked, color=INK, linewidth=0.9, linestyle=(0, (2, 2)), alpha=0.55)
 
 
-def _look(index: int) -> dict[str, Any]:
+def _line_style(index: int) -> dict[str, Any]:
     return {
         "color": COLOURS[index % len(COLOURS)],
         "linestyle": DASHES[(index // len(COLOURS)) % len(DASHES)],
@@ -186,7 +186,7 @@ def _chart(draw: Callable[[Any], None], size: tuple[float, float]) -> Chart:
 
 
 def _inline(svg: str) -> str:
-    """Return the SVG for a page: scalable, in the page's text colour."""
+    """Make the SVG scalable, with the page's text colour as ink."""
     svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
     return re.sub(r'(<svg[^>]*?) width="[^"]*"', r'\1 role="img"', svg, count=1).replace(
         ' height="', ' data-height="', 1

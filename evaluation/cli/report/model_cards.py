@@ -11,8 +11,9 @@ from typing import Any
 
 from evaluation import __version__
 from evaluation.analysis.eval_results import eval_results, rounded, yaml_text
+from evaluation.analysis.half_life import shown_half_life
 from evaluation.analysis.thresholds import life
-from evaluation.cli.results import MetricResult, run_results, shown
+from evaluation.cli.results import MetricResult, run_results
 from evaluation.content.suites import Suite
 from evaluation.play.run_scores import RunScores
 
@@ -52,8 +53,8 @@ def _metrics(suite: Suite, result: MetricResult) -> list[dict[str, Any]]:
     summary = result.summary
     values = [
         ("usable_trips", f"Usable trips of {suite.trips}", rounded(summary.usable_trips)),
-        # A text such as "> 8" if it is longer than the suite can measure.
-        ("half_life", life(), rounded(summary.half_life) or shown(None, suite.trips)),
+        # A string such as "> 8" if the half-life is longer than the suite can measure.
+        ("half_life", life(), rounded(summary.half_life) or shown_half_life(None, suite.trips)),
     ]
     return [
         {"type": f"{kind}_{result.metric}", "value": value, "name": f"{words} ({result.label})"}
@@ -78,7 +79,7 @@ def as_markdown(suite: Suite, runs: Mapping[str, RunScores]) -> str:
                 name,
                 f"{result.label} ({result.version})",
                 "–" if usable is None else f"{usable:.1f} of {suite.trips}",
-                shown(summary.half_life, suite.trips),
+                shown_half_life(summary.half_life, suite.trips),
                 result.half_life_interval,
                 "–" if seen is None else f"{seen:.0%}",
             ]

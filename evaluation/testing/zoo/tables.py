@@ -14,8 +14,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from evaluation.analysis.half_life import shown_half_life
 from evaluation.audits.plan import plan
-from evaluation.cli.results import run_results, shown
+from evaluation.cli.results import run_results
 from evaluation.content import catalog, sources
 from evaluation.content.suites import Case, Suite
 from evaluation.editors import Editor
@@ -92,7 +93,7 @@ class Zoo:
             audited = review(FolderScores(run, self.scorer), self.scorer).audited
         return {
             "usable_trips": _rounded(summary.usable_trips),
-            "half_life": shown(summary.half_life, self.suite.trips),
+            "half_life": shown_half_life(summary.half_life, self.suite.trips),
             "edits_made": _rounded(summary.edits_made),
             "marks_kept": _rounded(audited.marks_kept),
             "loss_under_audit": _rounded(audited.loss_under_audit),

@@ -36,7 +36,7 @@ def test_an_experiment_is_estimated_played_in_pieces_scored_and_reported(file, t
     out = tmp_path / "runs"
     run = ["experiment", str(file), "--out", str(out), "--metrics", "ssim"]
     assert main([*run, "--estimate"]) == 0
-    assert "in all:" in capsys.readouterr().err
+    assert "total:" in capsys.readouterr().err
     assert main([*run, "--estimate", "--json"]) == 0
     assert checked("experiment-estimate", capsys.readouterr().out)["edits"] > 0
     assert not out.exists()
@@ -59,13 +59,13 @@ def test_an_experiment_is_estimated_played_in_pieces_scored_and_reported(file, t
     assert folder.header.arm.wording == "long"
     assert model["metrics"]["ssim"]["reruns"]["plain"]["repeats"] == 2
     page = (out / "misreader" / "report" / "index.html").read_text()
-    assert "What the arms change" in page
+    assert "Effect of each arm" in page
     assert "&lt;b&gt;keep&lt;/b&gt;" in page
     assert json.loads((out / "experiment.json").read_text()) == told
     # Another setting is another run: nothing is mixed.
     file.write_text(FILE.replace("wording: long", "wording: LF"))
     assert main(run) == 1
-    assert "a run has one arm" in capsys.readouterr().err
+    assert "is a run of the arm" in capsys.readouterr().err
 
 
 def test_what_cannot_be_played_is_said_before_anything_is(file, tmp_path, capsys):

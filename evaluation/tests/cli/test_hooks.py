@@ -68,7 +68,7 @@ def test_a_hook_that_fails_is_told_no_more_and_the_run_goes_on(fails_at, capsys)
     assert broken.told[-1][0] == fails_at
     assert [what for what, _ in whole.told] == ["begin", "trip", "trip", "end"]
     said = capsys.readouterr().err
-    assert said.count("Kept is dropped: ConnectionError: nobody listens") == 1
+    assert said.count("hook Kept failed and was removed: ConnectionError: nobody listens") == 1
 
 
 def test_the_end_is_told_also_where_the_run_breaks_off():

@@ -40,7 +40,7 @@ def test_cases_are_chosen_by_their_name_their_image_or_their_pair(capsys):
     assert main([*PLAY, "--editor", "noop", *PART, "--limit", "1", "--out", "one", "--json"]) == 0
     assert told(capsys)["runs"][0]["chains"] == 1
     assert main([*PLAY, "--editor", "noop", *PART[:-1], "desert--*,horses"]) == 1
-    assert "no case of smoke is called 'horses'" in capsys.readouterr().err
+    assert "no case of smoke matches 'horses'" in capsys.readouterr().err
 
 
 # Several machines.
@@ -85,9 +85,9 @@ def test_what_does_not_belong_together_is_not_merged(capsys):
     assert main([*play, "other-editor", "--editor", "noop", "--secret", SECRET]) == 0
     assert main([*play, "trips", "--editor", "noise", "--secret", SECRET, "--trips", "2"]) == 0
     for other, said in (
-        ("other-secret", "another secret"),
-        ("other-editor", "another editor"),
-        ("trips", "a different suite"),
+        ("other-secret", "differ in secret"),
+        ("other-editor", "differ in editor"),
+        ("trips", "different suites"),
         ("nowhere", "there is no folder"),
     ):
         assert main(["merge", one, other, "--out", "merged"]) == 1
@@ -153,7 +153,7 @@ def test_a_run_that_pauses_is_not_scored_and_goes_on(capsys):
         ("quality=300", "the option quality of jpeg should be less than or equal to 100, not 300"),
         ("quality=0", "greater than or equal to 1"),
         ("quality=high", "should be a valid integer"),
-        ("qualty=3", "jpeg has no option 'qualty'; there are: quality"),
+        ("qualty=3", "jpeg has no option 'qualty'; its options are: quality"),
     ],
 )
 def test_an_option_that_does_not_fit_is_refused(option, said, capsys):

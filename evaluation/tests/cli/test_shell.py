@@ -304,7 +304,7 @@ def test_what_costs_money_is_not_played_unasked(monkeypatch, capsys):
     assert "--yes" in said
     assert "budget" not in said
     assert main([*play, "--budget", "5"]) == 1
-    assert "the budget of $5.00 is too small" in capsys.readouterr().err
+    assert "the budget of $5.00 does not cover" in capsys.readouterr().err
     assert main([*play, "--budget", "15"]) == 1
     assert "budget" not in capsys.readouterr().err
 
@@ -315,14 +315,14 @@ def test_a_budget_is_refused_where_no_price_is_known(monkeypatch, capsys):
     play = [*PLAY, "--editor", "gpt-image-1-mini", "--suite", "smoke", "--budget", "5"]
     assert main(play) == 1
     said = capsys.readouterr().err
-    assert "no budget can be kept" in said
+    assert "the budget cannot be enforced" in said
     assert "--price" in said
     assert "--max-edits" in said
     for out, price in {"one": ["--price", "0.05"], "two": ["--option", "price=0.05"]}.items():
         assert main([*play, *price, "--out", out]) == 1
         said = capsys.readouterr().err
         assert "224 edits, about $11.20" in said
-        assert "is too small for all of it" in said
+        assert "does not cover the whole run" in said
 
 
 def test_a_kill_while_scoring_loses_at_most_one_chain(played):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.cli.results import results_table, run_results
-from evaluation.cli.scoring import scored
+from evaluation.cli.scoring import update_scores
 from evaluation.content import catalog
 from evaluation.content.suites import Case
 from evaluation.editors import load_editor
@@ -48,7 +48,7 @@ def play(folder: RunFolder, **options: object) -> None:
 def full(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     folder = a_run(tmp_path_factory.mktemp("full") / "run", 0)
     play(folder)
-    scored(folder, Scorer(METRICS))
+    update_scores(folder, Scorer(METRICS))
     return folder
 
 
