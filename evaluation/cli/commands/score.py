@@ -268,33 +268,37 @@ def score_chains(args: argparse.Namespace) -> int:
         return changed_pair(pair_by_name or pair, changes)
 
     judge = requested_judge(args, args.folder / ANSWERS)
-    own = find_runs(
+    external = find_runs(
         args.folder, in_turn=args.in_turn, name=args.name or "", changed=change_pair, on_cut=note
     )
     is_single_chain = is_chain(args.folder)
-    name = next(iter(own.runs)) if is_single_chain else args.name or args.folder.resolve().name
+    name = next(iter(external.runs)) if is_single_chain else args.name or args.folder.resolve().name
     scorer = new_scorer(args.metrics)
-    with progress(own.trips, f"scoring {name}", "trip") as bar:
-        scores = score_runs(own, scorer, judge, on_trips=bar.update)
+    with progress(external.trips, f"scoring {name}", "trip") as bar:
+        scores = score_runs(external, scorer, judge, on_trips=bar.update)
     if judge:
         report_judge(judge)
-    results = {model: run_results(own.suite, values) for model, values in scores.items()}
+    results = {model: run_results(external.suite, values) for model, values in scores.items()}
     page = None
     if all(results.values()) and not args.no_report:
         out = args.out or args.folder / f"{name}-report".replace("/", "-")
-        page = Report(own.suite, [_reported(own, *item) for item in scores.items()]).write(out)
-    board = ranks(own.suite, scores)
+        page = Report(
+            external.suite, [_reported(external, *item) for item in scores.items()]
+        ).write(out)
+    board = ranks(external.suite, scores)
     if args.json:
-        runs = {model: _own_run(own, model, scores[model], results[model]) for model in results}
+        runs = {
+            model: _own_run(external, model, scores[model], results[model]) for model in results
+        }
         report = str(page) if page else None
         echo_json(
-            ScoreChainsOutput(suite=own.suite.to_dict(), runs=runs, ranks=board, report=report)
+            ScoreChainsOutput(suite=external.suite.to_dict(), runs=runs, ranks=board, report=report)
         )
         return 0
     for model, by_metric in results.items():
         head = _trip_table(scores[model]) if is_single_chain else model
         echo(f"{head}\n\n{results_table(by_metric)}\n")
-        if is_single_chain and (numbers := scores[model].no_reference(own.suite)):
+        if is_single_chain and (numbers := scores[model].no_reference(external.suite)):
             echo(f"{no_reference_table(numbers)}\n")
     if len(results) > 1:
         echo(ranks_table(board))
@@ -303,8 +307,8 @@ def score_chains(args: argparse.Namespace) -> int:
     return 0
 
 
-def _own_run(own: ExternalRuns, model: str, scores: RunScores, results: Results) -> OwnRun:
-    placed = own.runs[model]
+def _own_run(external: ExternalRuns, model: str, scores: RunScores, results: Results) -> OwnRun:
+    placed = external.runs[model]
     return OwnRun(
         chains={slug: place.chain.source.parent.name for slug, place in placed.items()},
         retention={
@@ -316,11 +320,11 @@ def _own_run(own: ExternalRuns, model: str, scores: RunScores, results: Results)
     )
 
 
-def _reported(own: ExternalRuns, model: str, scores: RunScores) -> ReportedRun:
+def _reported(external: ExternalRuns, model: str, scores: RunScores) -> ReportedRun:
     """Return a model's chains as a run of the report."""
 
     def chain(slug: str) -> ExternalChain[Path]:
-        return own.runs[model][slug].chain
+        return external.runs[model][slug].chain
 
     def trip(slug: str, number: int) -> tuple[EncodedImage | None, EncodedImage]:
         forward, backward = chain(slug).trips[number - 1]
