@@ -12,7 +12,7 @@ from django.conf import settings
 from evaluation.editors import editor_class
 from evaluation.editors.providers.base import HostedEditor
 from evaluation.errors import EditorError, Fault
-from evaluation.net.addresses import Rules, for_strangers
+from evaluation.net.addresses import Rules, public_error
 from evaluation.net.client import HttpClient
 from leaderboard.models import SecurityEvent, Submission, Use
 from leaderboard.visitors import network_of
@@ -52,7 +52,7 @@ def check_address(url: str, **about: Any) -> str | None:
     try:
         client.check(url, timeout=LOOKUP_SECONDS)
     except EditorError as error:
-        shown = for_strangers(error)
+        shown = public_error(error)
         if shown is not error:
             # The duration must not reveal the hidden answer of the name server.
             time.sleep(max(0.0, start + LOOKUP_SECONDS - time.monotonic()))

@@ -28,7 +28,7 @@ from evaluation.images import EncodedImage, blank_card, clean_wire, is_reframed
 from evaluation.measuring.calibration import retention
 from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.cheating import mean_square
-from evaluation.net.addresses import AddressRefused, for_strangers
+from evaluation.net.addresses import AddressRefused, public_error
 
 State = Literal["running", "passed", "warning", "failed", "skipped"]
 SIDE = 512
@@ -321,7 +321,7 @@ def _same(one: EncodedImage, other: EncodedImage) -> bool:
 
 def _failed(name: str, error: EditorError, stranger: bool, called: str = "") -> Step:
     if stranger:
-        error = for_strangers(error)
+        error = public_error(error)
     data = {"fault": error.fault.value, "permanent": error.permanent}
     return Step(name, "failed", _words(error), _advice(error) + called, data)
 

@@ -1,12 +1,12 @@
-"""Addresses that an untrusted URL may name.
+"""Rules for the addresses that an untrusted URL may lead to.
 
-`Rules.parse` reads a URL strictly and without the network; `Rules.resolve` looks its host up
-once and returns the addresses to dial, after checking that every one is public. Nothing else
-in the project resolves a submitted name.
+`Rules.parse` reads a URL strictly and without the network. `Rules.resolve` looks up its host once,
+checks that every address is public, and returns the addresses to dial. Nothing else in the project
+resolves a submitted name.
 
-ssrfguard brings the table of special networks (IANA's registries with additions) and judges
-IPv6 wrappers by the IPv4 address they carry. Beyond that no special address is reachable: no
-anycast helper, no deprecated tunnel, no unallocated IPv6.
+ssrfguard supplies the table of special networks (IANA's registries with additions) and judges IPv6
+wrappers by the IPv4 address in them. We deny all other special addresses too: anycast helpers,
+deprecated tunnels and unallocated IPv6.
 """
 
 from __future__ import annotations
@@ -38,27 +38,26 @@ from evaluation.errors import EditorError, Fault
 MAX_URL_LENGTH = 2048
 HTTPS_PORT = 443
 
-# Some networks write an ordinary IPv4 host as an IPv4-mapped or NAT64 address,
-# so these are judged by the address inside. Everything else that the
-# registries list is refused whole, also what they call reachable: 192.0.0.9
-# is the local router's port control, 2002::/16 and 2001::/32 are dead tunnels.
+# Some networks write an ordinary IPv4 host as an IPv4-mapped or NAT64 address, so these are judged
+# by the IPv4 address in them. All other networks in the registries are denied, even those listed as
+# reachable: 192.0.0.9 controls the local router's ports, 2002::/16 and 2001::/32 are dead tunnels.
 _NAT64 = IPv6Network("64:ff9b::/96")
-_JUDGED_BY_CONTENT = frozenset({IPv6Network("::ffff:0:0/96"), _NAT64})
-_OWN_TABLE = (
+_WRAPPERS = frozenset({IPv6Network("::ffff:0:0/96"), _NAT64})
+_EXTRA_BLOCKS = (
     Block(ip_network("::/0"), "Not global unicast", "RFC4291", Reach.DENIED),
     Block(ip_network("2000::/3"), "Global unicast", "RFC4291", Reach.PERMITTED),
-    # A public address that is the host's control service inside Azure.
+    # A public address, which inside Azure is the host's control service.
     Block(ip_network("168.63.129.16/32"), "Cloud metadata (Azure)", "-", Reach.DENIED),
 )
 PUBLIC_ONLY = AddressTable(
     tuple(
-        block if block.network in _JUDGED_BY_CONTENT else replace(block, reach=Reach.DENIED)
+        block if block.network in _WRAPPERS else replace(block, reach=Reach.DENIED)
         for block in DEFAULT_DENIED.blocks
     )
-    + _OWN_TABLE
+    + _EXTRA_BLOCKS
 )
-# Opened by the development switch: this machine and the local network. Link-local
-# addresses, where clouds keep their metadata, stay closed.
+# Allowed by the development switch: this machine and the local network. Link-local addresses stay
+# denied, because clouds serve their metadata there.
 LOCAL_NETWORKS = tuple(
     ip_network(text)
     for text in (
@@ -72,9 +71,9 @@ LOCAL_NETWORKS = tuple(
 )
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-# Texts that URL parsers and inet_aton read as a number, so as an IPv4 address.
+# Host names that URL parsers and inet_aton read as a number and so as an IPv4 address.
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
-# Printable ASCII without the space and characters that parsers disagree about.
+# Printable ASCII without the space.
 _ALLOWED = re.compile(r"[!-~]+")
 _ENCODED_CONTROL = re.compile(r"%(0[0-9a-f]|1[0-9a-f]|7f)", re.IGNORECASE)
 NO_PUBLIC_ADDRESS = "the host name has no public address"
@@ -82,10 +81,10 @@ _PRIVATE_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "
 
 
 class AddressRefused(EditorError):
-    """A URL that is not called; `kind` names the rule, the message is for people.
+    """A URL that must not be called; `kind` names the rule that it breaks.
 
-    The message never has the address of a name: it would reveal the network of this server.
-    `detail` has it, for the log of security events.
+    The message never contains the address that a name resolves to, which would reveal this server's
+    network. `detail` does; it goes to the log of security events.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class AddressRefused(EditorError):
         super().__init__(message, fault=fault, permanent=True)
         self.kind = kind
         self.detail = detail or message
-        #: True if a name server was queried; else the text of the address decides.
+        #: True if the refusal follows from a DNS lookup, not from the text of the URL.
         self.looked_up = False
 
 
@@ -102,11 +101,11 @@ class Unresolved(EditorError):
     """A host name that does not resolve."""
 
 
-def for_strangers(error: EditorError) -> EditorError:
-    """Return the error as it may be shown to strangers.
+def public_error(error: EditorError) -> EditorError:
+    """Return the error to show to the public.
 
-    An unknown name and one that resolves into our own network look alike: else a stranger could
-    query our name server for our hosts, one submission at a time.
+    A name that is unknown and a name that resolves into our network give the same error. Otherwise
+    each submission could query our name server for our hosts.
     """
     if isinstance(error, Unresolved) or (
         isinstance(error, AddressRefused) and error.fault is Fault.BLOCKED and error.looked_up
@@ -122,16 +121,16 @@ def _not_public(detail: str, hint: str = "") -> AddressRefused:
 
 @dataclass(frozen=True)
 class Url:
-    """A URL in the parts that are dialled and sent; it is never parsed a second time."""
+    """A parsed URL. Its parts are what is dialled and sent: it is never parsed again."""
 
     scheme: str
     host: str  # lower case, without brackets
     port: int
-    target: str  # path and query, as they go on the wire
+    target: str  # path and query as sent
 
     @property
     def literal(self) -> IPv4Address | IPv6Address | None:
-        """The address itself, if the host is an address and not a name."""
+        """The IP address, if the host is one; None for a name."""
         try:
             return ip_address(self.host)
         except ValueError:
@@ -155,10 +154,10 @@ class Url:
 class Rules:
     """Rules for the URLs that may be called.
 
-    `allow_local` is the development switch: http, any port, this machine and
-    the local network. `ports` are those allowed without it. `deny` names the
-    own server: host names, ".example.org" for a domain with all below it,
-    addresses and networks. `resolver` has the form of socket.getaddrinfo.
+    `allow_local` is the development switch: it allows http, any port, this machine and the local
+    network. Without it only `ports` are allowed. `deny` lists this server: host names, addresses,
+    networks, and ".example.org" for a domain with its subdomains. `resolver` has the signature of
+    socket.getaddrinfo.
     """
 
     allow_local: bool = False
@@ -182,12 +181,12 @@ class Rules:
 
     @cached_property
     def _denied_names(self) -> tuple[str, ...]:
-        # "*" is Django's "any host": it does not name our host.
+        # Django's ALLOWED_HOSTS may contain "*" for any host, which names no host of ours.
         names = (e.strip().lower().rstrip(".") for e in self.deny if not _as_network(e))
         return tuple(name for name in names if name and name != "*")
 
     def parse(self, text: str) -> Url:
-        """Parse a URL. Raises AddressRefused if parsers could read it in two ways."""
+        """Parse a URL strictly. Raises AddressRefused if it is not allowed or ambiguous."""
         if len(text) > MAX_URL_LENGTH:
             raise AddressRefused(
                 "too_long",
@@ -200,11 +199,11 @@ class Rules:
         if not separator or not _ALLOWED.fullmatch(text) or _ENCODED_CONTROL.search(text):
             raise AddressRefused(
                 "malformed",
-                "the address holds a character that does not belong there "
-                "(spaces, control and non-ASCII characters; write such host names as xn--…)",
+                "the address contains a space, a control or a non-ASCII character "
+                "(write such host names as xn--…)",
             )
         if "\\" in text or "#" in text:
-            raise AddressRefused("malformed", "the address may not hold a backslash or a '#'")
+            raise AddressRefused("malformed", "the address must not contain a backslash or a '#'")
         try:
             split = urlsplit(text)
             port = split.port
@@ -212,11 +211,12 @@ class Rules:
             raise AddressRefused("malformed", "the address cannot be read as a URL") from None
         if "@" in split.netloc:
             raise AddressRefused(
-                "credentials", "no user name or password in the address: the key has its own field"
+                "credentials",
+                "the address must not contain a user name or password: the key has its own field",
             )
         host = self._check_host(split.hostname or "", bracketed="[" in split.netloc)
         self._check_port(split.netloc, port)
-        self._second_opinion(text, host)
+        self._compare_parsers(text, host)
         target = (split.path or "/") + (f"?{split.query}" if split.query else "")
         default = HTTPS_PORT if split.scheme == "https" else 80
         return Url(split.scheme, host, default if port is None else port, target)
@@ -235,7 +235,7 @@ class Rules:
         labels = name.split(".")
         if len(name) > 253 or any(len(label) > 63 for label in labels):
             raise AddressRefused(
-                "malformed", "a host name has at most 253 characters, and 63 between two dots"
+                "malformed", "a host name may have 253 characters, and 63 between two dots"
             )
         if _NUMBER.fullmatch(labels[-1]):
             try:
@@ -251,7 +251,7 @@ class Rules:
             raise AddressRefused("malformed", "the address has no valid host name")
         if not self.allow_local and (len(labels) == 1 or labels[-1] in _PRIVATE_NAMES):
             raise _not_public(f"{host} is a name of the local network")
-        if any(_names(entry, name) for entry in self._denied_names):
+        if any(_matches(entry, name) for entry in self._denied_names):
             raise self._own_server(host)
         return name
 
@@ -262,8 +262,8 @@ class Rules:
             allowed = " or ".join(str(p) for p in sorted(self.ports))
             raise AddressRefused("port", f"port {port} is not allowed, only {allowed}")
 
-    def _second_opinion(self, text: str, host: str) -> None:
-        """Parse the URL by ssrfguard too: a difference between parsers is a disguise."""
+    def _compare_parsers(self, text: str, host: str) -> None:
+        """Raise AddressRefused if ssrfguard reads another host in the URL."""
         try:
             target = self.policy.check_url(text)
         except SSRFGuardError as error:
@@ -282,12 +282,12 @@ class Rules:
             self.policy.check_address(address)
         except BlockedAddressError as error:
             raise _not_public(str(error)) from None
-        for spelling in _spellings(address):
+        for spelling in _with_wrapped_ipv4(address):
             if any(spelling in network for network in self._denied_networks):
                 raise self._own_server(f"{address} is an address of this server")
 
     def resolve(self, url: Url) -> tuple[Address, ...]:
-        """Resolve the host once. Raises AddressRefused unless all addresses are public."""
+        """Look up the host once. Raises AddressRefused unless all its addresses are public."""
         try:
             return self._resolve(url)
         except AddressRefused as refused:
@@ -309,8 +309,8 @@ class Rules:
         return addresses
 
 
-def _names(entry: str, host: str) -> bool:
-    """Return True if a deny entry matches this host; ".example.org" covers all below."""
+def _matches(entry: str, host: str) -> bool:
+    """Return True if a deny entry matches this host; ".example.org" covers subdomains."""
     bare = entry.removeprefix(".")
     return host == bare or (entry.startswith(".") and host.endswith(entry))
 
@@ -322,8 +322,8 @@ def _as_network(entry: str) -> IPv4Network | IPv6Network | None:
         return None
 
 
-def _spellings(address: IPv4Address | IPv6Address) -> tuple[IPv4Address | IPv6Address, ...]:
-    """Return the address, and the IPv4 address that it wraps, if any."""
+def _with_wrapped_ipv4(address: IPv4Address | IPv6Address) -> tuple[IPv4Address | IPv6Address, ...]:
+    """Return the address, and the IPv4 address in it if it is a wrapper."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped:
             return address, address.ipv4_mapped
@@ -333,7 +333,7 @@ def _spellings(address: IPv4Address | IPv6Address) -> tuple[IPv4Address | IPv6Ad
 
 
 def is_private(url: str) -> bool:
-    """Return True if the URL itself names no public host, without a lookup."""
+    """Return True if the host in the URL is not public, judged without a lookup."""
     try:
         Rules().parse(url)
     except AddressRefused as error:

@@ -1,8 +1,8 @@
-"""Network backend of httpcore2: checked addresses, one deadline, one byte budget.
+"""A network backend for httpcore2: checked addresses, one deadline, one byte budget.
 
-httpcore2's timeouts are per read, so a peer that drips bytes could hold a call for ever.
-Here every read and write ends at the deadline of the call's `Budget`, which also covers
-requests that an SDK sends within the call.
+httpcore2's timeouts are per read, so a peer that drips bytes could block a call for ever. Here
+every read and write ends at the deadline of the call's `Budget`, which also covers the requests
+that an SDK sends within the call.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ CONNECT_SECONDS = 10.0
 CONNECT_ATTEMPTS = 4
 
 #: Family and address of a socket.
-Dialled = tuple[socket.AddressFamily, Any]
+SocketAddress = tuple[socket.AddressFamily, Any]
 
 
 class TooLarge(Exception):
-    """More bytes were received than the call may take."""
+    """More bytes were received than the call's budget allows."""
 
 
 @dataclass
 class Budget:
-    """Time and bytes left for one call, and a flag if anything was sent."""
+    """The time and the bytes left for one call; `sent` is True once anything was sent."""
 
     timeout: float
     deadline: float  # on the monotonic clock
@@ -54,14 +54,14 @@ class Budget:
         return left
 
 
-#: The call that this thread makes.
+#: The budget of the call that this thread is making.
 current_budget: ContextVar[Budget] = ContextVar("current_budget")
 
 
 class Backend(httpcore2.NetworkBackend):
-    """A backend that connects to checked addresses, and can shut all sockets at once.
+    """A backend that dials only allowed addresses and can close all sockets at once.
 
-    Without rules every address may be dialled: the operator configured it.
+    Without rules every address is allowed, since the operator configured it.
     """
 
     def __init__(self, rules: Rules | None) -> None:
@@ -72,12 +72,12 @@ class Backend(httpcore2.NetworkBackend):
 
     @cached_property
     def _lookups(self) -> ThreadPoolExecutor:
-        # getaddrinfo takes no timeout: a hostile name server may hold these few threads,
-        # but no call beyond its deadline.
+        # In threads, because getaddrinfo has no timeout: a hostile name server may block these few
+        # threads, but no call beyond its deadline.
         return ThreadPoolExecutor(max_workers=16, thread_name_prefix="lookup")
 
-    def resolve(self, host: str, port: int) -> list[Dialled]:
-        """Look the host up once. Raises AddressRefused unless every address is allowed."""
+    def resolve(self, host: str, port: int) -> list[SocketAddress]:
+        """Look up the host once. Raises AddressRefused unless all its addresses are allowed."""
         url = Url("https", host, port, "/")
         if url.literal:
             return self._resolve(url)
@@ -89,7 +89,7 @@ class Backend(httpcore2.NetworkBackend):
                 f"cannot resolve the host name {host}: no answer in time", fault=Fault.UNREACHABLE
             ) from None
 
-    def _resolve(self, url: Url) -> list[Dialled]:
+    def _resolve(self, url: Url) -> list[SocketAddress]:
         if self.rules:
             return [(resolved.family, resolved.sockaddr) for resolved in self.rules.resolve(url)]
         try:
@@ -122,7 +122,7 @@ class Backend(httpcore2.NetworkBackend):
             sock.settimeout(min(CONNECT_SECONDS, current_budget.get().seconds_left()))
             sock.connect(address)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # A connection to this machine's own public address has it at both ends.
+            # Equal addresses at both ends mean that this machine has dialled itself.
             guarded = self.rules and not self.rules.allow_local
             if guarded and sock.getsockname()[0] == sock.getpeername()[0]:
                 raise AddressRefused(
@@ -137,7 +137,7 @@ class Backend(httpcore2.NetworkBackend):
         return sock
 
     def add(self, sock: socket.socket) -> socket.socket:
-        """Register an open socket, so that `close` reaches it."""
+        """Register an open socket, so that `close` can shut it."""
         with self._lock:
             if not self.closed.is_set():
                 self._sockets.add(sock)
@@ -151,13 +151,13 @@ class Backend(httpcore2.NetworkBackend):
         sock.close()
 
     def close(self) -> None:
-        """Wake every thread that waits on a socket, and open no further one."""
+        """Wake every thread that waits on a socket; open no more sockets."""
         with self._lock:
             self.closed.set()
             sockets = list(self._sockets)
         for sock in sockets:
-            # Not close(): a thread that waits in recv() would not notice. And not the
-            # SSLSocket's own shutdown(), which takes the TLS state away under that thread.
+            # close() would not wake a thread that waits in recv(), and SSLSocket.shutdown() would
+            # remove the TLS state that this thread still uses.
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
         self._lookups.shutdown(wait=False, cancel_futures=True)
@@ -190,7 +190,8 @@ class Stream(httpcore2.NetworkStream):
         except TimeoutError:
             raise
         except OSError as error:
-            # httpcore2 then reads: a server may answer, and hang up, before it has read all.
+            # For a WriteError httpcore2 still reads: a server may answer and hang up before it has
+            # read everything.
             raise httpcore2.WriteError from error
 
     def start_tls(
@@ -199,8 +200,7 @@ class Stream(httpcore2.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore2.NetworkStream:
-        # The backend must have the TLS socket before the handshake: wrapping takes the
-        # file descriptor away from the plain one.
+        # Register the TLS socket before the handshake: it has taken over the file descriptor.
         sock = ssl_context.wrap_socket(
             self._sock, server_hostname=server_hostname, do_handshake_on_connect=False
         )
@@ -208,7 +208,7 @@ class Stream(httpcore2.NetworkStream):
         self._backend.add(sock)
         try:
             sock.settimeout(current_budget.get().seconds_left())
-            sock.do_handshake()  # its timeout covers all of its reads and writes
+            sock.do_handshake()  # the timeout covers the whole handshake
         except BaseException:
             self._backend.drop(sock)
             raise
@@ -225,7 +225,7 @@ class Stream(httpcore2.NetworkStream):
         return None
 
     def _is_readable(self) -> bool:
-        """Return True if the server hung up or sends without a request."""
+        """Return True if the server hung up or sent data without a request."""
         if self._sock.fileno() < 0:
             return True
         poll = select.poll()  # select() fails for descriptors above 1023
@@ -235,5 +235,5 @@ class Stream(httpcore2.NetworkStream):
 
 @lru_cache(maxsize=1)
 def trusted_authorities() -> ssl.SSLContext:
-    """Load the system's certificate authorities once; it takes longer than a call."""
+    """Load the system's certificate authorities, once: this takes longer than a call."""
     return httpcore2.default_ssl_context()

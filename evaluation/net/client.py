@@ -1,17 +1,16 @@
 """The HTTP client of submitted endpoints, hosted providers and judges.
 
-One client serves one editor and is shared by threads. A call ends with a `Reply` of any
-status, or with an EditorError that says whom the fault concerns and whether another
-attempt can help. The client's promises:
+Each editor has one client, which threads share. A call returns a `Reply` of any status or raises
+EditorError, which states the fault and whether another attempt can help. The client guarantees:
 
-- With `rules`, the name is resolved once per connection, every address must be allowed,
-  and the socket is opened to an address that was checked; a redirect is checked, refused
-  and never followed; the environment's proxies are not used.
-- The timeout is wall time for the whole call: name, connection, TLS, sending, every byte
-  of the answer. Dripping bytes do not prolong it.
-- Head and body are limited, the body by its decoded bytes.
-- netrc is not read, cookies are not kept.
-- `close()` ends the calls in flight at once.
+- With `rules`, the host is looked up once per connection, all its addresses must be allowed, and
+  only a checked address is dialled. A redirect is checked and reported, but never followed. The
+  environment's proxies are not used.
+- The timeout is wall time for the whole call, from the lookup to the last byte of the answer.
+  Dripping bytes do not prolong it.
+- The sizes of head and body are limited; a compressed body counts decoded.
+- netrc is not read and cookies are not stored.
+- `close()` ends calls in flight at once.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ from evaluation.net.backend import (
 from evaluation.net.large_answers import LARGE, LARGE_BYTES
 
 MAX_BODY_BYTES = 64 * 2**20
-#: Heads, sizes of chunks, their extensions, trailers.
+#: The limit of everything but the body: heads, chunk sizes and extensions, trailers.
 MAX_FRAMING_BYTES = 2 * 2**20
-#: Each piece of a body costs some microseconds: bytes sent one by one would cost minutes.
+#: Each piece of a body takes some microseconds, so a body sent byte by byte would take minutes.
 MAX_PIECES = 100_000
-#: Of an error only its message is read.
+#: Of an error body only the beginning is read, enough for its message.
 MAX_ERROR_BYTES = 64 * 2**10
-#: Shorter than the 5 s after which common servers (uvicorn, Node) hang up, so that
-#: an edit is not sent into a connection that is just being closed.
+#: Common servers (uvicorn, Node) close idle connections after 5 s. We do so earlier, so that no
+#: edit is sent into a connection that is being closed.
 KEEPALIVE_SECONDS = 4.0
 USER_AGENT = f"ConvergeBench/{__version__}"
 
@@ -63,12 +62,12 @@ SecurityEvent = Callable[[str, str], None]
 
 
 class BrokenAnswer(Exception):
-    """An answer that is valid HTTP, but must not be read."""
+    """An answer that breaks the protocol or our limits; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A whole HTTP answer. Headers are looked up by their names in lower case."""
+    """A complete HTTP answer. The names of its headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -76,7 +75,7 @@ class Reply:
 
     @property
     def media_type(self) -> str:
-        """The stated type without parameters, such as "image/png"; "" if there is none."""
+        """The Content-Type without parameters, such as "image/png"; "" if absent."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()[:100]
 
     @property
@@ -85,11 +84,11 @@ class Reply:
 
 
 class HttpClient:
-    """A client for URLs; the module's docstring lists its promises.
+    """An HTTP client; the module's docstring lists its guarantees.
 
-    `rules` guard untrusted addresses; None is for those that the operator configured. `name` is a
-    prefix of the messages of failures. `on_security_event(kind, detail)` is called for every
-    blocked attempt; kinds are "address" (the endpoint's own), "redirect" and "answer_url".
+    `rules` guard untrusted addresses; None: the operator configured the addresses. `name` is put
+    before each error message. `on_security_event(kind, detail)` is called for every blocked call;
+    kinds are "address" (the endpoint itself), "redirect" and "answer_url".
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class HttpClient:
         self.name = name
         self.max_bytes = max_bytes
         self._on_security_event = on_security_event
-        # Few URLs, each parsed thousands of times.
+        # Cached, because the same few URLs are called thousands of times.
         self._parse = lru_cache(maxsize=64)(rules.parse if rules else _parse_trusted)
         self._backend = Backend(rules)
         self._ssl_context = ssl_context
@@ -113,15 +112,15 @@ class HttpClient:
         self._pools: dict[str, httpcore2.ConnectionPool] = {}
 
     def parse(self, url: str) -> Url:
-        """Parse a URL that may be called, by its text alone. Raises AddressRefused."""
+        """Parse and check a URL, without a lookup. Raises AddressRefused."""
         with self._reporting("address"):
             return self._parse(url)
 
     def check(self, url: str, *, timeout: float = CONNECT_SECONDS) -> Url:
-        """Parse and resolve a URL that may be called now. Raises AddressRefused.
+        """Parse and check a URL, and look up its host. Raises AddressRefused.
 
-        For the moment of submission: the addresses are not stored. Every connection
-        resolves and checks again.
+        For the form of a submission. The addresses are not stored: every connection looks them up
+        and checks them again.
         """
         with self._reporting("address"), self.call(timeout):
             parsed = self._parse(url)
@@ -130,7 +129,7 @@ class HttpClient:
 
     @contextlib.contextmanager
     def call(self, seconds: float) -> Iterator[Budget]:
-        """Give everything sent inside, also by an SDK, one deadline and one byte budget."""
+        """Give all requests inside, also an SDK's, one deadline and one byte budget."""
         room = self.max_bytes + MAX_FRAMING_BYTES
         budget = Budget(seconds, time.monotonic() + seconds, room)
         token = current_budget.set(budget)
@@ -150,9 +149,9 @@ class HttpClient:
         timeout: float | None = None,
         kind: str = "address",
     ) -> Reply:
-        """Send one request, within `timeout` or the `call` around it.
+        """Send one request within `timeout`, or within the surrounding `call`.
 
-        `kind` names the security event if the URL is blocked.
+        `kind` is the kind of the security event if the URL is blocked.
         """
         sent = {"Accept": "*/*", **(headers or {})}
         if json is not None:
@@ -167,11 +166,11 @@ class HttpClient:
 
     @cached_property
     def sdk_client(self) -> httpx2.Client:
-        """An httpx2 client for an SDK that sends through this one, within a `call`."""
+        """An httpx2 client for an SDK, which sends through this client within a `call`."""
         return httpx2.Client(transport=_Transport(self), timeout=None, trust_env=False)
 
     def sleep(self, seconds: float) -> None:
-        """Sleep, but no longer than the call may last, nor past `close`."""
+        """Sleep. Raises EditorError if the call's deadline or `close` comes first."""
         budget = current_budget.get()
         left = budget.deadline - time.monotonic()
         if self._backend.closed.wait(max(0.0, min(seconds, left))) or left <= seconds:
@@ -188,7 +187,7 @@ class HttpClient:
     def _exchange(
         self, method: str, target: Url, headers: Mapping[str, str], content: bytes
     ) -> Reply:
-        """Return the answer with its decoded body. Raises EditorError."""
+        """Send a request; return the answer with its decoded body. Raises EditorError."""
         budget = current_budget.get()
         sent = {
             "Host": target.netloc,
@@ -213,7 +212,7 @@ class HttpClient:
             finally:
                 response.close()
         except (UnicodeEncodeError, httpcore2.LocalProtocolError):
-            # Without its cause, which quotes a header that may contain a key.
+            # The cause is dropped: it quotes a header that may contain a key.
             raise EditorError(
                 "the request cannot be sent as HTTP", fault=Fault.CONFIGURATION, permanent=True
             ) from None
@@ -243,14 +242,14 @@ class HttpClient:
                     return Reply(response.status, headers, b"".join(pieces)[:limit])
                 raise TooLarge
             if len(pieces) > MAX_PIECES:
-                raise BrokenAnswer(f"the body comes in more than {MAX_PIECES:,} pieces")
+                raise BrokenAnswer(f"the body has more than {MAX_PIECES:,} pieces")
             if size > LARGE_BYTES:
                 LARGE.wait(budget.seconds_left())
         _refuse_surplus(response)
         return Reply(response.status, headers, b"".join(pieces))
 
     def _pool(self, target: Url) -> httpcore2.ConnectionPool:
-        """Return the connections to the target, or to the proxy that leads to it."""
+        """Return the connection pool: one for each proxy, and one for direct connections."""
         proxy = "" if self.rules else _environment_proxy(target)
         with self._lock:
             if proxy not in self._pools:
@@ -264,7 +263,7 @@ class HttpClient:
             return self._pools[proxy]
 
     def _refuse_redirect(self, url: str, reply: Reply) -> None:
-        """Raise: a redirect is never followed, and one to a private host is reported."""
+        """Raise EditorError for a redirect; report it if it leads to a blocked address."""
         with self._reporting("redirect"):
             try:
                 location = urljoin(url, reply.headers.get("location", ""))
@@ -281,7 +280,7 @@ class HttpClient:
 
     @contextlib.contextmanager
     def _reporting(self, kind: str) -> Iterator[None]:
-        """Report blocked addresses; malformed ones are typing errors."""
+        """Report blocked addresses as security events; a malformed URL is only a typing error."""
         try:
             yield
         except AddressRefused as refused:
@@ -289,14 +288,14 @@ class HttpClient:
                 try:
                     self._on_security_event(kind, refused.detail)
                 except Exception:
-                    # The call stays blocked, and its caller must get the reason.
+                    # The caller must still get the reason why the call is blocked.
                     logger.exception("a security event was not recorded")
             raise
 
     def _failure(self, error: Exception, budget: Budget) -> Exception:
         """Translate a network error; return any other unchanged.
 
-        The exception's text is left out: it may quote the peer.
+        The message leaves out the exception's text, which may quote the peer.
         """
         prefix = f"{self.name}: " if self.name else ""
 
@@ -345,7 +344,7 @@ class HttpClient:
 
 
 class _Transport(httpx2.BaseTransport):
-    """A transport that sends the requests of an SDK through our client."""
+    """A transport that sends an SDK's requests through our client."""
 
     def __init__(self, client: HttpClient) -> None:
         self._client = client
@@ -354,15 +353,15 @@ class _Transport(httpx2.BaseTransport):
         reply = self._client._exchange(
             request.method,
             self._client.parse(str(request.url)),
-            {k: v for k, v in request.headers.items() if k not in _OURS},
+            {k: v for k, v in request.headers.items() if k not in _OWN_HEADERS},
             request.read(),
         )
-        headers = {k: v for k, v in reply.headers.items() if k not in _OURS}
+        headers = {k: v for k, v in reply.headers.items() if k not in _OWN_HEADERS}
         return httpx2.Response(reply.status, headers=headers, content=reply.body)
 
 
-#: Headers of the transport, which the client itself reads and writes.
-_OURS = frozenset(
+#: Headers of the transport: the client sets and reads them itself.
+_OWN_HEADERS = frozenset(
     (
         "host",
         "connection",
@@ -383,7 +382,7 @@ def multipart(
 
 
 def _parse_trusted(text: str) -> Url:
-    """Parse a URL of the operator or of a trusted answer."""
+    """Parse a URL that the operator configured or a trusted provider returned."""
     try:
         url = httpx2.URL(text)
     except (httpx2.InvalidURL, TypeError):
@@ -413,9 +412,9 @@ def _proxy(address: str) -> httpcore2.Proxy:
 
 
 def _refuse_surplus(response: httpcore2.Response) -> None:
-    """Raise if bytes follow the end of the answer: they would begin the next one.
+    """Raise BrokenAnswer if bytes follow the answer: they would begin the next one.
 
-    httpcore2 keeps them silently, and only here its parser, h11, is accessible.
+    httpcore2 keeps them silently; they can be seen only in its parser, h11.
     """
     stream: Any = response.stream
     if stream._stream._connection._h11_state.trailing_data[0]:
@@ -424,7 +423,7 @@ def _refuse_surplus(response: httpcore2.Response) -> None:
 
 
 def _decoder(encoding: str) -> Callable[[bytes, int], bytes] | None:
-    """Return a decoder of the Content-Encoding that never exceeds its limit of bytes."""
+    """Return a function (data, limit) that decodes at most `limit` bytes; None: not encoded."""
     name = encoding.strip().lower()
     if name in ("", "identity"):
         return None

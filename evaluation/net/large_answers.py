@@ -1,4 +1,4 @@
-"""One large answer at a time: a process has memory for few of them."""
+"""Process one large answer at a time: memory suffices for only a few."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-#: An image of a suite takes about 2 MB as PNG, and 3 MB within JSON.
+#: Larger answers are processed one at a time. For comparison: an image of a suite has about 2 MB as
+#: PNG, and 3 MB within JSON.
 LARGE_BYTES = 8 * 2**20
 LARGE_PIXELS = 4_500_000
 
 
 class LargeAnswers:
-    """A lock that edits share: a large answer waits until no other is in memory."""
+    """A lock that all edits share: a large answer waits until no other is in memory."""
 
     def __init__(self) -> None:
         self._slot = threading.Lock()
@@ -21,7 +22,7 @@ class LargeAnswers:
 
     @contextmanager
     def edit(self) -> Iterator[None]:
-        """Frame one edit in this thread, from its request to its decoded image."""
+        """Wrap one edit of this thread, from its request to its decoded image."""
         self._edit.holds = False
         try:
             yield
@@ -31,8 +32,8 @@ class LargeAnswers:
             del self._edit.holds
 
     def wait(self, seconds: float) -> None:
-        """Take the lock for a large answer. Raises TimeoutError if it stays taken."""
-        if getattr(self._edit, "holds", True):  # locked already, or the request is no edit
+        """Acquire the lock for this edit. Raises TimeoutError if other edits hold it too long."""
+        if getattr(self._edit, "holds", True):  # acquired already, or not within an edit
             return
         if not self._slot.acquire(timeout=max(0.0, seconds)):
             raise TimeoutError("other large answers are being processed")
@@ -44,10 +45,10 @@ LARGE = LargeAnswers()
 M_ARENA_MAX = -8
 
 
-def give_memory_back() -> None:
-    """Limit malloc arenas, so that threads share freed memory of large images.
+def limit_malloc_arenas() -> None:
+    """Limit glibc's malloc arenas, so that threads reuse the freed memory of large images.
 
-    Eight threads that decode one after the other take 440 MB then, and 930 MB without (glibc).
+    Eight threads that decode one after another take 440 MB with the limit, 930 MB without.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)

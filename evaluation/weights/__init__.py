@@ -1,6 +1,6 @@
-"""Weights of the networks: fetched once, verified always, never random.
+"""Weights of the networks, fetched once and verified at every use.
 
-They are in $CONVERGEBENCH_WEIGHTS, or ~/.cache/convergebench/weights. Only `fetch` downloads.
+The folder is $CONVERGEBENCH_WEIGHTS, or ~/.cache/convergebench/weights. Only `fetch` downloads.
 """
 
 from __future__ import annotations
@@ -48,49 +48,50 @@ WEIGHTS: Registry[Weights] = Registry(
 
 
 def status() -> list[Status]:
-    """Return the state of each set of weights on this machine; downloads nothing."""
+    """Return the status of each set of weights on this machine, without a download."""
     return [WEIGHTS.load(name).status() for name in WEIGHTS]
 
 
 def problem(name: str) -> str:
-    """Return the problem with these weights and the remedy; "" when they are ready."""
+    """Return the problem with these weights and its remedy; "" if they are ready."""
     return WEIGHTS.load(name).status().problem
 
 
 def locate(name: str) -> tuple[Path, str]:
-    """Return the verified file and its SHA-256. Raises WeightsError."""
+    """Verify the file; return it and its SHA-256. Raises WeightsError."""
     return WEIGHTS.load(name).locate()
 
 
 def fetch(name: str, *, file: Path | None = None, progress: Progress | None = None) -> Path:
-    """Return the verified file of these weights, fetched if it is missing.
+    """Fetch the file of these weights if it is missing; verify and return it.
 
-    `file` is a local copy, or any file they can be made of. `progress(stage, done, total)`
-    is called as the bytes arrive; total is None if unknown. Safe to call from several
-    processes at once. Raises WeightsError with the remaining ways.
+    `file` is a local copy, or a local file to convert. `progress(stage, done, total)` is called
+    during a download; `total` is None if unknown. Several processes may call it at once. Raises
+    WeightsError, which names the remedies.
     """
     return WEIGHTS.load(name).fetch(file, progress or (lambda stage, done, total: None))
 
 
 class Requirements:
-    """Python packages and weights that must be installed before something can run."""
+    """Mixin: the Python packages and weights that a class needs."""
 
-    #: Importable modules, each with its package.
+    #: Modules to import, each with the package that installs it.
     modules: ClassVar[dict[str, str]] = {}
-    #: A name of evaluation.weights; empty without any.
+    #: A name in WEIGHTS; empty if no weights are needed.
     weights: ClassVar[str] = ""
 
     @property
     def weights_sha256(self) -> str | None:
-        """The hash of the weights in use; None without any."""
+        """The SHA-256 of the weights; None if none are needed or ready."""
         return WEIGHTS.load(self.weights).status().sha256 if self.weights else None
 
     def missing(self) -> list[str]:
-        """Name the packages and weights to install first; empty when ready."""
+        """Return which packages and weights to install first; empty when ready."""
         problems = [
             f"the Python package {package} is not installed: {INSTALL}"
             for module, package in self.modules.items()
             if importlib.util.find_spec(module) is None
         ]
-        lacking = problem(self.weights) if self.weights else ""
-        return [*problems, lacking] if lacking else problems
+        if self.weights and (unready := problem(self.weights)):
+            problems.append(unready)
+        return problems

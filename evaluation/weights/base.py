@@ -1,4 +1,4 @@
-"""One file of weights: its place, its check, its download."""
+"""One file of weights: its path, verification and download."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import ClassVar
 
 from evaluation.errors import UserFacingError
 
-#: (source, bytes so far, bytes in all or None)
+#: (source, bytes so far, bytes in total or None)
 Progress = Callable[[str, int, int | None], None]
 
-# Errors of reading a file with other content. Not Exception: that would also catch the
-# timeout of a job.
+# Errors of reading a file with unexpected content. Not Exception, which would also catch a job's
+# timeout.
 UNREADABLE = (
     ArithmeticError,
     AttributeError,
@@ -35,16 +35,16 @@ UNREADABLE = (
 
 
 class WeightsError(UserFacingError):
-    """Missing or wrong weights; the message names the file and the remedy."""
+    """Weights that are missing or wrong; the message names the file and the remedy."""
 
 
-class Unusable(Exception):
-    """A source that did not deliver the weights; the message has the reason."""
+class SourceError(Exception):
+    """A download or file that did not give the weights; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """State of one set of weights; `ready` ones were verified just now."""
+    """The status of one set of weights; `ready`: verified just now."""
 
     name: str
     label: str
@@ -52,10 +52,10 @@ class Status:
     needed_by: str
     ready: bool
     file: Path
-    #: Set once they are ready; the size in bytes.
+    #: Hash and size in bytes of the verified file; None if it is not ready.
     sha256: str | None
     size: int | None
-    #: The problem and the remedy; empty when ready.
+    #: The problem and its remedy; empty if ready.
     problem: str
 
 
@@ -66,59 +66,59 @@ def folder() -> Path:
 
 
 class Weights(ABC):
-    """One file of weights in the folder, verified whenever it is used."""
+    """One file of weights, verified at every use."""
 
     name: ClassVar[str]
     label: ClassVar[str]
     #: The metric, witness or editor that needs them.
     needed_by: ClassVar[str]
-    #: None for weights in several file formats: scores carry the hash of the file in use.
+    #: The expected hash; None if any file is accepted. Scores record the hash of the file in use.
     sha256: ClassVar[str | None]
-    #: Hashes of other files that may be in its place; scores carry the one in use.
-    others: ClassVar[tuple[str, ...]] = ()
+    #: Hashes of other files that are accepted too.
+    other_sha256s: ClassVar[tuple[str, ...]] = ()
 
     @property
     @abstractmethod
-    def ways(self) -> str:
-        """Every way to get the file, in words."""
+    def remedy(self) -> str:
+        """Instructions for every way to get the file."""
 
     @property
     def file(self) -> Path:
-        """The path of the file, present or not."""
+        """The path of the file, whether it exists or not."""
         return folder() / f"{self.name}.weights"
 
     def _write(self, target: Path, file: Path | None, progress: Progress) -> None:
         """Write the weights to `target`, from `file` or the network.
 
-        Raises Unusable, OSError or WeightsError.
+        Raises SourceError, OSError or WeightsError.
         """
         raise NotImplementedError
 
     def locate(self) -> tuple[Path, str]:
-        """Return the verified file and its SHA-256. Raises WeightsError."""
+        """Verify the file; return it and its SHA-256. Raises WeightsError."""
         if not self.file.is_file():
-            raise WeightsError(f"{self.file} is missing. {self.ways}")
+            raise WeightsError(f"{self.file} is missing. {self.remedy}")
         actual = digest(self.file)
-        if self.sha256 and actual not in (self.sha256, *self.others):
+        if self.sha256 and actual not in (self.sha256, *self.other_sha256s):
             raise WeightsError(
                 f"{self.file} is damaged: its SHA-256 is {actual[:12]}…, not {self.sha256[:12]}…. "
-                f"{self.ways}"
+                f"{self.remedy}"
             )
         return self.file, actual
 
     def fetch(self, file: Path | None, progress: Progress) -> Path:
-        """Write the file to its place unless it is ready; return it. Raises WeightsError."""
+        """Write the file unless it is ready; verify and return it. Raises WeightsError."""
         if not self.status().ready:
             if file and not file.is_file():
-                raise WeightsError(f"{file} cannot be used for {self.label}: No such file")
+                raise WeightsError(f"{file} cannot be used for {self.label}: no such file")
             try:
-                with only_one(self.name):
-                    if not self.status().ready:  # no other process was quicker
-                        with written(self.file) as unfinished:
+                with fetch_lock(self.name):
+                    if not self.status().ready:  # another process may have fetched it
+                        with atomic_write(self.file) as unfinished:
                             self._write(unfinished, file, progress)
-            except Unusable as error:
+            except SourceError as error:
                 failed = f"{file} cannot be used for" if file else "could not fetch"
-                raise WeightsError(f"{failed} {self.label}: {error}. {self.ways}") from error
+                raise WeightsError(f"{failed} {self.label}: {error}. {self.remedy}") from error
             except OSError as error:
                 raise WeightsError(f"{self.file} cannot be written: {error}") from error
         return self.locate()[0]
@@ -136,7 +136,7 @@ class Weights(ABC):
 
 
 def digest(file: Path) -> str:
-    """Return the file's SHA-256, computed again only if the file has changed."""
+    """Return the file's SHA-256, cached until the file changes."""
     stat = file.stat()
     return _digest(file, stat.st_size, stat.st_mtime_ns, stat.st_ino)
 
@@ -148,8 +148,8 @@ def _digest(file: Path, size: int, changed: int, inode: int) -> str:
 
 
 @contextmanager
-def only_one(name: str) -> Iterator[None]:
-    """Hold a lock, so that only one process at a time fetches these weights."""
+def fetch_lock(name: str) -> Iterator[None]:
+    """Hold the lock that lets only one process at a time fetch these weights."""
     from filelock import FileLock
 
     folder().mkdir(parents=True, exist_ok=True)
@@ -158,8 +158,8 @@ def only_one(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def written(file: Path) -> Iterator[Path]:
-    """Yield a path to write to; it is renamed to `file` at the end."""
+def atomic_write(file: Path) -> Iterator[Path]:
+    """Yield a temporary path to write to; rename it to `file` on success."""
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     os.close(handle)
     unfinished = Path(name)
@@ -172,7 +172,7 @@ def written(file: Path) -> Iterator[Path]:
 
 
 def download(url: str, target: Path, *, stage: str, limit: int, progress: Progress) -> None:
-    """Write the file at `url`, on a host that we choose. Raises Unusable."""
+    """Download a trusted `url` to `target`. Raises SourceError."""
     import httpx2
 
     done, total = 0, None
@@ -186,9 +186,9 @@ def download(url: str, target: Path, *, stage: str, limit: int, progress: Progre
             for chunk in response.iter_raw(2**20):
                 done += stream.write(chunk)
                 if done > limit:
-                    raise Unusable(f"{url} is larger than {limit:,} bytes")
+                    raise SourceError(f"{url} is larger than {limit:,} bytes")
                 progress(stage, done, total)
     except (httpx2.HTTPError, ValueError) as error:
-        raise Unusable(f"{url} cannot be reached: {error}") from error
+        raise SourceError(f"{url} cannot be downloaded: {error}") from error
     if total is not None and done != total:
-        raise Unusable(f"{url} ended after {done:,} of {total:,} bytes")
+        raise SourceError(f"{url} ended after {done:,} of {total:,} bytes")

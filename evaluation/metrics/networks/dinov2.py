@@ -13,7 +13,7 @@ from PIL import Image
 
 from evaluation.metrics.networks.base import multiply, onednn_works
 from evaluation.torch_compat import ready_torchvision
-from evaluation.weights.dinov2 import renamed
+from evaluation.weights.dinov2 import transformers_name
 
 PATCH = 14
 # Images are resized to about so many pixels, whatever their shape.
@@ -48,7 +48,9 @@ def dinov2(file: Path) -> Any:
     # Matrices are packed into copies on a CPU. Copies of the rest: one tensor that still lies in the
     # mapped file would keep all of it in memory.
     state = {
-        renamed(name): values if min(values.shape) > PATCH and values.dim() == 2 else values.clone()
+        transformers_name(name): values
+        if min(values.shape) > PATCH and values.dim() == 2
+        else values.clone()
         for name, values in load_file(file).items()
     }
     network.load_state_dict(state, assign=True)

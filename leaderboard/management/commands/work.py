@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from evaluation.net.large_answers import give_memory_back
+from evaluation.net.large_answers import limit_malloc_arenas
 from leaderboard.job_queue import EDITS, GPU, PROBES
 from leaderboard.jobs.worker import RunWorker, preload
 from leaderboard.operation.scoring_packages import wait_until_ready
@@ -40,6 +40,6 @@ class Command(BaseCommand):
             # This process began without the packages: a new one can import them.
             rest = [argument for argument in sys.argv if argument != WHEN_PREPARED]
             os.execv(sys.executable, [sys.executable, *rest])  # noqa: S606 -- our own interpreter
-        give_memory_back()
+        limit_malloc_arenas()
         preload(options["queue"])
         RunWorker(options["queue"]).work(logging_level="WARNING")
