@@ -22,7 +22,7 @@ from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.content.suites import Case, EditPair, Suite, SuiteImage
 from evaluation.errors import UserFacingError
 from evaluation.experiment_file import ExperimentFile
-from evaluation.metrics.score_file import ChainImages, parsed, place
+from evaluation.metrics.score_file import ChainImages, parse, place_values
 from evaluation.play.external_chains import find_chain
 from evaluation.play.run_folder import PlayedAudit, PlayedChain, PlayedEdit, RunFolder
 from evaluation.play.run_scores import ChainScores, read_scores
@@ -60,10 +60,10 @@ def of_images(value: object) -> None:
 
 
 def read_score_file(data: bytes) -> str:
-    found = parsed(data, "file")
+    found = parse(data, "file")
     of_images([[row.metric, str(row.image), row.line] for row in found.rows])
     json.dumps([row.value for row in found.rows], allow_nan=False)
-    place(found, [ChainImages("desk--cup", 0, "0" * 64, ("1" * 64, "2" * 64))])
+    place_values(found, [ChainImages("desk--cup", 0, "0" * 64, ("1" * 64, "2" * 64))])
     return f"{len(found.metrics)} metrics"
 
 

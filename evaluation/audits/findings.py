@@ -108,7 +108,7 @@ def find_cold(
     """
     source = cold.source
     images = [blank_card(source.decoded), *(fit(p.decoded, source.size) for p in (own, answer))]
-    if COLD_METRIC not in scorer.metrics or scorer.unfit(source.size).get(COLD_METRIC):
+    if COLD_METRIC not in scorer.metrics or scorer.size_problems(source.size).get(COLD_METRIC):
         return None
     chain_kept, kept = _kept(scorer, source.decoded, [cold.outside(image) for image in images])
     gap, lost = round(chain_kept - kept, 4), round(1 - chain_kept, 4)
@@ -124,10 +124,10 @@ def changed_elsewhere(
     """
     region = footprint(before.decoded, edited.decoded, pair)
     overall = scorer.metrics.get(HEADLINE)
-    if region is None or not isinstance(overall, Overall) or overall.unfit(before.size):
+    if region is None or not isinstance(overall, Overall) or overall.size_problem(before.size):
         return None
     answer = fit(edited.decoded, before.size)
-    return round(overall.lost_where(before.decoded, answer, ~region), 4)
+    return round(overall.distance_within(before.decoded, answer, ~region), 4)
 
 
 def _kept(scorer: Scorer, source: Image.Image, images: list[Image.Image]) -> list[float]:

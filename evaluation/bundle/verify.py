@@ -434,7 +434,9 @@ class Verification:
             return "its images cannot be used" if self.document.images else NO_IMAGES
         if metric in self.unable:
             return self.unable[metric or ""]
-        return self.scorer.unfit(source.size).get(metric or "", "it is not among the run's metrics")
+        return self.scorer.size_problems(source.size).get(
+            metric or "", "it is not among the run's metrics"
+        )
 
     def _tolerance(self, metric: str) -> tuple[float, float]:
         return self._of_networks if self.scorer.uses_network(metric) else CLASSICAL

@@ -159,7 +159,7 @@ class Scorer:
         metrics = {
             name: metric
             for name, metric in self.metrics.items()
-            if metric.unfit(size) is None or not metric.reference
+            if metric.size_problem(size) is None or not metric.reference
         }
         scored = [
             _Chain(source, chain, metrics, self._prepared(source, chain))
@@ -242,10 +242,10 @@ class Scorer:
         """Return the requested metrics that take one image alone."""
         return [name for name in self.names if not metric_class(name).reference]
 
-    def unfit(self, size: tuple[int, int]) -> dict[str, str]:
+    def size_problems(self, size: tuple[int, int]) -> dict[str, str]:
         """Return the reasons of the metrics that give None for a source of this size."""
         wholes = {name: self.metrics[self.metrics[name].part_of or name] for name in self._running}
-        reasons = {name: whole.unfit(size) for name, whole in wholes.items()}
+        reasons = {name: whole.size_problem(size) for name, whole in wholes.items()}
         return self.not_run | {name: reason for name, reason in reasons.items() if reason}
 
     def provenance(self) -> dict[str, Any]:
@@ -385,7 +385,7 @@ class _Chain:
         }
         if any(mask is not None and mask.any() for mask in masks):
             findings["undo"] = [
-                None if mask is None else loss.kept_within(mask)
+                None if mask is None else loss.retention_within(mask)
                 for loss, mask in zip(losses, masks, strict=True)
             ]
         return findings
@@ -433,7 +433,7 @@ def _add_losses(name: str, metric: DirectMetric, batch: _Batch, pool: ThreadPool
     for (chain, _), loss in zip(batch, losses, strict=True):
         chain.losses[name].append(loss)
     for chain in chains:
-        if metric.holds_much and chain.is_large:
+        if metric.large_features and chain.is_large:
             chain.features.pop(name, None)
 
 

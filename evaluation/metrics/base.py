@@ -112,7 +112,7 @@ class Metric(Requirements):
             return "not run"
         return f"{value:.{self.digits}f} {self.unit}".rstrip()
 
-    def unfit(self, size: tuple[int, int]) -> str | None:
+    def size_problem(self, size: tuple[int, int]) -> str | None:
         """Return the reason why a source of this size cannot be measured, or None."""
         if min(size) >= self.smallest:
             return None
@@ -126,7 +126,7 @@ class DirectMetric(Metric, ABC):
     """A metric that measures images itself."""
 
     #: True if its features are many times the image's size: those of a large one are not cached.
-    holds_much: ClassVar[bool] = False
+    large_features: ClassVar[bool] = False
 
     @abstractmethod
     def prepare(self, source: Image.Image) -> Features:
@@ -178,7 +178,7 @@ class NoReferenceMetric(Metric, ABC):
 
     def value(self, image: Image.Image) -> float | None:
         """Return the value of an image; None if it is too small or has no contrast."""
-        if self.unfit(image.size):
+        if self.size_problem(image.size):
             return None
         value = self.luma_value(np.asarray(image.convert("L")))
         # More digits are meaningless: two implementations differ by far more.

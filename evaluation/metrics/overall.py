@@ -21,7 +21,7 @@ from evaluation.metrics.base import Box, Features, Loss, Mask, Subject, finite
 from evaluation.metrics.networks.base import NetworkMetric
 from evaluation.metrics.networks.dinov2 import dinov2, patches
 from evaluation.metrics.networks.faces import faces
-from evaluation.metrics.parts import PARTS, Face, Looks, Object, Part, PartLoss, Shape
+from evaluation.metrics.parts import PARTS, Face, Object, Part, PartLoss, Shape, SourceViews
 from evaluation.metrics.views import (
     SHAPES,
     THINGS,
@@ -55,7 +55,7 @@ class OverallLoss(Loss):
         """The window of the part that decided; None: the whole image."""
         return self.parts[self.because].window if self.parts else None
 
-    def kept_within(self, footprint: Mask) -> float | None:
+    def retention_within(self, footprint: Mask) -> float | None:
         """Return what is kept of things and shapes in a region; None for an empty one."""
         import cv2
 
@@ -142,8 +142,8 @@ class Overall(NetworkMetric):
             View(image, tokens)
             for image, tokens in zip((*copies, card), self.tokens([*copies, card]), strict=True)
         )
-        looks = Looks(source, views, plain)
-        return {part.name: part.prepare(looks) for part in self.parts}
+        source_views = SourceViews(source, views, plain)
+        return {part.name: part.prepare(source_views) for part in self.parts}
 
     def to_store(self, features: Source) -> dict[str, Any]:
         """Return what of a source is slow to compute, as JSON."""
@@ -164,7 +164,7 @@ class Overall(NetworkMetric):
             )
         ]
 
-    def lost_where(self, source: Image.Image, restored: Image.Image, where: Mask) -> float:
+    def distance_within(self, source: Image.Image, restored: Image.Image, where: Mask) -> float:
         """Return the distance of the cells of one region alone; both images have one size."""
         prepared = self.prepare(source)
         image, inside, reframed = register(source, restored)

@@ -24,10 +24,10 @@ from evaluation.metrics.views import (
     Floats,
     Source,
     View,
-    unlike,
+    dissimilarity,
     window_box,
-    windows,
-    windows_inside,
+    window_means,
+    window_means_inside,
 )
 
 # In patches: about a thing, and about a contour; in cells of the map of colours: about a bottle.
@@ -37,7 +37,7 @@ LEAST_SCALE = 0.2
 # Grey levels that no image is without: it keeps the logarithm of flat images finite.
 ALWAYS = 0.5
 # What harmless copies move the embedding of a face is forgiven twice, up to this.
-MOST_FORGIVEN = 0.3
+MAX_ALLOWANCE = 0.3
 # Shorter lines are read into textures by chance.
 LETTERS = 4
 # Tables of a source are stored in steps of this, from 0 to 2.
@@ -53,7 +53,7 @@ class PartLoss:
 
 
 @dataclass(frozen=True)
-class Looks:
+class SourceViews:
     """The measurements of a source that the parts compare with."""
 
     source: Source
@@ -80,7 +80,7 @@ class Part(Metric, ABC):
         term = (distance / self.half) ** 2
         return term / (1 + term)
 
-    def prepare(self, looks: Looks) -> Any:
+    def prepare(self, views: SourceViews) -> Any:
         """Return what it needs of the source, as JSON; None where it does not apply."""
         return {}
 
@@ -98,15 +98,17 @@ class Object(Part):
     ended = "an object is gone or changed"
     weights, uses_network = "dinov2-small", True
 
-    def prepare(self, looks: Looks) -> Any:
+    def prepare(self, views: SourceViews) -> Any:
         """Return by patch what harmless copies change, and what a blank card does."""
-        card = unlike(looks.source.view.tokens, looks.card.tokens, THINGS)
-        return {"floor": to_text(floor(looks, THINGS)), "card": to_text(card)}
+        card = dissimilarity(views.source.view.tokens, views.card.tokens, THINGS)
+        return {"floor": to_text(floor(views, THINGS)), "card": to_text(card)}
 
     def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
         change = comparison.changes[THINGS]
-        changed = windows_inside(change, comparison.counts(*change.shape), THING)
-        lost = self._lost(changed, *(windows(table, THING) for table in self._tables(prepared)))
+        changed = window_means_inside(change, comparison.counts(*change.shape), THING)
+        lost = self._lost(
+            changed, *(window_means(table, THING) for table in self._tables(prepared))
+        )
         return worst_window(lost, THING, change.shape)
 
     def within(self, changes: Mapping[int, Floats], prepared: Any, region: Mask) -> float:
@@ -132,13 +134,13 @@ class Shape(Part):
     ended = "shapes changed"
     weights, uses_network = "dinov2-small", True
 
-    def prepare(self, looks: Looks) -> Any:
-        return {"floor": to_text(floor(looks, SHAPES))}
+    def prepare(self, views: SourceViews) -> Any:
+        return {"floor": to_text(floor(views, SHAPES))}
 
     def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
         change = comparison.changes[SHAPES]
-        changed = windows_inside(change, comparison.counts(*change.shape), CONTOUR)
-        lost = np.maximum(changed - windows(from_text(prepared["floor"]), CONTOUR), 0)
+        changed = window_means_inside(change, comparison.counts(*change.shape), CONTOUR)
+        lost = np.maximum(changed - window_means(from_text(prepared["floor"]), CONTOUR), 0)
         return worst_window(lost, CONTOUR, change.shape)
 
     def within(self, changes: Mapping[int, Floats], prepared: Any, region: Mask) -> float:
@@ -158,7 +160,7 @@ class LocalColour(Part):
 
     def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
         change = comparison.colour_difference
-        changed = windows_inside(change, comparison.counts(*change.shape), REGION)
+        changed = window_means_inside(change, comparison.counts(*change.shape), REGION)
         return worst_window(changed, REGION, change.shape)
 
 
@@ -219,22 +221,22 @@ class Face(Part):
     selective, uses_network = True, True
     weights, modules = Faces.weights, Faces.modules
 
-    def prepare(self, looks: Looks) -> Any:
-        face = looks.source.subject.face
+    def prepare(self, views: SourceViews) -> Any:
+        face = views.source.subject.face
         if face is None:
             return None
-        embedding = faces().embedding(looks.source.view.decoded, face)
+        embedding = faces().embedding(views.source.view.decoded, face)
         if embedding is None:
             return None
         moved = (
             faces().distance(embedding, faces().embedding(copy.decoded, face))
-            for copy in looks.harmless
+            for copy in views.harmless
         )
-        forgiven = 2 * max(min(distance, MOST_FORGIVEN) for distance in moved)
+        allowance = 2 * max(min(distance, MAX_ALLOWANCE) for distance in moved)
         return {
             "face": list(face),
             "embedding": [float(value) for value in embedding],
-            "forgiven": forgiven,
+            "forgiven": allowance,
         }
 
     def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
@@ -256,13 +258,13 @@ class Text(Part):
     selective, uses_network = True, True
     weights, modules = TextReader.weights, TextReader.modules
 
-    def prepare(self, looks: Looks) -> Any:
+    def prepare(self, views: SourceViews) -> Any:
         """Return the lines that are read alike in all harmless copies."""
-        lines = [plain(line) for line in text_reader().lines(looks.source.view.decoded)]
+        lines = [plain(line) for line in text_reader().lines(views.source.view.decoded)]
         lines = [line for line in lines if len(line) >= LETTERS]
         if not lines:
             return None
-        again = [text_reader().lines(copy.decoded) for copy in looks.harmless]
+        again = [text_reader().lines(copy.decoded) for copy in views.harmless]
         return [line for line in lines if all(best_match(line, a) == 1 for a in again)] or None
 
     def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
@@ -296,10 +298,10 @@ PARTS: tuple[type[Part], ...] = (
 )
 
 
-def floor(looks: Looks, layer: int) -> Floats:
+def floor(views: SourceViews, layer: int) -> Floats:
     """Return by patch the largest change of the harmless copies."""
-    tokens = looks.source.view.tokens
-    return np.max([unlike(tokens, copy.tokens, layer) for copy in looks.harmless], axis=0)
+    tokens = views.source.view.tokens
+    return np.max([dissimilarity(tokens, copy.tokens, layer) for copy in views.harmless], axis=0)
 
 
 def worst_window(values: Floats, side: int, shape: tuple[int, ...]) -> PartLoss:

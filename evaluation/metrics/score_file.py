@@ -82,10 +82,10 @@ def read_score_file(file: Path) -> ScoreFile:
         data = file.read_bytes()
     except OSError as error:
         raise ScoreFileError(f"{file} cannot be read: {error.strerror}") from None
-    return parsed(data, file.name)
+    return parse(data, file.name)
 
 
-def parsed(data: bytes, name: str) -> ScoreFile:
+def parse(data: bytes, name: str) -> ScoreFile:
     """Parse a file's bytes: JSON if the text begins with [, else CSV."""
     try:
         text = data.decode("utf-8-sig")
@@ -228,7 +228,7 @@ def _direction(line: str, metric: str, values: Mapping[str, Any]) -> bool:
     return about.higher_is_better
 
 
-def place(found: ScoreFile, chains: Iterable[ChainImages]) -> None:
+def place_values(found: ScoreFile, chains: Iterable[ChainImages]) -> None:
     """Add the values to their chains. Raises ScoreFileError for an unknown image."""
     by_key: dict[Key, list[tuple[ChainImages, int]]] = {}
     for chain in chains:

@@ -34,10 +34,10 @@ class Ssim(DirectMetric):
     higher_is_better = True
     smallest = WINDOW
     modules = {"cv2": "opencv-python-headless"}
-    holds_much = True
+    large_features = True
 
     def prepare(self, source: Image.Image) -> Features:
-        return Moments.held(plane(source))
+        return Moments.of(plane(source))
 
     def losses(
         self, sources: Sequence[Features], restored: Sequence[Image.Image]
@@ -59,7 +59,7 @@ class Moments:
     variance: Plane | None = None
 
     @classmethod
-    def held(cls, values: Plane) -> Moments:
+    def of(cls, values: Plane) -> Moments:
         height, width = values.shape[:2]
         return cls(values) if is_large((width, height)) else cls(values, *moments(values))
 
@@ -154,10 +154,10 @@ class MsSsim(DirectMetric):
     higher_is_better = True
     smallest = WINDOW * 2 ** (len(WEIGHTS) - 1)
     modules = {"cv2": "opencv-python-headless"}
-    holds_much = True
+    large_features = True
 
     def prepare(self, source: Image.Image) -> Features:
-        return [Moments.held(scale) for scale in _scales(plane(source))]
+        return [Moments.of(scale) for scale in _scales(plane(source))]
 
     def losses(
         self, sources: Sequence[Features], restored: Sequence[Image.Image]

@@ -36,7 +36,7 @@ BANDS_SIDE, FINE, COARSE = 512, 0.7, 1.4
 # Registration uses copies of at most this side, and blocks of this many pixels.
 SIDE, LEAST_SIDE, BLOCK = 256, 16, 16
 # A shift or zoom is applied if it leaves less than this share of the difference.
-WORTH = 0.9
+LARGEST_REST = 0.9
 
 
 class View:
@@ -116,7 +116,7 @@ class Comparison:
     def changes(self) -> dict[int, Floats]:
         """Dissimilarity of each patch, by layer."""
         before, after = self.source.view.tokens, self.registered.tokens
-        return {layer: unlike(before, after, layer) for layer in (SHAPES, THINGS)}
+        return {layer: dissimilarity(before, after, layer) for layer in (SHAPES, THINGS)}
 
     @cached_property
     def colour_difference(self) -> Floats:
@@ -143,7 +143,7 @@ def harmless_copies(image: Image.Image) -> list[Image.Image]:
     ]
 
 
-def unlike(before: Tokens, after: Tokens, layer: int) -> Floats:
+def dissimilarity(before: Tokens, after: Tokens, layer: int) -> Floats:
     """Return 1 - the best cosine with a neighbour, by patch, over both directions."""
     one, other = before[layer], after[layer]
     rows, columns = one.shape[:2]
@@ -161,7 +161,7 @@ def unlike(before: Tokens, after: Tokens, layer: int) -> Floats:
     return (1 - np.minimum(lost, invented)).astype(np.float64)
 
 
-def windows(values: NDArray[Any], side: int) -> Floats:
+def window_means(values: NDArray[Any], side: int) -> Floats:
     """Return the mean of every window with this many cells a side."""
     sums = np.pad(np.asarray(values, np.float64).cumsum(0).cumsum(1), ((1, 0), (1, 0)))
     total = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
@@ -169,10 +169,10 @@ def windows(values: NDArray[Any], side: int) -> Floats:
     return means
 
 
-def windows_inside(values: NDArray[Any], counting: Mask, side: int) -> Floats:
+def window_means_inside(values: NDArray[Any], counting: Mask, side: int) -> Floats:
     """Return the mean of each window's counting cells; -inf if too few count."""
-    share = windows(counting, side)
-    mean = windows(np.where(counting, values, 0), side) / np.maximum(share, 1e-9)
+    share = window_means(counting, side)
+    mean = window_means(np.where(counting, values, 0), side) / np.maximum(share, 1e-9)
     return np.where(share > COUNTING, mean, -np.inf)
 
 
@@ -195,7 +195,7 @@ def register(
     best, least = None, still.rest
     for warp in registrations(before, after):
         rest = moved(still, warp).rest
-        if rest < WORTH * least:
+        if rest < LARGEST_REST * least:
             best, least = warp, rest
     if best is None:
         return restored, np.ones((CELLS, CELLS)), 0.0

@@ -28,7 +28,7 @@ from evaluation.metrics.score_file import (
     ChainImages,
     ScoreFile,
     ScoreFileError,
-    place,
+    place_values,
 )
 from evaluation.records import MEASURES, ChainRecord, EditRecord, FileRecord
 from leaderboard import standings
@@ -441,7 +441,7 @@ def import_scores(run: Run, found: ScoreFile) -> None:
     trips = Prefetch("trips", Trip.objects.select_related("restored").order_by("number"))
     chains = list(run.chains.select_related("case__image__stored").prefetch_related(trips))
     images = {chain.pk: _images(chain) for chain in chains}
-    place(found, images.values())
+    place_values(found, images.values())
     for chain in chains:
         others = {n: v for n, v in chain.quality.items() if n not in found.metrics}
         chain.quality = others | images[chain.pk].quality

@@ -124,7 +124,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
     return {
         "trips": count,
         "metrics": metrics,
-        "not_run": scorer.unfit(source.size),
+        "not_run": scorer.size_problems(source.size),
         "change_seen": [trip.change_seen for trip in scored.trips],
         "because": [trip.because for trip in scored.trips],
         "window": [trip.window for trip in scored.trips],

@@ -50,7 +50,7 @@ from evaluation.metrics.score_file import (
     MAX_IN_RUN,
     ChainImages,
     ScoreFileError,
-    place,
+    place_values,
     read_score_file,
 )
 from evaluation.play.external_chains import (
@@ -201,7 +201,7 @@ def import_scores(folder: RunFolder, file: Path) -> RunScores:
     if len(files) > MAX_IN_RUN:
         raise ScoreFileError(f"{folder.path} would have more than {MAX_IN_RUN} imported metrics")
     images = {slug: _images(folder, scores, slug) for slug in scores.chains}
-    place(values, images.values())
+    place_values(values, images.values())
     chains = {
         slug: replace(
             chain,

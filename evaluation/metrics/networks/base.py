@@ -76,7 +76,7 @@ class NetworkMetric(DirectMetric):
         network = network.to(self.device, memory_format=torch.channels_last)
         self.trunk(network).to(self.dtype)
         is_plain_cpu = self.device == "cpu" and self.precision == "float32"
-        return quicken(network) if is_plain_cpu else network
+        return optimise_for_cpu(network) if is_plain_cpu else network
 
     def trunk(self, network: Any) -> Any:
         """Return the part of the network that may run in half precision."""
@@ -231,7 +231,7 @@ def cosine_distances(sources: Sequence[torch.Tensor], others: torch.Tensor) -> l
 # other makers: on one such core it reaches 100 GFLOP/s and oneDNN 230, equal to a millionth.
 
 
-def quicken(network: Any) -> Any:
+def optimise_for_cpu(network: Any) -> Any:
     """Return a CPU network with faster convolutions, poolings and layers."""
     import torch
 

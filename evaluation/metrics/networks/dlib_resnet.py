@@ -43,7 +43,7 @@ TENSOR = 2  # the version of dlib's format
 PIXELS = 256.0  # dlib's divisor of pixel values
 
 
-class NotDlibs(ValueError):
+class DlibFormatError(ValueError):
     """Bytes that are not dlib's network, with the reason."""
 
 
@@ -79,8 +79,8 @@ class DlibResnet:
                 self._blocks.append((entry, _folded(reader, wide, wide)))
                 channels = wide
             last = reader.fully_connected(channels, NUMBERS)
-            reader.no_more()
-        except NotDlibs as error:
+            reader.expect_end()
+        except DlibFormatError as error:
             raise MetricError(f"{file} is not dlib's network of faces: {error}") from error
         self._means = torch.tensor(means).view(1, 3, 1, 1)
         self._last = torch.from_numpy(last)
@@ -118,15 +118,15 @@ def _sum(made: Tensor, kept: Tensor) -> Tensor:
 
 
 def _folded(
-    reader: _Reader, taken: int, given: int, *, side: int = 3, stride: int = 1
+    reader: _Reader, channels_in: int, channels_out: int, *, side: int = 3, stride: int = 1
 ) -> Convolution:
     """Return the next convolution and its affine layer, as one convolution."""
     import torch
 
     # dlib's rule: a convolution of stride 1 keeps the size.
     padding = side // 2 if stride == 1 else 0
-    kernel, bias = reader.convolution(taken, given, side, stride, padding)
-    gamma, beta = (values.astype(np.float64) for values in reader.affine(given))
+    kernel, bias = reader.convolution(channels_in, channels_out, side, stride, padding)
+    gamma, beta = (values.astype(np.float64) for values in reader.affine(channels_out))
     folded = torch.from_numpy((kernel * gamma[:, None, None, None]).astype(np.float32))
     return Convolution(
         folded.contiguous(memory_format=torch.channels_last),
@@ -146,23 +146,23 @@ class _Reader:
         """Return the means that are subtracted from red, green and blue."""
         start = self.data.find(INPUT)
         if start < 0:
-            raise NotDlibs("it has no input of images")
+            raise DlibFormatError("it has no input of images")
         self.at = start + len(INPUT)
         means = [self._number() for _ in range(3)]
         self._expect("input", SIDE, SIDE)
         if not all(0 < mean < PIXELS for mean in means):
-            raise NotDlibs(f"its means are {means}")
+            raise DlibFormatError(f"its means are {means}")
         return means
 
     def convolution(
-        self, taken: int, given: int, side: int, stride: int, padding: int
+        self, channels_in: int, channels_out: int, side: int, stride: int, padding: int
     ) -> tuple[Floats, Floats]:
-        """Return the next layer's kernel (given, taken, side, side) and biases."""
+        """Return the next layer's kernel (channels_out, channels_in, side, side) and biases."""
         self._find("con_")
-        size = given * taken * side * side
-        values = self._tensor(size + given, 1)
-        self._expect("con_", given, side, side, stride, stride, padding, padding)
-        return values[:size].reshape(given, taken, side, side), values[size:]
+        size = channels_out * channels_in * side * side
+        values = self._tensor(size + channels_out, 1)
+        self._expect("con_", channels_out, side, side, stride, stride, padding, padding)
+        return values[:size].reshape(channels_out, channels_in, side, side), values[size:]
 
     def affine(self, channels: int) -> tuple[Floats, Floats]:
         """Return the next layer's factor and offset of each channel."""
@@ -170,28 +170,28 @@ class _Reader:
         values = self._tensor(2 * channels, 1)
         return values[:channels], values[channels:]
 
-    def fully_connected(self, taken: int, given: int) -> Floats:
-        """Return the matrix (taken, given) of the last layer, which has no biases."""
+    def fully_connected(self, channels_in: int, channels_out: int) -> Floats:
+        """Return the matrix (channels_in, channels_out) of the last layer, which has no biases."""
         self._find("fc_")
-        self._expect("fc_", given, taken)
-        return self._tensor(taken, given).reshape(taken, given)
+        self._expect("fc_", channels_out, channels_in)
+        return self._tensor(channels_in, channels_out).reshape(channels_in, channels_out)
 
-    def no_more(self) -> None:
-        """Raise NotDlibs if the file has further layers."""
+    def expect_end(self) -> None:
+        """Raise DlibFormatError if the file has further layers."""
         if match := TRAINED.search(self.data, self.at):
-            raise NotDlibs(f"it has one layer too many at byte {match.start()}")
+            raise DlibFormatError(f"it has one layer too many at byte {match.start()}")
 
     def _find(self, kind: str) -> None:
         """Move behind the name of the next trained layer.
 
-        Raises NotDlibs if there is none or it is of another kind.
+        Raises DlibFormatError if there is none or it is of another kind.
         """
         match = TRAINED.search(self.data, self.at)
         if match is None:
-            raise NotDlibs(f"it ends where {kind} should follow")
+            raise DlibFormatError(f"it ends where {kind} should follow")
         name = match.group()[2:]
         if name != NAMES[kind]:
-            raise NotDlibs(
+            raise DlibFormatError(
                 f"at byte {match.start()} is {name.decode()}, not {NAMES[kind].decode()}"
             )
         self.at = match.end()
@@ -201,21 +201,21 @@ class _Reader:
         self._expect("tensor", TENSOR, *shape, 1, 1)
         values = np.frombuffer(self._take(4 * math.prod(shape)), dtype="<f4").astype(np.float32)
         if not np.isfinite(values).all():
-            raise NotDlibs(f"before byte {self.at} is a weight that is not a number")
+            raise DlibFormatError(f"before byte {self.at} is a weight that is not a number")
         return values
 
     def _expect(self, what: str, *wanted: int) -> None:
         begin = self.at
         values = tuple(self._integer() for _ in wanted)
         if values != wanted:
-            raise NotDlibs(f"at byte {begin}, of {what}, is {values}, not {wanted}")
+            raise DlibFormatError(f"at byte {begin}, of {what}, is {values}, not {wanted}")
 
     def _integer(self) -> int:
         """Read a control byte (sign and number of bytes), then those bytes."""
         control = self._take(1)[0]
         size = control & 0x0F
         if control & 0x70 or size > 8:
-            raise NotDlibs(f"at byte {self.at - 1} is no integer")
+            raise DlibFormatError(f"at byte {self.at - 1} is no integer")
         value = int.from_bytes(self._take(size), "little")
         return -value if control & 0x80 else value
 
@@ -225,11 +225,11 @@ class _Reader:
         try:
             return math.ldexp(mantissa, exponent)
         except OverflowError:
-            raise NotDlibs(f"before byte {self.at} is no number") from None
+            raise DlibFormatError(f"before byte {self.at} is no number") from None
 
     def _take(self, size: int) -> bytes:
         end = self.at + size
         if end > len(self.data):
-            raise NotDlibs(f"it ends at byte {len(self.data)}, before byte {end}")
-        taken, self.at = self.data[self.at : end], end
-        return taken
+            raise DlibFormatError(f"it ends at byte {len(self.data)}, before byte {end}")
+        chunk, self.at = self.data[self.at : end], end
+        return chunk

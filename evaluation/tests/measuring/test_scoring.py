@@ -171,7 +171,7 @@ def test_an_image_too_small_for_a_metric_has_none_and_a_reason():
     scores = scorer.score(source, [source]).distances
     assert scores["ms_ssim"] is None
     assert scores["ssim"] == [0.0]
-    assert scorer.unfit(source.size) == {
+    assert scorer.size_problems(source.size) == {
         "ms_ssim": "MS-SSIM needs at least 176 px on the shorter side, the source is 100 x 60"
     }
     assert scorer.calibrate(source)["ms_ssim"] is None

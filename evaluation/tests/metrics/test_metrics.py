@@ -185,11 +185,11 @@ def test_psnr_is_shown_as_decibels_capped_at_60_and_in_words_where_identical():
 
 
 def test_a_metric_says_which_size_it_cannot_measure():
-    assert metric_class("ms_ssim")().unfit((176, 900)) is None
-    assert "at least 176 px" in metric_class("ms_ssim")().unfit((900, 175))
-    assert metric_class("ssim")().unfit((11, 11)) is None
-    assert metric_class("ssim")().unfit((10, 11))
-    assert metric_class("psnr")().unfit((1, 1)) is None
+    assert metric_class("ms_ssim")().size_problem((176, 900)) is None
+    assert "at least 176 px" in metric_class("ms_ssim")().size_problem((900, 175))
+    assert metric_class("ssim")().size_problem((11, 11)) is None
+    assert metric_class("ssim")().size_problem((10, 11))
+    assert metric_class("psnr")().size_problem((1, 1)) is None
 
 
 @pytest.mark.parametrize("name", RUNNING)
@@ -197,7 +197,7 @@ def test_the_smallest_image_a_metric_takes_is_measured(name):
     metric = ready(name)
     side = metric.smallest
     image = small(side, side)
-    assert metric.unfit((side, side)) is None
+    assert metric.size_problem((side, side)) is None
     distances = metric.distances(metric.prepare(image), [worn(image, 20), image])
     assert distances[1] == pytest.approx(0, abs=1e-9)
 

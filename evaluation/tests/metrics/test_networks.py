@@ -15,7 +15,12 @@ from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import MetricError, load_metric
 from evaluation.metrics import base as metrics_base
 from evaluation.metrics.lpips import Band
-from evaluation.metrics.networks.base import HALF_TOLERANCE, FeatureMetric, as_tensor, quicken
+from evaluation.metrics.networks.base import (
+    HALF_TOLERANCE,
+    FeatureMetric,
+    as_tensor,
+    optimise_for_cpu,
+)
 from evaluation.metrics.networks.dinov2 import ROWS, attention
 from evaluation.metrics.semantic import Clip
 from evaluation.testing.reference_images import small, worn
@@ -380,7 +385,7 @@ def test_a_quickened_network_gives_the_numbers_of_the_plain_one(side):
         torch.nn.Conv2d(4, 2, 3, padding=1, padding_mode="reflect"),
         torch.nn.Conv2d(2, 2, 3, padding=1),
     ).eval()
-    quick = quicken(copy.deepcopy(plain))
+    quick = optimise_for_cpu(copy.deepcopy(plain))
     values = torch.rand(1, 3, side, side)
     with torch.inference_mode():
         expected = plain(values)
@@ -391,7 +396,7 @@ def test_a_quickened_network_gives_the_numbers_of_the_plain_one(side):
 def test_a_quickened_layer_multiplies_as_the_plain_one_and_drops_its_copy_of_the_weights():
     torch.manual_seed(0)
     plain = torch.nn.Sequential(torch.nn.Linear(7, 40), torch.nn.GELU(), torch.nn.Linear(40, 3))
-    quick = quicken(copy.deepcopy(plain))
+    quick = optimise_for_cpu(copy.deepcopy(plain))
     values = torch.rand(2, 5, 7)
     with torch.inference_mode():
         assert torch.allclose(quick(values), plain(values), atol=1e-6)

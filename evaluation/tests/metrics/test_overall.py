@@ -15,7 +15,13 @@ from evaluation.metrics import HEADLINE, headline_parts, metric_class
 from evaluation.metrics.base import CELLS, Subject
 from evaluation.metrics.overall import Overall
 from evaluation.metrics.parts import PARTS, Face, Object, from_text, to_text
-from evaluation.metrics.views import harmless_copies, register, unlike, windows, windows_inside
+from evaluation.metrics.views import (
+    dissimilarity,
+    harmless_copies,
+    register,
+    window_means,
+    window_means_inside,
+)
 from evaluation.testing.reference_images import ASTRONAUT, as_image
 from evaluation.testing.twin import DAMAGES, another_hue, erased, noise, scene, zoom
 
@@ -124,9 +130,9 @@ def test_undo_looks_only_where_the_edit_was_made(overall, drawn):
     middle = np.zeros((CELLS, CELLS), dtype=bool)
     middle[20:28, 20:28] = True
     corner = np.roll(middle, (-20, -20), (0, 1))
-    assert loss.kept_within(middle) < 0.2
-    assert loss.kept_within(corner) > 0.9
-    assert loss.kept_within(np.zeros_like(middle)) is None
+    assert loss.retention_within(middle) < 0.2
+    assert loss.retention_within(corner) > 0.9
+    assert loss.retention_within(np.zeros_like(middle)) is None
 
 
 def test_a_shift_is_registered_and_what_left_the_frame_is_framing(overall, drawn):
@@ -204,11 +210,11 @@ def test_unlike_finds_a_patch_within_one_step_and_counts_lost_and_invented():
     patches = random.normal(size=(6, 8, 16)).astype(np.float32)
     patches /= np.linalg.norm(patches, axis=-1, keepdims=True)
     moved = np.roll(patches, 1, axis=1)
-    inside = unlike({8: patches}, {8: moved}, 8)[:, 1:-1]
+    inside = dissimilarity({8: patches}, {8: moved}, 8)[:, 1:-1]
     assert inside == pytest.approx(0, abs=1e-6)
     other = patches.copy()
     other[3, 3] = -patches[3, 3]
-    change = unlike({8: patches}, {8: other}, 8)
+    change = dissimilarity({8: patches}, {8: other}, 8)
     assert change[3, 3] > 0.3
     assert change == pytest.approx(_slowly(patches, other), abs=1e-6)
 
@@ -233,10 +239,10 @@ def _slowly(one, other):
 
 def test_windows_are_means_and_those_mostly_outside_do_not_count():
     values = np.arange(20.0).reshape(4, 5)
-    assert windows(values, 2)[1, 2] == pytest.approx(values[1:3, 2:4].mean())
+    assert window_means(values, 2)[1, 2] == pytest.approx(values[1:3, 2:4].mean())
     inside = np.ones((4, 5), dtype=bool)
     inside[:, :2] = False
-    found = windows_inside(values, inside, 2)
+    found = window_means_inside(values, inside, 2)
     assert found[0, 0] == -np.inf
     assert found[0, 1] == -np.inf  # half of it
     assert found[2, 2] == pytest.approx(values[2:4, 2:4].mean())

@@ -8,8 +8,8 @@ import pytest
 from evaluation.metrics.score_file import (
     ChainImages,
     ScoreFileError,
-    parsed,
-    place,
+    parse,
+    place_values,
     read_score_file,
 )
 
@@ -23,25 +23,27 @@ def chain(repeat=0):
 
 
 def read(text):
-    return parsed(text.encode(), "scores.csv")
+    return parse(text.encode(), "scores.csv")
 
 
 def test_images_are_found_by_hash_and_by_place():
     by_hash = chain()
-    place(
+    place_values(
         read(f"{HEAD}{SOURCE},musiq,61.5,pyiqa 0.1.13\n{SECOND},musiq,40,pyiqa 0.1.13\n"), [by_hash]
     )
     assert by_hash.quality == {"musiq": [61.5, None, 40.0]}
     one, two = chain(), chain(1)
-    place(read(f"{BY_CASE}pond--hat,1,2,mine,0.5,1,true\npond--hat,1,0,mine,,1,true\n"), [one, two])
+    place_values(
+        read(f"{BY_CASE}pond--hat,1,2,mine,0.5,1,true\npond--hat,1,0,mine,,1,true\n"), [one, two]
+    )
     assert (one.quality, two.quality) == ({}, {"mine": [None, None, 0.5]})
 
 
 def test_json_says_the_same():
     rows = [{"sha256": FIRST, "metric": "nima", "value": 4.5, "version": "1"}]
     own = chain()
-    found = parsed(json.dumps(rows).encode(), "scores.json")
-    place(found, [own])
+    found = parse(json.dumps(rows).encode(), "scores.json")
+    place_values(found, [own])
     assert own.quality == {"nima": [None, 4.5, None]}
     assert found.metrics["nima"]["higher_is_better"] is True
     assert len(found.metrics["nima"]["file"]) == 64
@@ -79,11 +81,11 @@ def test_what_does_not_fit_is_named(text, said):
 
 def test_an_image_of_another_run_and_a_second_word_on_one_are_refused():
     with pytest.raises(ScoreFileError, match="line 2, sha256: the run has no image dddddddddddd"):
-        place(read(f"{HEAD}{'d' * 64},musiq,1,1\n"), [chain()])
+        place_values(read(f"{HEAD}{'d' * 64},musiq,1,1\n"), [chain()])
     with pytest.raises(ScoreFileError, match="line 2, case: the run has no image pond--hat"):
-        place(read(f"{BY_CASE}pond--hat,0,9,musiq,1,1,\n"), [chain()])
+        place_values(read(f"{BY_CASE}pond--hat,0,9,musiq,1,1,\n"), [chain()])
     with pytest.raises(ScoreFileError, match="line 3, value: musiq has a different value"):
-        place(read(f"{HEAD}{FIRST},musiq,1,1\n{FIRST},musiq,2,1\n"), [chain()])
+        place_values(read(f"{HEAD}{FIRST},musiq,1,1\n{FIRST},musiq,2,1\n"), [chain()])
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
