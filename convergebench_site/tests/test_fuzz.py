@@ -109,7 +109,13 @@ CORPUS = Corpus(
     },
     # What a reader may say of what it does not take.
     (
-        *(EditorError, ImageError, ArchiveError, bundles.BundleError, uploaded_chains.Unusable),
+        *(
+            EditorError,
+            ImageError,
+            ArchiveError,
+            bundles.BundleError,
+            uploaded_chains.UnusableUpload,
+        ),
         ValueError,
     ),
 )

@@ -1,4 +1,4 @@
-"""The robustness page: the order of the board under other choices."""
+"""The robustness page: how the board's order changes under other choices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from leaderboard.models.suites import Category, Kind, Origin
 from leaderboard.page_cache import cached_page, uncached
 from leaderboard.views.site import noindex_variants
 
-#: Titles of the choices, in the order of the page.
+#: Titles of the kinds of choices, in the order of the page.
 TITLES = {
     "metric": "By another metric",
     "threshold": "By another threshold",
@@ -31,7 +31,7 @@ TITLES = {
     "origin": "Without one origin of images",
     "pair": "Without one edit pair",
 }
-#: Smallest tau at which two orders count as the same.
+#: Smallest tau at which two orders count as nearly the same.
 CLOSE = 0.9
 
 
@@ -54,7 +54,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Another choice and the tau of its order: 1 is the same, -1 the reverse."""
+    """Another choice, and Kendall's tau between its order and the board's order."""
 
     choice: str
     tau: float | None
@@ -70,16 +70,16 @@ class Agreement:
 
 
 def _groups(report: Mapping[str, Any], suite: Suite) -> dict[str, list[Agreement]]:
-    """Return the agreement of every other order, under the title of its choice."""
+    """Return the agreements by title of the kind of choice."""
     pairs = pair_titles(suite.pk)
     groups: dict[str, list[Agreement]] = {}
-    numbers = {str(number) for number in ticks(suite.trips)}
+    shown_trips = {str(number) for number in ticks(suite.trips)}
     for about, title in TITLES.items():
         rows = [row for row in report.get("agreements", ()) if row["about"] == about]
         groups[title] = [
             Agreement(_words(about, row["choice"], pairs), row["tau"])
             for row in rows
-            if about != "trips" or row["choice"] in numbers
+            if about != "trips" or row["choice"] in shown_trips
         ]
     return {title: lines for title, lines in groups.items() if lines}
 
@@ -93,7 +93,7 @@ def _finding(groups: Mapping[str, Sequence[Agreement]]) -> str:
         if line.tau is not None
     ]
     if not taus:
-        return "Too few results to say how robust the order is"
+        return "There are too few results to tell how robust the order is"
     tau, title, choice = min(taus)
     if tau >= CLOSE:
         return "The order stays nearly the same under every choice"

@@ -1,4 +1,4 @@
-"""A run: its progress while it plays, then its results."""
+"""The page of a run: its progress while it is played, then its results."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from leaderboard.pages import model_page, run_page, strips
 from leaderboard.pages.model_page import RunResults
 from leaderboard.views.site import noindex_variants, withdrawn
 
-#: Chains on one page.
-PAGE = 300
+#: Chains per page.
+PAGE_SIZE = 300
 ORDERS = {"worst": "Worst first", "best": "Best first", "suite": "As in the suite"}
 
 
@@ -39,13 +39,13 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
     cause = cause if cause in CAUSES else ""
     chosen = run.chains.filter(cause=cause) if cause else run.chains.all()
     chains = _ordered(list(chosen.select_related("case__image__stored")), metric, order)
-    page = Paginator(chains, PAGE).get_page(request.GET.get("page"))
+    page = Paginator(chains, PAGE_SIZE).get_page(request.GET.get("page"))
     context = {
         "run": run,
         "model": run.editing_model,
         "suite": run.suite,
         "trips": trips,
-        # Position of the threshold's line in a drawing of height 100.
+        # Vertical position of the threshold line in a drawing of height 100.
         "threshold_at": round(100 * (1 - DEFAULT_THRESHOLD)),
         "live": run_page.live(run),
         "metric": metric,
@@ -73,7 +73,7 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
 @require_safe
 @cache_control(no_cache=True, private=True)
 def progress(request: HttpRequest, run_id: int) -> JsonResponse:
-    """Serve the state that the page polls; a 304 if unchanged."""
+    """Serve the run's progress as JSON, for polling."""
     return JsonResponse(run_page.live(get_object_or_404(_runs(request), pk=run_id)))
 
 
@@ -91,8 +91,8 @@ def _ordered(chains: list[Chain], metric: str, order: str) -> list[Chain]:
 def _rows(run: Run, chains: list[Chain], metric: str) -> list[dict[str, Any]]:
     """Return each chain with its last restored image and its result."""
     last = Trip.objects.filter(chain__in=chains, number=F("chain__trips_played"))
-    # The filter on the run is for the planner: with ten million trips the database would
-    # otherwise read those of every run.
+    # The filter on the run helps the database's planner: with ten million trips it would otherwise
+    # read the trips of every run.
     last = last.filter(chain__run=run).select_related("restored").only("chain", "restored")
     images = {trip.chain_id: trip.restored for trip in last}
     rows = []
@@ -113,7 +113,7 @@ def _rows(run: Run, chains: list[Chain], metric: str) -> list[dict[str, Any]]:
 
 
 def _ledger(run: Run) -> dict[str, Any]:
-    """Return the calls by outcome, and their totals."""
+    """Return the calls to the model by outcome, with totals."""
     calls = Call.objects.filter(run=run).values("outcome").order_by("outcome")
     rows = list(
         calls.annotate(

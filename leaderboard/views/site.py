@@ -1,4 +1,4 @@
-"""Files for crawlers, error pages and decorators."""
+"""Files for crawlers, error pages, and decorators that control indexing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def noindex_variants(view: View) -> View:
 
 @require_safe
 def favicon(request: HttpRequest) -> HttpResponse:
-    """Redirect to the icon, for pages that name none, such as the admin's."""
+    """Redirect to the icon, for pages that do not link to it, such as the admin's."""
     return redirect(static("img/favicon.svg"))
 
 
@@ -76,8 +76,8 @@ def robots(request: HttpRequest) -> HttpResponse:
     return HttpResponse("\n".join(lines) + "\n", content_type="text/plain")
 
 
-class Pages(Sitemap):  # type: ignore[type-arg]
-    """Pages that exist once."""
+class StaticPages(Sitemap):  # type: ignore[type-arg]
+    """The pages whose URL has no parameter."""
 
     def items(self) -> list[str]:
         return [
@@ -104,24 +104,24 @@ class Pages(Sitemap):  # type: ignore[type-arg]
         return reverse(item)
 
 
-def _of(rows: QuerySet[Any], *, dated: bool = True) -> GenericSitemap:  # type: ignore[type-arg]
-    """Return the site map of these rows, with the dates of their last changes."""
-    about: dict[str, Any] = {"queryset": rows, "date_field": "updated_at" if dated else None}
-    return GenericSitemap(about)
+def _sitemap_of(rows: QuerySet[Any], *, dated: bool = True) -> GenericSitemap:  # type: ignore[type-arg]
+    """Return the site map of these rows, dated by their last change."""
+    options: dict[str, Any] = {"queryset": rows, "date_field": "updated_at" if dated else None}
+    return GenericSitemap(options)
 
 
 def sitemaps() -> dict[str, Any]:
-    """Return the site maps by name; those of cases name suites with a run on the board."""
+    """Return the site maps by name. Models and cases are listed once they are on the board."""
     played = Run.objects.on_the_board()
     models = EditingModel.objects.filter(pk__in=played.values("editing_model")).order_by("slug")
     suites = Suite.objects.frozen().defer("definition").order_by("slug", "version")
     cases = Case.objects.filter(suite__in=played.values("suite")).only("pk").order_by("pk")
     return {
-        "pages": Pages,
-        "models": _of(models),
-        "suites": _of(suites),
-        "experiments": _of(Experiment.objects.public().order_by("pk")),
-        "cases": _of(cases, dated=False),
+        "pages": StaticPages,
+        "models": _sitemap_of(models),
+        "suites": _sitemap_of(suites),
+        "experiments": _sitemap_of(Experiment.objects.public().order_by("pk")),
+        "cases": _sitemap_of(cases, dated=False),
     }
 
 
@@ -135,9 +135,9 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def withdrawn(request: HttpRequest, runs: RunQuerySet) -> HttpResponse:
-    """Return a page with the date on which these runs were withdrawn.
+    """Return a page with the date of the newest withdrawal of these runs.
 
-    Raises Http404 if none of them was public.
+    Raises Http404 if none was withdrawn.
     """
     last = runs.withdrawn().select_related("editing_model", "suite").defer("suite__definition")
     run = last.order_by("-withdrawn_at").first()
@@ -149,7 +149,7 @@ def withdrawn(request: HttpRequest, runs: RunQuerySet) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    # Rendered without context processors, because the error may be in one of them.
+    # Rendered without context processors, because one of them may have caused the error.
     try:
         page = loader.get_template("500.html").render({"request": None, **site(request)})
     except Exception:  # in what every page needs, such as the list of static files

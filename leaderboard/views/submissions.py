@@ -1,4 +1,4 @@
-"""Submit a model endpoint and follow its state."""
+"""Pages to submit a model endpoint and to follow its submission."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from leaderboard.visitors import client_address, limited
 
 State = Submission.State
 ROOT = Path(settings.BASE_DIR)
-#: Example servers, the simplest first; each is a few lines around a function `edit`.
+#: Example servers, the simplest first.
 EXAMPLES = {
     "Plain Python": ROOT / "examples" / "example_server.py",
     "FastAPI": ROOT / "examples" / "fastapi_server.py",
@@ -40,7 +40,7 @@ EXAMPLES = {
 
 @never_cache
 def submit(request: HttpRequest) -> HttpResponse:
-    """Show the form; save a valid one and have its endpoint tested by a worker."""
+    """Show the form. A valid submission is saved, and a worker then tests its endpoint."""
     if request.method == "POST":
         if too_many := limited(request, "submit"):
             return too_many
@@ -73,7 +73,7 @@ DEFAULTS = {
 
 @require_POST
 def preview(request: HttpRequest) -> HttpResponse:
-    """Serve the request of the form so far, as a curl command."""
+    """Serve the request that the form describes so far, as a curl command."""
     if too_many := limited(request, "submit_preview"):
         return too_many
     return HttpResponse(curl_line(request.POST), content_type="text/plain; charset=utf-8")
@@ -90,9 +90,9 @@ def status(request: HttpRequest, token: str) -> HttpResponse:
 def _page(
     request: HttpRequest, submission: Submission, form: EndpointForm | None = None
 ) -> HttpResponse:
-    """Return the submission's page; with `form`, one that was sent and is invalid."""
+    """Return the submission's page. `form` is an invalid correction that was just sent."""
     run = workflow.run_of(submission)
-    open_ = Submission.State.PROBING in SUBMISSION_MOVES[submission.state]
+    correctable = Submission.State.PROBING in SUBMISSION_MOVES[submission.state]
     context = {
         "submission": submission,
         "state": stages.state(submission),
@@ -102,7 +102,7 @@ def _page(
         "cost": stages.cost(submission),
         "result": stages.result(run),
         "curl": curl_of(submission),
-        "correction": (form or EndpointForm(instance=submission)) if open_ else None,
+        "correction": (form or EndpointForm(instance=submission)) if correctable else None,
         "embargo": submission.embargo_token
         and absolute(reverse("embargo", args=[submission.embargo_token])),
     }
@@ -111,8 +111,8 @@ def _page(
 
 
 def _private(response: HttpResponse) -> HttpResponse:
-    # The address is the secret, so it is not sent to other sites. Not "no-referrer": a browser
-    # would then post the page's forms with "Origin: null", which the CSRF check refuses.
+    # The URL is secret, so it must not reach other sites. "no-referrer" would be too strict:
+    # browsers would post the page's forms with "Origin: null", which the CSRF check refuses.
     response["Referrer-Policy"] = "same-origin"
     return response
 
@@ -120,7 +120,7 @@ def _private(response: HttpResponse) -> HttpResponse:
 @require_safe
 @cache_control(private=True, no_cache=True)
 def status_json(request: HttpRequest, token: str) -> JsonResponse:
-    """Serve the state in a few hundred bytes, for polling."""
+    """Serve the submission's state as JSON, for polling."""
     return JsonResponse(stages.state(_submission(token)))
 
 
@@ -128,12 +128,12 @@ def status_json(request: HttpRequest, token: str) -> JsonResponse:
 @require_safe
 @noindex
 def embargo(request: HttpRequest, token: str) -> HttpResponse:
-    """Show a result that is not public yet, by the submitter's link."""
+    """Show an unpublished result to anyone who has the link that the submitter shared."""
     submission = get_object_or_404(_submissions(), embargo_token=token)
     run = workflow.run_of(submission)
     result = stages.result(run)
-    over = submission.state != State.APPROVED or (run and run.withdrawn_at)
-    if run is None or result is None or over:
+    withdrawn = submission.state != State.APPROVED or (run and run.withdrawn_at)
+    if run is None or result is None or withdrawn:
         raise Http404
     if run.published:
         return redirect(run.editing_model)
@@ -143,16 +143,16 @@ def embargo(request: HttpRequest, token: str) -> HttpResponse:
 
 @require_safe
 def image(request: HttpRequest, token: str, form: str, sha256: str) -> HttpResponseBase:
-    """Serve an image of the test or of an unpublished run, by either link."""
+    """Serve an image of the test or of an unpublished run, to either secret link."""
     submission = get_object_or_404(_submissions(), Q(token=token) | Q(embargo_token=token))
-    tested = [shown for _, shown in submission.probe_images if submission.token == token]
-    tested_image = next((shown for shown in tested if shown.pk == sha256), None)
+    is_shared_link = submission.token != token
+    probe_images = [] if is_shared_link else [stored for _, stored in submission.probe_images]
+    probe_image = next((stored for stored in probe_images if stored.pk == sha256), None)
     run = workflow.run_of(submission)
-    # The shared link gives no more access than the page it leads to.
-    shared = submission.token != token
-    if shared and (run is None or run.withdrawn_at or submission.state != State.APPROVED):
+    # A shared link gives access only to what its page shows.
+    if is_shared_link and (run is None or run.withdrawn_at or submission.state != State.APPROVED):
         raise Http404
-    stored = tested_image or stages.image(run, sha256)
+    stored = probe_image or stages.image(run, sha256)
     if stored is None:
         raise Http404
     try:
@@ -174,12 +174,12 @@ def _submission(token: str) -> Submission:
 
 @require_POST
 def act(request: HttpRequest, token: str) -> HttpResponse:
-    """Run a submitter's action: test, correct, answer, publish, share or withdraw."""
+    """Perform an action of the submitter, such as testing again or withdrawing."""
     submission = _submission(token)
     if too_many := limited(request, "submission_act"):
         return too_many
-    chosen = request.POST.get("act", "")
-    form = EndpointForm(request.POST, instance=_submission(token)) if chosen == "correct" else None
+    action = request.POST.get("act", "")
+    form = EndpointForm(request.POST, instance=_submission(token)) if action == "correct" else None
     if form is not None and not form.is_valid():
         form.mark_errors()
         return _page(request, submission, form)
@@ -193,11 +193,11 @@ def act(request: HttpRequest, token: str) -> HttpResponse:
         "unshare": lambda: workflow.unshare(submission),
         "withdraw": lambda: _withdraw(request, submission),
     }
-    if chosen not in actions:
+    if action not in actions:
         messages.error(request, "There is no such action.")
     else:
         try:
-            messages.success(request, actions[chosen]())
+            messages.success(request, actions[action]())
         except workflow.NotPossible as error:
             messages.error(request, str(error))
     return redirect(submission)

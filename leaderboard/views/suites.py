@@ -1,4 +1,4 @@
-"""Suites: their cases, the origin of their images, and changes between versions."""
+"""Pages of the suites: their cases, images, pairs and versions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from leaderboard.text import attachment
 @require_safe
 @cached_page(stamp)
 def index(request: HttpRequest) -> HttpResponse:
-    """Show every playable suite in its newest version, then older versions."""
+    """Show the newest version of every frozen suite, then older versions."""
     suites = list(_counted(Suite.objects.frozen()))
     newest: dict[str, Suite] = {}
     for suite in sorted(suites, key=lambda suite: -suite.version):
@@ -46,7 +46,7 @@ def latest(request: HttpRequest, slug: str) -> HttpResponse:
     versions = Suite.objects.frozen().defer("definition").filter(slug=slug)
     suite = versions.order_by("-version").first()
     if suite is None:
-        raise Http404("no such suite")
+        raise Http404("There is no such suite.")
     return redirect(suite)
 
 
@@ -79,23 +79,23 @@ def detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
 
 @require_safe
 def file(request: HttpRequest, slug: str, version: int) -> HttpResponse:
-    """Serve the suite file that the shell plays."""
+    """Serve the suite file for `convergebench run --suite`."""
     suite = get_object_or_404(Suite.objects.frozen(), slug=slug, version=version)
     if suite.definition is None:
-        raise Http404("this suite was published elsewhere")
+        raise Http404("This suite was published elsewhere and has no file.")
     text = json.dumps(suite.definition, ensure_ascii=False, indent=1)
     headers = attachment(f"{suite.key}.json")
     return HttpResponse(text, content_type="application/json", headers=headers)
 
 
 def _power(suite: Suite) -> dict[str, float | None]:
-    """Return the suite's power; empty until a worker has computed it."""
+    """Return the suite's statistical power; {} until a worker has computed it."""
     report = SuiteReport.objects.filter(suite=suite, method_version=METHOD_VERSION).first()
     return report.power if report else {}
 
 
 def _sealed() -> list[tuple[Suite, list[Standing]]]:
-    """Return the sealed suites with their standings: only names and numbers."""
+    """Return the sealed suites with their standings. Their cases are never shown."""
     suites = list(Suite.objects.sealed().defer("definition").order_by("slug", "-version"))
     standings = Standing.objects.filter(
         run__in=Run.objects.counted().filter(suite__in=suites, current=True),
@@ -108,7 +108,7 @@ def _sealed() -> list[tuple[Suite, list[Standing]]]:
 
 
 def _counted(suites: Any) -> Any:
-    """Annotate suites with their number of cases, images and public runs."""
+    """Annotate suites with their numbers of cases, images and public runs."""
 
     def count(rows: Any) -> Any:
         grouped = rows.order_by().values("suite").annotate(number=Count("pk")).values("number")
@@ -145,14 +145,14 @@ def _images(
 
 
 def _pairs(suite: Suite, cases: Sequence[Case]) -> list[dict[str, Any]]:
-    """Return each pair as frozen in the suite, with its number of cases."""
+    """Return each pair as the suite froze it, with its number of cases."""
     by_slug = {row["slug"]: row for row in (suite.definition or {}).get("pairs", [])}
     counts = Counter(case.pair_slug for case in cases)
     changes, ways = dict(EditPair.Change.choices), dict(EditPair.Reversibility.choices)
     pairs: dict[str, dict[str, Any]] = {}
     for case in cases:
         frozen = by_slug.get(case.pair_slug, {})
-        now = case.edit_pair
+        current = case.edit_pair
         pairs.setdefault(
             case.pair_slug,
             {
@@ -160,16 +160,16 @@ def _pairs(suite: Suite, cases: Sequence[Case]) -> list[dict[str, Any]]:
                 "count": counts[case.pair_slug],
                 "change": changes.get(frozen.get("change", ""), "").partition(":")[0],
                 "reversibility": ways.get(frozen.get("reversibility", ""), ""),
-                # Curators improve prompts; results keep the prompts they were made with.
-                "changed": now is not None
-                and (now.forward, now.backward) != (case.forward, case.backward),
+                # True if curators changed the prompts later. Results keep the frozen prompts.
+                "changed": current is not None
+                and (current.forward, current.backward) != (case.forward, case.backward),
             },
         )
     return sorted(pairs.values(), key=lambda row: (row["case"].category, row["case"].pair_title))
 
 
 def _types(suite: Suite) -> list[tuple[str, list[tuple[str, int]], list[str]]]:
-    """Return by family the edit types with their number of pairs, and unused types."""
+    """Return by family the edit types that the suite uses, with counts, and those it does not."""
     counts = Counter(row.get("type", "") for row in (suite.definition or {}).get("pairs", []))
     families = [
         (
@@ -179,7 +179,7 @@ def _types(suite: Suite) -> list[tuple[str, list[tuple[str, int]], list[str]]]:
         )
         for family, kinds in BY_FAMILY
     ]
-    return families if any(there for _, there, _ in families) else []
+    return families if any(used for _, used, _ in families) else []
 
 
 def _balance(cases: Sequence[Case]) -> dict[str, Any]:

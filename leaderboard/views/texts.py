@@ -1,4 +1,4 @@
-"""Pages of text: methodology, tour, about and changelog."""
+"""Pages that are mostly text: methodology, about, changelog, reported figures and tour."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from leaderboard.views.board import example_rows
 
 
 def release() -> str:
-    """Return the stamp of pages that change only with the code."""
+    """Return a constant stamp, for pages that change only with the code."""
     return ""
 
 
 @require_safe
 @cached_page(release)
 def methodology(request: HttpRequest) -> HttpResponse:
-    """Show every definition, with examples measured by the same code."""
+    """Show the definitions, with examples measured by the benchmark's own code."""
     context = method() | {
         "examples": examples(),
         "strips": strips(),
@@ -53,7 +53,7 @@ def methodology(request: HttpRequest) -> HttpResponse:
 
 
 def method() -> dict[str, Any]:
-    """Return the numbers in the method's text, which docs/method.md repeats."""
+    """Return the numbers that the method's text and docs/method.md contain."""
     return {
         "parts": PARTS,
         "method_version": METHOD_VERSION,
@@ -70,7 +70,7 @@ def about(request: HttpRequest) -> HttpResponse:
 @require_safe
 @cached_page(stamp)
 def changelog(request: HttpRequest) -> HttpResponse:
-    """Show the benchmark's changes: suites and metrics by version."""
+    """Show the versions of suites and metrics."""
     suites = Suite.objects.frozen().defer("definition").order_by("-frozen_at", "slug", "-version")
     versions = MetricVersion.objects.annotate(
         first=Min("standings__run__finished_at"), runs=Count("standings__run", distinct=True)
@@ -93,7 +93,7 @@ def reported(request: HttpRequest) -> HttpResponse:
 
 
 def witness_rows() -> list[dict[str, Any]]:
-    """Return every witness with its abilities."""
+    """Return the witnesses, each with what it can and cannot judge."""
     names = ("name", "label", "can", "cannot", "licence")
     kinds = [witness_class(name) for name in WITNESSES]
     return [
@@ -104,9 +104,9 @@ def witness_rows() -> list[dict[str, Any]]:
 
 
 def witness_errors() -> list[dict[str, Any]]:
-    """Return each witness's errors, over all suites and kinds of wear.
+    """Return each witness's errors, summed over all suites and kinds of wear.
 
-    Rows of no suite are of a real chain.
+    Rows without a suite come from a real chain.
     """
     rows: dict[tuple[str, str, bool], dict[str, Any]] = {}
     for row in ErrorTable.stored("witness").rows:
@@ -130,12 +130,12 @@ def witness_errors() -> list[dict[str, Any]]:
 
 @cache
 def examples() -> dict[str, Any]:
-    """Return the drawings and measurements of `python -m tools.examples`."""
+    """Return the images and measurements that `python -m tools.examples` made."""
     return _measured("examples")
 
 
 def strips() -> list[dict[str, Any]]:
-    """Return the strips with the state of the damaged image, and the deciding part's name."""
+    """Return the strips with the damaged image's state and the label of the deciding part."""
     labels = {part.name: part.label for part in PARTS}
     return [
         strip | {"state": state(strip["kept"]), "part": labels[strip["because"]]}
@@ -145,7 +145,7 @@ def strips() -> list[dict[str, Any]]:
 
 @cache
 def damages() -> dict[str, Any]:
-    """Return what `python -m tools.studies headline` measured."""
+    """Return the measurements of `python -m tools.studies headline`."""
     return _measured("damages")
 
 
@@ -162,7 +162,7 @@ def _measured(name: str) -> dict[str, Any]:
 
 
 TRIPS = 10
-#: Size of the drawing: trips to the right, survival upwards.
+#: Width and height of the drawn survival curve.
 PLANE = (400, 120)
 
 _STORIES = {
@@ -180,8 +180,8 @@ _STORIES = {
 
 @cache
 def worked_example() -> dict[str, Any]:
-    """Return six chains with the events that ended them, and the numbers made of them."""
-    chains = {story: _chain(story, place) for place, story in enumerate(_STORIES)}
+    """Return six example chains, the events that end them, and the resulting numbers."""
+    chains = {story: _chain(story, index) for index, story in enumerate(_STORIES)}
     events = {story: event(chain, TRIPS, DEFAULT_THRESHOLD) for story, chain in chains.items()}
     summary = summarise(list(chains.values()), TRIPS)
     return {
@@ -196,7 +196,7 @@ def worked_example() -> dict[str, Any]:
         ],
         "half_life": formatting.half_life(summary.half_life, TRIPS),
         "usable_trips": f"{summary.usable_trips:.1f}",
-        "path": _steps(sorted((one.time, one.cause is not None) for one in events.values())),
+        "path": _steps(sorted((end.time, end.cause is not None) for end in events.values())),
     }
 
 
@@ -208,11 +208,11 @@ _WHY = {
 }
 
 
-def _chain(story: str, place: int) -> ChainResult:
+def _chain(story: str, index: int) -> ChainResult:
     outcome, retention = _STORIES[story]
     seen = (story != "It does nothing",) * len(retention)
     return ChainResult(
-        image=f"image-{place}",
+        image=f"image-{index}",
         pair="example",
         category="accessories",
         kind="face",
@@ -255,13 +255,13 @@ def tour(request: HttpRequest) -> HttpResponse:
     return render(request, "leaderboard/tour.html", context)
 
 
-def stops(found: Example) -> list[Stop]:
-    """Return the stops of the tour, one image after the other."""
-    case, name = found.chain.case, found.row.model.name
-    source, edited, *restored = found.steps
+def stops(shown: Example) -> list[Stop]:
+    """Return the stops of the tour: one per image, then two explanations."""
+    case, name = shown.chain.case, shown.row.model.name
+    source, edited, *restored = shown.steps
     first = restored[0]
     before = (source.image, "source")
-    steps = [
+    tour_stops = [
         Stop(
             [before], "Start with an image, the source.", "Each restored image is compared with it."
         ),
@@ -276,7 +276,7 @@ def stops(found: Example) -> list[Stop]:
             f"{name} is asked to undo it. That was one round trip. {_kept(first.retention)}".rstrip(),
         ),
     ]
-    steps += [
+    tour_stops += [
         Stop(
             [before, (step.image, step.caption)],
             f"And again: {step.caption}.",
@@ -284,30 +284,29 @@ def stops(found: Example) -> list[Stop]:
         )
         for step in restored[1:]
     ]
-    return [*steps, *_meaning(found)]
+    return [*tour_stops, *_meaning(shown)]
 
 
 def _kept(share: float | None) -> str:
     return "" if share is None else f"{formatting.percent(max(0.0, share))} of the image is kept."
 
 
-def _meaning(found: Example) -> list[Stop]:
-    ends = [(found.steps[0].image, "source"), (found.steps[-1].image, found.steps[-1].caption)]
-    trips = found.row.filters.suite.trips
-    life = found.row.standing.half_life if found.row.standing else None
+def _meaning(shown: Example) -> list[Stop]:
+    ends = [(shown.steps[0].image, "source"), (shown.steps[-1].image, shown.steps[-1].caption)]
+    trips = shown.row.filters.suite.trips
+    life = shown.row.standing.half_life if shown.row.standing else None
     lasts = formatting.in_trips(life, trips)
     return [
         Stop(
             ends,
             "How much is kept?",
-            "100 % is the source itself. Below 50 % it is clearly damaged: a thing is gone, "
-            "colours "
-            "have changed, or all of it is worn.",
+            "100 % is the source itself. Below 50 % the image is clearly damaged: an object is "
+            "gone, colours have changed, or the whole image is worn.",
         ),
         Stop(
             ends,
             "How long does an image last?",
             "Until it is clearly damaged, or the edit is not made. Over many images and edits that "
-            f"is the half-life: {found.row.model.name} lasts {lasts}.",
+            f"is the half-life: {shown.row.model.name} lasts {lasts}.",
         ),
     ]

@@ -1,4 +1,4 @@
-"""Uploaded chains: curves, strip and half-life of a visitor's images, for a day."""
+"""Pages to upload a chain of images and see its curves and half-life for a day."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ MAX_IMAGE_BYTES = 12 * 2**20
 MAX_TOTAL_BYTES = 120 * 2**20
 MAX_TOTAL_PIXELS = 300_000_000
 MAX_NAME = 100
-#: Entries of a zip, with the folders and hidden files that some programs add.
+#: Entries of a zip file, including folders and hidden files that some programs add.
 MAX_ENTRIES = 1_000
 
 
-class Unusable(ValueError):
-    """An upload that is not a chain; the message is shown to the visitor."""
+class UnusableUpload(ValueError):
+    """An upload that is not a valid chain. The visitor sees the message."""
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A file by its uploaded name, which is never used on disk.
+    """An uploaded file with its name, which is never used on disk.
 
-    Its bytes are read when needed: a web process holds one image in memory at a time.
+    `read` loads the bytes, so that a web process has one image in memory at a time.
     """
 
     name: str
@@ -66,20 +66,20 @@ def index(request: HttpRequest) -> HttpResponse:
     if too_many := limited(request, "upload_chain"):
         return too_many
     address = client_address(request)
-    if full := take(address):
-        return _refused(request, full, status=429)
+    if message := count_upload(address):
+        return _refused(request, message, status=429)
     try:
-        chain = keep(
+        chain = store_chain(
             _uploads(request),
             name=plain_text(request.POST.get("name", ""))[:80],
             remote_address=address,
         )
-    except Unusable as error:
+    except UnusableUpload as error:
         return _refused(request, str(error), status=422)
     except STORAGE_ERRORS as error:
-        # Not left to the page of errors, whose traceback would keep the images in memory.
+        # Handled here, because the error page's traceback would keep the images in memory.
         log.error("upload not stored", error=str(error))
-        why = "Images cannot be stored right now; please try again later."
+        why = "Images cannot be stored right now. Please try again later."
         return _refused(request, why, status=503)
     return redirect(chain)
 
@@ -95,21 +95,23 @@ def _refused(request: HttpRequest, why: str, status: int) -> HttpResponse:
 
 def _uploads(request: HttpRequest) -> list[Upload]:
     files: list[Upload] = []
-    room = MAX_TOTAL_BYTES
+    bytes_left = MAX_TOTAL_BYTES
     for upload in [*request.FILES.getlist("source"), *request.FILES.getlist("restored")]:
-        room -= upload.size or 0
-        if room < 0:
-            raise Unusable(f"More than {MAX_TOTAL_BYTES // 2**20} MB in all.")
+        bytes_left -= upload.size or 0
+        if bytes_left < 0:
+            raise UnusableUpload(
+                f"The files have more than {MAX_TOTAL_BYTES // 2**20} MB in total."
+            )
         is_zip = upload.read(4) == b"PK\x03\x04"
         upload.seek(0)
         if is_zip:
-            unpacked = unpack(upload.name or "the zip", upload, room=room)
-            room -= sum(file.size for file in unpacked)
+            unpacked = unpack(upload.name or "The zip file", upload, max_bytes=bytes_left)
+            bytes_left -= sum(file.size for file in unpacked)
             files += unpacked
         else:
             files.append(Upload(upload.name or "", upload.size or 0, upload.read))
     if request.FILES.getlist("source") and request.FILES.getlist("restored"):
-        # The form's field determines the source, whatever the names of the files.
+        # The field of the form determines the source, not the file name.
         first, *rest = files
         files = [replace(first, name="I0_source"), *_numbered(rest)]
     return files
@@ -126,7 +128,7 @@ def _numbered(files: list[Upload]) -> list[Upload]:
 @require_safe
 @noindex
 def detail(request: HttpRequest, token: str) -> HttpResponse:
-    """Show the chain's result, or that it is being scored."""
+    """Show the chain's result, or its progress until it is scored."""
     chain = get_object_or_404(UploadedChain.objects.kept(), token=token)
     strip = list(chain.images.select_related("stored"))
     context: dict[str, Any] = {
@@ -153,7 +155,7 @@ def _shown(chain: UploadedChain) -> dict[str, Any]:
     trips, metrics = results["trips"], results["metrics"]
     names = [name for name in METRICS if name in metrics]
     curves = [Curve(metrics[n]["label"], [1.0, *metrics[n]["retention"]]) for n in names]
-    main = metrics[names[0]] if names else None
+    first = metrics[names[0]] if names else None
     figures = []
     for name in names:
         event = metrics[name]["events"][f"{DEFAULT_THRESHOLD:g}"]
@@ -165,8 +167,8 @@ def _shown(chain: UploadedChain) -> dict[str, Any]:
         {
             "number": number,
             "values": [metrics[name]["shown"][number - 1] for name in names],
-            "kept": formatting.percent(max(0.0, main["retention"][number - 1])) if main else "",
-            "jpeg": main["jpeg"][number - 1] if main else None,
+            "kept": formatting.percent(max(0.0, first["retention"][number - 1])) if first else "",
+            "jpeg": first["jpeg"][number - 1] if first else None,
             "seen": results["change_seen"][number - 1],
             "reframed": results["reframed"][number - 1],
         }
@@ -176,7 +178,7 @@ def _shown(chain: UploadedChain) -> dict[str, Any]:
         curves,
         trips,
         id="own",
-        title=finding(metrics, names[0], trips) if main else "No metric could be run",
+        title=finding(metrics, names[0], trips) if first else "No metric could be run",
         subtitle="Image kept after each trip, by every metric. 0 % is a blank card of the "
         "source’s mean colour.",
     )
@@ -187,20 +189,20 @@ def _shown(chain: UploadedChain) -> dict[str, Any]:
         "labels": [metrics[name]["label"] for name in names],
         "dynamics": results["dynamics"],
         "not_run": results["not_run"],
-        "main": main,
-        "one_trip": _one_trip(main) if main and trips == 1 else "",
+        "main": first,
+        "one_trip": _one_trip(first) if first and trips == 1 else "",
         "judged": any(seen is not None for seen in results["change_seen"]),
     }
 
 
-def _one_trip(main: dict[str, Any]) -> str:
-    """Return the retention after one trip, and that a half-life needs more."""
-    share = formatting.percent(max(0.0, main["retention"][0]))
+def _one_trip(result: dict[str, Any]) -> str:
+    """Return a sentence on a chain of one trip, which is too short for a half-life."""
+    share = formatting.percent(max(0.0, result["retention"][0]))
     return f"{share} is left after one round trip. Upload more trips for a half-life."
 
 
 def finding(metrics: dict[str, Any], name: str, trips: int) -> str:
-    """Return the retention at the end; by the headline, also the worst part."""
+    """Return a sentence on the final retention and, by the headline, on the worst part."""
     share = formatting.percent(max(0.0, metrics[name]["retention"][-1]))
     left = f"{formatting.after(trips).capitalize()}, {share} of the image is left"
     if name != HEADLINE:
@@ -212,32 +214,34 @@ def finding(metrics: dict[str, Any], name: str, trips: int) -> str:
     return f"{left}; most lost: {metrics[worst]['label'].lower()}"
 
 
-# Unpacking, order of the files, and storage
+# Unpacking, ordering and storing the files.
 
 
-def unpack(name: str, file: IO[bytes], room: int = MAX_TOTAL_BYTES) -> list[Upload]:
-    """Return the files of a zip, without reading them.
+def unpack(name: str, file: IO[bytes], max_bytes: int = MAX_TOTAL_BYTES) -> list[Upload]:
+    """Return the files of a zip file without reading them.
 
-    Raises Unusable if they exceed `room` bytes in all, or one exceeds the limit of an image.
+    Raises UnusableUpload if they exceed `max_bytes` in total, or one exceeds the limit of an image.
     """
     try:
         archive = archives.open_archive(file, max_entries=MAX_ENTRIES)
     except ArchiveError as error:
-        raise Unusable(f"{name} is not a zip file that can be read: {error}.") from None
+        raise UnusableUpload(f"{name} is not a readable zip file: {error}.") from None
     entries = [
         e for e in archive.infolist() if not e.is_dir() and not e.filename.startswith("__MACOSX")
     ]
     if len(entries) > MAX_IMAGES:
-        raise Unusable(f"{name} holds {len(entries)} files; at most {MAX_IMAGES} are taken.")
-    if sum(entry.file_size for entry in entries) > room:
-        raise Unusable(f"{name} is too large: more than {room // 2**20} MB unpacked.")
+        raise UnusableUpload(f"{name} contains {len(entries)} files; the limit is {MAX_IMAGES}.")
+    if sum(entry.file_size for entry in entries) > max_bytes:
+        raise UnusableUpload(
+            f"{name} is too large: it has more than {max_bytes // 2**20} MB when unpacked."
+        )
     uploads = []
     for entry in entries:
         title = entry.filename.rsplit("/", 1)[-1][-MAX_NAME:]
         try:
             archives.check_entry(entry, f"{title} in {name}", MAX_IMAGE_BYTES)
         except ArchiveError as error:
-            raise Unusable(f"{error}.") from None
+            raise UnusableUpload(f"{error}.") from None
         uploads.append(
             Upload(
                 title,
@@ -249,17 +253,18 @@ def unpack(name: str, file: IO[bytes], room: int = MAX_TOTAL_BYTES) -> list[Uplo
 
 
 def arrange(files: Iterable[Upload]) -> list[tuple[int, bool, Upload]]:
-    """Return (trip, is forward, file), by names like I1_forward.png or sorted.
+    """Return each file as (trip, is forward, file).
 
-    Raises Unusable if the files are no chain.
+    The order follows names such as I1_forward.png, or else the alphabet. Raises UnusableUpload if
+    the files are not a chain.
     """
     files = list(files)
     if len(files) > MAX_IMAGES:
-        raise Unusable(f"{len(files)} images; at most {MAX_IMAGES} are taken.")
+        raise UnusableUpload(f"The upload has {len(files)} images; the limit is {MAX_IMAGES}.")
     try:
         chain = assign_files(files, lambda file: file.name)
     except ChainFilesError as error:
-        raise Unusable(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
+        raise UnusableUpload(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
     rows = [(0, False, chain.source)]
     for number, (forward, backward) in enumerate(chain.trips, start=1):
         if forward:
@@ -268,22 +273,23 @@ def arrange(files: Iterable[Upload]) -> list[tuple[int, bool, Upload]]:
     return rows
 
 
-def take(address: str | None) -> str | None:
-    """Count a chain of this address; return a message if its limit is reached."""
+def count_upload(address: str | None) -> str | None:
+    """Count an upload towards the daily quota. Returns a message if the quota is used up."""
     limit = settings.UPLOADED_CHAINS_PER_DAY
     network = network_of(address) if address else "unknown"
     if not Use.objects.take("uploaded chain", {"your network address": network}, limit):
         return None
     return (
-        f"{limit} chains came from your network address in the last 24 hours; the limit is "
-        f"{limit}. On your own machine there is no limit: convergebench score."
+        f"The limit of {limit} chains in 24 hours from your network address is reached. "
+        "On your own machine there is no limit: use convergebench score."
     )
 
 
 def _stored(file: Upload) -> StoredImage:
-    """Check the header of an image and store its bytes; those of a refused chain are deleted later.
+    """Check the header of an image and store its bytes.
 
-    One image is in memory at a time: with its colour profile a JPEG takes four times its bytes.
+    `decoding` admits one image at a time, since decoding a JPEG with a colour profile takes four
+    times its bytes. Images of a refused upload are deleted later.
     """
     with decoding:
         try:
@@ -291,26 +297,27 @@ def _stored(file: Upload) -> StoredImage:
                 file.read(), max_bytes=MAX_IMAGE_BYTES, max_pixels=MAX_IMAGE_PIXELS
             )
         except ArchiveError as error:
-            raise Unusable(f"{error}.") from None
+            raise UnusableUpload(f"{error}.") from None
         except ImageError as error:
-            raise Unusable(f"{file.name}: {error}.") from None
+            raise UnusableUpload(f"{file.name}: {error}.") from None
         return StoredImage.objects.write_bytes(image)
 
 
-def keep(files: Iterable[Upload], *, name: str, remote_address: str | None) -> UploadedChain:
-    """Check the header of every image, then store the chain: all or nothing.
+def store_chain(files: Iterable[Upload], *, name: str, remote_address: str | None) -> UploadedChain:
+    """Check the header of every image, then store the chain, or nothing if one is refused.
 
-    No pixel is decoded here: the worker does that, because it can be killed. Raises Unusable if
-    an image is refused.
+    Pixels are decoded later by a worker, which can be killed. Raises UnusableUpload.
     """
     stored, pixels = [], 0
     for number, forward, file in arrange(files):
         row = _stored(file)
         pixels += row.width * row.height
         if pixels > MAX_TOTAL_PIXELS:
-            raise Unusable(f"More than {MAX_TOTAL_PIXELS // 10**6} megapixels in all.")
+            raise UnusableUpload(
+                f"The images have more than {MAX_TOTAL_PIXELS // 10**6} megapixels in total."
+            )
         if not number and min(row.width, row.height) < 64:
-            raise Unusable(
+            raise UnusableUpload(
                 f"The source is {row.width} x {row.height} pixels; both sides need at least 64."
             )
         stored.append((number, forward, row))

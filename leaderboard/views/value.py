@@ -1,4 +1,4 @@
-"""Price and time against usable trips, and the models that no other beats at both."""
+"""The price page: price or time against usable trips, and the unbeaten models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from leaderboard.views.site import noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     board_query = BoardQuery.parse(request.GET)
     context = page(board_query, request.GET) if board_query else {}
-    return _kept(render(request, "leaderboard/value.html", context), board_query, request.GET)
+    return _cacheable(render(request, "leaderboard/value.html", context), board_query, request.GET)
 
 
 @require_safe
@@ -42,12 +42,12 @@ def figure(request: HttpRequest) -> HttpResponse:
     chart = page(board_query, request.GET).get("chart") if board_query else None
     parts = {"title": chart.title, "figure": chart.figure} if chart else {}
     response = HttpResponse(json.dumps(parts), content_type="application/json")
-    return _kept(response, board_query, request.GET)
+    return _cacheable(response, board_query, request.GET)
 
 
-def page(board_query: BoardQuery, query: Mapping[str, str]) -> dict[str, Any]:
+def page(board_query: BoardQuery, parameters: Mapping[str, str]) -> dict[str, Any]:
     filters = board_query.filters
-    cost = COSTS.get(query.get("by", ""), COSTS["edit"])
+    cost = COSTS.get(parameters.get("by", ""), COSTS["edit"])
     rows = [row for row in board_query.rows() if row.group == RANKED]
     priced = points(rows, cost)
     hosts = {
@@ -73,11 +73,11 @@ def page(board_query: BoardQuery, query: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _kept(
-    response: HttpResponse, board_query: BoardQuery | None, query: Mapping[str, str]
+def _cacheable(
+    response: HttpResponse, board_query: BoardQuery | None, parameters: Mapping[str, str]
 ) -> HttpResponse:
-    """Allow caching only for known values of `by`: other values are unbounded."""
-    valid = query.get("by", "") in ("", *COSTS)
+    """Allow caching only if `by` is valid, since the number of other values is unbounded."""
+    valid = parameters.get("by", "") in ("", *COSTS)
     return (
         response
         if valid and (board_query is None or board_query.is_cacheable)
@@ -87,7 +87,7 @@ def _kept(
 
 @dataclass(frozen=True)
 class Cost:
-    """A measure of a model's cost; less is better."""
+    """A measure of cost, in money or time."""
 
     name: str
     label: str
@@ -132,7 +132,7 @@ COSTS = {
 
 @dataclass(frozen=True)
 class Point:
-    """A model and its cost; `best` if no other lasts as long for less."""
+    """A model and its cost. `best` if no model lasts as long for less."""
 
     row: BoardRow
     cost: float
@@ -144,12 +144,12 @@ class Point:
 
     @property
     def height(self) -> float:
-        """Usable trips, which decide the ranks; no half-life, since many are not reached."""
+        """Usable trips. Unlike half-lives, they are always known."""
         return self.row.usable_trips or 0.0
 
 
 def points(rows: Iterable[BoardRow], cost: Cost) -> list[Point]:
-    """Return the rows with a known cost, the cheapest first, the best marked."""
+    """Return a point for each row with a known cost, the cheapest first."""
     priced = [
         (value, row) for row in rows if row.standing and (value := cost.value(row)) is not None
     ]
@@ -163,7 +163,7 @@ def points(rows: Iterable[BoardRow], cost: Cost) -> list[Point]:
 
 
 def same_weights(points: Sequence[Point]) -> list[list[Point]]:
-    """Return the groups of models with the same weights at different hosts."""
+    """Return the groups of models that are the same weights at different hosts."""
     groups: dict[tuple[str, str], list[Point]] = defaultdict(list)
     for point in points:
         groups[point.row.model.weights_name].append(point)
@@ -171,7 +171,7 @@ def same_weights(points: Sequence[Point]) -> list[list[Point]]:
 
 
 def finding(points: Sequence[Point], cost: Cost) -> str:
-    """Return a title with the models that no other beats at cost and usable trips."""
+    """Return the chart's title, which names the unbeaten models."""
     best = [point.name for point in points if point.best]
     if not best:
         return "What does durability cost?"
@@ -181,7 +181,7 @@ def finding(points: Sequence[Point], cost: Cost) -> str:
     return f"No model lasts longer {less} than {formatting.listed(best[::-1], 4)}"
 
 
-#: Models that have their names in the chart.
+#: Most models that are named in the chart.
 MOST_NAMES = 6
 #: Label, colour and marker by openness of the weights.
 WEIGHTS = {
@@ -192,7 +192,7 @@ WEIGHTS = {
 
 
 def value_chart(points: Sequence[Point], cost: Cost, filters: BoardFilters, left_out: int) -> Chart:
-    """Return the chart of these points; `left_out` models have no known cost."""
+    """Return the chart of these points. The subtitle counts the models left out."""
     missing = (
         f" {formatting.count(left_out, 'model')} without a known "
         f"{'time' if cost.is_time else 'price'} "
@@ -221,29 +221,29 @@ def _figure(points: Sequence[Point], cost: Cost, trips: int) -> Figure:
         for kind in WEIGHTS
         if any(point.row.model.open_weights is kind for point in points)
     ]
-    # Prices span decades; a logarithmic axis has no place for a free model.
-    spread = bool(points) and all(p.cost > 0 for p in points)
-    wide = spread and points[-1].cost > 8 * points[0].cost
+    # Prices span decades, but a logarithmic axis cannot show a free model.
+    all_positive = bool(points) and all(p.cost > 0 for p in points)
+    logarithmic = all_positive and points[-1].cost > 8 * points[0].cost
     named = points if len(points) <= MOST_NAMES else best[-MOST_NAMES:]
     return {
         "data": traces,
         "layout": layout(
             xaxis={
                 "title": {"text": cost.axis},
-                **(_decades(points, cost) if wide else {"rangemode": "tozero"}),
+                **(_decades(points, cost) if logarithmic else {"rangemode": "tozero"}),
             },
             yaxis={
                 "title": {"text": "usable trips"},
                 "tickvals": axis_ticks(trips),
                 "range": [-0.03 * trips, 1.08 * trips],
             },
-            annotations=[_name(point, wide) for point in named],
+            annotations=[_name(point, logarithmic) for point in named],
         ),
     }
 
 
 def _decades(points: Sequence[Point], cost: Cost) -> Figure:
-    """Return a logarithmic axis with round numbers within the range of the points."""
+    """Return a logarithmic axis with ticks at round numbers."""
     low, high = points[0].cost / 1.5, points[-1].cost * 1.5
     marks = [digit * 10.0**power for power in range(-5, 5) for digit in (1, 2, 5)]
     shown = [mark for mark in marks if low <= mark <= high]
@@ -301,7 +301,7 @@ def _line(best: Sequence[Point]) -> list[Figure]:
 
 
 def _links(points: Sequence[Point]) -> list[Figure]:
-    """Return one trace that joins hosts of the same weights, with gaps between."""
+    """Return a trace with a line between each two hosts of the same weights."""
     pairs = [pair for group in same_weights(points) for pair in pairwise(group)]
     if not pairs:
         return []

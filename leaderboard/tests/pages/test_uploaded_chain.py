@@ -198,7 +198,7 @@ def test_a_day_has_a_quota_for_each_address(client, valkey, settings):
     assert send(client, {"a.png": source, "b.png": one}).status_code == 302
     again = send(client, {"a.png": source, "b.png": one})
     assert again.status_code == 429
-    assert "the limit is 1" in again.content.decode()
+    assert "The limit of 1 chains" in again.content.decode()
     assert UploadedChain.objects.count() == 1
     UploadedChain.objects.all().delete()  # nothing gives a use back but time
     assert send(client, {"a.png": source, "b.png": one}).status_code == 429
@@ -216,7 +216,7 @@ def test_any_names_are_arranged_or_refused(files):
         found = uploaded_chains.arrange(
             [uploaded_chains.Upload(name, len(data), partial(bytes, data)) for name, data in files]
         )
-    except uploaded_chains.Unusable:
+    except uploaded_chains.UnusableUpload:
         return
     assert found[0][:2] == (0, False)
 
