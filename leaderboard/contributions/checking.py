@@ -33,7 +33,7 @@ from leaderboard.contributions.importing import (
     write_run,
 )
 from leaderboard.jobs.database_scores import DatabaseScores
-from leaderboard.jobs.resilience import asked_to_stop
+from leaderboard.jobs.resilience import stop_requested
 from leaderboard.models import (
     ContributedRun,
     EditingModel,
@@ -176,7 +176,7 @@ def _counts(contribution: ContributedRun, verification: Verification) -> dict[st
                 and not reasons
                 and chains_finished > len(contribution.finished)
             )
-            if asked_to_stop() or (on and _others_wait(began)):
+            if stop_requested() or (on and _others_wait(began)):
                 if on:  # a chain with a wrong number must be checked again
                     contribution.finished, contribution.checks = finished, dict(sure)
                 contribution.leave()

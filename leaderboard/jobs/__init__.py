@@ -1,8 +1,8 @@
-"""RQ glue: claim, lease, pause, resume and recover the work of workers.
+"""RQ jobs: claim, lease, pause, resume and recover the work of workers.
 
-The database is the record of all work; Redis only wakes workers. A job takes the number of a
-row and does the work that the database lists for it; it is safe to call twice, at once, or
-after a crash. RQ calls the jobs by the names they have here.
+The database records all work; Redis only wakes workers. A job takes the primary key of a row and
+does the work that the database lists for it. Calling a job twice, in parallel or after a crash is
+safe. RQ calls the jobs by their names in this module.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = [
 
 
 def collect_garbage(_: int) -> None:
-    """Remove images without a reference and files without a row after a day."""
+    """Remove images without references and files without rows that are a day old."""
     storage.collect(timedelta(days=1))
     ballots.forget_images()
 

@@ -1,4 +1,4 @@
-"""Small runs that a hosted model repeats, to notice when its answers change."""
+"""Canaries: weekly small runs of hosted models, to detect changed answers."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ EVERY = timedelta(days=7)
 
 
 def start_due() -> None:
-    """Start the small run of each ticked model that has none of the last week.
+    """Start a small run of each canary model without one in the last week.
 
-    Failed and cancelled runs count too: a model that cannot be played costs one try a week.
+    Failed and cancelled runs count too: a model that cannot be played costs one attempt a week.
     """
     suite = Suite.objects.startable().filter(slug=changes.SUITE).order_by("-version").first()
     if suite is None:
         return
     recent = Run.objects.filter(suite=suite, created_at__gt=timezone.now() - EVERY)
-    ticked = EditingModel.objects.filter(canary=True, status=EditingModel.Status.PUBLISHED)
-    due = ticked.exclude(pk__in=recent.outside_experiments().values("editing_model"))
+    models = EditingModel.objects.filter(canary=True, status=EditingModel.Status.PUBLISHED)
+    due = models.exclude(pk__in=recent.outside_experiments().values("editing_model"))
     for model in due:
-        # Of several workers one starts it.
+        # Only one of several workers starts it.
         if Use.objects.take("canary", {"model": f"model {model.pk}"}, 1) is not None:
             continue
         budget = control.start_budget(model.estimate_on(suite))
@@ -42,7 +42,7 @@ def start_due() -> None:
 
 
 def mail_change(run: Run) -> None:
-    """Mail the admins if the answers of a ticked model changed with this run."""
+    """Mail the admins if this run of a canary model may show changed answers."""
     if not run.editing_model.canary or run.suite.slug != changes.SUITE:
         return
     change = changes.last_change(run.editing_model)

@@ -44,7 +44,7 @@ from leaderboard.models.runs import ChainState, Outcome, RunState, after
 
 log = structlog.get_logger(__name__)
 
-#: Reasons of a pause that are not an editor's fault, with their texts.
+#: Texts of the reasons for a pause, except the faults of editors.
 REASONS = {
     "person": "Paused by an administrator",
     "budget": "The budget is used up",
@@ -52,7 +52,7 @@ REASONS = {
     "metric_version": "The metrics changed during the run",
     "internal": "An error of this site",
 }
-#: Outcomes worth another try. A refusal or a blank image is the model's answer and stays.
+#: Outcomes worth another attempt. A refusal or a blank image is the model's answer and stays.
 PLAYABLE_AGAIN = (Outcome.FAILED, Outcome.LOST)
 
 
@@ -79,9 +79,9 @@ def start(
 ) -> Run:
     """Create a run with all its chains, and queue it.
 
-    Without `stop_after` chains are stopped by the suite's rule; reference editors, which are the
-    scale of the curves and cost nothing, are played to the end. An `arm` of an experiment must be
-    settled already; it is never ranked, so it has no audits.
+    Without `stop_after`, the suite's rule stops chains early. Reference editors then play all
+    trips: they cost nothing, and the charts need their full curves. An experiment's `arm` must be
+    settled already; it has no audits, because it is never ranked.
     """
     if not suite.is_frozen:
         raise CannotMove(f"{suite} is a draft; freeze it first.")
@@ -90,7 +90,7 @@ def start(
     secret = secret or new_secret()
     if stop_after is None:
         stop_after = 0 if editing_model.is_reference else suite.stop_after
-    audits = _planned(secret, editing_model, suite, stop_after) if arm.is_default else []
+    audits = _planned_audits(secret, editing_model, suite, stop_after) if arm.is_default else []
     planned = [
         (case, repeat)
         for case in suite.cases.all()
@@ -123,7 +123,7 @@ def start(
     return run
 
 
-def _planned(
+def _planned_audits(
     secret: str, editing_model: EditingModel, suite: Suite, stop_after: int
 ) -> list[PlannedAudit]:
     """Return the audits that the secret draws; reference editors have none."""
@@ -133,9 +133,9 @@ def _planned(
 
 
 def pause(run: Run, reason: str, text: str = "", seconds: float | None = None) -> bool:
-    """Stop making calls; answers in flight are still saved.
+    """Make no more calls; answers in flight are still saved.
 
-    Without `seconds` a person resumes it.
+    After `seconds` the run resumes by itself; without them, a person must resume it.
     """
     text = (text or REASONS.get(reason, reason))[:500]
     resume_at = None if seconds is None else after(seconds)
@@ -159,34 +159,33 @@ def resume(run: Run) -> None:
 
 
 def cancel(run: Run) -> None:
-    """End the run now, also during an edit. Finished chains are kept."""
+    """End the run now, even during an edit. Finished chains are kept."""
     if not run.move(RunState.CANCELLED, reason="", reason_text=""):
         raise CannotMove(f"A {run.get_state_display().lower()} run cannot be cancelled.")
 
 
 @transaction.atomic
 def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
-    """Queue the chains with these outcomes, from their last good image on.
+    """Play chains with these outcomes again, from their last good image; return their number.
 
-    The same holds for chains that were stopped because their end was known, if the present
-    scores leave it unknown.
+    This includes chains that stopped early because their end was known, if new scores have
+    made it unknown.
     """
-    # Of two simultaneous requests one waits here, and then has nothing left to do.
+    # The second of two simultaneous requests waits here, then finds nothing to do.
     run.refresh_from_db(from_queryset=Run.objects.select_for_update(of=("self",)))
-    too_early = Q(outcome=Outcome.KNOWN, known_at=None)
-    again = run.chains.filter(Q(outcome__in=outcomes) | too_early, state=ChainState.PLAYED)
-    keys = list(again.values_list("pk", flat=True))
+    stopped_too_early = Q(outcome=Outcome.KNOWN, known_at=None)
+    chains = run.chains.filter(Q(outcome__in=outcomes) | stopped_too_early, state=ChainState.PLAYED)
+    keys = list(chains.values_list("pk", flat=True))
     if not keys:
         return 0
-    is_public = run.finished_at is not None  # also while it is scored again
+    secret_is_public = run.finished_at is not None  # even if the run is being scored again
     if run.is_ended and not run.move(RunState.QUEUED, finished_at=None):
         raise CannotMove(f"A {run.get_state_display().lower()} run cannot be played again.")
     # An incomplete trip may hold the image that ended the chain.
     for rows in (Trip.objects, TripStep.objects):
         rows.filter(chain__in=keys, number__gt=F("chain__trips_played")).delete()
-    _plan_again(run, keys, is_public)
-    again = Chain.objects.filter(pk__in=keys)
-    again.update(state=ChainState.WAITING, outcome="", outcome_text="")
+    _plan_again(run, keys, secret_is_public)
+    Chain.objects.filter(pk__in=keys).update(state=ChainState.WAITING, outcome="", outcome_text="")
     recount(run)
     if run.state in (RunState.SCORING, RunState.PAUSED):
         run.move(RunState.PLAYING) or run.move(RunState.QUEUED)
@@ -197,17 +196,19 @@ def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
 def recover(run: Run) -> None:
     """Enqueue a search for images of the run that are missing from storage."""
     if not run.is_ended:
-        raise CannotMove(f"A {run.get_state_display().lower()} run recovers its own images.")
+        raise CannotMove(
+            f"This run is {run.get_state_display().lower()}: recover its images when it has ended."
+        )
     job_queue.enqueue(run.pk, job_queue.RECOVER, queue_of(run.editing_model))
 
 
 @transaction.atomic
-def play_from(run: Run, numbers: Mapping[int, int]) -> int:
-    """Play chains of an ended run again, each (by its key) from this trip on.
+def play_from(run: Run, first_trips: Mapping[int, int]) -> int:
+    """Play chains of an ended run again, each from the given trip on, by chain key.
 
-    They count as lost until then.
+    Until then they count as lost.
     """
-    for chain, number in numbers.items():
+    for chain, number in first_trips.items():
         for rows in (Trip.objects, TripStep.objects):
             rows.filter(chain=chain, number__gte=number).delete()
         run.chains.filter(pk=chain).update(
@@ -219,14 +220,14 @@ def play_from(run: Run, numbers: Mapping[int, int]) -> int:
     return play_again(run, (Outcome.LOST,))
 
 
-def _plan_again(run: Run, keys: Sequence[int], is_published: bool) -> None:
+def _plan_again(run: Run, keys: Sequence[int], secret_is_public: bool) -> None:
     """Plan the audits of trips that these chains still have to play.
 
-    If the secret is public already (`is_published`), it is drawn again, since it reveals the audits.
+    A public secret reveals the audits, so a new one is drawn.
     """
     unplayed = Audit.objects.filter(chain__in=keys, number__gt=F("chain__trips_played"))
-    if not is_published:
-        # An answered audit was made on an answer that is deleted.
+    if not secret_is_public:
+        # Some of these audits were answered, for images that are now deleted.
         unplayed.update(
             outcome=Audit.Outcome.PLANNED,
             words="",
@@ -243,7 +244,7 @@ def _plan_again(run: Run, keys: Sequence[int], is_published: bool) -> None:
     }
     made = Audit.objects.bulk_create(
         Audit(chain=chain, number=audit.number, kind=audit.kind)
-        for audit in _planned(run.secret, run.editing_model, run.suite, run.stop_after)
+        for audit in _planned_audits(run.secret, run.editing_model, run.suite, run.stop_after)
         if not run.arm_digest
         if (chain := chains.get((audit.case, audit.repeat))) and audit.number > chain.trips_played
     )
@@ -253,7 +254,7 @@ def _plan_again(run: Run, keys: Sequence[int], is_published: bool) -> None:
 
 @transaction.atomic
 def score_again(run: Run) -> None:
-    """Score with the present metrics. Scores of other versions are kept."""
+    """Score the run again with the current metrics; scores of other versions are kept."""
     if run.state not in (RunState.FINISHED, RunState.PAUSED):
         raise CannotMove(f"A {run.get_state_display().lower()} run cannot be scored again.")
     # Without their tokens a running job cannot write scores of the old metrics.
@@ -269,11 +270,11 @@ def score_again(run: Run) -> None:
 @transaction.atomic
 def recount(run: Run) -> None:
     """Derive the run's counters from its rows and its ledger."""
-    # Locked first: what a waiting job then counts includes all that others have counted.
+    # Lock before counting, so that a job that waited here counts what others have written.
     progress = RunProgress.objects.select_for_update().get(pk=run.pk)
     ledger = Call.objects.filter(run=run).aggregate(
         calls=Count("pk", filter=~Q(outcome=Call.SYNTHETIC)),
-        ours=Count("pk", filter=Q(outcome=Call.SYNTHETIC)),
+        synthetic=Count("pk", filter=Q(outcome=Call.SYNTHETIC)),
         spent=Sum("cost"),
         seconds=Sum("seconds", filter=Q(outcome=Call.ANSWERED)),
     )
@@ -284,14 +285,14 @@ def recount(run: Run) -> None:
         edited=Count("edited"), restored=Count("restored")
     )
     audits = Audit.objects.filter(chain__run=run, outcome=Audit.Outcome.ANSWERED).count()
-    between = TripStep.objects.filter(chain__run=run).count()
-    made = images["edited"] + images["restored"] + between + audits
+    inner = TripStep.objects.filter(chain__run=run).count()
+    answers = images["edited"] + images["restored"] + inner + audits
     stopped = run.chains.filter(outcome__in=STOPPED).values_list("trips_played", flat=True)
     counters = {
         "calls": ledger["calls"],
         "spent_usd": ledger["spent"] or Decimal(0),
         "edit_seconds": ledger["seconds"] or 0.0,
-        "edits_done": made - ledger["ours"],
+        "edits_done": answers - ledger["synthetic"],
         "edits_saved": edits_saved(run.suite.trips, stopped),
         "chains_done": chains["done"],
         "trips_scored": chains["scored"] or 0,
@@ -324,32 +325,37 @@ def enqueue_play(run: Run) -> None:
         return
     queue_name = queue_of(run.editing_model)
     free = run.chains.free().ready().count()
-    room = min(free, Chain.objects.free_slots(run.editing_model))
-    each = 1 if queue_name == job_queue.GPU else settings.MAX_CALLS_IN_FLIGHT
-    if room or not run.chains.unplayed().exists():
-        job_queue.enqueue(run.pk, job_queue.PLAY, queue_name, copies=max(1, -(-room // each)))
+    playable = min(free, Chain.objects.free_slots(run.editing_model))
+    per_job = 1 if queue_name == job_queue.GPU else settings.MAX_CALLS_IN_FLIGHT
+    if playable or not run.chains.unplayed().exists():
+        copies = max(1, -(-playable // per_job))
+        job_queue.enqueue(run.pk, job_queue.PLAY, queue_name, copies=copies)
 
 
 def queue_of(editing_model: EditingModel) -> str:
-    """Return the queue that plays this model; `edits` for an unknown editor."""
+    """Return the name of the queue that plays this model; `edits` for an unknown editor."""
     editor = editor_class(editing_model.editor)
     return editor.queue if editor else job_queue.EDITS
 
 
 def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = None) -> Editor:
-    """Return the run's editor, made with its model's options and key."""
+    """Return the run's editor, loaded with its model's options and key."""
     model = run.editing_model
     options: dict[str, Any] = dict(model.options)
     endpoints.check_key_destination(model.editor, options)
-    ours = {
+    site_options = {
         "api_key": model.api_key.reveal() or None,
         # Never from the row: a submission must not get access to our network.
         **endpoints.rule_options(),
         "group": drawn(run.secret, "group", run.pk).hex(),
         "on_security_event": on_security_event,
     }
-    taken: set[str] = set()
+    accepted: set[str] = set()
     with suppress(TypeError):
-        taken = {field.name for field in dataclasses.fields(editor_class(model.editor))}  # type: ignore[arg-type]
-    options |= {name: value for name, value in ours.items() if name in taken and value is not None}
+        accepted = {field.name for field in dataclasses.fields(editor_class(model.editor))}  # type: ignore[arg-type]
+    options |= {
+        name: value
+        for name, value in site_options.items()
+        if name in accepted and value is not None
+    }
     return load_editor(model.editor, **options)

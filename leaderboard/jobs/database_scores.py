@@ -1,7 +1,6 @@
-"""Score and finish a run of the site, with its claims and scores in the database.
+"""Store a run in the database while it is scored and finished.
 
-Each write is fenced by the job's token, so that a job whose lease has lapsed cannot write any
-more.
+Each write checks the job's token, so that a job whose lease has lapsed cannot write any more.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from evaluation.play.store import AnsweredAudit, ChainTaken, PlayedTrips, Scored
 from evaluation.records import MEASURES, TripMeasures
 from leaderboard import standings
 from leaderboard.jobs import control
-from leaderboard.jobs.resilience import retry_database, stored_safely
+from leaderboard.jobs.resilience import retry_database, retry_storage
 from leaderboard.models import (
     Audit,
     Calibration,
@@ -64,37 +63,42 @@ class ChainRows:
         return {trip.number: trip for trip in rows}
 
     @cached_property
-    def between(self) -> dict[int, list[StoredImage | None]]:
-        """The answers between the first and the last of a trip, by trip."""
+    def inner(self) -> dict[int, list[StoredImage | None]]:
+        """The answers to the inner steps, by trip."""
         by_trip: dict[int, list[StoredImage | None]] = defaultdict(list)
         steps: Iterable[TripStep] = self.chain.steps.select_related("image")
         for step in sorted(steps, key=lambda step: (step.number, step.place)):
             by_trip[step.number].append(step.image)
         return by_trip
 
-    def answer(self, pair_steps: int, number: int, place: int) -> StoredImage | None:
-        """Return the answer to a step, counted from 0, of a trip of `pair_steps`."""
+    def answer(self, steps: int, number: int, place: int) -> StoredImage | None:
+        """Return the answer to step `place`, from 0, of a trip with so many `steps`."""
         trip = self.trips[number]
         if place == 0:
             return trip.edited
-        if place == pair_steps - 1:
+        if place == steps - 1:
             return trip.restored
-        return self.between[number][place - 1]
+        return self.inner[number][place - 1]
 
 
 class DatabaseScores(ScoreStore):
-    """A run of the site that is scored; `goes_on` is checked before each claim."""
+    """The database as the store of a run that one job scores.
 
-    def __init__(self, run: Run, token: UUID, goes_on: Callable[[], bool] = lambda: True) -> None:
-        self.run, self.token, self.goes_on = run, token, goes_on
+    `may_continue` is called before each claim.
+    """
+
+    def __init__(
+        self, run: Run, token: UUID, may_continue: Callable[[], bool] = lambda: True
+    ) -> None:
+        self.run, self.token, self.may_continue = run, token, may_continue
         self.suite = run.suite.core
         arm = run.core_arm
         self._pairs = {slug: arm.worded(pair) for slug, pair in self.suite.pair_by_slug.items()}
-        #: By image that this job has calibrated: what is stored of it, by metric.
+        #: The stored measurements of each image that this job has calibrated, by metric.
         self._calibrated: dict[str, dict[str, Mapping[str, Any]]] = {}
 
     def played(self, chain: Chain) -> PlayedTrips:
-        """Return a chain's row in the form of the scoring loop."""
+        """Return a chain in the form that the scoring loop reads."""
         case = chain.case
         return PlayedTrips(
             ChainRows(chain),
@@ -109,7 +113,7 @@ class DatabaseScores(ScoreStore):
     # Scoring.
 
     def claim(self) -> list[PlayedTrips]:
-        if not self.goes_on():
+        if not self.may_continue():
             return []
         rows = retry_database(
             lambda: Chain.objects.claim_scores(self.run, self.token, CHAINS_AT_ONCE)
@@ -136,7 +140,7 @@ class DatabaseScores(ScoreStore):
 
     @cached_property
     def versions(self) -> dict[str, MetricVersion]:
-        """The row of each pinned metric that can run here."""
+        """The row of each metric that scores the run."""
         pinned = self.run.metrics
         return {
             name: MetricVersion.objects.get_or_create(
@@ -148,13 +152,13 @@ class DatabaseScores(ScoreStore):
         }
 
     def is_calibrated(self, chain: PlayedTrips) -> bool:
-        """Return True if this job has calibrated the chain's source."""
+        """Return True if this job has calibrated the chain's source image."""
         return chain.key.chain.case.image.pixels_sha256 in self._calibrated
 
     def calibrate(
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> Mapping[str, Mapping[str, Any]]:
-        """Store the calibrations of a source, shipped or else computed."""
+        """Store a source's calibrations: those that ship, and computed ones for the rest."""
         sha256 = chain.key.chain.case.image.pixels_sha256
         if not self.is_calibrated(chain):
             self._calibrate(sha256, source, subject, scorer)
@@ -162,7 +166,7 @@ class DatabaseScores(ScoreStore):
                 pixels_sha256=sha256, metric__in=self.versions.values(), stored__isnull=False
             )
             stored = rows.values_list("metric__name", "stored")
-            self._calibrated[sha256] = {name: known for name, known in stored if known}
+            self._calibrated[sha256] = {name: values for name, values in stored if values}
         return self._calibrated[sha256]
 
     def _calibrate(
@@ -176,8 +180,8 @@ class DatabaseScores(ScoreStore):
             return
         versions = {name: (m.version, m.weights_sha256) for name, m in lacking.items()}
         computed = shipped(sha256, subject, versions)
-        if unknown := [name for name in lacking if name not in computed]:
-            computed |= scorer.only(unknown).calibrate(source, subject)
+        if not_shipped := [name for name in lacking if name not in computed]:
+            computed |= scorer.only(not_shipped).calibrate(source, subject)
         Calibration.objects.store(sha256, {lacking[name]: c for name, c in computed.items() if c})
 
     def unscored_metrics(
@@ -206,7 +210,7 @@ class DatabaseScores(ScoreStore):
             for place, image in enumerate(answers):
                 stored = chain.key.answer(len(answers), number, place)
                 if stored and image:
-                    stored_safely(partial(stored.write_what_pages_cannot, image))
+                    retry_storage(partial(stored.write_what_pages_cannot, image))
             changed.append(trip)
         row.quality = joined_quality(row.quality, trips.scores.quality, trips.first - 1)
         scores = [
@@ -240,7 +244,7 @@ class DatabaseScores(ScoreStore):
         Chain.objects.filter(score_token=self.token).update(score_lease_until=until)
 
     def end_lost_chain(self, chain: PlayedTrips, reason: str) -> None:
-        """End the chain after its last scored trip: our fault, so censored."""
+        """End the chain after its last scored trip, censored: the fault is this site's."""
         row: Chain = chain.key.chain
         log.error("chain lost", run=self.run.pk, chain=row.pk, why=reason)
         mine = Chain.objects.filter(pk=row.pk, score_token=self.token, state=ChainState.PLAYED)
@@ -288,9 +292,9 @@ class DatabaseScores(ScoreStore):
         answered = []
         for row in waiting.select_related("answer", "chain__case"):
             planned = row.planned
-            # A run that was played again in parts has a secret for each part.
-            drew = (secret for secret in self.run.secrets if planned.seed(secret) == row.seed)
-            answered.append(AnsweredAudit(row, planned, next(drew, self.run.secret)))
+            # Each part of a run that was played again has its own secret.
+            matching = (secret for secret in self.run.secrets if planned.seed(secret) == row.seed)
+            answered.append(AnsweredAudit(row, planned, next(matching, self.run.secret)))
         return answered
 
     def silent_audits(self, chain: PlayedTrips) -> list[PlannedAudit]:
@@ -310,7 +314,7 @@ class DatabaseScores(ScoreStore):
         return from_dicts(list(made.values_list("finding", flat=True)))
 
     def save_review(self, review: Review) -> None:
-        """Save flags and hints; failed audits keep a run out of the ranks."""
+        """Save flags, hints and medians; a flagged run is not ranked."""
         row, audited = self.run.review, review.audited
         row.flags = [{"kind": "review", "text": reason} for reason in audited.reasons]
         row.hints = [
@@ -341,5 +345,5 @@ def _hint(hint: Hint) -> dict[str, Any]:
 def _read(stored: StoredImage | None) -> EncodedImage:
     """Read an image. Raises ImageGone, or Paused while storage is unavailable."""
     if stored is None:
-        raise LookupError("a trip that counts as played lacks an image")
-    return stored_safely(stored.read)
+        raise LookupError("a played trip has no stored image")
+    return retry_storage(stored.read)

@@ -46,7 +46,7 @@ from evaluation.play.store import (
 from evaluation.run_secret import chain_seeds
 from leaderboard import job_queue
 from leaderboard.jobs import control, pacing
-from leaderboard.jobs.resilience import asked_to_stop, retry_database, stored_safely
+from leaderboard.jobs.resilience import retry_database, retry_storage, stop_requested
 from leaderboard.models import (
     Audit,
     Call,
@@ -175,10 +175,10 @@ class DatabaseStore(RunStore):
 
     def position(self, chain: ClaimedChain) -> Position:
         stored, number, answers = self._stored_images(chain)
-        *earlier, image = [stored_safely(image.read) for image in stored]
+        *earlier, image = [retry_storage(image.read) for image in stored]
         turns: tuple[Turn, ...] = ()
         if chain.plan.is_conversation:
-            source, *rest = [stored_safely(image.read) for image in answers]
+            source, *rest = [retry_storage(image.read) for image in answers]
             turns = history(chain.plan, source, rest)
         return Position(image, number, tuple(earlier), turns)
 
@@ -443,8 +443,8 @@ class DatabaseStore(RunStore):
     def pause(self, pause: Paused) -> None:
         fault = next((fault for fault in Fault if fault.value == pause.reason), None)
         seconds = pause.seconds
-        if fault in pacing.HEALS:
-            seconds = pacing.rest(self.pace)
+        if fault in pacing.TEMPORARY_FAULTS:
+            seconds = pacing.pause_seconds(self.pace)
         control.pause(self.run, pause.reason or "internal", str(pause), seconds)
         self.stopping = True
 
@@ -470,7 +470,7 @@ class DatabaseStore(RunStore):
 
     def _poll(self) -> None:
         """Read the state of the run and of its endpoint; count its progress."""
-        pace = Pace.objects.filter(editing_model=self.pace.keeper)
+        pace = Pace.objects.filter(editing_model=self.pace.owner)
         row = (
             Run.objects.filter(pk=self.run.pk)
             .values_list(
@@ -489,7 +489,7 @@ class DatabaseStore(RunStore):
         self.pace.update(blocked_until, failures or 0, now)
         turn = settings.TURN_SECONDS * (GPU_TURNS if self.queue_name == job_queue.GPU else 1)
         is_over = time.monotonic() - self._began > turn
-        if state not in (RunState.QUEUED, RunState.PLAYING) or asked_to_stop():
+        if state not in (RunState.QUEUED, RunState.PLAYING) or stop_requested():
             self.stopping = True
         elif self.pace.blocked > LONG_BLOCK and not self.stopping:
             fault = self.pace.fault or Fault.RATE_LIMITED
@@ -540,7 +540,7 @@ def _required(stored: StoredImage | None) -> StoredImage:
 
 def _write_image(image: EncodedImage) -> StoredImage:
     """Write an image to storage. Raises Paused while storage is unavailable."""
-    return stored_safely(lambda: StoredImage.objects.write_bytes(image))
+    return retry_storage(lambda: StoredImage.objects.write_bytes(image))
 
 
 def _save_answer_row(chain: int, answered: AnsweredStep, stored: StoredImage) -> None:

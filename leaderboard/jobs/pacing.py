@@ -1,8 +1,7 @@
 """The pace of calls to an endpoint: one row in the database for all workers.
 
-Calls per minute are spaced by assigning start times. A rate limit, or
-several failures in a row, blocks every worker's calls for a time that grows
-with each failure and is reset at the next answer.
+Calls per minute are spaced by assigning start times. A rate limit or several failures in a row
+block the calls of every worker, longer with each failure, until the next answer.
 """
 
 from __future__ import annotations
@@ -18,10 +17,12 @@ from leaderboard.models import EditingModel, Pace
 
 #: Failures in a row that open the circuit.
 BREAKER = 5
-#: Temporary faults of the endpoint as a whole.
-HEALS = frozenset({Fault.UNREACHABLE, Fault.TIMEOUT, Fault.SERVER_ERROR, Fault.RATE_LIMITED})
+#: Faults of the endpoint as a whole, which may pass by themselves.
+TEMPORARY_FAULTS = frozenset(
+    {Fault.UNREACHABLE, Fault.TIMEOUT, Fault.SERVER_ERROR, Fault.RATE_LIMITED}
+)
 LONGEST_BLOCK = 6 * 3600.0
-LONGEST_REST = 3600.0
+LONGEST_PAUSE = 3600.0
 #: Start times are assigned this far ahead, in seconds.
 AHEAD = 1.0
 
@@ -29,13 +30,13 @@ AHEAD = 1.0
 class Pacer:
     """One job's view of its endpoint's pace.
 
-    Times in the row are the database's: a worker with a wrong clock delays no other.
+    Times in the row are the database's, so a worker with a wrong clock delays no other.
     """
 
     def __init__(self, editing_model: EditingModel) -> None:
         self.editing_model = editing_model
-        #: The model whose row holds the pace of the endpoint, which several models may share.
-        self.keeper = editing_model.peers[0]
+        #: The key of the model that has the pace row, if several models share the endpoint.
+        self.owner = editing_model.peers[0]
         self.failures = 0
         self.fault: Fault | None = None
         self._blocked_until = 0.0  # on the monotonic clock
@@ -54,7 +55,7 @@ class Pacer:
     def note(self, error: EditorError | None) -> None:
         """Record the end of a call, in the transaction that saves it.
 
-        An error that is not of the endpoint as a whole changes nothing.
+        Errors of a single request do not change the pace.
         """
         if error is None:
             if self.failures:
@@ -62,7 +63,7 @@ class Pacer:
                 pace.failures_in_a_row = 0
                 self._save(pace, now)
             return
-        if error.fault not in HEALS:
+        if error.fault not in TEMPORARY_FAULTS:
             return
         pace, now = self._row()
         if self.blocked <= 0:
@@ -75,7 +76,7 @@ class Pacer:
         self._save(pace, now)
 
     def delay(self) -> float | None:
-        """Reserve the next start time; return its delay, None: not within `AHEAD`."""
+        """Reserve the next start time; return the delay, or None if it exceeds `AHEAD`."""
         if self.blocked > 0:
             return None
         limit = self.editing_model.calls_per_minute
@@ -97,14 +98,14 @@ class Pacer:
     def _row(self) -> tuple[Pace, datetime]:
         """Return the locked row and the time by the database's clock."""
         rows = Pace.objects.select_for_update()
-        pace = rows.get_or_create(editing_model_id=self.keeper)[0]
+        pace = rows.get_or_create(editing_model_id=self.owner)[0]
         return pace, Pace.objects.filter(pk=pace.pk).values_list(Now(), flat=True).get()
 
 
-def rest(pacer: Pacer) -> float:
-    """Return the seconds to pause for a failing endpoint: a minute, then longer."""
+def pause_seconds(pacer: Pacer) -> float:
+    """Return how long a failing endpoint pauses its runs: a minute, then longer."""
     rounds = min(pacer.failures // BREAKER, 7)
-    return max(pacer.blocked, min(60 * 2.0 ** max(0, rounds - 1), LONGEST_REST))
+    return max(pacer.blocked, min(60 * 2.0 ** max(0, rounds - 1), LONGEST_PAUSE))
 
 
 def _block(error: EditorError, failures: int) -> float:

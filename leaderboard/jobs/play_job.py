@@ -26,14 +26,14 @@ from evaluation.run_secret import commitment
 from leaderboard import job_queue
 from leaderboard.jobs import control
 from leaderboard.jobs.database_store import DatabaseStore
-from leaderboard.jobs.resilience import DATABASE_AWAY, pause_for
+from leaderboard.jobs.resilience import DATABASE_UNAVAILABLE, pause_for
 from leaderboard.jobs.score_job import ScoreJob
 from leaderboard.models import Run
 from leaderboard.models.runs import RunState
 
 log = structlog.get_logger(__name__)
 
-#: The worker gives an edit up after a number of attempts, independent of their time.
+#: A worker gives up an edit after this many attempts, however long they take.
 LIMITS = Limits(attempts=5, seconds=86_400)
 #: Packages that affect the answers.
 PACKAGES = ("numpy", "pillow", "opencv-python-headless", "scipy", "httpx2", "diffusers", "torch")
@@ -49,8 +49,8 @@ def play(run_id: int) -> None:
     editor = _ready_editor(run, store)
     if editor is None:
         return
-    began = run.state == RunState.QUEUED and run.move(RunState.PLAYING)
-    if began or not run.started_at:  # the job that began it may have been killed before
+    is_first = run.state == RunState.QUEUED and run.move(RunState.PLAYING)
+    if is_first or not run.started_at:  # the first job may have been killed before this
         record_provenance(run, editor)
     log.info("play", run=run.pk)
     if queue_name == job_queue.GPU:
@@ -58,9 +58,9 @@ def play(run_id: int) -> None:
     parallel = 1 if queue_name == job_queue.GPU else settings.MAX_CALLS_IN_FLIGHT
     try:
         Player(editor, store, parallel, LIMITS).play()
-    except DATABASE_AWAY:
+    except DATABASE_UNAVAILABLE:
         raise
-    except Paused as pause:  # the store has paused the run
+    except Paused as pause:  # the store has already paused the run
         log.info("play paused", run=run.pk, reason=pause.reason)
     except Exception as error:
         pause_for(run, "Playing", error)
@@ -89,7 +89,7 @@ def _ready_editor(run: Run, store: DatabaseStore) -> Editor | None:
 
 
 def record_provenance(run: Run, editor: Editor) -> None:
-    """Save the provenance of a new run, or its changes on a continued one."""
+    """Save the provenance of a new run, or what changed in that of a continued run."""
     now = provenance_of(run, editor)
     if not run.started_at:
         Run.objects.filter(pk=run.pk).update(started_at=Now(), provenance=now)

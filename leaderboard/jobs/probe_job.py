@@ -1,8 +1,8 @@
 """Test a submitted endpoint; each step is saved at once, for a live page.
 
-A slow endpoint must not delay others. A first test makes room after some seconds if another first
-test waits; it begins again when its turn comes. Of tests that took too long before, one runs
-at a time: with two workers, one is always for first tests.
+A slow endpoint must not delay others. After some seconds a first test yields to another first
+test that waits, and starts again later. Of tests that overran before, only one runs at a time, so
+that one of the two workers is always free for first tests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from evaluation.errors import Fault
 from evaluation.images import EncodedImage
 from evaluation.measuring.probe import ProbeReport, Step, probe_steps
 from leaderboard import endpoints, job_queue
-from leaderboard.jobs.resilience import DATABASE_AWAY, renewed
+from leaderboard.jobs.resilience import DATABASE_UNAVAILABLE, renewing
 from leaderboard.models import SecurityEvent, StoredImage, Submission, Use
 from leaderboard.models.runs import after
 from leaderboard.operation.notifications import notify_submitter
@@ -33,34 +33,32 @@ log = structlog.get_logger(__name__)
 #: Limits of one edit and of a whole test, in seconds.
 TIMEOUT = 120.0
 DEADLINE = 300.0
-#: The limit is halved for each test that took too long before, down to this part of it.
+#: The limit is halved for each earlier test that overran, down to this part of it.
 SHORTEST = 1 / 4
-#: A first test makes room after so many seconds if another one waits.
+#: A first test yields after this many seconds if another one waits.
 TURN = 4.0
-#: The time between two looks for others that wait.
-LOOK = 0.5
+#: The interval at which it then checks whether another one waits.
+CHECK_SECONDS = 0.5
 #: A test that killed its process so often is not repeated automatically.
 MAX_ATTEMPTS = 3
-OURS = Step(
+ERROR_HERE = Step(
     "settings",
     "failed",
     "the test failed on the endpoint's answer",
     "Check your endpoint's answer. If it is right, this is our error: please write to us.",
 )
-
-
-MADE_ROOM = Step(
+YIELDED = Step(
     "address",
     "running",
-    "the endpoint has not answered yet; its test starts again after the first tests of others",
+    "the endpoint has not answered yet; its test starts again after those of other endpoints",
 )
 
 
 def probe(_submission_id: int) -> None:
-    """Send one small image there and back; move the submission on by the result.
+    """Test the next waiting endpoint with one small image; move its submission on.
 
-    The endpoint is the one whose turn it is, whichever submission woke this job. The test always
-    ends: an error of any kind is its result, and an attempt that kills the process is counted.
+    This may be another submission than the one that enqueued the job. The test always ends: an
+    error of any kind is its result, and an attempt that kills the process is counted.
     """
     submission = _claimed()
     if submission is None:
@@ -74,7 +72,7 @@ def probe(_submission_id: int) -> None:
 def _claimed() -> Submission | None:
     """Claim the next test and count the attempt; None if none may begin."""
     with transaction.atomic():
-        # Two workers at once would both begin a test that took too long before.
+        # Without this lock, two workers could both begin a test that overran before.
         Use.objects.locked("claim probe", "the site")
         row = Submission.objects.waiting_for_test().first()
         if row is None or (row.probe_overruns and Submission.objects.long_tests().exists()):
@@ -95,22 +93,22 @@ def _wake_next() -> None:
 
 def _test(submission: Submission) -> None:
     mine = Submission.objects.filter(pk=submission.pk, state=Submission.State.PROBING)
-    room = _Room(submission)
+    turn = _Turn(submission)
     try:
         if submission.probe_attempts > MAX_ATTEMPTS:
             raise RuntimeError(f"the test was begun {MAX_ATTEMPTS} times and did not end")
-        with renewed(lambda: mine.update(probe_lease_until=after(settings.LEASE_SECONDS))):
-            report = _report(submission, room)
-    except DATABASE_AWAY:
-        raise  # it is begun again, and counted
+        with renewing(lambda: mine.update(probe_lease_until=after(settings.LEASE_SECONDS))):
+            report = _report(submission, turn)
+    except DATABASE_UNAVAILABLE:
+        raise  # the test is begun again, and the attempt counted
     except Exception:
         log.exception("endpoint not tested", submission=submission.pk)
-        report = ProbeReport((OURS,), 0.0)
+        report = ProbeReport((ERROR_HERE,), 0.0)
         mine.update(probe=report.to_dict())
-    if room.is_made and not report.ok:
+    if turn.has_yielded and not report.ok:
         log.info("endpoint tested later: others wait", submission=submission.pk)
         mine.update(
-            probe=ProbeReport((MADE_ROOM,), 0.0).to_dict(),
+            probe=ProbeReport((YIELDED,), 0.0).to_dict(),
             probe_lease_until=None,
             probe_attempts=0,
             probe_overruns=F("probe_overruns") + 1,
@@ -135,36 +133,36 @@ def _timed_out(report: ProbeReport) -> bool:
 
 
 @dataclass
-class _Room:
-    """The room that a first test makes for another one that waits."""
+class _Turn:
+    """The turn of one test; a first test yields it to another first test that waits."""
 
     submission: Submission
-    _made: threading.Event = field(default_factory=threading.Event)
+    _yielded: threading.Event = field(default_factory=threading.Event)
 
     @property
-    def is_made(self) -> bool:
-        return self._made.is_set()
+    def has_yielded(self) -> bool:
+        return self._yielded.is_set()
 
     def pause(self, seconds: float) -> None:
-        """Sleep, but not once room is made."""
-        self._made.wait(seconds)
+        """Sleep, but only until the turn is yielded."""
+        self._yielded.wait(seconds)
 
     @contextmanager
     def watched(self) -> Iterator[Callable[[Editor], None]]:
-        """Yield a function that takes the editor, whose calls then end when others wait."""
+        """Yield a function that takes the editor, which is closed when the turn is yielded."""
         over = threading.Event()
         threads: list[threading.Thread] = []
 
         def watch(editor: Editor) -> None:
-            rest = TURN
-            while not over.wait(rest):
-                rest = LOOK
-                with suppress(DatabaseError):  # the next look may succeed
+            delay = TURN
+            while not over.wait(delay):
+                delay = CHECK_SECONDS
+                with suppress(DatabaseError):  # the next check may succeed
                     if Submission.objects.waiting_for_test().filter(probe_overruns=0).exists():
-                        self._made.set()
+                        self._yielded.set()
                         editor.close()
                         break
-            connection.close()  # each thread has its own
+            connection.close()  # each thread has its own connection
 
         def opened(editor: Editor) -> None:
             if not self.submission.probe_overruns:
@@ -179,7 +177,7 @@ class _Room:
                 thread.join()
 
 
-def _report(submission: Submission, room: _Room) -> ProbeReport:
+def _report(submission: Submission, turn: _Turn) -> ProbeReport:
     start, steps = time.monotonic(), dict[str, Step]()
 
     def record(kind: str, detail: str) -> None:
@@ -202,9 +200,9 @@ def _report(submission: Submission, room: _Room) -> ProbeReport:
 
     report = ProbeReport((), 0.0)
     seconds = DEADLINE * max(SHORTEST, 0.5**submission.probe_overruns)
-    with room.watched() as opened:
+    with turn.watched() as opened:
         for step in probe_steps(
-            options, seconds=seconds, keep=keep, opened=opened, pause=room.pause
+            options, seconds=seconds, keep=keep, opened=opened, pause=turn.pause
         ):
             steps[step.name] = step
             report = ProbeReport(tuple(steps.values()), time.monotonic() - start)

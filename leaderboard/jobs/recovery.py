@@ -1,4 +1,4 @@
-"""Recover lost work: dead workers, lost jobs, ended pauses, missing images."""
+"""Recover from dead workers, lost jobs and missing images; resume pauses that are over."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from leaderboard.standings import reports
 log = structlog.get_logger(__name__)
 
 
-def _forget_uploads() -> None:
+def _delete_expired_uploads() -> None:
     """Delete the rows and images of expired uploads."""
     expired = list(UploadedChain.objects.expired().values_list("pk", flat=True)[:200])
     if expired:
@@ -53,13 +53,13 @@ def _forget_uploads() -> None:
 def recover_images(run_id: int) -> None:
     """Restore images of an ended run that are missing from storage.
 
-    If the provider no longer has one, its chain is played again from that trip on.
+    A chain is played again from the first image that its provider no longer has.
     """
     run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
     if run is None or not run.is_ended or run.source != Run.Source.OURS:
         return
     editor = control.editor_of(run)
-    fetched, gone = 0, dict[int, int]()
+    fetched, first_missing = 0, dict[int, int]()
     trips = Trip.objects.filter(chain__run=run).select_related("edited", "restored")
     steps = TripStep.objects.filter(chain__run=run).select_related("image")
     answers = [
@@ -70,23 +70,23 @@ def recover_images(run_id: int) -> None:
     for chain, number, stored, notes in sorted(answers, key=lambda row: row[:2]):
         if stored is None or default_storage.exists(stored.name):
             continue
-        if _fetched(editor, stored, notes.get(IMAGE_ADDRESS)):
+        if _fetch_again(editor, stored, notes.get(IMAGE_ADDRESS)):
             fetched += 1
         else:
-            gone.setdefault(chain, number)
+            first_missing.setdefault(chain, number)
     editor.close()
-    again = control.play_from(run, gone) if gone else 0
-    log.info("images looked for", run=run.pk, fetched=fetched, chains_played_again=again)
+    again = control.play_from(run, first_missing) if first_missing else 0
+    log.info("images recovered", run=run.pk, fetched=fetched, chains_played_again=again)
 
 
-def _fetched(editor: Editor, stored: StoredImage, url: str | None) -> bool:
-    """Return True if the provider still has the same bytes, now in storage again."""
+def _fetch_again(editor: Editor, stored: StoredImage, url: str | None) -> bool:
+    """Store the image again from the provider; return False if it is gone there too."""
     if not url or not isinstance(editor, HostedEditor):
         return False
     try:
         data = editor.fetch_again(url)
     except EditorError as error:
-        log.info("image not kept", image=stored.pk, error=error.message)
+        log.info("image not fetched", image=stored.pk, error=error.message)
         return False
     if sha256(data).hexdigest() != stored.pk:
         return False
@@ -96,26 +96,26 @@ def _fetched(editor: Editor, stored: StoredImage, url: str | None) -> bool:
 
 def sweep() -> None:
     """Release lapsed leases, resume runs that are due, enqueue all unfinished work."""
-    if taken := Chain.objects.release_lapsed():
-        log.warning("chains released from dead workers", chains=taken)
+    if released := Chain.objects.release_lapsed():
+        log.warning("chains released from dead workers", chains=released)
     for run in Run.objects.due():
         if run.move(RunState.QUEUED):
-            log.info("run continues", run=run.pk)
+            log.info("run resumed", run=run.pk)
     for run in Run.objects.active().select_related("editing_model").order_by("created_at"):
         control.enqueue(run)
-    # Tests of dead workers, or whose job was lost.
-    quiet = Now() - timedelta(seconds=settings.LEASE_SECONDS)
+    # Enqueue again what has not moved for a lease: its worker died, or its job was lost.
+    stale = Now() - timedelta(seconds=settings.LEASE_SECONDS)
     waiting = Submission.objects.filter(state=Submission.State.PROBING)
-    for pk in waiting.filter(updated_at__lt=quiet).values_list("pk", flat=True):
+    for pk in waiting.filter(updated_at__lt=stale).values_list("pk", flat=True):
         job_queue.enqueue(pk, job_queue.PROBE, job_queue.PROBES)
     waiting_chains = UploadedChain.objects.kept().filter(state=UploadedChain.State.WAITING)
-    for pk in waiting_chains.filter(created_at__lt=quiet).values_list("pk", flat=True):
+    for pk in waiting_chains.filter(created_at__lt=stale).values_list("pk", flat=True):
         job_queue.enqueue(pk, job_queue.SCORE_UPLOADED, job_queue.GPU)
-    left = ContributedRun.objects.unattended().filter(created_at__lt=quiet)
-    for pk in left.values_list("pk", flat=True):
+    unattended = ContributedRun.objects.unattended().filter(created_at__lt=stale)
+    for pk in unattended.values_list("pk", flat=True):
         job_queue.enqueue(pk, job_queue.CHECK_CONTRIBUTED, job_queue.GPU)
     canaries.start_due()
-    _forget_uploads()
+    _delete_expired_uploads()
     if Use.objects.take("collect garbage", {"the site": "all"}, 1) is None:  # once a day
         job_queue.enqueue(0, job_queue.COLLECT_GARBAGE, job_queue.GPU)
     Use.objects.expired().delete()

@@ -1,4 +1,4 @@
-"""Handle stops, lapsing leases, and a database or storage that is unavailable."""
+"""Handle stop requests, leases, and an unavailable database or storage."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from leaderboard.models import Run
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
-DATABASE_AWAY = (OperationalError, InterfaceError)
-#: The time without a database after which the job gives up; others then claim its chains.
+DATABASE_UNAVAILABLE = (OperationalError, InterfaceError)
+#: Time without a database after which a job gives up; other jobs then claim its chains.
 PATIENCE_SECONDS = 60.0
-#: The time without storage after which the run pauses: a lost answer is paid twice.
+#: Time without storage after which the run pauses. Waiting may save an answer that was paid for.
 STORAGE_PATIENCE_SECONDS = 30.0
-#: Seconds until a run that storage paused tries again by itself.
-STORAGE_REST = 300.0
+#: Time after which a run that storage paused resumes by itself.
+STORAGE_PAUSE_SECONDS = 300.0
 PR_SET_PDEATHSIG = 1
 
 # Stops.
@@ -40,12 +40,12 @@ PR_SET_PDEATHSIG = 1
 _stop = threading.Event()
 
 
-def asked_to_stop() -> bool:
+def stop_requested() -> bool:
     """Return True if this job should release its chains and end."""
     return _stop.is_set()
 
 
-def listen() -> None:
+def stop_on_sigterm() -> None:
     """Make SIGTERM stop the job of this process."""
 
     def on_signal(signum: int, frame: FrameType | None) -> None:
@@ -66,30 +66,30 @@ def die_with_parent(parent: int) -> None:
 
 
 @contextmanager
-def claimed(run: Run, token: UUID) -> Iterator[bool]:
-    """Claim the finalising of the run for the block; yield True if it is ours."""
+def finalising(run: Run, token: UUID) -> Iterator[bool]:
+    """Claim the finalising of the run for the block; yield False if another job has it."""
     if not run.claim_finalising(token):
         yield False
         return
     try:
-        with renewed(lambda: run.claim_finalising(token)):
+        with renewing(lambda: run.claim_finalising(token)):
             yield True
     finally:
         retry_database(lambda: Run.objects.release_finalising(token))
 
 
 @contextmanager
-def renewed(renew: Callable[[], object]) -> Iterator[None]:
+def renewing(renew: Callable[[], object]) -> Iterator[None]:
     """Call `renew` three times per lease, in a thread, until the block ends."""
     done = threading.Event()
 
-    def beat() -> None:
+    def renew_until_done() -> None:
         while not done.wait(settings.LEASE_SECONDS / 3):
             with suppress(DatabaseError):  # the next attempt may succeed
                 renew()
             connection.close()  # each thread has its own connection
 
-    thread = threading.Thread(target=beat, daemon=True)
+    thread = threading.Thread(target=renew_until_done, daemon=True)
     thread.start()
     try:
         yield
@@ -102,9 +102,9 @@ def renewed(renew: Callable[[], object]) -> Iterator[None]:
 
 
 def pause_for(run: Run, doing: str, error: Exception) -> None:
-    """Pause the run for an error, which would otherwise recur unseen.
+    """Pause the run because of an error, so that it does not recur unnoticed.
 
-    An unavailable database is not such an error: the recovery sweep enqueues the job again.
+    Do not call it if the database is unavailable: the recovery sweep enqueues the job again.
     """
     if isinstance(error, Paused):
         control.pause(run, error.reason, str(error), error.seconds)
@@ -113,15 +113,15 @@ def pause_for(run: Run, doing: str, error: Exception) -> None:
     control.pause(run, "internal", f"{doing}: {type(error).__name__}: {error}")
 
 
-def stored_safely(access: Callable[[], T]) -> T:
+def retry_storage(access: Callable[[], T]) -> T:
     """Read or write an image; wait while storage restarts.
 
     Raises ImageGone, which ends the chain, or Paused.
     """
     patience = tenacity.stop_before_delay(STORAGE_PATIENCE_SECONDS)
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_may_heal),
-        stop=lambda state: asked_to_stop() or patience(state),
+        retry=tenacity.retry_if_exception(_is_temporary),
+        stop=lambda state: stop_requested() or patience(state),
         wait=tenacity.wait_exponential(0.25, max=5),
         reraise=True,
     )
@@ -132,22 +132,22 @@ def stored_safely(access: Callable[[], T]) -> T:
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
         message = f"Images cannot be stored or read: {why}"
-        raise Paused(message, "storage", STORAGE_REST) from error
+        raise Paused(message, "storage", STORAGE_PAUSE_SECONDS) from error
 
 
-def _may_heal(error: BaseException) -> bool:
-    """Return True for a temporary error of storage; not for a full disk or wrong key."""
+def _is_temporary(error: BaseException) -> bool:
+    """Return True for a temporary storage error, unlike a full disk or a wrong key."""
     if isinstance(error, OSError):
         return isinstance(error, (ConnectionError, TimeoutError))
-    answered: Any = getattr(error, "response", None)  # as the client of S3 raises it
-    if isinstance(answered, dict):
-        status: int = answered.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    response: Any = getattr(error, "response", None)  # of botocore's ClientError
+    if isinstance(response, dict):
+        status: int = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         return status == 429 or status >= 500
     return isinstance(error, BotoCoreError)
 
 
 def retry_database(write: Callable[[], T]) -> T:
-    """Return the result of `write`; retry while the database is locked or away."""
+    """Return the result of `write`; retry while the database is locked or unavailable."""
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(_can_reconnect),
         stop=tenacity.stop_before_delay(PATIENCE_SECONDS),
@@ -158,8 +158,8 @@ def retry_database(write: Callable[[], T]) -> T:
 
 
 def _can_reconnect(error: BaseException) -> bool:
-    # Inside a transaction earlier writes are lost: the caller must begin it again.
-    return isinstance(error, DATABASE_AWAY) and not connection.in_atomic_block
+    # A transaction loses its earlier writes, so the caller must begin it again.
+    return isinstance(error, DATABASE_UNAVAILABLE) and not connection.in_atomic_block
 
 
 def _reconnect(state: tenacity.RetryCallState) -> None:

@@ -26,7 +26,12 @@ from evaluation.witnesses.judge import InMemory, Judge, JudgeOptions, StoredAnsw
 from leaderboard import job_queue, standings
 from leaderboard.jobs import canaries, control, resilience
 from leaderboard.jobs.database_scores import DatabaseScores
-from leaderboard.jobs.resilience import DATABASE_AWAY, asked_to_stop, pause_for, retry_database
+from leaderboard.jobs.resilience import (
+    DATABASE_UNAVAILABLE,
+    pause_for,
+    retry_database,
+    stop_requested,
+)
 from leaderboard.models import JudgeAnswer, Run, Trip
 from leaderboard.models.runs import ACTIVE_STATES, RunState
 
@@ -34,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 #: The time a job waits for more trips, since weights load slowly.
 LINGER_SECONDS = 120.0
-#: The factor of its turn compared with that of a play job.
+#: A turn of a score job lasts this many times longer than that of a play job.
 TURNS = 5
 JUDGE_SETTINGS = (
     "JUDGE_MODEL",
@@ -50,8 +55,7 @@ JUDGE_SETTINGS = (
 def score(run_id: int, *, linger: bool = True) -> None:
     """Score the played trips of a run, and finalise it when all are scored.
 
-    Without `linger` it does not wait for more: a caller that plays and scores in turn would wait
-    for itself.
+    With `linger` it waits for more trips, which is wrong for a caller that also plays them.
     """
     run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
     if run is not None:
@@ -59,17 +63,17 @@ def score(run_id: int, *, linger: bool = True) -> None:
 
 
 class ScoreJob:
-    """One job that scores a run; `token` fences its writes."""
+    """One job that scores a run; each write checks that `token` still has the lease."""
 
     def __init__(self, run: Run, token: UUID) -> None:
         self.run, self.token = run, token
-        self.store = DatabaseScores(run, token, self._goes_on)
+        self.store = DatabaseScores(run, token, self._may_continue)
         self.began = time.monotonic()
 
     def run_to_end(self, linger_seconds: float) -> None:
         """Score all trips, wait for more while the run plays, then finalise it."""
         idle_since = time.monotonic()
-        while not asked_to_stop():
+        while not stop_requested():
             if self.score_played():
                 idle_since = time.monotonic()
                 continue
@@ -93,20 +97,20 @@ class ScoreJob:
 
         Returns False if there were none, or the run had to pause.
         """
-        if not self._goes_on() or not self.run.chains.free_to_score().exists():
+        if not self._may_continue() or not self.run.chains.free_to_score().exists():
             return False
         try:
-            with resilience.renewed(self.store.renew):
+            with resilience.renewing(self.store.renew):
                 score_trips(self.store, self.scorer)
-        except DATABASE_AWAY:
+        except DATABASE_UNAVAILABLE:
             raise
         except Exception as error:
             pause_for(self.run, "Scoring", error)
             return False
         return True
 
-    def _goes_on(self) -> bool:
-        return self._state() in ACTIVE_STATES and not (asked_to_stop() or self._should_leave())
+    def _may_continue(self) -> bool:
+        return self._state() in ACTIVE_STATES and not (stop_requested() or self._should_leave())
 
     def _should_leave(self) -> bool:
         """Return True if another job should run first."""
@@ -119,7 +123,7 @@ class ScoreJob:
 
     @cached_property
     def scorer(self) -> Scorer:
-        """The metrics of this run, pinned at its first score."""
+        """The scorer of this run, with the metrics pinned when scoring started."""
         return pinned_scorer(self.run)
 
     def _finish(self) -> None:
@@ -130,13 +134,13 @@ class ScoreJob:
             control.enqueue(run)
             return
         if run.chains.unscored().exists():
-            return  # another worker has the rest
-        with resilience.claimed(run, self.token) as ours:
-            if not ours:
+            return  # another worker scores the rest
+        with resilience.finalising(run, self.token) as claimed:
+            if not claimed:
                 return
             try:
                 self._finalise()
-            except DATABASE_AWAY:
+            except DATABASE_UNAVAILABLE:
                 raise
             except Exception as error:
                 pause_for(run, "Finalising", error)
@@ -144,19 +148,19 @@ class ScoreJob:
     def _finalise(self) -> None:
         run, store, scorer = self.run, self.store, self.scorer
         run.refresh_from_db(fields=["metrics", "provenance"])
-        # Needed also if every chain broke at once: its zeros are results by these metrics.
+        # Chains that failed before their first trip need calibrations too, for their zeros.
         for chain in store.chains():
             if not store.is_calibrated(chain):
                 subject = chain_subject(chain.image)
                 store.calibrate(chain, store.source(chain), subject, scorer)
         judge = judge_of(run)
         try:
-            finish(store, judge, asked_to_stop)
+            finish(store, judge, stop_requested)
         finally:
             if judge and judge.client:
                 judge.client.close()
         if judge and judge.silent:
-            log.warning("the judge is silent", run=run.pk, why=judge.silent)
+            log.warning("the judge stopped answering", run=run.pk, why=judge.silent)
         if not run.editing_model.is_reference:
             store.save_review(review(store, scorer))
         control.recount(run)
@@ -165,8 +169,8 @@ class ScoreJob:
         publish = run.published or run.editing_model.is_reference or settings.PUBLISH_AT_ONCE
         with transaction.atomic():
             # A run scored again keeps its date: it must not appear newer than it is.
-            when = {"finished_at": run.finished_at} if run.finished_at else {}
-            run.move(RunState.FINISHED, published=publish, **when)
+            date = {"finished_at": run.finished_at} if run.finished_at else {}
+            run.move(RunState.FINISHED, published=publish, **date)
             standings.refresh_ranks(run.suite)
             standings.refresh_experiments(run)
         canaries.mail_change(run)
@@ -177,12 +181,12 @@ class ScoreJob:
 
 
 def pinned_scorer(run: Run) -> Scorer:
-    """Return a scorer with the metrics of this run, pinned at its first score.
+    """Return a scorer with this run's metrics, which the first call pins.
 
     Raises Paused if a pinned metric or witness cannot run here.
     """
     run.refresh_from_db(fields=["metrics", "provenance"])
-    metrics = _pinned(run) or settings.METRICS or None
+    metrics = _pinned_names(run) or settings.METRICS or None
     scorer = Scorer(metrics, witnesses=_witnesses(run))
     made = scorer.provenance()
     with transaction.atomic():
@@ -196,35 +200,35 @@ def pinned_scorer(run: Run) -> Scorer:
         _note_device(row, made)
         row.save(update_fields=["metrics", "provenance"])
     run.metrics, run.provenance = row.metrics, row.provenance
-    for name in _pinned(run):
+    for name in _pinned_names(run):
         pinned = run.metrics[name]
-        here = made["metrics"].get(name)
-        if here is None:
+        current = made["metrics"].get(name)
+        if current is None:
             why = made["not_run"].get(name, "it is not installed")
-            raise _changed(f"This run is scored with {name}, which cannot run now: {why}")
-        # Versions may differ at their end; the beginning of a hash is enough.
+            raise _metrics_changed(f"This run is scored with {name}, which cannot run now: {why}")
+        # The message shows whole versions, which may differ at their end, but not whole hashes.
         for what, length in (("version", 64), ("weights_sha256", 12)):
-            if (here[what] or "") != pinned[what]:
-                raise _changed(
+            if (current[what] or "") != pinned[what]:
+                raise _metrics_changed(
                     f"This run was begun with {name} {what} {pinned[what][:length]}, now it is "
-                    f"{(here[what] or 'none')[:length]}. Score the run again as a whole."
+                    f"{(current[what] or 'none')[:length]}. Score the run again as a whole."
                 )
     # All trips of a run are judged by the same witnesses.
     witnesses = run.provenance.get("scoring", {}).get("witnesses", {})
     for name, about in witnesses.items():
         if made["witnesses"].get(name) != about:
-            why = scorer.panel.not_run.get(name, "it is another version")
-            raise _changed(f"This run is judged by {name}, which cannot run now: {why}")
+            why = scorer.panel.not_run.get(name, "its version changed")
+            raise _metrics_changed(f"This run is judged by {name}, which cannot run now: {why}")
     scorer.panel.keep(witnesses)
-    return scorer.only(_pinned(run))
+    return scorer.only(_pinned_names(run))
 
 
-def _changed(message: str) -> Paused:
+def _metrics_changed(message: str) -> Paused:
     return Paused(message, "metric_version")
 
 
 def _witnesses(run: Run) -> Sequence[str] | None:
-    """Return the witnesses of a new run; None for all, as on a continued run."""
+    """Return the witnesses of a new run; None for all, and for a continued run."""
     if run.metrics:
         return None
     return settings.WITNESSES or (
@@ -233,14 +237,14 @@ def _witnesses(run: Run) -> Sequence[str] | None:
 
 
 def _note_device(run: Run, made: Mapping[str, Any]) -> None:
-    """Record every device that scored the run, since their numbers differ a little."""
-    here = {f"{about['device']} {about['precision']}" for about in made["metrics"].values()}
+    """Record every device that scores the run, since their numbers differ a little."""
+    devices = {f"{about['device']} {about['precision']}" for about in made["metrics"].values()}
     scoring = run.provenance.setdefault("scoring", {})
-    scoring["devices"] = sorted({*scoring.get("devices", ()), *here})
+    scoring["devices"] = sorted({*scoring.get("devices", ()), *devices})
 
 
 def _note_size(run: Run) -> None:
-    """Record the longest side of most first answers, before they are brought to one form."""
+    """Record the most common longest side of the first edited images, as they arrived."""
     first = Trip.objects.filter(chain__run=run, number=1, edited__isnull=False)
     sides = Counter(max(size) for size in first.values_list("edited__width", "edited__height"))
     if sides:
@@ -248,8 +252,8 @@ def _note_size(run: Run) -> None:
         run.save(update_fields=["provenance"])
 
 
-def _pinned(run: Run) -> list[str]:
-    """Return the metrics pinned by the run, in order."""
+def _pinned_names(run: Run) -> list[str]:
+    """Return the names of the run's pinned metrics, in order."""
     return in_order(name for name, pin in run.metrics.items() if "missing" not in pin)
 
 
@@ -257,7 +261,7 @@ def _pinned(run: Run) -> list[str]:
 
 
 class StoredAnswers(InMemory):
-    """A judge's answers on one run, read once; each new one is saved at once."""
+    """The judge's answers on one run: read once, and saved as they come."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()
@@ -272,12 +276,12 @@ class StoredAnswers(InMemory):
 
 
 def judge_of(run: Run) -> Judge | None:
-    """Return the judge of the settings; None if there is none or it is invalid."""
+    """Return the judge that the settings name; None if there is none or it is invalid."""
     try:
         options = JudgeOptions.from_settings(
             {name: getattr(settings, name) for name in JUDGE_SETTINGS}
         )
     except UserFacingError as error:
-        log.error("the judge is not set up", run=run.pk, why=str(error))
+        log.error("the judge's settings are invalid", run=run.pk, why=str(error))
         return None
     return Judge.of(options, StoredAnswers(run)) if options else None

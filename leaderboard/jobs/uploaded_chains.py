@@ -24,7 +24,7 @@ from evaluation.play.store import PlayedTrips
 from leaderboard.models import StoredImage, UploadedChain
 from leaderboard.models.uploads import MAX_IMAGE_PIXELS
 
-#: A chain that killed the process so often is not tried again.
+#: A chain that killed the process this often is not tried again.
 MAX_ATTEMPTS = 3
 
 log = structlog.get_logger(__name__)
@@ -34,7 +34,7 @@ CASE = Case("own", DEFAULT_PAIR.slug, DEFAULT_PAIR.category, "own", "own")
 def score(chain_id: int) -> None:
     """Save the scores of the chain, or the reason why it cannot be scored."""
     waiting = UploadedChain.objects.filter(pk=chain_id, state=UploadedChain.State.WAITING)
-    # Counted before anything is decoded: a process that an image kills cannot count.
+    # Count the attempt before decoding: an image may kill the process.
     if not waiting.update(attempts=F("attempts") + 1):
         return
     chain = UploadedChain.objects.get(pk=chain_id)
@@ -44,7 +44,7 @@ def score(chain_id: int) -> None:
         results = _results(chain)
     except Exception as error:
         log.exception("uploaded chain not scored", chain=chain.pk)
-        # Only messages written for people are shown to them.
+        # Visitors see only messages that were written for them.
         is_user_facing = isinstance(error, (ImageError, MetricError))
         why = (
             f"{error}."
@@ -67,7 +67,7 @@ def _decoded(answer: tuple[int, StoredImage]) -> EncodedImage:
         raise ImageError(
             f"{f'Restored image {number}' if number else 'The source'}: {error}"
         ) from None
-    # The header of an image turned by EXIF has width and height exchanged.
+    # If EXIF rotates the image, its header has width and height exchanged.
     if image.size != (stored.width, stored.height):
         StoredImage.objects.filter(pk=stored.pk).update(width=image.width, height=image.height)
     stored.write_thumbnail(image)
@@ -76,7 +76,7 @@ def _decoded(answer: tuple[int, StoredImage]) -> EncodedImage:
 
 
 class UploadedScores(ExternalScores):
-    """The scores of an uploaded chain; its calibrations are not cached."""
+    """The scores of an uploaded chain; its calibrations are kept in memory only."""
 
     def calibrate(
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
@@ -120,7 +120,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
                 for threshold in THRESHOLDS
             },
         }
-    last = metrics.get(HEADLINE) or next(iter(metrics.values()), None)
+    headline = metrics.get(HEADLINE) or next(iter(metrics.values()), None)
     return {
         "trips": count,
         "metrics": metrics,
@@ -133,7 +133,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
         "dynamics": asdict(
             dynamics(
                 *scored.steps_and_end,
-                last["retention"][-1] if last else None,
+                headline["retention"][-1] if headline else None,
             )
         ),
     }

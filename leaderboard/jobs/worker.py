@@ -1,8 +1,7 @@
-"""The worker process: rq's, made robust for long runs.
+"""The worker process: RQ's worker, made robust for long runs.
 
-It serves exactly one queue, waits for Redis instead of ending without it, searches
-for work whose job was lost, and its work horse (rq's word for the process
-of one job) ends with it.
+It serves exactly one queue. Without Redis it waits instead of ending. It enqueues work again
+whose job was lost. Its work horse (RQ's name for the process of one job) ends with it.
 """
 
 from __future__ import annotations
@@ -33,39 +32,40 @@ from leaderboard.jobs import resilience
 from leaderboard.models import Chain, Run
 
 log = structlog.get_logger(__name__)
-#: Modules of every job that reads, audits and stores images.
-IMAGES = (
+#: Modules that every job with images imports.
+IMAGE_MODULES = (
     *(f"PIL.{name}ImagePlugin" for name in ("Bmp", "Gif", "Jpeg", "Png", "Ppm", "WebP")),
     *("convergebench_site.storage", "cv2", "encodings.idna", "numpy.ma"),
 )
-#: Modules of a score job beside the metrics; their import takes two seconds.
-STATISTICS = ("scipy.stats", "scipy.optimize", "skimage.color")
-#: Modules that import torchvision, and one that imports nothing before its first use.
+#: Modules that a score job imports in addition to those of the metrics; they take two seconds.
+SCORE_MODULES = ("scipy.stats", "scipy.optimize", "skimage.color")
+#: Modules that import torchvision.
 TORCHVISION = ("transformers", "lpips", "open_clip")
-LAZY = {"transformers": "transformers.models.dinov2.modeling_dinov2"}
+#: Packages that load their parts on first use, and the module to import instead.
+LAZY_PACKAGES = {"transformers": "transformers.models.dinov2.modeling_dinov2"}
 
 
-class KnownJob(Job):
-    """A job that calls one of our functions; any other is refused and deleted.
+class OwnJob(Job):
+    """An RQ job that calls one of this site's functions; any other is deleted.
 
-    rq imports any dotted name in Redis. Here a foreign entry does not even become a job, so that
-    no code of rq sees its function, callbacks or arguments.
+    RQ imports any dotted name in Redis. A foreign entry is rejected while it is read, before RQ
+    sees its function, callbacks or arguments.
     """
 
     def restore(self, raw_data: Any) -> None:
         try:
             super().restore(raw_data)
-            refused = self._stranger()
-        except Exception as error:  # the entry was not written by us
-            refused = f"unreadable ({type(error).__name__})"
-        if refused:
-            log.critical("a job that is not ours was in the queue", job=self.id, calls=refused)
+            foreign = self._foreign_part()
+        except Exception as error:  # the entry was not written by this site
+            foreign = f"unreadable ({type(error).__name__})"
+        if foreign:
+            log.critical("foreign job deleted from the queue", job=self.id, calls=foreign)
             with suppress(RedisError):
                 self.connection.delete(self.key)
-            raise NoSuchJobError(f"job {self.id} is not ours")
+            raise NoSuchJobError(f"job {self.id} does not call a function of this site")
 
-    def _stranger(self) -> str:
-        """Return the part that is not ours; empty if the job is ours."""
+    def _foreign_part(self) -> str:
+        """Return the part that this site did not write; empty if there is none."""
         if self.func_name not in job_queue.FUNCTIONS or self.instance is not None:
             return f"{self.func_name}"[:200]
         calls = (
@@ -86,7 +86,7 @@ class RunWorker(Worker):
     log_result_lifespan = False
 
     def __init__(self, queue_name: str) -> None:
-        # One queue, or rq's crash-safe pop is off. The serializer must be that of the queue.
+        # RQ's crash-safe pop needs a single queue. The serializer must be that of the queue.
         super().__init__(
             [django_rq.get_queue(queue_name, connection=job_queue.connect(queue_name))],
             worker_ttl=30,
@@ -94,30 +94,30 @@ class RunWorker(Worker):
             maintenance_interval=min(15, int(settings.SWEEP_SECONDS)),
             serializer=settings.RQ_QUEUES[queue_name]["SERIALIZER"],
             queue_class=django_rq.queues.DjangoRQ,
-            job_class=KnownJob,
+            job_class=OwnJob,
             log_job_description=False,
         )
-        self._swept = 0.0
+        self._last_sweep = 0.0
 
     # Without Redis.
 
     def _set_ip_address(self, connection: Redis) -> None:
-        """Set a placeholder: rq would query Redis, and nothing uses it."""
+        """Set a placeholder: RQ would query Redis for it, and nothing uses it."""
         self.ip_address = "unknown"
 
     def work(self, *args: Any, **options: Any) -> bool:
-        """Serve until requested to stop; wait while Redis is away."""
-        with suppress(StopRequested):  # rq itself expects it only while it waits for a job
+        """Serve until a stop is requested; wait while Redis is unavailable."""
+        with suppress(StopRequested):  # RQ itself catches it only while it waits for a job
             while self._has_redis():
                 try:
                     super().work(*args, **options)
                 except RedisError as error:
-                    log.warning("redis is away", error=type(error).__name__)
+                    log.warning("redis unavailable", error=type(error).__name__)
                 self.name = uuid4().hex  # the old name may still be registered as alive
         return True
 
     def _has_redis(self) -> bool:
-        """Wait for Redis; return False on a request to stop."""
+        """Wait for Redis; return False if a stop is requested."""
         self._install_signal_handlers()
         waiting = False
         while not self._shutdown_requested_date:
@@ -157,7 +157,7 @@ class RunWorker(Worker):
         try:
             super().execute_job(job, queue)
         except RedisError as error:
-            log.warning("redis is away", job=job.id, error=type(error).__name__)
+            log.warning("redis unavailable", job=job.id, error=type(error).__name__)
             if self.horse_pid:
                 self.wait_for_horse()
                 self._horse_pid = 0
@@ -167,7 +167,7 @@ class RunWorker(Worker):
             super().set_current_job_working_time(*args, **options)
 
     def maintain_heartbeats(self, job: Job) -> None:
-        """Sweep also while a job runs, when rq's idle loop is blocked."""
+        """Sweep also while a job runs, when RQ's idle loop is blocked."""
         with suppress(RedisError):
             super().maintain_heartbeats(job)
         self.sweep_if_due()
@@ -192,7 +192,7 @@ class RunWorker(Worker):
             with suppress(ProcessLookupError):
                 try:
                     os.killpg(self.horse_pid, signal.SIGTERM)
-                except ProcessLookupError:  # too young to lead a group
+                except ProcessLookupError:  # it does not lead its process group yet
                     os.kill(self.horse_pid, signal.SIGTERM)
 
     # The work horse.
@@ -208,16 +208,16 @@ class RunWorker(Worker):
 
     def setup_work_horse_signals(self) -> None:
         super().setup_work_horse_signals()
-        resilience.listen()
+        resilience.stop_on_sigterm()
 
     # Work whose job was lost.
 
     def sweep_if_due(self) -> None:
-        if not self.is_horse and time.monotonic() - self._swept >= settings.SWEEP_SECONDS:
+        if not self.is_horse and time.monotonic() - self._last_sweep >= settings.SWEEP_SECONDS:
             self._sweep()
 
     def _sweep(self) -> None:
-        self._swept = time.monotonic()
+        self._last_sweep = time.monotonic()
         try:
             self._register_again()
             jobs.sweep()
@@ -233,7 +233,7 @@ class RunWorker(Worker):
             connections.close_all()
 
     def _register_again(self) -> None:
-        """Register as alive again, also after Redis was emptied."""
+        """Register as alive again if Redis was emptied."""
         if self.birth_date and not self.connection.sismember(self.redis_workers_keys, self.key):
             with self.connection.pipeline() as pipeline:
                 pipeline.hset(self.key, mapping=self.serialize())
@@ -245,15 +245,15 @@ class RunWorker(Worker):
 def preload(queue_name: str) -> None:
     """Import the modules of jobs before the first fork, so that each starts at once.
 
-    Only imports: a CUDA context or running threads would not survive the fork. The modules are
-    exempt from garbage collection: in every fork the collector would scan them again and again,
-    block all threads, and copy the pages that forks share.
+    It only imports: a CUDA context or running threads would not survive the fork. The modules are
+    exempt from garbage collection. Otherwise the collector would scan them in every fork, block
+    all threads, and copy the memory that forks share.
     """
     try:
-        for module in IMAGES:
+        for module in IMAGE_MODULES:
             importlib.import_module(module)
         if queue_name == job_queue.GPU:
-            for module in STATISTICS:
+            for module in SCORE_MODULES:
                 importlib.import_module(module)
             for name in settings.METRICS or METRICS:
                 metric = load_metric(name)
@@ -261,8 +261,8 @@ def preload(queue_name: str) -> None:
                 for module in () if metric.missing() else metric.modules:
                     if module in TORCHVISION:
                         ready_torchvision()
-                    importlib.import_module(LAZY.get(module, module))
-    except Exception as error:  # jobs report it: a metric that cannot run is not run
-        log.warning("packages are missing", error=f"{type(error).__name__}: {error}")
+                    importlib.import_module(LAZY_PACKAGES.get(module, module))
+    except Exception as error:  # each job reports the metrics that cannot run
+        log.warning("modules not preloaded", error=f"{type(error).__name__}: {error}")
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Results of experiments, computed when a run ends, stored for the pages."""
+"""Results of experiments: computed when a run ends, and stored for the pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from leaderboard.standings.stored import stored_result
 
 
 def refresh_experiments(run: Run) -> None:
-    """Compute the experiments of this run again."""
+    """Compute the results of this run's experiments again."""
     for experiment in Experiment.objects.filter(arms__runs=run).distinct():
         refresh(experiment, run.editing_model)
 
@@ -25,7 +25,7 @@ def refresh_experiments(run: Run) -> None:
 @transaction.atomic
 def refresh(experiment: Experiment, model: EditingModel) -> None:
     """Save the experiment's results for this model once every arm has been played."""
-    # If two arms end at once the second waits here, and then sees the first.
+    # If two arms end at once, the second waits here until the first is stored.
     Experiment.objects.select_for_update().only("pk").get(pk=experiment.pk)
     runs = arm_runs(experiment, model)
     finished = [run for run in runs.values() if run and run.state == RunState.FINISHED]
@@ -34,11 +34,11 @@ def refresh(experiment: Experiment, model: EditingModel) -> None:
         named = {name: run for name, run in runs.items() if run}
         chains = _chains(named, experiment.suite.trips, _shared_metrics(list(named.values())))
         for metric, arms in chains.items():
-            # A chain that was stopped before this metric fell has no result by it.
-            conclusive = all(
+            # A chain that stopped early may not have reached its end by this metric.
+            all_decided = all(
                 c.is_decided(experiment.suite.trips) for rows in arms.values() for c in rows
             )
-            if conclusive and all(arms.values()):
+            if all_decided and all(arms.values()):
                 numbers = experiment_numbers(arms, experiment.suite.trips)
                 results[metric] = numbers.to_dict()
     old = ExperimentResult.objects.filter(experiment=experiment, editing_model=model)
@@ -55,7 +55,7 @@ def refresh(experiment: Experiment, model: EditingModel) -> None:
 
 
 def arm_runs(experiment: Experiment, model: EditingModel) -> dict[str, Run | None]:
-    """Return the run of each arm by this model or None, the baseline's first."""
+    """Return this model's run of each arm, or None; the baseline is first."""
     by_arm: dict[str, Run | None] = {}
     for arm in experiment.arms.prefetch_related("runs"):
         candidates = [run for run in arm.runs.all() if run.editing_model_id == model.pk]
@@ -64,7 +64,7 @@ def arm_runs(experiment: Experiment, model: EditingModel) -> dict[str, Run | Non
 
 
 def _shared_metrics(runs: Sequence[Run]) -> list[str]:
-    """Return the metrics of all runs in the same version; the headline first."""
+    """Return the metrics that score all runs in the same version; the headline first."""
     first, *others = runs
     return in_order(
         name

@@ -1,6 +1,6 @@
-"""Reports on a suite as a whole: its power, and the robustness of its order.
+"""Reports on a suite: its statistical power, and the robustness of its board's order.
 
-Written by a worker when ranks have changed; pages only read them.
+A worker writes them when ranks have changed; pages only read them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from leaderboard.standings.stored import stored_result, suite_cases
 
 
 def stale() -> list[Suite]:
-    """Return our frozen suites whose report is missing or older than their standings."""
+    """Return this site's suites whose report is missing or older than their standings."""
     suites = Suite.objects.playable().defer("definition").select_related("report")
     written = Standing.objects.values_list("run__suite").annotate(Max("computed_at"))
     newest = dict(written.order_by())
@@ -62,9 +62,9 @@ def _power(suite: Suite) -> dict[str, float | None]:
 
 
 def _robustness(suite: Suite) -> dict[str, Any]:
-    """Return Kendall's tau of the board's order with every other order.
+    """Return Kendall's tau of the board's order with the orders by other choices.
 
-    With fewer than two ranked models it is that of the reference editors.
+    With fewer than two ranked models, reference editors are compared instead.
     """
     complete = Run.objects.on_the_board().filter(suite=suite, complete=True)
     runs = list(complete.select_related("editing_model"))

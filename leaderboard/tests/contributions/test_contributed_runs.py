@@ -372,7 +372,7 @@ def test_what_was_wrong_before_the_worker_stopped_is_found_again(
     row = ContributedRun.objects.get()
     stops = iter([False] * 60 + [True])
     monkeypatch.setattr(
-        "leaderboard.contributions.checking.asked_to_stop", lambda: next(stops, False)
+        "leaderboard.contributions.checking.stop_requested", lambda: next(stops, False)
     )
     jobs.check_contributed_run(row.pk)
     row.refresh_from_db()

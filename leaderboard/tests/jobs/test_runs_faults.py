@@ -206,13 +206,13 @@ def test_sums_that_take_longer_than_a_lease_are_drawn_by_one_worker(
     server: EditingServer,
 ) -> None:
     run = played(started(server))
-    with resilience.claimed(run, uuid4()) as ours:
+    with resilience.finalising(run, uuid4()) as ours:
         assert ours
-        with resilience.claimed(run, uuid4()) as theirs:
+        with resilience.finalising(run, uuid4()) as theirs:
             assert not theirs
     run.refresh_from_db()
     assert run.token is None
-    with resilience.claimed(run, uuid4()) as next_one:
+    with resilience.finalising(run, uuid4()) as next_one:
         assert next_one
 
 
@@ -222,7 +222,7 @@ def test_a_claim_of_the_sums_is_renewed_while_they_are_drawn(
 ) -> None:
     run = played(started(server))
     settings.LEASE_SECONDS = 0.6
-    with resilience.claimed(run, uuid4()):
+    with resilience.finalising(run, uuid4()):
         run.refresh_from_db()
         first = run.lease_until
         assert first

@@ -101,5 +101,5 @@ def test_an_unwell_endpoint_is_left_alone_for_longer_each_time(server: EditingSe
     rests = []
     for failures in (1, 5, 10, 20, 50, 5000):
         pacer.failures = failures
-        rests.append(pacing.rest(pacer))
+        rests.append(pacing.pause_seconds(pacer))
     assert rests == [60, 60, 120, 480, 3600, 3600]

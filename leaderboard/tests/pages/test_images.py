@@ -182,15 +182,15 @@ def test_the_chain_of_a_lost_image_is_played_again_from_there(local):
     assert run.state == RunState.FINISHED
 
 
-def test_a_run_under_way_sees_to_its_own_images(admin_client):
+def test_images_of_a_run_under_way_cannot_be_recovered(admin_client):
     run = jobs.start(factories.editing_model("busy", "noise"), factories.tiny_suite(slug="busy"))
     with pytest.raises(jobs.CannotMove):
         jobs.recover(run)
-    with pytest.raises(CommandError, match="recovers its own"):
+    with pytest.raises(CommandError, match="recover its images when it has ended"):
         call_command("storage", "recover", str(run.pk))
     data = {"action": "recover", "_selected_action": [run.pk]}
     page = admin_client.post("/admin/leaderboard/run/", data, follow=True).content.decode()
-    assert "recovers its own images" in page
+    assert "recover its images when it has ended" in page
 
 
 def test_lost_images_and_orphans_are_found(run, answer, capsys):

@@ -144,7 +144,7 @@ def test_two_workers_do_not_test_the_same_endpoint(suite, local, hostile, settin
 @pytest.fixture
 def scaled(monkeypatch) -> float:
     """Limits a twentieth of the real ones; return the factor."""
-    for name in ("TURN", "LOOK", "DEADLINE", "TIMEOUT"):
+    for name in ("TURN", "CHECK_SECONDS", "DEADLINE", "TIMEOUT"):
         monkeypatch.setattr(probe_job, name, getattr(probe_job, name) / 20)
     return 20
 
