@@ -58,7 +58,7 @@ __all__ = [
 def collect_garbage(_: int) -> None:
     """Remove images without references and files without rows that are a day old."""
     storage.collect(timedelta(days=1))
-    ballots.forget_images()
+    ballots.delete_old_images()
 
 
 def count_votes(_: int) -> None:

@@ -1,9 +1,9 @@
 """Ballots: voters, the ten questions of a session, their answers and images.
 
-A voter is a signed cookie with a random number and nothing else. No image reveals its model: it
-is drawn again from its pixels at the size of the source, with no chunk but pixels; its length is
-rounded up; it is stored under a name that only this site can derive. The pixels themselves
-cannot be hidden: a comparison with every image of the public pages identifies the image.
+A voter is a signed cookie with a random number and nothing else. An image file does not reveal
+its model: it is encoded again at the size of the source without metadata, its length is padded,
+and only this site can derive its name. The pixels cannot be hidden: comparing them with every
+image of the public pages identifies the image.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def voter_of(request: HttpRequest) -> Voter | None:
 
 
 def remember(response: HttpResponse, voter: Voter) -> None:
-    """Set the voter's cookie, for the pages of votes alone."""
+    """Set the voter's cookie, which is sent to the voting pages only."""
     response.set_signed_cookie(
         COOKIE,
         voter.key,
@@ -56,17 +56,18 @@ def remember(response: HttpResponse, voter: Voter) -> None:
     )
 
 
+#: Questions of a session. Of these, some have a known answer, and some are repeats with the
+#: sides exchanged.
 LENGTH = 10
-#: Of the ten: questions with a known answer, and repeats with the sides exchanged.
 GOLDS, REPEATS = 1, 1
-#: With fewer open questions no session starts.
-LEAST = 3
-#: Open questions read for one session: the first in order of `due`.
-LOOKED_AT = 60
-#: A question moves back so far each time it is shown.
-BACK = 0.25
-#: A repeat comes at least so many questions later.
-APART = 3
+#: Fewest open questions for which a session starts.
+MIN_QUESTIONS = 3
+#: Open questions considered for a session: the first by `due`.
+CANDIDATES = 60
+#: Added to `due` of a question each time it is shown.
+DUE_STEP = 0.25
+#: A repeat follows its question after at least so many places.
+REPEAT_DISTANCE = 3
 #: Upper limit of the seconds that a page reports.
 LONGEST_SECONDS = 3600.0
 #: Answers that the page may send, by kind of question.
@@ -75,11 +76,11 @@ ANSWERS: Mapping[str, frozenset[str]] = {
     Kind.USABLE: frozenset({"yes", "no"}),
 }
 # Voters must not be able to predict sides, order and golds.
-_lot = random.SystemRandom()
+_random = random.SystemRandom()
 
 
 class NotAccepted(ValueError):
-    """An answer that is rejected; the message is written for people."""
+    """Raised for an invalid answer; the message is shown to the voter."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -87,7 +88,7 @@ class NotAccepted(ValueError):
 
 
 def open_session(voter: Voter, kind: str) -> list[Vote]:
-    """Return the open tickets of the voter's last session."""
+    """Return the unanswered questions of the voter's last session."""
     last = Vote.objects.open().filter(voter=voter, kind=kind).order_by("-pk").first()
     if last is None:
         return []
@@ -101,55 +102,55 @@ def open_session(voter: Voter, kind: str) -> list[Vote]:
 
 @transaction.atomic
 def start(voter: Voter, kind: str) -> list[Vote]:
-    """Start a session of the most informative open questions; [] if they are too few.
+    """Start a session of the most informative open questions; [] if there are too few.
 
     If a voter starts two sessions at once, the second call returns the first session.
     """
-    if left := _locked_session(voter, kind):
-        return left
+    if unfinished := _locked_session(voter, kind):
+        return unfinished
     shown = Vote.objects.filter(voter=voter, question=OuterRef("pk"))
-    free = Question.objects.open().votable().filter(~Exists(shown), kind=kind)
-    free = free.select_related("case__image__stored").order_by("due")
-    golds = list(free.exclude(gold="")[:LOOKED_AT])
-    ordinary = _ordinary(free.filter(gold=""), kind, LENGTH - GOLDS - REPEATS)
-    if len(ordinary) < LEAST:
+    unseen = Question.objects.open().votable().filter(~Exists(shown), kind=kind)
+    unseen = unseen.select_related("case__image__stored").order_by("due")
+    golds = list(unseen.exclude(gold="")[:CANDIDATES])
+    ordinary = _ordinary(unseen.filter(gold=""), kind, LENGTH - GOLDS - REPEATS)
+    if len(ordinary) < MIN_QUESTIONS:
         return []
     votes = [_vote(voter, question) for question in ordinary]
-    _lot.shuffle(votes)
-    for question in _lot.sample(golds, min(GOLDS, len(golds))):
+    _random.shuffle(votes)
+    for question in _random.sample(golds, min(GOLDS, len(golds))):
         gold = _vote(voter, question, Vote.Role.GOLD)
-        votes.insert(_lot.randrange(len(votes) + 1), gold)
-    if len(votes) > APART:
+        votes.insert(_random.randrange(len(votes) + 1), gold)
+    if len(votes) > REPEAT_DISTANCE:
         _repeat(votes)
-    return _stored(votes)
+    return _save(votes)
 
 
 def _locked_session(voter: Voter, kind: str) -> list[Vote]:
-    """Lock the voter and return the session that began meanwhile."""
+    """Lock the voter and return a session that another request started meanwhile."""
     Voter.objects.select_for_update().get(pk=voter.pk)
     return open_session(voter, kind)
 
 
-def _ordinary(free: QuerySet[Question], kind: str, most: int) -> list[Question]:
-    """Return the session's ordinary questions: of pairs, most differ visibly."""
+def _ordinary(unseen: QuerySet[Question], kind: str, most: int) -> list[Question]:
+    """Return the session's ordinary questions; most pairs differ visibly."""
     if kind != Kind.PAIR:
-        return _varied(list(free[:LOOKED_AT]), most)
-    visible = list(free.filter(ease__gte=VISIBLE)[:LOOKED_AT])
-    hard = list(free.filter(ease__lt=VISIBLE)[:LOOKED_AT])
+        return _varied(list(unseen[:CANDIDATES]), most)
+    visible = list(unseen.filter(ease__gte=VISIBLE)[:CANDIDATES])
+    hard = list(unseen.filter(ease__lt=VISIBLE)[:CANDIDATES])
     few = _varied(hard, max(round(most * HARD), most - len(visible)))
     return [*_varied(visible, most - len(few)), *few]
 
 
 def _varied(questions: Sequence[Question], most: int) -> list[Question]:
-    """Choose questions of different cases among the first, as far as there are."""
-    # Not always the very first: simultaneous voters must not all see the same questions.
-    pool = sorted(questions, key=lambda question: (question.due or 0) + 0.1 * _lot.random())
+    """Choose among the first questions, from different cases as far as possible."""
+    # The order is varied, so that simultaneous voters do not all see the same questions.
+    pool = sorted(questions, key=lambda question: (question.due or 0) + 0.1 * _random.random())
     chosen: list[Question] = []
-    for again in (False, True):
+    for may_repeat_case in (False, True):
         for question in pool:
             if len(chosen) < most and question not in chosen:
-                fresh = all(question.case_id != other.case_id for other in chosen)
-                if fresh or again:
+                is_new_case = all(question.case_id != other.case_id for other in chosen)
+                if is_new_case or may_repeat_case:
                     chosen.append(question)
     return chosen
 
@@ -160,49 +161,50 @@ def _vote(voter: Voter, question: Question, role: str = "") -> Vote:
         question=question,
         kind=question.kind,
         role=role,
-        first_left=_lot.random() < 0.5,
+        first_left=_random.random() < 0.5,
     )
 
 
-def _repeat(made: list[Vote]) -> None:
+def _repeat(votes: list[Vote]) -> None:
     """Insert the easiest of the early questions again, with its sides exchanged."""
-    early = [vote for vote in made[: len(made) - APART + 1] if not vote.role]
+    early = [vote for vote in votes[: len(votes) - REPEAT_DISTANCE + 1] if not vote.role]
     if not early:
         return
     easiest = max(early, key=lambda vote: vote.question.ease)
-    again = Vote(
+    repeat = Vote(
         voter=easiest.voter,
         question=easiest.question,
         kind=easiest.kind,
         role=Vote.Role.REPEAT,
         first_left=not easiest.first_left,
     )
-    made.insert(_lot.randint(made.index(easiest) + APART, len(made)), again)
+    first = votes.index(easiest) + REPEAT_DISTANCE
+    votes.insert(_random.randint(first, len(votes)), repeat)
 
 
-def _stored(made: list[Vote]) -> list[Vote]:
+def _save(votes: list[Vote]) -> list[Vote]:
     session, now = new_ticket(), timezone.now()
-    for place, vote in enumerate(made):
+    for place, vote in enumerate(votes):
         vote.session, vote.place, vote.asked_at = session, place, now
-    Vote.objects.bulk_create(made)
-    keys = {vote.question_id for vote in made}
+    Vote.objects.bulk_create(votes)
+    keys = {vote.question_id for vote in votes}
     rows = Question.objects.filter(pk__in=keys)
-    rows.update(asked=F("asked") + 1, due=F("due") + BACK)
-    return made
+    rows.update(asked=F("asked") + 1, due=F("due") + DUE_STEP)
+    return votes
 
 
 def answer(
-    vote: Vote, said: str, seconds: Any = None, looked: Mapping[str, Any] | None = None
+    vote: Vote, choice: str, seconds: Any = None, looked: Mapping[str, Any] | None = None
 ) -> None:
-    """Store the answer of an open ticket, once. Raises NotAccepted if it is invalid."""
-    if said not in ANSWERS[vote.kind]:
+    """Store the answer to an open question, once. Raises NotAccepted if it is invalid."""
+    if choice not in ANSWERS[vote.kind]:
         allowed = ", ".join(sorted(ANSWERS[vote.kind]))
-        raise NotAccepted(f"answer: {said[:20]!r} is not one of {allowed}", 422)
+        raise NotAccepted(f"answer: {choice[:20]!r} is not one of {allowed}", 422)
     if vote.answered_at is None and not vote.is_open:
         raise NotAccepted("This question has expired. Please start again.", 410)
     ticket = Vote.objects.open().filter(pk=vote.pk)
     if not ticket.update(
-        answer=_number(said, vote.first_left),
+        answer=_number(choice, vote.first_left),
         answered_at=timezone.now(),
         seconds=_seconds(seconds),
         looked=_looked(looked or {}),
@@ -210,9 +212,9 @@ def answer(
         raise NotAccepted("This question is already answered.", 409)
 
 
-def _number(said: str, first_left: bool) -> int:
+def _number(choice: str, first_left: bool) -> int:
     side = 1 if first_left else -1
-    return {"yes": 1, "no": 0, "neither": 0, "left": side, "right": -side}[said]
+    return {"yes": 1, "no": 0, "neither": 0, "left": side, "right": -side}[choice]
 
 
 def _seconds(value: Any) -> float | None:
@@ -221,7 +223,7 @@ def _seconds(value: Any) -> float | None:
 
 
 def _looked(reported: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the use of zoom and flicker, and the window's width to the nearest 100."""
+    """Return the voter's use of zoom and flicker, and the window width to the nearest 100."""
     width = reported.get("width")
     valid = isinstance(width, int) and not isinstance(width, bool) and 0 < width < 20_000
     return {
@@ -238,7 +240,7 @@ def is_finished(session: str, voter: Voter) -> bool:
 
 
 FOLDER = "ballots"
-#: Lengths are multiples of this: padded with zeros, which no decoder reads.
+#: Files are padded to a multiple of this length with zeros, which decoders ignore.
 ROUNDED = 32 * 1024
 #: Images older than this are removed; they are drawn again on request.
 KEPT = timedelta(days=2)
@@ -277,8 +279,8 @@ def prepare_image(stored: StoredImage, size: tuple[int, int]) -> None:
         write(image_name(stored, size), draw_image(stored, size))
 
 
-def forget_images() -> int:
-    """Remove images drawn days ago and return their number."""
+def delete_old_images() -> int:
+    """Delete images drawn days ago and return their number."""
     removed, before = 0, timezone.now() - KEPT
     try:
         shards, _ = default_storage.listdir(FOLDER)

@@ -62,32 +62,32 @@ from leaderboard.people.vote_rows import (
 )
 from leaderboard.standings.stored import stored_result
 
-#: With fewer choices no agreement is reported.
-LEAST = 10
-#: Listed questions on which people and the headline differ most.
+#: Fewest votes for which an agreement is reported.
+MIN_VOTES = 10
+#: Questions listed because people and the headline differ most on them.
 DIFFERENCES = 12
-#: A difference needs at least so many voters, and at most this share of them with the metric.
-LEAST_PEOPLE, AGREE_AT_MOST = 3, 1 / 3
-#: Interval between two counts while votes come in.
-OFTEN = timedelta(minutes=5)
-#: Questions whose images are drawn in advance, and the seconds spent on it; the worker has other
-#: jobs, and draws the rest next time.
-PREPARED, PREPARING = 1_200, 20.0
-#: Below "unusable" the order says little: a part that keeps less counts as if it kept this.
-LEAST_KEPT = 0.02
-#: A voter with a weight below this is reported as believed little.
-BELIEVED = 0.5
+#: A listed question has at least so many voters; at most this share agrees with the metric.
+MIN_PEOPLE, MAX_AGREEMENT = 3, 1 / 3
+#: Shortest interval between two counts while votes arrive.
+COUNT_INTERVAL = timedelta(minutes=5)
+#: Most questions whose images are drawn in advance, and most seconds spent on that. The worker
+#: has other jobs, so the rest is drawn after the next count.
+PREPARED_QUESTIONS, PREPARING_SECONDS = 1_200, 20.0
+#: Lower retentions of a part count as this one: among unusable images the order says little.
+MIN_RETENTION = 0.02
+#: Voters with a weight below this are reported as little trusted.
+TRUSTED_WEIGHT = 0.5
 VOTER_FIELDS = ("weight", "reasons", "gold", "gold_right", "repeats", "repeats_same")
 
 
 def is_due() -> bool:
-    """Return True if the numbers lack votes or runs."""
+    """Return True if votes or runs have changed since the last count."""
     report = PeopleReport.objects.order_by("pk").first()
     if report is None:
         return votable_runs().exists()
     if report.pool_stamp != questions.stamp():
         return True
-    late = report.computed_at < timezone.now() - OFTEN
+    late = report.computed_at < timezone.now() - COUNT_INTERVAL
     return late and report.votes != Vote.objects.answered().count()
 
 
@@ -103,17 +103,17 @@ def count() -> PeopleReport:
     images = voted_images(Trip.objects.filter(shown, chain__run__in=votable_runs()))
     pairs = table(votes, Kind.PAIR, images, models)
     single = table(votes, Kind.USABLE, images, models)
-    made = checks(votes)
-    weighed = weigh_voters_with_order(pairs.ballots, made, len(models))
+    check_results = checks(votes)
+    weighed = weigh_voters_with_order(pairs.ballots, check_results, len(models))
     weights = {voter: result.weight for voter, result in weighed.items()}
     totals = {
         "votes": Counter(vote.kind for vote in votes),
         "voters": len({vote.voter for vote in votes}),
-        "believed_little": len([weight for weight in weights.values() if weight < BELIEVED]),
+        "believed_little": len([weight for weight in weights.values() if weight < TRUSTED_WEIGHT]),
     }
     agreements = agreement(pairs, single, weights)
     with transaction.atomic():
-        _store_voters(weighed, made)
+        _store_voters(weighed, check_results)
         _store_standings(runs, models, pairs, single, weights, _judges(runs, agreements))
         report, _ = PeopleReport.objects.update_or_create(
             pk=1,
@@ -131,7 +131,7 @@ def count() -> PeopleReport:
 
 @dataclass(frozen=True)
 class Table:
-    """Ordinary votes of one kind with their images, and the same as columns."""
+    """Ordinary votes of one kind with their images, and the same votes as `ballots` columns."""
 
     kind: str
     votes: Sequence[CountedVote]
@@ -139,22 +139,22 @@ class Table:
     ballots: Ballots
 
     def weights(self, weights: Mapping[int, float]) -> Floats:
-        """Return the weight of each vote, given those of the voters."""
+        """Return the weight of each vote, which is that of its voter."""
         return np.array([weights.get(vote.voter, 0.0) for vote in self.votes])
 
 
 def table(
     votes: Iterable[CountedVote],
     kind: str,
-    known: Mapping[int, VotedImage],
+    by_trip: Mapping[int, VotedImage],
     models: Mapping[int, int],
 ) -> Table:
-    """Return ordinary votes on `known` images; `models` numbers the compared runs."""
+    """Return the ordinary votes on these images; `models` numbers the compared runs."""
     ordinary, images, columns = [], [], []
     for vote in votes:
-        first, second = known.get(vote.first), known.get(vote.second or 0)
-        is_known = first and (second or vote.second is None)
-        if first is None or not is_known or (vote.kind, vote.role) != (kind, Vote.Role.ORDINARY):
+        first, second = by_trip.get(vote.first), by_trip.get(vote.second or 0)
+        has_images = first and (second or vote.second is None)
+        if first is None or not has_images or (vote.kind, vote.role) != (kind, Vote.Role.ORDINARY):
             continue
         model, other, left = models.get(first.run, -1), -1, 0
         if second:
@@ -166,23 +166,23 @@ def table(
         ordinary.append(vote)
         images.append((first, second))
         columns.append((vote.voter, vote.case, vote.question, model, other, vote.answer, left))
-    made = np.array(columns, dtype=float).reshape(-1, 7)
-    voter, case, question, model_column, other_column = made[:, :5].astype(np.int64).T
+    matrix = np.array(columns, dtype=float).reshape(-1, 7)
+    voter, case, question, model_column, other_column = matrix[:, :5].astype(np.int64).T
     return Table(
         kind,
         ordinary,
         images,
-        Ballots(voter, case, question, model_column, other_column, made[:, 5], made[:, 6]),
+        Ballots(voter, case, question, model_column, other_column, matrix[:, 5], matrix[:, 6]),
     )
 
 
-def _store_voters(weighed: Mapping[int, VoterWeight], made: Mapping[int, Checks]) -> None:
-    """Store changed weights of voters, the reasons and the results of checks."""
+def _store_voters(weighed: Mapping[int, VoterWeight], check_results: Mapping[int, Checks]) -> None:
+    """Store the voters whose weight, reasons or check results have changed."""
     changed = []
     for voter in Voter.objects.filter(pk__in=list(weighed)):
         result = weighed[voter.pk]
         now = {"weight": round(result.weight, 4), "reasons": list(result.reasons)}
-        now |= asdict(made.get(voter.pk, Checks()))
+        now |= asdict(check_results.get(voter.pk, Checks()))
         if any(getattr(voter, name) != now[name] for name in VOTER_FIELDS):
             for name in VOTER_FIELDS:
                 setattr(voter, name, now[name])
@@ -198,7 +198,7 @@ def _store_standings(
     weights: Mapping[int, float],
     judges: Mapping[int, dict[str, Any]],
 ) -> None:
-    """Store each run's numbers by votes, in place of all former ones."""
+    """Replace the stored numbers by votes of all runs."""
     numbers: dict[int, dict[str, Any]] = defaultdict(dict, judges)
     by_suite: dict[Suite, list[int]] = defaultdict(list)
     for pk, run in runs.items():
@@ -220,7 +220,7 @@ def _store_standings(
 
 
 def _judges(runs: Mapping[int, Run], agreements: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    """Return the agreement with people of the judge that rated each run's edits."""
+    """Return by run how often the judge of its edits agrees with people."""
     shares = {line["name"]: line["everywhere"] for line in agreements["lines"]}
     rated = Standing.objects.filter(run__in=runs, scope="all", counts__has_key=RUBRIC)
     judged = dict(rated.values_list("run", f"counts__{RUBRIC}__judge"))
@@ -234,7 +234,7 @@ def _judges(runs: Mapping[int, Run], agreements: Mapping[str, Any]) -> dict[int,
 def _preferences(
     runs: Sequence[int], models: Mapping[int, int], pairs: Table, weights: Mapping[int, float]
 ) -> dict[int, dict[str, Any]]:
-    """Return preferences among these runs of a suite; without numbers if votes are too few."""
+    """Return preferences among these runs of a suite; only counts if votes are too few."""
     compared = {*pairs.ballots.first.tolist(), *pairs.ballots.second.tolist()}
     seen = [run for run in runs if models[run] in compared]
     place = np.full(len(models) + 1, -1)  # the last place is for runs that are not compared
@@ -273,9 +273,9 @@ def _lives(
 
 
 def _prepare() -> None:
-    """Draw the images of the next questions, in the order of the questions."""
-    end = time.monotonic() + PREPARING
-    for trip in questions.images_due(PREPARED):
+    """Draw the images of the next questions in advance, the most urgent first."""
+    end = time.monotonic() + PREPARING_SECONDS
+    for trip in questions.images_due(PREPARED_QUESTIONS):
         if time.monotonic() > end:
             break
         source = trip.chain.case.image.stored
@@ -291,7 +291,7 @@ def _prepare() -> None:
 
 
 def agreement(pairs: Table, single: Table, weights: Mapping[int, float]) -> dict[str, Any]:
-    """Return the content of the page on agreement, ready for JSON."""
+    """Return the content of the agreement page as JSON values."""
     pair_weights, single_weights = pairs.weights(weights), single.weights(weights)
     shown = [(first, second) for first, second in pairs.images if second]
     alone = [image for image, _ in single.images]
@@ -320,19 +320,19 @@ def agreement(pairs: Table, single: Table, weights: Mapping[int, float]) -> dict
 def _line(
     name: str,
     kind: str,
-    says: Callable[[str, VotedImage, VotedImage], float],
+    preference: Callable[[str, VotedImage, VotedImage], float],
     shown: Sequence[tuple[VotedImage, VotedImage]],
     ballots: Ballots,
     weights: Floats,
 ) -> dict[str, Any]:
     """Return the agreement of a metric or witness with people."""
-    verdicts = np.array([says(name, *both) for both in shown], dtype=float)
+    verdicts = np.array([preference(name, *both) for both in shown], dtype=float)
     everywhere, shared = agreement_with_people(verdicts, ballots, weights)
     return {"name": name, "kind": kind, "everywhere": _share(everywhere), "shared": _share(shared)}
 
 
 def _share(share: Share | None) -> dict[str, Any] | None:
-    return asdict(share) if share and share.votes >= LEAST else None
+    return asdict(share) if share and share.votes >= MIN_VOTES else None
 
 
 def _threshold(
@@ -349,42 +349,42 @@ def _threshold(
 def _half_points(
     single: Table, single_weights: Floats, pairs: Table, pair_weights: Floats
 ) -> dict[str, Any] | None:
-    """Return the half points that votes propose; None if there are too few votes."""
+    """Return half points fitted to the votes; None if the votes are too few."""
     halves = {part.name: part.half for part in PARTS}
     result = refit(halves, _judged(single, single_weights), _judged(pairs, pair_weights))
     return asdict(result) if result else None
 
 
 def _judged(table: Table, weights: Floats) -> VotesWithTerms:
-    """Return the votes on images that the headline was run on, with the terms of its parts."""
+    """Return the votes on images scored by the headline, with the terms of its parts."""
     shown = [image for both in table.images for image in both if image]
     by_image = {image.trip: _terms(image) for image in shown if HEADLINE in image.kept}
-    known = np.array(
+    scored = np.array(
         [all(image is None or image.trip in by_image for image in both) for both in table.images],
         dtype=bool,
     )
-    both = [images for images, is_known in zip(table.images, known, strict=True) if is_known]
+    both = [images for images, is_scored in zip(table.images, scored, strict=True) if is_scored]
     first = np.array([by_image[image.trip] for image, _ in both]).reshape(-1, len(PARTS))
     second = np.array([by_image[other.trip] for _, other in both if other])
     is_single = table.kind == Kind.USABLE
     return VotesWithTerms(
-        table.ballots.only(known),
-        weights[known],
+        table.ballots.only(scored),
+        weights[scored],
         first,
         None if is_single else second.reshape(-1, len(PARTS)),
     )
 
 
 def _terms(image: VotedImage) -> list[float]:
-    """Return (distance / half point)² of each part, which its retention tells; 0 without it."""
-    kept = [max(image.kept.get(part.name, 1.0), LEAST_KEPT) for part in PARTS]
+    """Return (distance / half point)² of each part from its retention; 0 if not scored."""
+    kept = [max(image.kept.get(part.name, 1.0), MIN_RETENTION) for part in PARTS]
     return [1 / share - 1 for share in kept]
 
 
 def _differences(table: Table, weights: Floats) -> list[dict[str, Any]]:
     """Return the questions on which several people contradict the headline metric most.
 
-    Of a pair it says that the one that keeps more is closer, of a single image that it is usable
+    For a pair, the headline prefers the image that keeps more. It calls a single image usable
     above the default threshold.
     """
     by_question: dict[int, list[int]] = defaultdict(list)
@@ -395,22 +395,17 @@ def _differences(table: Table, weights: Floats) -> list[dict[str, Any]]:
     for question, places in by_question.items():
         first, second = table.images[places[0]]
         kept, other = first.headline, second.headline if second else DEFAULT_THRESHOLD
-        if (
-            kept is None
-            or other is None
-            or len(places) < LEAST_PEOPLE
-            or (second and kept == other)
-        ):
+        if kept is None or other is None or len(places) < MIN_PEOPLE or (second and kept == other):
             continue
-        says = float(np.sign(kept - other)) if second else float(kept > other)
+        verdict = float(np.sign(kept - other)) if second else float(kept > other)
         answers = table.ballots.answer[places]
-        agree = float(np.average(answers == says, weights=weights[places]))
-        if agree <= AGREE_AT_MOST:
+        agree = float(np.average(answers == verdict, weights=weights[places]))
+        if agree <= MAX_AGREEMENT:
             difference = {
                 "question": question,
                 "first": first.trip,
                 "agree": agree,
-                "with_it": int((answers == says).sum()),
+                "with_it": int((answers == verdict).sum()),
                 "people": len(places),
                 "gap": kept - other,
             }

@@ -1,8 +1,9 @@
 """Choose the most informative questions; runs in a worker.
 
-A vote is most informative on two restored images that lie close together but differ visibly (a
-clean image beside a lost one needs no vote; of two that look alike, a vote is a coin), on models and cases with few votes so far, and on questions with one
-or two votes: only several votes on one question measure how far people agree with each other.
+A vote is most informative about two restored images with similar retention that differ visibly.
+A clean image against a lost one needs no vote; two images that look alike give random answers.
+Models and cases with few votes come first. So do questions with one or two votes, because only
+several votes on one question measure how far people agree with each other.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from leaderboard.models.votes import Kind, votable_runs, votable_trips
 from leaderboard.people.vote_rows import VotedImage, voted_images
 
 Gold = Question.Gold
-#: Open questions of each suite and kind, and gold ones.
+#: Most open questions of each suite and kind, and most gold ones.
 POOL, GOLDS = 600, 40
-#: Cases of a suite that are considered each time: those with the fewest votes.
+#: Cases of a suite from which questions are chosen: those with the fewest votes.
 CASES = 60
 #: Gap in headline retention that people see, and the gap below which two images look the same.
 VISIBLE, SAME = 0.1, 0.01
-#: Share of the pairs with a smaller gap than people see.
+#: Share of pairs whose gap is too small for people to see.
 HARD = 0.2
 #: Votes that are enough for one question.
 ENOUGH = 5
-#: Worth of two trips of one model against two models after one trip, and of a reference editor
-#: against a model.
+#: Weights of comparing two trips of one model, and of comparing with a reference editor;
+#: comparing two models after the same trip has weight 1.
 OWN_TRIPS, REFERENCE = 0.5, 0.5
 #: Growth of people's certainty with the difference in headline retention.
 STEEPNESS = 6.0
@@ -45,7 +46,7 @@ CLEAN, LOST = 0.9, 0.1
 
 
 @dataclass
-class Known:
+class VoteCounts:
     """Numbers of votes so far: by question, case, pair of runs and run."""
 
     pair: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -87,9 +88,9 @@ def choose(suite: Suite) -> list[Question]:
     return [*pairs, *singles, *_gold(candidates)]
 
 
-def _candidates(suite: Suite, known: Known) -> list[VotedImage]:
-    """Return restored images of the cases with the fewest votes, at the shown trips."""
-    cases = sorted(suite.cases.values_list("pk", flat=True), key=lambda pk: (known.case[pk], pk))
+def _candidates(suite: Suite, counts: VoteCounts) -> list[VotedImage]:
+    """Return restored images of the cases with the fewest votes, at the usual trips."""
+    cases = sorted(suite.cases.values_list("pk", flat=True), key=lambda pk: (counts.case[pk], pk))
     runs = votable_runs().filter(suite=suite, current=True)
     chains = Chain.objects.filter(run__in=runs, case__in=cases[:CASES], repeat=0)
     trips = votable_trips().filter(chain__in=chains, number__in=ticks(suite.trips))
@@ -108,7 +109,7 @@ def _question(
     ease: float = 1.0,
     gold: str = Gold.NONE,
 ) -> Question:
-    """Return a question that is not saved; `information` is that of a vote on it."""
+    """Return an unsaved question; `information` is how much a vote on it would reveal."""
     return Question(
         kind=Kind.PAIR if second else Kind.USABLE,
         case_id=first.case,
@@ -120,73 +121,73 @@ def _question(
     )
 
 
-def _pairs(candidates: Sequence[VotedImage], known: Known) -> Iterator[Question]:
+def _pairs(candidates: Sequence[VotedImage], counts: VoteCounts) -> Iterator[Question]:
     spots: dict[tuple[int, int], list[VotedImage]] = defaultdict(list)
     chains: dict[int, list[VotedImage]] = defaultdict(list)
     for candidate in candidates:
         spots[candidate.case, candidate.number].append(candidate)
         chains[candidate.chain].append(candidate)
     for group in spots.values():
-        # Each with its most informative partners, so that every model is compared.
+        # Pair each image with its most informative partners, so that every model is compared.
         for candidate in group:
-            both = [_pair(candidate, other, known) for other in group if _differ(candidate, other)]
+            both = [_pair(candidate, other, counts) for other in group if _differ(candidate, other)]
             yield from _best((question for question in both if question.ease >= VISIBLE), 1)
             yield from _best((question for question in both if question.ease < VISIBLE), 1)
     for group in chains.values():
         group.sort(key=lambda candidate: candidate.number)
         for candidate, other in itertools.pairwise(group):
             if _differ(candidate, other):
-                yield _pair(candidate, other, known, OWN_TRIPS)
+                yield _pair(candidate, other, counts, OWN_TRIPS)
 
 
 def _differ(one: VotedImage, other: VotedImage) -> bool:
-    """Return True if the two can look different."""
+    """Return True if the two images can look different."""
     return one.image != other.image and abs(_kept(one) - _kept(other)) >= SAME
 
 
-def _pair(one: VotedImage, other: VotedImage, known: Known, worth: float = 1.0) -> Question:
+def _pair(one: VotedImage, other: VotedImage, counts: VoteCounts, weight: float = 1.0) -> Question:
     gap = _kept(one) - _kept(other)
     certain = STEEPNESS * gap
-    strengths = known.strength.get(one.run), known.strength.get(other.run)
+    strengths = counts.strength.get(one.run), counts.strength.get(other.run)
     if None not in strengths and one.run != other.run:
         certain = (certain + strengths[0] - strengths[1]) / 2  # type: ignore[operator]
     closeness = 1 / math.cosh(min(30.0, abs(certain)) / 2) ** 2  # 4 p (1 - p)
     if max(_kept(one), _kept(other)) < LOST:
-        worth *= 0.2  # if both are lost, neither is closer
+        weight *= 0.2  # if both are lost, neither is closer
     if one.is_reference or other.is_reference:
-        worth *= REFERENCE
+        weight *= REFERENCE
     runs = (min(one.run, other.run), max(one.run, other.run))
     first, second = sorted((one, other), key=lambda image: image.trip)
-    answered = known.pair[first.trip, second.trip]
-    seldom = min(known.compared[one.run], known.compared[other.run])
-    votes = (1 + known.runs[runs]) * (1 + known.case[one.case]) * (1 + seldom)
-    information = (0.1 + closeness) * worth / math.sqrt(votes)
-    information *= _again(answered)
+    answered = counts.pair[first.trip, second.trip]
+    seldom = min(counts.compared[one.run], counts.compared[other.run])
+    votes = (1 + counts.runs[runs]) * (1 + counts.case[one.case]) * (1 + seldom)
+    information = (0.1 + closeness) * weight / math.sqrt(votes)
+    information *= _repeat_factor(answered)
     return _question(first, second, information=information, ease=min(1.0, abs(gap)))
 
 
-def _singles(candidates: Iterable[VotedImage], known: Known) -> Iterator[Question]:
+def _singles(candidates: Iterable[VotedImage], counts: VoteCounts) -> Iterator[Question]:
     for candidate in candidates:
         gap = _kept(candidate) - DEFAULT_THRESHOLD
         away = STEEPNESS * gap
         closeness = 1 / math.cosh(min(30.0, abs(away)) / 2) ** 2
-        answered = known.single[candidate.trip]
+        answered = counts.single[candidate.trip]
         information = (0.1 + closeness) / math.sqrt(
-            (1 + known.run[candidate.run]) * (1 + known.case[candidate.case])
+            (1 + counts.run[candidate.run]) * (1 + counts.case[candidate.case])
         )
-        information *= _again(answered)
+        information *= _repeat_factor(answered)
         yield _question(candidate, information=information, ease=min(1.0, 2 * abs(gap)))
 
 
-def _again(answered: int) -> float:
-    """Return the factor for votes so far: a second and third vote count most."""
+def _repeat_factor(answered: int) -> float:
+    """Return the weight of one more vote: a second and a third vote count most."""
     if answered >= ENOUGH:
         return 0.0
     return 1.5 if 0 < answered < 3 else 1.0
 
 
 def _gold(candidates: Sequence[VotedImage]) -> list[Question]:
-    """Return questions with an obvious answer: a clean image beside a lost one."""
+    """Return questions with an obvious answer, such as a clean image against a lost one."""
     random = np.random.default_rng(len(candidates))
     by_case: dict[int, tuple[list[VotedImage], list[VotedImage]]] = defaultdict(lambda: ([], []))
     for candidate in candidates:
@@ -215,9 +216,9 @@ def _best(questions: Iterable[Question], most: int) -> list[Question]:
     return sorted(by_trips.values(), key=lambda question: question.due or 0.0)[:most]
 
 
-def _votes_so_far(suite: Suite) -> Known:
+def _votes_so_far(suite: Suite) -> VoteCounts:
     """Count the votes on a suite's restored images."""
-    counts = Known()
+    counts = VoteCounts()
     votes = Vote.objects.answered().filter(question__case__suite=suite, role=Vote.Role.ORDINARY)
     rows = votes.values_list(
         "question__case",
@@ -245,11 +246,11 @@ def _votes_so_far(suite: Suite) -> Known:
 def _store(chosen: Sequence[Question]) -> None:
     """Make these the open questions and close all others."""
     names = ("kind", "first_id", "second_id")
-    there = {tuple(key): pk for *key, pk in Question.objects.values_list(*names, "pk")}
-    # Gold comes last, so that a question that is both gold and ordinary stays gold.
+    existing = {tuple(key): pk for *key, pk in Question.objects.values_list(*names, "pk")}
+    # Gold questions come last, so that one that is also ordinary stays gold.
     by_key = {(row.kind, row.first_id, row.second_id): row for row in chosen}
     for key, question in by_key.items():
-        question.pk = there.get(key)
+        question.pk = existing.get(key)
     Question.objects.open().update(due=None)
     new = [question for question in by_key.values() if question.pk is None]
     old = [question for question in by_key.values() if question.pk is not None]
@@ -258,7 +259,7 @@ def _store(chosen: Sequence[Question]) -> None:
 
 
 def images_due(most: int) -> list[Trip]:
-    """Return the trips of the questions due first, with their images and sources."""
+    """Return the trips of the most urgent questions, with their images and sources."""
     soon = list(Question.objects.open().order_by("due").values_list("first", "second")[:most])
     keys = list(dict.fromkeys(key for pair in soon for key in pair if key))
     trips = Trip.objects.filter(pk__in=keys).select_related("restored", "chain__case__image")

@@ -231,7 +231,9 @@ def test_counting_again_changes_nothing_and_is_due_when_there_is_something_new(b
     assert weights == list(Voter.objects.order_by("pk").values_list("weight", flat=True))
     cast("pair", voters=1, each=10, seed=3)
     assert not counting.is_due()  # not for every vote
-    PeopleReport.objects.update(computed_at=PeopleReport.objects.get().computed_at - counting.OFTEN)
+    PeopleReport.objects.update(
+        computed_at=PeopleReport.objects.get().computed_at - counting.COUNT_INTERVAL
+    )
     assert counting.is_due()
     counting.count()
     Run.objects.filter(editing_model__slug="cedar").update(published=False)
@@ -319,7 +321,7 @@ def test_images_of_the_next_questions_are_drawn_before_anybody_waits(board):
     name = ballots.image_name(question.first.restored, size)
     assert default_storage.exists(name)
     assert question.first.restored_id not in name
-    assert ballots.forget_images() == 0
+    assert ballots.delete_old_images() == 0
     old = timezone.now() - 2 * ballots.KEPT
     os.utime(default_storage.path(name), (old.timestamp(),) * 2)
-    assert ballots.forget_images() == 1
+    assert ballots.delete_old_images() == 1

@@ -31,7 +31,7 @@ def test_a_session_has_ten_questions_a_gold_one_and_an_own_one_again(board, brow
     again = next(vote for vote in made if vote.role == "repeat")
     own = next(v for v in made if v.question_id == again.question_id and v.role == "")
     assert again.first_left is not own.first_left
-    assert again.place >= own.place + ballots.APART
+    assert again.place >= own.place + ballots.REPEAT_DISTANCE
     gold = next(vote for vote in made if vote.role == "gold").question
     assert gold.gold == Question.Gold.FIRST
     assert gold.first.chain.retention("overall")[gold.first.number - 1] >= 0.9
