@@ -27,21 +27,21 @@ REST = 0.8
 # Colours are fitted on a small copy, to the part that fits best, which excludes the edit.
 COLOUR_SIDE = 64
 FITTING = 0.6
-SETTLED = 0.98  # stop after a round that improves the fit by less
+CONVERGED = 0.98  # stop after a round that improves the fit by less
 GAINS, OFFSETS = (0.5, 2.0), (-0.4, 0.4)
 # A prior of 1 on the gain, which matters only at low contrast.
 PRIOR = 1e-3
 # Colours may also be half or fully desaturated. That fit is chosen if it leaves less than half of
 # the error of gains and offsets, over 0.9 of the image since few of its colours may be bright.
-PALER = (0.5, 1.0)
-PALER_FITTING, PALER_WORTH = 0.9, 0.5
+DESATURATIONS = (0.5, 1.0)
+DESATURATED_FITTING, DESATURATED_WORTH = 0.9, 0.5
 LIGHT = np.array([0.299, 0.587, 0.114])
 BLURS = (0.8, 1.5, 2.5, 4.0)  # standard deviations, in pixels
 SHARP = 0.95
 # A warp is estimated on a small, then on a larger copy; shares of the longer side.
 FLOW_SIDES = (256, 512)
 FLOW_SMOOTHING = 1 / 40
-MAX_WOBBLE = 0.06
+MAX_FLOW = 0.06
 # A flow weighs less at places where it leaves such a difference: they were edited.
 FLOW_DOUBT = 0.03
 # Beside the edit the flow must explain a share of the difference, and more than rounding error;
@@ -49,12 +49,12 @@ FLOW_DOUBT = 0.03
 # grain (any flow explains a little of it) and without edges a pixel apart. Measured: warps explain
 # at least half, and 0.002; noise, JPEG and drawings alone nothing.
 FLOW_WORTH = 0.3
-FLOW_LEAST_GAIN = 0.001
+FLOW_MIN_GAIN = 0.001
 FLOW_BLUR = 1.5 / 512
 # The largest distance over which a warp moves colours; a share of the longer side.
 FLOW_REACH = 1 / 32
 # Smaller images are too small to detect a warp.
-FLOW_LEAST = 64
+FLOW_MIN_SIDE = 64
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,11 @@ def unaligned(before: Image.Image, after: Image.Image) -> Aligned:
     # At 256 px honest drawings went unseen in blocks of 32.
     block = max(1, min(BLOCK, min(before.size) // BLOCKS))
     factor = min(factor, block)
-    x, y = (_reduced(image, factor) for image in (before, fit(after, before.size)))
+    x, y = (_values(image, factor) for image in (before, fit(after, before.size)))
     return Aligned(x, y, np.ones(x.shape[:2], np.float32), block // factor)
 
 
-def _reduced(image: Image.Image, factor: int) -> Values:
+def _values(image: Image.Image, factor: int) -> Values:
     small = image.reduce(factor) if factor > 1 else image
     return np.asarray(small, dtype=np.float32) / np.float32(255)
 
@@ -156,14 +156,14 @@ def _colour_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """
     gain, offset = _gain_fit(x, y)
     matrix = np.diag(gain)
-    least = _left(_colour_error(x, y, matrix, offset), PALER_FITTING)
-    for share in PALER:
+    least = _trimmed_mean(_colour_error(x, y, matrix, offset), DESATURATED_FITTING)
+    for share in DESATURATIONS:
         paled = (1 - share) * np.eye(3) + share * LIGHT
         gain, paler_offset = _gain_fit(paled @ x, y)
         paler = gain[:, None] * paled
-        left = _left(_colour_error(x, y, paler, paler_offset), PALER_FITTING)
-        if left < PALER_WORTH * least:
-            matrix, offset, least = paler, paler_offset, left / PALER_WORTH
+        left = _trimmed_mean(_colour_error(x, y, paler, paler_offset), DESATURATED_FITTING)
+        if left < DESATURATED_WORTH * least:
+            matrix, offset, least = paler, paler_offset, left / DESATURATED_WORTH
     return matrix, offset
 
 
@@ -179,8 +179,8 @@ def _gain_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
             fitting = error <= np.partition(error, last)[last]
             gain, offset = _least_squares(x[:, fitting], y[:, fitting])
             error = _colour_error(x, y, np.diag(gain), offset)
-            left, before = _left(error, FITTING), left
-            if left > SETTLED * before:
+            left, before = _trimmed_mean(error, FITTING), left
+            if left > CONVERGED * before:
                 break
         fits.append((left, gain, offset))
     _, gain, offset = min(fits, key=lambda fit: fit[0])
@@ -196,7 +196,7 @@ def _colour_error(x: Floats, y: Floats, matrix: Floats, offset: Floats) -> Float
     return error
 
 
-def _left(error: Floats, share: float) -> float:
+def _trimmed_mean(error: Floats, share: float) -> float:
     """Return the mean error of the share of pixels that fit best."""
     count = max(1, int(share * len(error)))
     return float(np.partition(error, count - 1)[:count].mean())
@@ -229,7 +229,7 @@ def equally_sharp(images: Aligned) -> Aligned:
     return min((images, *blurred), key=lambda candidate: candidate.rest)
 
 
-def unwobbled(images: Aligned) -> Aligned | None:
+def unwarped(images: Aligned) -> Aligned | None:
     """Straighten the second image; None if no smooth warp explains the difference.
 
     The flow is smoothed over a fortieth of the side and limited to a seventeenth.
@@ -237,18 +237,18 @@ def unwobbled(images: Aligned) -> Aligned | None:
     height, width = images.inside.shape
     side = max(height, width)
     wobbly = without_grain(images)
-    worth = max(FLOW_WORTH * wobbly.rest, FLOW_LEAST_GAIN)
-    if side < FLOW_LEAST or wobbly.rest < worth:
+    worth = max(FLOW_WORTH * wobbly.rest, FLOW_MIN_GAIN)
+    if side < FLOW_MIN_SIDE or wobbly.rest < worth:
         return None
     flow = np.zeros((height, width, 2), np.float32)
     for small_side in FLOW_SIDES:
-        flow = _refined(images, flow, min(1.0, small_side / side))
-    pulled = replace(images, after=np.clip(_pulled(images.after, flow), 0, 1))
+        flow = _refine_flow(images, flow, min(1.0, small_side / side))
+    pulled = replace(images, after=np.clip(_pull(images.after, flow), 0, 1))
     straight = without_grain(pulled)
     return straight if wobbly.rest - straight.rest >= worth else None
 
 
-def foreign(images: Aligned) -> Aligned:
+def explained_by_motion(images: Aligned) -> Aligned:
     """Replace the first image by the second, clipped to the first's nearby colours.
 
     A warp only moves colours, so the remaining difference is no warp: a flow may shrink a drawn
@@ -274,7 +274,7 @@ def without_grain(images: Aligned) -> Aligned:
     return replace(images, before=before, after=after)
 
 
-def _refined(images: Aligned, flow: Values, scale: float) -> Values:
+def _refine_flow(images: Aligned, flow: Values, scale: float) -> Values:
     """Refine the flow (from `before` to `after`) on a copy at this scale."""
     import cv2
 
@@ -287,23 +287,23 @@ def _refined(images: Aligned, flow: Values, scale: float) -> Values:
         for v in (images.before, images.after)
     )
     small = cv2.resize(flow, size) / ratio
-    y = _pulled(y, small)
+    y = _pull(y, small)
     search = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
     before, after = ((255 * np.clip(v, 0, 1)).astype(np.uint8) for v in (x, y))
     more = search.calc(before, after, cast(Any, None))
-    left = cv2.GaussianBlur(np.abs(_pulled(y, more) - x), (0, 0), side / 85)
+    left = cv2.GaussianBlur(np.abs(_pull(y, more) - x), (0, 0), side / 85)
     trust = 1 / (1 + np.square(left / FLOW_DOUBT))
     weights, weighted = (
         cv2.GaussianBlur(v, (0, 0), FLOW_SMOOTHING * side) for v in (trust, more * trust[..., None])
     )
     small += weighted / (weights[..., None] + 1e-6)
     length = np.linalg.norm(small, axis=2, keepdims=True)
-    small *= np.minimum(1, MAX_WOBBLE * side / (length + 1e-6))
+    small *= np.minimum(1, MAX_FLOW * side / (length + 1e-6))
     enlarged: Values = cv2.resize(small, (width, height), interpolation=cv2.INTER_CUBIC) * ratio
     return enlarged
 
 
-def _pulled(values: Values, flow: Values) -> Values:
+def _pull(values: Values, flow: Values) -> Values:
     """Return the image with every pixel fetched along the flow."""
     import cv2
 
@@ -336,10 +336,10 @@ MAX_SHIFT = 0.12  # of the longer side
 MAX_SKEW = 0.02
 ZOOMS = (1.0, 0.98, 1.02, 0.96, 1.04, 0.94, 1.06, 0.92, 1.08)
 SMOOTHING = 5
-SURELY = 0.98
+SURE_CORRELATION = 0.98
 NEARBY = 0.5  # pixels of the small copy
 # cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, iterations, precision
-_CLIMB = (3, 50, 1e-5)
+_ECC_CRITERIA = (3, 50, 1e-5)
 
 
 def registrations(x: Values, y: Values) -> list[Floats]:
@@ -356,20 +356,26 @@ def registrations(x: Values, y: Values) -> list[Floats]:
     warps = []
     # The correlation maximiser finds only the nearest maximum: start it at rest and, if the
     # images still differ, at the result of a search over zooms.
-    for begin in (_rest_position, _coarse):
+    for begin in (_rest_position, _best_zoom):
         start = begin(small_x, small_y, size)
-        if begin is _coarse and np.abs(start - np.eye(2, 3)).max() < NEARBY:
+        if begin is _best_zoom and np.abs(start - np.eye(2, 3)).max() < NEARBY:
             break  # the same maximum again
         agreement: float = 0.0
         try:
             agreement, warp = cv2.findTransformECC(
-                small_x, small_y, start.copy(), cv2.MOTION_AFFINE, _CLIMB, everywhere, SMOOTHING
+                small_x,
+                small_y,
+                start.copy(),
+                cv2.MOTION_AFFINE,
+                _ECC_CRITERIA,
+                everywhere,
+                SMOOTHING,
             )
         except cv2.error:
             warp = start  # no convergence from here
-        if not _still(warp) and _sane(warp, size):
-            warps.append(_enlarged(warp.astype(np.float64), (width / size[0], height / size[1])))
-        if agreement > SURELY:
+        if not _is_identity(warp) and _is_plausible(warp, size):
+            warps.append(_rescaled(warp.astype(np.float64), (width / size[0], height / size[1])))
+        if agreement > SURE_CORRELATION:
             break
     return warps
 
@@ -386,7 +392,7 @@ def _rest_position(x: Values, y: Values, size: tuple[int, int]) -> Values:
     return np.eye(2, 3, dtype=np.float32)
 
 
-def _coarse(x: Values, y: Values, size: tuple[int, int]) -> Values:
+def _best_zoom(x: Values, y: Values, size: tuple[int, int]) -> Values:
     """Return the shift and zoom, of a few, with the best phase correlation."""
     import cv2
 
@@ -405,7 +411,7 @@ def _coarse(x: Values, y: Values, size: tuple[int, int]) -> Values:
     return best
 
 
-def _enlarged(warp: Floats, ratio: tuple[float, float]) -> Floats:
+def _rescaled(warp: Floats, ratio: tuple[float, float]) -> Floats:
     """Scale the warp of a small copy to the image; pixel centres lie at halves."""
     scale, half = np.array(ratio), np.array([0.5, 0.5])
     linear = warp[:, :2] * scale[:, None] / scale[None, :]
@@ -413,13 +419,13 @@ def _enlarged(warp: Floats, ratio: tuple[float, float]) -> Floats:
     return np.column_stack([linear, shift + linear @ half - half])
 
 
-def _still(warp: npt.NDArray[Any]) -> bool:
+def _is_identity(warp: npt.NDArray[Any]) -> bool:
     """Return True if no point moves by a twentieth of a small copy's pixel."""
     off = np.abs(warp - np.eye(2, 3))
     return bool((off[:, :2].sum(axis=1) * REGISTER_SIDE + off[:, 2]).max() < 0.05)
 
 
-def _sane(warp: npt.NDArray[Any], size: tuple[int, int]) -> bool:
+def _is_plausible(warp: npt.NDArray[Any], size: tuple[int, int]) -> bool:
     zooms, skews = (warp[0, 0], warp[1, 1]), (warp[0, 1], warp[1, 0])
     middle = np.array([size[0] / 2, size[1] / 2])
     moved = warp[:, :2] @ middle + warp[:, 2] - middle

@@ -47,7 +47,7 @@ class Arm(BaseModel):
     """The settings of a run that differ from the suite's; none by default.
 
     `prompts` (pair: forward, backward) and `cleanup_version` record the meaning of the settings
-    when the run began: see `settled`. Written by hand, a wording may be one of CODES, and `size`
+    when the run began: see `resolved`. Written by hand, a wording may be one of CODES, and `size`
     one size, several, or "interleaved".
     """
 
@@ -161,7 +161,7 @@ class Arm(BaseModel):
         """Return True if it words any prompt differently from the suite."""
         return self.wording != PLAIN or self.fidelity or bool(self.also)
 
-    def settled(
+    def resolved(
         self, pairs: Iterable[EditPair], variants: Mapping[str, Sequence[Variant]] | None = None
     ) -> Self:
         """Return the arm with its prompts and versions as of now.
@@ -198,17 +198,17 @@ class Arm(BaseModel):
 
     # While it is played.
 
-    def prompts_of(self, pair: str, forward: str, backward: str) -> tuple[str, str]:
+    def pair_prompts(self, pair: str, forward: str, backward: str) -> tuple[str, str]:
         """Return the prompts of a pair, given those of the suite."""
         return self.prompts.get(pair, (forward, backward))
 
-    def measured(self, pair: EditPair) -> EditPair:
+    def measured_pair(self, pair: EditPair) -> EditPair:
         """Return the pair as its images are measured: without an edit for a floor."""
         return replace(pair, change="none", operator="", object="") if self.floor else pair
 
-    def worded(self, pair: EditPair) -> EditPair:
+    def reworded(self, pair: EditPair) -> EditPair:
         """Return the pair in the wording of this arm; a chain shape has one wording."""
-        pair = self.measured(pair)
+        pair = self.measured_pair(pair)
         if pair.shape or pair.slug not in self.prompts:
             return pair
         forward, backward = self.prompts[pair.slug]

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageFile, PngImagePlugin, UnidentifiedImageError
 
+from evaluation.caches import computed_once
 from evaluation.errors import UserFacingError
-from evaluation.remembered import computed_once
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}

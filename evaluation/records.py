@@ -228,7 +228,7 @@ class Played(StrEnum):
     REPORTED = "reported"
 
     @classmethod
-    def ours(cls, editor: str) -> Played:
+    def by_editor(cls, editor: str) -> Played:
         """Return the way of a run that this editor plays for us.
 
         An endpoint is the only editor that its submitter hosts.

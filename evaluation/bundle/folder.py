@@ -134,7 +134,7 @@ class FolderSource:
             "stop_after": header.stop_after,
             "state": "finished",
             "source": "shell",
-            "played": Played.ours(header.editor),
+            "played": Played.by_editor(header.editor),
             "metrics": self._metrics,
             "provenance": {
                 **provenance,

@@ -42,7 +42,7 @@ class BundleScores(GatheredScores):
         """Return the chain with its whole, measured trips; None if its case is unknown."""
         if (case := self._cases.get(record.case)) is None:
             return None
-        pair = self.bundle.arm.measured(self.suite.pair_by_slug[case.pair])
+        pair = self.bundle.arm.measured_pair(self.suite.pair_by_slug[case.pair])
         count = 0
         for trip in record.trips:
             if trip.step is None or len(trip.edits) != len(pair.trip(trip.number)):

@@ -257,7 +257,7 @@ class Verification:
         """Check prompts and images; limit the chain to the trips whose images are sound."""
         before = self.store.source_of(chain)
         is_sound, sound = before is not None, 0
-        worded = self.arm.worded(chain.pair)
+        worded = self.arm.reworded(chain.pair)
         for trip in record.trips:
             line = f"{record.name}, trip {trip.number}"
             steps = worded.trip(trip.number).steps
@@ -498,7 +498,7 @@ def vote_checks(bundle: Bundle) -> Iterator[Check]:
 def drift_checks(bundle: Bundle) -> Iterator[Check]:
     """Check that global edits count as seen if they exceed the model's drift."""
     suite = bundle.suite
-    measured = {slug: bundle.arm.measured(pair) for slug, pair in suite.pair_by_slug.items()}
+    measured = {slug: bundle.arm.measured_pair(pair) for slug, pair in suite.pair_by_slug.items()}
     pairs = {case.slug: measured[case.pair] for case in suite.cases}
 
     def trips(change: str) -> Iterator[tuple[str, TripRecord]]:

@@ -17,12 +17,12 @@ from evaluation.alignment import (
     Floats,
     Values,
     equally_sharp,
-    foreign,
+    explained_by_motion,
     moved,
     registered,
     registrations,
     unaligned,
-    unwobbled,
+    unwarped,
     without_grain,
 )
 from evaluation.content import operators
@@ -165,7 +165,7 @@ def _local(before: Image.Image, after: Image.Image) -> ChangeSeen:
     if _top(images.blocks) < TOP:
         return _judged(images)
     images = equally_sharp(registered(images))
-    straight = unwobbled(images)
+    straight = unwarped(images)
     if straight is None:
         verdict, smooth = _judged(images), _judged(without_grain(images))
         # Grain over the whole image hides an edit from the median, but not from the eye.
@@ -174,7 +174,7 @@ def _local(before: Image.Image, after: Image.Image) -> ChangeSeen:
     # In a warped image the edit is the difference after straightening, or colours that no
     # warp can explain.
     verdict = _judged(straight)
-    return verdict if verdict.seen else _judged(foreign(images))
+    return verdict if verdict.seen else _judged(explained_by_motion(images))
 
 
 def _judged(images: Aligned) -> ChangeSeen:

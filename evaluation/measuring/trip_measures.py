@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.caches import LruCache
 from evaluation.content.suites import Case, EditPair, Suite
 from evaluation.images import EncodedImage, fit, is_reframed, without_low_bits
 from evaluation.measuring.change_seen import ChangeSeen, change_seen, moved_enough
@@ -21,13 +22,12 @@ from evaluation.measuring.scoring import Scores
 from evaluation.metrics.base import Subject
 from evaluation.metrics.psnr import mse
 from evaluation.records import TripMeasures
-from evaluation.remembered import Remembered
 from evaluation.witnesses import Panel, TripToJudge
 from evaluation.witnesses.base import requested_thing
 from evaluation.witnesses.detector import detector
 
 #: A deterministic editor repeats the same trip, so recent verdicts are cached.
-_SEEN = Remembered[ChangeSeen](8)
+_SEEN = LruCache[ChangeSeen](8)
 
 
 def measure_trip(
@@ -59,7 +59,7 @@ def measure_trip(
         if panel is not None:
             trip = TripToJudge(source, before, edited, restored, pair, subject or Subject())
             evidence = panel.evidence(trip)
-        verdict = _SEEN.of(
+        verdict = _SEEN.get(
             (before.sha256, edited.sha256, pair.change, pair.operator),
             lambda: change_seen(before.decoded, edited.decoded, pair),
         )

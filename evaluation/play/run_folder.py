@@ -354,7 +354,7 @@ class RunFolder:
 
     def pair(self, chain: PlayedChain) -> EditPair:
         """Return the chain's edit pair in the wording of the run's arm."""
-        return self.arm.worded(self.suite.pair_by_slug[chain.pair])
+        return self.arm.reworded(self.suite.pair_by_slug[chain.pair])
 
     def plan(self, chain: PlayedChain) -> Plan:
         """Return the plan of the chain's steps."""

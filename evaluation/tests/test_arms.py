@@ -68,12 +68,12 @@ def test_the_letters_of_the_restoration_study_name_wordings():
 def test_every_pair_has_all_eight_wordings_and_an_arm_says_just_one_of_them():
     said = {wording.name: (wording.forward, wording.backward) for wording in PAIR.wordings}
     for name, fidelity in CODES.values():
-        arm = Arm(wording=name, fidelity=fidelity).settled([PAIR], {PAIR.slug: PAIR.variants})
-        worded = arm.worded(PAIR.pair)
+        arm = Arm(wording=name, fidelity=fidelity).resolved([PAIR], {PAIR.slug: PAIR.variants})
+        worded = arm.reworded(PAIR.pair)
         words = said[f"{name}, keep the rest" if fidelity else name]
         assert (worded.forward, worded.backward) == words
-    assert DEFAULT.settled([PAIR]) == DEFAULT
-    also = Arm(also="Remove any noise.").settled([PAIR]).prompts["glasses"]
+    assert DEFAULT.resolved([PAIR]) == DEFAULT
+    also = Arm(also="Remove any noise.").resolved([PAIR]).prompts["glasses"]
     assert also[0] == f"{PAIR.forward} Remove any noise."
     assert load_editor("oracle").read_prompt(also[0], 0) == load_editor("oracle").read_prompt(
         PAIR.forward, 0
@@ -82,9 +82,9 @@ def test_every_pair_has_all_eight_wordings_and_an_arm_says_just_one_of_them():
     for suite in catalog.suites():
         if suite.slug == "shapes":
             with pytest.raises(ArmError, match="is a chain shape, which has one wording"):
-                Arm(wording="long").settled(suite.pairs, variants)
+                Arm(wording="long").resolved(suite.pairs, variants)
         else:
-            Arm(wording="long").settled(suite.pairs, variants)
+            Arm(wording="long").resolved(suite.pairs, variants)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_what_does_not_fit_is_refused_by_its_name(settings, words):
 
 def test_a_pair_without_the_wording_is_named():
     with pytest.raises(ArmError, match="the pair hat has no long wording"):
-        Arm(wording="long").settled(
+        Arm(wording="long").resolved(
             [EditPair("hat", "accessories", "Add a hat.", "Remove it.", "local")]
         )
 
@@ -197,7 +197,7 @@ def test_a_conversation_remembers_every_edit_and_is_the_same_after_a_break():
 
 
 def test_a_clean_up_is_done_between_trips_and_not_to_what_is_kept():
-    arm = Arm(cleanup="denoise").settled([])
+    arm = Arm(cleanup="denoise").resolved([])
     assert "OpenCV" in arm.cleanup_version
     source = noisy()
     editor, edits = played(arm, Position(source), trips=2)

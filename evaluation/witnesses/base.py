@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Self
 
 from PIL import Image
 
+from evaluation.caches import LruCache
 from evaluation.content.suites import EditPair
 from evaluation.errors import UserFacingError
 from evaluation.images import EncodedImage
 from evaluation.metrics.base import Metric, Subject
-from evaluation.remembered import Remembered
 from evaluation.weights import Requirements
 
 #: Number of images in the cache: each is the end of one trip and the start of the next.
@@ -105,7 +105,7 @@ class AmountWitness(Witness):
     already: ClassVar[Mapping[str, float]] = {}
 
     def __init__(self) -> None:
-        self._amounts = Remembered[float | None](REMEMBERED)
+        self._amounts = LruCache[float | None](REMEMBERED)
 
     @abstractmethod
     def thing(self, pair: EditPair) -> str | None:
@@ -144,7 +144,7 @@ class AmountWitness(Witness):
     def _remembered(self, image: EncodedImage, thing: str, trip: TripToJudge) -> float | None:
         footprint = b"" if trip.subject.footprint is None else trip.subject.footprint.tobytes()
         key = image.sha256, thing, trip.subject.face, footprint, trip.source.sha256
-        return self._amounts.of(key, lambda: self.amount(image.decoded, thing, trip))
+        return self._amounts.get(key, lambda: self.amount(image.decoded, thing, trip))
 
 
 def requested_thing(pair: EditPair, witness: str) -> str | None:

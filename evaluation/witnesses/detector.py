@@ -13,10 +13,10 @@ import numpy as np
 from PIL import Image
 
 from evaluation import weights
+from evaluation.caches import LruCache
 from evaluation.content.suites import EditPair
 from evaluation.metrics.base import CELLS, Box, Mask
 from evaluation.metrics.networks.tfjs_graph import Graph
-from evaluation.remembered import Remembered
 from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witness, requested_thing
 
 WEIGHTS = "coco-detector"
@@ -59,7 +59,7 @@ class Detector:
 
     def __init__(self) -> None:
         self._graph = Graph(weights.locate(WEIGHTS)[0].read_bytes())
-        self._known = Remembered[list[Detection]](REMEMBERED)
+        self._known = LruCache[list[Detection]](REMEMBERED)
         # One image at a time: the network's activations are many times its size.
         self._lock = Lock()
 
@@ -68,7 +68,7 @@ class Detector:
         small = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
         key = sha256(small.tobytes()).digest()
         with self._lock:
-            return self._known.of(key, lambda: self._look(small))
+            return self._known.get(key, lambda: self._look(small))
 
     def _look(self, small: Image.Image) -> list[Detection]:
         import torch

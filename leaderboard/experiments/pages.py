@@ -302,7 +302,7 @@ def strips(view: ExperimentView, model: ModelView, metric: str, asked: str) -> d
     by_run = {chain.run_id: chain for chain in of_case.select_related("case__image__stored")}
     arms = [name for run, name in runs.items() if run in by_run]
     prompts = [
-        model.runs[name].core_arm.prompts_of(case.pair_slug, case.forward, case.backward)
+        model.runs[name].core_arm.pair_prompts(case.pair_slug, case.forward, case.backward)
         for name in arms
     ]
     shown = short_strips(

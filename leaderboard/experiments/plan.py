@@ -53,7 +53,7 @@ def settled(experiment: Experiment) -> dict[str, Arm]:
     check_apart(plain)
     pairs = experiment.suite.core.pairs
     variants = variants_of(pairs)
-    return {name: arm.settled(pairs, variants) for name, arm in plain.items()}
+    return {name: arm.resolved(pairs, variants) for name, arm in plain.items()}
 
 
 def variants_of(pairs: tuple[CorePair, ...]) -> dict[str, tuple[Variant, ...]]:

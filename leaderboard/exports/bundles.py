@@ -135,7 +135,7 @@ class DatabaseSource:
 
     def _trip(self, trip: Trip, chain: Chain) -> dict[str, Any]:
         case = chain.case
-        words = self.row.core_arm.prompts_of(case.pair_slug, case.forward, case.backward)
+        words = self.row.core_arm.pair_prompts(case.pair_slug, case.forward, case.backward)
         prompts = {name: prompt for name, _, prompt in case.steps_of_trip(trip.number, words)}
 
         def edit(

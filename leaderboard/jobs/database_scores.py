@@ -93,7 +93,7 @@ class DatabaseScores(ScoreStore):
         self.run, self.token, self.may_continue = run, token, may_continue
         self.suite = run.suite.core
         arm = run.core_arm
-        self._pairs = {slug: arm.worded(pair) for slug, pair in self.suite.pair_by_slug.items()}
+        self._pairs = {slug: arm.reworded(pair) for slug, pair in self.suite.pair_by_slug.items()}
         #: The stored measurements of each image that this job has calibrated, by metric.
         self._calibrated: dict[str, dict[str, Mapping[str, Any]]] = {}
 

@@ -155,7 +155,7 @@ class DatabaseStore(RunStore):
         chain = chains[0]
         self._claimed[chain.pk], self._renewed[chain.pk] = chain, began
         audits = chain.audits.filter(outcome=Audit.Outcome.PLANNED)
-        pair = self.arm.worded(self.suite.pair_by_slug[chain.case.pair_slug])
+        pair = self.arm.reworded(self.suite.pair_by_slug[chain.case.pair_slug])
         seeds = chain_seeds(self.run.secret, chain.case.slug, chain.repeat, self.arm.seeds)
         annotations = self.suite.image_by_slug[chain.case.image.slug].annotations
         return ClaimedChain(

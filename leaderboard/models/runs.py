@@ -303,7 +303,7 @@ class Run(models.Model):
     def played(self) -> Played:
         """The way it was played; an import is RECOMPUTED only if all numbers were reproduced."""
         if self.source == self.Source.OURS:
-            return Played.ours(self.editing_model.editor)
+            return Played.by_editor(self.editing_model.editor)
         return Played.RECOMPUTED if self.verified else Played.REPORTED
 
     @property

@@ -16,17 +16,17 @@ from simple_history.models import HistoricalRecords
 
 from evaluation.analysis.stopping import MOST
 from evaluation.audits.plan import audit_count
+from evaluation.caches import LruCache
 from evaluation.content import suites as core
 from evaluation.content.annotations import Annotations
 from evaluation.content.datasheet import POSES
 from evaluation.content.edit_types import BY_FAMILY, difficulty
 from evaluation.content.placement import PLACES
 from evaluation.content.shapes import BACKWARD, FORWARD, Step
-from evaluation.remembered import Remembered
 from leaderboard.models.images import StoredImage
 
 #: Audit counts by suite content, cached because estimates are frequent and definitions long.
-_AUDIT_COUNTS: Remembered[int] = Remembered(32)
+_AUDIT_COUNTS: LruCache[int] = LruCache(32)
 
 
 class Kind(models.TextChoices):
@@ -414,7 +414,7 @@ class Suite(models.Model):
         if not self.content_hash:
             return 0
         minimum = settings.AUDITS
-        return _AUDIT_COUNTS.of(
+        return _AUDIT_COUNTS.get(
             (self.content_hash, minimum), lambda: audit_count(self.core, minimum)
         )
 

@@ -31,7 +31,7 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
     run = get_object_or_404(runs.defer("suite__definition"), pk=run_id)
     cases = Case.objects.select_related("image__stored").filter(suite=run.suite)
     case = get_object_or_404(cases, pk=case_id)
-    case.forward, case.backward = run.core_arm.prompts_of(
+    case.forward, case.backward = run.core_arm.pair_prompts(
         case.pair_slug, case.forward, case.backward
     )
     chains = list(run.chains.filter(case=case).order_by("repeat"))

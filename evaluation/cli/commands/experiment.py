@@ -138,7 +138,7 @@ def _runs(
 ) -> dict[str, list[ArmRun]]:
     """Return every arm of every model, all checked before anything is paid for."""
     variants = catalogue_variants()
-    arms = {name: arm.settled(suite.pairs, variants) for name, arm in experiment.arms.items()}
+    arms = {name: arm.resolved(suite.pairs, variants) for name, arm in experiment.arms.items()}
     models = [find_editor(model, {}) for model in experiment.models]
     for chosen in models:
         options.price_of(chosen)

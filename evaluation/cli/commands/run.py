@@ -210,7 +210,7 @@ def _play_all(args: argparse.Namespace) -> list[Played]:
         secret=args.secret,
         shard=args.shard,
         audits=args.audits,
-        arm=(FLOOR if args.floor else DEFAULT).settled(suite.pairs),
+        arm=(FLOOR if args.floor else DEFAULT).resolved(suite.pairs),
     )
     Hooks.load(args.log)  # report a missing hook before anything is paid
     chosen = chosen_editors(args)

@@ -12,9 +12,9 @@ import numpy as np
 from PIL import Image
 
 from evaluation import weights
+from evaluation.caches import LruCache
 from evaluation.metrics.base import Box
 from evaluation.metrics.networks import dlib_resnet
-from evaluation.remembered import Remembered
 from evaluation.weights.packages import DlibFaces
 
 # The square looked at is this many times as large as the annotated face, which may have
@@ -51,14 +51,14 @@ class Faces:
         # The detector cannot run in two threads at once.
         self._lock = Lock()
         # The witness of identity looks at the same images.
-        self._known = Remembered[Any](REMEMBERED)
+        self._known = LruCache[Any](REMEMBERED)
 
     def embedding(self, image: Image.Image, face: Box) -> Any:
         """Return the embedding of the annotated face; None if there is none."""
         around = _around(image, face)
         pixels = np.ascontiguousarray(around)
         key = sha256(repr(pixels.shape).encode() + pixels.tobytes()).digest()
-        return self._known.of(key, lambda: self._computed(pixels, around))
+        return self._known.get(key, lambda: self._computed(pixels, around))
 
     @staticmethod
     def distance(one: Any, other: Any) -> float:

@@ -58,13 +58,13 @@ def test_the_small_autoencoder_has_a_floor_and_rules_have_none():
 
 def test_a_floor_is_measured_without_an_edit_to_look_for():
     pair = EditPair("hat", "things", "Add a hat.", "Remove the hat.", "local", object="hat")
-    measured = FLOOR.measured(pair)
+    measured = FLOOR.measured_pair(pair)
     assert (measured.change, measured.object, measured.forward) == ("none", "", pair.forward)
-    assert FLOOR.worded(pair) == measured
-    assert Arm().measured(pair) is pair
+    assert FLOOR.reworded(pair) == measured
+    assert Arm().measured_pair(pair) is pair
     assert Arm.from_dict(FLOOR.to_dict()) == FLOOR
     with pytest.raises(ArmError, match="turns is a chain shape, which has no floor"):
-        FLOOR.settled([EditPair("turns", "geometry", "a", "b", "none", shape="F F F F")])
+        FLOOR.resolved([EditPair("turns", "geometry", "a", "b", "none", shape="F F F F")])
     with pytest.raises(ArmError, match="floor makes no edit"):
         Arm.from_dict({"floor": True, "wording": "long"})
 

@@ -54,7 +54,7 @@ class Command(BaseCommand):
         suite = _suite(options["suite"])
         arm = FLOOR if options["floor"] else DEFAULT
         try:
-            arm.settled(suite.core.pairs)
+            arm.resolved(suite.core.pairs)
         except ArmError as error:
             raise CommandError(str(error)) from error
         chosen = EditingModel.objects.filter(slug__in=options["models"])

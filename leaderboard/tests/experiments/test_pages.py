@@ -161,7 +161,7 @@ def test_every_arm_is_sent_its_own_words_and_no_other(wording):
         pairs = {p.slug: p for p in EditPair.objects.all()}
         for chain in run.chains.select_related("case"):
             pair = pairs[chain.case.pair_slug]
-            said = run.core_arm.prompts_of(pair.slug, chain.case.forward, chain.case.backward)
+            said = run.core_arm.pair_prompts(pair.slug, chain.case.forward, chain.case.backward)
             wanted = next((v["forward"] for v in pair.variants if v["name"] == name), pair.forward)
             assert said[0] == wanted
     notes = Trip.objects.filter(chain__run=made.runs(wording)["long"], number=1)

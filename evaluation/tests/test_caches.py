@@ -2,15 +2,15 @@
 
 from threading import Barrier, Thread
 
-from evaluation.remembered import Remembered, computed_once
+from evaluation.caches import LruCache, computed_once
 
 
 def test_a_value_is_made_once_and_the_oldest_is_let_go():
     made: list[str] = []
-    known = Remembered[str](2)
+    known = LruCache[str](2)
 
     def ask(key: str) -> str:
-        return known.of(key, lambda: made.append(key) or key.upper())
+        return known.get(key, lambda: made.append(key) or key.upper())
 
     assert [ask(key) for key in "abab"] == ["A", "B", "A", "B"]
     ask("a")
@@ -22,14 +22,14 @@ def test_a_value_is_made_once_and_the_oldest_is_let_go():
 
 
 def test_what_fails_is_not_remembered():
-    known = Remembered[int](2)
+    known = LruCache[int](2)
     for _ in range(2):
         try:
-            known.of("x", lambda: 1 // 0)
+            known.get("x", lambda: 1 // 0)
         except ZeroDivisionError:
             continue
         raise AssertionError
-    assert known.of("x", lambda: 3) == 3
+    assert known.get("x", lambda: 3) == 3
 
 
 def test_a_property_is_computed_once_and_threads_do_not_wait_for_another_instance():

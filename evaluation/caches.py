@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 Value = TypeVar("Value")
 
 
-class Remembered(Generic[Value]):
+class LruCache(Generic[Value]):
     """A cache of the last `size` keys; the least recently used is dropped first."""
 
     def __init__(self, size: int) -> None:
@@ -18,7 +18,7 @@ class Remembered(Generic[Value]):
         self._values: OrderedDict[Hashable, Value] = OrderedDict()
         self._lock = Lock()
 
-    def of(self, key: Hashable, make: Callable[[], Value]) -> Value:
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """Return the value of the key, made if missing; two threads may both make it."""
         with self._lock:
             if key in self._values:
