@@ -20,14 +20,14 @@ class Annotator {
     this.status = root.querySelector("[role=status]");
     this.image = new Image();
     this.image.addEventListener("load", () => this.fit());
-    // Of a very large image there may be no full copy yet; its small one is enough to draw on.
+    // A very large image may have no full copy yet; the small one is enough to draw on.
     this.image.addEventListener("error", () => { this.image.src = root.dataset.small; }, { once: true });
     this.image.src = root.dataset.image;
     this.start = null;
     for (const name of TOOLS) this.tool.add(new Option(name.replace("_", " "), name));
     this.tool.addEventListener("change", () => {
       this.words.hidden = this.tool.value !== "text";
-      this.say("");
+      this.report("");
     });
     this.field.addEventListener("input", () => this.draw());
     this.canvas.addEventListener("pointerdown", (event) => {
@@ -47,12 +47,12 @@ class Annotator {
     try { return JSON.parse(this.field.value || "{}"); } catch { return {}; }
   }
 
-  set places(found) {
-    this.field.value = JSON.stringify(found);
+  set places(places) {
+    this.field.value = JSON.stringify(places);
     this.draw();
   }
 
-  say(text) {
+  report(text) {
     this.status.textContent = text;
   }
 
@@ -74,45 +74,45 @@ class Annotator {
     this.start = null;
     const box = rounded([Math.min(x, end[0]), Math.min(y, end[1]), Math.max(x, end[0]), Math.max(y, end[1])]);
     const point = rounded(end);
-    const found = this.places;
+    const places = this.places;
     const name = this.tool.value;
     const label = name.replace("_", " ");
     const small = box[2] - box[0] < 0.01 || box[3] - box[1] < 0.01;
-    let said = `Drawn: ${label}. Save to keep it.`;
-    if (name in POINTS) found[name] = point;
+    let message = `Drawn: ${label}. Save to keep it.`;
+    if (name in POINTS) places[name] = point;
     else if (name === "eyes") {
-      const eyes = (found.eyes || []).length === 1 ? [...found.eyes, point] : [point];
-      found.eyes = eyes.sort((one, two) => one[0] - two[0]);
-      if (eyes.length === 1) said = "Now click the other eye.";
+      const eyes = (places.eyes || []).length === 1 ? [...places.eyes, point] : [point];
+      places.eyes = eyes.sort((first, second) => first[0] - second[0]);
+      if (eyes.length === 1) message = "Now click the other eye.";
     } else if (small || (name === "text" && !this.words.value.trim())) {
-      this.say(small ? `Drag a box for the ${label}.` : "Write the words of the box first.");
+      this.report(small ? `Drag a box for the ${label}.` : "Write the words of the box first.");
       this.draw();
       return;
-    } else if (name === "face") found.face = box;
+    } else if (name === "face") places.face = box;
     else if (name === "text") {
-      found.text = [...(found.text || []), { text: this.words.value.trim(), box }];
-    } else found[name] = [...(found[name] || []), box];
-    this.places = found;
-    this.say(said);
+      places.text = [...(places.text || []), { text: this.words.value.trim(), box }];
+    } else places[name] = [...(places[name] || []), box];
+    this.places = places;
+    this.report(message);
   }
 
   remove() {
-    const found = this.places;
+    const places = this.places;
     const name = this.tool.value;
     const label = name.replace("_", " ");
-    if (!found[name]) return this.say(`There is no ${label} to remove.`);
+    if (!places[name]) return this.report(`There is no ${label} to remove.`);
     if (name in BOXES || name === "text") {
-      found[name] = found[name].slice(0, -1);
-      if (!found[name].length) delete found[name];
-    } else delete found[name];
-    this.places = found;
-    return this.say(`Removed: ${label}.`);
+      places[name] = places[name].slice(0, -1);
+      if (!places[name].length) delete places[name];
+    } else delete places[name];
+    this.places = places;
+    return this.report(`Removed: ${label}.`);
   }
 
   draw(end) {
     const pen = this.canvas.getContext("2d");
     const { width, height } = this.canvas;
-    if (!this.image.naturalWidth) return; // it is still on its way
+    if (!this.image.naturalWidth) return; // not loaded yet
     pen.drawImage(this.image, 0, 0, width, height);
     pen.lineWidth = 2;
     pen.font = "13px sans-serif";
@@ -120,7 +120,7 @@ class Annotator {
       pen.strokeStyle = pen.fillStyle = colour;
       pen.strokeRect(left * width, top * height, (right - left) * width, (bottom - top) * height);
       if (!label) return;
-      // Black behind the words: they must be read on any image.
+      // A black ground makes the words readable on any image.
       pen.fillStyle = "#000000";
       pen.fillRect(left * width, top * height, pen.measureText(label).width + 6, 17);
       pen.fillStyle = "#ffffff";
@@ -132,14 +132,14 @@ class Annotator {
       pen.arc(x * width, y * height, 4, 0, 7);
       pen.fill();
     };
-    const found = this.places;
-    if (found.face) box(found.face, FACE, "face");
+    const places = this.places;
+    if (places.face) box(places.face, FACE, "face");
     for (const [name, colour] of Object.entries(BOXES)) {
-      for (const one of found[name] || []) box(one, colour, name);
+      for (const area of places[name] || []) box(area, colour, name);
     }
-    for (const one of found.text || []) box(one.box, TEXT, one.text);
-    for (const eye of found.eyes || []) dot(eye, FACE);
-    for (const [name, colour] of Object.entries(POINTS)) if (found[name]) dot(found[name], colour);
+    for (const line of places.text || []) box(line.box, TEXT, line.text);
+    for (const eye of places.eyes || []) dot(eye, FACE);
+    for (const [name, colour] of Object.entries(POINTS)) if (places[name]) dot(places[name], colour);
     if (this.start && end) box([...this.start, ...end], "#ffffff", "");
   }
 }

@@ -1,7 +1,7 @@
-// Small comforts; everything works without them.
+// Small conveniences; the page works without them.
 
-// A choice made with the pointer applies at once. From the keyboard each arrow key is a
-// change, so there the button decides.
+// A choice made with the pointer applies at once. On the keyboard each arrow key is a change,
+// so keyboard users press the button.
 const filters = document.getElementById("filters");
 let pointer = false;
 filters?.addEventListener("pointerdown", () => { pointer = true; });
@@ -10,10 +10,10 @@ filters?.addEventListener("change", ({ target }) => {
   if (pointer && target.matches("select")) filters.requestSubmit();
 });
 
-// "Back" may restore the page with the choice that led away from it.
+// "Back" may restore the form with a choice that does not match the table.
 window.addEventListener("pageshow", ({ persisted }) => { if (persisted) filters?.reset(); });
 
-// The button says what it would compare.
+// The button shows how many models it would compare.
 const button = document.getElementById("compare-button");
 const ticks = [...document.querySelectorAll('input[form="compare"][type="checkbox"]')];
 function count() {
@@ -26,7 +26,7 @@ if (button) {
   count();
 }
 
-// Rows come one by one while runs are under way.
+// New rows appear while runs are under way.
 if (document.querySelector(".under-way")) {
   setTimeout(() => { if (!document.hidden) location.reload(); }, 15000);
 }

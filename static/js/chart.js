@@ -1,5 +1,5 @@
 // Draws the figures that the server wrote into the page. Plotly is large, so it is
-// fetched only when a chart comes near the window, once for all charts.
+// fetched once, when the first chart comes near the window.
 
 const bundle = document.querySelector("script[data-plotly]").dataset.plotly;
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -17,7 +17,7 @@ function plotly() {
   return loading;
 }
 
-// "var(--name)" and "var(--name / 0.2)" become the colours of the present theme.
+// Replaces "var(--name)" and "var(--name / 0.2)" by the colours of the current theme.
 function coloured(value, style) {
   if (Array.isArray(value)) return value.map((item) => coloured(item, style));
   if (value && typeof value === "object") {
@@ -32,16 +32,16 @@ function coloured(value, style) {
 function colour(text, style) {
   const match = /^var\((--[\w-]+)(?: \/ ([\d.]+))?\)$/.exec(text);
   if (!match) return text;
-  const found = style.getPropertyValue(match[1]).trim();
-  if (!match[2]) return found;
-  const [, r, g, b] = /^#(..)(..)(..)$/.exec(found).map((hex) => parseInt(hex, 16));
+  const value = style.getPropertyValue(match[1]).trim();
+  if (!match[2]) return value;
+  const [, r, g, b] = /^#(..)(..)(..)$/.exec(value).map((hex) => parseInt(hex, 16));
   return `rgba(${r},${g},${b},${match[2]})`;
 }
 
 function themed(figure, width, light = false) {
   const root = document.documentElement;
   const style = getComputedStyle(root);
-  // Read while the class is on, and taken off before anything is drawn.
+  // The class is removed again before anything is drawn.
   root.classList.toggle("light", light);
   const { data, layout } = coloured(figure, style);
   layout.font.family = style.getPropertyValue("--sans");
@@ -58,7 +58,7 @@ function themed(figure, width, light = false) {
   return { data, layout };
 }
 
-// A figure is in the page, or at an address that is asked when somebody comes near.
+// A figure is in the page, or at an address that is fetched when the chart comes near the window.
 async function figureOf(plot, chart) {
   if (plot.dataset.figure) return JSON.parse(document.getElementById(plot.dataset.figure).textContent);
   const answer = await fetch(plot.dataset.src);
@@ -75,7 +75,7 @@ async function draw(plot) {
   try {
     [library, figure] = await Promise.all([plotly(), figureOf(plot, chart)]);
   } catch (error) {
-    // The numbers say the same.
+    // Show the table of numbers instead.
     plot.remove();
     const numbers = chart.querySelector("details");
     if (numbers) numbers.open = true;
@@ -98,7 +98,7 @@ async function draw(plot) {
   offerDownloads(chart, library, figure);
 }
 
-// The legend's buttons show and hide; the figure remembers, so a redraw keeps the choice.
+// The legend's buttons show and hide curves. The choice is stored in the figure, so a redraw keeps it.
 function offerChoice(chart, figure, redraw) {
   for (const button of chart.querySelectorAll(".legend button")) {
     button.addEventListener("click", () => {
@@ -120,8 +120,7 @@ function offerDownloads(chart, library, figure) {
     const format = target.dataset.download;
     if (!format) return;
     const { data, layout } = themed(figure, 1200, true);
-    // In the page the heading is the title; an image that travels carries its own, with what
-    // it shows and where it is from, and is light: it may be printed.
+    // A downloaded image needs its own title and source, and light colours for printing.
     const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
     const source = [chart.dataset.about, location.href].filter(Boolean).join(" · ");
     layout.title = { text: plain(chart.querySelector("h2, h3").textContent), font: { size: 18 }, x: 0.02 };
@@ -136,7 +135,7 @@ function offerDownloads(chart, library, figure) {
   });
 }
 
-// A chart that nobody came near is not drawn yet: paper shows its numbers.
+// A chart that is not drawn yet is printed as its table of numbers.
 window.addEventListener("beforeprint", () => {
   for (const plot of document.querySelectorAll(".plot:not([data-drawn])")) {
     const numbers = plot.closest(".chart").querySelector("details");

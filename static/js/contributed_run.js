@@ -1,4 +1,4 @@
-// Shows how far the check of a contributed run is, then what came of it.
+// Shows the progress of the check of a contributed run, then its result.
 import { poll } from "./poll.js";
 
 const bar = document.querySelector("#contribution-bar");

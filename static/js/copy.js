@@ -1,11 +1,11 @@
-// What is shared is copied with one click; without a clipboard the link leads there.
+// Copies an address or a text with one click. Without a clipboard the link is followed.
 for (const link of document.querySelectorAll("[data-copy]")) {
   link.hidden = false;
   link.addEventListener("click", async (event) => {
     if (!navigator.clipboard) return;
     event.preventDefault();
     await navigator.clipboard.writeText(link.dataset.copy || location.href);
-    const said = link.parentElement.querySelector("[data-copied]");
-    if (said) said.textContent = "Copied.";
+    const status = link.parentElement.querySelector("[data-copied]");
+    if (status) status.textContent = "Copied.";
   });
 }

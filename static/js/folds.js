@@ -6,5 +6,5 @@ function reveal() {
 }
 addEventListener("hashchange", reveal);
 if (location.hash) reveal();
-// Clicked again, a link to the section that the address names already changes no hash.
+// Clicking the link of the current section again does not change the hash.
 document.getElementById("contents")?.addEventListener("click", () => setTimeout(reveal));

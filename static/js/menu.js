@@ -1,4 +1,4 @@
-// Closes the open menu of the navigation on Escape and on a click elsewhere.
+// Closes the navigation menu on Escape and on a click elsewhere.
 const menu = document.querySelector("details.menu");
 
 document.addEventListener("click", (event) => {

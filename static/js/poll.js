@@ -1,5 +1,5 @@
-// Asks an address for JSON again and again: often while answers change, seldom while they do
-// not or the site does not answer, never while nobody looks; until `show` returns false.
+// Polls an address for JSON until `show` returns false. The pause grows while answers stay the
+// same or the site does not answer; a hidden page does not poll.
 
 export function poll(address, show, { often, seldom, failed = () => {} }) {
   let pause = often;
@@ -16,7 +16,7 @@ export function poll(address, show, { often, seldom, failed = () => {} }) {
       pause = changed ? often : Math.min(seldom, 1.5 * pause);
       before = text;
       if (show(JSON.parse(text), changed) === false) {
-        document.removeEventListener("visibilitychange", look);
+        document.removeEventListener("visibilitychange", resume);
         return;
       }
     } catch {
@@ -27,11 +27,11 @@ export function poll(address, show, { often, seldom, failed = () => {} }) {
     if (!document.hidden) timer = setTimeout(ask, pause);
   }
 
-  function look() {
+  function resume() {
     clearTimeout(timer);
     if (!document.hidden) ask();
   }
 
-  document.addEventListener("visibilitychange", look);
+  document.addEventListener("visibilitychange", resume);
   timer = setTimeout(ask, often);
 }

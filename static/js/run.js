@@ -1,4 +1,4 @@
-// Keeps the page of a run up to date while it plays, and shows the results when it has ended.
+// Updates a run's page while the run is under way, and loads the results when it has ended.
 import { poll } from "./poll.js";
 
 const panel = document.getElementById("live");
@@ -16,7 +16,7 @@ function show({ done, lines, metric, path, curve }) {
   fill(curve);
 }
 
-// The curve's numbers, rebuilt when there are more of them.
+// Rebuilds the table of the curve's numbers.
 function fill(curve) {
   const [head, kept, chains] = panel.querySelectorAll(".growing tr");
   const texts = [
@@ -46,7 +46,7 @@ function follow(live, changed) {
     return false;
   }
   if (changed) show(live);
-  status("This page follows the run.");
+  status("This page updates itself.");
   return true;
 }
 
@@ -54,6 +54,6 @@ if (panel && !("ended" in panel.dataset)) {
   poll(panel.dataset.poll, follow, {
     often: 3000,
     seldom: 30000,
-    failed: () => status("The site does not answer just now; trying again."),
+    failed: () => status("The site does not answer. Trying again."),
   });
 }

@@ -1,4 +1,4 @@
-// Follows a submission until it is over.
+// Updates a submission's page until the submission has ended.
 import { poll } from "./poll.js";
 
 const panel = document.querySelector("#submission");
@@ -35,16 +35,16 @@ function figure(shown) {
   return item;
 }
 
-// Only where something is new: an image that is there already would flicker.
+// Replaces the images only if they changed, because replaced images flicker.
 function images(place, shown) {
   const list = document.querySelector(place);
   const before = [...list.querySelectorAll("img")].map((image) => image.getAttribute("src")).join();
-  if (before !== shown.map((one) => one.src).join()) list.replaceChildren(...shown.map(figure));
+  if (before !== shown.map((image) => image.src).join()) list.replaceChildren(...shown.map(figure));
 }
 
 function show(state) {
   if (panel.dataset.current !== state.stage) {
-    location.reload(); // other things can be done now
+    location.reload(); // the new stage has other forms
     return false;
   }
   const words = { "#state-label": state.label, "#state-next": state.next, "#state-queue": state.queue };

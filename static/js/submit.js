@@ -5,12 +5,12 @@ let waiting = 0;
 
 async function refresh() {
   const data = new FormData(form);
-  data.delete("api_key"); // never leaves the form before it is submitted
+  data.delete("api_key"); // never sent before the form is submitted
   try {
     const answer = await fetch(form.dataset.preview, { method: "POST", body: data });
     if (answer.ok) shown.textContent = await answer.text();
   } catch {
-    // Offline: the line stays as it is.
+    // Offline: keep the request shown before.
   }
 }
 
@@ -20,7 +20,7 @@ form.addEventListener("input", (event) => {
   waiting = setTimeout(refresh, 400);
 });
 
-// A second click while the first is under way sends nothing new; the server would notice anyway.
+// Prevents a second click; the server also ignores a repeated form.
 form.addEventListener("submit", () => {
   const button = form.querySelector("button.primary");
   button.disabled = true;

@@ -1,4 +1,4 @@
-// Plays the tour by itself and stops when asked; who wants no motion starts it themselves.
+// Plays the tour. It starts by itself, unless the visitor prefers reduced motion.
 
 const tour = document.getElementById("tour");
 const STOP_SECONDS = 7;
@@ -7,7 +7,7 @@ if (tour) {
   const stops = [...tour.querySelectorAll("li")];
   const controls = tour.querySelector(".play");
   const button = controls.querySelector("[data-do=play]");
-  const calm = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const reducedMotion = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
   let now = 0;
   let timer = null;
 
@@ -18,7 +18,7 @@ if (tour) {
     controls.querySelector("[data-say]").textContent = `${now + 1} of ${stops.length}`;
     controls.querySelector("[data-do=back]").disabled = now === 0;
     controls.querySelector("[data-do=on]").disabled = now === stops.length - 1;
-    // Whoever steps by hand hears it; a tour that runs would talk over the reader.
+    // Screen readers read a step chosen by hand; a playing tour would interrupt them.
     if (timer === null) tour.querySelector("[data-live]").textContent = stops[now].querySelector(".said").innerText;
   }
 
@@ -38,14 +38,14 @@ if (tour) {
   }
 
   controls.addEventListener("click", ({ target }) => {
-    const what = target.dataset.do;
-    if (!what) return;
-    if (what === "play" && timer === null) play();
+    const action = target.dataset.do;
+    if (!action) return;
+    if (action === "play" && timer === null) play();
     else {
       halt();
-      if (what === "back") show(now - 1);
-      if (what === "on") show(now + 1);
-      if (what !== "play") halt();
+      if (action === "back") show(now - 1);
+      if (action === "on") show(now + 1);
+      if (action !== "play") halt();
     }
   });
   document.addEventListener("keydown", ({ key }) => { if (key === "Escape") halt(); });
@@ -53,7 +53,7 @@ if (tour) {
 
   tour.classList.add("playing");
   controls.hidden = false;
-  if (calm) {
+  if (reducedMotion) {
     show(0);
     halt();
   } else {

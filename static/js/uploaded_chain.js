@@ -1,4 +1,4 @@
-// Waits until the chain is scored, then shows it.
+// Waits until the chain is scored, then loads its result.
 import { poll } from "./poll.js";
 
 poll(

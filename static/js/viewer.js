@@ -1,9 +1,9 @@
-// Looks at one chain: a slider through the trips, wipe, flicker, difference, the window that decided, zoom.
-// The strip below is the data: its images, links and numbers. Full-size copies are
-// fetched only once somebody uses the viewer; until then the thumbnails stand in.
+// Shows one chain: a slider through the trips, wipe, flicker, difference, and zoom to the place that
+// lost most. The images, links and numbers are read from the strip below. Thumbnails are shown until
+// somebody uses the viewer; then the full-size copies are fetched.
 
-const FLICKER_MS = 400; // two changes in 0.8 s: slower than what can harm
-const SMALL_CHANGE = 8; // of 255; below this a difference is drawn as none
+const FLICKER_MS = 400; // two changes in 0.8 s: too slow to cause seizures
+const SMALL_CHANGE = 8; // of 255; smaller differences are drawn black
 
 const viewer = document.getElementById("viewer");
 
@@ -15,7 +15,7 @@ function start() {
   const gain = find("#gain");
   const main = find('[data-view="main"]');
   const beside = find('[data-view="beside"]');
-  // Differences read the pixels back, so they stay in memory.
+  // Drawing differences reads the pixels back, so keep them in memory.
   main.getContext("2d", { willReadFrequently: true });
   const size = { width: main.width, height: main.height };
   const shown = { edited: false, wipe: false, flicker: false, difference: false, zoom: false };
@@ -25,7 +25,7 @@ function start() {
   let flickered = false;
   let timer;
 
-  // Images are fetched once and kept. Full size where the viewer is in use.
+  // Images are fetched once: at full size if the viewer is in use.
   const loaded = new Map();
   function fetched(address) {
     if (!loaded.has(address)) {
@@ -48,7 +48,7 @@ function start() {
     return shown.edited && now.edited ? now.edited : now.restored;
   };
 
-  // The part of the image that is looked at: all of it, or the window that decided with some room.
+  // Returns the visible part: the whole image, or the place that lost most with some margin.
   function region() {
     const place = current()?.window ?? lastWindow();
     const whole = { x: 0, y: 0, width: size.width, height: size.height };
@@ -63,7 +63,7 @@ function start() {
   }
   const lastWindow = () => trips.at(-1)?.window;
 
-  // Whatever size an answer has, it is drawn at the source's, as it is scored.
+  // Answers of any size are drawn at the size of the source, as they are scored.
   function paint(canvas, image, part) {
     const pen = canvas.getContext("2d");
     const across = image.naturalWidth / size.width;
@@ -92,7 +92,7 @@ function start() {
     const before = best(source);
     const shownNow = restoredOrEdited();
     const after = best(shownNow);
-    // Says that no thumbnail stands in any more.
+    // Marks that no thumbnail is shown any more.
     viewer.toggleAttribute("data-full", Boolean(awake && fetched(source.full) && fetched(shownNow.full)));
     main.classList.toggle("pixels", Boolean(part.zoomed));
     if (before && after) {
@@ -142,7 +142,7 @@ function start() {
     pen.putImageData(out, 0, 0);
   }
 
-  // Beside: the source saved as the JPEG that loses as much; at trip 0 the source.
+  // Draws the source saved as the JPEG that loses as much; at trip 0 the source itself.
   function drawBeside(part, before) {
     const now = current();
     beside.classList.toggle("pixels", Boolean(part.zoomed));
@@ -156,14 +156,14 @@ function start() {
     const number = Number(trip.value);
     const after = number === 1 ? "After 1 round trip" : `After ${number} round trips`;
     const restored = now ? `${after}: ${now.words}` : "The source itself.";
-    const looked = now && shown.edited ? `Y${number}, the edited image of trip ${number}` : restored;
-    const how = [
-      shown.difference && `difference to the source, times ${gain.value}: black is none, yellow is much`,
-      !shown.difference && shown.wipe && "the source left of the line",
-      !shown.difference && shown.flicker && "in turn with the source",
+    const image = now && shown.edited ? `Y${number}, the edited image of trip ${number}` : restored;
+    const view = [
+      shown.difference && `difference from the source, amplified ${gain.value} times: black is none, yellow is large`,
+      !shown.difference && shown.wipe && "the source is left of the line",
+      !shown.difference && shown.flicker && "alternating with the source",
       now && !shown.edited && region().spot && now.because,
     ].filter(Boolean).join("; ");
-    const text = how ? `${looked} (${how})` : looked;
+    const text = view ? `${image} (${view})` : image;
     const like = now?.jpeg ? `${now.like}, by ${viewer.dataset.metric}` : "The source";
     say("trip", trip.value);
     say("gain", gain.value);
@@ -174,8 +174,8 @@ function start() {
     trip.setAttribute("aria-valuetext", restored);
     for (const [name, on] of Object.entries(shown)) {
       find(`[data-mode="${name}"]`).setAttribute("aria-pressed", on);
-      const own = find(`[data-for="${name}"]`);
-      if (own) own.hidden = !on;
+      const slider = find(`[data-for="${name}"]`);
+      if (slider) slider.hidden = !on;
     }
     find(".views").classList.toggle("wiping", shown.wipe);
     for (const { figure } of trips) figure.toggleAttribute("aria-current", figure === now?.figure);
@@ -197,7 +197,7 @@ function start() {
   function toggle(mode) {
     wake();
     shown[mode] = !shown[mode];
-    // One way of comparing at a time; zoom and the edited image go with each.
+    // Only one way to compare at a time; zoom and the edited image work with each.
     if (shown[mode] && ["wipe", "flicker", "difference"].includes(mode)) {
       for (const other of ["wipe", "flicker", "difference"]) if (other !== mode) shown[other] = false;
     }
@@ -234,7 +234,7 @@ function start() {
     draw();
   }
 
-  // Keys work anywhere on the page but in fields, and can be turned off.
+  // Keys work on the whole page except in fields, and can be turned off.
   const keys = { w: "wipe", f: "flicker", d: "difference", z: "zoom", e: "edited" };
   document.addEventListener("keydown", (event) => {
     if (!find("#keys").checked || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -247,14 +247,14 @@ function start() {
     }
   });
 
-  // An address with #trip-5 opens there.
-  const asked = () => {
+  // The hash #trip-5 opens trip 5.
+  const openTripInHash = () => {
     const number = /^#trip-(\d+)$/.exec(location.hash)?.[1];
     if (number) { trip.value = number; show(); }
   };
-  window.addEventListener("hashchange", asked);
+  window.addEventListener("hashchange", openTripInHash);
   show();
-  asked();
+  openTripInHash();
 }
 
 function readTrip(figure) {
@@ -270,7 +270,7 @@ function readTrip(figure) {
   };
 }
 
-// Black, violet, red, orange, yellow: grows lighter all the way, so it reads in grey too.
+// From black through red to yellow: each colour is lighter than the one before, so it works in grey too.
 const HEAT = heat([[0, 0, 4], [66, 10, 104], [147, 38, 103], [221, 81, 58], [252, 165, 10], [252, 255, 164]]);
 function heat(stops) {
   return Array.from({ length: 256 }, (_, level) => {

@@ -1,10 +1,10 @@
-// Blind votes. Tickets come ten at a time; the images of the next questions are fetched and
-// decoded while somebody looks at this one, so that the next is there at once.
+// Blind votes, ten questions a session. The images of the next questions are fetched and decoded
+// in advance, so that they appear at once.
 
-const FLICKER_MS = 400; // as on the strip: slower than what can harm
+const FLICKER_MS = 400; // as in the viewer: too slow to cause seizures
 const ZOOM = 3;
-const AHEAD = 2; // questions whose images are fetched before their turn
-const TRIES = 4; // to send an answer, each after twice the time of the one before
+const AHEAD = 2; // questions whose images are fetched in advance
+const TRIES = 4; // to send an answer; the pause between two doubles each time
 
 const ballot = document.getElementById("ballot");
 const intro = document.getElementById("intro");
@@ -32,8 +32,8 @@ async function post(address, body) {
     headers: { "Content-Type": "application/json", "X-CSRFToken": token },
     body: JSON.stringify(body),
   });
-  const told = await answer.json().catch(() => ({}));
-  return { status: answer.status, told };
+  const content = await answer.json().catch(() => ({}));
+  return { status: answer.status, content };
 }
 
 function fail(text) {
@@ -45,9 +45,9 @@ async function begin() {
   button.disabled = true;
   trouble.hidden = true;
   try {
-    const { status, told } = await post(ballot.dataset.begin, { kind: ballot.dataset.kind });
-    if (status !== 200) throw new Error(told.detail || "The site did not answer as it should.");
-    session = told;
+    const { status, content } = await post(ballot.dataset.begin, { kind: ballot.dataset.kind });
+    if (status !== 200) throw new Error(content.detail || "The site sent no questions. Please try again in a minute.");
+    session = content;
     say("total", session.total);
     now = -1;
     fetchAhead(0);
@@ -58,10 +58,10 @@ async function begin() {
   }
 }
 
-// An image as an element that is decoded already; its address is used once.
+// Returns a decoded image element. Each address works only once.
 async function load(address) {
   const answer = await fetch(address, { cache: "no-store" });
-  if (!answer.ok) throw new Error("An image could not be loaded; please start again.");
+  if (!answer.ok) throw new Error("An image could not be loaded. Please start again.");
   const image = new Image();
   image.src = URL.createObjectURL(await answer.blob());
   await image.decode();
@@ -73,12 +73,12 @@ function fetchAhead(place) {
     question.ready ??= Promise.all(
       Object.entries(question.images).map(async ([side, address]) => [side, await load(address)]),
     ).then(Object.fromEntries);
-    question.ready.catch(() => {}); // said when its turn comes
+    question.ready.catch(() => {}); // reported when the question is shown
   }
 }
 
 async function next() {
-  const asked = performance.now();
+  const answered = performance.now();
   const before = session.questions[now];
   now += 1;
   const question = session.questions[now];
@@ -100,7 +100,7 @@ async function next() {
   if (before?.ready) before.ready.then((old) => {
     for (const image of Object.values(old)) URL.revokeObjectURL(image.src);
   });
-  look({ x: 0.5, y: 0.5 });
+  zoomTo({ x: 0.5, y: 0.5 });
   if (shown.zoom) toggle("zoom");
   used.flicker = shown.flicker;
   used.zoom = false;
@@ -112,8 +112,8 @@ async function next() {
   if (now === 0) ballot.querySelector("#asked").focus();
   since = performance.now();
   ballot.dataset.place = place;
-  // How long the voter waited for it, for whoever measures.
-  if (now > 0) ballot.dataset.waited = Math.max(Number(ballot.dataset.waited || 0), since - asked).toFixed(1);
+  // The longest wait for a question, for measurements.
+  if (now > 0) ballot.dataset.waited = Math.max(Number(ballot.dataset.waited || 0), since - answered).toFixed(1);
   busy = false;
   fetchAhead(now + 1);
 }
@@ -121,12 +121,12 @@ async function next() {
 async function send(body, tries = TRIES) {
   for (let wait = 300; tries > 0; tries -= 1, wait *= 2) {
     const answer = await post(session.answer, body).catch(() => null);
-    // 409: it arrived the first time, and only the answer to that was lost.
+    // 409: the vote arrived before, but the answer of the server was lost.
     if (answer && (answer.status === 200 || answer.status === 409)) return;
-    if (answer && answer.status < 500) throw new Error(answer.told.detail);
+    if (answer && answer.status < 500) throw new Error(answer.content.detail);
     await new Promise((resolve) => { setTimeout(resolve, wait); });
   }
-  throw new Error("Your answer could not be sent. Please check the connection and load the page again.");
+  throw new Error("Your answer could not be sent. Please check your connection and reload the page.");
 }
 
 async function choose(answer) {
@@ -138,7 +138,7 @@ async function choose(answer) {
     seconds: (performance.now() - since) / 1000,
     looked: { ...used, width: innerWidth },
   };
-  // One after the other, while the next question is looked at already.
+  // Answers are sent one after the other, while the next question is shown.
   sending = sending.then(() => send(body));
   sending.catch((error) => { fail(error.message); busy = true; });
   try {
@@ -160,7 +160,7 @@ function toggle(mode) {
   ballot.querySelector(`[data-mode="${mode}"]`).setAttribute("aria-pressed", shown[mode]);
   if (mode === "zoom") {
     ballot.classList.toggle("zoomed", shown.zoom);
-    look(place);
+    zoomTo(place);
     return;
   }
   clearInterval(timer);
@@ -172,9 +172,9 @@ function toggle(mode) {
   if (shown.flicker) timer = setInterval(() => { source = !source; draw(); }, FLICKER_MS);
 }
 
-// All images show the same place.
+// Zooms all images to the same place.
 let place = { x: 0.5, y: 0.5 };
-function look(at) {
+function zoomTo(at) {
   place = { x: Math.min(1, Math.max(0, at.x)), y: Math.min(1, Math.max(0, at.y)) };
   for (const image of ballot.querySelectorAll(".frame img")) {
     image.style.transformOrigin = `${100 * place.x}% ${100 * place.y}%`;
@@ -193,10 +193,10 @@ for (const frame of Object.values(frames)) {
   frame.addEventListener("pointermove", (event) => {
     if (!shown.zoom || (event.pointerType !== "mouse" && !event.buttons)) return;
     moved = event.pointerType !== "mouse";
-    look(within(frame, event));
+    zoomTo(within(frame, event));
   });
   frame.addEventListener("click", (event) => {
-    if (moved) return; // a finger that moved the image did not tap
+    if (moved) return; // the finger moved the image and did not tap
     if (!shown.zoom) place = within(frame, event);
     toggle("zoom");
   });
@@ -209,21 +209,21 @@ for (const mode of ballot.querySelectorAll("[data-mode]")) {
   mode.addEventListener("click", () => toggle(mode.dataset.mode));
 }
 
-// Keys work anywhere on the page but in fields, and can be turned off.
+// Keys work on the whole page except in fields, and can be turned off.
 const ARROWS = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] };
 document.addEventListener("keydown", (event) => {
   if (ballot.hidden || event.ctrlKey || event.metaKey || event.altKey || event.repeat && !ARROWS[event.key]) return;
   if (!ballot.querySelector("#keys").checked || event.target.closest("select, textarea, [contenteditable]")) return;
-  const own = ballot.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
-  if (own) {
+  const button = ballot.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+  if (button) {
     event.preventDefault();
-    choose(own.dataset.answer);
+    choose(button.dataset.answer);
   } else if (event.key === "f" || event.key === "z") {
     toggle(event.key === "f" ? "flicker" : "zoom");
   } else if (ARROWS[event.key] && shown.zoom) {
     event.preventDefault();
     const [x, y] = ARROWS[event.key];
-    look({ x: place.x + x, y: place.y + y });
+    zoomTo({ x: place.x + x, y: place.y + y });
   }
 });
 
