@@ -1,18 +1,18 @@
 """Chains that were played elsewhere, as folders of images: runs of one suite.
 
     FOLDER/...                 one chain
-    FOLDER/CHAIN/...           one run, named by the folder
-    FOLDER/MODEL/CHAIN/...     a run for every model; chains with the same source and the same
-                               edit are the same case
+    FOLDER/CHAIN/...           one run, named after the folder
+    FOLDER/MODEL/CHAIN/...     one run for each model; chains with the same source and the same
+                               edit belong to the same case
 
-A folder holds a chain in one of three ways, tried in this order:
+The images of a chain are found in one of three ways, tried in this order:
 
     manifest.json     {"source": "a.png", "trips": [{"forward": "b.png", "backward": "c.png"}, ...],
                        "model": "...", "pair": {"forward": "Add a hat.", "change": "local", ...}}
-    named files       I0_source.png, I1_forward.png, I1_backward.png, I2_...; forward images
+    named files       I0_source.png, I1_forward.png, I1_backward.png, I2_...; the forward images
                       may be missing
-    sorted files      the first is the source, the others are the restored images, in order;
-                      or edited and restored in turn
+    sorted files      the source image first, then the restored images, or edited and restored
+                      images in turn
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from evaluation.untrusted_json import read_json_file
 from evaluation.witnesses.judge import Judge
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
-#: The default if no edit is described: an object was added, then removed.
+#: The edit pair of a chain without a description: a local object is added, then removed.
 DEFAULT_PAIR = EditPair(
     "own", "own", "the forward edit", "the backward edit", change="local", reversibility="clean"
 )
@@ -51,7 +51,7 @@ PAIR_FIELDS = ("forward", "backward", "change", "operator", "category", "object"
 
 
 class ChainFolderError(UserFacingError):
-    """A folder that holds no chain."""
+    """A folder that does not contain a valid chain."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ExternalChain(Generic[File]):
 def find_chain(folder: Path, *, in_turn: bool = False) -> ExternalChain[Path]:
     """Return the chain in the folder. Raises ChainFolderError naming the problem.
 
-    `in_turn`: sorted files are edited and restored in turn.
+    With `in_turn`, sorted files are edited and restored images in turn.
     """
     if not folder.is_dir():
         raise ChainFolderError(f"there is no folder {folder}")
@@ -76,7 +76,7 @@ def find_chain(folder: Path, *, in_turn: bool = False) -> ExternalChain[Path]:
     files = [f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES and f.is_file()]
     if not files:
         raise ChainFolderError(
-            f"{folder} holds no image ({', '.join(SUFFIXES)}) and no manifest.json"
+            f"{folder} contains no image ({', '.join(SUFFIXES)}) and no manifest.json"
         )
     try:
         chain_files = assign_files(files, lambda file: file.name, in_turn=in_turn)
@@ -98,16 +98,16 @@ def _from_manifest(folder: Path) -> ExternalChain[Path]:
         if isinstance(trip, str):
             trip = {"backward": trip}
         if not isinstance(trip, dict) or "backward" not in trip:
-            raise ChainFolderError(f'{file}: trip {number} names no "backward" image')
+            raise ChainFolderError(f'{file}: trip {number} has no "backward" image')
         forward = trip.get("forward")
         trips.append(
             (_inside(folder, forward) if forward else None, _inside(folder, trip["backward"]))
         )
     if "source" not in data:
-        raise ChainFolderError(f'{file}: it names no "source"')
+        raise ChainFolderError(f'{file}: "source" is missing')
     pair = data.get("pair") or {}
     if not isinstance(pair, dict):
-        raise ChainFolderError(f'{file}: "pair" is not an object')
+        raise ChainFolderError(f'{file}: "pair" must be an object')
     return ExternalChain(
         str(data.get("model") or folder.resolve().name),
         _inside(folder, data["source"]),
@@ -117,7 +117,7 @@ def _from_manifest(folder: Path) -> ExternalChain[Path]:
 
 
 def catalog_pair(slug: str) -> EditPair:
-    """Return a pair of the benchmark by its slug, with its witnesses' settings."""
+    """Return the benchmark's edit pair with this slug. Raises ChainFolderError if unknown."""
     pairs = {row.slug: row.pair for row in catalog.edit_pairs()}
     if slug not in pairs:
         near = difflib.get_close_matches(slug, pairs, 3)
@@ -127,33 +127,33 @@ def catalog_pair(slug: str) -> EditPair:
 
 
 def changed_pair(pair: EditPair, changes: Mapping[str, Any]) -> EditPair:
-    """Return the pair with the given changes; an operator makes the change exact."""
+    """Return the pair with some fields changed; an operator makes its change "exact"."""
     fields: dict[str, Any] = {k: str(v) for k, v in changes.items() if k in PAIR_FIELDS and v}
     operator = fields.get("operator", pair.operator)
     if operator and operator not in OPERATORS:
-        raise ChainFolderError(f"{operator!r} is not an operator; there are {', '.join(OPERATORS)}")
+        raise ChainFolderError(f"unknown operator {operator!r}; choose from {', '.join(OPERATORS)}")
     if operator:
         fields["change"] = "exact"
     if fields.get("change", pair.change) not in ("exact", "local", "global", "none"):
         raise ChainFolderError(
-            f"a change is exact, local, global or none, not {fields['change']!r}"
+            f"change must be exact, local, global or none, not {fields['change']!r}"
         )
     if fields.get("change", pair.change) == "exact" and not operator:
-        raise ChainFolderError("an exact change needs its operator")
+        raise ChainFolderError("change is exact, but operator is empty")
     return replace(pair, **fields)
 
 
 def _inside(folder: Path, name: Any) -> Path:
-    """Return a file of the folder; a manifest must not name files outside it."""
+    """Return a file in the folder. Raises ChainFolderError for paths that leave the folder."""
     shown = str(name)[:200]
     try:
         file = (folder / str(name)).resolve()
         if not file.is_relative_to(folder.resolve()):
-            raise ChainFolderError(f"{shown} is outside {folder}")
+            raise ChainFolderError(f"{shown} is outside of {folder}")
         if not file.is_file():
             raise ChainFolderError(f"{folder} has no file {shown}")
     except OSError as error:
-        raise ChainFolderError(f"{folder}: {shown} cannot be a file: {error.strerror}") from None
+        raise ChainFolderError(f"{folder}: {shown} is not a file: {error.strerror}") from None
     return file
 
 
@@ -168,10 +168,9 @@ def read_image(file: Path) -> EncodedImage:
 def cut_to_readable(
     chain: ExternalChain[Path], on_cut: Callable[[str], object]
 ) -> ExternalChain[Path]:
-    """Return the chain up to the last trip whose images can be read.
+    """Cut a chain off before its first unreadable image.
 
-    Calls `on_cut` with a message if that is not all of it. Raises ChainFolderError if there is
-    no such trip.
+    Calls `on_cut` with a message if trips were cut off. Raises ChainFolderError if no trip is left.
     """
     for number, trip in enumerate(chain.trips):
         try:
@@ -190,7 +189,7 @@ def cut_to_readable(
 
 @dataclass(frozen=True)
 class PlacedChain:
-    """A chain with its place in the suite that is made of all of them."""
+    """A chain with its image, pair and repeat in the suite built from all chains."""
 
     chain: ExternalChain[Any]
     image: str
@@ -204,7 +203,7 @@ class PlacedChain:
 
 @dataclass(frozen=True)
 class ExternalRuns:
-    """The chains of every model, by their slugs in one suite."""
+    """The chains of every model, by model and slug, as runs of one suite."""
 
     suite: Suite
     runs: Mapping[str, Mapping[str, PlacedChain]]
@@ -215,7 +214,7 @@ class ExternalRuns:
 
 
 def is_chain(folder: Path) -> bool:
-    """Return True if the folder itself holds the images of a chain."""
+    """Return True if the folder itself contains the images of a chain."""
     return (folder / "manifest.json").is_file() or any(
         file.suffix.lower() in SUFFIXES for file in folder.iterdir() if file.is_file()
     )
@@ -229,9 +228,9 @@ def find_runs(
     changed: Callable[[EditPair], EditPair] = lambda pair: pair,
     on_cut: Callable[[str], object] = lambda message: None,
 ) -> ExternalRuns:
-    """Return the chain in the folder, or all below it. Raises ChainFolderError.
+    """Return the chain in the folder, or all chains below it. Raises ChainFolderError.
 
-    A chain ends before its first image that cannot be read; `on_cut` is called with a message.
+    Each chain is cut off before its first unreadable image, and `on_cut` is called with a message.
     """
     if is_chain(folder):
         chain = cut_to_readable(find_chain(folder, in_turn=in_turn), on_cut)
@@ -247,14 +246,14 @@ def find_runs(
     chains = {model: rows for model, rows in chains.items() if rows}
     if not chains:
         raise ChainFolderError(
-            f"{folder} holds no image ({', '.join(SUFFIXES)}), no manifest.json and no folder "
+            f"{folder} contains no image ({', '.join(SUFFIXES)}), no manifest.json and no folder "
             "of a chain"
         )
     return placed_runs(chains, changed)
 
 
 class ExternalScores(GatheredScores):
-    """The scores of one model's chains; `read` decodes one of their image files."""
+    """The scores of one model's chains; `read` decodes an image file."""
 
     def __init__(
         self,
@@ -311,7 +310,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _chains(folder: Path, in_turn: bool) -> list[tuple[str, ExternalChain[Path]]]:
-    """Return the chains in a folder by their folders' names, without our reports."""
+    """Return the chains in the subfolders, by name, without folders of reports."""
     return [
         (child.name, find_chain(child, in_turn=in_turn))
         for child in ([] if is_chain(folder) else _folders(folder))
@@ -324,11 +323,11 @@ def placed_runs(
     changed: Callable[[EditPair], EditPair] = lambda pair: pair,
     read: Callable[[Any], EncodedImage] = lambda file: read_image(file),
 ) -> ExternalRuns:
-    """Return the chains of every model, by their folders' names, as runs of one suite.
+    """Build one suite from the chains of every model, given with their folders' names.
 
-    `changed` describes their edits further; `read` decodes an image file.
+    `changed` adds to the description of an edit; `read` decodes an image file.
     """
-    # All chains are cut to the shortest, so that they can be compared.
+    # Chains are comparable only if all are as long as the shortest.
     trips = min(len(chain.trips) for rows in chains.values() for _, chain in rows)
     images: dict[str, SuiteImage] = {}
     pairs: dict[EditPair, EditPair] = {}
@@ -355,7 +354,7 @@ def placed_runs(
                 )
             image = images[key]
             described = changed(chain.pair)
-            # Without a description of the edit, every folder counts as another edit.
+            # Without a description of the edit, every folder counts as a different edit.
             if described == DEFAULT_PAIR:
                 described = replace(DEFAULT_PAIR, forward=f"{DEFAULT_PAIR.forward} of {folder}")
             slug = f"own-{len(pairs) + 1}-{plain_slug(described.object or folder, 40)}"

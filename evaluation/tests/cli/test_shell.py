@@ -264,7 +264,7 @@ def test_help_says_what_a_command_is_for(command, capsys):
         (["score", "nowhere"], "there is no folder nowhere"),
         (["score", ".", "--import", "x.csv"], "is not a run folder"),
         (["report", "nowhere"], "there is no folder nowhere"),
-        (["score", "."], "holds no image"),
+        (["score", "."], "contains no image"),
         (["weights", "nothing"], "there are no weights called"),
         (["weights", "--file", "x"], "--file needs exactly one name"),
     ],
@@ -462,13 +462,16 @@ def test_a_chain_with_gaps_is_refused_in_words(names, message, tmp_path, capsys)
         ("{", "manifest.json"),
         ("[]", "expected"),
         ('{"trips": []}', "expected"),
-        ('{"trips": [{"forward": "x.png"}], "source": "x.png"}', "trip 1 names no"),
-        ('{"trips": ["x.png"]}', 'no "source"'),
+        ('{"trips": [{"forward": "x.png"}], "source": "x.png"}', "trip 1 has no"),
+        ('{"trips": ["x.png"]}', '"source" is missing'),
         ('{"trips": ["/etc/passwd"], "source": "x.png"}', "is outside"),
         ('{"trips": ["../x.png"], "source": "x.png"}', "is outside"),
         ('{"trips": ["gone.png"], "source": "x.png"}', "no file gone.png"),
         ('{"trips": ["x.png"], "source": "x.png", "pair": {"operator": "twist"}}', "'twist'"),
-        ('{"trips": ["x.png"], "source": "x.png", "pair": {"change": "exact"}}', "needs its"),
+        (
+            '{"trips": ["x.png"], "source": "x.png", "pair": {"change": "exact"}}',
+            "operator is empty",
+        ),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused_in_words(manifest, message, tmp_path, capsys):
