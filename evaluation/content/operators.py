@@ -1,10 +1,9 @@
-"""Operators that need no model: exact flips and turns, and degradations.
+"""Edits made by the benchmark itself: exact flips and turns, and degradations.
 
-The seven degradations are those of the study of Nano Banana 2. It names them and states no
-parameters: its images were degraded already when it took them from another study, three of
-the seven from life and without a clean original. So each is defined here by the usual kinds
-of damage of that name, with the parameters below. Lengths are in parts of the longer side, so
-that the damage is the same at every size; the figures beside them are for 1024 pixels.
+The seven degradations have the names of those in the study of Nano Banana 2. The study states no
+parameters, because it used images of another study that were already degraded. So each is defined
+here as a typical damage of that name. Lengths are fractions of the longer side, so that the damage
+is the same at every size; comments give the value at 1024 pixels.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from PIL import Image
 
 from evaluation.images import EncodedImage, encode_jpeg
 
-# rotate_90 turns clockwise, as is common in speech; Pillow's ROTATE_90 turns the other way.
+# rotate_90 turns clockwise; Pillow's ROTATE_90 turns counterclockwise.
 OPERATORS = {
     "flip_horizontal": Image.Transpose.FLIP_LEFT_RIGHT,
     "flip_vertical": Image.Transpose.FLIP_TOP_BOTTOM,
@@ -42,7 +41,7 @@ def apply(operator: str, image: Image.Image) -> Image.Image:
     return image.transpose(OPERATORS[operator])
 
 
-#: The version of the degradations, part of their seed; it grows with any change of results.
+#: The version of the degradations, part of their seed. Increase it with any change of results.
 VERSION = 1
 Values = npt.NDArray[np.float64]
 Random = np.random.Generator
@@ -52,9 +51,9 @@ LIGHT = np.array([0.299, 0.587, 0.114])
 
 @dataclass(frozen=True)
 class Degradation:
-    """An operator: its name in the study, its description and its function.
+    """A degradation: its title in the study, its description and its function.
 
-    Images are sRGB in [0, 1]; the result is clipped.
+    The function maps sRGB values in [0, 1]; the result is clipped.
     """
 
     name: str
@@ -64,9 +63,9 @@ class Degradation:
 
 
 def degraded(name: str, image: EncodedImage, number: int) -> EncodedImage:
-    """Degrade an image; the same image always gives the same answer.
+    """Degrade an image of trip `number`, reproducibly.
 
-    Random values are drawn from the name, the trip's number and the image itself.
+    The random values depend on the degradation, the trip's number and the image itself.
     """
     pixels = np.asarray(image.decoded)
     text = f"{name}/{VERSION}/{number}/{image.width}x{image.height}/".encode()
@@ -75,7 +74,7 @@ def degraded(name: str, image: EncodedImage, number: int) -> EncodedImage:
     return EncodedImage.from_image(_image(DEGRADATIONS[name].apply(_values(image.decoded), random)))
 
 
-# The parts of the degradations.
+# Building blocks of the degradations.
 
 
 def _image(values: Values) -> Image.Image:
@@ -92,7 +91,7 @@ def _side(values: Values) -> int:
 
 def _blurred(values: Values, kernel: Values) -> Values:
     """Convolve with a kernel of sum 1; the border is mirrored."""
-    from scipy.signal import fftconvolve  # late: pages read suites, and need no scipy
+    from scipy.signal import fftconvolve  # here, because pages read suites without scipy
 
     high, wide = (side // 2 for side in kernel.shape)
     around = np.pad(values, ((high, high), (wide, wide), (0, 0)), mode="symmetric")
@@ -102,7 +101,7 @@ def _blurred(values: Values, kernel: Values) -> Values:
 
 
 def _disc(radius: float) -> Values:
-    """Return a disc with a soft edge of one pixel."""
+    """Return the kernel of a disc with a soft edge of one pixel."""
     reach = int(np.ceil(radius))
     y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1]
     disc = np.clip(radius + 0.5 - np.hypot(x, y), 0, 1)
@@ -110,7 +109,7 @@ def _disc(radius: float) -> Values:
 
 
 def _line(length: float, angle: float) -> Values:
-    """Return an antialiased line through the middle."""
+    """Return the kernel of an antialiased line through the middle."""
     reach = max(1, int(np.ceil(length / 2)))
     y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1].astype(np.float64)
     along = x * np.cos(angle) + y * np.sin(angle)
@@ -134,7 +133,7 @@ def _jpeg(image: Image.Image, quality: int) -> Image.Image:
 
 
 def _grained(values: Values, sigma: float, random: Random) -> Values:
-    """Add grain to the luma, the same in all channels, `sigma` of 255."""
+    """Add the same grain to all channels; `sigma` is in 8-bit levels."""
     return np.asarray(values + random.normal(0, sigma / 255, values.shape[:2])[..., None])
 
 
@@ -145,7 +144,7 @@ def _faded(values: Values, contrast: float, lift: float) -> Values:
 def _scratched(
     values: Values, count: int, random: Random, *, upright: bool, light: float
 ) -> Values:
-    """Add fine scratches: upright from edge to edge, or short at random angles."""
+    """Add fine scratches: vertical from edge to edge, or short at random angles."""
     result = values.copy()
     high, wide = values.shape[:2]
     y, x = np.mgrid[0:high, 0:wide].astype(np.float64)
@@ -169,7 +168,7 @@ def _scratched(
 
 
 def _dusted(values: Values, count: int, random: Random) -> Values:
-    """Add dark and bright specks, up to a 250th of the side across."""
+    """Add dark and bright specks of up to 1/250 of the longer side in diameter."""
     result = values.copy()
     high, wide = values.shape[:2]
     for _ in range(count):
@@ -185,7 +184,7 @@ def _dusted(values: Values, count: int, random: Random) -> Values:
 
 
 def _vignetted(values: Values, share: float) -> Values:
-    """Darken towards the corners, by `share` there."""
+    """Darken towards the corners, where `share` of the light is lost."""
     high, wide = values.shape[:2]
     y, x = np.mgrid[-1 : 1 : high * 1j, -1 : 1 : wide * 1j]
     return np.asarray(values * (1 - share * (x**2 + y**2) / 2)[..., None])
@@ -224,7 +223,7 @@ def _old_black_and_white(values: Values, random: Random) -> Values:
     return _dusted(_scratched(grained, 8, random, upright=False, light=0.92), 30, random)
 
 
-#: Faded dyes, yellow most of all: factor and offset of each channel.
+#: Factors and offsets per channel of dyes that faded towards yellow.
 DYES, PAPER = np.array([0.72, 0.60, 0.48]), np.array([0.24, 0.19, 0.13])
 
 

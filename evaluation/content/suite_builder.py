@@ -1,4 +1,4 @@
-"""Draft suites by filters: images and pairs, balanced and reproducible."""
+"""Build suites from drafts: select images and pairs, balanced and reproducibly."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from evaluation.content.datasheet import concentrations
 from evaluation.content.suites import Case, EditPair, Suite, SuiteError, SuiteImage
 
 Stratum = tuple[str, str]  # kind of image, category of pair
-#: The largest share of a category, so that no single kind of edit decides the order.
+#: The largest share of a category, so that no single category decides the ranking.
 LARGEST_SHARE = 0.25
-#: With fewer, intervals and ranks have no meaning (method, section 6).
+#: With fewer images or pairs, intervals and ranks have no meaning (method, section 6).
 FEWEST_IMAGES, FEWEST_PAIRS = 10, 12
-#: Fields that a suite's image has from its source.
-DESCRIBED = (
+#: Fields that a suite's image copies from its source image.
+COPIED_FIELDS = (
     "slug",
     "kind",
     "origin",
@@ -40,7 +40,7 @@ DESCRIBED = (
 
 @dataclass(frozen=True)
 class Candidate:
-    """A prepared image, and the operators that have no visible effect on it."""
+    """A prepared image and the exact operators that have no visible effect on it."""
 
     image: SuiteImage
     symmetric_under: frozenset[str] = frozenset()
@@ -48,7 +48,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Draft:
-    """A suite to be built. Empty filters let everything through."""
+    """The description of a suite to be built. An empty filter accepts everything."""
 
     slug: str
     title: str
@@ -59,26 +59,26 @@ class Draft:
     seed: int = 0
     version: int = 1
     repeats: int = 1
-    repeated: int = 0  # this many cases, spread over the suite, are played twice
+    repeated: int = 0  # the number of cases to play twice, spread over the suite
     description: str = ""
-    importance: int = 0  # a board opens on the most important suite that has results
-    stop_after: int = 0  # the default of runs, see evaluation.analysis.stopping; 0: never
+    importance: int = 0  # the board opens with the most important suite that has results
+    stop_after: int = 0  # the default for runs, see evaluation.analysis.stopping; 0: never
     kinds: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
-    origins: tuple[str, ...] = ()  # beginnings of origins, such as "skimage:"
+    origins: tuple[str, ...] = ()  # prefixes of origins, such as "skimage:"
     image_slugs: tuple[str, ...] = ()
     without_images: tuple[str, ...] = ()
     without_subkinds: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()  # an image must contain at least one of these labels
+    needs: tuple[str, ...] = ()  # an image must have at least one of these labels
     smallest_side: int = 0  # of the prepared image, in pixels
     categories: tuple[str, ...] = ()
     pair_slugs: tuple[str, ...] = ()
     without_pairs: tuple[str, ...] = ()
     without_cases: tuple[str, ...] = ()
-    must_images: tuple[str, ...] = ()  # in at least one case each, independent of the draw
+    must_images: tuple[str, ...] = ()  # required: each is in at least one case
     must_pairs: tuple[str, ...] = ()
-    shapes: bool = False  # takes pairs with a shape, and no others
-    narrow: bool = False  # a suite on purpose too narrow to compare models by
+    shapes: bool = False  # only pairs with a chain shape, else only pairs without one
+    narrow: bool = False  # intentionally too small or one-sided to compare models
 
     def takes_image(self, image: SuiteImage | catalog.SourceImage) -> bool:
         return (
@@ -95,7 +95,7 @@ class Draft:
         return (
             bool(pair.shape) == self.shapes
             and (not self.categories or pair.category in self.categories)
-            # Restoration pairs are not round trips, and are taken only by their category.
+            # Restoration pairs are not round trips: a draft must name their category.
             and (pair.change != "operator" or pair.category in self.categories)
             and (not self.pair_slugs or pair.slug in self.pair_slugs)
             and pair.slug not in self.without_pairs
@@ -104,7 +104,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of a prepared image that a suite needs; small enough to store."""
+    """The properties of a prepared image that a suite needs; small enough to store."""
 
     sha256: str
     width: int
@@ -113,19 +113,19 @@ class Facts:
 
 
 def facts(image: Image.Image) -> Facts:
-    """Return the hash and size of an image, and the operators with no visible effect."""
+    """Return an image's hash and size, and the operators with no visible effect on it."""
     return Facts(sources.pixel_sha256(image), image.width, image.height, curation.symmetries(image))
 
 
 def from_facts(source: Any, measured: Facts, places: Annotations = UNANNOTATED) -> Candidate:
-    """Return the candidate of an image from its facts, without its pixels.
+    """Return an image as a candidate, from its facts instead of its pixels.
 
-    `source` is a row of the catalogue or of the database, `places` are its annotations on the
-    prepared image.
+    `source` is a source image of the catalogue or the database. `places` are its annotations,
+    in fractions of the prepared image.
     """
-    described = {name: getattr(source, name) for name in DESCRIBED}
+    copied = {name: getattr(source, name) for name in COPIED_FIELDS}
     image = SuiteImage(
-        **described | {"contains": tuple(source.contains)},
+        **copied | {"contains": tuple(source.contains)},
         sha256=measured.sha256,
         width=measured.width,
         height=measured.height,
@@ -138,10 +138,10 @@ def from_facts(source: Any, measured: Facts, places: Annotations = UNANNOTATED) 
 
 
 def build(draft: Draft, candidates: Iterable[Candidate], pairs: Iterable[EditPair]) -> Suite:
-    """Build the suite of a draft; the order of its content does not matter.
+    """Build the suite of a draft, independent of the order of candidates and pairs.
 
-    Every stratum (kind x category) gets its share of cases; within it the pair used least
-    and the image with the fewest cases come first. Required content is chosen before.
+    Required images and pairs are chosen first. Then every stratum (kind x category) gets its share
+    of cases, which use the least used pairs and images.
     """
     taken = [
         item
@@ -181,9 +181,9 @@ def build(draft: Draft, candidates: Iterable[Candidate], pairs: Iterable[EditPai
 
 
 def refusals(suite: Suite, narrow: bool = False) -> list[str]:
-    """Return the reasons against freezing the suite; empty if there are none.
+    """Return the reasons against freezing the suite, if any.
 
-    `narrow`: it may have few images, pairs or categories.
+    A `narrow` suite may have few images, pairs or categories.
     """
     reasons = []
     counts = Counter(suite.pair_by_slug[case.pair].category for case in suite.cases)
@@ -206,7 +206,7 @@ def refusals(suite: Suite, narrow: bool = False) -> list[str]:
 
 
 def warnings(suite: Suite) -> list[str]:
-    """Return what a curator should know before freezing the suite; it may be frozen."""
+    """Return warnings for the curator; unlike refusals, they do not prevent freezing."""
     return concentrations(suite.images)
 
 
@@ -236,7 +236,7 @@ def _possible_cases(
 def _required(
     draft: Draft, possible: Mapping[Stratum, Sequence[Case]]
 ) -> dict[Stratum, list[Case]]:
-    """Choose few cases that contain every required image and pair."""
+    """Choose a few cases that contain every required image and pair."""
     cases = [(stratum, case) for stratum, rows in possible.items() for case in rows]
     wanted = {*(("image", slug) for slug in draft.must_images)}
     wanted |= {("pair", slug) for slug in draft.must_pairs}
@@ -251,11 +251,11 @@ def _required(
         stratum, best = min(
             fitting,
             key=lambda item: (
-                # A case that meets two requirements comes first, then the least used image.
+                # Prefer cases that meet two requirements, then the least used image.
                 -sum((kind, getattr(item[1], kind)) in wanted for kind in ("image", "pair")),
                 images[item[1].image],
                 len(chosen.get(item[0], ())),
-                _lot(draft.seed, item[1]),
+                _draw(draft.seed, item[1]),
             ),
         )
         chosen.setdefault(stratum, []).append(best)
@@ -268,9 +268,9 @@ def _even_shares(
     possible: Mapping[Stratum, Sequence[Case]],
     required: Mapping[Stratum, Sequence[Case]],
 ) -> dict[Stratum, int]:
-    """Share the cases evenly; cases beyond a small stratum go to the others.
+    """Divide the cases evenly between strata; full strata pass theirs to the others.
 
-    Kinds and categories take turns: the first four cases are not four faces.
+    Kinds and categories take turns, so that the first four cases are not four faces.
     """
     shares = {stratum: len(required.get(stratum, ())) for stratum in sorted(possible)}
     kinds: Counter[str] = Counter()
@@ -279,10 +279,10 @@ def _even_shares(
         kinds[kind] += count
         categories[category] += count
     while sum(shares.values()) < total:
-        roomy = [stratum for stratum in shares if shares[stratum] < len(possible[stratum])]
-        if not roomy:
+        not_full = [stratum for stratum in shares if shares[stratum] < len(possible[stratum])]
+        if not not_full:
             break
-        chosen = min(roomy, key=lambda s: (shares[s], kinds[s[0]], categories[s[1]]))
+        chosen = min(not_full, key=lambda s: (shares[s], kinds[s[0]], categories[s[1]]))
         shares[chosen] += 1
         kinds[chosen[0]] += 1
         categories[chosen[1]] += 1
@@ -300,15 +300,15 @@ def _choose(
     of_pair = Counter(case.pair for case in chosen)
     # The smallest stratum first, while its images are still unused.
     for stratum in sorted(shares, key=lambda s: (len(possible.get(s, ())), s)):
-        there = required.get(stratum, ())
-        left = [case for case in possible.get(stratum, ()) if case not in there]
-        more = shares[stratum] - len(there)
+        already = required.get(stratum, ())
+        left = [case for case in possible.get(stratum, ()) if case not in already]
+        more = shares[stratum] - len(already)
         if len(left) < more:
             raise SuiteError(
-                f"{shares[stratum]} cases of {' x '.join(stratum)} are asked for, "
-                f"but only {len(left) + len(there)} fit"
+                f"the draft requests {shares[stratum]} cases of {' x '.join(stratum)}, "
+                f"but only {len(left) + len(already)} fit"
             )
-        in_stratum = Counter(case.image for case in there)
+        in_stratum = Counter(case.image for case in already)
         for _ in range(more):
             best = min(
                 left,
@@ -316,7 +316,7 @@ def _choose(
                     of_pair[case.pair],
                     in_stratum[case.image],
                     of_image[case.image],
-                    _lot(seed, case),
+                    _draw(seed, case),
                 ),
             )
             left.remove(best)
@@ -328,14 +328,14 @@ def _choose(
 
 
 def _repeated(cases: Sequence[Case], count: int, seed: int) -> list[Case]:
-    """Mark `count` cases to be played twice, spread over images and pairs."""
+    """Mark `count` cases, spread over images and pairs, to be played twice."""
     again: set[str] = set()
     of_image: Counter[str] = Counter()
     of_pair: Counter[str] = Counter()
     while len(again) < min(count, len(cases)):
         best = min(
             (case for case in cases if case.slug not in again),
-            key=lambda case: (of_image[case.image], of_pair[case.pair], _lot(seed + 1, case)),
+            key=lambda case: (of_image[case.image], of_pair[case.pair], _draw(seed + 1, case)),
         )
         again.add(best.slug)
         of_image[best.image] += 1
@@ -343,7 +343,7 @@ def _repeated(cases: Sequence[Case], count: int, seed: int) -> list[Case]:
     return [replace(case, repeats=2) if case.slug in again else case for case in cases]
 
 
-def _lot(seed: int, case: Case) -> str:
+def _draw(seed: int, case: Case) -> str:
     # A hash, not random.Random: adding an image must not reshuffle all others.
     return hashlib.sha256(f"{seed}:{case.slug}".encode()).hexdigest()
 
@@ -352,10 +352,10 @@ def _lot(seed: int, case: Case) -> str:
 def shipped_drafts() -> list[Draft]:
     """Return the drafts of the suites that ship, from suite_drafts.yaml."""
     text = (catalog.folder() / "suite_drafts.yaml").read_text(encoding="utf-8")
-    return [_of_row(row) for row in yaml.safe_load(text)]
+    return [_draft(row) for row in yaml.safe_load(text)]
 
 
-def _of_row(row: Mapping[str, Any]) -> Draft:
+def _draft(row: Mapping[str, Any]) -> Draft:
     values = {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
     shares = {
         (kind, category): count

@@ -1,7 +1,7 @@
-"""Cases and suites as plain data: the content of a run, frozen and hashed.
+"""Suites as plain data: images, edit pairs and cases, frozen and hashed.
 
-A suite file (JSON) is the only exchange format: the shell plays it, the site
-freezes its suites into it, a bundle contains it.
+The suite file (JSON) is the only exchange format: the shell plays it, the site exports its frozen
+suites as suite files, and bundles contain one.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from evaluation.errors import UserFacingError, first_error
 from evaluation.untrusted_json import read_json_file
 
 FORMAT = 1
-#: Slugs become names of folders.
+#: Slugs are used as folder names.
 Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,80}$")]
 Text = Annotated[str, Field(max_length=10_000)]
-#: Numbers are limits of loops.
+#: Bounded, because counts limit loops.
 Count = Annotated[int, Strict(), Field(ge=1, le=1_000)]
 Side = Annotated[int, Strict(), Field(ge=1, le=65_536)]
 ONLY_FIELDS = ConfigDict(extra="forbid")
-#: Fields added later are written and hashed only if they are not empty, so that older frozen
-#: suites keep their hash.
-LATER = (
+#: Fields that are written and hashed only if not empty. They were added later, and older frozen
+#: suites must keep their hash.
+ADDED_FIELDS = (
     "annotations",
     "type",
     "place",
@@ -54,7 +54,7 @@ LATER = (
 )
 
 
-#: What an image is by how it came about, and its name on pages.
+#: Origins of images, with their names on pages.
 ORIGINS = {
     "photograph": "Photograph",
     "painting": "Painting",
@@ -69,14 +69,14 @@ class SuiteError(UserFacingError):
 
 @dataclass(frozen=True)
 class SuiteImage:
-    """A prepared source: cropped, at the working size. `sha256` is of its RGB pixels."""
+    """A source image, cropped to the working size; `sha256` is the hash of its RGB pixels."""
 
     slug: Slug
     sha256: Text
     width: Side
     height: Side
     kind: Text  # face, object, scene
-    origin: Text  # of the original file, see evaluation.content.sources
+    origin: Text  # the original file, see evaluation.content.sources
     title: Text
     author: Text
     licence: Text
@@ -85,13 +85,13 @@ class SuiteImage:
     source_url: Text = ""
     made: Text = "real"  # real, rendered, generated
     contains: tuple[Text, ...] = ()
-    # Of the prepared image, not of the original.
+    # In fractions of the prepared image, not of the original.
     annotations: Annotated[Annotations, PlainSerializer(Annotations.to_dict)] = UNANNOTATED
 
     __pydantic_config__ = ONLY_FIELDS
 
 
-class Described(Protocol):
+class HasOrigin(Protocol):
     """A source image, prepared or not."""
 
     @property
@@ -100,8 +100,8 @@ class Described(Protocol):
     def contains(self) -> Sequence[str]: ...
 
 
-def origin_of(image: Described) -> str:
-    """Return the origin of what the image shows, one of ORIGINS."""
+def origin_of(image: HasOrigin) -> str:
+    """Return the origin of an image, one of ORIGINS."""
     if "painting" in image.contains:
         return "painting"
     return {"rendered": "render", "generated": "generated"}.get(image.made, "photograph")
@@ -109,34 +109,34 @@ def origin_of(image: Described) -> str:
 
 @dataclass(frozen=True)
 class EditPair:
-    """A forward prompt and its inverse, or a shape of more steps.
+    """A forward prompt and its inverse, or a chain shape of more steps.
 
-    For a shape (evaluation.content.shapes) `forward` is the first prompt and `backward` the last.
+    In a shape (evaluation.content.shapes), `forward` is the first prompt and `backward` the last.
     """
 
     slug: Slug
     category: Text
     forward: Text
     backward: Text
-    # How "change seen" is judged: exact, local, global, none; operator: the benchmark makes
-    # the change, and the model restores the image.
+    # How "change seen" is judged: exact, local, global or none. With "operator" the benchmark
+    # degrades the image, and the model restores it.
     change: Text
     reversibility: Text = "clean"  # exact, clean, partial, destroys, invents
-    # Exact pairs: flip_horizontal, flip_vertical, rotate_90, rotate_270, rotate_180;
-    # restoration: one of evaluation.content.operators.
+    # Exact pairs: flip_horizontal, flip_vertical, rotate_90, rotate_270 or rotate_180.
+    # Restoration pairs: a degradation of evaluation.content.operators.
     operator: Text = ""
     object: Text = ""
     source_text: Text = ""  # for CLIP's direction score
     target_text: Text = ""
-    kinds: tuple[Text, ...] = ()  # image kinds it fits; empty = all
-    absent: tuple[Text, ...] = ()  # labels that an image must not contain
-    present: tuple[Text, ...] = ()  # labels that an image must contain, all of them
+    kinds: tuple[Text, ...] = ()  # the kinds of images it fits; empty = all
+    absent: tuple[Text, ...] = ()  # labels that an image must not have
+    present: tuple[Text, ...] = ()  # labels that an image must have, all of them
     place: Text = ""  # the place of the edit, see evaluation.content.placement; empty = anywhere
     type: Text = ""  # family/name, see evaluation.content.edit_types
-    witness: Text = ""  # the witness of the edit and its target: "detector:chair"
+    witness: Text = ""  # the witness of the edit and the requested thing: "detector:chair"
     shape: Text = ""  # "A B b a"; empty = forward, backward
     steps: tuple[Step, ...] = ()  # the edit of each letter of the shape
-    against: Text = ""  # the pair whose images are compared with its own after as many edits
+    against: Text = ""  # another pair, whose images after as many edits are compared with these
 
     __pydantic_config__ = ONLY_FIELDS
 
@@ -150,12 +150,12 @@ class EditPair:
         trips = trip_shapes(self.shape, self.steps)
         first, last = trips[0].steps[0].prompt, trips[-1].steps[-1].prompt
         if (self.forward, self.backward) != (first, last):
-            raise ValueError("forward and backward are not the first and the last prompt")
+            raise ValueError("forward and backward must be the first and last prompt of the shape")
         return trips
 
     @property
     def degradation(self) -> str:
-        """The operator of a forward edit by the benchmark; "" if by the model."""
+        """The operator of a synthetic forward edit; "" if the model makes it."""
         if self.change != "operator":
             return ""
         if self.operator not in DEGRADATIONS:
@@ -171,7 +171,7 @@ class EditPair:
         return sum(self.trip(number).edits for number in range(1, trips + 1))
 
     def move_as_pair(self, number: int, move: Move) -> EditPair:
-        """Return one edit of trip `number` as a pair, to be judged like any other."""
+        """Return one edit of trip `number` as a pair, to be judged like other pairs."""
         if not self.shape:
             return self
         step = next(step for step in self.steps if step.name == move.letter)
@@ -179,12 +179,12 @@ class EditPair:
         return self._single(step, step.prompt, back)
 
     def last_edit_as_pair(self, number: int) -> EditPair:
-        """Return the last edit of trip `number` as a pair, for its audit."""
+        """Return the last edit of trip `number` as a pair, to be audited."""
         if not self.shape:
             return self
         shape = self.trip(number)
         last = next(step for step in self.steps if step.name == shape.steps[-1].letter)
-        if last.change == "exact":  # a turn restores the image that its inverse would make
+        if last.change == "exact":  # the audit sends the image that the inverse turn made
             return self._single(
                 replace(last, operator=INVERSES[last.operator]), self.forward, last.prompt
             )
@@ -209,7 +209,7 @@ class EditPair:
 
 @dataclass(frozen=True)
 class Case:
-    """A source image with an edit pair, by their slugs."""
+    """A source image and an edit pair, by slug."""
 
     image: Slug
     pair: Slug
@@ -223,17 +223,17 @@ class Case:
 
 
 def plain_slug(text: str, most: int) -> str:
-    """Return the text as lower-case letters, digits and dashes; it may be empty."""
+    """Return the text as a slug of lower-case letters, digits and dashes, perhaps empty."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:most]
 
 
 def suite_key(slug: str, version: int) -> str:
-    """Return a suite and its version in one word, such as "smoke-v2"."""
+    """Return the key of a suite version, such as "smoke-v2"."""
     return f"{slug}-v{version}"
 
 
 class Versioned(Protocol):
-    """A suite, here or in the database."""
+    """A suite from a file or the database."""
 
     @property
     def slug(self) -> str: ...
@@ -249,12 +249,12 @@ TICKS = (1, 2, 3, 5, 10, 15, 20)
 
 
 def ticks(trips: int) -> list[int]:
-    """Return the trips to print for a suite of `trips`, including the last."""
+    """Return the trips to show for a suite of `trips` trips, including the last."""
     return sorted({number for number in TICKS if number < trips} | {trips})
 
 
 def find_suite(name: str, among: Iterable[V]) -> V | None:
-    """Return the suite with this key, or the newest version of a slug, or None."""
+    """Return the suite with this key, else the newest version with this slug, else None."""
     suites = list(among)
     named = [suite for suite in suites if suite.key == name]
     newest = sorted((s for s in suites if s.slug == name), key=lambda suite: -suite.version)
@@ -262,11 +262,11 @@ def find_suite(name: str, among: Iterable[V]) -> V | None:
 
 
 def _playable(pair: EditPair) -> EditPair:
-    pair.cycle  # noqa: B018, whether its shape holds
+    pair.cycle  # noqa: B018, raises ValueError if the shape is invalid
     return pair
 
 
-#: A pair of a file, whose shape is checked.
+#: An edit pair from a file; its shape is validated.
 Playable: TypeAlias = Annotated[EditPair, AfterValidator(_playable)]
 
 
@@ -278,7 +278,7 @@ class Suite:
     version: Annotated[int, Strict(), Field(ge=1, le=1_000_000)]
     title: Text
     trips: Count
-    # A prepared image has about size x size pixels in any aspect.
+    # A prepared image of any aspect has about size x size pixels.
     size: Annotated[int, Strict(), Field(ge=1, le=16_384)]
     images: tuple[SuiteImage, ...]
     pairs: tuple[Playable, ...]
@@ -294,7 +294,7 @@ class Suite:
 
     @cached_property
     def content_hash(self) -> str:
-        """The SHA-256 of everything that affects a result, without the description."""
+        """The SHA-256 of everything that affects results, so without the description."""
         content = self._content()
         del content["description"]
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
@@ -333,7 +333,7 @@ class Suite:
         content: dict[str, Any] = _adapter().dump_python(self, mode="json")
         for name in ("images", "pairs", "cases"):
             content[name] = [
-                {key: value for key, value in row.items() if value or key not in LATER}
+                {key: value for key, value in row.items() if value or key not in ADDED_FIELDS}
                 for row in content[name]
             ]
         return content
@@ -348,7 +348,7 @@ class Suite:
         try:
             suite = _adapter().validate_python(values)
         except ValidationError as error:
-            raise SuiteError(f"the suite file does not fit: {first_error(error)}") from None
+            raise SuiteError(f"the suite file is invalid: {first_error(error)}") from None
         for case in suite.cases:
             if case.image not in suite.image_by_slug or case.pair not in suite.pair_by_slug:
                 raise SuiteError(
@@ -356,8 +356,8 @@ class Suite:
                 )
         if stated and stated != suite.content_hash:
             raise SuiteError(
-                f"the suite's content hash is {suite.content_hash[:12]}, but it states {stated[:12]}: "
-                "the file was changed"
+                f"the file was changed: its content_hash is {stated[:12]}, "
+                f"but its content has {suite.content_hash[:12]}"
             )
         return suite
 
