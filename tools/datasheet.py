@@ -12,20 +12,20 @@ from evaluation.content.suites import Suite
 PAGE = Path(__file__).resolve().parents[1] / "docs/datasheet.md"
 ABOUT = """# Datasheet of the suites
 
-At the end of this page you know what the images of the shipped suites are of, and whom they leave out. Each suite's page has
-its own part of it. `python -m tools.datasheet` writes this page from `fixtures/source_images.json`.
+At the end of this page you know what the images of the shipped suites show, and which people are missing from them. Each
+suite's page shows its own part. `python -m tools.datasheet` writes this page from `fixtures/source_images.json`.
 
-- **Origin**: a photograph, a photographed painting or print, our render, or an image that a model made.
+- **Origin**: a photograph, a photographed painting or print, a render of this project, or an image that a model made.
 - **Source** of a portrait: the site it was taken from, else its author.
-- **Sex, age, skin, pose** are of the image and not of the person: one person said them by eye from the whole image, and
-  the pose from a crop around the annotated face (frontal: both cheeks equally wide; three-quarter: both eyes seen;
-  profile: one eye). They were not said twice, so their error is unknown.
+- **Sex, age, skin, pose** describe the image, not the person. One person labelled them by eye, and the pose from a crop
+  around the annotated face (frontal: both cheeks equally wide; three-quarter: both eyes seen; profile: one eye seen).
+  They were labelled only once, so their error is unknown.
 - Three shades of **skin** are no scale of skin tones. Light, exposure, paint and toning shift them, and black-and-white
   images show them badly. No number here supports a claim about how a model treats a group of people.
-- Nearly all photographs that may be passed on show white men in a suit, a dozen of them presidents of one country; most
-  women and people of colour are AI-made or painted. AI-made faces are those that models draw most easily.
-- Who needs a fairer set imports one with consent and licences and freezes a suite of it ([curating.md](curating.md)).
-  Freezing warns where one origin of images or one source of faces has more than a third.
+- Nearly all freely licensed photographs show white men in a suit, a dozen of them presidents of one country. Most women
+  and people of colour are AI-made or painted. AI-made faces are those that models draw most easily.
+- If you need a fairer set, import images with consent and licences and freeze a suite of them ([curating.md](curating.md)).
+  Freezing warns if one origin of images or one source of faces has more than a third.
 """
 
 

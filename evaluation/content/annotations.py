@@ -1,8 +1,8 @@
-"""Places in an image: its face, free room on floor, wall and sky, written words.
+"""Annotations of an image: its face, free floor, wall and sky, and written words.
 
-All places are fractions of the image's width and height, counted from the upper left
-corner. Curators draw them; reference editors put their drawings there, identity and
-witnesses look there, and a pair that needs a place is played only on images that have it.
+Coordinates are fractions of the image's width and height, from the upper left corner. Curators
+draw the annotations. Reference editors put their drawings there, metrics and witnesses examine the
+annotated face, and a pair that needs a place is played only on images that have it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pydantic.dataclasses import dataclass
 
 from evaluation.errors import first_error
 
-#: A thing stands on the lower edge of its floor, surface or water, hangs in the middle of its
-#: wall or sky, and may cover the whole box, which holds nothing important.
+#: Free areas. A drawing stands on the lower edge of a floor, surface or water box, or hangs in the
+#: middle of a wall or sky box. It may cover the whole box.
 AREAS = ("floor", "wall", "sky", "surface", "water")
-#: A box is dropped if less than this share of it is left.
+#: Cropping drops a box if less than this share of it is left.
 KEPT_SHARE = 0.5
-#: Digits after rounding: a twentieth of a pixel at 4K, the same on every machine.
+#: Digits after rounding, so that all machines agree: a twentieth of a pixel at 4K.
 DIGITS = 5
 
 
@@ -29,7 +29,7 @@ def _rounded(value: float) -> float:
     return round(value, DIGITS)
 
 
-def _with_inside(
+def _not_empty(
     box: tuple[float, float, float, float],
 ) -> tuple[float, float, float, float]:
     if box[0] >= box[2] or box[1] >= box[3]:
@@ -50,14 +50,14 @@ Fraction = Annotated[float, Strict(), Field(ge=0, le=1), AfterValidator(_rounded
 Point: TypeAlias = tuple[Fraction, Fraction]  # x, y
 #: Left, top, right, bottom.
 Box: TypeAlias = Annotated[
-    tuple[Fraction, Fraction, Fraction, Fraction], AfterValidator(_with_inside)
+    tuple[Fraction, Fraction, Fraction, Fraction], AfterValidator(_not_empty)
 ]
 _CONFIG = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, config=_CONFIG)
 class Words:
-    """Words written in an image, and their place."""
+    """Words written in an image, and their box."""
 
     text: Annotated[str, Field(pattern=r"\S")]
     box: Box
@@ -65,14 +65,14 @@ class Words:
 
 @dataclass(frozen=True, config=_CONFIG)
 class Annotations:
-    """The annotated places of an image, with at most one face."""
+    """The annotations of an image, with at most one face."""
 
     face: Box | None = None  # hairline to chin, cheek to cheek
     # Both pupils, the one on the image's left first.
     eyes: Annotated[tuple[Point, Point], AfterValidator(_left_first)] | None = None
     mouth: Point | None = None  # the middle of the lips
-    head_top: Point | None = None  # of the hair or hat as it is
-    neck: Point | None = None  # the hollow of the throat; None if it is covered
+    head_top: Point | None = None  # the top of the hair or hat
+    neck: Point | None = None  # the hollow of the throat; None if covered
     floor: tuple[Box, ...] = ()  # free floor or ground
     wall: tuple[Box, ...] = ()
     sky: tuple[Box, ...] = ()
@@ -82,7 +82,7 @@ class Annotations:
 
     def __post_init__(self) -> None:
         if self.face is None and (self.eyes or self.mouth or self.head_top or self.neck):
-            raise ValueError("face is missing, but its eyes, mouth, head_top or neck are given")
+            raise ValueError("face is missing, but eyes, mouth, head_top or neck are given")
 
     def __bool__(self) -> bool:
         return self != UNANNOTATED
@@ -101,10 +101,10 @@ class Annotations:
         return data
 
     def cropped(self, crop: Box) -> Annotations:
-        """Return the same places in fractions of a part of the image.
+        """Return the annotations in fractions of a crop of the image.
 
-        Boxes are clipped, and dropped if more than half of them is cut away; points outside are
-        dropped, also cut words, and a whole face if it has lost its eyes.
+        Boxes are clipped, and dropped if more than half of them is cut off. Dropped too are points
+        outside the crop, words that are cut, and a face if an eye is outside.
         """
         left, top, right, bottom = crop
         across, down = right - left, bottom - top
@@ -155,5 +155,5 @@ def _adapter() -> TypeAdapter[Annotations]:
     return TypeAdapter(Annotations)
 
 
-#: Of an image without annotations.
+#: The annotations of an image without annotations.
 UNANNOTATED = Annotations()

@@ -1,7 +1,7 @@
-"""Untrusted zip files: their directory is checked before anything is unpacked.
+"""Read untrusted zip files: check the directory before unpacking anything.
 
-Only stored and deflated entries are read. Python unpacks bzip2 and LZMA without a bound:
-a kilobyte of them can allocate gigabytes, even if fewer bytes are read.
+Only stored and deflated entries are read. Python unpacks bzip2 and LZMA without a limit: a
+kilobyte can allocate gigabytes, even if fewer bytes are read.
 """
 
 from __future__ import annotations
@@ -15,26 +15,24 @@ from typing import IO
 
 from evaluation.errors import UserFacingError
 
-# Images hardly shrink and our JSON shrinks to a tenth; a bomb shrinks to a thousandth.
+# Images hardly shrink, JSON files shrink to a tenth, zip bombs to a thousandth.
 MAX_RATIO = 100
+#: The ratio of smaller entries is not checked, in bytes.
 RATIO_FROM = 2**20
-#: Bytes of the directory for one entry, on average: its record has 46, the rest is its name.
+#: The average directory bytes per entry: 46 for its record, the rest for its name.
 ENTRY_BYTES = 256
-#: The records at the end of a zip file: of the directory, and of a directory in 64 bit.
+#: The records at the end of a zip file: end of directory, and its 64-bit variant.
 END = struct.Struct("<4s4H2LH")
 LOCATOR64 = struct.Struct("<4sLQL")
 END64 = struct.Struct("<4sQ2H2L4Q")
 
 
 class ArchiveError(UserFacingError):
-    """A zip file, or an entry of one, that is refused."""
+    """A zip file or one of its entries is refused."""
 
 
 def open_archive(file: Path | IO[bytes], *, max_entries: int) -> zipfile.ZipFile:
-    """Open an archive of at most `max_entries` entries. Nothing is unpacked.
-
-    Raises ArchiveError.
-    """
+    """Open an archive of at most `max_entries` entries, without unpacking. Raises ArchiveError."""
     opened = file.open("rb") if isinstance(file, Path) else file
     try:
         check_directory(opened, max_entries)
@@ -46,18 +44,20 @@ def open_archive(file: Path | IO[bytes], *, max_entries: int) -> zipfile.ZipFile
             opened.close()
     entries = archive.infolist()
     if len(entries) > max_entries:
-        raise ArchiveError(f"it lists {len(entries):,} entries; the limit is {max_entries:,}")
-    # Python reads the last letter of a name to recognise a folder, and fails on an empty name.
+        raise ArchiveError(
+            f"the zip file has {len(entries):,} entries; the limit is {max_entries:,}"
+        )
+    # Python recognises folders by the last letter of the name, and fails on an empty name.
     if not all(info.filename for info in entries):
         raise ArchiveError("the zip file has an entry without a name")
     return archive
 
 
 def check_directory(file: IO[bytes], max_entries: int) -> None:
-    """Refuse a directory that would fill the memory when it is read.
+    """Refuse a directory that would exhaust memory when read. Raises ArchiveError.
 
-    Readers differ in which of several end records they use. A file is refused unless its last one
-    reaches exactly to its end and says where everything is: then all of them read this one.
+    Zip readers disagree if a file has several end records. So the last record must end exactly at
+    the end of the file and locate the directory: then all readers use this record.
     """
     size = file.seek(0, 2)
     file.seek(max(0, size - 2**16 - 100))
@@ -69,7 +69,7 @@ def check_directory(file: IO[bytes], max_entries: int) -> None:
         raise ArchiveError("the zip file is truncated")
     *_, length, _, comment = END.unpack_from(tail, end)
     if end + END.size + comment != len(tail):
-        raise ArchiveError("the zip file does not end where its last record says")
+        raise ArchiveError("the zip file does not end where its end record states")
     locator, end64 = end - LOCATOR64.size, end - LOCATOR64.size - END64.size
     if locator >= 0 and tail[locator:].startswith(b"PK\x06\x07"):
         stated = LOCATOR64.unpack_from(tail, locator)[2]
@@ -81,9 +81,9 @@ def check_directory(file: IO[bytes], max_entries: int) -> None:
 
 
 def check_entry(info: zipfile.ZipInfo, name: str, limit: int) -> None:
-    """Refuse an entry that is not a plain file of at most `limit` bytes.
+    """Refuse an entry that is not a plain file of at most `limit` bytes. Raises ArchiveError.
 
-    `name` is used in the message.
+    Messages call the entry `name`.
     """
     if stat.S_ISLNK(info.external_attr >> 16):
         raise ArchiveError(f"{name} is a symbolic link")
@@ -98,7 +98,7 @@ def check_entry(info: zipfile.ZipInfo, name: str, limit: int) -> None:
 
 
 def check_overlap(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse entries that share bytes, since they can unpack to any size."""
+    """Refuse entries that share bytes, because they can unpack to any size."""
     if sum(info.compress_size for info in archive.infolist()) > size:
         raise ArchiveError("entries of the zip file overlap: a zip bomb")
 

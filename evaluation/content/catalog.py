@@ -1,7 +1,7 @@
-"""The benchmark's content as files: images, edit pairs, editing models, suites.
+"""Read the benchmark's content files: source images, edit pairs, editing models, suites.
 
-The same JSON files are Django fixtures and are read here without Django. In a
-checkout they are in `fixtures/`, in an installed package in `evaluation/fixtures/`.
+The JSON files are Django fixtures too; this module reads them without Django. They are in
+`fixtures/` of a checkout, or `evaluation/fixtures/` of an installed package.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KINDS = ("face", "object", "scene")
 MADE = ("real", "rendered", "generated")
 STATUSES = ("draft", "active", "retired")
 CHANGES = ("exact", "local", "global", "none", "operator")
-#: Categories with equal weight on the board; replication and restoration have separate suites.
+#: The categories, which have equal weights. Replication and restoration have separate suites.
 CATEGORIES = {
     "accessories": "Accessories",
     "appearance": "Clothing, hair and face",
@@ -47,9 +47,9 @@ CATEGORIES = {
     "replication": "Replication",
     "restoration": "Restoration",
 }
-#: The wording that a suite plays; the others are variants of it.
+#: The default wording of a pair; all other wordings are variants.
 PLAIN = "plain"
-#: A sentence after any wording, to measure its effect.
+#: A sentence that can be appended to any wording, to measure its effect.
 FIDELITY = "Keep everything else exactly the same."
 REVERSIBILITIES = ("exact", "clean", "partial", "destroys", "invents")
 
@@ -77,12 +77,12 @@ Status = Annotated[str, _one_of(STATUSES)]
 
 
 class CatalogError(UserFacingError):
-    """A content file that cannot be used; the message names file, row and field."""
+    """An invalid content file; the message names file, row and field."""
 
 
 @dataclass(frozen=True)
 class SourceImage:
-    """An image of the benchmark before cropping; `sha256` is of its file."""
+    """A source image before cropping; `sha256` is the hash of its file."""
 
     slug: Slug
     origin: Filled
@@ -96,7 +96,7 @@ class SourceImage:
     subkind: str = ""
     source_url: str = ""
     contains: tuple[str, ...] = ()
-    pose: Annotated[str, _one_of(("", *POSES))] = ""  # of the one face, by eye
+    pose: Annotated[str, _one_of(("", *POSES))] = ""  # of the only face, judged by eye
     annotations: Annotations = UNANNOTATED  # in fractions of the original
     status: Status = "active"
 
@@ -105,7 +105,7 @@ class SourceImage:
 
 @dataclass(frozen=True)
 class Variant:
-    """Another wording of a pair, for measuring how much the wording matters."""
+    """Another wording of a pair, to measure how much the wording matters."""
 
     name: str
     forward: Filled
@@ -114,7 +114,7 @@ class Variant:
     __pydantic_config__ = ONLY_FIELDS
 
     def with_fidelity(self) -> Variant:
-        """Return the same wording with the sentence FIDELITY."""
+        """Return the same wording followed by the sentence FIDELITY."""
         return Variant(
             f"{self.name}, keep the rest",
             f"{self.forward} {FIDELITY}",
@@ -124,7 +124,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class CatalogPair(EditPair):
-    """An edit pair with the fields of its curators."""
+    """An edit pair with the fields that only curators use."""
 
     category: Annotated[str, _one_of(CATEGORIES)]
     forward: Filled
@@ -138,8 +138,8 @@ class CatalogPair(EditPair):
     notes: str = ""
     status: Status = "active"
     variants: tuple[Variant, ...] = field(default=())
-    rule: Rule | None = None  # how reference editors play it; None if they cannot
-    #: Rules of a shape whose prompts no other pair has, by capital; small letters undo them.
+    rule: Rule | None = None  # how reference editors make it; None if they cannot
+    #: For a shape: rules of prompts that no other pair has, by capital letter.
     rules: Mapping[str, Rule] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -149,33 +149,34 @@ class CatalogPair(EditPair):
             raise ValueError(f"operator is {self.operator!r}, which does not fit {self.change}")
         if self.change == "local" and not self.object.strip():
             raise ValueError("object is empty")
-        self.cycle  # noqa: B018, whether its shape holds
+        self.cycle  # noqa: B018, raises ValueError if the shape is invalid
         if unknown := sorted(self.rules.keys() - {step.name for step in self.steps}):
-            raise ValueError(f"rules: {', '.join(unknown)} is no step of the shape")
+            raise ValueError(f"rules: {', '.join(unknown)} is not a step of the shape")
         if self.shape and self.variants:
-            raise ValueError("variants: a shape has no other wordings")
+            raise ValueError("variants: a pair with a shape cannot have variants")
 
     @property
     def wordings(self) -> tuple[Variant, ...]:
-        """All wordings: plain, short, long, colloquial, each also with FIDELITY."""
+        """All wordings (plain, short, long, colloquial), each without and with FIDELITY."""
         plain = (Variant(PLAIN, self.forward, self.backward), *self.variants)
         return tuple(each for variant in plain for each in (variant, variant.with_fidelity()))
 
     @property
     def pair(self) -> EditPair:
-        """The pair as stored in a frozen suite."""
+        """The edit pair as stored in a frozen suite."""
         return EditPair(**{item.name: getattr(self, item.name) for item in fields(EditPair)})
 
 
 def folder() -> Path:
     """Return the folder of the content files."""
     here = Path(__file__).resolve().parents[1]
-    # The checkout's folder first: an editable install has both only by mistake.
+    # The checkout's folder first: an editable install may also have a stale second one.
     for candidate in (here.parent / "fixtures", here / "fixtures"):
         if (candidate / "edit_pairs.json").is_file():
             return candidate
     raise CatalogError(
-        f"no fixtures folder beside or in {here}: install the package again, or use a full checkout"
+        f"no fixtures folder in {here.parent} or {here}: install the package again, or use a full "
+        "checkout"
     )
 
 
@@ -190,20 +191,20 @@ def edit_pairs() -> list[CatalogPair]:
 
 
 def editing_models() -> list[dict[str, Any]]:
-    """Return the fields of every row of editing_models.json, in file order."""
+    """Return every row of editing_models.json as a dictionary, in file order."""
     return [dict(row) for _, row in _rows("editing_models.json")]
 
 
 def suites() -> list[Suite]:
-    """Return every suite that ships, smallest first."""
+    """Return every shipped suite, smallest first."""
     all_suites = [Suite.read(path) for path in sorted((folder() / "suites").glob("*.json"))]
     return sorted(all_suites, key=lambda suite: (suite.edits, suite.slug, suite.version))
 
 
 def suite(name: str) -> Suite:
-    """Return a suite: "smoke" is its newest version, "smoke-v2" a given one.
+    """Return a shipped suite by name: "smoke" (the newest version) or "smoke-v2".
 
-    Raises SuiteError listing the names.
+    Raises SuiteError listing the available names.
     """
     all_suites = suites()
     match = find_suite(name, all_suites)
@@ -228,7 +229,7 @@ def _read(filename: str, kind: type[Row]) -> Iterator[Row]:
 
 
 def _rows(filename: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the fields of each row with a text that locates the row."""
+    """Yield the location of each row, for messages, and its fields."""
     path = folder() / filename
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Names of a chain's images: I0_source.png, I1_forward.png, I1_backward.png..."""
+"""File names of a chain's images: I0_source.png, I1_forward.png, I1_backward.png, ..."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED = re.compile(r"I(?P<number>[0-9]{1,4})_(?P<step>source|forward|backward)"
 
 
 class ChainFilesError(UserFacingError):
-    """Files that do not form a chain."""
+    """The files do not form a chain."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ChainFiles(Generic[File]):
 
 
 def answer_name(number: int, direction: str, mime: str) -> str:
-    """Return the name of the file of an answer."""
+    """Return the file name of an answer."""
     return f"I{number}_{direction}.{EXTENSIONS[mime]}"
 
 
@@ -43,9 +43,9 @@ def assign_files(
 ) -> ChainFiles[File]:
     """Assign the files to the trips of a chain. Raises ChainFilesError.
 
-    If any file has one of our names, files are assigned by their names and the others left out.
-    Else they are sorted: the first is the source, the others are restored images, or, `in_turn`,
-    edited and restored.
+    If any file is named like I1_forward.png, only files named so are used. Otherwise the files are
+    sorted: first the source image, then restored images, or with `in_turn` edited and restored
+    images in turn.
     """
     if any(is_named(name(file)) for file in files):
         return _by_names(files, name)
@@ -56,8 +56,8 @@ def assign_files(
         return ChainFiles(source, tuple((None, file) for file in rest))
     if len(rest) % 2:
         raise ChainFilesError(
-            f"there are {len(rest)} images after the source; edited and restored in turn make "
-            "an even number"
+            f"there are {len(rest)} images after the source; edited and restored images in turn "
+            "must be an even number"
         )
     return ChainFiles(source, tuple(zip(rest[::2], rest[1::2], strict=True)))
 
@@ -76,9 +76,9 @@ def _by_names(files: Sequence[File], name: Callable[[File], str]) -> ChainFiles[
             continue
         key = int(match["number"]), match["step"].lower()
         if (key[0] == 0) != (key[1] == "source"):
-            raise ChainFilesError(f"{name(file)} is neither the source nor of a trip")
+            raise ChainFilesError(f"{name(file)}: only the source has the number 0")
         if key in by_step:
-            raise ChainFilesError(f"{name(by_step[key])} and {name(file)} are the same image")
+            raise ChainFilesError(f"{name(by_step[key])} and {name(file)} name the same image")
         by_step[key] = file
     if (0, "source") not in by_step:
         raise ChainFilesError("I0_source is missing")
@@ -87,7 +87,7 @@ def _by_names(files: Sequence[File], name: Callable[[File], str]) -> ChainFiles[
         raise ChainFilesError("I1_backward is missing: there is no restored image yet")
     for number in range(1, last):
         if (number, "backward") not in by_step:
-            raise ChainFilesError(f"I{number}_backward is missing, but I{last}_backward is there")
+            raise ChainFilesError(f"I{number}_backward is missing, but I{last}_backward exists")
     # A later forward image belongs to an incomplete trip.
     return ChainFiles(
         by_step[0, "source"],

@@ -1,6 +1,6 @@
-"""Checks of images and of cases; a refusal lists its reasons as sentences.
+"""Checks of source images and cases, for the site's forms and the import command.
 
-Pure functions; the site's forms and the import command call the same ones.
+Each check returns its reasons as sentences.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from evaluation.content.suites import EditPair, SuiteImage
 from evaluation.errors import UserFacingError
 from evaluation.images import EncodedImage, ImageError, blank_card
 
-# With a smaller error of the mean colour, half-lives have no meaning (method, section 3).
+# The MSE of the blank card. In flatter images half-lives have no meaning (method, section 3).
 NEAR_FLAT = (10 / 255) ** 2
 SMALLEST_SIDE = 256
-# A crop that loses more than this is refused.
+# The largest share of an image that may be cropped away.
 LARGEST_CUT = 0.35
-# Bits of 64 in which the perceptual hashes of a resized, recompressed or brightened copy
-# still differ; measured on the shipped images in the tests.
+# Resized, recompressed or brightened copies differ in at most this many of the 64 bits of their
+# perceptual hashes; the tests measure it on the shipped images.
 NEAR_DUPLICATE_BITS = 6
-# In an image this similar to its mirrored copy, mirroring cannot be seen.
+# With a higher correlation to its mirrored copy, mirroring an image cannot be seen.
 SYMMETRIC = 0.9
 ADDS = re.compile(r"(add|draw|give|hang|insert|lay|place|put|stand|write)\b", re.IGNORECASE)
 TAKES_BACK = re.compile(
@@ -35,7 +35,7 @@ TAKES_BACK = re.compile(
 
 
 class Refused(UserFacingError):
-    """An image that the benchmark does not accept; `reasons` are sentences."""
+    """The benchmark does not accept an image; `reasons` are sentences."""
 
     def __init__(self, reasons: list[str]) -> None:
         super().__init__(" ".join(reasons))
@@ -47,7 +47,7 @@ def check(
 ) -> EncodedImage:
     """Decode an image and check it. Raises Refused with every reason.
 
-    `known` maps names of images already there to their fingerprints.
+    `known` maps names of existing images to their fingerprints.
     """
     try:
         image = EncodedImage.from_bytes(data)
@@ -65,7 +65,7 @@ def check(
 
 
 def doubt_about(pair: EditPair) -> str:
-    """Return a warning if the backward prompt seems not to undo the forward one."""
+    """Return a warning if the backward prompt does not seem to undo the forward prompt."""
     if pair.change != "local" or not ADDS.match(pair.forward) or TAKES_BACK.search(pair.backward):
         return ""
     return (
@@ -75,7 +75,7 @@ def doubt_about(pair: EditPair) -> str:
 
 
 def fingerprint(image: Image.Image) -> str:
-    """Return a perceptual hash of 64 bits in hex; similar images differ in few bits."""
+    """Return a perceptual hash of 64 bits in hex; hashes of similar images differ in few bits."""
     return str(imagehash.phash(image))
 
 
@@ -85,7 +85,7 @@ def distance(one: str, other: str) -> int:
 
 
 def flatness_error(image: Image.Image) -> float:
-    """Return the MSE of the blank card, sRGB in [0, 1]; small for flat images."""
+    """Return the MSE between an image and its blank card, for sRGB in [0, 1]."""
     pixels = np.asarray(image, dtype=np.float64) / 255
     card = np.asarray(blank_card(image), dtype=np.float64) / 255
     return float(np.mean((pixels - card) ** 2))
@@ -97,16 +97,16 @@ def _centred(image: Image.Image) -> np.ndarray:
 
 
 def symmetries(image: Image.Image) -> frozenset[str]:
-    """Return the exact operators that leave this image nearly unchanged."""
+    """Return the exact operators that leave the image nearly unchanged."""
     names = set()
-    # Moving pixels changes neither mean nor spread, so both are computed once.
+    # Moving pixels changes neither mean nor variance, so both are computed once.
     centred = _centred(image)
-    spread = float(np.vdot(centred, centred))
+    variance = float(np.vdot(centred, centred))
     for name in operators.OPERATORS:
         if name in operators.QUARTER_TURNS and image.width != image.height:
             continue
         moved = np.asarray(operators.apply(name, image), dtype=np.float32)
-        if not spread or float(np.vdot(centred, moved)) / spread > SYMMETRIC:
+        if not variance or float(np.vdot(centred, moved)) / variance > SYMMETRIC:
             names.add(name)
     return frozenset(names)
 
@@ -114,7 +114,7 @@ def symmetries(image: Image.Image) -> frozenset[str]:
 def misfits(image: SuiteImage, pair: EditPair, symmetric_under: Collection[str] = ()) -> list[str]:
     """Return the reasons why the pair cannot be played on the image, if any.
 
-    `symmetric_under` is the result of `symmetries` for the prepared image.
+    `symmetric_under` is the result of `symmetries` for the image.
     """
     reasons = []
     if pair.kinds and image.kind not in pair.kinds:
@@ -122,12 +122,12 @@ def misfits(image: SuiteImage, pair: EditPair, symmetric_under: Collection[str] 
         reasons.append(f"The pair is for images of kind {wanted}; this is of kind {image.kind}.")
     contained = {_label(name) for name in image.contains}
     reasons += [
-        f"The image contains “{name}”, which the pair needs to be absent."
+        f"The image contains “{name}”, which must be absent for this pair."
         for name in pair.absent
         if _label(name) in contained
     ]
     reasons += [
-        f"The image does not contain “{name}”, which the pair needs."
+        f"The image does not contain “{name}”, which this pair needs."
         for name in pair.present
         if _label(name) not in contained
     ]
@@ -146,7 +146,7 @@ def misfits(image: SuiteImage, pair: EditPair, symmetric_under: Collection[str] 
     if pair.operator in operators.QUARTER_TURNS and image.width != image.height:
         reasons.append(
             f"A quarter turn changes the shape of an image of {image.width} x {image.height} "
-            "pixels; only square ones can be turned."
+            "pixels; only square images can be turned."
         )
     if pair.operator and pair.operator in symmetric_under:
         reasons.append(
@@ -161,7 +161,7 @@ def _unlicensed(licence: str, attribution: str) -> list[str]:
     if not licence.strip() or _label(licence) in ("unknown", "none", "all rights reserved"):
         reasons.append("The image needs a licence that allows showing and editing it.")
     elif not attribution.strip() and _label(licence).startswith("cc-by"):
-        reasons.append(f"The licence {licence.strip()} asks for an attribution; none is given.")
+        reasons.append(f"The licence {licence.strip()} requires an attribution; add one.")
     return reasons
 
 
@@ -187,7 +187,7 @@ def _near_flat(image: Image.Image) -> list[str]:
     error = flatness_error(image)
     if error < NEAR_FLAT:
         return [
-            f"The image is nearly one colour: its mean colour alone comes within "
+            f"The image is nearly one colour: it differs from its mean colour by only "
             f"{255 * error**0.5:.1f} of 255 levels; at least 10 are needed."
         ]
     return []
@@ -196,7 +196,7 @@ def _near_flat(image: Image.Image) -> list[str]:
 def _duplicates(image: Image.Image, known: Mapping[str, str]) -> list[str]:
     mine = fingerprint(image)
     near = [name for name, other in known.items() if distance(mine, other) <= NEAR_DUPLICATE_BITS]
-    return [f"The image is a duplicate, or nearly one, of {name}." for name in near]
+    return [f"The image is a duplicate or near-duplicate of {name}." for name in near]
 
 
 def _label(text: str) -> str:

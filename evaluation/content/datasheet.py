@@ -1,7 +1,7 @@
-"""The datasheet of some images: where they come from, and who is on the portraits.
+"""Datasheets of images: where they come from, and who is in the portraits.
 
-Sex, age and skin are labels of an image as it looks to one person, pose is the way the head is
-turned; all are said by eye, of the image and not of the person.
+Sex, age and skin describe the image and not the person: one person labelled them by eye, as well as
+the pose of the head.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from evaluation.content.suites import ORIGINS, origin_of
 
-#: A larger share of one origin, or of faces from one source, is warned of.
+#: Curators are warned if one origin, or one source of faces, has a larger share.
 LARGEST_SHARE = 1 / 3
-#: The shares of fewer portraits say nothing.
+#: The smallest number of portraits with meaningful shares.
 FEWEST_PORTRAITS = 3
 #: Both cheeks equally wide, both eyes seen, one eye seen.
 POSES = ("frontal", "three-quarter", "profile")
@@ -26,7 +26,7 @@ LABELS = {
     "skin": ("light skin", "medium skin", "dark skin"),
 }
 BLACK_AND_WHITE = "black and white"
-UNSAID = "not said"
+UNLABELLED = "not labelled"
 
 Counts = Mapping[str, Mapping[str, int]]
 
@@ -47,20 +47,20 @@ class Sourced(Protocol):
 
 
 def is_portrait(image: Sourced) -> bool:
-    """Return True if the image shows one person's face."""
+    """Return True if the image is a portrait of one person."""
     return image.kind == "face" and "person" in image.contains
 
 
 def source_of(image: Sourced) -> str:
-    """Return where the image was taken from: a host, else its author."""
-    host = urlsplit(image.source_url).hostname or image.author or UNSAID
+    """Return the source of an image: the host it was taken from, else its author."""
+    host = urlsplit(image.source_url).hostname or image.author or UNLABELLED
     return host.removeprefix("www.")
 
 
 def datasheet(images: Iterable[Sourced]) -> dict[str, Counts]:
-    """Count images and portraits by each attribute, the attribute's values in order.
+    """Count images and portraits by the values of each attribute, in order.
 
-    A frozen suite does not hold poses: count the catalogue's images.
+    Images of a frozen suite have no pose; pass images of the catalogue to count poses.
     """
     every = list(images)
     portraits = [image for image in every if is_portrait(image)]
@@ -76,14 +76,16 @@ def datasheet(images: Iterable[Sourced]) -> dict[str, Counts]:
                 group: _counted((_label(image, names) for image in portraits), names)
                 for group, names in LABELS.items()
             },
-            "pose": _counted((getattr(image, "pose", "") or UNSAID for image in portraits), POSES),
+            "pose": _counted(
+                (getattr(image, "pose", "") or UNLABELLED for image in portraits), POSES
+            ),
         },
     }
     return {what: groups for what, groups in sheet.items() if any(groups.values())}
 
 
 def concentrations(images: Iterable[Sourced]) -> list[str]:
-    """Say which origin of images and which source of faces has more than a third."""
+    """Return a warning for each origin of images or source of faces above a third."""
     every = list(images)
     faces = [image for image in every if is_portrait(image)]
     shares = [(Counter(map(_origin, every)), len(every), "images")]
@@ -107,11 +109,11 @@ def _colour(image: Sourced) -> str:
 
 
 def _label(image: Sourced, names: Sequence[str]) -> str:
-    return next((name for name in names if name in image.contains), UNSAID)
+    return next((name for name in names if name in image.contains), UNLABELLED)
 
 
 def _counted(values: Iterable[str], order: Collection[str] = ()) -> dict[str, int]:
-    """Count values in this order, then the others, the most frequent first."""
+    """Count the values of `order`, then all others by frequency."""
     counts = Counter(values)
     names = [*order, *(name for name, _ in counts.most_common() if name not in order)]
     return {name: counts[name] for name in names if counts[name]}

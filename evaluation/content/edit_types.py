@@ -1,8 +1,7 @@
-"""Types of edits: 35 in eight families (edit_types.json), with difficulty.
+"""Types of edits: 35 types in eight families (edit_types.json), and their difficulty.
 
-The taxonomy is that of Pico-Banana-400K (CVPR 2026). Its published success rates of one strong
-editor are stored with the types that have one; blur and sharpening, which it leaves out, are
-not used here either.
+The taxonomy is that of Pico-Banana-400K (CVPR 2026), with its published success rates of one
+strong editor. Like the paper, it has no types for blur and sharpening.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EditType:
-    """A type of edit; `success` is the published share of good edits, or None."""
+    """A type of edit; `success` is the published share of good edits, None if unpublished."""
 
     family: str
     name: str
@@ -39,22 +38,22 @@ TYPES = {
     for name, kind in row["types"].items()
 }
 
-#: The title of each family, with the keys and titles of its types.
+#: For each family its title, and the keys and titles of its types.
 BY_FAMILY = [
     (FAMILIES[family], [(kind.key, kind.title) for kind in TYPES.values() if kind.family == family])
     for family in FAMILIES
 ]
 
-#: By reversibility, from "nothing is lost" to "the original must be invented".
+#: By reversibility: 1 if nothing is lost, 4 if the original must be invented.
 DIFFICULTY = {"exact": 1, "clean": 2, "partial": 3, "destroys": 4, "invents": 4}
-#: Types below this published success count as hard.
+#: Types with a lower published success rate count as hard.
 HARD_TYPE = 0.7
 
 
 def difficulty(pair: EditPair) -> int:
-    """Return the expected difficulty of a pair, 1 to 5, before it is played.
+    """Return the expected difficulty of a pair, from 1 to 5.
 
-    It depends mostly on the reversibility (DIFFICULTY); types that often fail count one more.
+    It is the DIFFICULTY of its reversibility, plus 1 for a type that often fails.
     """
     kind = TYPES.get(pair.type)
     often_fails = kind is not None and kind.success is not None and kind.success < HARD_TYPE

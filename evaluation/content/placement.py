@@ -1,7 +1,6 @@
-"""Place a drawn thing in an annotated image, such as glasses on the eyes.
+"""Find the spot for a drawing in an annotated image, such as glasses on the eyes.
 
-The place depends only on the image and the thing, so that "remove the hat" finds the place
-without detecting the hat.
+The spot depends only on the image and the drawing, so "remove the hat" needs no detection.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from pydantic import TypeAdapter
 
 from evaluation.content.annotations import AREAS, Annotations, Box, Point
 
-#: A drawing is an SVG file here with its row in things.json.
+#: The folder of the drawings: SVG files, and things.json with an entry for each.
 DRAWINGS = Path(__file__).resolve().parent / "drawings"
 
-#: The point of a head that each place is measured from.
+#: The annotated point of the head for each place.
 FACE_PLACES = {
     "eyes": "eyes",
     "head": "head_top",
@@ -28,14 +27,14 @@ FACE_PLACES = {
     "neck": "neck",
 }
 PLACES = (*FACE_PLACES, "face", "clothes", *AREAS, "text")
-#: Things stand on these, and hang in the middle of the others.
-STOOD_ON = frozenset({"floor", "surface", "water"})
+#: Areas on whose lower edge a thing stands; in other areas it hangs in the middle.
+STANDING_AREAS = frozenset({"floor", "surface", "water"})
 
-# A change must be visible and detected by the method's block rule: shares of the image's area.
+# Shares of the image's area: below them the block rule of "change seen" could miss the edit.
 SMALLEST_DRAWING = 0.02
 SMALLEST_REGION = 0.05
 SMALLEST_MOUTH = 0.02
-# The tip of a hat may lie outside the image, its brim may not.
+# The tip of a hat may be cut off by the image's border, its brim may not.
 SHARE_INSIDE = 0.93
 
 
@@ -43,10 +42,11 @@ SHARE_INSIDE = 0.93
 class Thing:
     """A drawing's place and size, and its usual names.
 
-    `width` is in widths of the face for worn things (in distances of the eyes for glasses), else
-    the largest share of the image's shorter side. `anchor` is the point of the drawing, in
-    fractions of it, that is put on the head's point. `alone` is its spot in an image without
-    annotations: its centre as a share of the image's sides, its width as one of the shorter side.
+    `width` is relative to the face's width for worn things, or to the distance of the eyes for
+    glasses. For other things it is the largest share of the image's shorter side. `anchor` is the
+    point of the drawing, in fractions of its size, that is put on the head's annotated point.
+    `alone` is the spot in an image without annotations: the centre in fractions of the image, and
+    the width as a share of the shorter side.
     """
 
     place: str
@@ -61,7 +61,7 @@ THINGS = TypeAdapter(dict[str, Thing]).validate_json((DRAWINGS / "things.json").
 
 @dataclass(frozen=True)
 class Spot:
-    """A drawing's centre and size in pixels, turned clockwise by degrees."""
+    """A drawing's centre and size in pixels, and its clockwise turn in degrees."""
 
     x: float
     y: float
@@ -83,7 +83,7 @@ class Spot:
         )
 
     def share_inside(self, width: float, height: float) -> float:
-        """Return the part of its box inside an image of this size."""
+        """Return the share of the box that is inside an image of this size."""
         left, top, right, bottom = self.box
         across = max(0.0, min(right, width) - max(left, 0))
         down = max(0.0, min(bottom, height) - max(top, 0))
@@ -91,10 +91,7 @@ class Spot:
 
 
 def spot(name: str, places: Annotations, width: int, height: int) -> Spot | None:
-    """Return the spot of the drawing in an image of this size, or None.
-
-    None means that there is no room.
-    """
+    """Return the spot of a drawing in an image of this size; None if it has no room."""
     thing = THINGS[name]
     place = (
         _worn(thing, aspect(name), places, width, height)
@@ -107,9 +104,9 @@ def spot(name: str, places: Annotations, width: int, height: int) -> Spot | None
 
 
 def usual_spot(name: str, width: int, height: int) -> Spot:
-    """Return the spot of the drawing in an image of this size without annotations."""
+    """Return the spot of a drawing in an image of this size without annotations."""
     (x, y, share), shape = THINGS[name].alone, aspect(name)
-    # In an extreme format the drawing is smaller, so that it stays inside the image.
+    # The drawing shrinks in an extreme aspect ratio, so that it stays inside the image.
     wide = min(share * min(width, height), 0.9 * width, 0.9 * height * shape)
     high = wide / shape
     x = min(max(x * width, wide / 2), width - wide / 2)
@@ -118,7 +115,7 @@ def usual_spot(name: str, width: int, height: int) -> Spot:
 
 
 def region(place: str, places: Annotations) -> Box | None:
-    """Return the largest box of a place, for rules that paint over it."""
+    """Return the largest box of a place, for rules that repaint it."""
     if place == "face":
         return places.face
     if place == "hair":
@@ -145,16 +142,16 @@ def misfit(place: str, thing: str, places: Annotations, width: int, height: int)
         return "" if getattr(places, FACE_PLACES[place]) else f"No {place} are annotated."
     box = region(place, places)
     if box is None:
-        return f"The image has no free {place}." if place in AREAS else f"It has no {place}."
+        return f"The image has no free {place}." if place in AREAS else f"The image has no {place}."
     smallest = SMALLEST_MOUTH if place == "mouth" else SMALLEST_REGION
     if place != "text" and _area(box) < smallest:
-        return f"The image's {place} is too small: {_area(box):.0%} of it."
+        return f"The image's {place} is too small: {_area(box):.0%} of the image."
     return ""
 
 
 @lru_cache(maxsize=128)
 def aspect(name: str) -> float:
-    """Return width over height of a drawing."""
+    """Return the aspect ratio of a drawing, width over height."""
     svg = (DRAWINGS / f"{name}.svg").read_text(encoding="utf-8")
     _, _, width, height = svg.partition('viewBox="')[2].partition('"')[0].split()
     return float(width) / float(height)
@@ -202,9 +199,9 @@ def _placed(
         high = wide / shape
         x = (left + right) / 2 * width
         y = bottom * height - high / 2
-        if thing.place not in STOOD_ON:
+        if thing.place not in STANDING_AREAS:
             y = (top + bottom) / 2 * height
-        # Of equal boxes the first, since curators list the best place first.
+        # Among boxes of about equal size take the first: curators list the best place first.
         if best is None or wide > best.width * 1.05:
             best = Spot(x, y, wide, high)
     return best

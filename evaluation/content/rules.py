@@ -1,13 +1,13 @@
-"""Rules by which a reference editor plays a pair; all can be undone.
+"""Rules by which reference editors make and undo the edits of a pair.
 
-turn      move every pixel by the pair's operator; exact
-draw      paste the drawing of the pair's object in its place; back: fill the place in
-tint      y = M x + b on sRGB in a region; back: the inverse, to a few levels
-swap      exchange two channels in a region where they differ; its own inverse, exact
-write     write words; back: fill their place in
-rewrite   fill the place of annotated words with its background, write others; back: the old
-scale     shrink to the middle, the rim mirrored or white; back: cut the middle out again
-keep      nothing
+turn      apply the pair's operator to every pixel; exact
+draw      paste the drawing of the pair's object in its place; undo: inpaint the place
+tint      y = M x + b on sRGB in a region; undo: the inverse, accurate to a few levels
+swap      exchange two channels in a region where they differ; exact and its own inverse
+write     write words; undo: inpaint their place
+rewrite   replace annotated words by others on the same background; undo: write the old words
+scale     shrink the image, with a mirrored or white rim; undo: crop to the middle and enlarge
+keep      change nothing
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import numpy.typing as npt
 from evaluation.content.placement import PLACES
 
 RULES = ("turn", "draw", "tint", "swap", "write", "rewrite", "scale", "keep")
-#: Besides the places of placement.py: everything, or all pixels with more red than blue.
+#: The places of placement.py, the whole image, and all pixels with more red than blue.
 REGIONS = (*PLACES, "whole", "red")
-#: Places for words, in fractions of the image: centre and height of the letters.
+#: Places for words, in fractions of the image: the centre (x, y) and the height of the letters.
 LINES = {
     "top": (0.5, 0.12, 0.15),
     "bottom": (0.5, 0.88, 0.15),
@@ -37,7 +37,7 @@ Matrix = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Rule:
-    """One of RULES with its parameters. Raises ValueError if one is invalid."""
+    """One of RULES with its parameters. Raises ValueError if a parameter is invalid."""
 
     do: str
     region: str = "whole"
@@ -62,37 +62,37 @@ class Rule:
         if self.do in ("write", "rewrite") and not self.words.strip():
             raise ValueError("words are empty")
         if self.do == "rewrite" and not self.was.strip():
-            raise ValueError("was is empty: what is written before?")
+            raise ValueError("was is empty: name the words to replace")
         if self.do == "scale" and not 0.5 <= self.factor < 1:
             raise ValueError(f"factor is {self.factor}, not between 0.5 and 1")
 
     @property
     def undoes_itself(self) -> bool:
-        """Return True if the edit is its own inverse, in words and in pixels."""
+        """Return True if the edit is its own inverse, both as a prompt and in pixels."""
         if self.region != "whole":
             return False
         return self.do == "swap" or (self.do == "tint" and self.tint == "negative")
 
 
 def _towards(colour: tuple[float, float, float], keep: float) -> tuple[Matrix, Matrix]:
-    """Return a veil of one colour that leaves the share `keep` of the contrast."""
+    """Return a tint that blends with one colour and keeps the share `keep` of the contrast."""
     return keep * np.eye(3), (1 - keep) * np.array(colour)
 
 
 def _squeezed(matrix: Matrix) -> tuple[Matrix, Matrix]:
-    """Return the matrix with less contrast and an offset that keep colours in range."""
+    """Return the tint of a matrix, with reduced contrast so that colours stay in range."""
     low, high = np.minimum(matrix, 0).sum(axis=1), np.maximum(matrix, 0).sum(axis=1)
     scale = min(1.0, 1 / float((high - low).max()))
     return scale * matrix, -scale * low + (1 - scale * (high - low)) / 2
 
 
 def _saturated(share: float) -> Matrix:
-    """Return a saturation matrix: 1 changes nothing, 0 gives grey, more is vivid."""
+    """Return a saturation matrix: 0 gives grey, 1 changes nothing, above 1 is vivid."""
     return np.asarray(share * np.eye(3) + (1 - share) * np.tile(WEIGHTS, (3, 1)))
 
 
 def _hue(degrees: float) -> Matrix:
-    """Return the matrix that turns all hues about the grey axis."""
+    """Return the matrix that rotates all hues about the grey axis."""
     c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     axis = np.full((3, 3), 1 / 3)
     across = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]]) / math.sqrt(3)
@@ -100,18 +100,18 @@ def _hue(degrees: float) -> Matrix:
 
 
 def _toned(keep: float, paper: tuple[float, float, float], ink: float) -> tuple[Matrix, Matrix]:
-    """Return a tint of nearly one hue: colours paled to `keep`, on tinted paper."""
+    """Return a tint of nearly one hue: saturation reduced to `keep`, on tinted paper."""
     return ink * np.diag(paper) @ _saturated(keep), (1 - ink) * np.array(paper) * 0.6
 
 
 def _dimmed(
     tint: tuple[Matrix, Matrix], keep: float, light: tuple[float, float, float]
 ) -> tuple[Matrix, Matrix]:
-    """Return the tint with less contrast, and coloured light added."""
+    """Return the tint with less contrast and added coloured light."""
     return keep * tint[0], keep * tint[1] + np.array(light)
 
 
-# y = M x + b on sRGB in [0, 1]; every M has an inverse, and no colour leaves the range.
+# y = M x + b on sRGB in [0, 1]. Every M is invertible, and all colours stay in range.
 TINTS: dict[str, tuple[Matrix, Matrix]] = {
     "black-and-white": _squeezed(_saturated(0.25)),
     "sepia": _toned(0.28, (1.0, 0.86, 0.66), 0.85),

@@ -1,11 +1,11 @@
 """Chain shapes: trips of more than a forward and a backward edit.
 
-A shape is written as letters. A capital is an edit, its small letter takes that edit back,
-and `=` marks the points at which the image should be the source again: a trip ends there, and
-retention is measured only there. A final `=` may be omitted.
+A shape is a sequence of letters. A capital is an edit, its small letter undoes that edit, and `=`
+ends a trip: there the image should be the source again, and retention is measured. A final `=` may
+be omitted.
 
-    A B b a         add two things, remove them in the other order
-    A a = B b       the same edits, each taken back at once: two trips
+    A B b a         add two things, remove them in reverse order
+    A a = B b       the same edits, each undone at once: two trips
     F F F F         four quarter turns
     A B C c b a     add three things one by one, remove them one by one
     A B a           a session: add something, change it, remove it
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from evaluation.content.operators import OPERATORS
 
-#: The first and the last step of every trip have these names, as in a round trip.
+#: The names of the first and last step of every trip, as in a round trip.
 FORWARD, BACKWARD = "forward", "backward"
 FEWEST_STEPS, MOST_STEPS, MOST_TRIPS = 2, 12, 4
 CHANGES = ("exact", "local", "none")
@@ -28,11 +28,11 @@ _TOKEN = re.compile(r"[A-Za-z]|=")
 
 @dataclass(frozen=True)
 class Step:
-    """One edit of a shape under its letter: its prompt and its expected change."""
+    """The edit of one letter of a shape: its prompt and the expected change."""
 
     name: str
     prompt: str
-    change: str = "none"  # how "change seen" is judged; "none" for a step that only takes back
+    change: str = "none"  # how "change seen" is judged; "none" for a step that only undoes
     operator: str = ""
     object: str = ""
     witness: str = ""
@@ -42,25 +42,25 @@ class Step:
             raise ValueError(f"steps: the name {self.name!r} is not one letter")
         where = f"steps: {self.name}"
         if not self.prompt.strip() or len(self.prompt) > LONGEST_PROMPT:
-            raise ValueError(f"{where}: the prompt is empty or above {LONGEST_PROMPT} characters")
+            raise ValueError(f"{where}: prompt is empty or longer than {LONGEST_PROMPT} characters")
         if self.change not in CHANGES:
             raise ValueError(f"{where}: change is {self.change!r}, not one of {', '.join(CHANGES)}")
         if (self.change == "exact") != (self.operator in OPERATORS):
-            raise ValueError(f"{where}: an exact step names its operator, and no other does")
+            raise ValueError(f"{where}: an exact step must have an operator, other steps none")
         if self.change == "local" and not self.object.strip():
-            raise ValueError(f"{where}: a local step names its object")
+            raise ValueError(f"{where}: a local step must name its object")
         if self.name.islower() and self.change != "none":
-            raise ValueError(f"{where}: a small letter only takes back; its change is not judged")
+            raise ValueError(f"{where}: a small letter only undoes; its change must be none")
 
 
 @dataclass(frozen=True)
 class TripStep:
-    """One edit of a trip as it is played.
+    """One step of a trip as it is played.
 
     `name` is used in seeds, files and the ledger, and is unique in its trip. `back_to` is the
-    image of the trip that this edit should restore (0: the first image, k: the answer to the
-    k-th step); None if the target is new. With an `operator` the benchmark makes the edit itself,
-    by evaluation.content.operators.
+    number of the image that this step should restore (0: the trip's first image, k: the answer to
+    the k-th step); None if the step makes a new image. With an `operator` the benchmark degrades
+    the image itself (evaluation.content.operators).
     """
 
     name: str
@@ -72,9 +72,9 @@ class TripStep:
 
 @dataclass(frozen=True)
 class Move:
-    """An edit that can be judged, by the images of its trip before and after it.
+    """An edit that can be judged, with the numbers of its images in the trip.
 
-    `returned` is the step that took it back; None if no single step did.
+    `restored` is the image after the step that undid it; None if no single step did.
     """
 
     letter: str
@@ -85,7 +85,7 @@ class Move:
 
 @dataclass(frozen=True)
 class TripShape:
-    """The steps of one trip, and those of its edits that can be judged."""
+    """The steps of one trip, and the edits among them that can be judged."""
 
     steps: tuple[TripStep, ...]
     moves: tuple[Move, ...]
@@ -95,17 +95,17 @@ class TripShape:
 
     @property
     def edits(self) -> int:
-        """The number of steps that need a model."""
+        """The number of steps that the model makes."""
         return sum(not step.operator for step in self.steps)
 
 
 def round_trip(forward: str, backward: str, operator: str = "") -> TripShape:
-    """Return the shape of a pair without one: forward, backward.
+    """Return the default shape of a pair: forward, backward.
 
     With an `operator` the benchmark makes the forward edit.
     """
-    there = TripStep(FORWARD, "", forward, operator=operator)
-    steps = (there, TripStep(BACKWARD, "", backward, back_to=0))
+    first = TripStep(FORWARD, "", forward, operator=operator)
+    steps = (first, TripStep(BACKWARD, "", backward, back_to=0))
     return TripShape(steps, (Move("", 0, 1, 2),))
 
 
@@ -113,7 +113,7 @@ def trip_shapes(shape: str, steps: tuple[Step, ...]) -> tuple[TripShape, ...]:
     """Return the trips of one cycle of a shape. Raises ValueError if it is invalid."""
     by_name = {step.name: step for step in steps}
     if len(by_name) < len(steps):
-        raise ValueError("steps: a letter stands for two prompts")
+        raise ValueError("steps: a letter has two prompts")
     letters = _letters(shape)
     named = {letter for trip in letters for letter in trip}
     if unknown := sorted(named - by_name.keys()):
@@ -124,30 +124,32 @@ def trip_shapes(shape: str, steps: tuple[Step, ...]) -> tuple[TripShape, ...]:
 
 
 def _letters(shape: str) -> list[list[str]]:
-    """Return the letters of each trip. Raises ValueError if they are invalid."""
+    """Parse a shape into the letters of each trip. Raises ValueError if it is invalid."""
     if left := _TOKEN.sub("", shape).strip():
         raise ValueError(f"shape: {left[:20]!r} is neither a letter nor =")
     trips = [_TOKEN.findall(part) for part in shape.split("=")]
     if not trips[-1]:
         trips.pop()
     if not 1 <= len(trips) <= MOST_TRIPS:
-        raise ValueError(f"shape: {len(trips)} trips; it has 1 to {MOST_TRIPS}")
+        raise ValueError(f"shape: it has {len(trips)} trips; it must have 1 to {MOST_TRIPS}")
     for trip in trips:
         if not FEWEST_STEPS <= len(trip) <= MOST_STEPS:
             raise ValueError(
-                f"shape: {' '.join(trip) or 'a trip'} has {len(trip)} steps; a trip has "
+                f"shape: {' '.join(trip) or 'a trip'} has {len(trip)} steps; a trip needs "
                 f"{FEWEST_STEPS} to {MOST_STEPS}"
             )
         for place, letter in enumerate(trip):
             if letter.islower() and letter.upper() not in trip[:place]:
-                raise ValueError(f"shape: {letter} takes back {letter.upper()}, which is not made")
+                raise ValueError(
+                    f"shape: {letter} undoes {letter.upper()}, but {letter.upper()} is not before it"
+                )
     return trips
 
 
 def _trip(letters: list[str], by_name: dict[str, Step]) -> TripShape:
     steps: list[TripStep] = []
-    open_edits: list[tuple[str, int]] = []  # letter, and the step that made it
-    taken_back: dict[int, int] = {}
+    open_edits: list[tuple[str, int]] = []  # letter, and the number of its step
+    undone: dict[int, int] = {}
     last = len(letters)
     for number, letter in enumerate(letters, start=1):
         name = FORWARD if number == 1 else BACKWARD if number == last else f"{number}-{letter}"
@@ -157,8 +159,8 @@ def _trip(letters: list[str], by_name: dict[str, Step]) -> TripShape:
         else:
             made = max((m for name, m in open_edits if name == letter.upper()), default=None)
             if made is None:
-                raise ValueError(f"shape: {letter} takes back {letter.upper()} twice")
-            taken_back[made] = number
+                raise ValueError(f"shape: {letter} undoes {letter.upper()} twice")
+            undone[made] = number
             if open_edits[-1][1] == made and back_to is None:
                 back_to = made - 1
             open_edits = [edit for edit in open_edits if edit[1] != made]
@@ -167,8 +169,8 @@ def _trip(letters: list[str], by_name: dict[str, Step]) -> TripShape:
     for number, letter in enumerate(letters, start=1):
         step = by_name[letter]
         if letter.isupper() and step.change != "none":
-            # A local edit that is not taken back by name ends with the trip; a turn among turns
-            # is not undone by a single step.
-            rest = last if step.change == "local" and number < last else None
-            moves.append(Move(letter, number - 1, number, taken_back.get(number, rest)))
+            # A local edit without its own undoing step must be gone at the end of the trip. A turn
+            # among turns is not undone by a single step.
+            default = last if step.change == "local" and number < last else None
+            moves.append(Move(letter, number - 1, number, undone.get(number, default)))
     return TripShape(tuple(steps), tuple(moves))

@@ -7,7 +7,7 @@ An origin is written `scheme:rest`:
     matplotlib:grace_hopper.jpg                    ... in the matplotlib wheel
     file:pictures/desk.webp                        a file committed under fixtures/
 
-A detail of an image is named by its box in pixels, `#left,top,right,bottom` at the end.
+For a detail of an image, append its box in pixels: `#left,top,right,bottom`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from evaluation.images import EncodedImage, encode_png, fit
 # Every provider supports these without cropping or padding.
 ASPECTS = ((1, 1), (4, 3), (3, 4), (3, 2), (2, 3), (16, 9))
 STEP = 16
-# A ratio this far off its nominal one still does not count as reframed (method: 2 %).
+# An aspect within this factor of the nominal one does not count as reframed (method: 2 %).
 NEAR_ASPECT = 1.01
-# Below this share of the requested area an exact ratio is given up for a near one.
+# An exact aspect is used if it keeps at least this share of the area of a near aspect.
 WORTHWHILE_AREA = 0.75
 
-# Scheme: (distribution for pip, package, folder in it)
+# Scheme: (distribution for pip, package, folder in the package)
 WHEELS = {
     "skimage": ("scikit-image", "skimage", "data"),
     "sklearn": ("scikit-learn", "sklearn", "datasets/images"),
@@ -42,13 +42,13 @@ WHEELS = {
 
 
 class OriginError(UserFacingError):
-    """An original that is not available here; the message names a remedy."""
+    """An original is not available here; the message names a remedy."""
 
 
 def original(origin: str, sha256: str = "") -> bytes:
-    """Return the bytes of the file, or a PNG of the detail that the origin names.
+    """Return the bytes of the original file, or a PNG of the detail that the origin names.
 
-    With `sha256`, the file is checked to be exactly the one expected.
+    With `sha256`, the file is checked against this hash.
     """
     whole, _, detail = origin.partition("#")
     data = _file(whole)
@@ -70,8 +70,8 @@ def _file(origin: str) -> bytes:
         return _from_wheel(scheme, rest)
     if scheme == "file":
         return _read(catalog.folder() / rest, origin, "it is committed with the project")
-    places = ", ".join([*WHEELS, "file"])
-    raise OriginError(f"{origin!r}: {scheme!r} is not a known source of images ({places})")
+    schemes = ", ".join([*WHEELS, "file"])
+    raise OriginError(f"{origin!r}: unknown scheme {scheme!r}; choose from {schemes}")
 
 
 def _detail(data: bytes, box: str, origin: str) -> bytes:
@@ -94,17 +94,17 @@ def prepared(image: SuiteImage, size: int) -> Image.Image:
     fitted = prepare(EncodedImage.from_bytes(original(image.origin)).decoded, size)
     if pixel_sha256(fitted) != image.sha256:
         raise OriginError(
-            f"{image.slug} ({image.origin}) does not give the pixels the suite was frozen with; "
+            f"the pixels of {image.slug} ({image.origin}) differ from those in the frozen suite; "
             "install the versions in constraints.txt"
         )
     return fitted
 
 
 def prepare(image: Image.Image, size: int) -> Image.Image:
-    """Return the centre of the image at the nearest allowed aspect and about `size`².
+    """Crop the image to the nearest allowed aspect, at about `size`² pixels.
 
-    Both sides are multiples of 16 and nothing is enlarged, so that no model is
-    forced to reframe or upscale.
+    Both sides become multiples of 16 and nothing is enlarged, so that no model must reframe or
+    upscale.
     """
     working = working_size(image.width, image.height, size)
     return fit(image.crop(_centre(image.size, working)), working)
@@ -113,14 +113,14 @@ def prepare(image: Image.Image, size: int) -> Image.Image:
 def prepare_annotations(
     annotations: Annotations, original_size: tuple[int, int], size: int
 ) -> Annotations:
-    """Return the annotations of an original for its prepared image."""
+    """Convert the annotations of an original to those of its prepared image."""
     left, top, right, bottom = _centre(original_size, working_size(*original_size, size))
     width, height = original_size
     return annotations.cropped((left / width, top / height, right / width, bottom / height))
 
 
 def _centre(size: tuple[int, int], working: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return the largest centred rectangle with the shape of `working`, in pixels."""
+    """Return the largest centred rectangle with the aspect of `working`, in pixels."""
     scale = min(size[0] / working[0], size[1] / working[1])
     width, height = round(working[0] * scale), round(working[1] * scale)
     left, top = (size[0] - width) // 2, (size[1] - height) // 2
@@ -128,13 +128,13 @@ def _centre(size: tuple[int, int], working: tuple[int, int]) -> tuple[int, int, 
 
 
 def nearest_aspect(width: int, height: int) -> tuple[int, int]:
-    """Return the allowed aspect that cuts away least."""
+    """Return the allowed aspect that crops the least."""
     ratio = math.log(width / height)
     return min(ASPECTS, key=lambda aspect: abs(ratio - math.log(aspect[0] / aspect[1])))
 
 
 def working_size(width: int, height: int, size: int) -> tuple[int, int]:
-    """Return the largest size of a prepared image within original and area."""
+    """Return the largest size of a prepared image within the original and `size`² pixels."""
     aspect = nearest_aspect(width, height)
     ratio = aspect[0] / aspect[1]
     exact, near = (0, 0), (0, 0)
@@ -149,7 +149,7 @@ def working_size(width: int, height: int, size: int) -> tuple[int, int]:
                 near = (w, h)
     chosen = exact if exact[0] * exact[1] >= WORTHWHILE_AREA * near[0] * near[1] else near
     if not chosen[0]:
-        raise ValueError(f"{width} x {height} pixels are too few for {aspect[0]}:{aspect[1]}")
+        raise ValueError(f"{width} x {height} pixels are too small for {aspect[0]}:{aspect[1]}")
     return chosen
 
 
@@ -161,7 +161,7 @@ def pixel_sha256(image: Image.Image) -> str:
 def _from_wheel(scheme: str, name: str) -> bytes:
     distribution, package, inside = WHEELS[scheme]
     hint = f"pip install -c constraints.txt {distribution}"
-    # find_spec finds the folder without the cost of an import.
+    # find_spec locates the package without importing it.
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise OriginError(f"{scheme}:{name} needs the package {distribution}: {hint}")
@@ -176,4 +176,4 @@ def _read(path: Path, origin: str, hint: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise OriginError(f"{origin} is not there ({error.strerror}); {hint}") from error
+        raise OriginError(f"{origin} cannot be read ({error.strerror}); {hint}") from error

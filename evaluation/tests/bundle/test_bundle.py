@@ -158,7 +158,7 @@ def test_too_large_too_many_and_overlapping_are_refused(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(bundles, limit, value)
             assert words in refused(path)
-    with pytest.raises(BundleError, match="it lists 2 entries; the limit is 1"):
+    with pytest.raises(BundleError, match="the zip file has 2 entries; the limit is 1"):
         bundles.read(path, max_entries=1)
     content = path.read_bytes().replace(
         struct.pack("<II", 3000, 3000), struct.pack("<II", 9000, 9000)

@@ -446,8 +446,11 @@ def test_a_manifest_names_the_files_and_the_edit(tmp_path, capsys):
         (["I1_forward.png", "I1_backward.png"], "I0_source is missing"),
         (["I0_source.png", "I1_forward.png"], "there is no restored image yet"),
         (["I0_source.png", "I1_backward.png", "I3_backward.png"], "I2_backward is missing"),
-        (["I0_source.png", "I1_backward.png", "I1_backward.PNG"], "are the same image"),
-        (["I0_source.png", "I0_backward.png", "I1_backward.png"], "neither the source"),
+        (["I0_source.png", "I1_backward.png", "I1_backward.PNG"], "name the same image"),
+        (
+            ["I0_source.png", "I0_backward.png", "I1_backward.png"],
+            "only the source has the number 0",
+        ),
         (["only.png"], "at least one restored image"),
     ],
 )

@@ -50,7 +50,7 @@ def test_whole_files_are_opened():
 def test_a_directory_that_lists_too_many_is_refused_before_it_is_read():
     assert "too many entries" in refused(many_entries(100))
     assert "too many entries" in refused(in_64_bit(many_entries(100)))
-    assert refused(packed(11)) == "it lists 11 entries; the limit is 10"
+    assert refused(packed(11)) == "the zip file has 11 entries; the limit is 10"
 
 
 def test_a_signature_inside_the_last_record_hides_no_directory():
@@ -63,12 +63,12 @@ def test_a_signature_inside_the_last_record_hides_no_directory():
 def test_a_record_in_the_comment_hides_no_directory():
     end = archives.END.pack(b"PK\5\6", 0, 0, 0, 0, 0, 0, 40)
     hidden = many_entries(100)[:-2] + struct.pack("<H", len(end)) + end
-    assert refused(hidden) == "the zip file does not end where its last record says"
+    assert refused(hidden) == "the zip file does not end where its end record states"
 
 
 def test_a_comment_that_does_not_reach_the_end_is_refused():
     for data in (packed() + b"x", packed(comment=b"abc")[:-1]):
-        assert refused(data) == "the zip file does not end where its last record says"
+        assert refused(data) == "the zip file does not end where its end record states"
 
 
 def test_a_record_of_64_bit_elsewhere_is_refused():

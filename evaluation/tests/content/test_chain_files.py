@@ -46,18 +46,18 @@ def test_an_edit_that_was_never_taken_back_is_left_out():
         (["I1_forward.png", "I1_backward.png"], "I0_source is missing"),
         (["I0_source.png", "I1_forward.png"], "there is no restored image yet"),
         (["I0_source.png", "I3_backward.png", "I1_backward.png"], "I2_backward is missing"),
-        (["I0_source.png", "I1_backward.png", "I01_backward.jpg"], "are the same image"),
-        (["I0_source.png", "I0_source.png", "I1_backward.png"], "are the same image"),
-        (["I0_source.png", "I0_backward.png"], "I0_backward.png is neither"),
-        (["I1_source.png", "I1_backward.png"], "I1_source.png is neither"),
+        (["I0_source.png", "I1_backward.png", "I01_backward.jpg"], "name the same image"),
+        (["I0_source.png", "I0_source.png", "I1_backward.png"], "name the same image"),
+        (["I0_source.png", "I0_backward.png"], "I0_backward.png: only the source"),
+        (["I1_source.png", "I1_backward.png"], "I1_source.png: only the source"),
     ],
 )
-def test_what_is_no_chain_is_refused_in_words(names, message):
+def test_files_without_a_chain_are_refused_with_a_reason(names, message):
     with pytest.raises(ChainFilesError, match=message):
         by_name(*names)
 
 
-def test_other_names_go_by_their_order_with_2_before_10():
+def test_other_names_are_sorted_with_2_before_10():
     assert by_name("10.png", "2.png", "1.png") == ("1.png", [(None, "2.png"), (None, "10.png")])
     assert by_name("a", "b", "c", in_turn=True) == ("a", [("b", "c")])
     with pytest.raises(ChainFilesError, match="an even number"):
@@ -65,5 +65,5 @@ def test_other_names_go_by_their_order_with_2_before_10():
 
 
 @given(st.lists(st.text(max_size=20), max_size=8))
-def test_any_names_have_an_order(names):
+def test_any_names_can_be_sorted(names):
     assert sorted(map(natural_key, names)) == sorted(map(natural_key, reversed(names)))

@@ -86,7 +86,7 @@ def test_an_image_without_a_licence_is_refused(licence):
 
 def test_an_attribution_licence_needs_an_attribution():
     (reason,) = refused(encoded(busy(300, 300)), "CC-BY-4.0")
-    assert "asks for an attribution" in reason
+    assert "requires an attribution" in reason
     check(encoded(busy(300, 300)), licence="CC-BY-4.0", attribution="Somebody")
 
 
@@ -107,7 +107,7 @@ def test_copies_of_an_image_are_refused_however_they_were_saved(origin):
         encoded(ImageEnhance.Brightness(image).enhance(1.15)),
     ):
         (reason,) = refused(copy, known=known)
-        assert reason == "The image is a duplicate, or nearly one, of the first one."
+        assert reason == "The image is a duplicate or near-duplicate of the first one."
 
 
 def test_different_images_are_not_taken_for_duplicates():
@@ -136,12 +136,12 @@ def test_different_images_are_not_taken_for_duplicates():
         (
             {"contains": ("Armchair",)},
             {"absent": ("chair", "armchair")},
-            "The image contains “armchair”, which the pair needs to be absent.",
+            "The image contains “armchair”, which must be absent for this pair.",
         ),
         (
             {"contains": ("dog",)},
             {"present": ("dog", "trees")},
-            "The image does not contain “trees”, which the pair needs.",
+            "The image does not contain “trees”, which this pair needs.",
         ),
     ],
 )
@@ -163,7 +163,7 @@ def test_a_pair_with_a_place_fits_only_where_that_place_is_and_is_large_enough()
 def test_quarter_turns_need_a_square():
     turn = pair(change="exact", operator="rotate_90", category="geometry")
     assert misfits(image(), turn) == []
-    assert "only square ones" in misfits(image(height=384), turn)[0]
+    assert "only square images" in misfits(image(height=384), turn)[0]
 
 
 def test_a_symmetric_image_is_not_flipped():

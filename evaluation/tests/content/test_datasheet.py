@@ -6,7 +6,7 @@ from evaluation.content import catalog
 from evaluation.content.datasheet import (
     LABELS,
     POSES,
-    UNSAID,
+    UNLABELLED,
     concentrations,
     datasheet,
     is_portrait,
@@ -15,7 +15,7 @@ from evaluation.content.datasheet import (
 
 def test_portraits_are_described_and_as_different_as_could_be_had():
     found = datasheet(catalog.source_images())["Portraits"]
-    assert all(UNSAID not in counts for group, counts in found.items() if group != "sex")
+    assert all(UNLABELLED not in counts for group, counts in found.items() if group != "sex")
     assert found["sex"]["woman"] >= 15
     assert found["sex"]["man"] >= 15
     assert list(found["age"]) == list(LABELS["age"])

@@ -99,17 +99,17 @@ def test_an_audit_of_a_turn_sees_what_the_last_turn_takes_back():
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        ("A", "1 steps; a trip has 2 to 12"),
+        ("A", "1 steps; a trip needs 2 to 12"),
         ("A a = = B b", "0 steps"),
-        ("a A", "a takes back A, which is not made"),
-        ("A a a", "takes back A twice"),
+        ("a A", "a undoes A, but A is not before it"),
+        ("A a a", "undoes A twice"),
         ("A 1 a", "neither a letter nor ="),
-        ("A a = B b = C c = D d = E e", "5 trips; it has 1 to 4"),
+        ("A a = B b = C c = D d = E e", "5 trips; it must have 1 to 4"),
         ("F " * 13, "13 steps"),
         ("", "0 trips"),
     ],
 )
-def test_a_shape_that_cannot_be_played_is_refused_in_words(shape, message):
+def test_an_invalid_shape_is_refused_with_a_reason(shape, message):
     with pytest.raises(ValueError, match=message):
         trip_shapes(shape, steps_of(shape))
 
@@ -118,15 +118,15 @@ def test_a_shape_that_cannot_be_played_is_refused_in_words(shape, message):
     ("fields", "message"),
     [
         ({"name": "AB", "prompt": "x"}, "'AB' is not one letter"),
-        ({"name": "A", "prompt": " "}, "A: the prompt is empty"),
-        ({"name": "A", "prompt": "x" * 1001}, "above 1000 characters"),
+        ({"name": "A", "prompt": " "}, "A: prompt is empty"),
+        ({"name": "A", "prompt": "x" * 1001}, "longer than 1000 characters"),
         ({"name": "A", "prompt": "x", "change": "global"}, "not one of exact, local, none"),
-        ({"name": "A", "prompt": "x", "change": "exact"}, "names its operator"),
-        ({"name": "A", "prompt": "x", "change": "local"}, "names its object"),
-        ({"name": "a", "prompt": "x", "change": "local", "object": "cup"}, "only takes back"),
+        ({"name": "A", "prompt": "x", "change": "exact"}, "must have an operator"),
+        ({"name": "A", "prompt": "x", "change": "local"}, "must name its object"),
+        ({"name": "a", "prompt": "x", "change": "local", "object": "cup"}, "only undoes"),
     ],
 )
-def test_a_step_that_says_too_little_is_refused_by_its_letter(fields, message):
+def test_an_incomplete_step_is_refused_by_its_letter(fields, message):
     with pytest.raises(ValueError, match=message):
         Step(**fields)
 
@@ -146,7 +146,7 @@ def test_a_suite_file_carries_its_shapes_and_an_altered_one_is_refused():
     del data["content_hash"]
     pair = next(pair for pair in data["pairs"] if pair["shape"] == "A B b a")
     pair["shape"] = "A B b c"
-    with pytest.raises(SuiteError, match="c takes back C, which is not made"):
+    with pytest.raises(SuiteError, match="c undoes C, but C is not before it"):
         Suite.from_dict(data)
 
 
