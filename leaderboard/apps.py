@@ -1,4 +1,4 @@
-"""The Django app, and the groups of its admin: curators, operators, owners."""
+"""The Django app and its user groups: curators, operators and owners."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.apps import AppConfig
 from django.apps import apps as django_apps
 from django.db.models.signals import post_migrate
 
-#: Group → model → allowed actions. Owners may do everything a curator and an operator may.
+#: Allowed actions by model. Owners have the permissions of curators and operators.
 CURATOR = {
     "sourceimage": ("view", "add", "change", "delete"),
     "editpair": ("view", "add", "change", "delete"),
@@ -52,18 +52,18 @@ class LeaderboardConfig(AppConfig):
 
 
 def sync_groups(sender: AppConfig, **_: Any) -> None:
-    """Create the groups with exactly these permissions; runs after every migration."""
+    """Create the groups with exactly these permissions, after every migration."""
     from django.contrib.auth.management import create_permissions
 
-    # Django creates permissions in a receiver of the same signal, perhaps after this one.
+    # Django creates permissions on the same signal, perhaps after this function.
     create_permissions(sender, verbosity=0)
     group_model = django_apps.get_model("auth", "Group")
     permission_model = django_apps.get_model("auth", "Permission")
-    for name, grants in ROLES.items():
+    for name, permissions in ROLES.items():
         codes = {
             f"{action}_{model}"
-            for grant in grants
-            for model, actions in grant.items()
+            for models in permissions
+            for model, actions in models.items()
             for action in actions
         }
         group, _made = group_model.objects.get_or_create(name=name)

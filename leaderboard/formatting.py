@@ -1,7 +1,7 @@
-"""Numbers in words: the one place that formats values for pages.
+"""Formatting of numbers and names for pages.
 
-A space before a unit or a sign never breaks (U+00A0). A value that was not measured is shown as
-such, never as 0.
+Spaces before units are non-breaking (U+00A0). A value that was not measured is shown as "–" or
+"not run", never as 0.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from evaluation.analysis.covariance import Interval
 
 NOT_RUN = "not run"
-#: The text of a rating that no judge gave.
 NOT_JUDGED = "not judged"
 
-#: Edits of a category, as the subject of a sentence.
+#: Names of the edits of each category, to start a sentence.
 EDITS = {
     "accessories": "Accessory edits",
     "appearance": "Edits of clothing, hair and face",
@@ -29,25 +28,25 @@ EDITS = {
 }
 
 
-def own_value(value: float | None, metric: str) -> str:
-    """A value on the metric's own scale, with its unit: "31.2 dB"."""
+def metric_value(value: float | None, metric: str) -> str:
+    """Format a value on the metric's own scale with its unit: "31.2 dB"."""
     if value is None:
         return "–"
     try:
-        scale = metric_class(metric)
-        digits, unit = scale.digits, scale.unit
+        kind = metric_class(metric)
+        digits, unit = kind.digits, kind.unit
     except MetricError:
         digits, unit = 3, ""
     return f"{value:.{digits}f} {unit}".rstrip()
 
 
 def half_life(value: float | None, trips: int) -> str:
-    """ "7.3", or "> 20" if it was not reached."""
+    """Format a half-life: "7.3", or "> 20" if it was not reached."""
     return f">\u00a0{trips}" if value is None else f"{value:.1f}"
 
 
 def half_life_interval(low: float | None, high: float | None, trips: int) -> str:
-    """ "6.1–8.8", "17.2 to > 20"; empty if neither bound was reached."""
+    """Format an interval: "6.1–8.8" or "17.2 to > 20"; empty if no bound was reached."""
     if low is None:
         return ""
     if high is None:
@@ -56,19 +55,19 @@ def half_life_interval(low: float | None, high: float | None, trips: int) -> str
 
 
 def in_trips(value: float | None, trips: int) -> str:
-    """ "7.3 round trips", "more than 20 round trips"."""
+    """Format a half-life: "7.3 round trips" or "more than 20 round trips"."""
     if value is None:
         return f"more than {trips} round trips"
     return f"{value:.1f} round trip{'' if f'{value:.1f}' == '1.0' else 's'}"
 
 
-def count(number: int, one: str, many: str = "") -> str:
-    """ "1 case", "300 cases"."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def count(number: int, singular: str, plural: str = "") -> str:
+    """Format a number with its noun: "1 case", "300 cases"."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
 def percent(share: float | None, digits: int = 0) -> str:
-    """ "62 %"; "< 1 %" and "> 99 %" instead of a rounded 0 or 100."""
+    """Format a share: "62 %"; "< 1 %" and "> 99 %" instead of a rounded 0 or 100."""
     if share is None:
         return "–"
     shown = f"{100 * share:.{digits}f}"
@@ -80,7 +79,7 @@ def percent(share: float | None, digits: int = 0) -> str:
 
 
 def interval(low: float | None, high: float | None, scale: float = 1, digits: int = 1) -> str:
-    """ "55–69"; empty if no interval is known."""
+    """Format an interval: "55–69"; empty if it is unknown."""
     if low is None or high is None:
         return ""
     ends = [f"{scale * end:.{digits}f}" for end in (low, high)]
@@ -88,36 +87,36 @@ def interval(low: float | None, high: float | None, scale: float = 1, digits: in
 
 
 def difference(estimate: float, bounds: Interval | None) -> str:
-    """ "+1.3 (0.4 to 2.2)"; the sign is always there."""
-    around = bounds and interval(bounds.low, bounds.high).replace("–", " to ")
-    return f"{estimate:+.1f}{f' ({around})' if around else ''}".replace("-", "−")
+    """Format a difference with its sign and interval: "+1.3 (0.4 to 2.2)"."""
+    shown = bounds and interval(bounds.low, bounds.high).replace("–", " to ")
+    return f"{estimate:+.1f}{f' ({shown})' if shown else ''}".replace("-", "−")
 
 
 def kept(share: float, low: float | None = None, high: float | None = None) -> str:
-    """ "keeps 62 % (55–69) of the image"."""
+    """Format a retention: "keeps 62 % (55–69) of the image"."""
     if share <= 0:
         return "keeps nothing: no better than a blank card"
-    around = interval(low, high, 100, 0)
-    return f"keeps {percent(share)}{f' ({around})' if around else ''} of the image"
+    bounds = interval(low, high, 100, 0)
+    return f"keeps {percent(share)}{f' ({bounds})' if bounds else ''} of the image"
 
 
 def share_kept(share: float) -> str:
-    """ "62 % kept", below an image."""
+    """Format the retention below an image: "62 % kept"."""
     return f"{percent(share)} kept" if share > 0 else "nothing kept"
 
 
 def after(number: int) -> str:
-    """ "after 5 round trips"."""
+    """Return "after 5 round trips"."""
     return f"after {count(number, 'round trip')}"
 
 
 def after_trips(number: int) -> str:
-    """ "after 5 trips", for narrow places."""
+    """Return "after 5 trips", for narrow places."""
     return f"after {count(number, 'trip')}"
 
 
 def usd(price: Decimal | float | None) -> str:
-    """ "$0.039", with the digits that matter; "–" where no price is known."""
+    """Format a price: "$0.039", "free", or "–" if it is unknown."""
     if price is None:
         return "–"
     value = float(price)
@@ -130,7 +129,7 @@ def usd(price: Decimal | float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """ "0.4 s", "12 s", "3.1 min"."""
+    """Format a duration: "68 ms", "0.4 s", "12 s", "3.1 min"."""
     if value is None:
         return "–"
     if value >= 120:
@@ -141,12 +140,12 @@ def seconds(value: float | None) -> str:
 
 
 def ranks(low: int | None, high: int | None) -> str:
-    """The rank's interval: "1–3"; empty if it is a single rank or unknown."""
+    """Format the possible ranks: "1–3"; empty if there is only one or they are unknown."""
     return f"{low}–{high}" if low is not None and high is not None and low != high else ""
 
 
 def metric_label(name: str) -> str:
-    """ "LPIPS"."""
+    """Return the label of a metric: "LPIPS"."""
     try:
         return metric_class(name).label
     except MetricError:
@@ -154,7 +153,7 @@ def metric_label(name: str) -> str:
 
 
 def looks_at(name: str) -> str:
-    """ "perceived quality"; empty for a metric that no longer exists."""
+    """Return what a metric measures: "perceived quality"; empty if it no longer exists."""
     try:
         return metric_class(name).looks_at
     except MetricError:
@@ -162,19 +161,19 @@ def looks_at(name: str) -> str:
 
 
 def metric_choice(name: str) -> str:
-    """ "LPIPS: perceived quality"."""
-    what = looks_at(name)
-    return f"{metric_label(name)}: {what}" if what else metric_label(name)
+    """Return a metric as a choice of a form: "LPIPS: perceived quality"."""
+    measured = looks_at(name)
+    return f"{metric_label(name)}: {measured}" if measured else metric_label(name)
 
 
 def edits(category: str) -> str:
-    """ "Geometric edits"."""
+    """Return the name of a category's edits: "Geometric edits"."""
     return EDITS.get(category) or f"{category.replace('-', ' ').capitalize()} edits"
 
 
-def listed(names: Sequence[str], most: int = 3, of: int = 0) -> str:
-    """ "A, B and C", "A, B, C and 4 more"; `of` is the total if not all are given."""
-    shown, count = list(names[:most]), max(of, len(names))
+def listed(names: Sequence[str], most: int = 3, total: int = 0) -> str:
+    """Join names: "A, B and C", "A, B, C and 4 more". `total` also counts names not given."""
+    shown, count = list(names[:most]), max(total, len(names))
     if count > most:
         return f"{', '.join(shown)} and {count - most} more"
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]])) if shown else ""

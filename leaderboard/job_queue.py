@@ -1,6 +1,6 @@
-"""Wake workers through Redis; the database has the work to do.
+"""Jobs in Redis, which only wake workers: the state of all work is in the database.
 
-A job that is lost costs a few seconds, never a trip: the recovery sweep enqueues it again.
+A lost job delays its run by a few seconds, because the recovery sweep enqueues it again.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ COLLECT_GARBAGE = "collect_garbage"
 RECOVER = "recover_images"
 CHECK_CONTRIBUTED = "check_contributed_run"
 COUNT_VOTES = "count_votes"
-#: A visitor waits for these: they go first.
+#: Jobs that a visitor waits for, which run first.
 URGENT = frozenset({SCORE_UPLOADED})
-#: Scoring goes before further playing, so that runs join the board early.
-FIRST = URGENT | {SCORE}
-#: Seconds after which the worker kills a job; others end by themselves. A test has an earlier
-#: deadline of its own.
+#: Jobs enqueued at the front. Scoring is one, so that runs join the board early.
+AT_FRONT = URGENT | {SCORE}
+#: Seconds after which the worker kills a job. Other jobs end by themselves. A probe usually ends
+#: earlier, at its own deadline.
 JOB_SECONDS = {PROBE: 600}
-#: The only functions that a worker calls: a writer to Redis cannot request others.
+#: The only functions that workers call, even if someone writes other names to Redis.
 FUNCTIONS = frozenset(
     f"leaderboard.jobs.{kind}"
     for kind in (
@@ -52,11 +52,11 @@ FUNCTIONS = frozenset(
         COUNT_VOTES,
     )
 )
-#: After a failure of Redis, a process does not retry for this long.
-SILENT_SECONDS = 5.0
+#: After Redis fails, a process waits this long before it tries again.
+RETRY_SECONDS = 5.0
 
 log = structlog.get_logger(__name__)
-_silent_until = 0.0
+_retry_at = 0.0
 
 
 def enqueue(run_id: int, kind: str, queue_name: str, copies: int = 1) -> None:
@@ -65,37 +65,37 @@ def enqueue(run_id: int, kind: str, queue_name: str, copies: int = 1) -> None:
 
 
 def _enqueue(run_id: int, kind: str, queue_name: str, copies: int) -> None:
-    global _silent_until
-    if time.monotonic() < _silent_until:
+    global _retry_at
+    if time.monotonic() < _retry_at:
         return
     try:
         queue = _queue(queue_name)
         waiting = {job_id.rpartition("-")[0] for job_id in queue.get_job_ids()}
-        # More copies than workers would only wait for each other.
+        # Copies beyond the number of workers would only wait.
         for copy in range(min(copies, max(1, Worker.count(queue=queue)))):
             name = f"{kind}-{run_id}-{copy}"
             if name not in waiting:
                 queue.enqueue_call(
                     f"leaderboard.jobs.{kind}",
                     args=(run_id,),
-                    # One job of a name waits at a time, but every job has a unique id: the end
-                    # of a running job would remove the next one of the same id.
+                    # At most one job with this name waits, but each job needs a unique id: when
+                    # a job ends, rq deletes the id, and would delete the waiting job with it.
                     job_id=f"{name}-{uuid4().hex}",
-                    at_front=kind in FIRST,
+                    at_front=kind in AT_FRONT,
                     timeout=JOB_SECONDS.get(kind, -1),
                     result_ttl=0,
                     failure_ttl=3600,
                 )
     except RedisError as error:
         log.warning("not enqueued", run=run_id, kind=kind, error=type(error).__name__)
-        # A job that waits for a dead Redis does not renew its leases.
-        _silent_until = time.monotonic() + SILENT_SECONDS
+        # A job must not wait for Redis, because meanwhile it does not renew its leases.
+        _retry_at = time.monotonic() + RETRY_SECONDS
 
 
-def should_leave(run_id: int, queue_name: str, *, turn_is_over: bool) -> bool:
-    """Return True if a run's job should make room.
+def should_yield(run_id: int, queue_name: str, *, turn_is_over: bool) -> bool:
+    """Return True if a run's job should end to let other jobs run.
 
-    At once for a visitor, else after its turn. False if Redis does not answer.
+    It ends at once for an urgent job, and after its turn for any other. Without Redis it goes on.
     """
     try:
         ids = _queue(queue_name).get_job_ids()
@@ -108,7 +108,7 @@ def should_leave(run_id: int, queue_name: str, *, turn_is_over: bool) -> bool:
 
 
 def workers(queue_name: str) -> int | None:
-    """Count the workers of a queue; None if Redis does not answer."""
+    """Return the number of workers of a queue, or None if Redis does not answer."""
     try:
         return Worker.count(queue=_queue(queue_name))
     except RedisError:
@@ -116,18 +116,18 @@ def workers(queue_name: str) -> int | None:
 
 
 def token_of(job_id: str) -> UUID:
-    """Return the fencing token of a job; its parent uses it to undo the job's claims."""
+    """Return the fencing token in a job's id. The worker uses it to undo the job's claims."""
     return UUID(job_id.rpartition("-")[2])
 
 
-def own_token() -> UUID:
-    """Return the token of the job that runs in this process."""
+def current_token() -> UUID:
+    """Return the fencing token of the job in this process, or a new one outside a job."""
     job_id = os.environ.get("RQ_JOB_ID")
     return token_of(job_id) if job_id else uuid4()
 
 
 def connect(queue_name: str) -> Redis:
-    """Return a connection that fails at once if Redis is down, without retries."""
+    """Return a connection that fails at once, without retries, if Redis is down."""
     redis = django_rq.get_connection(queue_name)
     redis.set_retry(Retry(NoBackoff(), 0))
     redis.connection_pool.connection_kwargs |= {"socket_connect_timeout": 2, "socket_timeout": 5}

@@ -1,8 +1,8 @@
-"""Published numbers: figures for charts, and the table of edit-converge-bench.
+"""Import of published numbers: single figures, and the table of edit-converge-bench.
 
-A figure is a context line in charts. The rows of github.com/Qianli-ion/edit-converge-bench,
-published without the images, become a separate suite that is shown, sourced and never ranked.
-Faults of the table are counted and reported, in the output and in the suite's description.
+Charts show figures as lines for context. The rows of github.com/Qianli-ion/edit-converge-bench
+were published without images: they become a separate suite, which is shown with its source and
+never ranked. Faults in the table are reported on import and in the suite's description.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from leaderboard.models import (
 from leaderboard.models.runs import ChainState, Outcome, RunState
 from leaderboard.models.suites import Category, Kind
 
-#: Columns of a table of figures, and their fields.
+#: Fields of PublishedFigure by column of the imported table.
 COLUMNS = {
     "model": "model_name",
     "metric": "metric",
@@ -61,12 +61,12 @@ COLUMNS = {
     "notes": "notes",
 }
 OPTIONAL = ("cases", "date", "notes")
-#: Key of a figure; the later import replaces the earlier.
+#: Fields that identify a figure: importing it again replaces it.
 KEY = ("model_name", "metric", "trip", "source")
 
 
 class FiguresError(ValueError):
-    """A table that is not imported, with the lines and fields that do not fit."""
+    """A table that cannot be imported; the message names the invalid lines and fields."""
 
 
 class FigureForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -80,7 +80,9 @@ class FigureForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean_metric(self) -> str:
         name: str = self.cleaned_data["metric"]
         if name not in full_reference_metrics():
-            raise forms.ValidationError(f"{name} is none of {', '.join(full_reference_metrics())}.")
+            raise forms.ValidationError(
+                f"{name} is not one of {', '.join(full_reference_metrics())}."
+            )
         return name
 
     def clean_value(self) -> float:
@@ -91,16 +93,16 @@ class FigureForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def import_figures(path: Path) -> tuple[int, int]:
-    """Import all figures of a table or none; return the numbers of new and replaced."""
+    """Import all figures of a table, or none. Returns how many were added and replaced."""
     seen: dict[tuple[Any, ...], int] = {}
-    wrong: list[str] = []
+    problems: list[str] = []
     checked: list[FigureForm] = []
     for line, row in _csv_rows(path, [name for name in COLUMNS if name not in OPTIONAL]):
         values = {field: row.get(name) or "" for name, field in COLUMNS.items()}
         form = FigureForm(values, instance=_stored_figure(values))
         if not form.is_valid():
             names = {field: column for column, field in COLUMNS.items()}
-            wrong += [
+            problems += [
                 f"line {line}, {names.get(field, field)}: {message}"
                 for field, messages in form.errors.items()
                 for message in messages
@@ -108,11 +110,11 @@ def import_figures(path: Path) -> tuple[int, int]:
             continue
         key = tuple(form.cleaned_data[name] for name in KEY)
         if key in seen:
-            wrong.append(f"line {line}, model: the same figure as in line {seen[key]}.")
+            problems.append(f"line {line}, model: this figure is already in line {seen[key]}.")
         seen[key] = line
         checked.append(form)
-    if wrong:
-        raise FiguresError("\n".join(wrong))
+    if problems:
+        raise FiguresError("\n".join(problems))
     replaced = sum(form.instance.pk is not None for form in checked)
     with transaction.atomic():
         for form in checked:
@@ -121,7 +123,7 @@ def import_figures(path: Path) -> tuple[int, int]:
 
 
 def _stored_figure(values: dict[str, str]) -> PublishedFigure | None:
-    """Return the figure that a line replaces."""
+    """Return the stored figure that these values replace, or None."""
     if not values["trip"].isdecimal():
         return None
     same = {name: values[name].strip() for name in KEY}
@@ -129,7 +131,7 @@ def _stored_figure(values: dict[str, str]) -> PublishedFigure | None:
 
 
 def _csv_rows(path: Path, columns: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
-    """Return the rows with line numbers. Raises FiguresError if a column is missing."""
+    """Return the rows with their line numbers. Raises FiguresError if a column is missing."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file)
@@ -146,12 +148,12 @@ def _csv_rows(path: Path, columns: Sequence[str]) -> list[tuple[int, dict[str, s
 SLUG = "edit-converge-bench"
 SOURCE = "https://github.com/Qianli-ion/edit-converge-bench"
 PUBLISHED_ON = datetime.date(2026, 2, 1)
-#: Method §3: the mean score of a card of the mean colour. The images are not published, so there
-#: is no blank card of each.
+#: The mean SSIM of a blank card (method §3). The images are not published, so the blank card of
+#: each image cannot be scored.
 BLANK_SSIM = 0.59
 NOT_GIVEN = "The published rows do not give the wording."
 SCORES = ("psnr", "ssim", "lpips", "clip_similarity")
-#: Their names of our categories.
+#: Our categories by their names in the table.
 CATEGORIES: dict[str, str] = {
     **{name: name for name in Category.values},
     "scene_objects": Category.OBJECTS,
@@ -159,14 +161,13 @@ CATEGORIES: dict[str, str] = {
 }
 KINDS = {"portrait": Kind.FACE, "scene": Kind.SCENE, "object": Kind.OBJECT}
 MOST_ROWS = 200_000
+#: Model, image and edit pair.
 Place = tuple[str, str, str]
-
-
 Name = Annotated[str, StringConstraints(pattern=r"^[\w.-]{1,60}$")]
 
 
 class PublishedRow(BaseModel):
-    """A line of the table, by the names of its columns."""
+    """A line of the table; the fields have the names of its columns."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -185,16 +186,16 @@ class PublishedRow(BaseModel):
     @classmethod
     def _known(cls, name: str) -> str:
         if name not in CATEGORIES:
-            raise ValueError(f"is none of {', '.join(CATEGORIES)}")
+            raise ValueError(f"is not one of {', '.join(CATEGORIES)}")
         return name
 
 
 @dataclass
 class PublishedTable:
-    """The rows that count, and remarks on the others."""
+    """The table's rows without duplicates, and remarks on its faults."""
 
     rows: list[PublishedRow]
-    #: SSIM by round of each (model, image, pair), a list for every time it was played.
+    #: For each model, image and pair: its repeats, each as SSIM by round.
     chains: dict[Place, list[dict[int, float]]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
@@ -208,12 +209,12 @@ class PublishedTable:
 
     @property
     def content_hash(self) -> str:
-        """Return the hash of the rows that count, in order."""
+        """The hash of the rows in order."""
         return hashlib.sha256("\n".join(map(repr, self.rows)).encode()).hexdigest()
 
 
 def read_table(path: Path) -> PublishedTable:
-    """Read the table of edit-converge-bench. Raises FiguresError naming the fault."""
+    """Read the table of edit-converge-bench. Raises FiguresError if it is invalid."""
     rows = [_row(row, line) for line, row in _csv_rows(path, list(PublishedRow.model_fields))]
     if not rows:
         raise FiguresError(f"{path.name} has no rows")
@@ -222,10 +223,10 @@ def read_table(path: Path) -> PublishedTable:
     published = PublishedTable(list(dict.fromkeys(rows)))
     if count := len(rows) - len(published.rows):
         published.remarks.append(
-            f"{count:,} of {len(rows):,} rows are verbatim duplicates and count once."
+            f"{count:,} of {len(rows):,} rows are exact duplicates and were counted once."
         )
-    _note_unrun(published)
-    _gather(published)
+    _note_constant_scores(published)
+    _group_into_chains(published)
     _note_cases(published)
     return published
 
@@ -239,56 +240,58 @@ def _row(line: dict[str, str], number: int) -> PublishedRow:
         raise FiguresError(f"line {number}, {field}: {given!r}: {first['msg']}") from None
 
 
-def _note_unrun(published: PublishedTable) -> None:
-    """Note scores that are equal in every row: they were never computed."""
+def _note_constant_scores(published: PublishedTable) -> None:
+    """Note scores with the same value in every row: they were never computed."""
     for name in SCORES:
         values = {getattr(row, name) for row in published.rows}
         if len(values) == 1 and len(published.rows) > 1:
             value = values.pop()
             published.remarks.append(
-                f"{name} is {value:g} in every row: it was never run, and is left out."
+                f"{name} is {value:g} in every row: it was never computed and is left out."
             )
             if name == "ssim":
-                raise FiguresError("ssim was never run, and nothing else can be calibrated")
+                raise FiguresError(
+                    "ssim is the same in every row, so it was never computed. Only ssim can be imported."
+                )
 
 
-def _gather(published: PublishedTable) -> None:
-    """Make chains of rows: a second row with other numbers is a repeat."""
+def _group_into_chains(published: PublishedTable) -> None:
+    """Group the rows into chains. Several rows of the same round are repeats of the case."""
     chains: dict[Place, list[dict[int, float]]] = defaultdict(list)
     for row in published.rows:
         played = chains[row.model, row.image, row.edit_pair]
-        again = next((chain for chain in played if row.round not in chain), None)
-        if again is None:
-            again = {}
-            played.append(again)
-        again[row.round] = row.ssim
-    # A chain ends at the first gap.
+        repeat = next((chain for chain in played if row.round not in chain), None)
+        if repeat is None:
+            repeat = {}
+            played.append(repeat)
+        repeat[row.round] = row.ssim
+    # Rounds after a gap are dropped.
     gaps = 0
     for place, played in chains.items():
-        whole = []
+        without_gaps = []
         for chain in played:
             length = next(n for n in range(1, len(chain) + 2) if n not in chain) - 1
             gaps += length < len(chain)
-            whole.append({n: chain[n] for n in range(1, length + 1)})
-        published.chains[place] = [chain for chain in whole if chain]
+            without_gaps.append({n: chain[n] for n in range(1, length + 1)})
+        published.chains[place] = [chain for chain in without_gaps if chain]
     if gaps:
-        published.remarks.append(f"{gaps} chains have gaps; they count up to the first.")
+        published.remarks.append(f"{gaps} chains have gaps and were cut at the first gap.")
 
 
 def _note_cases(published: PublishedTable) -> None:
-    """Note repeats counted as cases, unequal cases, and chains that stop early."""
+    """Note repeats, models with different cases, and chains that stop early."""
     repeats = sum(len(played) - 1 for played in published.chains.values() if played)
     if repeats:
         published.remarks.append(
-            f"{repeats} chains play a case again: they count as repeats of it, not as cases."
+            f"{repeats} chains repeat a case and count as repeats, not as cases."
         )
     cases: Counter[str] = Counter(model for model, _, _ in published.chains)
     total = len({(image, pair) for _, image, pair in published.chains})
     if set(cases.values()) != {total}:
         each = ", ".join(f"{model} {count}" for model, count in sorted(cases.items()))
         published.remarks.append(
-            f"The models did not play the same cases. Of {total}: {each}. "
-            "Their numbers are shown together and not compared."
+            f"The models were not run on the same cases. Of {total} cases: {each}. "
+            "Their numbers are shown together but not compared."
         )
     short = sum(len(c) < published.trips for played in published.chains.values() for c in played)
     if short:
@@ -299,22 +302,22 @@ def _note_cases(published: PublishedTable) -> None:
 
 
 def _described(published: PublishedTable) -> str:
-    """Return the suite's description: the source of its numbers, and their faults."""
+    """Return the suite's description, with the source of its numbers and their faults."""
     return "\n\n".join(
         [
-            "Scores that the authors of edit-converge-bench published, never ranked: other "
-            "images, other prompts, and no images to check.",
+            "Scores published by the authors of edit-converge-bench. They are never ranked: images "
+            "and prompts differ from ours, and the images are not published.",
             "Noticed on import: " + " ".join(published.remarks),
-            f"Retention is of SSIM against {BLANK_SSIM}, what a card of the mean colour scores on "
-            "average: the blank card of each image is not known. Whether the edits were made "
-            "is not known either.",
+            f"Retention is computed from SSIM, where 0 % is {BLANK_SSIM}: the average SSIM of a blank "
+            "card, because the blank card of each image is not known. It is not known either "
+            "whether the edits were made.",
         ]
     )
 
 
 @transaction.atomic
 def store_table(published: PublishedTable) -> tuple[Suite, bool]:
-    """Store the table as a suite with its runs; return it and True if it is new."""
+    """Store the table as a suite with its runs. Returns the suite, and True if it is new."""
     versions = Suite.objects.filter(slug=SLUG).order_by("-version")
     same = versions.filter(content_hash=published.content_hash).first()
     if same:
@@ -391,7 +394,7 @@ def _run(
     cases: dict[tuple[str, str], Case],
     metric: MetricVersion,
 ) -> None:
-    """Store one model's published rows as a run that was not played here."""
+    """Store the published rows of a model as a run that was not played here."""
     played = {place: chains for place, chains in published.chains.items() if place[0] == name}
     run = Run.objects.create(
         editing_model=_model(name),
@@ -427,7 +430,7 @@ def _model(name: str) -> EditingModel:
 def _chain(
     run: Run, case: Case, repeat: int, rounds: dict[int, float], metric: MetricVersion
 ) -> None:
-    """Store a chain with its SSIM by round; one that ends early is censored there."""
+    """Store a chain with its SSIM by round. A chain that ends early is censored there."""
     complete = len(rounds) == run.suite.trips
     chain = Chain.objects.create(
         run=run,

@@ -1,4 +1,4 @@
-"""Untrusted text, cleaned and compared by its looks; safe addresses and cells."""
+"""Cleaning of untrusted text, safe CSV cells, and helpers for URLs and downloads."""
 
 from __future__ import annotations
 
@@ -18,34 +18,37 @@ LOOKALIKES = str.maketrans(
 
 
 def plain_text(text: str) -> str:
-    """Return the text without control and bidirectional characters, spaces folded."""
+    """Return the text without control and bidirectional characters, with single spaces."""
     printable = "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co"))
     return " ".join(printable.split())
 
 
 class PlainCharField(forms.CharField):
-    """A form's text without control and bidirectional characters."""
+    """A form field that removes control and bidirectional characters."""
 
     def to_python(self, value: Any) -> str:
         return plain_text(super().to_python(value) or "")
 
 
 def skeleton(name: str) -> str:
-    """Fold a name to its looks: no lookalikes, accents, punctuation or case."""
+    """Return a key that is equal for names that look alike.
+
+    Lookalike letters, accents, punctuation and case are folded.
+    """
     folded = unicodedata.normalize("NFKD", name).translate(LOOKALIKES)
     return re.sub(r"[^a-z0-9]", "", folded.casefold())
 
 
-#: Usual names of secrets.
+#: Names that suggest a secret.
 SECRET_NAME = re.compile(
     r"key|token|secret|password|passwd|authori[sz]ation|bearer|cookie|credential", re.IGNORECASE
 )
-#: Far deeper than any parameter of a model.
+#: Far deeper than the parameters of any model.
 MAX_DEPTH = 20
 
 
 def secret_names(value: Any, depth: int = 0) -> list[str]:
-    """Return the names in a structure, at any depth, that suggest a secret."""
+    """Return the names at any depth of a structure that suggest a secret."""
     if depth > MAX_DEPTH:
         return ["something nested too deeply"]
     if isinstance(value, dict):
@@ -57,14 +60,14 @@ def secret_names(value: Any, depth: int = 0) -> list[str]:
 
 
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?")
-#: Letters without a glyph: fillers of Hangul, and the empty pattern of Braille.
+#: Letters that print nothing: Hangul fillers and the blank Braille pattern.
 _FILLERS = "\u115f\u1160\u2800"
 
 
 def safe_cell(value: Any) -> Any:
-    """Return the value, with an apostrophe before a text like a formula.
+    """Return the value, with an apostrophe before text that a spreadsheet takes for a formula.
 
-    Spreadsheets skip invisible characters and read full-width signs as ordinary ones.
+    Spreadsheets skip invisible characters and accept full-width signs.
     """
     if not isinstance(value, str) or _NUMBER.fullmatch(value):
         return value
@@ -73,9 +76,9 @@ def safe_cell(value: Any) -> Any:
 
 
 def _first_visible(text: str) -> str:
-    """Return the first character that has a glyph, in its usual width; empty if none has."""
-    usual = unicodedata.normalize("NFKC", text)
-    visible = (c for c in usual if unicodedata.category(c)[0] not in "CMZ" and c not in _FILLERS)
+    """Return the first visible character in normal width, or "" without one."""
+    normal = unicodedata.normalize("NFKC", text)
+    visible = (c for c in normal if unicodedata.category(c)[0] not in "CMZ" and c not in _FILLERS)
     return next(visible, "")
 
 

@@ -1,4 +1,4 @@
-"""The site's addresses."""
+"""URLs of the public pages."""
 
 from django.urls import path, re_path
 

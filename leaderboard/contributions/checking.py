@@ -130,7 +130,7 @@ def _take(contribution: ContributedRun, bundle: Bundle) -> None:
             flags=[],
             published=True,
         )
-        store = DatabaseScores(run, job_queue.own_token())
+        store = DatabaseScores(run, job_queue.current_token())
         store.save_review(review(store, verification.scorer))
         RunReview.objects.filter(pk=run.pk).update(hints=[*run.review.hints, *_same_images(run)])
         if not contribution.end(State.SHOWN, run=run, editing_model=run.editing_model):
@@ -199,7 +199,7 @@ def _others_wait(began: float) -> bool:
     hours and checks its sources again at each start, so its turns are long.
     """
     over = time.monotonic() - began > TURNS * settings.TURN_SECONDS
-    return job_queue.should_leave(0, job_queue.GPU, turn_is_over=over)
+    return job_queue.should_yield(0, job_queue.GPU, turn_is_over=over)
 
 
 # Requirements on a bundle, before and while it is recomputed.

@@ -495,7 +495,7 @@ class DatabaseStore(RunStore):
             fault = self.pace.fault or Fault.RATE_LIMITED
             control.pause(self.run, fault.value, f"{fault.label}.", self.pace.blocked)
             self.stopping = True
-        elif job_queue.should_leave(self.run.pk, self.queue_name, turn_is_over=is_over):
+        elif job_queue.should_yield(self.run.pk, self.queue_name, turn_is_over=is_over):
             self.stopping = True
 
     def close(self) -> None:

@@ -44,7 +44,7 @@ def play(run_id: int) -> None:
     run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
     if run is None or run.state not in (RunState.QUEUED, RunState.PLAYING):
         return
-    queue_name, token = control.queue_of(run.editing_model), job_queue.own_token()
+    queue_name, token = control.queue_of(run.editing_model), job_queue.current_token()
     store = DatabaseStore(run, token, queue_name)
     editor = _ready_editor(run, store)
     if editor is None:

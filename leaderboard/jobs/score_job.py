@@ -59,7 +59,7 @@ def score(run_id: int, *, linger: bool = True) -> None:
     """
     run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
     if run is not None:
-        ScoreJob(run, job_queue.own_token()).run_to_end(LINGER_SECONDS if linger else 0)
+        ScoreJob(run, job_queue.current_token()).run_to_end(LINGER_SECONDS if linger else 0)
 
 
 class ScoreJob:
@@ -87,7 +87,7 @@ class ScoreJob:
             if (
                 state != RunState.PLAYING
                 or time.monotonic() - idle_since > linger_seconds
-                or job_queue.should_leave(self.run.pk, job_queue.GPU, turn_is_over=True)
+                or job_queue.should_yield(self.run.pk, job_queue.GPU, turn_is_over=True)
             ):
                 return
             time.sleep(1)
@@ -115,7 +115,7 @@ class ScoreJob:
     def _should_leave(self) -> bool:
         """Return True if another job should run first."""
         over = time.monotonic() - self.began > TURNS * settings.TURN_SECONDS
-        return job_queue.should_leave(self.run.pk, job_queue.GPU, turn_is_over=over)
+        return job_queue.should_yield(self.run.pk, job_queue.GPU, turn_is_over=over)
 
     def _state(self) -> str | None:
         rows = Run.objects.filter(pk=self.run.pk).values_list("state", flat=True)

@@ -164,7 +164,7 @@ def damage(results: RunResults) -> list[dict[str, Any]]:
                 "around": formatting.interval(low, high, 100, 0),
                 "jpeg": like_jpeg(jpeg[str(number)]) if str(number) in jpeg else "–",
                 "own": [
-                    formatting.own_value(
+                    formatting.metric_value(
                         value_after(standing.curve.get("shown") or (), number), name
                     )
                     for name, standing in results.measured.items()

@@ -183,7 +183,7 @@ def _chart(key: str, source: str, metric: str, lines: Sequence[ReportedLine]) ->
                 [
                     line.model,
                     line.number_of_cases,
-                    *(formatting.own_value(line.values.get(n), metric) for n in columns),
+                    *(formatting.metric_value(line.values.get(n), metric) for n in columns),
                 ]
                 for line in lines
             ],
@@ -207,7 +207,7 @@ def _reported_trace(line: ReportedLine, place: int, metric: str) -> Figure:
     numbers = sorted(line.values)
     values = [line.values[number] for number in numbers]
     texts = [
-        formatting.own_value(value, metric)
+        formatting.metric_value(value, metric)
         + (f", {formatting.count(line.cases[n], 'case')}" if n in line.cases else "")
         for n, value in zip(numbers, values, strict=True)
     ]
@@ -276,7 +276,7 @@ def _published_lines(values: Sequence[PublishedFigure], model: str) -> list[Repo
 
 def _our_trace(name: str, values: Sequence[float | None], metric: str) -> Figure:
     colour = "var(--series-1)"
-    texts = [formatting.own_value(value, metric) for value in values]
+    texts = [formatting.metric_value(value, metric) for value in values]
     return _trace(name, range(len(values)), values, texts) | {
         "line": {"color": colour, "dash": DASHES[0], "width": 2.2},
         "marker": {"color": colour, "symbol": MARKERS[0], "size": 6},
@@ -286,7 +286,9 @@ def _our_trace(name: str, values: Sequence[float | None], metric: str) -> Figure
 def _their_trace(line: ReportedLine, place: int, metric: str) -> Figure:
     numbers = sorted(line.values)
     values = [line.values[number] for number in numbers]
-    texts = [f"{formatting.own_value(value, metric)}<br>{plain(line.citation)}" for value in values]
+    texts = [
+        f"{formatting.metric_value(value, metric)}<br>{plain(line.citation)}" for value in values
+    ]
     colour = "var(--ink-3)"
     symbol = OPEN_MARKERS[place % len(OPEN_MARKERS)]
     return _trace(line.name, numbers, values, texts) | {
@@ -335,7 +337,7 @@ def _published_table(
     return Table(
         ["Model", *(formatting.after(number) for number in numbers), "Source"],
         [
-            [model, *(formatting.own_value(by_trip.get(n), metric) for n in numbers), source]
+            [model, *(formatting.metric_value(by_trip.get(n), metric) for n in numbers), source]
             for model, by_trip, source in lines
         ],
     )

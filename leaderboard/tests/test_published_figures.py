@@ -1,4 +1,4 @@
-"""What others published: imported with its faults said, shown with its source, never ranked."""
+"""What others published: imported with its faults output, shown with its source, never ranked."""
 
 from __future__ import annotations
 
@@ -53,26 +53,26 @@ def imported(path: Path) -> str:
     return out.getvalue()
 
 
-def test_every_fault_of_the_table_is_noticed_and_said(tmp_path, client):
+def test_every_fault_of_the_table_is_reported(tmp_path, client):
     chain = [line(number=n) for n in (1, 2, 3)]
     again = [line(number=n, ssim=0.95 - n / 10) for n in (1, 2, 3)]
     short = [line("grok", "portrait_02.jpg", n) for n in (1, 2)]
-    said = imported(table(tmp_path, *chain, *chain, *again, *short))
-    assert "3 of 11 rows are verbatim duplicates and count once." in said
-    assert "lpips is 0 in every row: it was never run, and is left out." in said
-    assert "1 chains play a case again" in said
-    assert "The models did not play the same cases. Of 2: flux 1, grok 1." in said
-    assert "1 chains end before round 3" in said
+    output = imported(table(tmp_path, *chain, *chain, *again, *short))
+    assert "3 of 11 rows are exact duplicates and were counted once." in output
+    assert "lpips is 0 in every row: it was never computed and is left out." in output
+    assert "1 chains repeat a case" in output
+    assert "The models were not run on the same cases. Of 2 cases: flux 1, grok 1." in output
+    assert "1 chains end before round 3" in output
     suite = Suite.objects.get()
     assert suite.published_elsewhere
-    assert all(remark in suite.description for remark in said.splitlines()[:5])
-    assert "against 0.59" in suite.description
+    assert all(remark in suite.description for remark in output.splitlines()[:5])
+    assert "where 0 % is 0.59" in suite.description
 
 
-def test_a_whole_table_becomes_a_suite_that_nobody_is_ranked_in(published_table, client):
-    said = imported(published_table.path)
+def test_a_table_becomes_a_suite_without_ranks(published_table, client):
+    output = imported(published_table.path)
     twice = published_table.rows - published_table.distinct
-    assert f"{twice:,} of {published_table.rows:,} rows are verbatim duplicates" in said
+    assert f"{twice:,} of {published_table.rows:,} rows are exact duplicates" in output
     suite = Suite.objects.get()
     assert (suite.slug, suite.trips, suite.source_url) == (
         published_figures.SLUG,
@@ -109,7 +109,7 @@ def test_a_whole_table_becomes_a_suite_that_nobody_is_ranked_in(published_table,
     assert published_figures.SOURCE in client.get(suite.get_absolute_url()).content.decode()
 
 
-def test_to_import_it_again_changes_nothing_and_another_table_is_a_new_version(tmp_path):
+def test_a_second_import_changes_nothing_and_a_changed_table_is_a_new_version(tmp_path):
     path = table(tmp_path, line(number=1), line(number=2))
     imported(path)
     assert "already here" in imported(path)
@@ -135,14 +135,14 @@ def test_to_import_it_again_changes_nothing_and_another_table_is_a_new_version(t
         ({"image": "../../x/y"}, "line 3, image"),
     ],
 )
-def test_a_line_that_does_not_fit_stops_the_import(tmp_path, changes, words):
+def test_an_invalid_line_stops_the_import(tmp_path, changes, words):
     with pytest.raises(CommandError, match=words):
         imported(table(tmp_path, line(), line(number=2, **changes)))
     assert not Suite.objects.exists()
     assert not Case.objects.exists()
 
 
-def test_a_table_of_something_else_is_refused(tmp_path):
+def test_a_table_with_other_columns_is_refused(tmp_path):
     with pytest.raises(CommandError, match="lacks the columns model"):
         imported(table(tmp_path, "1,2", head="a,b"))
     with pytest.raises(CommandError, match="has no rows"):
@@ -161,7 +161,7 @@ def figures(folder: Path, *lines: str) -> str:
     return out.getvalue()
 
 
-def test_published_figures_come_from_a_table_and_are_replaced_by_a_newer_one(tmp_path):
+def test_a_later_import_replaces_published_figures(tmp_path):
     assert "1 figures are new, 0 were replaced" in figures(tmp_path, FIGURE)
     figures(tmp_path, FIGURE.replace("0.41", "0.42"))
     figure = PublishedFigure.objects.get()
@@ -172,16 +172,16 @@ def test_published_figures_come_from_a_table_and_are_replaced_by_a_newer_one(tmp
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        (FIGURE.replace("ssim", "beauty"), "line 3, metric: beauty is none of"),
+        (FIGURE.replace("ssim", "beauty"), "line 3, metric: beauty is not one of"),
         (FIGURE.replace("0.41", "inf"), "line 3, value"),
         (FIGURE.replace(",10,", ",0,"), "line 3, trip"),
         (FIGURE.replace("https://", "javascript:"), "line 3, url"),
         (FIGURE.replace("2026-02-01", "soon"), "line 3, date"),
         (FIGURE.replace("Flux", ""), "line 3, model"),
-        (FIGURE, "line 3, model: the same figure as in line 2"),
+        (FIGURE, "line 3, model: this figure is already in line 2"),
     ],
 )
-def test_one_wrong_figure_stops_them_all_and_is_named(tmp_path, bad, words):
+def test_an_invalid_figure_stops_the_import_and_is_named(tmp_path, bad, words):
     with pytest.raises(CommandError, match=words):
         figures(tmp_path, FIGURE, bad)
     assert not PublishedFigure.objects.exists()
@@ -240,7 +240,7 @@ def test_the_front_page_shows_real_models_until_one_is_ranked(client, shipped):
     assert "Reported by others:" not in shown(client, "/?suite=demo-v1&q=nothing")
 
 
-def test_the_page_has_every_metric_with_the_cases_of_each_curve_and_no_rank(client, shipped):
+def test_the_page_shows_every_metric_with_case_counts_and_no_rank(client, shipped):
     text = shown(client, "/reported/")
     for label in ("SSIM", "CLIP similarity", "PSNR"):
         assert f"<h2>{label}: " in text
@@ -261,5 +261,5 @@ def test_the_page_costs_few_queries_and_links_an_imported_table(
         assert "?suite=edit-converge-bench-v1" in shown(client, "/reported/")
 
 
-def test_without_figures_the_page_says_how_they_come(client):
+def test_without_figures_the_page_explains_how_to_import_them(client):
     assert "load_benchmark" in shown(client, "/reported/")

@@ -171,7 +171,7 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
         among = "Of the models run here, "
     leaders = sum(row.standing.rank == 1 for row in ranked if row.standing)
     if leaders > 1 and first.rank == 1:
-        names = formatting.listed([row.model.name for row in best[:leaders]], of=leaders)
+        names = formatting.listed([row.model.name for row in best[:leaders]], total=leaders)
         return f"{among}{names} share first place; the longest lasts {lasts}."
     name = best[0].model.name
     if _is_inconclusive(first, trips):

@@ -337,7 +337,7 @@ def test_a_long_check_makes_room_for_others_and_goes_on_where_it_was(
 ):
     """A large bundle takes hours: nobody's run or upload waits for all of them."""
     monkeypatch.setattr("leaderboard.contributions.checking.OFTEN", 0.0)
-    monkeypatch.setattr(job_queue, "should_leave", lambda *_, **__: True)
+    monkeypatch.setattr(job_queue, "should_yield", lambda *_, **__: True)
     looked_at: list[str] = []
     trips = Verification._trips
 
@@ -357,7 +357,7 @@ def test_a_long_check_makes_room_for_others_and_goes_on_where_it_was(
     assert run.verified
     # Each once: what is finished is not looked at again.
     assert len(looked_at) == len(set(looked_at)) == 4
-    monkeypatch.setattr(job_queue, "should_leave", lambda *_, **__: False)
+    monkeypatch.setattr(job_queue, "should_yield", lambda *_, **__: False)
     run.delete()
     again = contributed(client, packed, name="In One Piece").run
     assert run.provenance["bundle"]["checks"]["equal"] > 100

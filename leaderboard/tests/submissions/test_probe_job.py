@@ -279,7 +279,7 @@ def test_tests_are_on_a_lane_of_their_own(
         client.post(reverse("submit"), form_fields(suite))
     assert django_rq.get_queue("probes").get_job_ids()
     assert not django_rq.get_queue("edits").get_job_ids()
-    assert not job_queue.should_leave(1, job_queue.EDITS, turn_is_over=True)
+    assert not job_queue.should_yield(1, job_queue.EDITS, turn_is_over=True)
 
 
 @pytest.mark.django_db

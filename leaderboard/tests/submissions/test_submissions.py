@@ -169,7 +169,7 @@ def test_valkey_down_at_submission_saves_the_row_and_the_sweeper_rings_later(
     settings.LEASE_SECONDS = 0
     from leaderboard import job_queue
 
-    job_queue._silent_until = 0
+    job_queue._retry_at = 0
     jobs.sweep()
     from django.db import connection
 
