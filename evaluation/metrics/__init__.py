@@ -25,7 +25,7 @@ __all__ = [
     "semantic_metrics",
 ]
 
-#: In display order; a board opens with the first one that was run.
+#: In display order; a board opens with the first metric that was run.
 METRICS: Registry[Metric] = Registry(
     "metric",
     MetricError,
@@ -52,20 +52,20 @@ METRICS: Registry[Metric] = Registry(
     },
 )
 HEADLINE = next(iter(METRICS))
-#: Return the class with its label, version, unit and direction, without loading torch.
+#: Return a metric's class with its label, version, unit and direction, without loading torch.
 metric_class = METRICS.find
-#: Return a metric; its weights load when it is first used.
+#: Return a metric; its weights are loaded at its first use.
 load_metric = METRICS.load
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Return these metrics in the order of METRICS; then, by name, unregistered ones."""
+    """Return these metrics in the order of METRICS, then unregistered ones by name."""
     given = set(names)
     return [name for name in METRICS if name in given] + sorted(given - set(METRICS))
 
 
 def scored_metrics(pinned: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the metrics that a run was ranked by, in order, given all it pinned."""
+    """Return the metrics by which a run is ranked, in order, given all its pinned metrics."""
     ran = {name for name, pin in pinned.items() if "missing" not in pin}
     return in_order(ran.difference(no_reference_metrics()))
 
@@ -78,7 +78,7 @@ def full_reference_metrics() -> tuple[str, ...]:
 
 @cache
 def no_reference_metrics() -> tuple[str, ...]:
-    """Return the metrics that take one image alone; they rank nothing."""
+    """Return the metrics that measure one image without its source; none of them ranks."""
     return tuple(name for name in METRICS if not metric_class(name).reference)
 
 
@@ -90,5 +90,5 @@ def headline_parts() -> tuple[str, ...]:
 
 @cache
 def semantic_metrics() -> tuple[str, ...]:
-    """Return the metrics of an image's meaning, in order."""
+    """Return the metrics that compare meaning, in order."""
     return tuple(name for name in METRICS if metric_class(name).semantic)

@@ -1,9 +1,11 @@
-"""Metrics: a distance that is 0 for equal images, and its display.
+"""Base classes of metrics.
 
-Labels, versions and directions are class attributes, so tables and charts read them without
-loading torch; heavy modules load inside `prepare` and `losses`. Most metrics measure images
-(`DirectMetric`). The parts of the headline read their distances from its losses (`part_of`).
-Some take one image alone (`NoReferenceMetric`) and are no distance.
+A metric has a distance, which is 0 for equal images, and a value for display. Labels, versions and
+directions are class attributes, so tables and charts read them without loading torch; heavy modules
+are imported inside `prepare` and `losses`.
+
+Most metrics measure images themselves (`DirectMetric`). Parts of the headline take their distances
+from its losses (`part_of`). A `NoReferenceMetric` measures one image without its source.
 """
 
 from __future__ import annotations
@@ -24,29 +26,29 @@ from evaluation.weights import Requirements
 #: The result of `prepare`; only the metric that made it can read it.
 Features: TypeAlias = Any
 
-#: Left, top, right, bottom, as shares of the image's width and height.
+#: Left, top, right and bottom, as shares of the image's width and height.
 Box: TypeAlias = tuple[float, float, float, float]
-#: Values over an image's cells, 48 x 48 whatever its shape.
+#: Values over a grid of 48 x 48 cells, for images of any shape.
 Cells: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.bool_]
 #: Integers from 0 to 255.
 Luma: TypeAlias = NDArray[np.uint8]
 CELLS = 48
-# A source nearer than this to its blank card is flat, and has no scale.
+# A source within this distance of its blank card is flat, and has no scale.
 FLAT = 1e-9
 
-#: Larger images are measured one at a time, and by tiles: networks and metrics need about 200
-#: bytes per pixel.
+#: Larger images are measured one at a time and in tiles, because networks and metrics need about
+#: 200 bytes per pixel.
 LARGE_PIXELS = 1_500_000
 
 
 class MetricError(UserFacingError):
-    """A metric that cannot measure here."""
+    """A metric cannot be computed; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """Annotations of a chain's images beside their pixels."""
+    """Annotations of a chain's images that metrics use."""
 
     #: The single annotated face, if any.
     face: Box | None = None
@@ -58,8 +60,8 @@ class Subject:
             left, top, right, bottom = self.face
             if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
                 raise MetricError(
-                    f"face is {self.face}: it should be left, top, right and bottom as shares "
-                    "of the image, from 0 to 1"
+                    f"face is {self.face}: give left, top, right and bottom as shares of the "
+                    "image, from 0 to 1"
                 )
         if self.footprint is not None and self.footprint.shape != (CELLS, CELLS):
             raise MetricError(
@@ -72,33 +74,33 @@ class Metric(Requirements):
 
     name: ClassVar[str]
     label: ClassVar[str]
-    #: The measured property in common words: "perceived quality".
+    #: The measured property in everyday words: "perceived quality".
     looks_at: ClassVar[str]
-    #: True if it measures an image's meaning; it is then shown beside the headline.
+    #: True if it compares the meaning of images; pages show it next to the headline.
     semantic: ClassVar[bool] = False
-    #: Changes whenever numbers can change; curves never mix versions.
+    #: Changed whenever numbers can change; curves never mix versions.
     version: str
-    #: True if it compares images with their source; only such a metric ranks.
+    #: True if it compares images with their source; only such metrics rank.
     reference: ClassVar[bool] = True
-    #: For the shown value; a distance is always better when smaller.
+    #: The direction of the shown value; a distance is always better when smaller.
     higher_is_better: ClassVar[bool]
     unit: ClassVar[str] = ""
-    #: Digits after the point when shown.
+    #: Decimals of the shown value.
     digits: ClassVar[int] = 3
-    #: The shorter side, in pixels, below which the metric is not defined.
+    #: The smallest shorter side, in pixels, for which the metric is defined.
     smallest: ClassVar[int] = 1
-    #: The distance of retention 0; None if it is measured on each source's blank card.
+    #: The distance at retention 0; None if it is measured on each source's blank card.
     blank: ClassVar[float | None] = None
     #: True if it applies to some images only, such as those with a face.
     selective: ClassVar[bool] = False
-    #: The metric whose losses have its distances; empty if it measures images itself.
+    #: The metric whose losses contain this metric's distances; empty if it measures images itself.
     part_of: ClassVar[str] = ""
     #: True if its numbers come from a network, and so vary by device.
     uses_network: ClassVar[bool] = False
 
     @property
     def running_version(self) -> str:
-        """The version as it runs here, if that depends on what is installed."""
+        """The version that runs here, which may depend on what is installed."""
         return self.version
 
     def shown(self, distance: float | None) -> float | None:
@@ -106,7 +108,7 @@ class Metric(Requirements):
         return None if distance is None else 1 - distance
 
     def text(self, distance: float | None) -> str:
-        """Return the shown value with its unit, or words without a number."""
+        """Return the shown value with its unit, or "not run"."""
         value = self.shown(distance)
         if value is None:
             return "not run"
@@ -125,31 +127,31 @@ class Metric(Requirements):
 class DirectMetric(Metric, ABC):
     """A metric that measures images itself."""
 
-    #: True if its features are many times the image's size: those of a large one are not cached.
+    #: True if its features are many times the image's size; large images are then not cached.
     large_features: ClassVar[bool] = False
 
     @abstractmethod
     def prepare(self, source: Image.Image) -> Features:
-        """Return the features of a source, computed once."""
+        """Return the features of a source, which are computed once."""
 
     def prepare_subject(
         self, source: Image.Image, subject: Subject, stored: Mapping[str, Any] | None = None
     ) -> Features:
         """Return the features of a source with its annotations.
 
-        `stored` is what `to_store` gave of these features before.
+        `stored` is an earlier result of `to_store` for these features.
         """
         return self.prepare(source)
 
     def to_store(self, features: Features) -> dict[str, Any] | None:
-        """Return what of the features is slow to compute, as JSON; None: nothing."""
+        """Return features that are slow to compute, as JSON; None if none are."""
         return None
 
     @abstractmethod
     def losses(
         self, sources: Sequence[Features], restored: Sequence[Image.Image]
     ) -> Sequence[Loss]:
-        """Return the loss of each restored image to its own source, at the source's size."""
+        """Return the loss of each restored image against its own source, at the source's size."""
 
     def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
         """Return the distance of each restored image to one source."""
@@ -168,11 +170,11 @@ class Loss:
 
 
 class NoReferenceMetric(Metric, ABC):
-    """A value of one image on its own: no distance, and never ranked."""
+    """A metric that measures one image without its source; it never ranks."""
 
     reference = False
     higher_is_better: ClassVar[bool] = False
-    #: Lowest and highest of the usual values, which a value may leave.
+    #: The lowest and highest usual value; values outside are possible.
     usual_range: ClassVar[tuple[float, float]]
     modules = {"cv2": "opencv-python-headless"}
 
@@ -181,7 +183,7 @@ class NoReferenceMetric(Metric, ABC):
         if self.size_problem(image.size):
             return None
         value = self.luma_value(np.asarray(image.convert("L")))
-        # More digits are meaningless: two implementations differ by far more.
+        # Further digits are meaningless: implementations differ by far more.
         return None if value is None else round(value, 4)
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Images of one or several chains, decoded and measured a batch at a time."""
+"""Batches: images of one or several chains, decoded and measured a batch at a time."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from evaluation.metrics.base import Metric, MetricError, is_large
 from evaluation.metrics.networks.base import NetworkMetric
 
 AnyImage: TypeAlias = Image.Image | EncodedImage
-#: The owner of an image.
+#: Whatever identifies an image's chain and trip.
 Owner = TypeVar("Owner")
 
-# Images held decoded at a time, of one chain or of several; the next ones are decoded meanwhile,
-# unless they are large. A GPU gets larger batches, which pass a network at once.
+# Images held decoded at a time. Unless images are large, the next batch is decoded meanwhile. A
+# GPU gets larger batches, because a network takes a batch in one pass.
 BATCH, GPU_BATCH, LARGE_BATCH = 8, 16, 4
-#: glibc's options: blocks from this size on, and free memory at the end of its heap from this size
-#: on, return to the system.
+#: glibc's options for the sizes from which freed blocks, and free memory at the end of the heap,
+#: are returned to the system.
 M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -3, -1
 BLOCK = 2 * 2**20
 
@@ -42,8 +42,8 @@ def batch_size(metrics: Iterable[Metric], size: tuple[int, int]) -> int:
 def threads(metrics: Iterable[Metric], size: tuple[int, int]) -> Iterator[ThreadPoolExecutor]:
     """Provide one thread per processor; each image is processed by one thread.
 
-    Two threads inside one convolution wait for each other; two images do not. This keeps all
-    processors busy, above all on a busy machine.
+    Threads that share one convolution wait for each other, whereas threads with separate images do
+    not, which matters most on a busy machine.
     """
     count = 1 if is_large(size) else min(_processors(), BATCH)
     if not any(isinstance(metric, NetworkMetric) for metric in metrics):
@@ -65,24 +65,24 @@ def threads(metrics: Iterable[Metric], size: tuple[int, int]) -> Iterator[Thread
 def batches(
     images: Iterable[tuple[Owner, AnyImage]],
     size: tuple[int, int],
-    several: int,
+    count: int,
     pool: ThreadPoolExecutor,
 ) -> Iterator[list[tuple[Owner, Image.Image]]]:
     """Yield images decoded at the source's size; prepare the next batch meanwhile."""
     rest = iter(images)
 
-    def ready(own: tuple[Owner, AnyImage]) -> tuple[Owner, Image.Image]:
-        return own[0], fit(rgb(own[1]), size)
+    def decode(item: tuple[Owner, AnyImage]) -> tuple[Owner, Image.Image]:
+        return item[0], fit(rgb(item[1]), size)
 
     if is_large(size):
-        while few := [ready(own) for own in itertools.islice(rest, several)]:
-            yield few
-            del few
+        while part := [decode(item) for item in itertools.islice(rest, count)]:
+            yield part
+            del part
         return
 
     def start() -> Iterator[tuple[Owner, Image.Image]] | None:
-        few = list(itertools.islice(rest, several))
-        return pool.map(ready, few) if few else None
+        part = list(itertools.islice(rest, count))
+        return pool.map(decode, part) if part else None
 
     following = start()
     while following is not None:
@@ -111,11 +111,11 @@ def _processors() -> int:
 
 
 def return_freed_memory() -> bool:
-    """Return freed memory to the system, and from now on large blocks at once.
+    """Return freed memory to the system now, and large blocks as soon as they are freed.
 
-    Returns True if this process can. glibc otherwise keeps them between small blocks still in
-    use: a process that measured one large image would stay at its peak size. It costs a few per
-    cent of time, so only processes that meet such images do it.
+    Returns False if the C library cannot. Without this, glibc keeps freed blocks between small ones
+    still in use, so a process that measured one large image would stay at its peak size. It costs a
+    few per cent of time, so only processes that meet large images call it.
     """
     if not sys.platform.startswith("linux"):
         return False

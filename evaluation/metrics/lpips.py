@@ -17,14 +17,14 @@ from evaluation.metrics.base import Features, is_large
 from evaluation.metrics.networks.base import FeatureMetric, as_tensor, in_spans
 from evaluation.torch_compat import ready_torchvision
 
-# A large image goes through the network by bands of so many rows: its layers together fill the
-# memory. The layers have strides of 4, 8 and 16 pixels; a border affects 80 pixels beside it.
+# A large image passes the network in bands of rows, because its layers together would fill the
+# memory. Layers have strides of 4, 8 and 16 pixels; a border affects 80 pixels, hence the halo.
 BAND, STRIDES, HALO = 256, (4, 8, 16, 16, 16), 96
 
 
 @dataclass(frozen=True)
 class Band:
-    """Rows `begin` to `end` of an image, read with a halo."""
+    """Rows `begin` to `end` of an image of this height, read with a halo."""
 
     begin: int
     end: int
@@ -34,7 +34,7 @@ class Band:
     def of(cls, height: int, rows: int = BAND) -> Iterator[Band]:
         """Yield the bands of an image from its top."""
         for begin in range(0, height, rows):
-            # A short rest is joined to the last band, because its last layers could be empty.
+            # A short rest joins the last band, because its last layers could be empty.
             last = height - begin - rows < HALO
             yield cls(begin, height if last else begin + rows, height)
             if last:
@@ -50,18 +50,18 @@ class Band:
         return min(self.height, self.end + HALO)
 
     def inner(self, stride: int) -> slice:
-        """Return the rows of a layer that belong to the band without its halo."""
+        """Return the rows of a layer with this stride that belong to the band without its halo."""
         end = None if self.end == self.height else (self.end - self.first) // stride
         return slice((self.begin - self.first) // stride, end)
 
 
 class Lpips(FeatureMetric):
-    """The network of the `lpips` package; a source passes its trunk only once."""
+    """LPIPS by the network of the `lpips` package; features of a source are computed once."""
 
     name, label, version = "lpips", "LPIPS", "alex-0.1"
     looks_at = "perceived quality"
     higher_is_better = False
-    # AlexNet's last pooling has no output for a smaller image.
+    # For a smaller image AlexNet's last pooling has no output.
     smallest = 31
     modules = {"torch": "torch", "lpips": "lpips", "safetensors": "safetensors"}
     weights = "lpips-alex"
@@ -73,8 +73,8 @@ class Lpips(FeatureMetric):
         ready_torchvision()
         from lpips.lpips import LPIPS, ScalingLayer
 
-        # A network on "meta" has no values at all, so none can stay random: what the file does
-        # not bring makes load_state_dict fail. torchvision warns of how lpips calls it.
+        # A network on "meta" has no values, so none can stay random: load_state_dict fails if the
+        # file lacks any. The ignored warnings are torchvision's, about how lpips calls it.
         with torch.device("meta"), warnings.catch_warnings(action="ignore"):
             network = LPIPS(net="alex", pretrained=False, pnet_rand=True, verbose=False)
         state = load_file(weights.locate(self.weights)[0])
@@ -87,13 +87,13 @@ class Lpips(FeatureMetric):
         return distance
 
     def prepare(self, source: Image.Image) -> Features:
-        """Return the layers of a source, or a large source itself, to save memory."""
+        """Return the layers of a source; a large one is returned itself, to save memory."""
         if self.device == "cpu" and is_large(source.size):
             return source
         return super().prepare(source)
 
     def trunk(self, network: Any) -> Any:
-        """Return the convolutions: squares of their outputs overflow half precision."""
+        """Return the convolutions; squares of their outputs would overflow half precision."""
         return network.net
 
     def features(self, images: Sequence[Image.Image]) -> Features:
@@ -109,7 +109,7 @@ class Lpips(FeatureMetric):
         return result
 
     def _by_bands(self, source: Image.Image, image: Image.Image) -> float:
-        """Return the distance of a large image, band by band of its rows."""
+        """Return the distance of a large image, computed in bands of rows."""
         sums, counts = [0.0] * len(STRIDES), [0] * len(STRIDES)
         for band in Band.of(source.height):
             box = (0, band.first, source.width, band.last)
@@ -140,7 +140,7 @@ class Lpips(FeatureMetric):
         values = trunk.slice1(self.network.scaling_layer(inputs).to(self.dtype))
         del inputs
         for part in (trunk.slice2, trunk.slice3, trunk.slice4, trunk.slice5, None):
-            # The next layer first: then this one can be changed in its place.
+            # Compute the next layer first, so that this one can be changed in place.
             following = part(values) if part else None
             layer = values.float()
             yield layer.div_(vector_norm(layer, dim=1, keepdim=True).add_(1e-10))

@@ -1,7 +1,7 @@
-"""The headline: how much of an image is kept, by nine kinds of damage together.
+"""The headline metric: an image's retention from nine kinds of damage together.
 
-Q = 1 / (1 + the sum of (distance / half point)² over its parts). A part that does not apply to a
-source (a face, text) is left out.
+Q = 1 / (1 + the sum of (distance / half point)² over its parts). Parts that do not apply to a
+source are left out, such as the face part without a face.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from evaluation.metrics.views import (
 )
 
 LAYERS = (SHAPES, THINGS)
-# More than half of a patch lies in a footprint.
+# The share of a patch that must be inside a footprint for it to count.
 MOSTLY = 0.5
 
 
@@ -46,17 +46,17 @@ class OverallLoss(Loss):
     parts: Mapping[str, PartLoss] = field(default_factory=dict)
     #: The part with the largest term.
     because: str = ""
-    #: What `undo` reads: the change of each patch, and what the source's parts know.
+    #: For undoing: the change of each patch, and the parts' measurements of the source.
     changes: Mapping[int, Floats] = field(default_factory=dict, repr=False)
     prepared: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def window(self) -> Box | None:
-        """The window of the part that decided; None: the whole image."""
+        """The window of the part with the largest term; None for the whole image."""
         return self.parts[self.because].window if self.parts else None
 
     def retention_within(self, footprint: Mask) -> float | None:
-        """Return what is kept of things and shapes in a region; None for an empty one."""
+        """Return the retention of objects and shapes in a footprint; None if it is empty."""
         import cv2
 
         rows, columns = self.changes[THINGS].shape
@@ -74,14 +74,14 @@ class OverallLoss(Loss):
 
 
 def version_of(parts: Iterable[Part | type[Part]]) -> str:
-    """Return the version, which differs when a part or its half point does."""
+    """Return the version, which depends on every part and its half point."""
     stated = {part.name: f"{part.name} {part.version} {part.half}" for part in parts}
     without = "".join(f"-no-{part.name}" for part in PARTS if part.name not in stated)
     return f"dinov2-448-{sha256(' '.join(stated.values()).encode()).hexdigest()[:6]}{without}"
 
 
 class Overall(NetworkMetric):
-    """1 / (1 + sum of squares) over the parts that can run here."""
+    """The headline metric over the parts that can run here."""
 
     name, label, version = "overall", "Overall", version_of(PARTS)
     looks_at = "everything that people see of damage"
@@ -94,12 +94,12 @@ class Overall(NetworkMetric):
         "skimage": "scikit-image",
     }
     weights = "dinov2-small"
-    #: Half the patches of the smallest side lie in a window.
+    #: At this side, a window spans about half of the shorter side.
     smallest = 32
 
     @cached_property
     def parts(self) -> list[Part]:
-        """The parts that can run here: some need the networks of faces and text."""
+        """The parts that can run here; face and text need networks of their own."""
         loaded = [part() for part in PARTS]
         return [part for part in loaded if not part.selective or not part.missing()]
 
@@ -109,7 +109,7 @@ class Overall(NetworkMetric):
 
     @property
     def weights_sha256(self) -> str | None:
-        """One hash of all weights; None while some are missing."""
+        """One hash of all weights; None if those of DINOv2 are missing."""
         own = weights.WEIGHTS.load(self.weights).status().sha256
         hashes = [own, *(part.weights_sha256 for part in self.parts if part.selective)]
         return own and sha256(" ".join(map(str, hashes)).encode()).hexdigest()
@@ -138,34 +138,34 @@ class Overall(NetworkMetric):
     def _prepare_parts(self, source: Source) -> dict[str, Any]:
         copies = harmless_copies(source.view.decoded)
         card = blank_card(source.view.decoded)
-        *views, plain = (
+        *views, card_view = (
             View(image, tokens)
             for image, tokens in zip((*copies, card), self.tokens([*copies, card]), strict=True)
         )
-        source_views = SourceViews(source, views, plain)
+        source_views = SourceViews(source, views, card_view)
         return {part.name: part.prepare(source_views) for part in self.parts}
 
     def to_store(self, features: Source) -> dict[str, Any]:
-        """Return what of a source is slow to compute, as JSON."""
+        """Return the parts' measurements of a source, which are slow to compute, as JSON."""
         return dict(features.prepared)
 
     def losses(
         self, sources: Sequence[Features], restored: Sequence[Image.Image]
     ) -> list[OverallLoss]:
-        laid = [
+        aligned = [
             register(source.view.decoded, image)
             for source, image in zip(sources, restored, strict=True)
         ]
-        tokens = self.tokens([image for image, _, _ in laid])
+        tokens = self.tokens([image for image, _, _ in aligned])
         return [
-            self._loss(Comparison(source, image, View(moved, seen), inside, reframed))
-            for source, image, (moved, inside, reframed), seen in zip(
-                sources, restored, laid, tokens, strict=True
+            self._loss(Comparison(source, image, View(moved, image_tokens), inside, reframed))
+            for source, image, (moved, inside, reframed), image_tokens in zip(
+                sources, restored, aligned, tokens, strict=True
             )
         ]
 
     def distance_within(self, source: Image.Image, restored: Image.Image, where: Mask) -> float:
-        """Return the distance of the cells of one region alone; both images have one size."""
+        """Return the distance within the region `where`; both images have the same size."""
         prepared = self.prepare(source)
         image, inside, reframed = register(source, restored)
         (tokens,) = self.tokens([image])
@@ -191,5 +191,5 @@ class Overall(NetworkMetric):
         )
 
     def tokens(self, images: Sequence[Image.Image]) -> list[Tokens]:
-        """Return the patches of images of one size."""
+        """Return the patch features of images that share a size."""
         return self.in_batches(images, lambda part: patches(self.network, images[part], LAYERS))

@@ -1,7 +1,7 @@
 """Parts of the headline: nine kinds of damage with distances and half points.
 
-A part measures in units of its own (`measure`) and says at which distance half is lost (`half`):
-its retention is 1 / (1 + (distance / half)²). Each is also a metric with a curve of its own.
+A part measures a distance in its own unit (`measure`); at its half point (`half`) half is lost. Its
+retention is 1 / (1 + (distance / half)²). Each part is also a metric with its own curve.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from evaluation.metrics.views import (
     window_means_inside,
 )
 
-# In patches: about a thing, and about a contour; in cells of the map of colours: about a bottle.
+# Sides of windows: in patches for objects and contours, in cells of the colour map for regions.
 THING, CONTOUR, REGION = 4, 3, 12
-# A blank card that differs less from the source says nothing of its window.
+# The least scale of a window, for windows in which the blank card hardly differs from the source.
 LEAST_SCALE = 0.2
-# Grey levels that no image is without: it keeps the logarithm of flat images finite.
-ALWAYS = 0.5
-# What harmless copies move the embedding of a face is forgiven twice, up to this.
+# Grey levels added to fine detail, so that the logarithm is finite for flat images.
+DETAIL_OFFSET = 0.5
+# Harmless copies move a face's embedding; twice that distance is tolerated, up to twice this.
 MAX_ALLOWANCE = 0.3
-# Shorter lines are read into textures by chance.
+# Shorter lines are ignored, because textures may be read as such by chance.
 LETTERS = 4
-# Tables of a source are stored in steps of this, from 0 to 2.
+# The precision with which tables of a source are stored; values are from 0 to 2.
 STEP = 2.0**-15
 
 
 @dataclass(frozen=True)
 class PartLoss:
-    """The distance of one part, and the window that decided it; None: the whole image."""
+    """The distance of one part, and the window it comes from; None for the whole image."""
 
     distance: float
     window: Box | None = None
@@ -54,34 +54,35 @@ class PartLoss:
 
 @dataclass(frozen=True)
 class SourceViews:
-    """The measurements of a source that the parts compare with."""
+    """The views of a source that the parts prepare from."""
 
     source: Source
-    #: The harmless copies of the source, and a card of its mean colour.
+    #: Harmless copies of the source.
     harmless: Sequence[View]
+    #: A blank card of the source's mean colour.
     card: View
 
 
 class Part(Metric, ABC):
-    """One kind of damage; it does not apply to a source without such content."""
+    """One kind of damage; a selective part does not apply to every source."""
 
     part_of = "overall"
     higher_is_better, digits, blank = True, 2, 1.0
     version = "1"
     #: The distance at which half is lost.
     half: ClassVar[float]
-    #: The end of a chain by this part: "an object is gone or changed".
+    #: Why a chain ends if this part lost most: "an object is gone or changed".
     ended: ClassVar[str]
-    #: The reason where it does not apply.
+    #: Why the part does not apply to a source.
     not_found: ClassVar[str] = ""
 
     def lost(self, distance: float) -> float:
-        """Return what a metric stores: 1 - retention, exactly 0 at 0."""
+        """Return the stored value, 1 - retention; it is exactly 0 at distance 0."""
         term = (distance / self.half) ** 2
         return term / (1 + term)
 
     def prepare(self, views: SourceViews) -> Any:
-        """Return what it needs of the source, as JSON; None where it does not apply."""
+        """Return the part's measurements of the source, as JSON; None if it does not apply."""
         return {}
 
     @abstractmethod
@@ -90,7 +91,7 @@ class Part(Metric, ABC):
 
 
 class Object(Part):
-    """Is something gone, invented or replaced, in the worst window?"""
+    """Objects that are gone, invented or replaced, in the worst window."""
 
     name, label = "object", "Objects"
     looks_at = "things lost or added"
@@ -99,7 +100,7 @@ class Object(Part):
     weights, uses_network = "dinov2-small", True
 
     def prepare(self, views: SourceViews) -> Any:
-        """Return by patch what harmless copies change, and what a blank card does."""
+        """Return the changes of each patch by harmless copies and by a blank card."""
         card = dissimilarity(views.source.view.tokens, views.card.tokens, THINGS)
         return {"floor": to_text(floor(views, THINGS)), "card": to_text(card)}
 
@@ -126,7 +127,7 @@ class Object(Part):
 
 
 class Shape(Part):
-    """Did contours change, in the worst window?"""
+    """Changes of contours, in the worst window."""
 
     name, label = "shape", "Shapes"
     looks_at = "contours and small details"
@@ -151,7 +152,7 @@ class Shape(Part):
 
 
 class LocalColour(Part):
-    """Did a region take on another colour?"""
+    """Changes of colour, in the worst window."""
 
     name, label = "local_colour", "Colour of a region"
     looks_at = "hue of single things"
@@ -165,7 +166,7 @@ class LocalColour(Part):
 
 
 class Colour(Part):
-    """Did the colours of the whole image change?"""
+    """The mean change of colour over the whole image."""
 
     name, label = "colour", "Colours"
     looks_at = "tone of the whole image"
@@ -179,7 +180,7 @@ class Colour(Part):
 
 
 class Sharpness(Part):
-    """Return the change of fine detail, as the size of a logarithm."""
+    """The change of fine detail, as the absolute logarithm of a ratio."""
 
     name, label = "sharpness", "Sharpness"
     looks_at = "fine detail, lost or exaggerated"
@@ -189,14 +190,14 @@ class Sharpness(Part):
     def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
         inside = comparison.counts(CELLS, CELLS)
         before, after = (
-            view.bands[1][inside].mean() + ALWAYS if inside.any() else ALWAYS
+            view.bands[1][inside].mean() + DETAIL_OFFSET if inside.any() else DETAIL_OFFSET
             for view in (comparison.source.view, comparison.registered)
         )
         return PartLoss(float(abs(np.log(after / before))))
 
 
 class Grain(Part):
-    """Return the rise of the finest detail in quiet areas, in grey levels."""
+    """The rise of the finest detail in quiet areas, in grey levels."""
 
     name, label = "grain", "Grain"
     looks_at = "noise in quiet places"
@@ -211,7 +212,7 @@ class Grain(Part):
 
 
 class Face(Part):
-    """Return the distance between the embeddings of the one annotated face."""
+    """The distance between the embeddings of the annotated face, before and after."""
 
     name, label = "face", "Face"
     looks_at = "likeness of the person"
@@ -248,7 +249,7 @@ class Face(Part):
 
 
 class Text(Part):
-    """Return the unlikeness of the worst line that the reader is sure of."""
+    """The dissimilarity of the worst line of text among those read reliably."""
 
     name, label = "text", "Text"
     looks_at = "legibility"
@@ -259,13 +260,13 @@ class Text(Part):
     weights, modules = TextReader.weights, TextReader.modules
 
     def prepare(self, views: SourceViews) -> Any:
-        """Return the lines that are read alike in all harmless copies."""
+        """Return the lines that are read identically in all harmless copies."""
         lines = [plain(line) for line in text_reader().lines(views.source.view.decoded)]
         lines = [line for line in lines if len(line) >= LETTERS]
         if not lines:
             return None
-        again = [text_reader().lines(copy.decoded) for copy in views.harmless]
-        return [line for line in lines if all(best_match(line, a) == 1 for a in again)] or None
+        copy_lines = [text_reader().lines(copy.decoded) for copy in views.harmless]
+        return [line for line in lines if all(best_match(line, a) == 1 for a in copy_lines)] or None
 
     def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
         read = text_reader().lines(comparison.restored)
@@ -273,7 +274,7 @@ class Text(Part):
 
 
 class Framing(Part):
-    """Return the share of the frame that was cut off or invented."""
+    """The share of the frame that was cut off or invented."""
 
     name, label = "framing", "Framing"
     looks_at = "edges cut off or invented"
@@ -284,7 +285,7 @@ class Framing(Part):
         return PartLoss(comparison.reframed)
 
 
-#: In the order of tables.
+#: In the order in which tables show them.
 PARTS: tuple[type[Part], ...] = (
     Object,
     Shape,
@@ -299,13 +300,13 @@ PARTS: tuple[type[Part], ...] = (
 
 
 def floor(views: SourceViews, layer: int) -> Floats:
-    """Return by patch the largest change of the harmless copies."""
+    """Return each patch's largest change by a harmless copy."""
     tokens = views.source.view.tokens
     return np.max([dissimilarity(tokens, copy.tokens, layer) for copy in views.harmless], axis=0)
 
 
 def worst_window(values: Floats, side: int, shape: tuple[int, ...]) -> PartLoss:
-    """Return the largest value with the place of its window; none counting is no loss."""
+    """Return the largest value with its window; no loss if no window counts."""
     row, column = np.unravel_index(int(values.argmax()), values.shape)
     index = int(row), int(column)
     return PartLoss(max(0.0, float(values[index])), window_box(index, side, shape))

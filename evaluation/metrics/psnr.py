@@ -18,7 +18,7 @@ ROWS = 64
 
 
 class Psnr(DirectMetric):
-    """PSNR; the distance is the MSE, so a mean over cases is never one of decibels."""
+    """PSNR; its distance is the MSE, so means over cases are never means of decibels."""
 
     name, label, version = "psnr", "PSNR", "1"
     looks_at = "pixels"
@@ -44,12 +44,12 @@ class Psnr(DirectMetric):
 
 
 def mse(a: NDArray[Any], b: NDArray[Any]) -> float:
-    """Return the exact mean squared error of two 8-bit images, of the full range."""
+    """Return the exact mean squared error of two 8-bit images, as a share of the range squared."""
     total = 0
-    # A few rows at a time fit the processor's cache and limit the memory of a large image.
+    # A few rows at a time fit into the processor's cache and limit the memory of a large image.
     for top in range(0, len(a), ROWS):
         difference = np.subtract(a[top : top + ROWS], b[top : top + ROWS], dtype=np.int16)
-        # 255² just fits 16 unsigned bits: integers are exact and faster than floats.
+        # 255² just fits into 16 unsigned bits: integers are exact and faster than floats.
         squares = np.multiply(difference, difference, dtype=np.uint16, casting="unsafe")
         total += int(squares.sum(dtype=np.uint64))
     return total / a.size / 255**2

@@ -1,12 +1,12 @@
-"""Values of no-reference metrics computed elsewhere: a CSV or JSON file.
+"""Score files: CSV or JSON with values of no-reference metrics that were computed elsewhere.
 
-Each row names an image of a run, by the SHA-256 of its file or by case, repeat and trip (0:
-the source), and gives a metric, its value (empty: not run) and its version:
+Each row names an image of a run, by the SHA-256 of its file or by case, repeat and trip (0 is the
+source). It gives a metric, its value (empty if not run) and its version:
 
     sha256,metric,value,version
     case,repeat,trip,metric,value,version[,higher_is_better]
 
-A metric that Banana100 does not list needs `higher_is_better`. JSON is a list of such rows.
+A metric that Banana100 does not list needs `higher_is_better`. JSON files are lists of such rows.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from evaluation.untrusted_json import can_be_stored, parse_strictly
 MAX_BYTES = 64 * 2**20
 MAX_ROWS = 500_000
 MAX_METRICS = 40
-#: Metrics of all score files of one run together.
+#: The largest number of metrics from all score files of one run.
 MAX_IN_RUN = 60
-LARGEST = 1e6
+MAX_VALUE = 1e6
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 HASH = re.compile(r"[0-9a-f]{64}")
 FIELDS = {"sha256", "case", "repeat", "trip", "metric", "value", "version", "higher_is_better"}
-MOST = {"repeat": 1000, "trip": 1000}
+MAX_COUNT = {"repeat": 1000, "trip": 1000}
 
 #: An image of a run: by its hash, or by case, repeat and trip.
 Key = str | tuple[str, int, int]
 
 
 class ScoreFileError(UserFacingError):
-    """An invalid file of scores; the text names the line and the field."""
+    """An invalid score file; the message names the line and the field."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Row:
 
 @dataclass(frozen=True)
 class ScoreFile:
-    """A checked file."""
+    """A checked score file."""
 
     rows: tuple[Row, ...]
     #: By metric: its version, direction, and the SHA-256 of this file.
@@ -64,18 +64,18 @@ class ScoreFile:
 
 @dataclass
 class ChainImages:
-    """The images of one chain by their hashes, with their values."""
+    """The images of one chain by their hashes, with values of no-reference metrics."""
 
     case: str
     repeat: int
     source: str
-    #: Of X1..Xn.
+    #: The hashes of X1..Xn.
     restored: tuple[str, ...]
     quality: dict[str, list[float | None]] = field(default_factory=dict)
 
 
 def read_score_file(file: Path) -> ScoreFile:
-    """Read a file. Raises ScoreFileError naming the first invalid line and field."""
+    """Read a score file. Raises ScoreFileError naming the first invalid line and field."""
     try:
         if file.stat().st_size > MAX_BYTES:
             raise ScoreFileError(f"{file.name} is larger than {MAX_BYTES // 2**20} MB")
@@ -86,11 +86,11 @@ def read_score_file(file: Path) -> ScoreFile:
 
 
 def parse(data: bytes, name: str) -> ScoreFile:
-    """Parse a file's bytes: JSON if the text begins with [, else CSV."""
+    """Parse a score file: JSON if its text begins with [, else CSV."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ScoreFileError(f"{name} is not a string in UTF-8") from None
+        raise ScoreFileError(f"{name} is not text in UTF-8") from None
     given_rows = _json_rows(text, name) if text.lstrip().startswith("[") else _csv_rows(text, name)
     rows: list[Row] = []
     metrics: dict[str, dict[str, Any]] = {}
@@ -141,15 +141,15 @@ def _json_rows(text: str, name: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
 
 def _check_fields(line: str, names: Iterable[str]) -> None:
     given = set(names)
-    if odd := given - FIELDS:
+    if unknown := given - FIELDS:
         raise ScoreFileError(
-            f"{line}: there is no field {str(min(odd, key=str))[:40]!r}; there are "
+            f"{line}: there is no field {str(min(unknown, key=str))[:40]!r}; the fields are "
             f"{', '.join(sorted(FIELDS))}"
         )
     if missing := {"metric", "value", "version"} - given:
         raise ScoreFileError(f"{line}: the field {min(missing)} is missing")
     if "sha256" not in given and not {"case", "trip"} <= given:
-        raise ScoreFileError(f"{line}: it should name images by sha256, or by case and trip")
+        raise ScoreFileError(f"{line}: name images by sha256, or by case and trip")
 
 
 def _image(line: str, values: Mapping[str, Any]) -> Key:
@@ -159,7 +159,7 @@ def _image(line: str, values: Mapping[str, Any]) -> Key:
         return stated
     case = str(values.get("case") or "")
     if not case:
-        raise ScoreFileError(f"{line}, case: it is empty, and there is no sha256")
+        raise ScoreFileError(f"{line}, case: give a case, or a sha256 instead")
     if not can_be_stored(case):
         raise ScoreFileError(f"{line}, case: it contains a NUL byte")
     return case[:200], _count(line, values, "repeat"), _count(line, values, "trip")
@@ -167,9 +167,9 @@ def _image(line: str, values: Mapping[str, Any]) -> Key:
 
 def _count(line: str, values: Mapping[str, Any], name: str) -> int:
     text = str(values.get(name) if values.get(name) is not None else "0") or "0"
-    if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= MOST[name]):
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) <= MAX_COUNT[name]):
         raise ScoreFileError(
-            f"{line}, {name}: {text[:20]!r} is not a number from 0 to {MOST[name]}"
+            f"{line}, {name}: {text[:20]!r} is not a number from 0 to {MAX_COUNT[name]}"
         )
     return int(text)
 
@@ -178,7 +178,7 @@ def _metric(line: str, values: Mapping[str, Any]) -> str:
     name = str(values.get("metric") or "")
     if not NAME.fullmatch(name):
         raise ScoreFileError(
-            f"{line}, metric: {name[:40]!r} is not a name of small letters, digits, - and _"
+            f"{line}, metric: {name[:40]!r} is not a name of lower-case letters, digits, - and _"
         )
     if name in METRICS or name == WORN:
         raise ScoreFileError(
@@ -195,9 +195,9 @@ def _value(line: str, values: Mapping[str, Any]) -> float | None:
         number = float(stated) if isinstance(stated, str | int | float) else math.nan
     except ValueError:
         number = math.nan
-    if isinstance(stated, bool) or not abs(number) <= LARGEST:
+    if isinstance(stated, bool) or not abs(number) <= MAX_VALUE:
         raise ScoreFileError(
-            f"{line}, value: {str(stated)[:20]!r} is not a number up to {LARGEST:,.0f}"
+            f"{line}, value: {str(stated)[:20]!r} is not a number up to {MAX_VALUE:,.0f}"
         )
     return number
 
@@ -215,28 +215,28 @@ def _direction(line: str, metric: str, values: Mapping[str, Any]) -> bool:
     words |= {"false": False, "0": False, "no": False}
     if stated not in words:
         raise ScoreFileError(f"{line}, higher_is_better: {stated[:20]!r} is not true or false")
-    about = value_scale(metric, {"higher_is_better": words[stated]})
-    if about is None:
+    scale = value_scale(metric, {"higher_is_better": words[stated]})
+    if scale is None:
         raise ScoreFileError(
-            f"{line}, higher_is_better: say whether {metric} is better when higher"
+            f"{line}, higher_is_better: state whether {metric} is better when higher"
         )
-    if words[stated] not in (None, about.higher_is_better):
+    if words[stated] not in (None, scale.higher_is_better):
         raise ScoreFileError(
-            f"{line}, higher_is_better: {about.label} is better when "
-            f"{'higher' if about.higher_is_better else 'lower'}"
+            f"{line}, higher_is_better: {scale.label} is better when "
+            f"{'higher' if scale.higher_is_better else 'lower'}"
         )
-    return about.higher_is_better
+    return scale.higher_is_better
 
 
-def place_values(found: ScoreFile, chains: Iterable[ChainImages]) -> None:
-    """Add the values to their chains. Raises ScoreFileError for an unknown image."""
+def place_values(score_file: ScoreFile, chains: Iterable[ChainImages]) -> None:
+    """Add the values to their chains. Raises ScoreFileError if the run lacks an image."""
     by_key: dict[Key, list[tuple[ChainImages, int]]] = {}
     for chain in chains:
         for number, digest in enumerate((chain.source, *chain.restored)):
             by_key.setdefault(digest, []).append((chain, number))
             by_key.setdefault((chain.case, chain.repeat, number), []).append((chain, number))
     values_by_image: dict[tuple[Key, str], float | None] = {}
-    for row in found.rows:
+    for row in score_file.rows:
         places = by_key.get(row.image)
         if not places:
             which, name = (

@@ -1,4 +1,4 @@
-"""Semantic metrics: similarity of meaning, by CLIP and by ImageNet features."""
+"""Semantic metrics: similarity of meaning by CLIP and ImageNet features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evaluation.metrics.networks.base import FeatureMetric, as_tensor, cosine_di
 from evaluation.torch_compat import ready_torchvision
 from evaluation.weights.base import UNREADABLE
 
-# OpenAI's file is a TorchScript archive, which loads as code; only this one is trusted.
+# OpenAI's file is a TorchScript archive, which can run code when loaded; only this file is trusted.
 OPENAI_SHA256 = "b8cca3fd41ae0c99ba7e8951adf17d267cdb84cd88be6f7c2e0eca1737a03836"
 
 
@@ -45,7 +45,7 @@ class Clip(FeatureMetric):
             )
         except (*UNREADABLE, SafetensorError) as error:
             raise MetricError(
-                f"{file} is not a file of CLIP {self.architecture} that open_clip reads: {error}"
+                f"{file} is not a CLIP {self.architecture} file that open_clip can read: {error}"
             ) from error
         return network
 
@@ -86,7 +86,7 @@ SIDE = 224
 class ImageNet(FeatureMetric):
     """EfficientNet-Lite0: 1 - cosine of the pooled features at 224 x 224 pixels.
 
-    It is the semantic metric whose weights need no model hub.
+    Its weights come with a package, so no model hub is needed.
     """
 
     name, label, version = "imagenet", "ImageNet features", "efficientnet-lite0-1"

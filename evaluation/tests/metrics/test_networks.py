@@ -272,7 +272,7 @@ def test_a_file_of_something_else_is_refused_by_name(tmp_path, monkeypatch, tiny
     other = tmp_path / "other.safetensors"
     other.write_bytes(b"not weights at all")
     monkeypatch.setenv("CLIP_WEIGHTS", str(other))
-    with pytest.raises(MetricError, match=r"other.safetensors is not a file of CLIP tiny-clip"):
+    with pytest.raises(MetricError, match=r"other.safetensors is not a CLIP tiny-clip file"):
         TinyClip().prepare(small())
 
 
