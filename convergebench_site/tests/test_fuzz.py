@@ -94,7 +94,7 @@ def read_bundle(data: bytes) -> str:
         path = Path(folder) / "bundle.zip"
         path.write_bytes(data)
         with bundles.read(path) as bundle:
-            return f"{len(bundle.held)} images"
+            return f"{len(bundle.image_hashes)} images"
 
 
 CORPUS = Corpus(

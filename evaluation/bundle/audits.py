@@ -1,4 +1,4 @@
-"""Check the audits of a bundle: the secret that drew them, and their findings."""
+"""Check the audits of a bundle: their draw from the run's secret, and their findings."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from evaluation.play.finish import audit_finding, recreate_audit
 from evaluation.records import AuditRecord
 from evaluation.witnesses.base import Verdict
 
-#: Tolerances of an alteration made again, as shares of the full range: JPEG libraries differ.
+#: Tolerances of a recreated touch, as shares of the full range: JPEG libraries differ.
 SAME_TOUCH = (0.0, 0.01)
-#: The metrics that measure a loss; the choice depends on which are installed.
+#: The metrics that may measure a loss, depending on which are installed.
 MEASURED_BY = frozenset({"lpips", "overall", "ssim"})
 
 
@@ -45,6 +45,8 @@ def audit_checks(store: BundleScores, scorer: Scorer, unable: Mapping[str, str])
 
 
 class _Audits:
+    """The checks of all audits of one bundle."""
+
     def __init__(self, store: BundleScores, scorer: Scorer, unable: Mapping[str, str]) -> None:
         self.store, self.scorer, self.unable = store, scorer, unable
         self.bundle, self.document = store.bundle, store.bundle.document
@@ -57,15 +59,15 @@ class _Audits:
         lines = self.document.audits
         for raw, line in zip(self.bundle.raw["audits"], lines, strict=True):
             yield digest_check(line.name, raw)
-        if len(self.secrets) == 1:  # with several secrets, `_drawn` finds the right one
+        if len(self.secrets) == 1:  # with several secrets, `_draw` finds the right one
             stated = sorted([line.case, line.repeat, line.number, line.kind] for line in lines)
-            yield compared("run", "which audits", stated, self._planned(stated))
+            yield compared("run", "planned audits", stated, self._planned(stated))
         for line in lines:
             if case := self.cases.get(line.case):
                 yield from self._audit(line, case)
             else:
                 yield Check(line.name, "case", DIFFERENT, "it is not in the suite")
-        yield from self._what_follows()
+        yield from self._conclusions()
 
     def _planned(self, stated: list[list[Any]]) -> list[list[Any]]:
         """Return the audits that the secret draws, sorted."""
@@ -77,7 +79,7 @@ class _Audits:
 
     def _audit(self, line: AuditRecord, case: Case) -> Iterator[Check]:
         audit = Audit(line.case, line.repeat, line.number, line.kind)
-        secret, check = self._drawn(line, audit, case)
+        secret, check = self._draw(line, audit, case)
         yield check
         for what, row in (("sent", line.sent), ("answer", line.answer)):
             if row is not None:
@@ -85,8 +87,8 @@ class _Audits:
         if line.finding and secret:
             yield from self._finding(line, audit, secret)
 
-    def _drawn(self, line: AuditRecord, audit: Audit, case: Case) -> tuple[str | None, Check]:
-        """Return the secret that drew this audit's place and seed, and the check."""
+    def _draw(self, line: AuditRecord, audit: Audit, case: Case) -> tuple[str | None, Check]:
+        """Return the secret that drew the audit's place and seed, and the check of both."""
         stated = [line.repeat, line.number, line.seed]
         is_cold = audit.kind == "cold"
         drawn = {
@@ -105,19 +107,20 @@ class _Audits:
         return secret, compared(line.name, "place and seed", stated, values, (0.0, 0.0))
 
     def _finding(self, line: AuditRecord, audit: Audit, secret: str) -> Iterator[Check]:
-        """Check the image sent against the secret, and the finding against a new one."""
+        """Recreate the sent image from the secret and the finding from the images."""
         chain = self.chains.get((line.case, line.repeat))
         source = chain and self.store.source_of(chain)
         sent, answer = self.store.image(line.sent), self.store.image(line.answer)
-        again = recreate_audit(self.store, chain, audit, secret) if chain and source else None
-        if not (chain and sent and answer and again):
+        recreated = recreate_audit(self.store, chain, audit, secret) if chain and source else None
+        if not (chain and sent and answer and recreated):
             why = "its images cannot be used" if self.document.images else NO_IMAGES
             yield Check(line.name, "finding", NOT_CHECKED, why)
             return
-        made, _ = again
-        yield compared(line.name, "what was done", line.words, made.words)
-        stated, drawn = (np.asarray(fit(p.decoded, made.sent.size)) for p in (sent, made.sent))
-        yield compared(line.name, "what was sent", 0.0, rmse(stated, drawn), SAME_TOUCH)
+        alteration, _ = recreated
+        yield compared(line.name, "alteration", line.words, alteration.words)
+        size = alteration.sent.size
+        stated, drawn = (np.asarray(fit(p.decoded, size)) for p in (sent, alteration.sent))
+        yield compared(line.name, "sent image", 0.0, rmse(stated, drawn), SAME_TOUCH)
         if unable := self.unable.keys() & MEASURED_BY:
             yield Check(line.name, "finding", NOT_CHECKED, self.unable[min(unable)])
             return
@@ -125,8 +128,8 @@ class _Audits:
         computed = asdict(finding) if finding else {}
         yield compared(line.name, "finding", line.finding, computed, REGISTERED)
 
-    def _what_follows(self) -> Iterator[Check]:
-        """Check the medians and the flags that follow from the stated findings."""
+    def _conclusions(self) -> Iterator[Check]:
+        """Check the run's medians and flags against the stated findings."""
         run = self.document.run
         first = [chain.trips[0] for chain in self.document.chains if chain.trips]
         made = [Verdict.of(trip.evidence).made for trip in first if trip.step is not None]
@@ -141,11 +144,11 @@ class _Audits:
             findings = from_dicts([line.finding for line in self.document.audits if line.finding])
             audited = judged(findings, [v for v in made if v is not None], silent)
         except (KeyError, TypeError) as error:
-            yield Check("run", "audits", DIFFERENT, f"a finding is not one: {error}")
+            yield Check("run", "audits", DIFFERENT, f"a finding is malformed: {error}")
             return
         for name in MEDIANS:
             yield compared(
                 "run", name.replace("_", " "), getattr(run, name), getattr(audited, name)
             )
         stated = [flag.get("text") for flag in run.flags if isinstance(flag, dict)]
-        yield compared("run", "the reason it is unranked", stated, list(audited.reasons))
+        yield compared("run", "reasons for review", stated, list(audited.reasons))

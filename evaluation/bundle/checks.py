@@ -1,4 +1,4 @@
-"""The checks of a bundle: a stated value beside the one that was computed here."""
+"""Checks of a bundle: stated values compared with values computed here."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ NO_IMAGES = "no images in the bundle"
 EXACT = (1e-9, 1e-9)
 CLASSICAL = (1e-6, 1e-9)
 NETWORK = (1e-3, 1e-5)
-# Scored on a GPU, or recomputed on one.
+# If either side was computed on a GPU.
 HALF = (1e-2, HALF_TOLERANCE)
-# Witnesses are networks, and their amounts are stored with five digits.
+# Witnesses are networks; their amounts are stored with five digits.
 WITNESSED = (1e-3, 2e-5)
-# No-reference metrics search a shape on a grid: a tiny difference selects the next point.
+# No-reference metrics fit a parameter on a grid: a tiny difference selects the next point.
 QUALITY = (1e-3, 0.05)
-# Registration is iterative and ends in a slightly different place on another processor.
+# Registration is iterative and ends at a slightly different result on another processor.
 REGISTERED = (1e-2, 1e-3)
 
 
 @dataclass(frozen=True)
 class Check:
-    """One checked value: its line, its name, and the verdict."""
+    """The verdict on one value: its line in the bundle and its name."""
 
     line: str
     what: str
@@ -55,36 +55,36 @@ def verdict(checks: Mapping[str, int]) -> bool | None:
 
 
 def compared(
-    line: str, what: str, stated: Any, found: Any, tolerance: tuple[float, float] = EXACT
+    line: str, what: str, stated: Any, computed: Any, tolerance: tuple[float, float] = EXACT
 ) -> Check:
-    """Return a check that is equal, or that names the first difference."""
-    apart = _apart(stated, found, tolerance)
-    return Check(line, what, DIFFERENT, apart) if apart else Check(line, what, EQUAL)
+    """Compare a stated value with the computed one; the check names the first difference."""
+    difference = _difference(stated, computed, tolerance)
+    return Check(line, what, DIFFERENT, difference) if difference else Check(line, what, EQUAL)
 
 
-def _apart(stated: Any, found: Any, tolerance: tuple[float, float], place: str = "") -> str:
+def _difference(stated: Any, computed: Any, tolerance: tuple[float, float], place: str = "") -> str:
     """Describe the first difference of two values; empty if there is none."""
-    if isinstance(stated, dict) and isinstance(found, dict):
-        for key in sorted(stated.keys() | found.keys(), key=str):
+    if isinstance(stated, dict) and isinstance(computed, dict):
+        for key in sorted(stated.keys() | computed.keys(), key=str):
             inside = f"{place}.{key}" if place else str(key)
-            if key not in stated or key not in found:
+            if key not in stated or key not in computed:
                 return f"{inside} is {'not computed here' if key in stated else 'missing'}"
-            if apart := _apart(stated[key], found[key], tolerance, inside):
-                return apart
+            if difference := _difference(stated[key], computed[key], tolerance, inside):
+                return difference
         return ""
-    if isinstance(stated, list) and isinstance(found, list) and len(stated) == len(found):
-        for index, (left, right) in enumerate(zip(stated, found, strict=True)):
-            if apart := _apart(left, right, tolerance, f"{place}[{index}]"):
-                return apart
+    if isinstance(stated, list) and isinstance(computed, list) and len(stated) == len(computed):
+        for index, (left, right) in enumerate(zip(stated, computed, strict=True)):
+            if difference := _difference(left, right, tolerance, f"{place}[{index}]"):
+                return difference
         return ""
     relative, absolute = tolerance
-    if _is_number(stated) and _is_number(found):
-        if math.isclose(stated, found, rel_tol=relative, abs_tol=absolute):
+    if _is_number(stated) and _is_number(computed):
+        if math.isclose(stated, computed, rel_tol=relative, abs_tol=absolute):
             return ""
-    elif type(stated) is type(found) and stated == found:
+    elif type(stated) is type(computed) and stated == computed:
         return ""
     where = f"{place} " if place else ""
-    return f"{where}states {_short(stated)}, computed {_short(found)}"
+    return f"{where}states {_short(stated)}, computed {_short(computed)}"
 
 
 def _is_number(value: Any) -> bool:
@@ -97,7 +97,7 @@ def _short(value: Any) -> str:
 
 
 def digest_check(line: str, row: Mapping[str, Any]) -> Check:
-    """Compare a raw line with the digest that it carries."""
+    """Compare a raw line with its own digest."""
     if row.get("digest") == document.digest(row):
         return Check(line, "digest", EQUAL)
     return Check(line, "digest", DIFFERENT, "the line was changed after it was written")
@@ -106,7 +106,7 @@ def digest_check(line: str, row: Mapping[str, Any]) -> Check:
 def image_checks(
     bundle: Bundle, line: str, row: FileRecord | None
 ) -> tuple[EncodedImage | None, list[Check]]:
-    """Return the image, None if it is missing or damaged, and the checks of its file."""
+    """Return the checks of an image file, and the image (None if missing or damaged)."""
     if row is None:
         return None, [Check(line, "image", NOT_CHECKED, "the bundle does not list it")]
     data = bundle.image(row.sha256)

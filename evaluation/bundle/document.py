@@ -1,8 +1,8 @@
 """The run bundle: one zip with all data behind a run's numbers.
 
-`bundle.json` holds the suite, every prompt, parameter, version, hash and score as the records of
-`evaluation.records`; `images/<sha256>.<ext>` the images themselves, if they are included. Every
-line carries its own digest, so that an altered byte can be located. Bundles are untrusted:
+`bundle.json` contains the suite and every prompt, parameter, version, hash and score, as the
+records of `evaluation.records`. The images are in `images/<sha256>.<ext>`, if included. Every
+line (record or trip) has its own digest, which locates an altered byte. Bundles are untrusted:
 `read` refuses everything that our writer does not write.
 """
 
@@ -49,16 +49,17 @@ NAME = re.compile(r"images/([0-9a-f]{64})\.(png|jpg|webp)")
 MAX_ENTRIES = 100_000
 MAX_DOCUMENT = 128 * 2**20
 MAX_TOTAL = 64 * 2**30
-#: An item (object, list, member) takes up to a few hundred bytes of memory; ours have 20 of text.
+#: The least text of a JSON item (object, list, member) on average: each takes up to a few hundred
+#: bytes of memory. Our own bundles have 20 bytes.
 BYTES_PER_ITEM = 12
-#: Members of one object: metrics, pairs, thresholds. Each invalid member becomes another error.
+#: Most members of one object (metrics, pairs, thresholds): each invalid one adds an error.
 MAX_KEYS = 2_000
-# The date of all entries, so that the same run gives the same bytes.
+# The date of all zip entries, so that the same run gives the same bytes.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class BundleError(UserFacingError):
-    """A bundle that cannot be read or written."""
+    """The reason why a bundle cannot be read or written."""
 
 
 class SuiteRecord(Record):
@@ -66,7 +67,7 @@ class SuiteRecord(Record):
 
 
 class Document(Record):
-    """The content of bundle.json; there each record and trip also has a `digest`."""
+    """The content of bundle.json, where each record and trip also has a `digest`."""
 
     format: Literal[2]
     images: bool
@@ -87,7 +88,7 @@ def standing_name(metric: str, threshold: float, scope: str) -> str:
 
 
 def digest(row: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a line, without its digest and its inner lines."""
+    """Return the SHA-256 of a line, without its digest and its trips, which are lines too."""
     content = {key: value for key, value in row.items() if key not in ("digest", "trips")}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -114,18 +115,18 @@ def lines(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield standing_name(row["metric"], float(row["threshold"]), row["scope"]), row
 
 
-def whole(document: Mapping[str, Any]) -> str:
+def bundle_digest(document: Mapping[str, Any]) -> str:
     """Return the digest of all lines, which identifies a bundle."""
     text = "\n".join(f"{name} {digest(row)}" for name, row in lines(document))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with the digest of every line and of the whole."""
+    """Return the document with the digest of every line and of the bundle."""
     copy: dict[str, Any] = json.loads(json.dumps(document, allow_nan=False))
     for _, row in lines(copy):
         row["digest"] = digest(row)
-    copy["digest"] = whole(copy)
+    copy["digest"] = bundle_digest(copy)
     return copy
 
 
@@ -136,7 +137,7 @@ def image_name(sha256: str, mime: str) -> str:
 def pack(
     file: Path | IO[bytes], document: Mapping[str, Any], images: Iterable[tuple[str, bytes]] = ()
 ) -> None:
-    """Write the zip of a sealed document and its images; same input, same bytes."""
+    """Write the zip of a sealed document and its images. The same input gives the same bytes."""
     text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
     with zipfile.ZipFile(file, "w") as archive:
         _add(archive, DOCUMENT, text.encode(), zipfile.ZIP_DEFLATED)
@@ -151,7 +152,7 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes, method: int) -> None:
 
 
 class Bundle:
-    """A checked bundle. Images are read one at a time, on request."""
+    """An open bundle with a valid document. Images are read one at a time, on request."""
 
     def __init__(
         self,
@@ -166,17 +167,17 @@ class Bundle:
             if (match := NAME.fullmatch(info.filename))
         }
         data = _content(archive, archive.getinfo(DOCUMENT), max_document)
-        #: The document as written, for digests: a number that we would write otherwise is a text
-        #: here.
+        #: The document as written, for digests: a number that our writer would format differently
+        #: is a string here.
         self.raw = _parsed(data, max_document, _as_written)
         try:
             records = _without_digests(_parsed(data, max_document, finite))
             self.document = Document.model_validate(records)
             self.suite = _suite(self.document.suite.definition)
             self.arm = Arm.from_dict(self.document.run.arm)
-            if odd := self.arm.prompts.keys() - self.suite.pair_by_slug.keys():
+            if unknown := self.arm.prompts.keys() - self.suite.pair_by_slug.keys():
                 raise BundleError(
-                    f"{DOCUMENT}, run.arm: {min(odd)[:80]} is not a pair of the suite"
+                    f"{DOCUMENT}, run.arm: {min(unknown)[:80]} is not a pair of the suite"
                 )
         except ArmError as error:
             raise BundleError(f"{DOCUMENT}, run.arm: {error}") from None
@@ -192,16 +193,16 @@ class Bundle:
     @cached_property
     def digest(self) -> str:
         """The digest of all lines, computed here, not the stated one."""
-        return whole(self.raw)
+        return bundle_digest(self.raw)
 
     @property
     def scored_metrics(self) -> list[str]:
-        """The metrics that the run was scored by, without those that were not run."""
+        """The metrics that scored the run, without those that were not run."""
         return scored_metrics(self.document.run.metrics)
 
     @property
-    def held(self) -> frozenset[str]:
-        """The SHA-256 of the images in the bundle, by their names."""
+    def image_hashes(self) -> frozenset[str]:
+        """The SHA-256 hashes in the names of the bundle's images."""
         return frozenset(self._entries)
 
     def image(self, sha256: str) -> bytes | None:
@@ -219,7 +220,7 @@ def read(
 ) -> Bundle:
     """Open the bundle in this file. Raises BundleError naming the problem.
 
-    Lower limits are for untrusted uploads: the number of entries, bytes of JSON, pixels per image.
+    Untrusted uploads get lower limits: number of entries, bytes of JSON, pixels per image.
     """
     name = file.name if isinstance(file, Path) else "the file"
     try:
@@ -239,11 +240,11 @@ def read(
 
 
 def _check_entries(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse entries that no bundle has: odd names, links, bombs, secrets."""
+    """Refuse entries that no bundle has: odd names, links, zip bombs, encrypted files."""
     entries = archive.infolist()
     seen: set[str] = set()
     for info in entries:
-        # zipfile cuts names at a zero byte; the name in the file counts.
+        # zipfile cuts names at a zero byte, so check the name as stored.
         name = info.orig_filename
         if name != DOCUMENT and not NAME.fullmatch(name):
             raise BundleError(f"the bundle has an unexpected entry {name[:200]!r}")
@@ -283,7 +284,7 @@ def _parsed(data: bytes, max_document: int, number: Callable[[str], Any]) -> dic
 
 
 def _without_digests(document: dict[str, Any]) -> dict[str, Any]:
-    """Remove the digest of every line; digests are checked on the raw lines."""
+    """Remove the digest of every line: digests are checked on the raw lines."""
     for section in document.values():
         for row in section if isinstance(section, list) else [section]:
             if isinstance(row, dict):
@@ -296,13 +297,13 @@ def _without_digests(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_written(digits: str) -> float | str:
-    """Parse a number, but keep the text if we would write the number otherwise."""
+    """Parse a number, but keep its text if our writer would format it differently."""
     value = finite(digits)
     return value if repr(value) == digits else digits
 
 
 def _suite(definition: Mapping[str, Any]) -> Suite:
-    """Return the suite as computed here; `verify` compares it with the stated hash."""
+    """Return the suite without its stated hash, which `verify` compares."""
     try:
         return Suite.from_dict({k: v for k, v in definition.items() if k != "content_hash"})
     except (SuiteError, AttributeError) as error:
@@ -310,7 +311,7 @@ def _suite(definition: Mapping[str, Any]) -> Suite:
 
 
 def invalid(error: ValidationError) -> str:
-    """Return a message with the first invalid field and its place."""
+    """Return a message that names the first invalid field."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""

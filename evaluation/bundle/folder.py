@@ -1,4 +1,4 @@
-"""The records of a run folder, for its bundle."""
+"""Write the bundle of a run folder."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from evaluation.records import (
 )
 from evaluation.run_secret import commitment
 
-#: The texts of a model that are empty unless the catalog has them.
+#: The fields of a model that come from the catalog; empty for other models.
 CATALOG_TEXTS = ("provider", "organisation", "licence", "homepage", "paper_url", "code_url")
 OUTCOMES = {"answered", "refused", "failed"}
 
@@ -60,8 +60,8 @@ def write_bundle(
 ) -> dict[str, Any]:
     """Write the bundle of a complete, scored run; return its document.
 
-    `findings` are those of its audits, by chain and trip. Raises BundleError naming the missing
-    part.
+    `findings` are the run's audit findings, by chain and trip. Raises BundleError naming the
+    missing part.
     """
     return write(FolderSource(folder, scores, findings or {}), out, images=images)
 
@@ -83,8 +83,8 @@ class FolderSource:
             )
         if scores.method != METHOD_VERSION:
             raise BundleError(
-                f"{folder.path} is scored by method {scores.method}, today's is "
-                f"{METHOD_VERSION}: convergebench score {folder.path}"
+                f"{folder.path} was scored by method {scores.method}, the current method is "
+                f"{METHOD_VERSION}: run convergebench score {folder.path}"
             )
         self.folder, self.scores, self.findings = folder, scores, findings
         self.calls = _calls(folder)
@@ -111,11 +111,11 @@ class FolderSource:
 
     @cached_property
     def _metrics(self) -> dict[str, dict[str, str]]:
-        made = self.scores.provenance
+        provenance = self.scores.provenance
         return {
             name: {"version": m["version"], "weights_sha256": m["weights_sha256"] or ""}
-            for name, m in made["metrics"].items()
-        } | {name: {"missing": why} for name, why in made["not_run"].items()}
+            for name, m in provenance["metrics"].items()
+        } | {name: {"missing": why} for name, why in provenance["not_run"].items()}
 
     def run(self) -> RunRecord:
         header, suite = self.folder.header, self.folder.suite
@@ -199,7 +199,7 @@ class FolderSource:
             ):
                 raise BundleError(
                     f"{slug} has new trips since it was scored: "
-                    f"convergebench score {self.folder.path}"
+                    f"run convergebench score {self.folder.path}"
                 )
             fields = {
                 "case": chain.case,
@@ -217,16 +217,19 @@ class FolderSource:
         edits: dict[int, dict[str, PlayedEdit]] = defaultdict(dict)
         for edit in chain.answers:
             edits[edit.number][edit.direction] = edit
-        for number, both in sorted(edits.items()):
+        for number, by_direction in sorted(edits.items()):
             index = number - 1
-            whole = index < len(scored.trips)
+            is_scored = index < len(scored.trips)
             yield trip_fields(
                 number,
-                self._edit(chain, both.pop(FORWARD, None)),
-                self._edit(chain, both.pop(BACKWARD, None)),
-                scored.trips[index] if whole else TripMeasures(),
-                {n: d[index] for n, d in scored.distances.items() if d is not None and whole},
-                [{"name": name, **(self._edit(chain, edit) or {})} for name, edit in both.items()],
+                self._edit(chain, by_direction.pop(FORWARD, None)),
+                self._edit(chain, by_direction.pop(BACKWARD, None)),
+                scored.trips[index] if is_scored else TripMeasures(),
+                {n: d[index] for n, d in scored.distances.items() if d is not None and is_scored},
+                [
+                    {"name": name, **(self._edit(chain, edit) or {})}
+                    for name, edit in by_direction.items()
+                ],
             )
 
     def _edit(self, chain: PlayedChain, edit: PlayedEdit | None) -> dict[str, Any] | None:
@@ -247,26 +250,26 @@ class FolderSource:
         }
 
     def audits(self) -> list[AuditRecord]:
-        """Return every audit that was drawn; empty if the run was not audited."""
-        made = {
+        """Return every planned audit; empty if the run was not audited."""
+        played_audits = {
             (chain.case, chain.repeat, audit.number): (chain, audit)
             for chain in self.folder.chains.values()
             for audit in chain.audits
         }
-        if not made:
+        if not played_audits:
             return []
         order = {case.slug: place for place, case in enumerate(self.folder.suite.cases)}
         stop_after = self.folder.header.stop_after
-        drawn = plan(self.folder.secret, self.folder.suite, stop_after=stop_after)
-        drawn.sort(key=lambda a: (order[a.case], a.repeat, a.number))
+        planned = plan(self.folder.secret, self.folder.suite, stop_after=stop_after)
+        planned.sort(key=lambda a: (order[a.case], a.repeat, a.number))
         rows = []
-        for audit in drawn:
-            played = made.get((audit.case, audit.repeat, audit.number))
-            answered = self._played_audit(*played) if played else {}
-            rows.append(AuditRecord.of({**asdict(audit), **answered}))
+        for audit in planned:
+            played = played_audits.get((audit.case, audit.repeat, audit.number))
+            outcome = self._audit_outcome(*played) if played else {}
+            rows.append(AuditRecord.of({**asdict(audit), **outcome}))
         return rows
 
-    def _played_audit(self, chain: PlayedChain, audit: PlayedAudit) -> dict[str, Any]:
+    def _audit_outcome(self, chain: PlayedChain, audit: PlayedAudit) -> dict[str, Any]:
         finding = self.findings.get((chain.slug, audit.number))
         cost, attempts = self.calls[chain.slug, audit.number, "audit"]
         answer = self.folder.read(chain, audit) if audit.file else None
@@ -302,7 +305,7 @@ class FolderSource:
     def images(self) -> Iterator[tuple[str, str, bytes]]:
         seen: set[str] = set()
         for chain in self.folder.chains.values():
-            for sha256, mime, data in _of_chain(self.folder, chain):
+            for sha256, mime, data in _chain_images(self.folder, chain):
                 if sha256 not in seen:
                     seen.add(sha256)
                     yield sha256, mime, data
@@ -334,15 +337,15 @@ def _calls(folder: RunFolder) -> defaultdict[tuple[str, int, str], tuple[str | N
     return by_edit
 
 
-def _of_chain(folder: RunFolder, chain: PlayedChain) -> Iterator[tuple[str, str, bytes]]:
-    made = [folder.source(chain)]
+def _chain_images(folder: RunFolder, chain: PlayedChain) -> Iterator[tuple[str, str, bytes]]:
+    decoded = [folder.source(chain)]
     for edit in chain.answers:
         yield edit.sha256, edit.mime, folder.read_bytes(chain, edit)
     for audit in chain.audits:
-        made.append(folder.read_sent(chain, audit))
+        decoded.append(folder.read_sent(chain, audit))
         if audit.file:
-            made.append(folder.read(chain, audit))
-    yield from ((image.sha256, image.mime, image.data) for image in made)
+            decoded.append(folder.read(chain, audit))
+    yield from ((image.sha256, image.mime, image.data) for image in decoded)
 
 
 def _file(image: EncodedImage) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Measure and score the chains of a bundle again, from its images."""
+"""Recompute the measures and scores of a bundle's chains from its images."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class _Key(NamedTuple):
 
 
 class BundleScores(GatheredScores):
-    """The chains of a bundle, to be measured again from its images."""
+    """A store of a bundle's chains whose scores are recomputed."""
 
     def __init__(self, bundle: Bundle, scorer: Scorer) -> None:
         super().__init__(bundle.suite, scorer)
         self.bundle = bundle
         self._sources = {row.slug: row for row in bundle.document.sources}
         self._cases = {case.slug: case for case in bundle.suite.cases}
-        #: The fields of a trip's measures that the last scoring gave.
-        self.found: Collection[str] = ()
+        #: The fields of a trip's measures that the last scoring set.
+        self.scored_fields: Collection[str] = ()
 
     def played(self, record: ChainRecord) -> PlayedTrips | None:
-        """Return the chain with its whole, measured trips; None if its case is unknown."""
+        """Return the chain up to its last measured trip; None if its case is unknown."""
         if (case := self._cases.get(record.case)) is None:
             return None
         pair = self.bundle.arm.measured_pair(self.suite.pair_by_slug[case.pair])
@@ -56,7 +56,7 @@ class BundleScores(GatheredScores):
     def chains(self) -> Iterator[PlayedTrips]:
         yield from filter(None, map(self.played, self.bundle.document.chains))
 
-    def scored_again(self, chain: PlayedTrips, scorer: Scorer) -> ChainScores:
+    def rescore(self, chain: PlayedTrips, scorer: Scorer) -> ChainScores:
         """Measure and score the chain from its first trip on."""
         score_chains(self, scorer, [replace(chain, scored=0)])
         return self.scores.pop(chain.slug)
@@ -80,10 +80,10 @@ class BundleScores(GatheredScores):
     def calibrate(
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> Mapping[str, Mapping[str, Any]]:
-        """Return the calibrations that their own check computed."""
+        """Return the source data of the calibrations, which `verify` computed before."""
         return stored_of(self.images.get(chain.key.image, {}))
 
     def save_scores(self, chain: PlayedTrips, trips: ScoredTrips) -> None:
         super().save_scores(chain, trips)
         if trips.measures:
-            self.found = found_by_scoring(trips.scores, 0).keys()
+            self.scored_fields = found_by_scoring(trips.scores, 0).keys()

@@ -1,6 +1,6 @@
 """Verify a bundle: compute each number and compare it with the stated one.
 
-A value that cannot be checked is reported with the reason. Scores of networks may differ in
+A value that cannot be checked is reported with the reason. Scores by networks may differ in
 the last digits between machines; all other numbers must be equal.
 """
 
@@ -66,24 +66,24 @@ from evaluation.records import (
 from evaluation.run_secret import chain_seeds, commitment
 
 IMPORTED = "it was computed elsewhere and imported from a score file"
-NOT_ASKED = "judges are not queried again: their answers are stored where they ran"
-#: The answers that a vote of each kind can have.
+NOT_QUERIED = "judges are not queried again: their answers are stored where they ran"
+#: The valid answers to each kind of vote.
 ANSWERS = {"pair": (-1, 0, 1), "usable": (0, 1)}
-#: The measures of a trip that do not depend on whether its edit was seen.
-DONE = ("reframed", "step", "from_source")
+#: The measures of a trip that are independent of whether its edit was seen.
+BASIC_MEASURES = ("reframed", "step", "from_source")
 
 
-#: The tolerance of our operators in RMSE: their sums round differently on other machines.
-OPERATED = 0.004
+#: The tolerance (RMSE) of our own operators, which round differently on other machines.
+OPERATOR_TOLERANCE = 0.004
 
 
-def _made_by_us(
+def degradation_check(
     line: str, pair: EditPair, number: int, before: EncodedImage, stated: EncodedImage
 ) -> Check:
-    """Check that our operator makes the same image again."""
-    apart = distance(degraded(pair.degradation, before, number), stated)
-    state = EQUAL if apart <= OPERATED else DIFFERENT
-    return Check(line, f"operator {pair.degradation}", state, f"RMSE {apart:.5f}")
+    """Check that our operator gives the stated image again."""
+    error = distance(degraded(pair.degradation, before, number), stated)
+    state = EQUAL if error <= OPERATOR_TOLERANCE else DIFFERENT
+    return Check(line, f"operator {pair.degradation}", state, f"RMSE {error:.5f}")
 
 
 def verify(bundle: Bundle) -> Iterator[Check]:
@@ -92,8 +92,10 @@ def verify(bundle: Bundle) -> Iterator[Check]:
 
 
 class Verification:
+    """The verification of one bundle; it can continue after some chains."""
+
     def __init__(self, bundle: Bundle, finished: Collection[str] = ()) -> None:
-        """Prepare; `finished` names chains that were checked before."""
+        """Prepare the checks, except those of the chains in `finished`."""
         self.finished, self.in_chains = list(finished), False
         self.bundle, self.document, self.suite = bundle, bundle.document, bundle.suite
         self.arm = bundle.arm
@@ -112,14 +114,15 @@ class Verification:
         #: The calibrations computed here, by image and metric, once the sources are checked.
         self.calibrations: dict[str, dict[str, Calibration | None]] = {}
         self.store = BundleScores(bundle, self.scorer)
-        self.deaf = self._deaf()
-        #: Witnesses that can run here and end chains, but did not judge the run.
-        self.unheard = [
+        #: Why witnesses of the run cannot run here, by witness.
+        self.unable_witnesses = self._unable_witnesses()
+        #: Witnesses that run here and can end chains, but did not judge the run.
+        self.missing_witnesses = [
             name
             for name, witness in self.scorer.panel.witnesses.items()
             if witness.gates and name not in self._witnesses
         ]
-        self.scorer.panel.keep(self._witnesses.keys() - self.deaf.keys())
+        self.scorer.panel.keep(self._witnesses.keys() - self.unable_witnesses.keys())
 
     @property
     def steps(self) -> int:
@@ -139,7 +142,7 @@ class Verification:
         yield from self._orders()
         yield from self._statistics()
 
-    # The head: suite, model, run, and that no line is missing.
+    # The head: suite, model, run, and the completeness of chains and trips.
 
     def _head(self) -> Iterator[Check]:
         raw, stated = self.bundle.raw, self.document.suite.definition.get("content_hash")
@@ -148,7 +151,7 @@ class Verification:
             yield digest_check(line, raw[line])
         yield compared("suite", "content hash", stated, content_hash)
         if (method := self.document.run.method_version) != METHOD_VERSION:
-            why = f"made by method {method[:20]}, here is {METHOD_VERSION}: play and score it again"
+            why = f"method {method[:20]}, but {METHOD_VERSION} here: play and score the run again"
             yield Check("run", "method version", DIFFERENT, why)
         if commitments := self.document.run.commitments:
             drawn = [commitment(secret) for secret in reversed(self.secrets)]
@@ -160,10 +163,10 @@ class Verification:
             for repeat in range(self.arm.repeats_of(self.suite.repeats_of(case)))
         }
         played = [(chain.case, chain.repeat) for chain in self.document.chains]
-        odd = [case for case in played if case not in cases]
-        if odd or len(set(played)) < len(played):
-            name = chain_name(*(odd or played)[0])
-            why = f"{name} is not a case of the suite" if odd else "this chain is listed twice"
+        unknown = [case for case in played if case not in cases]
+        if unknown or len(set(played)) < len(played):
+            name = chain_name(*(unknown or played)[0])
+            why = f"{name} is not a case of the suite" if unknown else "a chain is listed twice"
             yield Check("run", "chains", DIFFERENT, why)
         else:
             count = f"{len(played)} of {len(cases)} played"
@@ -173,9 +176,9 @@ class Verification:
             whole = [trip for trip in chain.trips if trip.forward and trip.backward]
             why = ""
             if numbers != list(range(1, min(len(numbers), self.suite.trips) + 1)):
-                why = f"they are not trips 1 to {self.suite.trips} at most, each once"
+                why = f"the trips are not numbered from 1, to at most {self.suite.trips}"
             elif chain.outcome == "completed" and len(whole) < self.suite.trips:
-                why = f"completed, with {len(whole)} whole trips of {self.suite.trips}"
+                why = f"completed with only {len(whole)} of {self.suite.trips} trips"
             elif chain.outcome != "lost" and any(trip.step is None for trip in whole):
                 why = "a restored image was not measured"
             elif any(t.step is None and (t.scores or not t.is_empty) for t in chain.trips):
@@ -183,7 +186,7 @@ class Verification:
             if why:
                 yield Check(f"chain {chain.name}", "trips", DIFFERENT, why)
 
-    # Images and the measures taken on them.
+    # Images and their measures.
 
     def _sources(self) -> Iterator[Check]:
         rows = {row.slug: row for row in self.document.sources}
@@ -203,16 +206,16 @@ class Verification:
                 pixels = pixel_sha256(source.decoded)
                 yield compared(line, "pixels", image.sha256, pixels)
             image_rows = [(raw, row) for raw, row in calibrations if row.image == image.slug]
-            made = (
+            computed = (
                 self.scorer.only(self.able).calibrate(source, chain_subject(image))
                 if source and image_rows
                 else {}
             )
-            self.calibrations[image.slug] = self.store.images[image.slug] = made
+            self.calibrations[image.slug] = self.store.images[image.slug] = computed
             for raw, row in image_rows:
                 line = f"calibration {row.image} by {row.metric}"
                 yield digest_check(line, raw)
-                calibration = made.get(row.metric)
+                calibration = computed.get(row.metric)
                 stated = {"blank": row.blank, "ladder": row.ladder}
                 if calibration is None:
                     yield Check(line, "numbers", NOT_CHECKED, self._why(row.metric, source))
@@ -239,13 +242,14 @@ class Verification:
 
     def _seeds(self, chain: ChainRecord, pair: EditPair) -> Iterator[Check]:
         """Check that a secret of the run drew the seeds that were sent."""
-        mode, ours = self.arm.seeds, {FORWARD} if pair.degradation else set()
+        mode = self.arm.seeds
+        without_call = {FORWARD} if pair.degradation else set()
         drawn = [chain_seeds(secret, chain.case, chain.repeat, mode) for secret in self.secrets]
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
             for name, edit in trip.edits:
-                if name in ours:
-                    continue  # made without a call: `_made_by_us` makes it again
+                if name in without_call:
+                    continue  # our own operator, see `degradation_check`
                 if edit and edit.seed is None and mode != "none":
                     yield Check(line, f"{name} seed", NOT_CHECKED, "the bundle does not state it")
                 elif edit:
@@ -254,13 +258,13 @@ class Verification:
                     yield compared(line, f"{name} seed", edit.seed, seed_here, (0.0, 0.0))
 
     def _edits(self, record: ChainRecord, chain: PlayedTrips) -> Iterator[Check]:
-        """Check prompts and images; limit the chain to the trips whose images are sound."""
+        """Check prompts and images; shorten the chain to the trips with valid images."""
         before = self.store.source_of(chain)
-        is_sound, sound = before is not None, 0
-        worded = self.arm.reworded(chain.pair)
+        is_valid, valid_trips = before is not None, 0
+        reworded = self.arm.reworded(chain.pair)
         for trip in record.trips:
             line = f"{record.name}, trip {trip.number}"
-            steps = worded.trip(trip.number).steps
+            steps = reworded.trip(trip.number).steps
             if trip.backward:  # the trip is whole, so it has every step
                 names = [name for name, _ in trip.edits]
                 yield compared(line, "steps", names, [step.name for step in steps])
@@ -273,73 +277,78 @@ class Verification:
                     restored, checks = image_checks(self.bundle, f"{line}, {name}", edit)
                     yield from checks
                 if chain.pair.degradation and name == FORWARD and restored and before:
-                    yield _made_by_us(f"{line}, {name}", chain.pair, trip.number, before, restored)
-                is_sound = is_sound and restored is not None
-            sound += is_sound
+                    yield degradation_check(
+                        f"{line}, {name}", chain.pair, trip.number, before, restored
+                    )
+                is_valid = is_valid and restored is not None
+            valid_trips += is_valid
             before = restored
-        chain.played = min(chain.played, sound)
+        chain.played = min(chain.played, valid_trips)
 
     def _trips(self, record: ChainRecord, chain: PlayedTrips) -> Iterator[Check]:
         """Recompute and compare the trips; report those without images."""
         source = self.store.source_of(chain)
-        made: ChainScores | None = None
-        # A chain without a restored image may have scores of its source.
+        computed: ChainScores | None = None
+        # A chain without a restored image may still have scores of its source.
         if source and (chain.played or record.quality):
-            made = self.store.scored_again(chain, self.scorer.only(self.able))
+            computed = self.store.rescore(chain, self.scorer.only(self.able))
         for index, trip in enumerate(record.trips):
             line = f"{record.name}, trip {trip.number}"
-            measured_here = made if index < chain.played else None
-            if measured_here:
-                yield from self._measures(line, trip, measured_here.trips[index], chain.pair)
+            computed_here = computed if index < chain.played else None
+            if computed_here:
+                yield from self._measures(line, trip, computed_here.trips[index], chain.pair)
             elif trip.step is not None:
                 yield Check(line, "change seen", NOT_CHECKED, self._why(None, None))
             for metric, stated in sorted(trip.scores.items()):
-                distances = measured_here.distances.get(metric) if measured_here else None
+                distances = computed_here.distances.get(metric) if computed_here else None
                 if distances is None:
-                    why = self._why(metric, source if measured_here else None)
+                    why = self._why(metric, source if computed_here else None)
                     yield Check(line, metric, NOT_CHECKED, why)
                 else:
                     tolerance = self._tolerance(metric)
                     yield compared(line, metric, stated, distances[index], tolerance)
-        quality = made.quality if made else {}
+        quality = computed.quality if computed else {}
         yield from quality_checks(record, quality, self.no_reference, self._why(None, None))
 
     def _measures(
-        self, line: str, trip: TripRecord, made: TripMeasures, pair: EditPair
+        self, line: str, trip: TripRecord, computed: TripMeasures, pair: EditPair
     ) -> Iterator[Check]:
         """Compare the stated measures of a trip with recomputed ones."""
-        stated, here = (self._comparable(measures, pair) for measures in (trip, made))
+        stated, here = (self._comparable(measures, pair) for measures in (trip, computed))
         of_change = REGISTERED if pair.change == "local" else CLASSICAL
         for what, names, tolerance in (
-            ("what the trip did", DONE, CLASSICAL),
+            ("basic measures", BASIC_MEASURES, CLASSICAL),
             ("change measure", ["change_measure"], of_change),
             ("change seen", ["change_seen"], EXACT),
-            ("what each step did", ["steps"], WITNESSED),
+            ("steps' measures", ["steps"], WITNESSED),
             ("evidence", ["evidence"], WITNESSED),
-            ("what is kept least", self.store.found, self._of_networks),
+            ("largest loss", self.store.scored_fields, self._network_tolerance),
         ):
             both = [{name: row[name] for name in names if name in row} for row in (stated, here)]
             if any(both):
                 yield compared(line, what, both[0], both[1], tolerance)
-        for name in {str(row.get("witness")) for row in trip.evidence} & self.deaf.keys():
-            yield Check(line, f"evidence by {name}", NOT_CHECKED, self.deaf[name])
+        for name in {
+            str(row.get("witness")) for row in trip.evidence
+        } & self.unable_witnesses.keys():
+            why = self.unable_witnesses[name]
+            yield Check(line, f"evidence by {name}", NOT_CHECKED, why)
 
     def _comparable(self, measures: TripMeasures, pair: EditPair) -> dict[str, Any]:
         """Return the fields of a trip that can be compared here, without empty lists."""
         fields = measures.model_dump(include=set(MEASURES))
         fields["change_measure"].pop("identity_drift", None)  # see `drift_checks`
-        if pair.change == "global":  # those are judged by the whole run
+        if pair.change == "global":  # judged by the whole run, see `drift_checks`
             del fields["change_seen"]
         fields["evidence"] = [
-            row for row in fields["evidence"] if row.get("witness") not in self.deaf
+            row for row in fields["evidence"] if row.get("witness") not in self.unable_witnesses
         ]
         if "detector" not in self.scorer.panel.witnesses:
-            not_counted = ("wanted", "counted")
+            counts = ("wanted", "counted")
             fields["steps"] = [
-                {name: value for name, value in row.items() if name not in not_counted}
+                {name: value for name, value in row.items() if name not in counts}
                 for row in fields["steps"]
             ]
-        if self._of_networks is HALF:  # in a near tie either metric may be named
+        if self._network_tolerance is HALF:  # in a near tie, either part may be named
             fields = without_names(fields)
         return {name: value for name, value in fields.items() if value not in ([], {})}
 
@@ -362,13 +371,15 @@ class Verification:
         for raw in self.bundle.raw["standings"]:
             yield digest_check(self.names[id(raw)], raw)
         if len(stated) < len(self.document.standings):
-            yield Check("standings", "rows", DIFFERENT, "an entry is listed twice")
+            yield Check("standings", "rows", DIFFERENT, "a standing is listed twice")
         expected: set[tuple[str, float, str]] = set()
         for metric in self.bundle.scored_metrics:
             try:
                 chains = self._measured(metric)
                 if chains is None:
-                    yield Check("run", metric, EQUAL, "it does not cover the suite: no standings")
+                    yield Check(
+                        "run", metric, EQUAL, "it does not cover the suite, so it has no standings"
+                    )
                     continue
                 for line, chain in chains:
                     what = f"retention and events by {metric}"
@@ -382,7 +393,10 @@ class Verification:
                 yield Check("run", f"statistics of {metric}", DIFFERENT, str(error))
         for key in stated.keys() - expected:
             yield Check(
-                bundles.standing_name(*key), "numbers", DIFFERENT, "the scores do not give it"
+                bundles.standing_name(*key),
+                "numbers",
+                DIFFERENT,
+                "it does not follow from the scores",
             )
 
     def _measured(self, metric: str) -> list[tuple[ChainRecord, MeasuredChain]] | None:
@@ -408,9 +422,11 @@ class Verification:
             return self.scorer.not_run[name]
         here = self.scorer.metrics[name]
         if here.version != pinned.get("version"):
-            return f"made by version {pinned.get('version')}, here is {here.version}"
+            return (
+                f"scored by version {pinned.get('version')}, but {here.version} is installed here"
+            )
         if (here.weights_sha256 or "") != (pinned.get("weights_sha256") or ""):
-            return "computed with different weights"
+            return "scored with different weights"
         return ""
 
     @property
@@ -420,14 +436,14 @@ class Verification:
         witnesses = scoring.get("witnesses") if isinstance(scoring, dict) else None
         return witnesses if isinstance(witnesses, dict) else {}
 
-    def _deaf(self) -> dict[str, str]:
-        """Return the reason for each witness of the run that cannot run here."""
+    def _unable_witnesses(self) -> dict[str, str]:
+        """Return why witnesses of the run cannot run here, by witness."""
         panel, here = self.scorer.panel, self.scorer.panel.provenance()
         return {
             name: panel.not_run.get(name, "the version here is different")
             for name, version in self._witnesses.items()
             if here.get(name) != version
-        } | {"judge": "judges are not queried again: their answers are stored where they ran"}
+        } | {"judge": NOT_QUERIED}
 
     def _why(self, metric: str | None, source: EncodedImage | None) -> str:
         if source is None:
@@ -439,11 +455,11 @@ class Verification:
         )
 
     def _tolerance(self, metric: str) -> tuple[float, float]:
-        return self._of_networks if self.scorer.uses_network(metric) else CLASSICAL
+        return self._network_tolerance if self.scorer.uses_network(metric) else CLASSICAL
 
     @cached_property
-    def _of_networks(self) -> tuple[float, float]:
-        """The tolerance of networks, larger if one side used half precision."""
+    def _network_tolerance(self) -> tuple[float, float]:
+        """The tolerance of scores by networks, larger if either side used half precision."""
         scoring = self.document.run.provenance.get("scoring")
         devices = str(scoring.get("devices", "") if isinstance(scoring, dict) else "")
         here = (row["precision"] for row in self.scorer.provenance()["metrics"].values())
@@ -454,17 +470,16 @@ class Verification:
 
 
 def stop_checks(bundle: Bundle) -> Iterator[Check]:
-    """Check every stopped chain: one that is stated to repeat itself must do so.
+    """Check stopped chains: a converged chain must repeat its images.
 
-    The end of the other chains needs no check here: a standing that rests on a wrong end is not
-    reproduced.
+    Other ends need no check here: with a wrong end the standings are not reproduced.
     """
     stop_after = bundle.document.run.stop_after
     for chain in bundle.document.chains:
         if chain.outcome not in STOPPED:
             continue
         line = f"chain {chain.name}"
-        yield compared(line, "the run stops chains", True, stop_after > 0)
+        yield compared(line, "run stops chains", True, stop_after > 0)
         if chain.outcome == CONVERGED:
             images = [
                 (trip.forward.sha256, trip.backward.sha256)
@@ -473,12 +488,12 @@ def stop_checks(bundle: Bundle) -> Iterator[Check]:
             ]
             whole = len(images) == len(chain.trips)
             repeats = whole and has_converged(images, stop_after)
-            yield compared(line, "nothing changed any more", True, repeats)
+            yield compared(line, "repeats itself", True, repeats)
 
 
 def vote_checks(bundle: Bundle) -> Iterator[Check]:
     """Check that each vote's image is in the bundle and its answer is valid."""
-    returned = {
+    restored = {
         (chain.case, chain.repeat, trip.number)
         for chain in bundle.document.chains
         for trip in chain.trips
@@ -489,14 +504,14 @@ def vote_checks(bundle: Bundle) -> Iterator[Check]:
     ):
         line = f"vote {number}"
         yield digest_check(line, raw)
-        there = (vote.case, vote.repeat, vote.trip) in returned
-        yield compared(line, "its restored image is present", True, there)
+        present = (vote.case, vote.repeat, vote.trip) in restored
+        yield compared(line, "restored image is present", True, present)
         valid = vote.answer in ANSWERS[vote.kind] and (vote.kind == "pair") == bool(vote.against)
-        yield compared(line, "an answer of its kind", True, valid)
+        yield compared(line, "answer is valid", True, valid)
 
 
 def drift_checks(bundle: Bundle) -> Iterator[Check]:
-    """Check that global edits count as seen if they exceed the model's drift."""
+    """Check the verdicts on global edits against the model's drift."""
     suite = bundle.suite
     measured = {slug: bundle.arm.measured_pair(pair) for slug, pair in suite.pair_by_slug.items()}
     pairs = {case.slug: measured[case.pair] for case in suite.cases}
@@ -519,23 +534,23 @@ def drift_checks(bundle: Bundle) -> Iterator[Check]:
 
 def quality_checks(
     chain: ChainRecord,
-    made: Mapping[str, Sequence[float | None]],
-    pinned: Mapping[str, str],
-    without: str,
+    computed: Mapping[str, Sequence[float | None]],
+    unable: Mapping[str, str],
+    no_images: str,
 ) -> Iterator[Check]:
     """Yield a check for each no-reference metric of a chain.
 
-    `pinned` are those that scoring ran, each with the reason why it cannot run here, or "";
-    `without` is the reason why there are no images.
+    `unable` has the metrics that scored the run, with the reason why one cannot run here, or "".
+    `no_images` is the reason why images are missing.
     """
-    returned = sum(trip.step is not None for trip in chain.trips)
-    for name in sorted(chain.quality.keys() | made.keys()):
+    restored = sum(trip.step is not None for trip in chain.trips)
+    for name in sorted(chain.quality.keys() | computed.keys()):
         line, what = f"chain {chain.name}", f"no-reference quality by {name}"
-        values = made.get(name)
-        if name not in pinned:
-            yield Check(line, what, NOT_CHECKED, NOT_ASKED if name == WORN else IMPORTED)
-        elif pinned[name] or values is None or len(values) <= returned:
-            yield Check(line, what, NOT_CHECKED, pinned[name] or without)
+        values = computed.get(name)
+        if name not in unable:
+            yield Check(line, what, NOT_CHECKED, NOT_QUERIED if name == WORN else IMPORTED)
+        elif unable[name] or values is None or len(values) <= restored:
+            yield Check(line, what, NOT_CHECKED, unable[name] or no_images)
         else:
             yield compared(line, what, chain.quality.get(name), list(values), QUALITY)
 
@@ -543,12 +558,12 @@ def quality_checks(
 # From scores to standings.
 
 
-def without_names(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the retention fields without the names of part and window.
+def without_names(measures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a trip's measures with part and window replaced by whether they are valid.
 
-    Where two parts or windows lost about the same, another processor may name the other.
+    If two parts or windows lost about the same, another processor may name the other.
     """
-    fields = dict(found)
+    fields = dict(measures)
     if "because" in fields:
         fields["because"] = fields["because"] in ("", *headline_parts())
     if "window" in fields:

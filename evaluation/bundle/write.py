@@ -30,13 +30,13 @@ from evaluation.records import (
     VoteRecord,
 )
 
-#: The fields of a standing that carry the same name in every store.
+#: The fields of a standing, which have the same names in every store.
 STANDING = tuple(name for name in StandingNumbers.model_fields if name != "metric")
-#: The details of a standing that need no other rows to be understood.
+#: The details of a standing that are meaningful without other rows.
 DETAILS = ("jpeg", "dynamics", "witnesses", "repeats")
 #: Private options of an editor: the address of an endpoint, and the data sent to it.
 PRIVATE = frozenset({"url", "headers", "api_key", "extra"})
-#: Private facts that an editor states of itself.
+#: Private entries of an editor's description of itself.
 PRIVATE_FACTS = frozenset({"host", "url_sha256", "extra"})
 
 
@@ -58,7 +58,7 @@ class RunSource(Protocol):
 
 
 def write(source: RunSource, file: Path | IO[bytes], *, images: bool) -> dict[str, Any]:
-    """Write the bundle and return its sealed document; same run, same bytes.
+    """Write the bundle and return its sealed document. The same run gives the same bytes.
 
     Raises BundleError if a record is invalid.
     """
@@ -133,7 +133,7 @@ def standing_record(metric: str, numbers: Mapping[str, Any]) -> StandingRecord:
 
 
 def public(facts: Mapping[str, Any], private: frozenset[str] = PRIVATE) -> dict[str, Any]:
-    """Return an editor's options, or its facts, without those that are private."""
+    """Return an editor's options or description without private entries."""
     return {name: value for name, value in facts.items() if name not in private}
 
 
@@ -142,7 +142,7 @@ def text(value: Any) -> str | None:
 
 
 def as_json(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the numbers as JSON gives them back: with lists instead of tuples."""
+    """Return the numbers as parsed from JSON: with lists instead of tuples."""
     data: dict[str, Any] = json.loads(json.dumps(numbers))
     return data
 
@@ -153,9 +153,9 @@ def measured(
     calibrations: Mapping[str, CalibrationRecord],
     chains: Sequence[ChainRecord],
 ) -> list[tuple[ChainRecord, MeasuredChain]] | None:
-    """Return every chain that this metric measures; None if it lacks scored chains.
+    """Return every chain that this metric measures; None if a chain has no scores.
 
-    `calibrations` are the metric's, by image. Raises KeyError for a case outside the suite.
+    `calibrations` are those of the metric, by image. Raises KeyError for a case outside the suite.
     """
     cases = {case.slug: case for case in suite.cases}
     selective = metric in METRICS and metric_class(metric).selective

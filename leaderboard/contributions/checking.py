@@ -259,7 +259,7 @@ def _reasons_before(verification: Verification) -> Iterator[str]:
         )
     elif headline in verification.unable:
         yield f"its {headline} cannot be recomputed here: {verification.unable[headline]}"
-    for name in verification.unheard:
+    for name in verification.missing_witnesses:
         yield (
             f"the witness {name}, which can end chains, was not run: run `convergebench "
             "weights`, then `convergebench score RUN --again`"

@@ -81,7 +81,7 @@ def refused(path: Path) -> str:
 def test_a_sound_bundle_is_read(tmp_path):
     with bundles.read(zipped(tmp_path, **{IMAGE: b"x"})) as bundle:
         assert bundle.document.model.name == "M"
-        assert bundle.held == {SHA}
+        assert bundle.image_hashes == {SHA}
         assert bundle.image(SHA) == b"x"
         assert bundle.image("b" * 64) is None
 
@@ -267,7 +267,7 @@ def test_no_damage_does_more_than_be_refused(tmp_path_factory, noise, place):
     path = folder / "damaged.zip"
     path.write_bytes(data)
     with contextlib.suppress(BundleError), bundles.read(path) as bundle:
-        for sha in bundle.held:
+        for sha in bundle.image_hashes:
             assert bundle.image(sha) == b"image"
 
 

@@ -9,7 +9,7 @@ import pytest
 from evaluation.__main__ import main
 from evaluation.bundle import document as bundles
 from evaluation.bundle.checks import DIFFERENT, EQUAL
-from evaluation.bundle.verify import _made_by_us, verify
+from evaluation.bundle.verify import degradation_check, verify
 from evaluation.content import catalog
 from evaluation.content.operators import DEGRADATIONS, degraded
 from evaluation.content.suites import EditPair
@@ -111,7 +111,7 @@ def test_its_bundle_verifies_and_another_damaged_image_does_not(restoration, tmp
     source = EncodedImage.from_image(factories.drawn_image(0))
     made = degraded("zoom", source, 1)
     for pair, verdict in ((PAIRS[0], EQUAL), (PAIRS[1], DIFFERENT)):
-        assert _made_by_us("trip 1", pair, 1, source, made).verdict == verdict
+        assert degradation_check("trip 1", pair, 1, source, made).verdict == verdict
 
 
 def test_its_pages_show_what_we_made(restoration, client):

@@ -263,7 +263,7 @@ def test_another_version_of_a_metric_is_not_compared(packed):
         checks = list(verify(bundle))
     reasons = {c.detail for c in checks if c.verdict == NOT_CHECKED}
     assert len(reasons) == 1
-    assert reasons.pop().startswith("made by version 0, here is")
+    assert reasons.pop().startswith("scored by version 0, but")
     assert not [c for c in checks if c.verdict == DIFFERENT]
 
 

@@ -300,7 +300,7 @@ def test_no_source_is_sent_before_its_cold_audit(
     def warmer(document: dict[str, Any]) -> None:
         document["audits"] = [row for row in document["audits"] if row["kind"] != "cold"]
 
-    for change, wanted in ((kinder, ", finding"), (warmer, "run, which audits")):
+    for change, wanted in ((kinder, ", finding"), (warmer, "run, planned audits")):
         found = differing(altered(bundle_of(run, tmp_path), change, sealed=True))
         assert any(line.endswith(wanted) for line in found), (wanted, found)
     with bundles.read(bundle_of(run, tmp_path)) as bundle:
@@ -352,7 +352,7 @@ def test_a_bundle_tells_the_audits_and_anybody_can_check_them(
         assert bundle.document.run.marks_kept == run.review.marks_kept
     assert [str(c) for c in checks if c.verdict in (DIFFERENT, NOT_CHECKED)] == []
     of_audits = {c.what for c in checks if c.line.startswith("audit of")}
-    looked_at = {"digest", "place and seed", "hash", "what was sent", "what was done", "finding"}
+    looked_at = {"digest", "place and seed", "hash", "sent image", "alteration", "finding"}
     assert looked_at <= of_audits
     with bundles.read(bundle_of(run, tmp_path, images=False)) as bundle:
         reasons = {c.detail for c in verify(bundle) if c.verdict == NOT_CHECKED}
@@ -384,16 +384,16 @@ def test_a_bundle_tells_the_audits_and_anybody_can_check_them(
     for change, wanted in (
         (better, ", finding"),
         (other_seed, ", place and seed"),
-        (other_touch, ", what was sent"),
-        (fewer, "run, which audits"),
+        (other_touch, ", sent image"),
+        (fewer, "run, planned audits"),
         (cleaner, "run, marks kept"),
-        (accused, "run, the reason it is unranked"),
+        (accused, "run, reasons for review"),
     ):
         found = differing(altered(path, change, sealed=True))
         assert any(line.endswith(wanted) for line in found), (wanted, found)
     Run.objects.filter(pk=run.pk).update(secret="5" * 64)  # as if it had been another run's
     found = differing(bundle_of(Run.objects.get(pk=run.pk), tmp_path))
-    assert {"run, secret", "run, which audits"} <= found
+    assert {"run, secret", "run, planned audits"} <= found
 
 
 def test_an_imported_run_brings_its_audits(

@@ -103,7 +103,7 @@ def test_a_bundle_carries_the_votes_on_its_run_and_they_are_checked(board, tmp_p
     assert {(check.line, check.what) for check in wrong} >= {
         ("vote 1", "digest"),
         ("vote 2", "digest"),
-        ("vote 2", "its restored image is present"),
+        ("vote 2", "restored image is present"),
     }
 
 
