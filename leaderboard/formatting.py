@@ -105,7 +105,7 @@ def share_kept(share: float) -> str:
     return f"{percent(share)} kept" if share > 0 else "nothing kept"
 
 
-def after(number: int) -> str:
+def after_round_trips(number: int) -> str:
     """Return "after 5 round trips"."""
     return f"after {count(number, 'round trip')}"
 

@@ -169,7 +169,7 @@ def retention_finding(curves: Sequence[Curve], trips: int) -> str:
         number = max(numbers, key=lambda number: kept(best, number) - kept(worst, number))
         rest = f" and {worst.name} {formatting.percent(kept(worst, number))}"
     share = formatting.percent(kept(best, number))
-    start = formatting.after(number).capitalize()
+    start = formatting.after_round_trips(number).capitalize()
     return f"{start}, {best.name} keeps {share} of the image{rest}"
 
 
@@ -182,7 +182,7 @@ def retention_table(curves: Sequence[Curve], trips: int) -> Table:
 
 def trips_table(first: str, numbers: Iterable[int], rows: Sequence[Sequence[str]]) -> Table:
     """Return a table with the column `first` and a column for each of these trips."""
-    return Table([first, *(formatting.after(number) for number in numbers)], rows)
+    return Table([first, *(formatting.after_round_trips(number) for number in numbers)], rows)
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ def _hover_text(curve: Curve, number: int) -> str:
         return formatting.NOT_RUN
     if number == 0:
         return "the source itself"
-    return f"{formatting.after(number)} {formatting.kept(value, *curve.bounds(number))}"
+    return f"{formatting.after_round_trips(number)} {formatting.kept(value, *curve.bounds(number))}"
 
 
 def _cell(curve: Curve, number: int) -> str:
@@ -401,7 +401,9 @@ def sparkline(curve: dict[str, Sequence[float | None]], trips: int) -> SafeStrin
         '<path d="{}"/><path d="{}"/></svg>',
         WIDTH,
         HEIGHT,
-        f"{formatting.percent(mean[last])} {formatting.after(last)}" if last else "not measured",
+        f"{formatting.percent(mean[last])} {formatting.after_round_trips(last)}"
+        if last
+        else "not measured",
         band,
         f"M{'L'.join(line)}" if line else "",
     )

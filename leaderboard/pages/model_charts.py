@@ -68,7 +68,7 @@ def _curves_title(standings: Mapping[str, Standing], trips: int) -> str:
     if not kept:
         return "How much of the image is kept, trip by trip"
     most, least = max(kept, key=lambda n: kept[n]), min(kept, key=lambda n: kept[n])
-    start = f"{formatting.after(trips).capitalize()}, {formatting.percent(kept[most])} is kept by"
+    start = f"{formatting.after_round_trips(trips).capitalize()}, {formatting.percent(kept[most])} is kept by"
     if formatting.percent(kept[most]) == formatting.percent(kept[least]):
         return f"{start} every metric"
     if HEADLINE in kept and formatting.percent(kept[HEADLINE]) != formatting.percent(kept[most]):
@@ -277,4 +277,4 @@ def _floor_title(name: str, edited: Mapping[str, Any], floor: Mapping[str, Any],
     if lost[0] <= 0:
         return f"{name} loses nothing"
     share = formatting.percent(min(1.0, lost[1] / lost[0]))
-    return f"Its autoencoder alone causes {share} of what {name} loses {formatting.after(trips)}"
+    return f"Its autoencoder alone causes {share} of what {name} loses {formatting.after_round_trips(trips)}"

@@ -165,9 +165,9 @@ def _chart(key: str, source: str, metric: str, lines: Sequence[ReportedLine]) ->
     columns = sorted({first, *({3, 5, 10, 20} & set(numbers)), last})
     return Chart(
         id=key,
-        title=f"{label}: {low} {formatting.after(first)}, {high} {formatting.after(last)}"
+        title=f"{label}: {low} {formatting.after_round_trips(first)}, {high} {formatting.after_round_trips(last)}"
         if last > first
-        else f"{label} {formatting.after(first)}",
+        else f"{label} {formatting.after_round_trips(first)}",
         subtitle=SCALES.get(metric, ""),
         figure={
             "data": drawn,
@@ -306,7 +306,9 @@ def _trace(name: str, x: Any, y: Any, texts: Sequence[str]) -> Figure:
         mode="lines+markers",
         x=list(x),
         y=rounded(y),
-        text=[f"{formatting.after(n)}: {words}" for n, words in zip(x, texts, strict=True)],
+        text=[
+            f"{formatting.after_round_trips(n)}: {words}" for n, words in zip(x, texts, strict=True)
+        ],
         hovertemplate=NAME_AND_TEXT,
     )
 
@@ -335,7 +337,7 @@ def _published_table(
     ]
     lines += [(line.name, line.values, line.citation) for line in theirs]
     return Table(
-        ["Model", *(formatting.after(number) for number in numbers), "Source"],
+        ["Model", *(formatting.after_round_trips(number) for number in numbers), "Source"],
         [
             [model, *(formatting.metric_value(by_trip.get(n), metric) for n in numbers), source]
             for model, by_trip, source in lines

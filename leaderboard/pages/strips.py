@@ -124,7 +124,7 @@ class Frame:
 
     @property
     def restored_words(self) -> str:
-        return f"X{self.number}: {formatting.after(self.number)}, {self.words}"
+        return f"X{self.number}: {formatting.after_round_trips(self.number)}, {self.words}"
 
     @property
     def window(self) -> str:
@@ -319,7 +319,7 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
     lasted, last = formatting.in_trips(time, trips), chain.retention(metric)[-1:]
     if cause == "censored":
         left = formatting.percent(last[0]) if last else "all"
-        return f"{left} of the image is still there {formatting.after(trips)}."
+        return f"{left} of the image is still there {formatting.after_round_trips(trips)}."
     if cause == "stopped":
         return "It was stopped before half was lost by this metric, so its end is unknown."
     if cause in CROSSED:

@@ -35,13 +35,13 @@ register.filter("fraction", thresholds.fraction)
 register.filter("life", thresholds.life)
 register.filter("listed", formatting.listed)
 register.filter("share_kept", formatting.share_kept)
-register.filter("after_trips", formatting.after)
+register.filter("after_round_trips", formatting.after_round_trips)
 
 
 @register.filter
-def of(number: int, one: str) -> str:
-    """Return a count with its noun: {{ 3|of:"case" }} gives "3 cases"."""
-    return formatting.count(number, one)
+def count(number: int, noun: str) -> str:
+    """Return a count with its noun: {{ 3|count:"case" }} gives "3 cases"."""
+    return formatting.count(number, noun)
 
 
 @register.filter

@@ -204,7 +204,7 @@ def _one_trip(result: dict[str, Any]) -> str:
 def finding(metrics: dict[str, Any], name: str, trips: int) -> str:
     """Return a sentence on the final retention and, by the headline, on the worst part."""
     share = formatting.percent(max(0.0, metrics[name]["retention"][-1]))
-    left = f"{formatting.after(trips).capitalize()}, {share} of the image is left"
+    left = f"{formatting.after_round_trips(trips).capitalize()}, {share} of the image is left"
     if name != HEADLINE:
         return f"{left} by {metrics[name]['label']}"
     parts = [part for part in headline_parts() if part in metrics]

@@ -51,7 +51,7 @@ def test_what_is_kept_is_said_in_words():
     assert formatting.kept(0.62, 0.55, 0.69) == f"keeps 62{NBSP}% (55–69) of the image"
     assert formatting.kept(0.62) == f"keeps 62{NBSP}% of the image"
     assert "blank card" in formatting.kept(-0.2, -0.3, 0.1)
-    assert formatting.after(1) == "after 1 round trip"
+    assert formatting.after_round_trips(1) == "after 1 round trip"
     assert formatting.in_trips(1.0, 20) == "1.0 round trip"
     assert formatting.in_trips(None, 20) == "more than 20 round trips"
 
