@@ -1,7 +1,7 @@
-"""The job that checks a contributed run: recompute every number, then publish it.
+"""The job that checks a contributed run: recompute every number, then publish the run.
 
-The file is untrusted: every refusal names its reason, and the site shows only values that were
-computed here.
+The file is untrusted: the site shows only values that were computed here. Every refusal names
+its reason.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from leaderboard import job_queue, standings
 from leaderboard.contributions.importing import (
     LIMITS,
     calibrated_metrics,
-    known_digest,
+    imported_run,
     store_images,
     write_run,
 )
@@ -45,16 +45,16 @@ from leaderboard.models import (
 )
 from leaderboard.models.entries import free_slug, taken_name
 
-#: Attempts on a bundle that kills the process.
+#: Attempts on a bundle that crashes the process.
 MAX_ATTEMPTS = 3
-#: Turns of `TURN_SECONDS` each, before a check lets other jobs run.
+#: Turns of `TURN_SECONDS` after which a check lets other jobs run.
 TURNS = 10
 #: Seconds between two reports of progress.
-OFTEN = 2.0
+REPORT_INTERVAL = 2.0
 #: The editor of models whose runs are contributed; they cannot be played here.
 EDITOR = "elsewhere"
-#: The check ends after this number of reasons.
-MOST_REASONS = 5
+#: The check ends after finding this many reasons to refuse the run.
+MAX_REASONS = 5
 #: Admins are notified if another run has at least this share of the images.
 SAME_IMAGES = 0.5
 
@@ -63,13 +63,13 @@ State = ContributedRun.State
 
 
 class Stopped(Exception):
-    """The worker stops, other jobs wait, or the run was withdrawn."""
+    """Raised if the worker stops, other jobs wait, or the run was withdrawn."""
 
 
 def check(contribution_id: int) -> None:
-    """Publish the run if every number of it is confirmed; else refuse it."""
+    """Publish the run if all its numbers are confirmed; else refuse it."""
     contribution = ContributedRun.objects.filter(pk=contribution_id).first()
-    # The attempt is counted before any image is decoded: a killed process cannot report.
+    # The claim counts the attempt before any image is decoded: a crashed process cannot.
     if contribution is None or not contribution.claim():
         return
     try:
@@ -79,16 +79,15 @@ def check(contribution_id: int) -> None:
             default_storage.open(contribution.file_name) as file,
             bundles.read(file, **LIMITS) as bundle,
         ):
-            _take(contribution, bundle)
+            _verify_and_import(contribution, bundle)
     except Stopped:
-        job_queue.enqueue(
-            contribution_id, job_queue.CHECK_CONTRIBUTED, job_queue.GPU
-        )  # behind the others
+        # This puts the check behind the jobs that wait.
+        job_queue.enqueue(contribution_id, job_queue.CHECK_CONTRIBUTED, job_queue.GPU)
         return
     except BundleError as error:
         _refuse(contribution, str(error))
     except FileNotFoundError:
-        _refuse(contribution, "its file is lost: please upload it again")
+        _refuse(contribution, "its file is missing: please upload it again")
     except Exception:
         log.exception("contributed run not checked", contribution=contribution.pk)
         if contribution.attempts < MAX_ATTEMPTS:
@@ -97,16 +96,19 @@ def check(contribution_id: int) -> None:
                 state=State.WAITING, lease_until=None
             )
             return
-        _refuse(contribution, "this is our error, and it is recorded; please write to us")
+        _refuse(
+            contribution,
+            "an error on our side prevented the check; it is recorded, please write to us",
+        )
     default_storage.delete(contribution.file_name)
 
 
-def _refuse(contribution: ContributedRun, why: str) -> None:
-    log.info("contributed run refused", contribution=contribution.pk, why=why[:200])
-    contribution.end(State.REFUSED, error=why[:4000])
+def _refuse(contribution: ContributedRun, reason: str) -> None:
+    log.info("contributed run refused", contribution=contribution.pk, why=reason[:200])
+    contribution.end(State.REFUSED, error=reason[:4000])
 
 
-def _take(contribution: ContributedRun, bundle: Bundle) -> None:
+def _verify_and_import(contribution: ContributedRun, bundle: Bundle) -> None:
     """Recompute the run and write its rows.
 
     Raises BundleError if the run is refused.
@@ -114,7 +116,7 @@ def _take(contribution: ContributedRun, bundle: Bundle) -> None:
     suite = _suite_of(bundle)
     verification = Verification(bundle, contribution.finished)
     counts = _counts(contribution, verification)
-    metrics, _ = calibrated_metrics(bundle, suite, verification, only_able=True)
+    metrics, _ = calibrated_metrics(bundle, suite, verification, only_computable=True)
     images = store_images(bundle)
     with transaction.atomic():
         run = write_run(
@@ -148,37 +150,38 @@ def _counts(contribution: ContributedRun, verification: Verification) -> dict[st
     """
     reasons = list(_reasons_before(verification))
     finished = verification.finished
-    # Counts of all checks, of the finished chains, and of the current chain.
-    counts, sure, here = Counter(contribution.checks), Counter(contribution.checks), Counter[str]()
-    chains_finished, before = len(finished), _lines(verification)
+    counts, finished_counts = Counter(contribution.checks), Counter(contribution.checks)
+    chain_counts = Counter[str]()  # of the current chain, which a pause discards
+    chains_finished, lines_before = len(finished), _lines(verification)
     lines: set[str] = set()
     began, reported_at = time.monotonic(), 0.0
     for check in verification.checks() if not reasons else ():
         if len(finished) > chains_finished:
             chains_finished = len(finished)
-            sure += here
-            here.clear()
+            finished_counts += chain_counts
+            chain_counts.clear()
         counts[check.verdict] += 1
         if verification.in_chains:
-            here[check.verdict] += 1
+            chain_counts[check.verdict] += 1
         if check.what == "digest":
             lines.add(check.line)
-        if why := _reason(check, verification):
-            reasons.append(why)
-        if len(reasons) >= MOST_REASONS:
+        if reason := _reason(check, verification):
+            reasons.append(reason)
+        if len(reasons) >= MAX_REASONS:
             break
-        if time.monotonic() - reported_at > OFTEN:
+        if time.monotonic() - reported_at > REPORT_INTERVAL:
             reported_at = time.monotonic()
-            if not contribution.tell(before + len(lines), verification.steps):
+            if not contribution.tell(lines_before + len(lines), verification.steps):
                 raise Stopped
-            on = (
+            has_progress = (
                 verification.in_chains
                 and not reasons
                 and chains_finished > len(contribution.finished)
             )
-            if stop_requested() or (on and _others_wait(began)):
-                if on:  # a chain with a wrong number must be checked again
-                    contribution.finished, contribution.checks = finished, dict(sure)
+            if stop_requested() or (has_progress and _others_wait(began)):
+                if has_progress:  # a chain with a wrong number must be checked again
+                    contribution.finished = finished
+                    contribution.checks = dict(finished_counts)
                 contribution.leave()
                 raise Stopped
     if reasons:
@@ -187,7 +190,7 @@ def _counts(contribution: ContributedRun, verification: Verification) -> dict[st
 
 
 def _lines(verification: Verification) -> int:
-    """Return the number of lines in the chains that were checked before."""
+    """Count the lines of the chains that an earlier attempt checked."""
     chains = verification.document.chains
     return sum(1 + len(chain.trips) for chain in chains if chain.name in verification.finished)
 
@@ -195,8 +198,8 @@ def _lines(verification: Verification) -> int:
 def _others_wait(began: float) -> bool:
     """Return True if the check should let other jobs run.
 
-    It should at once for a visitor's job, and for other jobs after its turns. A large check takes
-    hours and checks its sources again at each start, so its turns are long.
+    It lets a visitor's job run at once, and other jobs after its turns. The turns are long because
+    a large check takes hours and checks its sources again at each start.
     """
     over = time.monotonic() - began > TURNS * settings.TURN_SECONDS
     return job_queue.should_yield(0, job_queue.GPU, turn_is_over=over)
@@ -213,18 +216,20 @@ def _suite_of(bundle: Bundle) -> Suite:
     document, stated_suite = bundle.document, bundle.suite
     if document.run.method_version != METHOD_VERSION:
         raise BundleError(
-            f"it was scored by method {document.run.method_version[:20]}; this site's is "
-            f"{METHOD_VERSION}: score it with this version of convergebench"
+            f"it was scored by method {document.run.method_version[:20]}, but this site uses "
+            f"{METHOD_VERSION}: score it again with the site's version of convergebench"
         )
     suite = Suite.objects.playable().filter(content_hash=stated_suite.content_hash).first()
     if suite is None:
         raise BundleError(
             f"its suite {stated_suite.slug} v{stated_suite.version} "
             f"({stated_suite.content_hash[:12]}) is not a suite "
-            "of this site: play one of them, whole, without --trips, --cases or --limit"
+            "of this site: play one of the site's suites in full, without --trips, --cases or --limit"
         )
     if not bundle.arm.is_default:
-        raise BundleError("it is an arm of an experiment, not the suite's own way of playing")
+        raise BundleError(
+            "it is an arm of an experiment: only runs with the suite's own settings are accepted"
+        )
     if not document.images:
         raise BundleError("it contains no images, so nothing can be recomputed")
     required = {
@@ -242,10 +247,12 @@ def _suite_of(bundle: Bundle) -> Suite:
     if lost:
         raise BundleError(f"the chain {lost[0]} is not complete: play it to its end")
     if document.run.earlier_secrets:
-        raise BundleError("parts were played again with another secret: play it in one run")
-    if run := known_digest(bundle) or Run.objects.filter(secret=document.run.secret).first():
+        raise BundleError(
+            "parts were played again with another secret: play the whole suite in one run"
+        )
+    if run := imported_run(bundle) or Run.objects.filter(secret=document.run.secret).first():
         shown = run.published and not run.suite.sealed
-        raise BundleError(f"it is here already{f' as run {run.pk}' if shown else ''}")
+        raise BundleError(f"it is already on this site{f' as run {run.pk}' if shown else ''}")
     return suite
 
 
@@ -300,7 +307,7 @@ def _provenance(verification: Verification, contributed_by: str) -> dict[str, An
 
 
 def _same_images(run: Run) -> list[dict[str, str]]:
-    """Return hints for admins on other runs with most of this run's images."""
+    """Return hints for admins about other runs that have most of this run's images."""
     trips = Trip.objects.filter(chain__run=run, restored__isnull=False)
     restored = set(trips.values_list("restored_id", flat=True))
     others = Trip.objects.filter(restored__in=StoredImage.objects.filter(pk__in=restored))

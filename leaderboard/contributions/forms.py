@@ -28,7 +28,7 @@ State = ContributedRun.State
 
 
 class NotTaken(Exception):
-    """A run that cannot be accepted now; the message is shown to the contributor."""
+    """Raised if a run cannot be accepted now; the message is shown to the contributor."""
 
 
 class ContributionForm(forms.ModelForm):
@@ -64,7 +64,7 @@ class ContributionForm(forms.ModelForm):
         fields = ("name", "contributed_by", "email", "paper_url", "code_url")
 
     def __init__(self, *args: Any, before: ContributedRun | None = None, **kwargs: Any) -> None:
-        """Take an earlier run of the same model and contributor as `before`."""
+        """Fill in the form; `before` is an earlier run of the same model and contributor."""
         super().__init__(*args, **kwargs)
         self.before = before
         if before:
@@ -89,7 +89,7 @@ class ContributionForm(forms.ModelForm):
 
     def clean_website(self) -> str:
         if self.cleaned_data["website"]:
-            raise ValidationError("Leave this empty.")
+            raise ValidationError("Leave this field empty.")
         return ""
 
     def clean_bundle(self) -> UploadedFile:
@@ -115,7 +115,7 @@ def take(form: ContributionForm, address: str | None) -> ContributedRun:
     Raises NotTaken if too many runs are waiting or the contributor's limit is reached.
     """
     if ContributedRun.objects.waiting().count() >= settings.CONTRIBUTED_RUNS_WAITING:
-        raise NotTaken("Too many runs wait to be checked. Please come back in an hour.")
+        raise NotTaken("Too many runs are waiting to be checked. Please try again in an hour.")
     limit = settings.CONTRIBUTED_RUNS_PER_DAY
     network = network_of(address) if address else "unknown"
     subjects = {

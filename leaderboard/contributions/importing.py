@@ -88,16 +88,16 @@ def import_bundle(
     model_slug: str = "",
     publish: bool = True,
     anyway: bool = False,
-    look: Callable[[Check], None] = lambda check: None,
+    on_check: Callable[[Check], None] = lambda check: None,
 ) -> Imported:
     """Return the run of this bundle; importing it again returns the same run.
 
-    Its numbers are recomputed first, as `convergebench verify` does. Raises BundleError if one
-    differs, unless `anyway` is set: `verified` is then False. It is None if some numbers cannot
-    be checked.
+    Its numbers are recomputed first, as by `convergebench verify`. Raises BundleError if a number
+    differs; with `anyway` the run is imported with `verified` False. `verified` is None if some
+    numbers cannot be checked.
     """
-    if before := known_digest(bundle):
-        return Imported(before, False, before.provenance["bundle"]["checks"])
+    if run := imported_run(bundle):
+        return Imported(run, False, run.provenance["bundle"]["checks"])
     stored_suite = Suite.objects.frozen().filter(content_hash=bundle.suite.content_hash).first()
     prepared = {} if stored_suite else _prepared(bundle)
     verification = Verification(bundle)
@@ -105,7 +105,7 @@ def import_bundle(
     different: list[str] = []
     for check in verification.checks():
         counts[check.verdict] += 1
-        look(check)
+        on_check(check)
         if check.verdict == DIFFERENT:
             different.append(f"{check.line}, {check.what}: {check.detail}")
     if different and not anyway:
@@ -132,8 +132,8 @@ def import_bundle(
     return Imported(run, True, dict(counts), tuple(notes))
 
 
-def known_digest(bundle: Bundle) -> Run | None:
-    """Return the run that this bundle was imported as before, or None."""
+def imported_run(bundle: Bundle) -> Run | None:
+    """Return the run as which this bundle has already been imported, or None."""
     return Run.objects.filter(
         source=Run.Source.EXTERNAL, provenance__bundle__digest=bundle.digest
     ).first()
@@ -194,7 +194,7 @@ def write_run(
     finished = _moment(stated.finished_at) or timezone.now()
     about = {"digest": bundle.digest, "checks": counts, "images": bundle.document.images}
     provenance = fields.pop("provenance", stated.provenance)
-    same = ("secret", "earlier_secrets", "orders", "flags", *RunReview.MEDIANS)
+    copied = ("secret", "earlier_secrets", "orders", "flags", *RunReview.MEDIANS)
     run = Run.objects.create(
         editing_model=model,
         suite=suite,
@@ -217,7 +217,7 @@ def write_run(
         trips_scored=sum(trip.step is not None for trip in trips),
         started_at=_moment(stated.started_at),
         finished_at=min(finished, timezone.now()),
-        **({name: getattr(stated, name) for name in same} | fields),
+        **({name: getattr(stated, name) for name in copied} | fields),
     )
     _chains(bundle, run, metrics, images)
     _audits(bundle, run, images)
@@ -225,16 +225,16 @@ def write_run(
 
 
 def calibrated_metrics(
-    bundle: Bundle, suite: Suite, verification: Verification, *, only_able: bool = False
+    bundle: Bundle, suite: Suite, verification: Verification, *, only_computable: bool = False
 ) -> tuple[dict[str, MetricVersion], list[str]]:
     """Return the metrics to import, calibrated on the suite, and notes on the rest.
 
     A calibration belongs to an image and serves every run, so an untrusted one is never
     imported: missing ones are computed here. A metric that cannot be computed here is left out
-    if a calibration is missing, and with `only_able` in any case.
+    if a calibration is missing, and with `only_computable` in any case.
     """
     versions: dict[str, MetricVersion] = {}
-    lacking: dict[str, list[str]] = {}
+    missing_by_image: dict[str, list[str]] = {}
     notes = []
     images = {p.slug: p for p in suite.images.select_related("stored") if p.stored}
     for name in bundle.scored_metrics:
@@ -245,15 +245,17 @@ def calibrated_metrics(
             "weights_sha256": pinned.get("weights_sha256", ""),
         }
         version = MetricVersion.objects.filter(**values).first()
-        here = set(version.calibrations.values_list("pixels_sha256", flat=True) if version else ())
-        missing = [slug for slug, p in images.items() if p.pixels_sha256 not in here]
-        if why and (missing or only_able):
+        calibrated = set(
+            version.calibrations.values_list("pixels_sha256", flat=True) if version else ()
+        )
+        missing = [slug for slug, p in images.items() if p.pixels_sha256 not in calibrated]
+        if why and (missing or only_computable):
             notes.append(f"{name} is left out because it cannot be calibrated here: {why}")
             continue
         versions[name] = version or MetricVersion.objects.get_or_create(**values)[0]
         for slug in missing:
-            lacking.setdefault(slug, []).append(name)
-    for slug, names in lacking.items():
+            missing_by_image.setdefault(slug, []).append(name)
+    for slug, names in missing_by_image.items():
         image, made = images[slug], verification.calibrations.get(slug)
         if not made and image.stored:
             subject = chain_subject(suite.core.image_by_slug[slug])
@@ -362,7 +364,7 @@ def _audits(bundle: Bundle, run: Run, images: Mapping[str, StoredImage]) -> None
 def kept_notes(edit: EditRecord) -> dict[str, Any]:
     """Return the notes on an edit that are stored, within the limits.
 
-    Notes are never recomputed, and pages show some of them. URLs in them are never fetched.
+    Notes cannot be recomputed, and pages show some of them. URLs in them are never fetched.
     """
     notes = {
         name[:80]: value
@@ -426,7 +428,7 @@ def _model(bundle: Bundle, slug: str) -> EditingModel:
 
 
 @transaction.atomic
-def import_scores(run: Run, found: ScoreFile) -> None:
+def import_scores(run: Run, file: ScoreFile) -> None:
     """Write the file's values into the run's chains and its results.
 
     Writes nothing if a row names an image that the run does not have. A metric from an earlier
@@ -435,15 +437,15 @@ def import_scores(run: Run, found: ScoreFile) -> None:
     run = Run.objects.select_for_update(of=("self",)).select_related("suite").get(pk=run.pk)
     if run.state != RunState.FINISHED:
         raise ScoreFileError(f"run {run.pk} is {run.get_state_display().lower()}, not finished")
-    files = {**run.provenance.get("score_files", {}), **found.metrics}
+    files = {**run.provenance.get("score_files", {}), **file.metrics}
     if len(files) > MAX_IN_RUN:
         raise ScoreFileError(f"run {run.pk} would have more than {MAX_IN_RUN} imported metrics")
     trips = Prefetch("trips", Trip.objects.select_related("restored").order_by("number"))
     chains = list(run.chains.select_related("case__image__stored").prefetch_related(trips))
     images = {chain.pk: _images(chain) for chain in chains}
-    place_values(found, images.values())
+    place_values(file, images.values())
     for chain in chains:
-        others = {n: v for n, v in chain.quality.items() if n not in found.metrics}
+        others = {n: v for n, v in chain.quality.items() if n not in file.metrics}
         chain.quality = others | images[chain.pk].quality
     Chain.objects.bulk_update(chains, ["quality"], batch_size=200)
     run.provenance = {**run.provenance, "score_files": files}

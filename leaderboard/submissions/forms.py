@@ -25,15 +25,15 @@ from leaderboard.text import PlainCharField, secret_names, skeleton
 
 
 class SuiteChoiceField(forms.ModelChoiceField):
-    """Suites, each with its number of edits: the submitter pays for those."""
+    """A choice of suites that states the edits of each, which the submitter pays for."""
 
     def label_from_instance(self, obj: Any) -> str:
         edits = intcomma(obj.edit_count)
         return f"{obj}: {edits} edits, up to {obj.trips} round trips at {obj.size} px"
 
 
-#: The suite that the form proposes: large enough to rank by, at a tenth of the standard's price.
-FIRST_CHOICE = "lite"
+#: Suite proposed by the form: large enough to rank by, at a tenth of the standard suite's cost.
+DEFAULT_SUITE = "lite"
 #: Ways in which a request may state the size.
 SIZES = (
     ("input", "The size of the image we send"),
@@ -44,7 +44,7 @@ SIZES = (
 
 
 class EndpointForm(forms.ModelForm):
-    """The settings of an endpoint; `extra` and switches go to the options."""
+    """The settings of an endpoint; `extra`, size and switches are stored as options."""
 
     contract = forms.ChoiceField(
         choices=[(name, c.label) for name, c in CONTRACTS.classes().items()]
@@ -110,7 +110,7 @@ class EndpointForm(forms.ModelForm):
         except ValueError as error:
             raise ValidationError(f"This is not valid JSON: {error}") from None
         if not isinstance(extra, dict):
-            raise ValidationError('A JSON object is needed, such as {"steps": 30}.')
+            raise ValidationError('Enter a JSON object, such as {"steps": 30}.')
         if secret := secret_names(extra):
             raise ValidationError(
                 f"Enter the key in its own field and remove {', '.join(secret)} here."
@@ -147,11 +147,11 @@ class EndpointForm(forms.ModelForm):
         return {name: self.cleaned_data[name] for name in names}
 
     def save(self, commit: bool = True) -> Submission:
-        """Store another endpoint of the submission; the caller has it tested again."""
+        """Store the changed endpoint of a submission; the caller must test it again."""
         submission: Submission = super().save(commit=False)
         submission.options = self.options
         if commit:
-            # No other fields: this object's state may be outdated.
+            # Save no other fields: this object may be outdated.
             submission.save(update_fields=[*self.Meta.fields, "options"])
         return submission
 
@@ -193,7 +193,7 @@ class SubmissionForm(EndpointForm):
         help_text="Your endpoint gets one request for each edit, and a few more if it fails.",
     )
     idempotency_key = forms.UUIDField(widget=forms.HiddenInput)
-    # Hidden from people, who leave it empty.
+    # A honeypot: people do not see the field, so they leave it empty.
     website = forms.CharField(
         required=False, widget=forms.TextInput(attrs={"tabindex": "-1", "autocomplete": "off"})
     )
@@ -215,12 +215,12 @@ class SubmissionForm(EndpointForm):
         self.remote_address, self.sender = remote_address, sender
         suites = Suite.objects.playable().with_edits().defer("definition")
         cast(forms.ModelChoiceField, self.fields["suite"]).queryset = suites
-        self.initial.setdefault("suite", suites.filter(slug=FIRST_CHOICE).first())
+        self.initial.setdefault("suite", suites.filter(slug=DEFAULT_SUITE).first())
         self.initial.setdefault("idempotency_key", uuid.uuid4())
         self.mark_errors()
 
     def sent_before(self) -> Submission | None:
-        """Return the submission that the same form made before, if any."""
+        """Return the submission that this form has already created, if any."""
         try:
             key = forms.UUIDField().clean(self.data.get("idempotency_key"))
         except ValidationError:
@@ -237,8 +237,7 @@ class SubmissionForm(EndpointForm):
         if taken := taken_name(name):
             raise ValidationError(
                 f"“{taken}” is already on this site. Choose another name. If it is your model, "
-                "write "
-                "to us, and we mark it as confirmed."
+                "write to us, and we will mark it as confirmed."
             )
         return name
 
@@ -252,22 +251,22 @@ class SubmissionForm(EndpointForm):
         cleaned = super().clean()
         if cleaned.get("website"):
             raise ValidationError("Please leave the field “website” empty.")
-        if not self.errors and (full := self._take(cleaned)):
+        if not self.errors and (full := self._use_quota(cleaned)):
             raise ValidationError(full, code="quota")
         return cleaned
 
     @transaction.atomic
-    def _take(self, cleaned: dict[str, Any]) -> str | None:
-        """Count the submission, once for a form that is sent twice at the same time."""
-        this = Use.objects.locked("submitted form", self._key(cleaned["idempotency_key"]))
-        if this.count:
+    def _use_quota(self, cleaned: dict[str, Any]) -> str | None:
+        """Count the submission, once per form, and return the message of an exceeded limit."""
+        use = Use.objects.locked("submitted form", self._key(cleaned["idempotency_key"]))
+        if use.count:
             return None
         full = endpoints.count_submission(
             cleaned["email"], self.remote_address, cleaned["endpoint_url"]
         )
         if not full:
-            this.count = 1
-            this.save(update_fields=["count"])
+            use.count = 1
+            use.save(update_fields=["count"])
         return full
 
     def save(self, commit: bool = True) -> Submission:
@@ -280,14 +279,14 @@ class SubmissionForm(EndpointForm):
 
 
 def curl_of(submission: Submission) -> str:
-    """Return the request to a submitted endpoint as a shell line without its key."""
+    """Return the request to a submitted endpoint as a curl command without the key."""
     fields = endpoints.editor_options(submission) | {"endpoint_url": submission.endpoint_url}
     settings = EndpointForm.settings(fields | {"model_id": submission.model_id})
     return _as_curl(settings, submission.suite.size)
 
 
 def curl_line(values: Any) -> str:
-    """Return the exact request of the form so far, or a comment why there is none."""
+    """Return the request of an unfinished form as a curl command, or a comment on its problem."""
     fields = {name: values.get(name) for name in EndpointForm.base_fields}
     try:
         extra = json.loads(fields["extra"] or "{}")
@@ -308,7 +307,7 @@ def _as_curl(settings: Settings, side: int) -> str:
 
 
 def _side(suite: Any) -> int:
-    """Return the longer side of a suite's images; `suite` is its number from a form."""
+    """Return the longer side of a suite's images; `suite` is a primary key from a form."""
     rows = Suite.objects.playable()
     if str(suite).isdecimal() and len(str(suite)) < 10:
         rows = rows.filter(pk=suite)

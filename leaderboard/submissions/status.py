@@ -25,9 +25,9 @@ from leaderboard.submissions import workflow
 
 #: Restored images that the page of an active run shows, the newest first.
 LATEST = 8
-#: Cases without their edit that the private result shows.
-MOST_UNMADE = 40
-#: Reviews that the usual waiting time is estimated from.
+#: Most cases without their edit that the private result shows.
+MAX_UNMADE = 40
+#: Number of past reviews from which the waiting time is estimated.
 REVIEWS = 10
 TONES = {
     Submission.State.PROBE_FAILED: "bad",
@@ -38,12 +38,12 @@ TONES = {
 
 
 def state(submission: Submission) -> dict[str, Any]:
-    """Return state, test, queue, run and next step, all open to the submitter."""
+    """Return state, test, queue, run and next step, as the submitter may see them."""
     run = workflow.run_of(submission)
     label = _label(submission, run)
     return {
         "state": submission.state,
-        # The page reloads when it changes: it offers other actions then.
+        # The page reloads when the stage changes, to offer other actions.
         "stage": f"{submission.state} {label}",
         "label": label,
         "tone": TONES.get(Submission.State(submission.state), "accent"),
@@ -67,7 +67,7 @@ def _label(submission: Submission, run: Run | None) -> str:
 
 
 def _shown(submission: Submission, label: str, image: StoredImage) -> dict[str, str]:
-    """Return an image for the page, by an address that only the page has."""
+    """Return an image with an address that contains the submission's secret token."""
     address = reverse("submission_image", args=[submission.token, "thumbnail", image.pk])
     return {"src": address, "label": label}
 
@@ -89,7 +89,7 @@ def has_ended(submission: Submission, run: Run | None) -> bool:
     return over or _is_public(run) or bool(run and run.state == RunState.CANCELLED)
 
 
-#: Step of the submit page, 1 to 5, by state; 0 for a state that leads no further.
+#: Step of the submit page, 1 to 5, by state; other states have no step.
 STEPS = {
     Submission.State.PROBING: 2,
     Submission.State.PROBE_FAILED: 2,
@@ -107,7 +107,7 @@ def step(submission: Submission, run: Run | None) -> int:
 
 
 def what_next(submission: Submission, run: Run | None) -> str:
-    """Return the next step as a sentence."""
+    """Describe the next step in a sentence."""
     if run and submission.state == Submission.State.APPROVED:
         if run.state == RunState.FINISHED:
             next_step = (
@@ -182,7 +182,7 @@ def _usual_wait() -> str:
     times = reviewed.order_by("-reviewed_at").values_list("probed_at", "reviewed_at")[:REVIEWS]
     waits = [(end - begin).total_seconds() for begin, end in times if begin and end]
     if not waits:
-        return "A person does it, so we cannot promise a time."
+        return "A person reviews it, so we cannot promise a time."
     half, longest = duration(median(waits)), duration(max(waits))
     return f"Of the last {len(waits)}, half were reviewed within {half}, all within {longest}."
 
@@ -202,7 +202,7 @@ def _run(run: Run) -> dict[str, Any]:
 
 
 def _in_the_queue(run: Run, before: int) -> str:
-    """Return its place, and the remaining work of the runs before it."""
+    """Return the run's place in the queue and the remaining work of the runs before it."""
     length = duration(
         run.editing_model.estimate(run.progress.edits_total, run.progress.chains_total).seconds
     )
@@ -214,7 +214,7 @@ def _in_the_queue(run: Run, before: int) -> str:
         ).seconds
         for other in waiting.select_related("editing_model")[:20]
     )
-    ahead = f", with about {duration(seconds)} of work among those under way" if seconds else ""
+    ahead = f", with about {duration(seconds)} of work left in runs under way" if seconds else ""
     return (
         f"Queued: {formatting.count(before, 'run')} before this one{ahead}. Runs take turns; "
         f"yours takes about {length} by itself."
@@ -228,12 +228,12 @@ def _time_left(seconds: float | None) -> str:
     return f", about {minutes} min left" if minutes < 120 else f", about {minutes / 60:.0f} h left"
 
 
-#: Cases shown at either end.
+#: Number of best cases and of worst cases that are shown.
 EXTREMES = 2
 
 
 def result(run: Run | None) -> dict[str, Any] | None:
-    """Return a sentence, numbers, curves and strips; None before the end."""
+    """Return the private result for the submitter; None before the end."""
     if run is None or run.state != RunState.FINISHED or run.suite.sealed:
         return None
     results = RunResults.of(run)
@@ -244,7 +244,7 @@ def result(run: Run | None) -> dict[str, Any] | None:
     evidence = dict(first.values_list("chain__case", "evidence"))
     unmade = [case for case, rows in evidence.items() if Verdict.of(rows).made is False]
     keys = [row["case"] for end in ("worst", "best") for row in details.get(end, [])[:EXTREMES]]
-    keys = list(dict.fromkeys([*unmade[:MOST_UNMADE], *keys]))
+    keys = list(dict.fromkeys([*unmade[:MAX_UNMADE], *keys]))
     chains = run.chains.filter(case__in=keys, repeat=0).select_related("case__image__stored")
     by_case = {chain.case_id: chain for chain in chains}
     shown = [by_case[case] for case in keys if case in by_case]
@@ -260,7 +260,7 @@ def result(run: Run | None) -> dict[str, Any] | None:
 
 
 def _witnessed(evidence: Sequence[Mapping[str, Any]]) -> str:
-    """Return what the witnesses looked for in the first edited image, and whether they saw it."""
+    """Return whether the witnesses saw the edit in the first edited image: "glasses: seen"."""
     return "; ".join(
         f"{row['thing']}: {'seen' if row['made'] else 'not seen'}, by "
         f"{witness_label(row['witness'])}"
@@ -270,7 +270,7 @@ def _witnessed(evidence: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _place(results: RunResults) -> str:
-    """Return the reference editors between which the result stands, by usable trips."""
+    """Compare the result with the nearest reference editors, by usable trips."""
     runs = Run.objects.on_the_board().filter(
         suite=results.run.suite, editing_model__is_reference=True
     )
@@ -284,10 +284,11 @@ def _place(results: RunResults) -> str:
     )
     ends = [f"{name} ({usable:.1f})" for usable, name in filter(None, (worse, better))]
     if len(ends) == 2:
-        return f"Among the reference editors it stands between {ends[0]} and {ends[1]}."
+        return f"Its usable trips lie between the reference editors {ends[0]} and {ends[1]}."
     if not ends:
         return ""
-    return f"Among the reference editors it stands {'above' if worse else 'below'} {ends[0]}."
+    extreme = "no less than the best" if worse else "less than the weakest"
+    return f"It lasts {extreme} reference editor, {ends[0]}."
 
 
 def image(run: Run | None, sha256: str) -> StoredImage | None:

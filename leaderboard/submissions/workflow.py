@@ -1,7 +1,7 @@
 """The workflow of a submission: saved, tested, reviewed, evaluated, published.
 
-Its key is moved to its model on approval and is never shown. The actions of submitters, on
-their page or by machine, return a sentence that reports the result, or raise NotPossible.
+On approval the API key moves to the model; it is never shown. The submitter's actions, on the
+page or over the API, return a sentence that reports the result, or raise NotPossible.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def can_be_key(text: str) -> bool:
 
 
 class NotPossible(Exception):
-    """An action that the submission's state does not allow; written for people."""
+    """Raised if an action is not allowed now; the message is shown to the user."""
 
 
 def take_probe(submission: Submission) -> None:
     """Count a test of the endpoint. Raises NotPossible if a daily limit is reached.
 
-    Counted by host too: the same endpoint submitted again is still the same endpoint.
+    Tests are also counted by host, because one endpoint can be submitted several times.
     """
     limit = settings.PROBES_PER_DAY
     subjects = {
@@ -58,7 +58,7 @@ def take_probe(submission: Submission) -> None:
 
 
 def take_again(submission: Submission) -> None:
-    """Count a submission whose failed test gave its place back. Raises NotPossible."""
+    """Count a submission again after its failed test was refunded. Raises NotPossible."""
     full = endpoints.count_submission(
         submission.email, submission.remote_address, submission.endpoint_url
     )
@@ -90,9 +90,9 @@ def save_once(submission: Submission) -> Submission:
 
 
 def move(submission: Submission, to: str, *, seen: datetime | None = None, **fields: Any) -> None:
-    """Move it and notify the submitter. Raises NotPossible if its state has changed.
+    """Change the state and notify the submitter. Raises NotPossible if the state forbids it.
 
-    `seen`: the last change that the decision is based on; a later change prevents it.
+    `seen` is the `updated_at` on which the decision is based; a later change prevents the move.
     """
     if not submission.move(to, seen=seen, **fields):
         if seen and submission.updated_at != seen and to in SUBMISSION_MOVES[submission.state]:
@@ -100,8 +100,8 @@ def move(submission: Submission, to: str, *, seen: datetime | None = None, **fie
                 "The submission changed while you reviewed it. Below is the new version: "
                 "check it, then decide."
             )
-        now = submission.get_state_display().lower()
-        raise NotPossible(f"This cannot be done while the submission is “{now}”.")
+        state = submission.get_state_display().lower()
+        raise NotPossible(f"This cannot be done while the submission is “{state}”.")
     log.info("submission moved", submission=submission.pk, state=to)
     notify_submitter(submission)
 
@@ -146,17 +146,17 @@ def run_of(submission: Submission) -> Run | None:
     return next(runs, None)
 
 
-# Actions of submitters, on their page or by machine: each reports its result in a sentence.
+# The submitter's actions: each returns a sentence that reports the result.
 
 
-def _hold(submission: Submission) -> None:
-    """Lock and reload the submission: no other decision before the transaction ends."""
+def _lock(submission: Submission) -> None:
+    """Lock and reload the submission, so that nothing else is decided in this transaction."""
     submission.refresh_from_db(from_queryset=Submission.objects.select_for_update())
 
 
 def _finished_run(submission: Submission) -> Run:
     """Lock the submission and return its finished run. Raises NotPossible."""
-    _hold(submission)
+    _lock(submission)
     run = run_of(submission)
     if submission.state != State.APPROVED or run is None or run.state != RunState.FINISHED:
         raise NotPossible("There is no result yet. It appears when the run has finished.")
@@ -187,7 +187,7 @@ def test_again(submission: Submission) -> str:
 @transaction.atomic
 def correct(submission: Submission, form: ModelForm) -> str:
     """Store the endpoint of a valid form, and test it again."""
-    # The move comes first: a decision may have been made while the new address was resolved.
+    # Move before saving: a decision may have been made while the new address was resolved.
     submission.endpoint_url = form.cleaned_data["endpoint_url"]  # the test counts for this host
     test_again(submission)
     form.save()
@@ -196,11 +196,11 @@ def correct(submission: Submission, form: ModelForm) -> str:
 
 @transaction.atomic
 def set_key(submission: Submission, key: str) -> str:
-    """Replace the key, also of its model, and resume a run that waits for it."""
+    """Replace the API key, also of the model, and resume runs that wait for it."""
     key = key.strip()
     if not can_be_key(key):
         raise NotPossible(f"A key has at most {MAX_KEY} characters, and no spaces or line breaks.")
-    _hold(submission)
+    _lock(submission)
     if submission.state in (State.REJECTED, State.WITHDRAWN):
         raise NotPossible("This submission is closed, so it needs no key.")
     submission.api_key = key
@@ -256,7 +256,7 @@ def unshare(submission: Submission) -> str:
 
 @transaction.atomic
 def withdraw(submission: Submission) -> str:
-    """End it: cancel runs, delete the key, mark published results as withdrawn."""
+    """Withdraw it: cancel its runs, delete its key, mark published results as withdrawn."""
     move(submission, State.WITHDRAWN, api_key="", embargo_token=None)
     model = submission.editing_model
     if model:

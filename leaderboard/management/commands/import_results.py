@@ -83,7 +83,7 @@ class Command(BaseCommand):
                     model_slug=model,
                     publish=not unpublished,
                     anyway=anyway,
-                    look=self._show_difference,
+                    on_check=self._show_difference,
                 )
         except (bundles.BundleError, OSError) as error:
             raise CommandError(f"{file}: {error}") from error

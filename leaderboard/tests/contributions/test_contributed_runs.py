@@ -160,7 +160,7 @@ def unmeasured(document):
     ("change", "why"),
     [
         (scores, "image-0--flip, trip 1, ssim: states"),
-        (lambda d: d["run"].update(method_version="1"), "scored by method 1; this site's is 3"),
+        (lambda d: d["run"].update(method_version="1"), "scored by method 1, but this site uses 3"),
         (lambda d: d["chains"].pop(), "1 of 4 chains are missing, such as image-1--replica"),
         (shorter, "completed with only 1 of 2 trips"),
         (unmeasured, "a restored image was not measured"),
@@ -203,11 +203,11 @@ def test_the_same_run_is_not_taken_twice_nor_one_that_was_played_here(
 ):
     first = contributed(client, packed)
     again = contributed(client, packed, name="Another Name")
-    assert f"it is here already as run {first.run_id}" in again.error
+    assert f"it is already on this site as run {first.run_id}" in again.error
     ours = play("noise", suite, name="Ours")
     site_bundles.write(ours, tmp_path / "ours.zip", images=True)
     stolen = contributed(client, tmp_path / "ours.zip", name="Stolen")
-    assert f"it is here already as run {ours.pk}" in stolen.error
+    assert f"it is already on this site as run {ours.pk}" in stolen.error
 
 
 def test_images_of_another_run_are_told_to_admins(client, suite, packed, tmp_path):
@@ -264,7 +264,7 @@ def test_quotas_hold_and_too_many_waiting_wait_outside(client, suite, packed):
     with override_settings(CONTRIBUTED_RUNS_WAITING=1, CONTRIBUTED_RUNS_PER_DAY=2):
         assert contribute(client, packed, name="One").status_code == 302
         full = contribute(client, packed, name="Two")
-        assert (full.status_code, b"Too many runs wait" in full.content) == (429, True)
+        assert (full.status_code, b"Too many runs are waiting" in full.content) == (429, True)
         jobs.check_contributed_run(ContributedRun.objects.get().pk)
         assert contribute(client, packed, name="Two").status_code == 302
         ContributedRun.objects.update(state="refused")
@@ -316,7 +316,7 @@ def test_two_workers_do_not_check_the_same_run_and_a_dead_ones_is_taken_over(cli
 
 
 def test_progress_is_told_while_it_is_checked(client, suite, packed, monkeypatch):
-    monkeypatch.setattr("leaderboard.contributions.checking.OFTEN", 0.0)
+    monkeypatch.setattr("leaderboard.contributions.checking.REPORT_INTERVAL", 0.0)
     seen: list[dict[str, Any]] = []
     tell = ContributedRun.tell
 
@@ -336,7 +336,7 @@ def test_a_long_check_makes_room_for_others_and_goes_on_where_it_was(
     client, suite, packed, monkeypatch
 ):
     """A large bundle takes hours: nobody's run or upload waits for all of them."""
-    monkeypatch.setattr("leaderboard.contributions.checking.OFTEN", 0.0)
+    monkeypatch.setattr("leaderboard.contributions.checking.REPORT_INTERVAL", 0.0)
     monkeypatch.setattr(job_queue, "should_yield", lambda *_, **__: True)
     looked_at: list[str] = []
     trips = Verification._trips
@@ -367,7 +367,7 @@ def test_a_long_check_makes_room_for_others_and_goes_on_where_it_was(
 def test_what_was_wrong_before_the_worker_stopped_is_found_again(
     client, suite, packed, monkeypatch
 ):
-    monkeypatch.setattr("leaderboard.contributions.checking.OFTEN", 0.0)
+    monkeypatch.setattr("leaderboard.contributions.checking.REPORT_INTERVAL", 0.0)
     contribute(client, altered(packed, scores, sealed=True))
     row = ContributedRun.objects.get()
     stops = iter([False] * 60 + [True])
@@ -467,7 +467,7 @@ def test_whoever_brought_it_withdraws_it(client, suite, packed):
 
 @pytest.mark.both_databases
 def test_one_that_is_withdrawn_while_it_is_checked_never_shows(client, suite, packed, monkeypatch):
-    monkeypatch.setattr("leaderboard.contributions.checking.OFTEN", 0.0)
+    monkeypatch.setattr("leaderboard.contributions.checking.REPORT_INTERVAL", 0.0)
     contribute(client, packed)
     row = ContributedRun.objects.get()
     tell = ContributedRun.tell
