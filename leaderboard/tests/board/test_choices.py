@@ -69,7 +69,7 @@ def test_a_choice_is_in_the_address_and_each_part_of_it_can_be_taken_back(client
     without = [BoardQuery.parse(dict(parse_qsl(q))) for _, q in query.choices]
     assert {len(one.choices) for one in without} == {5}
     page = client.get("/", {"q": "nobody"}).content.decode()
-    assert "No ranked model fits this choice" in page
+    assert "No ranked model matches these filters" in page
 
 
 def test_a_model_is_on_the_board_since_its_first_run_not_its_last(suite):

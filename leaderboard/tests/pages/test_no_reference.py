@@ -57,13 +57,13 @@ def test_the_page_says_the_finding_and_opens_to_images(
     chain = Chain.objects.filter(run=run).first()
     assert chain
     assert chain.get_absolute_url() in page
-    assert "30.0 → 25.0, called <b>better</b>" in page
+    assert "30.0 → 25.0, rated <b>better</b>" in page
     assert "elsewhere, imported as a score file" in page
     assert f"calls {percent(1.0)} of the restored images worn that are clearly damaged" in page
     assert "some-model-1 was shown single sources" in page
     assert page.count("not run") >= 2  # NIQE and PIQE, in the list of metrics
     other = client.get("/no-reference/?metric=musiq&model=noise&trip=5&since=first")
-    assert "called <b>worse</b>" in other.content.decode()
+    assert "rated <b>worse</b>" in other.content.decode()
     assert "60.0 → 55.0" in other.content.decode()
 
 
