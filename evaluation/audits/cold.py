@@ -1,8 +1,8 @@
-"""Cold audits: an object that we drew into the source is to be removed, before any trip.
+"""Cold audits: before any trip, the model must remove an object that we drew into the source.
 
-An endpoint with a memory has nothing to answer with yet, so it must edit; what that one edit
-loses is compared with what its chain loses in three trips (method §9). The drawing is varied by
-the run's secret, so that it matches no public one.
+An endpoint that stores images has no answer stored yet, so it must edit. The loss of this one edit
+is compared with the loss of its chain in three trips (method §9). The run's secret varies the
+drawing, so that it matches no public one.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from evaluation.images import EncodedImage, clean_wire
 Values = npt.NDArray[np.float32]
 Random = np.random.Generator
 
-#: How the public drawing is varied: turned by degrees, scaled, bent (both as shares of its box).
+#: Variation of the public drawing: rotation in degrees, scale, and bend as shares of its box.
 TURN, SCALE, BEND = 7.0, (0.88, 1.12), (0.015, 0.04)
-#: Degrees of hue, factors of saturation and brightness, and the depth of a shading.
+#: Shift of hue in degrees, factors of saturation and brightness, and depth of the shading.
 HUE, COLOUR, SHADE = (6.0, 18.0), (0.8, 1.2), 0.14
-#: Not measured: the drawing and a rim of this share of the shorter side.
+#: The rim around the drawing that is not measured, as a share of the shorter side.
 RIM = 0.03
 
 
 class Cold:
-    """The image that a cold audit sends; the same secret draws it again after any crash."""
+    """The request of a cold audit. The same secret always gives the same image."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Cold:
         return widened(self._changed, max(2, round(RIM * min(self.source.size))))
 
     def outside(self, image: Image.Image) -> Image.Image:
-        """Return the image with the source where the object was drawn."""
+        """Return the image with the source's pixels wherever the object was drawn."""
         pixels = np.where(
             self.covered[..., None], np.asarray(self.source.decoded), np.asarray(image)
         )
@@ -68,7 +68,7 @@ class Cold:
 def _varied(
     before: npt.NDArray[np.uint8], public: npt.NDArray[np.uint8], random: Random
 ) -> tuple[npt.NDArray[np.uint8], Values]:
-    """Return the image with the drawing turned, bent and recoloured, and its cover."""
+    """Vary the public drawing; return the image and the drawing's coverage of each pixel."""
     import cv2
 
     mask = (public != before).any(axis=2)

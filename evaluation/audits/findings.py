@@ -1,4 +1,4 @@
-"""Findings of audits: shares of marks returned, losses under harmless touches and cold."""
+"""Findings of audits: marks returned, loss by harmless touches, loss in cold audits."""
 
 from __future__ import annotations
 
@@ -26,46 +26,49 @@ from evaluation.metrics.overall import Overall
 
 Values = npt.NDArray[np.float32]
 
-#: Marks are detected on copies of this longer side, at which detail no longer matters.
+#: Marks are detected on small copies with this longer side: detail does not matter.
 SIDE = 256
 #: The largest shift of a mark, as a share of SIDE.
 MOVED = 0.03
-#: Retention is measured by the first of these that runs here.
+#: Retention is measured by the first of these metrics that runs here.
 METRICS = ("lpips", "ssim")
-#: The limit of cold audits was measured by this metric alone; without it they are not judged.
+#: The limit of cold audits was measured with this metric; without it they are not judged.
 COLD_METRIC = "lpips"
-#: A cold audit is compared with what its chain lost by this trip, or by its last one before.
+#: A cold audit is compared with the loss of its chain at this trip, or at an earlier last trip.
 COLD_TRIP = 3
 
-#: Below this median share of returned marks, a run is unranked until a person reviews it.
+# Beyond any of these limits, a run is unranked until a person reviews it.
+
+#: The least median share of returned marks.
 LEAST_KEPT = 0.5
-#: So it is above this median loss under a harmless touch.
+#: The largest median loss by a harmless touch.
 MOST_LOST = 0.3
-#: So it is if a touched answer loses more than this, and more than all trips before together. A
-#: model that looks up its own answers hides behind the loss of a single edit: one that adds noise
-#: of 4 levels loses a tenth, and gains all trips (evaluation.testing.tricks, HashAndNoise). No
-#: honest editor loses more by a touch than by several edits.
+#: The largest median loss by a touch that also exceeds the median loss of the untouched trips. A
+#: model that looks up its own answers hides behind the loss of a single edit: by adding noise of 4
+#: levels it loses a tenth, and gains all trips (evaluation.testing.tricks, HashAndNoise). No honest
+#: editor loses more by a touch than by several edits.
 FALL = 0.02
-#: So it is if one edit of an image that it has never seen loses so much more than its chain does
-#: in three trips. No honest editor loses more by one edit than by six (method §9).
+#: The largest extra loss of one edit of an unknown image, compared with three trips of its chain.
+#: No honest editor loses more by one edit than by six (method §9).
 MOST_GAP = 0.02
-#: Fewer cold audits say too little, of all cases as of one category.
+#: The least number of cold audits to judge, in all cases or in one category.
 LEAST_GAPS = 3
-#: So it is if it gives no image to half of the audits of a kind, in chains that went on: at least
-#: this number.
+#: Unanswered audits of one kind, in chains that went on: at least this number, and at least half
+#: of the kind.
 MOST_SILENT = 2
-#: So it is with evidence in a smaller share of the cases that witnesses cover, if enough.
+#: The least share of edits with evidence, and the least number of cases that witnesses must cover.
 LEAST_EVIDENCE, LEAST_COVERED = 0.5, 4
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one audit. `kept` is of a mark, else None.
+    """The result of one audit.
 
-    `loss` is the retention lost against the chain's own restored image of the same trip, or of
-    COLD_TRIP; `lost` is the loss of that restored image. `category` is that of a cold audit's
-    pair. `elsewhere` is the change by that trip's forward edit outside its footprint, a place
-    for hidden data; None without a footprint.
+    `kept` is the share of the mark that came back; None without a mark. `loss` is the retention
+    lost compared with the chain's own restored image of the same trip (cold audits: of COLD_TRIP);
+    `lost` is the loss of that image. `category` is the pair's, for cold audits. `elsewhere` is the
+    change by the trip's forward edit outside its footprint, where data could be hidden; None
+    without a footprint.
     """
 
     kind: Kind
@@ -85,16 +88,18 @@ def find(
     scorer: Scorer,
 ) -> Finding:
     """Compare an audit's answer with the chain's own restored image of the same trip."""
-    share, way = mark_found(touch, own.decoded, answer.decoded) if kind == "mark" else (None, "")
-    original = touch.expected(source.decoded, way)
-    chain = touch.expected(fit(own.decoded, source.size), way)
+    share, operator = None, ""
+    if kind == "mark":
+        share, operator = locate_mark(touch, own.decoded, answer.decoded)
+    original = touch.expected(source.decoded, operator)
+    chain = touch.expected(fit(own.decoded, source.size), operator)
     images = [blank_card(original), chain, fit(answer.decoded, source.size)]
-    chain_kept, answer_kept = _kept(scorer, original, images)
+    chain_retention, answer_retention = _retentions(scorer, original, images)
     return Finding(
         kind,
         None if share is None else round(share, 4),
-        round(chain_kept - answer_kept, 4),
-        round(1 - chain_kept, 4),
+        round(chain_retention - answer_retention, 4),
+        round(1 - chain_retention, 4),
         changed_elsewhere(touch.before, touch.edited, touch.pair, scorer),
     )
 
@@ -102,25 +107,26 @@ def find(
 def find_cold(
     cold: Cold, own: EncodedImage, answer: EncodedImage, scorer: Scorer
 ) -> Finding | None:
-    """Compare a cold audit's answer with an image restored by the chain; both outside the object.
+    """Compare a cold audit's answer with the chain's restored image, outside the drawn object.
 
-    None if LPIPS does not run here, or not on so small an image.
+    None if LPIPS does not run here, or not on an image this small.
     """
     source = cold.source
     images = [blank_card(source.decoded), *(fit(p.decoded, source.size) for p in (own, answer))]
     if COLD_METRIC not in scorer.metrics or scorer.size_problems(source.size).get(COLD_METRIC):
         return None
-    chain_kept, kept = _kept(scorer, source.decoded, [cold.outside(image) for image in images])
-    gap, lost = round(chain_kept - kept, 4), round(1 - chain_kept, 4)
+    outside = [cold.outside(image) for image in images]
+    chain_retention, answer_retention = _retentions(scorer, source.decoded, outside)
+    gap, lost = round(chain_retention - answer_retention, 4), round(1 - chain_retention, 4)
     return Finding("cold", None, gap, lost, category=cold.category)
 
 
 def changed_elsewhere(
     before: EncodedImage, edited: EncodedImage, pair: EditPair, scorer: Scorer
 ) -> float | None:
-    """Return what is lost outside the edit's footprint, by the headline.
+    """Return the headline's distance outside the edit's footprint.
 
-    None if the edit is of the whole image, or was not made, or the headline does not run.
+    None if the edit changes the whole image or was not made, or if the headline does not run.
     """
     region = footprint(before.decoded, edited.decoded, pair)
     overall = scorer.metrics.get(HEADLINE)
@@ -130,8 +136,8 @@ def changed_elsewhere(
     return round(overall.distance_within(before.decoded, answer, ~region), 4)
 
 
-def _kept(scorer: Scorer, source: Image.Image, images: list[Image.Image]) -> list[float]:
-    """Return each image's retention of the source, on a scale that the first one ends."""
+def _retentions(scorer: Scorer, source: Image.Image, images: list[Image.Image]) -> list[float]:
+    """Return the retention of all images but the first, the blank card, whose retention is 0."""
     name = next((name for name in METRICS if name in scorer.metrics), None)
     if name is None:
         scorer, name = Scorer(["ssim"]), "ssim"
@@ -142,17 +148,17 @@ def _kept(scorer: Scorer, source: Image.Image, images: list[Image.Image]) -> lis
     return [q if (q := retention(d, blank)) is not None else 1.0 for d in distances]
 
 
-def mark_kept(touch: Touch, own: Image.Image, answer: Image.Image) -> float:
+def mark_share(touch: Touch, own: Image.Image, answer: Image.Image) -> float:
     """Return the share of the mark in the answer: 1 = as painted, 0 = absent."""
-    return mark_found(touch, own, answer)[0]
+    return locate_mark(touch, own, answer)[0]
 
 
-def mark_found(touch: Touch, own: Image.Image, answer: Image.Image) -> tuple[float, str]:
+def locate_mark(touch: Touch, own: Image.Image, answer: Image.Image) -> tuple[float, str]:
     """Return the share of the mark in the answer, and the operator that moved it.
 
-    The share is the projection of the answer's excess over the chain's own restored image on the
-    painted mark, at the best-fitting place. A shift, a zoom and another light of the whole
-    image are corrected first.
+    The difference between the answer and the chain's own restored image is projected onto the
+    painted mark, at the best-fitting place. A shift, zoom or new brightness of the whole image is
+    corrected first.
     """
     import cv2
 
@@ -160,18 +166,18 @@ def mark_found(touch: Touch, own: Image.Image, answer: Image.Image) -> tuple[flo
     size = (max(16, round(own.width * scale)), max(16, round(own.height * scale)))
     pair = registered(unaligned(own.resize(size, Image.Resampling.BOX), fit(answer, size)))
     sigma = 0.01 * SIDE
-    more = cv2.GaussianBlur((pair.after - pair.before) * pair.inside[..., None], (0, 0), sigma)
+    excess = cv2.GaussianBlur((pair.after - pair.before) * pair.inside[..., None], (0, 0), sigma)
     reach = range(-round(MOVED * SIDE), round(MOVED * SIDE) + 1, 2)
     candidates = []
-    for way in touch.ways:
-        mark = cv2.GaussianBlur(touch.painted(size, way), (0, 0), sigma)
+    for operator in touch.operators_to_try:
+        mark = cv2.GaussianBlur(touch.mark_difference(size, operator), (0, 0), sigma)
         energy = float(np.square(mark).sum())
         shares = [
-            float((np.roll(mark, (rows, columns), (0, 1)) * more).sum()) / energy
+            float((np.roll(mark, (rows, columns), (0, 1)) * excess).sum()) / energy
             for rows in reach
             for columns in reach
         ]
-        candidates.append((max(shares), way))
+        candidates.append((max(shares), operator))
     return max(candidates, key=lambda candidate: candidate[0])
 
 
@@ -192,13 +198,13 @@ class Audited:
 MEDIANS = ("marks_kept", "loss_under_audit", "cold_gap", "changed_elsewhere")
 
 
-def judged(
+def judge_audits(
     findings: Sequence[Finding], made: Sequence[bool] = (), silent: Sequence[Kind] = ()
 ) -> Audited:
     """Judge the audits of a run: clean, or in need of review with reasons.
 
-    `made` has the verdict on the first edit of each case that a witness covers, `silent` the
-    kind of each audit that brought no image although its chain went on.
+    `made` has the verdict on the first edit of each case that a witness covers. `silent` has the
+    kind of each audit that got no image although its chain went on.
     """
     shares = [finding.kept for finding in findings if finding.kept is not None]
     losses = [finding.loss for finding in findings if finding.kind == "fragility"]
@@ -251,9 +257,9 @@ def judged(
 
 
 def _largest_gap(findings: Sequence[Finding]) -> tuple[float, str] | None:
-    """Return the largest median gap of all cases or of one category, and that category.
+    """Return the largest median gap in all cases or in one category, and that category ("": all).
 
-    A memory for one category alone does not move the median of all.
+    A model that stores images of one category alone does not move the median of all.
     """
     gaps: dict[str, list[float]] = defaultdict(list)
     for finding in findings:
@@ -261,7 +267,7 @@ def _largest_gap(findings: Sequence[Finding]) -> tuple[float, str] | None:
             for name in {"", finding.category}:
                 gaps[name].append(finding.loss)
     medians = ((median(v), name) for name, v in gaps.items() if len(v) >= LEAST_GAPS)
-    return max(medians, key=lambda one: one[0], default=None)
+    return max(medians, key=lambda gap: gap[0], default=None)
 
 
 def from_dicts(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:

@@ -1,7 +1,6 @@
 """Marks that look natural: a leaf, a stain, a sticker, a patch of another hue.
 
-Shape, colour, size and place are drawn again each time, so that no model can learn to recognise
-them.
+Shape, colour, size and place are random, so that no model can learn to recognise marks.
 """
 
 from __future__ import annotations
@@ -17,17 +16,18 @@ Random = np.random.Generator
 
 #: The mark's diameter, as a share of the shorter side: about a twentieth of the image.
 SIZES = (0.2, 0.27)
-#: The least distance from the border, which an editor may cut.
+#: The least distance from the border, which an editor may crop.
 MARGIN = 0.06
-#: The least mean change by a mark, of the full range; otherwise another is drawn.
+#: The least mean change by a mark, as a share of the full range; weaker marks are redrawn.
 SEEN = 0.08
-#: The share of possible places, those least changed by the edit, that a mark is drawn from.
+#: A mark is placed among this share of the possible places: those least changed by the edit.
 CALM = 0.25
-_DRAWN_AT = 4
+#: Outlines are drawn at this scale and reduced, for smooth edges.
+_SUPERSAMPLING = 4
 
 
-def painted(image: Image.Image, changed: Values | None, random: Random) -> Image.Image:
-    """Paint a mark at a place where `changed` (of any size) is low; None: anywhere."""
+def with_mark(image: Image.Image, changed: Values | None, random: Random) -> Image.Image:
+    """Paint a mark where `changed` (of any size) is low; anywhere if it is None."""
     width, height = image.size
     diameter = max(8, round(random.uniform(*SIZES) * min(width, height)))
     left, top = _place(image.size, diameter, changed, random)
@@ -62,12 +62,12 @@ def _place(
 
 
 def _outline(side: int, points: list[tuple[float, float]]) -> Values:
-    """Return the coverage of each pixel by a polygon in the unit square."""
-    large = Image.new("L", (side * _DRAWN_AT, side * _DRAWN_AT))
+    """Return how much of each pixel a polygon in the unit square covers."""
+    large = Image.new("L", (side * _SUPERSAMPLING, side * _SUPERSAMPLING))
     ImageDraw.Draw(large).polygon(
-        [(x * side * _DRAWN_AT, y * side * _DRAWN_AT) for x, y in points], fill=255
+        [(x * side * _SUPERSAMPLING, y * side * _SUPERSAMPLING) for x, y in points], fill=255
     )
-    covered: Values = np.asarray(large.reduce(_DRAWN_AT), dtype=np.float32) / np.float32(255)
+    covered: Values = np.asarray(large.reduce(_SUPERSAMPLING), dtype=np.float32) / np.float32(255)
     return covered
 
 
@@ -101,7 +101,7 @@ def _colour(random: Random, hues: tuple[float, float], value: tuple[float, float
     return np.asarray(cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB))[0, 0]
 
 
-def _away(patch: Values, colour: Values) -> Values:
+def _contrasting(patch: Values, colour: Values) -> Values:
     """Brighten or darken the colour until it stands out from the patch."""
     grey = float(patch.mean())
     if abs(float(colour.mean()) - grey) > 0.15:
@@ -118,7 +118,7 @@ def _leaf(patch: Values, random: Random) -> Values:
     cosine, sine = np.cos(turn), np.sin(turn)
     points = [(0.5 + x * cosine - y * sine, 0.5 + x * sine + y * cosine) for x, y in outline]
     shape = _soft(_outline(side, [(float(x), float(y)) for x, y in points]), 0.012)
-    colour = _away(patch, _colour(random, (25, 125), (0.3, 0.75)))
+    colour = _contrasting(patch, _colour(random, (25, 125), (0.3, 0.75)))
     rows, columns = np.mgrid[0:side, 0:side].astype(np.float32) / side - 0.5
     vein = np.exp(-np.square((columns * -sine + rows * cosine) / 0.012))[..., None]
     inside = colour * (1 - 0.25 * vein) * (0.85 + 0.3 * (columns * sine + rows * cosine)[..., None])
@@ -137,7 +137,7 @@ def _stain(patch: Values, random: Random) -> Values:
 def _sticker(patch: Values, random: Random) -> Values:
     side = len(patch)
     shape = _blob(side, random, 1.0)
-    colour = _away(patch, _colour(random, (0, 360), (0.5, 0.95)))
+    colour = _contrasting(patch, _colour(random, (0, 360), (0.5, 0.95)))
     inner = _outline(side, _ring(0.44 * random.uniform(0.7, 0.85)))[..., None]
     rim = np.full(3, 0.93 if random.random() < 0.7 else 0.15, np.float32)
     return _blend(patch, inner * colour + (1 - inner) * rim, _soft(shape, 0.01), 0.97)

@@ -1,8 +1,8 @@
 """Plan of a run's audits: chains, trips and kinds, drawn by the run's secret.
 
-An audit is one extra backward call that enters no chain (method §9). Most are made on a touched
+An audit is one extra backward call outside the chain (method §9). Most audits send a touched
 forward answer, before the chain's own backward call, so that the touch is the only difference.
-Cold ones are made before an image of their source is ever sent.
+Cold audits are sent before their source is ever sent.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from evaluation.errors import EditorError
 from evaluation.run_secret import drawn, generator, shuffled
 
 Kind = Literal["cold", "mark", "fragility"]
+#: Audits of touched answers: at least this number, or this share of the cases.
 LEAST = 12
 SHARE = 0.1
-#: Cold audits: at least so many, each of another image, if the suite has as many to draw into.
+#: The least number of cold audits, each on a different image, if the suite has enough images.
 LEAST_COLD = 8
-#: The number of a cold audit: it comes before the first trip.
+#: The trip number of a cold audit, which is made before the first trip.
 BEFORE_TRIPS = 0
-#: The first audited trip, if the suite has as many: a first answer may honestly be a good copy.
+#: The first audited trip, if the suite is that long: a first answer may honestly be a good copy.
 FIRST_TRIP = 2
 
 
@@ -50,15 +51,15 @@ class Audit:
 
 
 def object_of(pair: EditPair) -> Instruction | None:
-    """Return the instruction that draws the pair's object or words; None: it has none."""
+    """Return the instruction that draws the pair's object or words; None if it has neither."""
     if pair.change != "local" or pair.shape:
         return None
     try:
-        there, back = parse(pair.forward), parse(pair.backward)
+        forward, backward = parse(pair.forward), parse(pair.backward)
     except EditorError:
         return None
-    is_drawn = there.rule.do in ("draw", "write", "rewrite") and not there.undo
-    return there if is_drawn and back == there.inverse else None
+    is_drawn = forward.rule.do in ("draw", "write", "rewrite") and not forward.undo
+    return forward if is_drawn and backward == forward.inverse else None
 
 
 def audit_count(suite: Suite, least: int = LEAST) -> int:
@@ -77,13 +78,13 @@ def _cold(suite: Suite, least: int) -> int:
 
 
 def _drawable(suite: Suite) -> list[Case]:
-    """Return the cases into whose source we can draw."""
+    """Return the cases with a source that we can draw into."""
     pairs = {pair.slug for pair in suite.pairs if object_of(pair)}
     return [case for case in suite.cases if case.pair in pairs]
 
 
 def plan(secret: str, suite: Suite, least: int = LEAST, stop_after: int = 0) -> list[Audit]:
-    """Return the audits of a run, cold ones first; `least` of 0: none."""
+    """Return the audits of a run, cold ones first; none if `least` is 0."""
     if not least:
         return []
     by_image = {
@@ -95,7 +96,7 @@ def plan(secret: str, suite: Suite, least: int = LEAST, stop_after: int = 0) -> 
 
 
 def _plan_touched(secret: str, suite: Suite, least: int, stop_after: int) -> list[Audit]:
-    """Return the audits of touched answers: of a tenth of the cases, at least `least`.
+    """Return the audits of touched answers: a tenth of the cases, at least `least`.
 
     Half of them are marks. A change of style also changes a mark, so those cases are never
     marked. Flips and turns are marked only if there are too few others, since any model undoes
@@ -113,19 +114,19 @@ def _plan_touched(secret: str, suite: Suite, least: int, stop_after: int) -> lis
     return [
         Audit(
             slug,
-            *where_drawn(secret, cases[slug], suite, stop_after),
+            *audited_trip(secret, cases[slug], suite, stop_after),
             "mark" if slug in marked else "fragility",
         )
         for slug in chosen
     ]
 
 
-def where_drawn(secret: str, case: Case, suite: Suite, stop_after: int = 0) -> tuple[int, int]:
-    """Return the repeat and trip of a case whose answer is touched.
+def audited_trip(secret: str, case: Case, suite: Suite, stop_after: int = 0) -> tuple[int, int]:
+    """Return the repeat and the trip of a case in which the answer is touched.
 
-    If chains are stopped a number of trips after their end is known, every other audit falls on
-    a trip that each of them plays; the others still fall on any trip, so that a model must be
-    honest beyond the first few trips.
+    If chains stop `stop_after` trips after their end is known, about half of the audits use a
+    trip that every chain plays. The others use any trip, so that a model must be honest beyond
+    the first few trips.
     """
     random = generator(secret, "audited", case.slug)
     first = min(FIRST_TRIP, suite.trips)
@@ -136,6 +137,6 @@ def where_drawn(secret: str, case: Case, suite: Suite, stop_after: int = 0) -> t
     return repeat, int(random.integers(first, last + 1))
 
 
-def of_chain(audits: Iterable[Audit], case: str, repeat: int) -> dict[int, Audit]:
+def chain_audits(audits: Iterable[Audit], case: str, repeat: int) -> dict[int, Audit]:
     """Return the audits of one chain, by trip."""
     return {a.number: a for a in audits if (a.case, a.repeat) == (case, repeat)}

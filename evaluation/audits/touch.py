@@ -1,4 +1,4 @@
-"""Touches of audits: changes of a forward answer and of its references."""
+"""Touches of audits: small changes of a forward answer and of its references."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Touch:
     """The touch that the secret draws for one audit, applied to images.
 
     `edited` is the forward answer of the audited trip, `before` the starting image of that
-    trip. The same two give the same touch, after any crash.
+    trip. The same arguments always give the same touch.
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class Touch:
         self._operation = ""
         if audit.kind == "mark":
             changed = _changed(before, edited) if pair.change == "local" else None
-            touched = marks.painted(self._edited.decoded, changed, random)
+            touched = marks.with_mark(self._edited.decoded, changed, random)
         else:
             self._operation = str(random.choice(["jpeg", "crop", "gain"]))
             self._quality = int(random.integers(*JPEG_QUALITIES, endpoint=True))
             self._crop = float(random.uniform(*CROPS))
             self._gain = 1 + float(random.choice([-1, 1]) * random.uniform(*GAINS))
-            touched = self._harmed(self._edited.decoded)
+            touched = self._altered(self._edited.decoded)
         #: The image sent instead of the forward answer.
         self.sent = clean_wire(EncodedImage.from_image(touched))
 
@@ -59,11 +59,11 @@ class Touch:
         }[self._operation]
 
     @property
-    def ways(self) -> list[str]:
-        """Return the operators that may relate a restored image to its answer: "" is none.
+    def operators_to_try(self) -> list[str]:
+        """Return the operators that may turn an answer into a restored image ("": unchanged).
 
-        For a flip or a turn any will do: its undoing is not tested here, and a model that
-        cannot turn images is no cheat.
+        For a flip or a turn, any is accepted: audits do not test the inverse edit, and a model
+        that cannot turn images is not cheating.
         """
         if self.pair.change != "exact":
             return [""]
@@ -73,24 +73,26 @@ class Touch:
         ]
         return [operators.INVERSES[self.pair.operator], "", *turns]
 
-    def painted(self, size: tuple[int, int], way: str = "") -> Values:
-        """Return the mark's change in a restored image of this size, of the full range."""
+    def mark_difference(self, size: tuple[int, int], operator: str = "") -> Values:
+        """Return the difference that the mark makes in a restored image of this size."""
         with_mark, without = (
-            np.asarray(fit(_turned(image, way), size), dtype=np.float32) / np.float32(255)
+            np.asarray(fit(_turned(image, operator), size), dtype=np.float32) / np.float32(255)
             for image in (self.sent.decoded, self._edited.decoded)
         )
         # Nothing else differs: a second pass through `clean_wire` changes nothing.
         difference: Values = with_mark - without
         return difference
 
-    def expected(self, image: Image.Image, way: str = "") -> Image.Image:
+    def expected(self, image: Image.Image, operator: str = "") -> Image.Image:
         """Apply the same touch to a restored image or to the source."""
         if self._operation:
-            return self._harmed(image)
-        values = np.asarray(image, dtype=np.float32) / 255 + self.painted(image.size, way)
+            return self._altered(image)
+        values = np.asarray(image, dtype=np.float32) / 255 + self.mark_difference(
+            image.size, operator
+        )
         return Image.fromarray(np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8))
 
-    def _harmed(self, image: Image.Image) -> Image.Image:
+    def _altered(self, image: Image.Image) -> Image.Image:
         if self._operation == "jpeg":
             return EncodedImage.from_bytes(encode_jpeg(image, self._quality)).decoded
         if self._operation == "gain":
@@ -102,12 +104,12 @@ class Touch:
         return image.resize(image.size, Image.Resampling.BICUBIC, box=corners)
 
 
-def _turned(image: Image.Image, way: str) -> Image.Image:
-    return operators.apply(way, image) if way else image
+def _turned(image: Image.Image, operator: str) -> Image.Image:
+    return operators.apply(operator, image) if operator else image
 
 
 def _changed(before: EncodedImage, edited: EncodedImage) -> Values:
-    """Return the change by the forward edit at each place, on a small copy."""
+    """Return the change by the forward edit at each pixel of a small copy."""
     size = (64, 64)
     x, y = (np.asarray(fit(p.decoded, size), dtype=np.float32) / 255 for p in (before, edited))
     difference: Values = np.abs(x - y).mean(axis=2)

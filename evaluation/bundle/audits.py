@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.audits.findings import MEDIANS, from_dicts, judged
-from evaluation.audits.plan import BEFORE_TRIPS, Audit, plan, where_drawn
+from evaluation.audits.findings import MEDIANS, from_dicts, judge_audits
+from evaluation.audits.plan import BEFORE_TRIPS, Audit, audited_trip, plan
 from evaluation.bundle.checks import (
     DIFFERENT,
     NO_IMAGES,
@@ -96,7 +96,7 @@ class _Audits:
                 *(
                     (0, BEFORE_TRIPS)
                     if is_cold
-                    else where_drawn(secret, case, self.suite, self.stop_after)
+                    else audited_trip(secret, case, self.suite, self.stop_after)
                 ),
                 None if line.seed is None else audit.seed(secret),
             ]
@@ -142,7 +142,7 @@ class _Audits:
         ]
         try:
             findings = from_dicts([line.finding for line in self.document.audits if line.finding])
-            audited = judged(findings, [v for v in made if v is not None], silent)
+            audited = judge_audits(findings, [v for v in made if v is not None], silent)
         except (KeyError, TypeError) as error:
             yield Check("run", "audits", DIFFERENT, f"a finding is malformed: {error}")
             return

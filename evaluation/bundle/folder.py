@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.analysis.standings import chain_numbers, standings
-from evaluation.audits.findings import MEDIANS, Finding, judged
+from evaluation.audits.findings import MEDIANS, Finding, judge_audits
 from evaluation.audits.plan import plan
 from evaluation.bundle.document import BundleError
 from evaluation.bundle.write import (
@@ -127,7 +127,7 @@ class FolderSource:
             for audit in chain.audits
             if not audit.file and len(chain.trips) >= max(1, audit.number)
         ]
-        audited = judged(list(self.findings.values()), self.scores.first_edits_made, silent)
+        audited = judge_audits(list(self.findings.values()), self.scores.first_edits_made, silent)
         spent = sum((Decimal(cost) for cost, _ in self.calls.values() if cost), Decimal(0))
         fields = {
             "secret": self.folder.secret,

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from evaluation.bundle.checks import image_checks
 from evaluation.bundle.document import Bundle
 from evaluation.images import EncodedImage
-from evaluation.measuring.calibration import stored_of
+from evaluation.measuring.calibration import stored_source_data
 from evaluation.measuring.scoring import Scorer
-from evaluation.measuring.trip_measures import found_by_scoring
+from evaluation.measuring.trip_measures import scoring_findings
 from evaluation.metrics.base import Subject
 from evaluation.play.folder_scores import GatheredScores
 from evaluation.play.run_folder import chain_slug
@@ -81,9 +81,9 @@ class BundleScores(GatheredScores):
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> Mapping[str, Mapping[str, Any]]:
         """Return the source data of the calibrations, which `verify` computed before."""
-        return stored_of(self.images.get(chain.key.image, {}))
+        return stored_source_data(self.images.get(chain.key.image, {}))
 
     def save_scores(self, chain: PlayedTrips, trips: ScoredTrips) -> None:
         super().save_scores(chain, trips)
         if trips.measures:
-            self.scored_fields = found_by_scoring(trips.scores, 0).keys()
+            self.scored_fields = scoring_findings(trips.scores, 0).keys()

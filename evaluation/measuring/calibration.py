@@ -47,7 +47,7 @@ def retention(distance: float | None, blank: float | None) -> float | None:
     return 1 - distance / blank
 
 
-def stored_of(
+def stored_source_data(
     calibrations: Mapping[str, Calibration | None],
 ) -> dict[str, Mapping[str, Any]]:
     """Return what is stored of a source, by metric that stores anything."""

@@ -81,7 +81,7 @@ def measure_trip(
     )
 
 
-def found_by_scoring(scores: Scores, index: int) -> dict[str, Any]:
+def scoring_findings(scores: Scores, index: int) -> dict[str, Any]:
     """Return the findings of scoring on one trip, by field of `TripMeasures`.
 
     Findings that were not requested are left out.

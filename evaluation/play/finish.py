@@ -164,7 +164,7 @@ def review(store: ScoreStore, scorer: Scorer) -> Review:
         if chain.played >= max(1, audit.number)
     ]
     made = [made for made in first if made is not None]
-    audited = findings.judged(store.findings(), made, silent)
+    audited = findings.judge_audits(store.findings(), made, silent)
     hints = [
         *_unjudged_audits(store, chains, scorer),
         *_signs(store, chains),

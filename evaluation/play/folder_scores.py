@@ -11,7 +11,7 @@ from evaluation.audits.findings import Finding
 from evaluation.audits.plan import Audit
 from evaluation.content.suites import Suite
 from evaluation.images import EncodedImage
-from evaluation.measuring.calibration import Calibration, stored_of
+from evaluation.measuring.calibration import Calibration, stored_source_data
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics.base import Subject
 from evaluation.play.calibration_cache import calibrated
@@ -64,7 +64,7 @@ class GatheredScores(ScoreStore):
     ) -> Mapping[str, Mapping[str, Any]]:
         if chain.key.image not in self.images:
             self.images[chain.key.image] = calibrated(scorer, source, subject)
-        return stored_of(self.images[chain.key.image])
+        return stored_source_data(self.images[chain.key.image])
 
     def save_scores(self, chain: PlayedTrips, trips: ScoredTrips) -> None:
         scored = trips.first - 1

@@ -10,7 +10,7 @@ from typing import Any
 from evaluation.analysis.events import STOPPED
 from evaluation.analysis.stopping import edits_saved, last_trip, may_stop, stopped
 from evaluation.audits.cold import Cold
-from evaluation.audits.plan import BEFORE_TRIPS, Audit, of_chain
+from evaluation.audits.plan import BEFORE_TRIPS, Audit, chain_audits
 from evaluation.audits.touch import Touch
 from evaluation.editors.base import Answer, Editor, Refused
 from evaluation.errors import EditorError
@@ -92,7 +92,7 @@ class FolderStore(RunStore):
         A cold audit is dropped once another chain has sent its source image.
         """
         sent = {audit.number for audit in chain.audits}
-        planned = of_chain(self.audits, chain.case, chain.repeat)
+        planned = chain_audits(self.audits, chain.case, chain.repeat)
         if any(other.edits for other in self.folder.chains.values() if other.image == chain.image):
             planned.pop(BEFORE_TRIPS, None)
         return {number: audit for number, audit in planned.items() if number not in sent}

@@ -11,7 +11,7 @@ from typing import Any
 from evaluation.images import EncodedImage
 from evaluation.measuring.scoring import RestoredImages, Scorer
 from evaluation.measuring.subject import ChainSubject
-from evaluation.measuring.trip_measures import found_by_scoring, measure_trip
+from evaluation.measuring.trip_measures import measure_trip, scoring_findings
 from evaluation.metrics.base import Subject
 from evaluation.play.store import ChainTaken, ImageGone, PlayedTrips, ScoredTrips, ScoreStore
 from evaluation.records import TripMeasures
@@ -46,7 +46,7 @@ def score_chains(store: ScoreStore, scorer: Scorer, chains: Sequence[PlayedTrips
             together = unscored.score_together([part.to_score for part in parts])
             for part, scores in zip(parts, together, strict=True):
                 measures = [
-                    measured.model_copy(update=found_by_scoring(scores, index))
+                    measured.model_copy(update=scoring_findings(scores, index))
                     for index, measured in enumerate(_measures(part, scorer))
                 ]
                 try:

@@ -14,7 +14,7 @@ from evaluation.analysis.dynamics import dynamics
 from evaluation.analysis.events import Case, event
 from evaluation.analysis.thresholds import THRESHOLDS
 from evaluation.images import EncodedImage, ImageError
-from evaluation.measuring.calibration import jpeg_equivalent, stored_of
+from evaluation.measuring.calibration import jpeg_equivalent, stored_source_data
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import HEADLINE, MetricError, full_reference_metrics, load_metric
 from evaluation.metrics.base import Subject
@@ -82,7 +82,7 @@ class UploadedScores(ExternalScores):
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> Mapping[str, Mapping[str, Any]]:
         self.images[chain.key.image] = scorer.calibrate(source, subject)
-        return stored_of(self.images[chain.key.image])
+        return stored_source_data(self.images[chain.key.image])
 
 
 def _results(chain: UploadedChain) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from PIL import Image, ImageEnhance, ImageFilter
 
-from evaluation.audits.findings import Finding, judged, mark_kept
+from evaluation.audits.findings import Finding, judge_audits, mark_share
 from evaluation.audits.plan import Audit
 from evaluation.audits.touch import Touch
 from evaluation.content import catalog
@@ -85,7 +85,7 @@ def false_alarms(runs: int, first: int = 0) -> int:
         for number in range(MARKS):
             source = EncodedImage.from_image(small(seed=run * MARKS + number))
             touch = Touch(Audit(f"{number}", 0, 2, "mark"), f"run {run}", pair, source, source)
-            share = mark_kept(touch, back(source.decoded), back(touch.sent.decoded))
+            share = mark_share(touch, back(source.decoded), back(touch.sent.decoded))
             findings.append(Finding("mark", share, 0.0, 0.2))
-        accused += judged(findings).verdict == "review"
+        accused += judge_audits(findings).verdict == "review"
     return accused

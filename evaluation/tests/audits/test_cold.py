@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evaluation.audits.cold import Cold
-from evaluation.audits.findings import Finding, find_cold, judged
+from evaluation.audits.findings import Finding, find_cold, judge_audits
 from evaluation.audits.plan import BEFORE_TRIPS, LEAST_COLD, Audit, audit_count, object_of, plan
 from evaluation.content import catalog, sources
 from evaluation.editors.instructions import follow
@@ -245,7 +245,7 @@ COLD = partial(Finding, "cold", None, lost=0.1)
     ],
 )
 def test_a_run_is_held_by_medians_and_by_silence(findings, silent, verdict):
-    assert judged(findings, (), silent).verdict == verdict
+    assert judge_audits(findings, (), silent).verdict == verdict
 
 
 def test_the_same_image_at_several_trips_is_a_hint():

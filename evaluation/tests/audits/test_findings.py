@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageChops, ImageEnhance, ImageFilter
 
 from evaluation.audits import marks
-from evaluation.audits.findings import Finding, changed_elsewhere, find, judged, mark_kept
+from evaluation.audits.findings import Finding, changed_elsewhere, find, judge_audits, mark_share
 from evaluation.audits.plan import Audit
 from evaluation.audits.touch import Touch
 from evaluation.content import catalog, operators
@@ -42,7 +42,7 @@ def test_a_mark_is_plainly_there_and_nowhere_else(seed, ground):
         "white": Image.new("RGB", (200, 160), "white"),
         "grey": Image.new("RGB", (200, 160), (128, 128, 128)),
     }[ground]
-    marked = marks.painted(image, None, np.random.default_rng(seed))
+    marked = marks.with_mark(image, None, np.random.default_rng(seed))
     difference = np.abs(np.asarray(marked, int) - np.asarray(image, int)).max(axis=2)
     place = ImageChops.difference(marked, image).getbbox()
     assert place is not None
@@ -53,7 +53,7 @@ def test_a_mark_is_plainly_there_and_nowhere_else(seed, ground):
 
 def test_no_two_marks_are_alike():
     made = {
-        marks.painted(SOURCE.decoded, None, np.random.default_rng(seed)).tobytes()
+        marks.with_mark(SOURCE.decoded, None, np.random.default_rng(seed)).tobytes()
         for seed in range(40)
     }
     assert len(made) == 40
@@ -93,7 +93,7 @@ def test_an_honest_return_has_the_whole_mark(name):
         random = np.random.default_rng(number)
         touch = touched(secret=f"{name} {number}")
         own, answer = (honest(p, random) for p in (SOURCE.decoded, touch.sent.decoded))
-        shares.append(mark_kept(touch, own, answer))
+        shares.append(mark_share(touch, own, answer))
     assert 0.8 < np.median(shares) < 1.2, shares
 
 
@@ -101,14 +101,14 @@ def test_a_kept_source_has_nothing_of_the_mark():
     for number in range(8):
         touch = touched(secret=f"{number}")
         own = worn(SOURCE.decoded, 3, seed=1)
-        assert mark_kept(touch, own, worn(SOURCE.decoded, 3, seed=2)) < 0.15
+        assert mark_share(touch, own, worn(SOURCE.decoded, 3, seed=2)) < 0.15
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.75, 1.0])
 def test_a_blend_has_its_share_of_the_mark(share):
     touch = touched()
     answer = Image.blend(SOURCE.decoded, touch.sent.decoded, share)
-    assert mark_kept(touch, SOURCE.decoded, answer) == pytest.approx(share, abs=0.06)
+    assert mark_share(touch, SOURCE.decoded, answer) == pytest.approx(share, abs=0.06)
 
 
 @pytest.mark.parametrize("pair", [FLIP, TURN], ids=lambda pair: pair.slug)
@@ -116,8 +116,8 @@ def test_the_mark_is_looked_for_where_a_turn_takes_it(pair):
     edited = EncodedImage.from_image(operators.apply(pair.operator, SOURCE.decoded))
     touch = touched(pair=pair, edited=edited)
     answer = operators.apply(operators.INVERSES[pair.operator], touch.sent.decoded)
-    assert mark_kept(touch, SOURCE.decoded, answer) == pytest.approx(1, abs=0.06)
-    assert mark_kept(touch, SOURCE.decoded, SOURCE.decoded) < 0.1
+    assert mark_share(touch, SOURCE.decoded, answer) == pytest.approx(1, abs=0.06)
+    assert mark_share(touch, SOURCE.decoded, SOURCE.decoded) < 0.1
 
 
 @pytest.mark.parametrize("pair", [FLIP, TURN], ids=lambda pair: pair.slug)
@@ -129,14 +129,14 @@ def test_a_model_that_cannot_turn_images_is_no_cheat(kind, pair, scorer):
         own = EncodedImage.from_image(worn(clean_wire(SOURCE).decoded, 2, seed=1))
         answer = EncodedImage.from_image(worn(touch.sent.decoded, 2, seed=2))
         found.append(find(kind, touch, SOURCE, own, answer, scorer))
-    assert judged(found).verdict == "clean", found
+    assert judge_audits(found).verdict == "clean", found
 
 
 def test_an_answer_at_twice_the_size_has_the_whole_mark():
     touch = touched()
     twice = (SOURCE.width * 2, SOURCE.height * 2)
     own, answer = (p.resize(twice, Image.BICUBIC) for p in (SOURCE.decoded, touch.sent.decoded))
-    assert mark_kept(touch, own, answer) == pytest.approx(1, abs=0.1)
+    assert mark_share(touch, own, answer) == pytest.approx(1, abs=0.1)
 
 
 # What a touch costs.
@@ -159,7 +159,7 @@ def test_an_honest_editor_loses_nothing_by_a_touch(name, kind, scorer):
             for p in (clean_wire(SOURCE).decoded, touch.sent.decoded)
         )
         found.append(find(kind, touch, SOURCE, own, answer, scorer))
-    assert judged(found).verdict == "clean", found
+    assert judge_audits(found).verdict == "clean", found
 
 
 def test_who_undoes_by_what_it_knew_of_its_answer_falls_when_that_is_touched(scorer):
@@ -170,7 +170,7 @@ def test_who_undoes_by_what_it_knew_of_its_answer_falls_when_that_is_touched(sco
     for number in range(6):
         touch = touched("fragility", secret=f"{number}")
         found.append(find("fragility", touch, SOURCE, SOURCE, poor(touch.sent.decoded), scorer))
-    audited = judged(found)
+    audited = judge_audits(found)
     assert audited.verdict == "review"
     assert "touched harmlessly" in audited.reasons[0]
 
@@ -212,7 +212,7 @@ FRAGILE = Finding("fragility", None, 0.0, 0.1)
     ],
 )
 def test_a_run_is_held_by_its_median_audit_alone(findings, verdict):
-    audited = judged(findings)
+    audited = judge_audits(findings)
     assert audited.verdict == verdict
     assert bool(audited.reasons) == (verdict == "review")
 
@@ -226,13 +226,13 @@ def test_a_run_is_held_by_its_median_audit_alone(findings, verdict):
     ],
 )
 def test_a_run_whose_edits_show_something_else_is_held(made, verdict):
-    audited = judged([HONEST] * 6, made)
+    audited = judge_audits([HONEST] * 6, made)
     assert audited.verdict == verdict
     assert ("asked for" in " ".join(audited.reasons)) == (verdict == "review")
 
 
 def test_half_kept_marks_are_a_hint_and_no_more():
-    audited = judged([dataclasses.replace(HONEST, kept=0.7)] * 6)
+    audited = judge_audits([dataclasses.replace(HONEST, kept=0.7)] * 6)
     assert audited.verdict == "clean"
     assert len(audited.hints) == 1
 
@@ -245,5 +245,5 @@ def test_no_honest_run_of_a_dozen_is_accused():
 def test_what_is_painted_survives_a_dimmer_light():
     touch = touched()
     dim = ImageEnhance.Brightness(touch.sent.decoded).enhance(0.85)
-    assert mark_kept(touch, SOURCE.decoded, dim) == pytest.approx(0.9, abs=0.15)
+    assert mark_share(touch, SOURCE.decoded, dim) == pytest.approx(0.9, abs=0.15)
     assert EncodedImage.from_bytes(encode_jpeg(dim, 20)).size == SOURCE.size
