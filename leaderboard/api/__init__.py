@@ -1,1 +1,1 @@
-"""The API: all results of the pages as JSON, public; and submissions by machine."""
+"""The API: the results of all pages as public JSON, and submissions by script."""

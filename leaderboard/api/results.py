@@ -1,4 +1,4 @@
-"""Results: all that the pages show. Reading needs no account."""
+"""API endpoints for the results that the pages show. Reading needs no account."""
 
 from typing import Annotated, Any
 
@@ -44,21 +44,21 @@ from leaderboard.models import (
 )
 from leaderboard.people.vote_rows import VoteOut, with_related
 
-#: An id in an address, within the range of the database.
+#: An id in a URL, within the range of the database's integers.
 Id = Annotated[int, Path(ge=1, le=2**31 - 1)]
 Slug = Annotated[str, Path(max_length=80, pattern=r"^[-a-zA-Z0-9_]+$")]
 
-#: The errors of every request: not found, invalid, too many.
+#: Errors that every request can return: not found, invalid, too many.
 PROBLEMS = {404: Problem, 422: Problem, 429: Problem}
 
-#: The thresholds, for the documentation.
+#: The valid thresholds, for the documentation.
 ONE_OF = f"One of {', '.join(f'{n:g}' for n in THRESHOLDS)}."
 
 router = Router(tags=["results"])
 
 
 class Page(LimitOffsetPagination):
-    """`limit` (at most 200) and `offset`; the answer has the total count."""
+    """Pagination by `limit` (at most 200) and `offset`, with the total count."""
 
     class Input(LimitOffsetPagination.Input):
         limit: int = Query(50, ge=1, le=200)
@@ -74,20 +74,18 @@ def leaderboard(
     cases: str = Query(
         "", max_length=100, description="all, category:…, kind:…, origin:… or pair:…"
     ),
-    q: str = Query("", max_length=60, description="Words of the name or the provider."),
+    q: str = Query("", max_length=60, description="Words in the model's name or provider."),
     provider: str = Query("", max_length=120),
     weights: str = Query("", max_length=8, description="open or closed."),
     played: str = Query("", max_length=20, description=", ".join(Played) + "."),
-    price: str = Query("", max_length=8, description="The most that an edit may cost, in USD."),
+    price: str = Query("", max_length=8, description="Highest price per edit in USD."),
     since: str = Query(
-        "", max_length=10, description="On the board since this day, such as 2026-11-17."
+        "", max_length=10, description="Only models added on or after this day, such as 2026-11-17."
     ),
-    ranks: str = Query(
-        "", max_length=8, description="here: ranks among the models that were run here alone."
-    ),
+    ranks: str = Query("", max_length=8, description="here: rank only models that were run here."),
     sort: str = Query("", max_length=20),
 ) -> Any:
-    """Return the same rows, filters and numbers as the page."""
+    """Return the same rows and numbers as the page, by the same filters."""
     query = BoardQuery.parse(request.GET.dict())
     if query is None:
         raise HttpError(404, "There is no suite yet: run `manage.py load_benchmark`.")
@@ -115,7 +113,7 @@ def suite_list(request: HttpRequest) -> Any:
 
 @router.get("/suites/{key}", response={200: dict[str, Any], **PROBLEMS}, summary="A suite's file")
 def suite(request: HttpRequest, key: Slug) -> Any:
-    """Return the frozen suite as a file for `convergebench run --suite FILE`."""
+    """Return the suite as a file for `convergebench run --suite FILE`."""
     match = find_suite(key, suites())
     if match is None:
         raise HttpError(404, "There is no such suite; /api/v1/suites lists them.")
@@ -159,7 +157,7 @@ def run(request: HttpRequest, run_id: Id) -> Any:
 
 @router.get("/runs/{run_id}/status", response={200: RunStatusOut, **PROBLEMS})
 def run_status(request: HttpRequest, run_id: Id) -> Any:
-    """Return the progress of a run: edits, trips scored, queue, time left, next step."""
+    """Return a run's progress: edits, scored trips, place in the queue, time left."""
     runs = Run.objects.visible_to(AnonymousUser()).select_related("editing_model", "suite")
     return run_progress(_first_or_404(runs.defer("suite__definition").filter(pk=run_id), "run"))
 
@@ -172,7 +170,7 @@ def standings(
     metric: str = Query("", max_length=20),
     threshold: float = Query(DEFAULT_THRESHOLD, description=ONE_OF),
 ) -> Any:
-    """List half-life, usable trips and curve by scope."""
+    """List the run's standings: half-life, usable trips and curve by scope."""
     rows = Standing.objects.filter(run=_run(run_id), threshold=threshold).select_related("metric")
     if metric:
         rows = rows.filter(metric__name=metric)
@@ -182,7 +180,7 @@ def standings(
 @router.get("/runs/{run_id}/chains", response={200: list[ChainOut], **PROBLEMS})
 @paginate(Page)
 def chains(request: HttpRequest, run_id: Id) -> Any:
-    """List every case of the run with its retention by trip."""
+    """List the run's chains with their retention by trip."""
     rows = Chain.objects.filter(run=_run(run_id)).select_related("case")
     return rows.order_by("case__position", "repeat", "pk")
 
@@ -190,7 +188,7 @@ def chains(request: HttpRequest, run_id: Id) -> Any:
 @router.get("/runs/{run_id}/cases/{case_id}/trips", response={200: list[TripOut], **PROBLEMS})
 @paginate(Page)
 def trips(request: HttpRequest, run_id: Id, case_id: Id) -> Any:
-    """List the images of a case, trip by trip, with every score."""
+    """List the trips of a case with their images and scores."""
     rows = (
         Trip.objects.filter(chain__run=_run(run_id), chain__case_id=case_id)
         .select_related("chain", "edited", "restored")
@@ -207,7 +205,7 @@ def trips(request: HttpRequest, run_id: Id, case_id: Id) -> Any:
 )
 @paginate(Page)
 def published_figures(request: HttpRequest, metric: str = Query("", max_length=20)) -> Any:
-    """List published numbers of others with their sources, shown in charts."""
+    """List numbers published by others, with their sources. Charts show them for context."""
     rows = PublishedFigure.objects.order_by("model_name", "metric", "trip", "pk")
     return rows.filter(metric=metric) if metric else rows
 
@@ -215,7 +213,7 @@ def published_figures(request: HttpRequest, metric: str = Query("", max_length=2
 @router.get("/experiments", response={200: list[ExperimentOut], **PROBLEMS})
 @paginate(Page)
 def experiments(request: HttpRequest) -> Any:
-    """List experiments: one suite played in several ways, with the effects."""
+    """List experiments, in which a suite is run in several ways, with their effects."""
     return list(views(AnonymousUser()))
 
 
@@ -243,7 +241,7 @@ def votes(
     kind: str = Query("", max_length=8, description="pair or usable."),
     suite: str = Query("", max_length=80),
 ) -> Any:
-    """List every vote on public runs, oldest first, with retention and evidence."""
+    """List the votes on public runs, oldest first, with retention and evidence."""
     rows = with_related(Vote.objects.public())
     if kind:
         rows = rows.filter(kind=kind)
@@ -260,7 +258,7 @@ def votes(
     tags=["people"],
 )
 def agreement(request: HttpRequest) -> Any:
-    """Return agreement by metric and witness, the ceiling, thresholds and differences."""
+    """Return how often metrics and witnesses agree with people."""
     report = PeopleReport.objects.order_by("pk").first()
     return report.numbers | {"computed_at": report.computed_at.isoformat()} if report else {}
 

@@ -1,4 +1,4 @@
-"""The API as a whole: its description, limits and parts."""
+"""The API's description, rate limit and routers."""
 
 import math
 import threading
@@ -16,16 +16,17 @@ from leaderboard.visitors import seconds_to_wait
 
 DESCRIPTION = """
 Every number of the board, with the curves, trips, scores and images behind it, and
-submissions by machine. The same under `/api/v1/openapi.json`.
+submissions by script. The OpenAPI document is at `/api/v1/openapi.json`.
 
 ### Reading
-Needs no account. Lists come in pages (`limit`, `offset`). Answers carry an `ETag`: send it
-back as `If-None-Match` and an unchanged answer costs nothing. A half-life of `null` was not
-reached within the suite's trips; a metric that was not run is absent, never 0.
+Reading needs no account. Lists are paginated (`limit`, `offset`). Responses have an `ETag`: send
+it back as `If-None-Match`, and an unchanged response is an empty 304. A half-life of `null` was
+not reached within the suite's trips. A metric that was not run is absent, never 0.
 
 ### Submitting a model
-The same form, checks, quotas and test as the page [/submit/](/submit/), for scripts. Ask us
-for an API token: it is shown once, can be revoked, and is sent as a header.
+Scripts can submit models with the same fields, checks, quotas and test as the page
+[/submit/](/submit/). Ask us for an API token: it is shown once, sent as a header, and can be
+revoked.
 
     curl -X POST {site}/api/v1/submissions \\
       -H "Authorization: Bearer $CONVERGEBENCH_TOKEN" -H "Content-Type: application/json" \\
@@ -33,27 +34,25 @@ for an API token: it is shown once, can be revoked, and is sent as a header.
            "contract": "openai-edits", "api_key": "'"$ENDPOINT_KEY"'", "suite": "smoke-v2",
            "idempotency_key": "'"$(uuidgen)"'"}}'
 
-The answer holds the submission's own `token`. It is all that is needed from then on, so keep it
-as you would keep a password: `GET /submissions/TOKEN` tells where it stands (ask every 10
-seconds or more), and what can be done about it is below that address. The same submission
-has a page for people at `page`. The key of your endpoint is stored encrypted, sent to
-your endpoint and nowhere else, and is in no answer.
+The response contains the submission's own `token`. Keep it as secret as a password: all further
+requests need only this token. `GET /submissions/TOKEN` returns the status (ask every 10 seconds
+at most), and the actions are below that URL. `page` is the submission's page for people. The key
+of your endpoint is stored encrypted, sent only to your endpoint, and never returned.
 
-With the same `idempotency_key` a request that was cut off can be repeated: it is one
-submission, and the answer is that of the first.
+If a request was interrupted, repeat it with the same `idempotency_key`: it returns the first
+submission instead of making a second one.
 
 ### Limits
-300 requests a minute for each token or network address, 20 submissions an hour and
-{per_day} a day; beyond that the answer is 429, and `Retry-After` says when to come back.
+300 requests a minute for each token or network address, and 20 submissions an hour, {per_day} a
+day. Beyond that the status is 429, and `Retry-After` gives the seconds to wait.
 """
 
 
 class Throttle(BaseThrottle):
-    """The rate limit of the whole API, by token or network, in the site's counters.
+    """The rate limit of the whole API, counted per token or network like the site's other limits.
 
-    Ninja's throttle stores its counts in attributes of one object that all threads share, so that
-    visitors count for each other; it counts single IPv6 addresses, and uses the page cache, which
-    evicts entries.
+    Ninja's own throttle does not fit. It stores counts on an object that all threads share, so that
+    visitors are mixed up. It counts single IPv6 addresses, and its cache evicts entries.
     """
 
     def __init__(self) -> None:
@@ -61,8 +60,8 @@ class Throttle(BaseThrottle):
 
     def allow_request(self, request: HttpRequest) -> bool:
         sender = getattr(request, "auth", None)
-        who = f"token {sender.pk}" if isinstance(sender, ApiToken) else ""
-        self._of_thread.seconds = seconds_to_wait(request, "api", who)
+        sender_key = f"token {sender.pk}" if isinstance(sender, ApiToken) else ""
+        self._of_thread.seconds = seconds_to_wait(request, "api", sender_key)
         return not self._of_thread.seconds
 
     def wait(self) -> float:
@@ -85,7 +84,7 @@ api.add_router("/submissions", submissions.router)
 @api.exception_handler(Throttled)
 def too_many(request: HttpRequest, error: Throttled) -> HttpResponse:
     """Return a 429 with Retry-After."""
-    answer = api.create_response(request, {"detail": str(error)}, status=429)
+    response = api.create_response(request, {"detail": str(error)}, status=429)
     if error.wait:
-        answer["Retry-After"] = str(math.ceil(error.wait))
-    return answer
+        response["Retry-After"] = str(math.ceil(error.wait))
+    return response

@@ -1,7 +1,7 @@
-"""The answers of the API, read from database rows; descriptions are published.
+"""Response schemas of the API. Their descriptions are part of the public documentation.
 
-A field has the name of the attribute it shows; `alias` names another attribute, or one of a
-related row ("metric.name"), and `resolve_*` computes a value that no attribute holds.
+By default a field shows the row's attribute of the same name. `alias` names another attribute, or
+one of a related row ("metric.name"). `resolve_*` computes a value that is not an attribute.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from leaderboard.pages import run_page
 from leaderboard.pages.run_page import progress
 from leaderboard.text import absolute
 
-#: A path of this site, shown with its host.
+#: A path on this site, returned as an absolute URL.
 Url = Annotated[str, AfterValidator(absolute)]
 
 
-#: Records are read by the attributes of rows, which hold more than is shown.
+#: Read a record from the attributes of a row, which may have more attributes.
 FROM_ROWS = ConfigDict(extra="ignore", from_attributes=True, strict=False)
 
 
 class Problem(Schema):
-    detail: str | list[dict[str, Any]] = Field(description="What is wrong, and what to do.")
+    detail: str | list[dict[str, Any]] = Field(description="What is wrong and what to do.")
 
 
 class StandingOut(StandingNumbers, Schema):
@@ -45,8 +45,8 @@ class StandingOut(StandingNumbers, Schema):
     rank_low: int | None
     rank_high: int | None
     tier: str | None = Field(
-        description="Class letter; shared by models whose possible ranks overlap with those of "
-        "the first of the class."
+        description="Class letter. A class contains the models whose possible ranks overlap with "
+        "those of its first model."
     )
     p_first: float | None
     method_version: str
@@ -86,13 +86,13 @@ class SuiteOut(Schema):
 
 
 _fields: dict[str, Any] = {c.file_name: (c.type, Field(description=c.help)) for c in api_columns()}
-#: A field for each of the board's columns that is not within the model or a standing.
+#: The board's columns that are not fields of the model or the standing.
 BoardColumns: Any = create_model("BoardColumns", __base__=Schema, **_fields)
 
 
 class BoardRowOut(BoardColumns):
     model: ModelOut
-    standing: StandingOut | None = Field(description="None: the metric was not run.")
+    standing: StandingOut | None = Field(description="null: the metric was not run.")
     semantic: StandingOut | None
 
 
@@ -125,7 +125,7 @@ class ImageOut(Schema):
     height: int
     thumbnail: Url = Field(alias="thumbnail_url")
     copy_url: Url = Field(description="Re-encoded without loss, in canonical form.")
-    original: Url = Field(alias="original_url", description="The bytes as answered.")
+    original: Url = Field(alias="original_url", description="The bytes as the model returned them.")
 
 
 class CaseOut(Schema):
@@ -140,7 +140,7 @@ class CaseOut(Schema):
     forward: str
     backward: str
     steps: list[list[list[str]]] = Field(
-        description="The trips of a chain shape, each its steps: name, letter, prompt. Empty: "
+        description="For a chain shape: the steps of each trip as name, letter and prompt. Empty: "
         "forward, then backward."
     )
     licence: str = Field(alias="image.licence")
@@ -156,48 +156,50 @@ class RunOut(Schema):
     state: str
     reason: str = Field(alias="reason_text")
     arm: dict[str, Any] = Field(
-        description="How an experiment played it; empty: as the suite says. Never ranked."
+        description="Settings of an experiment's arm, never ranked. Empty: the suite's settings."
     )
     source: str
     played: Played = Field(
         description="How the run was played; only the first two ways are ranked."
     )
     verified: bool | None
-    current: bool = Field(description="Stands for its model on the board.")
+    current: bool = Field(description="The run that represents its model on the board.")
     complete: bool
     ranked: bool
     secret: str | None = Field(
         alias="published_secret",
-        description="The secret behind seeds and order; null until the run has finished.",
+        description="The secret from which seeds and order are derived; null until the run ends.",
     )
     marks_kept: float | None = Field(
         alias="review.marks_kept", description="Median share of painted marks that the model kept."
     )
     loss_under_audit: float | None = Field(
-        alias="review.loss_under_audit", description="Median loss by a harmless alteration."
+        alias="review.loss_under_audit",
+        description="Median loss caused by a harmless alteration of the image.",
     )
     cold_gap: float | None = Field(
         alias="review.cold_gap",
-        description="Median loss by one edit of an image sent for the first time, beyond that of "
-        "three trips.",
+        description="Median loss by one edit of a new image, minus the loss by three trips.",
     )
     changed_elsewhere: float | None = Field(
         alias="review.changed_elsewhere",
-        description="Median share that an edit changes outside the place where it is made.",
+        description="Median share of the image that an edit changes outside its place.",
     )
     held_because: list[str] = Field(
         alias="review.flag_texts",
-        description="Why it is not ranked, unless a person has cleared it.",
+        description="Why the run is not ranked, until a reviewer clears it.",
     )
     decision: str = Field(
-        alias="review.decision", description="The person's decision and its reason."
+        alias="review.decision", description="The reviewer's decision and reason."
     )
     edits_done: int = Field(alias="progress.edits_done")
     edits_total: int = Field(alias="progress.edits_total")
-    stop_after: int = Field(description="Trips that chains play after their end is known; 0: all.")
+    stop_after: int = Field(
+        description="Trips that a chain continues after its end is known; 0: to the last."
+    )
     edits_saved: int = Field(
         alias="progress.edits_saved",
-        description="Edits saved because the end of their chains was known.",
+        description="Edits not made because the end of their chains was known.",
     )
     calls: int = Field(alias="progress.calls")
     spent_usd: float = Field(alias="progress.spent_usd")
@@ -207,7 +209,9 @@ class RunOut(Schema):
     p95_seconds: float | None = Field(
         alias="progress.p95_seconds", description="Seconds within which 95 % of the edits ended."
     )
-    metrics: dict[str, Any] = Field(description="Versions and weights, or why one was not run.")
+    metrics: dict[str, Any] = Field(
+        description="Version and weights of each metric, or why it was not run."
+    )
     provenance: dict[str, Any]
     started_at: datetime | None
     finished_at: datetime | None
@@ -233,7 +237,7 @@ class RunStatusOut(Schema):
     label: str
     ended: bool = Field(description="True when the state is final: stop polling.")
     public: bool = Field(description="True if its results are at /runs/{id}.")
-    now: str = Field(description="A sentence on the present state.")
+    now: str = Field(description="A sentence on the current state.")
     next: str = Field(description="A sentence on the next step; may be empty.")
     reason: str = Field(
         alias="reason_text", description="A sentence on why it is paused or failed."
@@ -243,8 +247,8 @@ class RunStatusOut(Schema):
     edits: Done
     chains: Done
     trips_scored: Done
-    edits_per_minute: float | None = Field(description="Of the last two minutes.")
-    seconds_left: int | None = Field(description="Time left for the edits, at the present rate.")
+    edits_per_minute: float | None = Field(description="Average of the last two minutes.")
+    seconds_left: int | None = Field(description="Time left for the edits at the current rate.")
     calls: int
     spent_usd: float
     started_at: datetime | None
@@ -252,7 +256,7 @@ class RunStatusOut(Schema):
 
 
 def run_progress(run: Run) -> dict[str, Any]:
-    """Return the fields of RunStatusOut: the numbers of the run's page, and texts."""
+    """Return the fields of RunStatusOut: the numbers of the run's page, and sentences."""
     numbers = progress(run)
     return numbers | {
         "id": run.pk,
@@ -278,7 +282,7 @@ class ChainOut(Schema):
 
 
 class StepOut(Schema):
-    """An answer between the first and the last of its trip."""
+    """A step of a chain shape between the edited and the restored image."""
 
     place: int
     name: str
@@ -296,7 +300,7 @@ class TripOut(TripMeasures, Schema):
     edited_seconds: float | None
     restored_seconds: float | None
     between: list[StepOut] = Field(
-        description="The answers between the first and the last of a chain shape's trip."
+        description="For a chain shape: the answers between the edited and the restored image."
     )
     distances: dict[str, float]
 
@@ -312,7 +316,7 @@ class TripOut(TripMeasures, Schema):
 
 class ArmOut(Schema):
     name: str
-    in_words: str = Field(description="How the suite is played in it.")
+    in_words: str = Field(description="How this arm runs the suite, in words.")
     settings: dict[str, Any] = Field(description="The arm's settings, as in an experiment's file.")
 
     @staticmethod
@@ -337,12 +341,12 @@ class ExperimentResultOut(Schema):
     )
 
     @staticmethod
-    def resolve_runs(answer: ModelView) -> dict[str, int]:
-        return {name: run.pk for name, run in answer.runs.items()}
+    def resolve_runs(view: ModelView) -> dict[str, int]:
+        return {name: run.pk for name, run in view.runs.items()}
 
 
 class ExperimentOut(Schema):
-    """One suite played in several ways; the first arm is the baseline."""
+    """A suite that is run in several ways, the arms; the first arm is the baseline."""
 
     slug: str = Field(alias="experiment.slug")
     title: str = Field(alias="experiment.title")
@@ -350,7 +354,7 @@ class ExperimentOut(Schema):
     suite: str = Field(alias="experiment.suite.key")
     repeats: int = Field(
         alias="experiment.repeats",
-        description="How often each case is played; 0: as the suite says.",
+        description="Chains per case; 0: the suite's own number.",
     )
     started_at: datetime | None = Field(alias="experiment.started_at")
     arms: list[ArmOut]
@@ -359,17 +363,17 @@ class ExperimentOut(Schema):
 
     @staticmethod
     def resolve_results(view: ExperimentView) -> list[ModelView]:
-        return [answer for answer in view.models if answer.results]
+        return [model for model in view.models if model.results]
 
 
 class PublishedFigureOut(Schema):
-    """A number published by others: context, not our measurement."""
+    """A number published by others, for context. It was not measured here."""
 
     model: str = Field(alias="model_name")
     metric: str
     trip: int
     value: float = Field(description="As published, on the metric's own scale.")
-    cases: int | None = Field(description="The number of cases that it is the mean of.")
+    cases: int | None = Field(description="The number of cases that were averaged.")
     source: str
     source_url: str
     published_on: date | None

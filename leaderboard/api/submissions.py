@@ -1,7 +1,6 @@
-"""Submissions by machine, with the same steps as the page /submit/.
+"""API endpoints for submissions, with the same steps as the page /submit/.
 
-The fields are read from the form of the page, so that there is one list of them, one set of
-limits and one set of words.
+Fields, limits and descriptions are read from the form of that page.
 """
 
 from __future__ import annotations
@@ -32,32 +31,32 @@ from leaderboard.submissions.forms import SubmissionForm
 from leaderboard.submissions.workflow import NotPossible
 from leaderboard.visitors import client_address, seconds_to_wait
 
-#: The trap of the form for robots that fill in every field.
+#: A hidden field of the form that only robots fill in.
 LEFT_OUT = ("website",)
-#: Fields for which JSON has a better type than a form, or the sender's token has the value.
-OTHERWISE: dict[str, tuple[Any, Any]] = {
+#: Fields with a better type in JSON than in a form, or with a default from the API token.
+OVERRIDES: dict[str, tuple[Any, Any]] = {
     "contract": (
         Literal[tuple(CONTRACTS)],
         Field(description="The request's format; /submit/ explains each."),
     ),
     "extra": (
         dict[str, Any],
-        Field({}, description="A JSON object, merged into every request to your endpoint."),
+        Field({}, description="A JSON object that is merged into every request to your endpoint."),
     ),
     "suite": (
         str,
-        Field(max_length=80, description="smoke-v2, or smoke for its newest; see /suites."),
+        Field(max_length=80, description="smoke-v2, or smoke for its newest version; see /suites."),
     ),
     "email": (
         str | None,
-        Field(None, max_length=254, description="Default: that of your API token."),
+        Field(None, max_length=254, description="Default: the address of your API token."),
     ),
     "idempotency_key": (
         uuid.UUID | None,
         Field(None, description="Repeating a key returns the same submission."),
     ),
 }
-#: The first match counts: in Django a DecimalField is an IntegerField.
+#: The first match counts, because in Django a DecimalField is also an IntegerField.
 TYPES = (
     (forms.BooleanField, bool),
     (forms.DecimalField, float),
@@ -66,22 +65,22 @@ TYPES = (
 
 
 def _field(name: str, field: forms.Field) -> tuple[Any, Any]:
-    """Return the type and limits of one field of the form, for JSON."""
-    if name in OTHERWISE:
-        return OTHERWISE[name]
+    """Return the schema's type and limits for a field of the form."""
+    if name in OVERRIDES:
+        return OVERRIDES[name]
     kind = next((kind for cls, kind in TYPES if isinstance(field, cls)), str)
     label = str(field.label or name.replace("_", " ").capitalize())
-    about: dict[str, Any] = {
+    options: dict[str, Any] = {
         "description": f"{label}. {field.help_text}".strip(),
         "max_length": getattr(field, "max_length", None) if kind is str else None,
         "ge": getattr(field, "min_value", None),
         "le": getattr(field, "max_value", None),
     }
     if field.required and field.initial is None:
-        return kind, Field(**about)
+        return kind, Field(**options)
     if kind is bool:
-        return bool, Field(bool(field.initial), **about)
-    return kind | None, Field(field.initial, **about)
+        return bool, Field(bool(field.initial), **options)
+    return kind | None, Field(field.initial, **options)
 
 
 _fields: dict[str, Any] = {
@@ -93,7 +92,7 @@ SubmissionIn: Any = create_model("SubmissionIn", __base__=Schema, **_fields)
 
 
 def form_data(sent: Any, sender: ApiToken, suite_id: int | None) -> dict[str, Any]:
-    """Return the request as data of the form."""
+    """Return the request as data for the form."""
     values = {name: value for name, value in sent.dict().items() if value is not None}
     return values | {
         "email": sent.email or sender.email,
@@ -112,10 +111,10 @@ class ProbeStep(Schema):
 
 
 class Probe(Schema):
-    """The test of the endpoint: one small image there and back."""
+    """The test of the endpoint: one round trip of a small image."""
 
     done: bool
-    passed: bool | None = Field(description="None: not done yet.")
+    passed: bool | None = Field(description="null: not done yet.")
     steps: list[ProbeStep]
 
 
@@ -123,16 +122,16 @@ class EstimateOut(Schema):
     """The estimated cost and time of a run of the suite."""
 
     edits: int
-    usd: float | None = Field(description="None: no price was given.")
+    usd: float | None = Field(description="null: no price was given.")
     hours: Annotated[float, AfterValidator(lambda hours: round(hours, 2))] = Field(
-        description="At 10 s an edit, until your endpoint's own pace is known."
+        description="At 10 s per edit, until the pace of your endpoint is known."
     )
 
 
 class SubmissionOut(Schema):
-    token: str = Field(description="The submission's secret: store it in private.")
+    token: str = Field(description="The submission's secret token. Keep it private.")
     page: Url = Field(alias="get_absolute_url", description="The submission's page for people.")
-    status: Url = Field(description="The address to poll for its status.")
+    status: Url = Field(description="The URL to poll for the status.")
     name: str
     suite: str = Field(alias="suite.key")
     state: str = Field(
@@ -143,9 +142,11 @@ class SubmissionOut(Schema):
     message: str = Field(description="A question or a reason from the reviewers.")
     ended: bool = Field(description="True when the state is final: stop polling.")
     probe: Probe
-    reviews_before: int | None = Field(description="Submissions that are reviewed before this one.")
+    reviews_before: int | None = Field(
+        description="Submissions that will be reviewed before this one."
+    )
     estimate: EstimateOut
-    run: RunStatusOut | None = Field(description="None: not approved yet.")
+    run: RunStatusOut | None = Field(description="null: not approved yet.")
     created_at: datetime
     updated_at: datetime
 
@@ -182,7 +183,7 @@ class SubmissionOut(Schema):
 
 
 class KeyIn(Schema):
-    api_key: str = Field(description="Replaces the key of your endpoint; never shown again.")
+    api_key: str = Field(description="The new key of your endpoint. It is never shown again.")
 
 
 class ReplyIn(Schema):
@@ -195,7 +196,7 @@ class Act(Schema):
 
 
 Token = Annotated[str, Path(max_length=43, description="The submission's own token.")]
-#: The errors of an action, also if the submission's state does not allow it.
+#: Errors of an action, including 409 if the submission's state does not allow it.
 REFUSED = {**PROBLEMS, 409: Problem}
 
 
@@ -204,24 +205,24 @@ class ApiTokenAuth(HttpBearer):
 
     def authenticate(self, request: HttpRequest, token: str) -> ApiToken | None:
         holder = ApiToken.objects.with_secret(token)
-        # Tokens cannot be guessed; this limits the cost of attempts.
+        # Tokens cannot be guessed; the limit bounds the load that attempts cause.
         if holder is None and (seconds := seconds_to_wait(request, "api-token")):
             raise Throttled(seconds)
         return holder
 
 
 router = Router(tags=["submissions"])
-signed = ApiTokenAuth()
+token_auth = ApiTokenAuth()
 
 
 @router.post(
     "",
-    auth=signed,
+    auth=token_auth,
     response={201: SubmissionOut, 401: Problem, **PROBLEMS},
     summary="Submit a model",
 )
 def submit(request: Any, response: HttpResponse, submission: SubmissionIn) -> Any:
-    """Check a submission like the form at /submit/, save it and test its endpoint."""
+    """Submit a model as the form at /submit/ does. Its endpoint is then tested."""
     sender: ApiToken = request.auth
     suite = find_suite(submission.suite, list(Suite.objects.playable().defer("definition")))
     form = SubmissionForm(
@@ -231,7 +232,7 @@ def submit(request: Any, response: HttpResponse, submission: SubmissionIn) -> An
     )
     saved = form.sent_before()
     if saved is None:
-        _not_too_often(request, "submit")
+        _check_rate(request, "submit")
         if not form.is_valid():
             raise _problem(form)
         saved = form.save()
@@ -241,21 +242,21 @@ def submit(request: Any, response: HttpResponse, submission: SubmissionIn) -> An
 
 @router.get(
     "",
-    auth=signed,
+    auth=token_auth,
     response={200: list[SubmissionOut], 401: Problem, **PROBLEMS},
     summary="Your submissions",
 )
 @paginate(Page)
 def submitted(request: Any) -> Any:
-    """List the submissions of this API token, newest first."""
+    """List the submissions made with this API token, newest first."""
     cases = Prefetch("suite__cases", Case.objects.only("suite"))
     rows = _submissions().filter(api_token=request.auth).prefetch_related(cases)
     return rows.order_by("-created_at", "-pk")
 
 
-@router.get("/{token}", response={200: SubmissionOut, **PROBLEMS}, summary="Where it stands")
+@router.get("/{token}", response={200: SubmissionOut, **PROBLEMS}, summary="Status of a submission")
 def state(request: HttpRequest, response: HttpResponse, token: Token) -> Any:
-    """Return state, test, place in the queue, progress, estimate and next step."""
+    """Return the state, test result, place in the queue, progress and next step."""
     _keep_private(response)
     return _submission(token)
 
@@ -267,7 +268,7 @@ def test(request: HttpRequest, token: Token) -> Any:
 
 @router.post("/{token}/key", response={200: Act, **REFUSED}, summary="Set a new key")
 def key(request: HttpRequest, token: Token, key: KeyIn) -> Any:
-    """Set the key; a run that waits for it continues, a failed test is repeated."""
+    """Set the key. A run that waits for it continues, and a failed test is repeated."""
     return _act(request, token, lambda submission: workflow.set_key(submission, key.api_key))
 
 
@@ -284,13 +285,13 @@ def withdraw(request: HttpRequest, token: Token) -> Any:
 
 def _act(request: HttpRequest, token: str, act: Callable[[Submission], str]) -> Act:
     submission = _submission(token)
-    _not_too_often(request, "submission_act")
+    _check_rate(request, "submission_act")
     try:
-        done = act(submission)
+        detail = act(submission)
     except NotPossible as error:
         raise HttpError(409, str(error)) from None
     submission.refresh_from_db(fields=["state"])
-    return Act(detail=done, state=submission.state)
+    return Act(detail=detail, state=submission.state)
 
 
 def _submissions() -> QuerySet[Submission]:
@@ -309,14 +310,14 @@ def _submission(token: str) -> Submission:
     return submission
 
 
-def _not_too_often(request: HttpRequest, what: str) -> None:
-    """Raise Throttled beyond the limits of the page, which count both."""
+def _check_rate(request: HttpRequest, what: str) -> None:
+    """Raise Throttled if the rate limit, which the pages share, is exceeded."""
     if seconds := seconds_to_wait(request, what):
         raise Throttled(seconds)
 
 
 def _problem(form: SubmissionForm) -> Exception:
-    """Return the errors of the form as an error of the API."""
+    """Return the form's errors as an exception of the API."""
     errors = form.errors.get_json_data()
     for error in errors.get("__all__", ()):
         if error["code"] == "quota":
@@ -335,5 +336,5 @@ def _problem(form: SubmissionForm) -> Exception:
 
 
 def _keep_private(response: HttpResponse) -> None:
-    """Keep shared caches from storing answers with a submission's token."""
+    """Keep shared caches from storing responses that contain a submission's token."""
     response["Cache-Control"] = "private, no-cache"

@@ -1,4 +1,4 @@
-"""State of runs, queues and submissions, for the admin's first page."""
+"""Template tags of the admin's first page: runs, queues and submissions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from leaderboard.models import Run, Submission
 from leaderboard.operation import playable
 
 register = template.Library()
-#: Models offered on the first page; the form of a new run lists all.
+#: Models offered on the first page; the form for a new run lists all.
 MOST_OFFERS = 6
 
 
 @register.simple_tag
 def queue_state() -> dict[str, Any]:
-    """Return unfinished runs by state, workers, waiting jobs and submissions."""
+    """Return the unfinished runs by state, the queues, and the submissions to review."""
     runs = Run.objects.unfinished().order_by().values_list("state").annotate(Count("pk"))
     return {
         "runs": list(runs),
@@ -32,7 +32,7 @@ def queue_state() -> dict[str, Any]:
 
 @register.simple_tag
 def playable_models() -> list[playable.Offer]:
-    """Return the first models whose key or weights are here and that have no run yet."""
+    """Return models without a run whose key or weights are available here."""
     return playable.offers()[:MOST_OFFERS]
 
 
@@ -45,10 +45,10 @@ APPS = {
 
 
 @register.filter
-def ours_first(apps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def in_order_of_use(apps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the apps of the admin's first page, renamed and in order of use.
 
-    The queues have no table to change; they are listed beside.
+    The app of the queues is left out: it has no tables, and the page shows queues separately.
     """
     order = list(APPS)
     renamed = [

@@ -1,7 +1,7 @@
 """Template tags for the rows of the board's table.
 
-They are written in Python because a long board has hundreds of cells, and rendering a
-template for each takes most of the time of a first view.
+They are written in Python because a long board has hundreds of cells, and one template per cell
+would take most of the time of rendering the page.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from leaderboard.pages.charts import half_life_bar, sparkline
 register = template.Library()
 NOTHING = SafeString("")
 DAY = "j M y"
-#: The reason why an editor that does nothing loses a little.
+#: Note on the reference editor that does nothing.
 DITHER = SafeString(" <small>Loses a little: every image is sent with a faint dither.</small>")
 
 
 @register.simple_tag
 def board_lines(rows: Sequence[BoardRow], heads: Sequence[Head]) -> SafeString:
-    """Return a table row for each of these models."""
+    """Return the board's rows as HTML table rows."""
     return format_html_join("", "{}", ((_line(row, heads),) for row in rows))
 
 
@@ -48,10 +48,10 @@ def _line(row: BoardRow, heads: Sequence[Head]) -> SafeString:
 
 
 def _number(row: BoardRow, head: Head) -> SafeString:
-    """Return the cell of a column that is only a number."""
-    text, mark = head.column.cell(row)
+    """Return the default cell, with the column's text."""
+    text, css_class = head.column.cell(row)
     return format_html(
-        '<td class="{}" data-label="{}">{}</td>', f"num fact {mark}".strip(), head.label, text
+        '<td class="{}" data-label="{}">{}</td>', f"num fact {css_class}".strip(), head.label, text
     )
 
 
@@ -78,7 +78,7 @@ def _name(row: BoardRow, head: Head) -> SafeString:
 
 
 def _under_name(row: BoardRow) -> SafeString:
-    """Return the way of playing, with the reason for a missing rank or the provider."""
+    """Return the small print under a model's name: why it has no rank, or its provider."""
     played = row.run.played
     if row.reason and not row.filters.suite.published_elsewhere:
         return format_html(
@@ -88,8 +88,8 @@ def _under_name(row: BoardRow) -> SafeString:
             played,
         )
     if row.group == "reference":
-        why = DITHER if row.model.editor == "noop" else NOTHING
-        return format_html(" <small>{}</small>{}", played, why)
+        note = DITHER if row.model.editor == "noop" else NOTHING
+        return format_html(" <small>{}</small>{}", played, note)
     weights = {True: "open", False: "closed", None: "weights unknown"}[row.model.open_weights]
     words = " · ".join(filter(None, (row.provider, weights, played)))
     return format_html(" <small>{}</small> <small>{}</small>", words, row.wire)
@@ -105,10 +105,10 @@ def _curve(row: BoardRow, head: Head) -> SafeString:
 
 
 def _time(row: BoardRow, head: Head) -> SafeString:
-    """Return the cell of the median and 95 % time."""
+    """Return the cell of the median time, with the 95th percentile below."""
     times = row.run.progress
-    median, most = times.median_seconds, times.p95_seconds
-    below = "" if most is None else f"95\u00a0% within {formatting.seconds(most)}"
+    median, p95 = times.median_seconds, times.p95_seconds
+    below = "" if p95 is None else f"95\u00a0% within {formatting.seconds(p95)}"
     return format_html(
         '<td class="num fact time" data-label="{}">{} <small>{}</small></td>',
         head.label,
@@ -118,7 +118,7 @@ def _time(row: BoardRow, head: Head) -> SafeString:
 
 
 def _date(row: BoardRow, head: Head) -> SafeString:
-    """Return the cell of the run's end, and of the model's first run if earlier."""
+    """Return the cell of the run's end, with the end of the model's first run if earlier."""
     ended, added = (day and localtime(day) for day in (row.date, row.added))
     run = since = NOTHING
     if ended:
@@ -141,7 +141,7 @@ def _edit_quality(row: BoardRow, head: Head) -> SafeString:
 
 
 def _share(row: BoardRow, head: Head, low: float | None, high: float | None) -> SafeString:
-    """Return the cell of a share with its interval: "63 %", below it "55–70"."""
+    """Return the cell of a share, with its interval below: "63 %", "55–70"."""
     return format_html(
         '<td class="num fact share" data-label="{}">{} <small>{}</small></td>',
         head.label,
@@ -150,7 +150,7 @@ def _share(row: BoardRow, head: Head, low: float | None, high: float | None) -> 
     )
 
 
-#: Functions for cells that are more than a number, by name of column.
+#: Functions that render the cells of special columns, by column name.
 CELLS: dict[str, Callable[[BoardRow, Head], SafeString]] = {
     "rank": _rank,
     "name": _name,
@@ -165,7 +165,7 @@ CELLS: dict[str, Callable[[BoardRow, Head], SafeString]] = {
 
 @register.simple_tag
 def heat_cells(cells: Sequence[Cell], trips: int) -> SafeString:
-    """Return the cells of a line of a heat table, shaded, with the best marked."""
+    """Return the cells of a heat table's line, shaded and with the best marked."""
     return format_html_join("", "{}", ((_heat_cell(cell, trips),) for cell in cells))
 
 

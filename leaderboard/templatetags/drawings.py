@@ -1,4 +1,4 @@
-"""Charts, thumbnails and small inline drawings for templates."""
+"""Template tags for charts, thumbnails and small inline drawings."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Compact(DjangoJSONEncoder):
 
 
 @register.inclusion_tag("leaderboard/_chart.html")
-def chart(name: str, *of: Any) -> dict[str, Chart | None]:
-    """Draw a chart of a model's page: the function of this name in `model_charts`."""
-    return {"chart": getattr(model_charts, name)(*of)}
+def chart(name: str, *arguments: Any) -> dict[str, Chart | None]:
+    """Draw a chart of a model's page with the function of this name in `model_charts`."""
+    return {"chart": getattr(model_charts, name)(*arguments)}
 
 
 @register.simple_tag
@@ -43,7 +43,7 @@ def legend(chart: Chart) -> list[LegendItem]:
 
 @register.simple_tag
 def swatch(item: LegendItem) -> SafeString:
-    """Return a piece of the line with its marker, as the chart draws it."""
+    """Return a sample of a chart's line with its marker, for the legend."""
     return format_html(
         '<svg viewBox="0 0 30 10" width="30" height="10" aria-hidden="true">'
         '<path d="M0 5H30" stroke="{0}" stroke-width="2" stroke-dasharray="{1}"/>'
@@ -56,7 +56,7 @@ def swatch(item: LegendItem) -> SafeString:
 
 DASHES = {"dash": "6 4", "dot": "2 3", "dashdot": "6 3 2 3", "longdash": "9 4"}
 MARKERS = {
-    # Open markers have a hole: the inner outline turns the other way.
+    # In open markers the inner outline runs the other way, which leaves a hole.
     "circle-open": "M15 1a4 4 0 1 0 .01 0zM15 2.8a2.2 2.2 0 1 1-.01 0z",
     "square-open": "M11.5 1.5v7h7v-7zM13 3h4v4h-4z",
     "diamond-open": "M15 .5l-4.5 4.5 4.5 4.5 4.5-4.5zM15 2.8l2.2 2.2-2.2 2.2-2.2-2.2z",
@@ -76,7 +76,7 @@ register.simple_tag(charts.sparkline)
 register.simple_tag(charts.difference_bar)
 
 
-GONE = SafeString('<span class="gone">no image</span>')
+NO_IMAGE = SafeString('<span class="gone">no image</span>')
 
 
 @register.simple_tag
@@ -86,10 +86,10 @@ def thumb(
     shape: StoredImage | None = None,
     side: int = SHOWN_SIDE,
 ) -> SafeString:
-    """Return a lazy thumbnail in the size of `shape`, so that strips line up."""
+    """Return a lazy thumbnail, displayed in the size of `shape` so that strips line up."""
     width, height = shown_size(shape or image, side)
     if image is None:
-        return GONE
+        return NO_IMAGE
     return format_html(
         '<img src="{}" alt="{}" width="{}" height="{}" loading="lazy" decoding="async">',
         image.thumbnail_url,
@@ -101,7 +101,7 @@ def thumb(
 
 @register.simple_tag
 def framed(image: StoredImage | None, alt: str, shape: StoredImage | None = None) -> SafeString:
-    """Return a thumbnail that links to the image in full size."""
+    """Return a thumbnail that links to the full-size image."""
     small = thumb(image, alt, shape)
     if image is None:
         return small

@@ -46,7 +46,7 @@ def count(number: int, noun: str) -> str:
 
 @register.filter
 def half_life_interval(standing: Standing | PeopleStanding, trips: int) -> str:
-    """Return the interval of a standing's half-life; empty if not computed."""
+    """Return the interval of a standing's half-life; empty if it has none."""
     if not standing.has_interval:
         return ""
     return formatting.half_life_interval(standing.half_life_low, standing.half_life_high, trips)
@@ -59,7 +59,7 @@ def usable_interval(standing: Standing) -> str:
 
 @register.filter
 def people_interval(people: PeopleStanding) -> str:
-    """Return the interval of the share of pairs won, in percent."""
+    """Return the interval of the share of comparisons won, in percent."""
     return formatting.interval(people.share_low, people.share_high, 100, 0)
 
 
@@ -69,14 +69,14 @@ def rank_interval(standing: Standing) -> str:
 
 
 @register.filter
-def difference(found: Difference) -> str:
+def difference(value: Difference) -> str:
     """Return a difference with its interval: "+1.3 (0.4 to 2.2)"."""
-    return formatting.difference(found.estimate, found.interval)
+    return formatting.difference(value.estimate, value.interval)
 
 
 @register.filter
 def half_life_difference(comparison: Comparison, trips: int) -> str:
-    """Return the difference of half-lives: a bound if one of the two is beyond the suite."""
+    """Return the difference of half-lives, as a bound if one of them was not reached."""
     first, second = comparison.first.half_life, comparison.second.half_life
     if first is None and second is None:
         return f"both >\u00a0{trips}"
@@ -87,45 +87,49 @@ def half_life_difference(comparison: Comparison, trips: int) -> str:
 
 @register.filter
 def pinned_metrics(run: Run) -> list[tuple[str, dict[str, str], str]]:
-    """Return every metric as the run pinned it, with the device that computed it."""
+    """Return each metric's name, pinned version and weights, and the device that computed it."""
     scored = run.provenance.get("scoring", {}).get("metrics", {})
 
-    def where(name: str) -> str:
+    def device(name: str) -> str:
         metric = scored.get(name, {})
-        half = metric.get("precision", "float32") != "float32"
-        return f"{metric.get('device', '')} in half precision" if half else metric.get("device", "")
+        half_precision = metric.get("precision", "float32") != "float32"
+        return (
+            f"{metric.get('device', '')} in half precision"
+            if half_precision
+            else metric.get("device", "")
+        )
 
-    return [(name, pinned, where(name)) for name, pinned in run.metrics.items()]
+    return [(name, pinned, device(name)) for name, pinned in run.metrics.items()]
 
 
 @register.simple_tag(takes_context=True)
 def nav_link(context: Context, name: str, label: str) -> SafeString:
-    """Return a link of the navigation, marked on its page and those below it."""
+    """Return a navigation link, marked as current on its page and on pages below it."""
     url, request = reverse(name), context.get("request")
     path = request.path if request else ""
-    here = path == url or (url != "/" and path.startswith(url))
+    is_current = path == url or (url != "/" and path.startswith(url))
     return format_html(
-        '<a href="{}"{}>{}</a>', url, mark_safe(' aria-current="page"') if here else "", label
+        '<a href="{}"{}>{}</a>', url, mark_safe(' aria-current="page"') if is_current else "", label
     )
 
 
-#: White space around rows and cells has no meaning; inside a cell it separates words.
-AROUND = re.compile(r"\s*(</?(?:table|caption|thead|tbody|tr|th|td)\b[^>]*>)\s*")
+#: White space around rows and cells, which has no meaning.
+AROUND_CELLS = re.compile(r"\s*(</?(?:table|caption|thead|tbody|tr|th|td)\b[^>]*>)\s*")
 
 
 @register.simple_block_tag
 def scroll_table(
     content: SafeString, label: str, classes: str = "", axis: Sequence[Any] = ()
 ) -> SafeString:
-    """Return the table in a region that can be scrolled by keyboard.
+    """Return the table in a region that the keyboard can scroll.
 
-    `axis` are the ticks of the table's bars.
+    `axis` lists the ticks of the bars in the table.
     """
     steps = f"steps-{len(axis) - 1}" if axis else ""
     return format_html(
         '<div class="{}" tabindex="0" role="region" aria-label="{}">{}</div>',
         " ".join(filter(None, ("table", classes, steps))),
         label,
-        # The content is escaped already; this only removes white space.
-        mark_safe(AROUND.sub(r"\1", content)),  # noqa: S308
+        # The template has already escaped the content; this only removes white space.
+        mark_safe(AROUND_CELLS.sub(r"\1", content)),  # noqa: S308
     )
