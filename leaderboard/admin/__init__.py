@@ -7,5 +7,5 @@ from leaderboard.experiments import admin as experiments
 
 __all__ = ["content", "entries", "experiments", "people", "runs", "submissions", "suites"]
 
-# Without the sidebar lists fit a small screen; the index and breadcrumbs lead everywhere.
+# Without the sidebar, lists fit a small screen; the index and breadcrumbs reach every page.
 admin.site.enable_nav_sidebar = False

@@ -47,7 +47,7 @@ def image_tag(stored: StoredImage | None, side: int = 64, alt: str = "") -> Safe
 
 
 class WithPages:
-    """An admin with pages of its own; `pages` maps the name of a view to its path."""
+    """An admin with extra pages; `pages` maps the name of a view to its path."""
 
     pages: dict[str, str] = {}
     model: Any
@@ -55,7 +55,7 @@ class WithPages:
     admin_site: Any
 
     def get_urls(self) -> list[Any]:
-        own = [
+        pages = [
             path(
                 route,
                 self.admin_site.admin_view(getattr(self, f"{name}_view")),
@@ -63,7 +63,7 @@ class WithPages:
             )
             for name, route in self.pages.items()
         ]
-        return [*own, *super().get_urls()]  # type: ignore[misc]
+        return [*pages, *super().get_urls()]  # type: ignore[misc]
 
     def row_to_change(self, request: HttpRequest, pk: int, *related: str) -> Any:
         """Return the row of a page. Raises PermissionDenied or Http404."""
@@ -93,7 +93,7 @@ class ReadOnly(admin.ModelAdmin):
 
 
 class HistoryAdmin(SimpleHistoryAdmin):
-    """An admin with history; the slug of a new row is filled in from its title."""
+    """An admin with history, which fills in the slug of a new row from its title."""
 
     prepopulated_fields = {"slug": ("title",)}
 
@@ -135,9 +135,10 @@ class NoticesConflicts(forms.ModelForm):
 
 
 class CurationActions(WithPages):
-    """Bulk activate and retire, with undo while the rows are unchanged.
+    """Activate or retire rows in bulk, with undo while they are unchanged.
 
-    Rows of frozen suites are not deleted: `frozen_cases` names the lookup of their cases.
+    Rows that frozen suites use cannot be deleted; `frozen_cases` is the lookup from a case to
+    its row.
     """
 
     pages = {"undo": "undo/"}
@@ -147,14 +148,14 @@ class CurationActions(WithPages):
     export_form_class = ExportForm
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        deleted, counts, lacking, protected = super().get_deleted_objects(objs, request)  # type: ignore[misc]
+        deleted, counts, perms_needed, protected = super().get_deleted_objects(objs, request)  # type: ignore[misc]
         frozen = Case.objects.filter(suite__status=Suite.Status.FROZEN)
         for row in objs:
             if cases := frozen.filter(**{self.frozen_cases: row}).count():
                 protected.append(
                     f"{row}: in {count(cases, 'case')} of frozen suites. Retire it instead."
                 )
-        return deleted, counts, lacking, protected
+        return deleted, counts, perms_needed, protected
 
     @admin.action(description="Activate", permissions=["change"])
     def activate(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
@@ -199,7 +200,7 @@ class CurationActions(WithPages):
                 request.POST.get("change", ""), salt=self.opts.label, max_age=UNDO_SECONDS
             )
         except signing.BadSignature:
-            messages.error(request, "This is too long ago to be undone here.")
+            messages.error(request, "This change is too old to be undone here.")
             return back
         statuses = dict(before)
         rows = list(self.opts.model._default_manager.filter(pk__in=statuses, status=status))
@@ -207,7 +208,7 @@ class CurationActions(WithPages):
             row.status = statuses[row.pk]
             row.save()
         left = len(statuses) - len(rows)
-        changed = f" {left} changed since and were left alone." if left else ""
+        changed = f" {left} changed since then and were not restored." if left else ""
         messages.success(request, f"{self._counted(rows)} as before.{changed}")
         return back
 
@@ -228,7 +229,7 @@ def checkboxes(choices: Any, label: str, help_text: str = "") -> forms.MultipleC
     )
 
 
-#: Wordings that can be added at a time.
+#: Empty rows for new wordings in a form.
 NEW_ROWS = 2
 WORDING = ("name", "forward", "backward")
 
@@ -278,14 +279,14 @@ class WordingsWidget(forms.Widget):
 
 
 class WordingsField(forms.Field):
-    """Other wordings of a pair; one that is cleared is removed."""
+    """Other wordings of a pair; clearing a row removes its wording."""
 
     widget = WordingsWidget
 
     def to_python(self, value: Any) -> list[dict[str, str]]:
         for place, row in enumerate(value or [], start=1):
-            if lacking := [part for part in WORDING if not row.get(part)]:
-                raise ValidationError(f"Wording {place} lacks its {' and its '.join(lacking)}.")
+            if missing := [part for part in WORDING if not row.get(part)]:
+                raise ValidationError(f"Wording {place} lacks: {', '.join(missing)}.")
         return value or []
 
 
@@ -293,7 +294,7 @@ class ThumbnailChoices(forms.CheckboxSelectMultiple):
     """Checkboxes of images with thumbnails, folded until opened."""
 
     template_name = "admin/leaderboard/suite/_choices.html"
-    #: Addresses of thumbnails by choice; a choice without one shows its label alone.
+    #: Thumbnail URLs by choice; a choice without a thumbnail shows only its label.
     thumbnails: Mapping[str, str] = {}
 
     def create_option(self, name: str, value: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Admin of source images and edit pairs: upload, write, try, activate."""
+"""Admin of source images and edit pairs: upload, write, preview, activate."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class AnnotationsWidget(forms.Textarea):
 
 
 class SourceImageForm(NoticesConflicts):
-    contains = WordsField(help_text="What it shows that pairs may name: chair, cup.")
+    contains = WordsField(help_text="Things in the image that pairs may refer to: chair, cup.")
     file = forms.FileField(
         required=False,
         help_text="PNG, JPEG or WebP, best with 512 pixels or more on both sides. It cannot "
@@ -86,7 +86,7 @@ class SourceImageForm(NoticesConflicts):
                 {"file": f"The file has {upload.size:,} bytes; the limit is {MAX_BYTES:,}."}
             )
         if self.errors:
-            # A browser sends a file once: the form comes back without it.
+            # Browsers do not keep the file of a rejected form.
             self.add_error("file", "Correct the other fields, then choose the file again.")
             return cleaned
         try:
@@ -189,7 +189,7 @@ class EditPairForm(NoticesConflicts):
 
 
 class EditPairResource(SafeResource):
-    """An import of all rows or none: one invalid row rejects the file."""
+    """Import and export of pairs: one invalid row rejects the whole file."""
 
     class Meta:
         model = EditPair
@@ -202,7 +202,7 @@ class EditPairResource(SafeResource):
 
 
 class TemplateForm(forms.Form):
-    """Many pairs from a list of objects and one wording."""
+    """Create many pairs from a list of objects and one wording."""
 
     objects = forms.CharField(
         widget=forms.Textarea(attrs={"rows": 8}),
@@ -252,7 +252,7 @@ class TemplateForm(forms.Form):
         return slugify(cls.bare(line))[:80]
 
     def pairs(self) -> list[EditPair]:
-        """Return the drafts that this template describes, unsaved."""
+        """Return an unsaved draft for each object."""
         made = []
         for line in self.cleaned_data["objects"]:
             bare = self.bare(line)
@@ -280,7 +280,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
     pages = CurationActions.pages | {
         "template": "template/",
         "fits": "<int:pk>/fits/",
-        "trial": "<int:pk>/on/<slug:slug>/<str:half>.webp",
+        "trial": "<int:pk>/on/<slug:slug>/<str:direction>.webp",
     }
     import_export_change_list_template = "admin/leaderboard/editpair/change_list.html"
     list_display = (*("title", "tried", "category", "forward", "place", "used", "status"),)
@@ -354,7 +354,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
             with transaction.atomic():
                 for pair in made:
                     pair.save()
-            messages.success(request, f"{len(made)} draft pair(s) made.")
+            messages.success(request, f"{len(made)} draft pair(s) created.")
             return redirect("admin:leaderboard_editpair_changelist")
         return self.page(request, "template", form=form, pairs=made)
 
@@ -385,9 +385,9 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
             total=len(sources),
         )
 
-    def trial_view(self, request: HttpRequest, pk: int, slug: str, half: str) -> HttpResponse:
+    def trial_view(self, request: HttpRequest, pk: int, slug: str, direction: str) -> HttpResponse:
         """Serve the image after one edit of the pair by the noise-free reference editor."""
-        if half not in ("forward", "backward") or not self.has_view_permission(request):
+        if direction not in ("forward", "backward") or not self.has_view_permission(request):
             raise Http404
         pair = get_object_or_404(EditPair, pk=pk)
         source = get_object_or_404(SourceImage.objects.select_related("stored"), slug=slug)
@@ -396,7 +396,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
         places = drafts.prepared_places(source, PREVIEW_SIZE)
         try:
             answer = editor.send(start, pair.forward, 1, EditContext(annotations=places)).image
-            if half == "backward":
+            if direction == "backward":
                 answer = editor.send(answer, pair.backward, 2, EditContext(start, places)).image
         except EditorError as error:
             raise Http404(error.message) from None
@@ -408,8 +408,8 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
 
 
 def _as_core(source: SourceImage) -> SuiteImage:
-    """Return an image as the rules of fitting read it, without opening its file."""
+    """Return an image for the check whether pairs fit it, without opening its file."""
     width, height = sources.working_size(source.stored.width, source.stored.height, PREVIEW_SIZE)
-    unread = suite_builder.Facts("", width, height, frozenset())
+    facts = suite_builder.Facts("", width, height, frozenset())
     places = drafts.prepared_places(source, PREVIEW_SIZE)
-    return suite_builder.from_facts(source, unread, places).image
+    return suite_builder.from_facts(source, facts, places).image

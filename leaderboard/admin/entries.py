@@ -1,4 +1,4 @@
-"""Admin of editing models, and of forbidden actions of their endpoints."""
+"""Admin of editing models and of security events of their endpoints."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class EditingModelForm(NoticesConflicts):
     new_api_key = forms.CharField(
         required=False,
         widget=forms.PasswordInput(render_value=False, attrs={"autocomplete": "off"}),
-        help_text="Replaces the stored key. Never shown again. Keys of hosted providers are "
-        "in the worker's environment instead.",
+        help_text="Replaces the stored key. Never shown again. For hosted providers, set the key in "
+        "the worker's environment instead.",
     )
 
     class Meta:
@@ -36,14 +36,14 @@ class EditingModelForm(NoticesConflicts):
         name = self.cleaned_data["editor"]
         if name not in EDITORS:
             raise ValidationError(
-                f"No editor is called {name!r}. Known: {', '.join(sorted(EDITORS))}."
+                f"No editor is called {name!r}. Choose one of {', '.join(sorted(EDITORS))}."
             )
         return name
 
     def clean_options(self) -> dict[str, Any]:
         options = self.cleaned_data["options"] or {}
         if not isinstance(options, dict):
-            raise ValidationError('An object, as {"model": "…"}.')
+            raise ValidationError('Enter a JSON object, such as {"model": "…"}.')
         if secret := secret_names(options):
             raise ValidationError(
                 f"Enter keys in their own field; remove {', '.join(secret)} here."

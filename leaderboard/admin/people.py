@@ -27,7 +27,7 @@ admin.site.unregister(Group)
 
 @admin.register(User)
 class StaffAdmin(UserAdmin):
-    """Django's form without the parts that a screen reader cannot read."""
+    """Django's form without the widgets that screen readers cannot use."""
 
     filter_horizontal = ()
     readonly_fields = ("last_login", "date_joined")
@@ -90,8 +90,8 @@ class ApiTokenAdmin(admin.ModelAdmin):
 
     @admin.display(description="valid", boolean=True)
     def valid(self, token: ApiToken) -> bool:
-        over = token.expires_at is not None and token.expires_at <= timezone.now()
-        return token.revoked_at is None and not over
+        expired = token.expires_at is not None and token.expires_at <= timezone.now()
+        return token.revoked_at is None and not expired
 
     @admin.display(description="submissions", ordering="n_submissions")
     def submission_count(self, token: Any) -> int:
@@ -103,13 +103,15 @@ class ApiTokenAdmin(admin.ModelAdmin):
         for token in tokens:
             ApiToken.objects.filter(pk=token.pk).update(revoked_at=timezone.now())
             self.log_change(request, token, "Revoked.")
-        messages.success(request, f"{len(tokens)} token(s) revoked; they are refused from now on.")
+        messages.success(
+            request, f"{len(tokens)} token(s) revoked; the API refuses them from now on."
+        )
 
 
 @admin.register(Vote)
 class VoteAdmin(ReadOnly):
     list_display = (
-        *("pk", "kind", "question__case", "first", "second", "said", "role", "voter"),
+        *("pk", "kind", "question__case", "first", "second", "answer_words", "role", "voter"),
         *("weight", "seconds", "answered_at"),
     )
     list_filter = ("kind", "role", "question__case__suite")
@@ -135,7 +137,7 @@ class VoteAdmin(ReadOnly):
         return _link(vote.question.second) if vote.question.second else "–"
 
     @admin.display(description="answer")
-    def said(self, vote: Vote) -> Any:
+    def answer_words(self, vote: Vote) -> Any:
         return vote_rows.answer_words(vote)
 
     @admin.display(description="weight", ordering="voter__weight")
@@ -169,7 +171,7 @@ class VoterAdmin(ReadOnly):
     def weight_shown(self, voter: Voter) -> str:
         return f"{voter.weight:.2f}"
 
-    @admin.display(description="because")
+    @admin.display(description="reasons")
     def why(self, voter: Voter) -> str:
         return ", ".join(map(str, voter.reasons)) or "–"
 
@@ -177,11 +179,11 @@ class VoterAdmin(ReadOnly):
     def answers(self, voter: Any) -> int:
         return voter.n_votes
 
-    @admin.display(description="known answers right")
+    @admin.display(description="known answers: right")
     def golds(self, voter: Voter) -> str:
         return f"{voter.gold_right} of {voter.gold}"
 
-    @admin.display(description="own again, the same")
+    @admin.display(description="repeats: same answer")
     def own_again(self, voter: Voter) -> str:
         return f"{voter.repeats_same} of {voter.repeats}"
 

@@ -73,12 +73,14 @@ class RunForm(forms.ModelForm):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("cleared") and not (cleaned.get("decision") or "").strip():
-            raise forms.ValidationError({"decision": "Why the run may rank. The reason is public."})
+            raise forms.ValidationError(
+                {"decision": "Give the reason why the run may rank. It is public."}
+            )
         return cleaned
 
 
 def _run_action(description: str, act: Callable[[Run], Any], done: str) -> Callable[..., None]:
-    """Return an admin action on each selected run; it names runs that refuse."""
+    """Return an admin action that acts on each selected run and reports those it cannot."""
 
     @admin.action(description=description, permissions=["change"])
     def action(model_admin: RunAdmin, request: HttpRequest, queryset: QuerySet[Run]) -> None:
@@ -213,7 +215,7 @@ class RunAdmin(WithPages, admin.ModelAdmin):
         )
 
     def today_view(self, request: HttpRequest) -> HttpResponse:
-        """Show the tasks that need a person today."""
+        """Show everything that needs attention today."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         return self.page(
@@ -227,7 +229,7 @@ class RunAdmin(WithPages, admin.ModelAdmin):
 
     @method_decorator(require_POST)
     def resume_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Resume a paused run after supplying a larger budget or today's metrics."""
+        """Resume a paused run; raise its budget or update its metrics if that is the reason."""
         run = self.row_to_change(request, pk, "editing_model", "suite")
         if run.reason == "budget":
             left = run.editing_model.estimate(
@@ -280,16 +282,16 @@ class RunAdmin(WithPages, admin.ModelAdmin):
         )
         return str(estimate)
 
-    @admin.display(description="flags, which hold it from the ranks")
+    @admin.display(description="flags (keep the run out of the ranks)")
     def flag_list(self, run: Run) -> str:
         items = [(text,) for text in run.review.flag_texts]
         if not items:
             return "none"
         return format_html("<ul>{}</ul>", format_html_join("", "<li>{}</li>", items))
 
-    @admin.display(description="hints, which change no rank")
+    @admin.display(description="hints (do not affect the rank)")
     def hint_list(self, run: Run) -> str:
-        """Return every hint in words, with the images that gave it."""
+        """Return every hint in words, with the images that caused it."""
         if not run.review.hints:
             return "none"
         items = [
@@ -325,7 +327,7 @@ class RunAdmin(WithPages, admin.ModelAdmin):
         "queued to play failed chains again",
     )
     recover = _run_action(
-        "Fetch lost images again, or replay them",
+        "Restore lost images, or play their edits again",
         jobs.recover,
         "queued to check their images",
     )
@@ -335,13 +337,13 @@ class RunAdmin(WithPages, admin.ModelAdmin):
 
     @admin.action(description="Publish on the board", permissions=["change"])
     def publish(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
-        self._show(request, queryset, RunQuerySet.publish)
+        self._set_published(request, queryset, RunQuerySet.publish)
 
     @admin.action(description="Withdraw from the board", permissions=["change"])
     def withdraw(self, request: HttpRequest, queryset: QuerySet[Run]) -> None:
-        self._show(request, queryset, RunQuerySet.withdraw)
+        self._set_published(request, queryset, RunQuerySet.withdraw)
 
-    def _show(
+    def _set_published(
         self, request: HttpRequest, queryset: QuerySet[Run], act: Callable[[RunQuerySet], int]
     ) -> None:
         """Publish or withdraw runs, and report the state of each."""
@@ -351,8 +353,8 @@ class RunAdmin(WithPages, admin.ModelAdmin):
             refresh_ranks(suite)
         for run in runs.select_related("editing_model", "suite"):
             ranked = run.is_ranked or run.editing_model.is_reference or not run.published
-            say = messages.success if ranked else messages.warning
-            say(request, f"{run}: {run.public_state}.")
+            report = messages.success if ranked else messages.warning
+            report(request, f"{run}: {run.public_state}.")
             self.log_change(request, run, run.public_state[:500])
 
 
@@ -370,20 +372,20 @@ class CallAdmin(ReadOnly):
 
 
 DAY = timedelta(days=1)
-#: Rows of each list; the rest is one click away.
+#: Most rows of each list on the page.
 ROWS = 20
-#: Label of the button that resolves a pause, by the reason of the pause.
-MENDS = {
+#: Label of the button that resumes a paused run, by the reason of the pause.
+RESUME_LABELS = {
     "budget": "Raise the budget and resume",
     "key_rejected": "",  # only a new key helps
     "out_of_credit": "Resume: the account was topped up",
-    "storage": "Resume: there is space again",
-    "metric_version": "Score it all with the current metrics",
+    "storage": "Resume: there is enough space again",
+    "metric_version": "Score everything with the current metrics",
 }
 
 
 def today() -> dict[str, Any]:
-    """Return the content of the page, each list in order of urgency."""
+    """Return the content of the page “Today”, each list in order of urgency."""
     now = timezone.now()
     runs = Run.objects.select_related("editing_model", "suite").defer("suite__definition")
     calls = Call.objects.filter(started_at__gte=now - DAY)
@@ -391,7 +393,7 @@ def today() -> dict[str, Any]:
         "now": now,
         "under_way": list(runs.active().order_by("created_at")[:ROWS]),
         "paused": [
-            {"run": run, "mend": mend(run)}
+            {"run": run, "resume_label": resume_label(run)}
             for run in runs.filter(state=RunState.PAUSED).order_by("created_at")[:ROWS]
         ],
         "queues": queue_state()["queues"],
@@ -430,18 +432,18 @@ def today() -> dict[str, Any]:
 
 
 def canaries() -> list[dict[str, Any]]:
-    """Return the ticked models with their last comparison, changed answers first."""
-    ticked = EditingModel.objects.filter(canary=True)
-    rows = [{"model": model, "change": changes.last_change(model)} for model in ticked[:ROWS]]
+    """Return the watched models with their last comparison, changed models first."""
+    watched = EditingModel.objects.filter(canary=True)
+    rows = [{"model": model, "change": changes.last_change(model)} for model in watched[:ROWS]]
     urgency = {True: 0, None: 1, False: 2}
     return sorted(rows, key=lambda row: urgency[row["change"].changed] if row["change"] else 3)
 
 
-def mend(run: Run) -> str:
-    """Return the label of the button that resumes a paused run; empty if none helps."""
+def resume_label(run: Run) -> str:
+    """Return the label of the button that resumes a paused run; empty for no button."""
     if run.resume_at:
         return "Resume now"
-    return MENDS.get(run.reason, "Resume")
+    return RESUME_LABELS.get(run.reason, "Resume")
 
 
 def _oldest(runs: QuerySet[Run]) -> datetime | None:

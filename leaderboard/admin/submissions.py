@@ -23,14 +23,14 @@ from leaderboard.models.entries import SUBMISSION_MOVES
 from leaderboard.submissions import status, workflow
 from leaderboard.submissions.forms import SubmissionForm as SubmitForm
 
-#: Fields that change by themselves and are not listed for reviewers.
-UNTOLD = frozenset({"probe", "probed_at", "updated_at", "state", "reviewed_at", "reviewed_by"})
+#: Fields that change automatically and are not listed for reviewers.
+UNLISTED = frozenset({"probe", "probed_at", "updated_at", "state", "reviewed_at", "reviewed_by"})
 
 
 class ReviewForm(forms.Form):
     """A reviewer's decision."""
 
-    #: Last change of the submission at the time of the reviewer's page.
+    #: `updated_at` of the submission when the reviewer opened the page.
     seen = forms.DateTimeField(widget=forms.HiddenInput)
     decision = forms.ChoiceField(
         choices=[("approve", "Evaluate it"), ("ask", "Ask a question"), ("reject", "Reject")],
@@ -52,7 +52,7 @@ class ReviewForm(forms.Form):
         required=False,
         max_length=2000,
         widget=forms.Textarea(attrs={"rows": 4}),
-        help_text="The question, or the reason. The submitter reads it.",
+        help_text="The question, or the reason for the rejection. The submitter sees it.",
     )
 
     def clean(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _changes(submission: Submission) -> list[tuple[Any, str, str, Any, Any]]:
     for before, after in pairwise(records):
         who = str(after.history_user or "the submitter")
         for change in after.diff_against(before).changes:
-            if change.field not in UNTOLD:
+            if change.field not in UNLISTED:
                 model_field = Submission._meta.get_field(change.field)
                 field = str(getattr(model_field, "verbose_name", change.field))
                 changes.append((after.history_date, who, field, change.old, change.new))
@@ -81,7 +81,7 @@ def _changes(submission: Submission) -> list[tuple[Any, str, str, Any, Any]]:
 
 
 class SubmissionForm(forms.ModelForm):
-    """A form with the field names of the submitter's form."""
+    """A form with the field labels of the submitter's form."""
 
     class Meta:
         labels = {
@@ -178,7 +178,7 @@ class SubmissionAdmin(WithPages, SimpleHistoryAdmin):
                 return redirect("admin:leaderboard_submission_change", pk)
             except workflow.NotPossible as error:
                 messages.error(request, str(error))
-                # The next decision is about the version shown now.
+                # The next decision applies to the version that is shown now.
                 form.data = {**request.POST.dict(), "seen": submission.updated_at.isoformat()}
         return self.page(
             request,
@@ -189,7 +189,7 @@ class SubmissionAdmin(WithPages, SimpleHistoryAdmin):
             changes=_changes(submission),
             steps=submission.probe.get("steps", []),
             others=workflow.similar(submission),
-            known=EditingModel.objects.filter(name__iexact=submission.name).first(),
+            same_name=EditingModel.objects.filter(name__iexact=submission.name).first(),
         )
 
     def _decide(self, request: HttpRequest, submission: Submission, values: dict[str, Any]) -> str:
@@ -216,7 +216,7 @@ class SubmissionAdmin(WithPages, SimpleHistoryAdmin):
 
 @admin.register(ContributedRun)
 class ContributedRunAdmin(admin.ModelAdmin):
-    """Read-only; the page of a run admits it to the ranks, with a public reason."""
+    """Read-only; a run is admitted to the ranks on the run's own admin page."""
 
     list_display = ("name", "contributed_by", "state", "progress", "decide", "created_at")
     list_filter = ("state",)
@@ -246,7 +246,7 @@ class ContributedRunAdmin(admin.ModelAdmin):
         return False  # contributors use the form, operators `import_results bundle`
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # withdrawn ones are deleted after 30 days
+        return False  # withdrawn runs are deleted after 30 days
 
     @admin.display(description="progress")
     def progress(self, contribution: ContributedRun) -> str:

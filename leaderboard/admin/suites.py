@@ -39,14 +39,14 @@ from leaderboard.models import (
 )
 from leaderboard.models.suites import Category, Curation, Kind
 
-#: Seconds that a request prepares a preview, before its page reports the progress.
+#: Seconds for which a request prepares a preview before its page reports progress.
 SECONDS_AT_ONCE = 8
-#: Images of a suite that a list shows.
+#: Most images of a suite in the list of suites.
 FEW = 4
 
 
 class SuiteForm(NoticesConflicts):
-    """A form with the filters of a draft as fields, by their names, instead of JSON."""
+    """A form with a field for each filter of a draft, instead of JSON."""
 
     cases = forms.IntegerField(
         label="Number of cases", min_value=1, max_value=5000, initial=drafts.USUAL_CASES
@@ -84,7 +84,7 @@ class SuiteForm(NoticesConflicts):
     shapes = forms.BooleanField(
         label="Chain shapes",
         required=False,
-        help_text="Takes pairs whose trips have more than two steps, and no others.",
+        help_text="Use only pairs whose trips have more than two steps.",
     )
 
     class Meta:
@@ -197,7 +197,7 @@ class SuiteAdmin(WithPages, HistoryAdmin):
     def get_form(self, request: HttpRequest, obj: Suite | None = None, **kwargs: Any) -> Any:
         form = super().get_form(request, obj, **kwargs)
         if obj and obj.is_frozen:
-            # The fields of a draft are not on the page, so they cannot be required.
+            # The page of a frozen suite has no fields for filters, so they cannot be required.
             for name in drafts.FILTERS:
                 form.base_fields.pop(name, None)
         return form
@@ -211,7 +211,7 @@ class SuiteAdmin(WithPages, HistoryAdmin):
 
     @admin.display(description="images")
     def some_images(self, row: Suite) -> str:
-        """Return the first images of a frozen suite; none if it is sealed."""
+        """Return the first images of a suite; none if it is sealed."""
         shown = [] if row.sealed else list(row.images.all())[:FEW]
         return (
             format_html_join("", "{}", ((image_tag(image.stored, 40),) for image in shown)) or "–"

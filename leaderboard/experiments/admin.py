@@ -17,12 +17,12 @@ from evaluation.errors import UserFacingError
 from evaluation.estimate import duration
 from evaluation.experiment_file import MAX_ARMS
 from leaderboard.admin.base import WithPages
-from leaderboard.experiments.plan import plan, start, whole
+from leaderboard.experiments.plan import plan, start, total_estimate
 from leaderboard.jobs.control import start_budget
 from leaderboard.models import Experiment, ExperimentArm, Suite
 
-#: Fields that may still change once runs have begun: the texts, and further models.
-ALWAYS = ("title", "question", "published", "editing_models")
+#: Fields that may still change once runs have started: texts, and added models.
+ALWAYS_EDITABLE = ("title", "question", "published", "editing_models")
 
 
 class ArmForms(forms.BaseInlineFormSet):
@@ -53,7 +53,7 @@ class ArmInline(admin.StackedInline):
     extra = 2
     max_num = MAX_ARMS
     ordering = ("position", "pk")
-    # Few to a line: ten columns fit no screen.
+    # A few fields on each line: ten columns would not fit a screen.
     fields = (
         ("position", "name"),
         ("wording", "fidelity"),
@@ -97,7 +97,7 @@ class ExperimentAdmin(WithPages, admin.ModelAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Experiment | None = None) -> Any:
         shown = ["next_step", "runs"]
         if obj and obj.started_at:
-            shown += [name for name in self.fields[:-2] if name not in ALWAYS]
+            shown += [name for name in self.fields[:-2] if name not in ALWAYS_EDITABLE]
         return shown
 
     def get_prepopulated_fields(self, request: HttpRequest, obj: Any = None) -> dict[str, Any]:
@@ -155,17 +155,17 @@ class ExperimentAdmin(WithPages, admin.ModelAdmin):
                     self.log_change(request, experiment, f"started {len(runs)} run(s)")
                     messages.success(request, f"{len(runs)} run(s) started.")
                     return back
-                messages.error(request, "The budget is a number of USD, or empty.")
+                messages.error(request, "Enter the budget in USD, or leave it empty.")
         except UserFacingError as error:
             messages.error(request, str(error))
             return back
-        total = whole(planned)
+        total = total_estimate(planned)
         return self.page(
             request,
             "start",
             experiment=experiment,
             planned=[(run, duration(run.estimate.seconds)) for run in planned],
-            whole=total,
+            total=total,
             length=duration(total.seconds),
             budget_usd=start_budget(total)["budget_usd"],
             title="Start this experiment?",

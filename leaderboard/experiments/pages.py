@@ -1,6 +1,6 @@
-"""Pages of experiments: the same suite played in several ways, and the effects.
+"""Pages of experiments: the effects of playing the same suite in several ways.
 
-A visitor sees only what is public to them; all numbers come from stored rows.
+Visitors see only runs that they may see; all numbers come from stored rows.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from leaderboard.pages.strips import short_strips
 from leaderboard.text import safe_cell
 from leaderboard.views.site import noindex_variants
 
-#: Trips shown of a case: few enough for one line.
+#: Most trips shown of a case, so that they fit on one line.
 SHOWN = 5
-#: Cases offered as strips, those that differ most between arms first.
+#: Most cases offered as strips; those that differ most between arms come first.
 CASES = 8
 
 
@@ -85,7 +85,7 @@ class ExperimentView:
     models: list[ModelView]
 
     @property
-    def words_of_arms(self) -> dict[str, str]:
+    def arm_descriptions(self) -> dict[str, str]:
         return {arm.name: str(arm.core) for arm in self.arms}
 
     @property
@@ -128,15 +128,15 @@ def _view(experiment: Experiment) -> ExperimentView:
             run.suite = experiment.suite
             view = models.setdefault(run.editing_model_id, ModelView(run.editing_model))
             view.runs[arm.name] = run
-    whole = [model for model in models.values() if len(model.runs) == len(arms)]
-    for model in whole:
+    complete = [model for model in models.values() if len(model.runs) == len(arms)]
+    for model in complete:
         by_metric = {
             row.metric: row.numbers
             for row in experiment.results.all()
             if row.editing_model_id == model.model.pk
         }
         model.results = {metric: by_metric[metric] for metric in in_order(by_metric)}
-    return ExperimentView(experiment, arms, sorted(whole, key=lambda model: model.model.name))
+    return ExperimentView(experiment, arms, sorted(complete, key=lambda model: model.model.name))
 
 
 def effect_chart(view: ExperimentView, model: ModelView, metric: str) -> Chart:
@@ -231,12 +231,12 @@ def curves_chart(view: ExperimentView, model: ModelView, metric: str) -> Chart:
 
 
 def effect_rows(view: ExperimentView, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of the table of arms."""
-    settings_of_arms = view.words_of_arms
+    """Return the rows of the table of arms and their effects."""
+    descriptions = view.arm_descriptions
     return [
         effect
         | {
-            "how": settings_of_arms.get(effect["arm"], ""),
+            "how": descriptions.get(effect["arm"], ""),
             "effect": "" if place == 0 else words.signed(effect["difference"], 2),
             "around": _around(effect),
             "auc_effect": ""
@@ -250,7 +250,7 @@ def effect_rows(view: ExperimentView, numbers: Mapping[str, Any]) -> list[dict[s
 
 
 def sensitivity(numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the categories by name, the most sensitive first."""
+    """Return how far the arms differ in each category, the most sensitive first."""
     rows = [
         row
         | {
@@ -265,7 +265,7 @@ def sensitivity(numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def by_metric(model: ModelView) -> list[dict[str, Any]]:
-    """Return the effects by every metric, as in the tables of prompts and metrics."""
+    """Return the effects of the arms by every metric."""
     return [
         {
             "metric": metric,
@@ -278,20 +278,21 @@ def by_metric(model: ModelView) -> list[dict[str, Any]]:
     ]
 
 
-def strips(view: ExperimentView, model: ModelView, metric: str, asked: str) -> dict[str, Any]:
-    """Return one case in all arms: `asked`, else the case on which the arms differ most."""
+def strips(view: ExperimentView, model: ModelView, metric: str, case_key: str) -> dict[str, Any]:
+    """Return one case in all arms: the requested one, else that on which the arms differ most."""
     runs = {run.pk: name for name, run in model.runs.items()}
     chains = list(
         Chain.objects.filter(run__in=runs, repeat=0, usable_trips__isnull=False).only(
             "run", "case", "usable_trips"
         )
     )
-    lived: dict[int, list[float]] = {}
+    usable: dict[int, list[float]] = {}
     for chain in chains:
-        lived.setdefault(chain.case_id, []).append(chain.usable_trips or 0.0)
-    order = sorted(lived, key=lambda case: (min(lived[case]) - max(lived[case]), case))
-    wanted = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else None
-    chosen = wanted if wanted in lived else next(iter(order), None)
+        usable.setdefault(chain.case_id, []).append(chain.usable_trips or 0.0)
+    order = sorted(usable, key=lambda case: (min(usable[case]) - max(usable[case]), case))
+    valid = case_key.isascii() and case_key.isdigit() and len(case_key) < 10
+    requested = int(case_key) if valid else None
+    chosen = requested if requested in usable else next(iter(order), None)
     if chosen is None:
         return {}
     offered = order[:CASES] if chosen in order[:CASES] else [chosen, *order[: CASES - 1]]
@@ -327,7 +328,7 @@ COLUMNS = (
 
 def table_rows(view: ExperimentView) -> Iterator[list[Any]]:
     """Yield a row for each model, metric and arm."""
-    settings_of_arms = view.words_of_arms
+    descriptions = view.arm_descriptions
     for model in view.models:
         for metric, numbers in model.results.items():
             ranks = numbers["ranks"]
@@ -339,7 +340,7 @@ def table_rows(view: ExperimentView) -> Iterator[list[Any]]:
                     model.model.slug,
                     metric,
                     effect["arm"],
-                    settings_of_arms.get(effect["arm"], ""),
+                    descriptions.get(effect["arm"], ""),
                     numbers["baseline"],
                     numbers["cases"],
                     effect["usable_trips"],
@@ -370,7 +371,7 @@ def as_csv(view: ExperimentView) -> str:
 
 
 def as_yaml(view: ExperimentView) -> str:
-    """Return the experiment as the file that plays it in a shell."""
+    """Return the experiment as a file for `convergebench experiment`."""
     experiment = view.experiment
     data: dict[str, Any] = {
         "title": experiment.title,
@@ -386,7 +387,7 @@ def as_yaml(view: ExperimentView) -> str:
 
 
 def settings(arm: Arm) -> dict[str, Any]:
-    """Return the settings of an arm as an experiment file has them."""
+    """Return the settings of an arm in the form of an experiment file."""
     options = {name: value for name, value in arm.to_dict().items() if name != "repeats"}
     if sizes := options.pop("sizes", None):
         options["size"] = sizes[0] if len(sizes) == 1 else sizes
@@ -454,7 +455,7 @@ def table(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 def file(request: HttpRequest, slug: str) -> HttpResponse:
-    """Serve the file that plays it: `convergebench experiment FILE`."""
+    """Serve the experiment as a file for `convergebench experiment FILE`."""
     text = as_yaml(_view_or_404(request, slug))
     return _file(text, f"{slug}.yaml", "application/yaml; charset=utf-8")
 

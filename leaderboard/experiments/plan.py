@@ -1,4 +1,4 @@
-"""Plan the runs of an experiment: settle its arms, estimate them, start them."""
+"""Plan the runs of an experiment: resolve its arms, estimate its runs, start them."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class PlannedRun:
     arm: ExperimentArm
     model: EditingModel
     core: Arm
-    there: Run | None
+    existing: Run | None
     estimate: Estimate
 
 
 def settled(experiment: Experiment) -> dict[str, Arm]:
-    """Return the arms with the prompts and versions that they mean now.
+    """Return the arms with their current prompts and versions filled in.
 
     Raises UserFacingError if something is missing.
     """
     arms = list(experiment.arms.all())
     if not 2 <= len(arms) <= MAX_ARMS:
-        raise ExperimentError(f"An experiment has 2 to {MAX_ARMS} arms, the first to compare with.")
+        raise ExperimentError(f"An experiment has 2 to {MAX_ARMS} arms; the first is the baseline.")
     plain = {arm.name: arm.core for arm in arms}
     check_apart(plain)
     pairs = experiment.suite.core.pairs
@@ -57,15 +57,15 @@ def settled(experiment: Experiment) -> dict[str, Arm]:
 
 
 def variants_of(pairs: tuple[CorePair, ...]) -> dict[str, tuple[Variant, ...]]:
-    """Return the other wordings that curators gave the pairs of a suite."""
+    """Return the alternative wordings of a suite's pairs, written by curators."""
     rows = EditPair.objects.filter(slug__in=[pair.slug for pair in pairs])
     return {slug: _variants(variants) for slug, variants in rows.values_list("slug", "variants")}
 
 
 def _variants(rows: Any) -> tuple[Variant, ...]:
     names = ("name", "forward", "backward")
-    whole = [row for row in rows if isinstance(row, dict) and all(row.get(n) for n in names)]
-    return tuple(Variant(*(str(row[name]) for name in names)) for row in whole)
+    complete = [row for row in rows if isinstance(row, dict) and all(row.get(n) for n in names)]
+    return tuple(Variant(*(str(row[name]) for name in names)) for row in complete)
 
 
 def plan(experiment: Experiment) -> list[PlannedRun]:
@@ -86,15 +86,15 @@ def plan(experiment: Experiment) -> list[PlannedRun]:
         _check(model, arms)
         for arm in experiment.arms.all():
             core = arms[arm.name]
-            there = _there(arm, model, core)
-            played = [] if there else [(core.repeats_of(times), each) for times, each in cases]
+            existing = _existing_run(arm, model, core)
+            played = [] if existing else [(core.repeats_of(times), each) for times, each in cases]
             chains = sum(times for times, _ in played)
             edits = sum(times * each for times, each in played)
-            # The run as the suite says may be shown for the model, so it is audited.
-            audited = core.is_default and not there and not model.is_reference
+            # A run with default settings may be shown as the model's result, so it is audited.
+            audited = core.is_default and not existing and not model.is_reference
             audits = audit_count(suite.core, settings.AUDITS) if audited else 0
             estimate = model.estimate(edits + audits, max(1, chains))
-            planned.append(PlannedRun(arm, model, core, there, estimate))
+            planned.append(PlannedRun(arm, model, core, existing, estimate))
     return planned
 
 
@@ -109,7 +109,7 @@ def _check(model: EditingModel, arms: Mapping[str, Arm]) -> None:
             raise ArmError(f"{model} cannot play the arm {name}: {'; '.join(unable)}.")
 
 
-def _there(arm: ExperimentArm, model: EditingModel, core: Arm) -> Run | None:
+def _existing_run(arm: ExperimentArm, model: EditingModel, core: Arm) -> Run | None:
     """Return the arm's existing run, or the suite's finished one for the default arm."""
     run = arm.runs.filter(editing_model=model).order_by("-pk").first()
     if run or not core.is_default:
@@ -119,9 +119,9 @@ def _there(arm: ExperimentArm, model: EditingModel, core: Arm) -> Run | None:
     return finished.order_by("-current", "-pk").first()
 
 
-def whole(planned: list[PlannedRun]) -> Estimate:
-    """Estimate all runs that are still to be played, one after another."""
-    new = [estimate.estimate for estimate in planned if estimate.there is None]
+def total_estimate(planned: list[PlannedRun]) -> Estimate:
+    """Sum the estimates of all new runs, played one after another."""
+    new = [run.estimate for run in planned if run.existing is None]
     usd = (
         None
         if any(estimate.usd is None for estimate in new)
@@ -134,20 +134,20 @@ def whole(planned: list[PlannedRun]) -> Estimate:
 def start(experiment: Experiment, budget_usd: Decimal | None = None) -> list[Run]:
     """Start the runs that do not exist yet, one for each arm and model; return them.
 
-    `budget_usd` is for all of them: each gets its share in proportion to its estimated cost.
+    `budget_usd` is shared among them in proportion to their estimated costs.
     """
     Experiment.objects.select_for_update().only("pk").get(pk=experiment.pk)
     planned = plan(experiment)
-    total = whole(planned)
+    total = total_estimate(planned)
     started = []
     for planned_run in planned:
-        run = planned_run.there
+        run = planned_run.existing
         if run is None:
             run = jobs.start(
                 planned_run.model,
                 experiment.suite,
                 arm=planned_run.core,
-                stop_after=0,  # curves by every metric, side by side
+                stop_after=0,  # full curves, so that arms can be compared by every metric
                 budget_usd=_share(budget_usd, planned_run.estimate, total),
                 budget_calls=planned_run.estimate.edits + -(-planned_run.estimate.edits // 10),
             )
@@ -159,16 +159,19 @@ def start(experiment: Experiment, budget_usd: Decimal | None = None) -> list[Run
     return started
 
 
-def _share(budget: Decimal | None, own: Estimate, total: Estimate) -> Decimal | None:
+def _share(budget: Decimal | None, estimate: Estimate, total: Estimate) -> Decimal | None:
     if budget is None:
         return None
-    share = own.usd / total.usd if own.usd is not None and total.usd else own.edits / total.edits
+    if estimate.usd is not None and total.usd:
+        share = estimate.usd / total.usd
+    else:
+        share = estimate.edits / total.edits
     return round(budget * Decimal(share), 4)
 
 
 @transaction.atomic
 def store(file: ExperimentFile) -> Experiment:
-    """Store the experiment of a file as rows of the site, not started.
+    """Store the experiment of a file on the site without starting it.
 
     Raises UserFacingError if something is missing.
     """
@@ -184,7 +187,7 @@ def store(file: ExperimentFile) -> Experiment:
     if unknown := [slug for slug in file.models if slug not in models]:
         raise ExperimentError(f"there is no editing model {', '.join(unknown)} here")
     if Experiment.objects.filter(slug=file.slug).exists():
-        raise ExperimentError(f"there is an experiment {file.slug} already; give another slug")
+        raise ExperimentError(f"an experiment {file.slug} already exists: choose another slug")
     experiment = Experiment.objects.create(
         slug=file.slug,
         title=file.title,

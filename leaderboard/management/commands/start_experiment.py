@@ -37,9 +37,9 @@ class Command(BaseCommand):
             experiment = _experiment(options["experiment"])
             planned = experiments.plan(experiment)
             for run in planned:
-                takes = f"run {run.there.pk} is there" if run.there else str(run.estimate)
+                takes = f"uses run {run.existing.pk}" if run.existing else str(run.estimate)
                 self.stdout.write(f"{run.model}, {run.arm} ({run.core}): {takes}")
-            self.stdout.write(f"In all: {experiments.whole(planned)}.")
+            self.stdout.write(f"In all: {experiments.total_estimate(planned)}.")
             if options["estimate"]:
                 transaction.set_rollback(True)
                 return

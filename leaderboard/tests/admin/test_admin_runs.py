@@ -170,7 +170,7 @@ def test_an_admins_word_on_flags_needs_a_reason_which_is_public(
     )
     page = reverse("admin:leaderboard_run_change", args=[run.pk])
     data = {"published": "on", "budget_calls": "", "budget_usd": "", "cleared": "on"}
-    assert "Why the run may rank" in operator.post(page, data).content.decode()
+    assert "Give the reason why the run may rank" in operator.post(page, data).content.decode()
     run.refresh_from_db()
     assert not run.review.cleared
     public = run.get_absolute_url()

@@ -278,7 +278,7 @@ def test_a_pair_is_written_in_words_and_reads_back_as_it_was(curator, content):
     sent |= {"kinds": ["face", "scene"], "absent": "book, shelf\nbook", "present": "table"}
     sent |= {"variants-count": "3", "variants-0-name": "short", "variants-0-forward": "A book!"}
     answer = curator.post(page, sent)
-    assert "Wording 1 lacks its backward" in answer.content.decode()
+    assert "Wording 1 lacks: backward" in answer.content.decode()
     assert "A book!" in answer.content.decode()
     assert curator.post(page, sent | {"variants-0-backward": "No book!"}).status_code == 302
     pair.refresh_from_db()

@@ -176,7 +176,7 @@ def test_a_curator_draws_a_place_writes_a_pair_and_freezes_a_suite_that_then_sta
     # A small drawing on a noisy image is not seen once it is saved as a JPEG.
     assert page.locator("#unseen").is_visible()
     page.click("text=of its edits cannot be seen")
-    page.click("text=I have looked at the cases")
+    page.click("text=I have checked the cases")
     page.click("text=Freeze and make public")
     page.get_by_text("is frozen and public:").wait_for()
     suite = Suite.objects.get()

@@ -52,7 +52,7 @@ def test_a_run_is_started_only_after_its_price_was_seen_and_today_shows_it(staff
     page.select_option("#id_editing_model", label="Noise")
     page.select_option("#id_suite", index=1)
     page.click("[name=_save]")
-    page.get_by_text("Nothing was started yet").wait_for()
+    page.get_by_text("Nothing has been started yet").wait_for()
     assert int(page.input_value("#id_budget_calls")) > 0
     assert faults(staff) == []
     page.click("text=Start the run")

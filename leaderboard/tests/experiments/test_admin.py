@@ -54,7 +54,7 @@ def test_the_admin_tells_what_an_experiment_takes_before_it_starts(staff):
     address = reverse("admin:leaderboard_experiment_start", args=[experiment.pk])
     page = staff.get(address).content.decode()
     assert "long wording" in page
-    assert "In all, one after another" in page
+    assert "Total, one after another" in page
     assert not Run.objects.exists()
     assert staff.post(address, {"budget_usd": "nonsense"}).status_code == 200
     assert not Run.objects.exists()

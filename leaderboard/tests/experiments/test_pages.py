@@ -241,4 +241,4 @@ def test_starting_again_starts_nothing_twice(wording):
     before = Run.objects.count()
     assert experiments.start(wording) == []
     assert Run.objects.count() == before
-    assert experiments.whole(experiments.plan(wording)).edits == 0
+    assert experiments.total_estimate(experiments.plan(wording)).edits == 0

@@ -128,7 +128,7 @@ def test_the_command_takes_a_file_and_tells_what_it_takes(tmp_path):
     assert experiment.started_at
     assert [arm.core.sizes for arm in experiment.arms.all()] == [(), (), ("1K", "2K", "4K")]
     assert sum(run.progress.budget_usd for run in Run.objects.all()) == 3
-    with pytest.raises(CommandError, match="there is an experiment wording already"):
+    with pytest.raises(CommandError, match="an experiment wording already exists"):
         call_command("start_experiment", str(file))
     file.write_text(file.read_text() + "trips: 1\n")
     with pytest.raises(CommandError, match="are for the shell only"):

@@ -52,7 +52,7 @@ def test_with_a_key_its_models_are_offered_one_click_before_the_price(admin_clie
     assert "Play Other" not in page
     form = {"editing_model": cheap.pk, "suite": suite.pk}
     asked = admin_client.post(reverse("admin:leaderboard_run_add"), form).content.decode()
-    assert "Nothing was started yet" in asked
+    assert "Nothing has been started yet" in asked
     assert not Run.objects.exists()
 
 
