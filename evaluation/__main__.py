@@ -31,26 +31,26 @@ DESCRIPTION = """\
 How many round trips does an image last?
 
 A round trip asks an image-editing model for an edit and then for its inverse:
-add a hat, remove the hat. convergebench plays round trips, scores what comes
-back against the source, and reports half-lives."""
+add a hat, remove the hat. convergebench plays round trips, compares the
+restored images with the source, and reports half-lives."""
 EPILOG = """\
-a first run, with no key, no GPU and no download but LPIPS' weights:
+a first run, without a key or a GPU:
   convergebench weights                              fetch what the metrics need, once
   convergebench run --editor jpeg --suite smoke      play, score and report in jpeg-smoke
-or step by step:
+the same step by step:
   convergebench run --play-only --editor jpeg --suite smoke
   convergebench score jpeg-smoke                     score every trip
   convergebench report jpeg-smoke                    curves, half-lives, strips: one HTML page
 
-images that you have already:
+to score images that you already have:
   convergebench score FOLDER                         I0_source.png, I1_forward.png, ...
 
-a run to hand on, or one that was published elsewhere:
-  convergebench bundle RUN                           one file, which a site takes
+to share a run, or check one that was published:
+  convergebench bundle RUN                           one file, to upload to a site
   convergebench verify BUNDLE                        recompute its numbers, line by line
 
-exit codes: 0 done; 1 it did not work, the line says why; 2 wrong arguments;
-3 paused, the same command continues; 130 interrupted, the same command continues."""
+exit codes: 0 done; 1 failed, for the reason printed; 2 wrong arguments;
+3 paused; 130 interrupted. After 3 and 130 the same command continues."""
 
 
 def parser(only: str | None = None) -> argparse.ArgumentParser:
@@ -92,17 +92,17 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"convergebench: paused. {pause}\n")
         return 3
     except BrokenPipeError:
-        # `convergebench list editors | head`: the reader has gone. Keep Python from flushing again.
+        # In `convergebench list editors | head` the reader is gone: Python must not flush again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        sys.stderr.write(f"convergebench: {_in_words(error)}\n")
+        sys.stderr.write(f"convergebench: {_os_message(error)}\n")
         return 1
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in OURS:
             raise
         sys.stderr.write(
-            f"convergebench: this needs the Python package {error.name}, which is not installed: "
+            f"convergebench: the Python package {error.name} is needed, but not installed: "
             "pip install 'convergebench[worker]'\n"
         )
         return 1
@@ -115,7 +115,7 @@ def main(argv: list[str] | None = None) -> int:
     return code
 
 
-def _in_words(error: OSError) -> str:
+def _os_message(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         where = f" for {error.filename}" if error.filename else ""
         return f"the disk is full{where}; free some space, then run the same command again"

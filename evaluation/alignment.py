@@ -1,7 +1,7 @@
-"""Correct global changes beside the edit: moved, recoloured, blurred or warped.
+"""Correct changes of the whole image: shift, zoom, colours, blur and warp.
 
-An editor that makes its edit and shifts everything by a pixel, or warms the light, changes
-every pixel. Changes corrected here do not count as the edit (method §4).
+An editor that makes its edit and also shifts everything by a pixel, or warms the light, changes
+every pixel. The changes corrected here do not count as the edit (method §4).
 """
 
 from __future__ import annotations
@@ -17,41 +17,43 @@ from PIL import Image
 
 from evaluation.images import fit
 
-# The side of a block in pixels, and the least number of blocks along the shorter side.
+# The largest side of a block in pixels, and the least number of blocks along the shorter side.
 BLOCK, BLOCKS = 32, 16
-# Images from this side on are judged at half their size, from twice it on at a quarter: blocks
-# are means anyway, and it takes a quarter of the time.
+# Images with this longer side are processed at half their size, twice as large ones at a quarter:
+# blocks are means anyway, and it takes a quarter of the time.
 LARGE = 1024
-# An edit fills the few blocks that differ most; the rest decides the best fit.
+# An edit fills the few blocks that differ most. This share, the blocks that differ least, decides
+# which correction fits best.
 REST = 0.8
-# Colours are fitted on a small copy, to the part that fits best, which excludes the edit.
+# Colours are fitted on a small copy, to the share of its pixels that fit best: not to the edit.
 COLOUR_SIDE = 64
 FITTING = 0.6
-CONVERGED = 0.98  # stop after a round that improves the fit by less
+CONVERGED = 0.98  # stop if a round leaves more than this share of the error
 GAINS, OFFSETS = (0.5, 2.0), (-0.4, 0.4)
-# A prior of 1 on the gain, which matters only at low contrast.
+# Weight of a prior that keeps gains near 1; it matters only at low contrast.
 PRIOR = 1e-3
-# Colours may also be half or fully desaturated. That fit is chosen if it leaves less than half of
-# the error of gains and offsets, over 0.9 of the image since few of its colours may be bright.
+# A fit may also desaturate the image half or fully. It is chosen if it halves the error of gains
+# and offsets, taken over 0.9 of the pixels because only few may be colourful.
 DESATURATIONS = (0.5, 1.0)
 DESATURATED_FITTING, DESATURATED_WORTH = 0.9, 0.5
 LIGHT = np.array([0.299, 0.587, 0.114])
 BLURS = (0.8, 1.5, 2.5, 4.0)  # standard deviations, in pixels
 SHARP = 0.95
-# A warp is estimated on a small, then on a larger copy; shares of the longer side.
+# A warp is estimated on a small copy, then refined on a larger one. Lengths of flows are shares of
+# the longer side.
 FLOW_SIDES = (256, 512)
 FLOW_SMOOTHING = 1 / 40
 MAX_FLOW = 0.06
-# A flow weighs less at places where it leaves such a difference: they were edited.
+# Pixels that still differ by this much after the flow were edited: their flow has half the weight.
 FLOW_DOUBT = 0.03
-# Beside the edit the flow must explain a share of the difference, and more than rounding error;
-# otherwise it only draws the edit into its surroundings. This is judged on blurred copies, without
-# grain (any flow explains a little of it) and without edges a pixel apart. Measured: warps explain
-# at least half, and 0.002; noise, JPEG and drawings alone nothing.
+# A flow counts as a warp if it explains at least this share of the difference outside the edit,
+# and at least this amount; otherwise it only smears the edit into its surroundings. Both are
+# measured on blurred copies: any flow explains a little grain, and edges may be a pixel apart.
+# Flows explained half and 0.002 or more of warps, and nothing of noise, JPEG and drawings.
 FLOW_WORTH = 0.3
 FLOW_MIN_GAIN = 0.001
 FLOW_BLUR = 1.5 / 512
-# The largest distance over which a warp moves colours; a share of the longer side.
+# The largest distance over which a warp may move colours.
 FLOW_REACH = 1 / 32
 # Smaller images are too small to detect a warp.
 FLOW_MIN_SIDE = 64
@@ -59,11 +61,11 @@ FLOW_MIN_SIDE = 64
 
 @dataclass(frozen=True)
 class Aligned:
-    """Two images of one size, before and after an edit; they differ by the edit."""
+    """Two images of one size, before and after an edit, as corrected so far."""
 
     before: Values
     after: Values
-    #: 1 where `after` has a pixel, 0 where it was moved away.
+    #: 1 where `after` covers `before`; 0 where it was moved away.
     inside: Values
     #: The side of a block, in pixels.
     block: int
@@ -71,28 +73,28 @@ class Aligned:
 
     @cached_property
     def difference(self) -> Values:
-        """Return the mean absolute difference over channels, of the full range."""
+        """The mean absolute difference of the channels, 0..1."""
         difference: Values = grey(np.abs(self.after - self.before)) * self.inside
         return difference
 
     @cached_property
     def blocks(self) -> Floats:
-        """Return the mean difference of every block at least half inside both images."""
+        """The mean difference of every block that is at least half inside both images."""
         sums, counts = (per_block(v, self.block) for v in (self.difference, self.inside))
-        # An image smaller than a block is one block.
+        # An image smaller than a block counts as one block.
         whole = counts >= min(self.block**2, self.inside.size) / 2
         return sums[whole] / counts[whole] if whole.any() else np.zeros(1)
 
     @property
     def rest(self) -> float:
-        """Return the mean of the blocks that differ least."""
+        """The mean difference of the blocks that differ least, which exclude the edit."""
         return float(np.sort(self.blocks)[: max(1, int(REST * len(self.blocks)))].mean())
 
 
 def unaligned(before: Image.Image, after: Image.Image) -> Aligned:
     """Return both images uncorrected, at the first's size or a fraction of it."""
     factor = 2 ** max(0, int(math.log2(max(before.size) / (LARGE / 2))))
-    # At 256 px honest drawings went unseen in blocks of 32.
+    # Smaller blocks for small images: at 256 px honest drawings went unseen in blocks of 32.
     block = max(1, min(BLOCK, min(before.size) // BLOCKS))
     factor = min(factor, block)
     x, y = (_values(image, factor) for image in (before, fit(after, before.size)))
@@ -105,7 +107,7 @@ def _values(image: Image.Image, factor: int) -> Values:
 
 
 def registered(images: Aligned) -> Aligned:
-    """Correct shift, zoom and colours by the best fit."""
+    """Correct shift, zoom and colours; return the best fit."""
     warps = registrations(images.before, images.after)
     return min(
         (recoloured(images if warp is None else moved(images, warp)) for warp in (None, *warps)),
@@ -114,7 +116,7 @@ def registered(images: Aligned) -> Aligned:
 
 
 def moved(images: Aligned, warp: Floats) -> Aligned:
-    """Move the second image by the warp, which maps points of the first to it."""
+    """Align the second image by a warp that maps points of the first to the second."""
     import cv2
 
     height, width = images.inside.shape
@@ -127,7 +129,7 @@ def moved(images: Aligned, warp: Floats) -> Aligned:
 
 
 def recoloured(images: Aligned) -> Aligned:
-    """Fit the first image's channels to the second's: a gain and an offset each."""
+    """Fit the colours of the first image to the second's."""
     import cv2
 
     height, width = images.inside.shape
@@ -137,13 +139,13 @@ def recoloured(images: Aligned) -> Aligned:
         for v in (images.before, images.after, images.inside)
     )
     usable = inside > 0.99
-    # A pixel clipped to white or black carries no colour.
+    # Pixels clipped to white or black carry no information about colour.
     unclipped = usable & ((y > 0.03) & (y < 0.97)).all(axis=2)
     if unclipped.mean() >= 0.3:
         usable = unclipped
     if not usable.any():
         return images
-    # Channel by channel: sums over many pixels are fast, over three channels slow.
+    # Channels first: numpy sums a long axis fast, an axis of three slowly.
     matrix, offset = _colour_fit(*(np.ascontiguousarray(v[usable].T) for v in (x, y)))
     before = images.before @ matrix.T.astype(np.float32) + offset.astype(np.float32)
     return replace(images, before=np.clip(before, 0, 1))
@@ -152,7 +154,7 @@ def recoloured(images: Aligned) -> Aligned:
 def _colour_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """Return the matrix and offset that map the colours of x to those of y.
 
-    The fit uses the pixels that fit best. Both inputs have a row for each channel.
+    Both inputs have one row per channel. Only the pixels that fit best count.
     """
     gain, offset = _gain_fit(x, y)
     matrix = np.diag(gain)
@@ -168,10 +170,10 @@ def _colour_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 def _gain_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Return each channel's gain and offset from x to y, by the best-fitting pixels."""
+    """Return each channel's gain and offset from x to y, by the pixels that fit best."""
     fits = []
-    # Least squares fail on a large edit, so the search starts once from no change and once from
-    # all pixels, and the better result counts.
+    # A large edit misleads least squares over all pixels. So the search starts once from there and
+    # once from no change, and the better result counts.
     for gain, offset in ((np.ones(3), np.zeros(3)), _least_squares(x, y)):
         left, error = np.inf, _colour_error(x, y, np.diag(gain), offset)
         for _ in range(8):
@@ -197,7 +199,7 @@ def _colour_error(x: Floats, y: Floats, matrix: Floats, offset: Floats) -> Float
 
 
 def _trimmed_mean(error: Floats, share: float) -> float:
-    """Return the mean error of the share of pixels that fit best."""
+    """Return the mean error of this share of the pixels, those that fit best."""
     count = max(1, int(share * len(error)))
     return float(np.partition(error, count - 1)[:count].mean())
 
@@ -212,14 +214,14 @@ def _least_squares(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 def equally_sharp(images: Aligned) -> Aligned:
-    """Blur the first image like the second, if most of that lost fine detail."""
+    """Blur the first image as much as the second, if the second lost detail as a whole."""
     import cv2
 
     before, after = (
         per_block(np.abs(cv2.Laplacian(grey(v), cv2.CV_32F)), images.block)
         for v in (images.before, images.after)
     )
-    # The median ignores the edit, which changes sharpness only locally.
+    # The median block ignores the edit, which changes sharpness only locally.
     if float(np.median(after / (before + 1e-6))) >= SHARP:
         return images
     blurred = (
@@ -230,29 +232,30 @@ def equally_sharp(images: Aligned) -> Aligned:
 
 
 def unwarped(images: Aligned) -> Aligned | None:
-    """Straighten the second image; None if no smooth warp explains the difference.
+    """Undo a smooth warp of the second image; return None if there is none.
 
-    The flow is smoothed over a fortieth of the side and limited to a seventeenth.
+    The flow is smoothed by FLOW_SMOOTHING and limited to MAX_FLOW. Both images come back slightly
+    blurred.
     """
     height, width = images.inside.shape
     side = max(height, width)
-    wobbly = without_grain(images)
-    worth = max(FLOW_WORTH * wobbly.rest, FLOW_MIN_GAIN)
-    if side < FLOW_MIN_SIDE or wobbly.rest < worth:
+    smooth = without_grain(images)
+    needed = max(FLOW_WORTH * smooth.rest, FLOW_MIN_GAIN)
+    if side < FLOW_MIN_SIDE or smooth.rest < needed:
         return None
     flow = np.zeros((height, width, 2), np.float32)
     for small_side in FLOW_SIDES:
         flow = _refine_flow(images, flow, min(1.0, small_side / side))
     pulled = replace(images, after=np.clip(_pull(images.after, flow), 0, 1))
     straight = without_grain(pulled)
-    return straight if wobbly.rest - straight.rest >= worth else None
+    return straight if smooth.rest - straight.rest >= needed else None
 
 
 def explained_by_motion(images: Aligned) -> Aligned:
-    """Replace the first image by the second, clipped to the first's nearby colours.
+    """Replace the first image by the second, clipped to colours nearby in the first.
 
-    A warp only moves colours, so the remaining difference is no warp: a flow may shrink a drawn
-    object to nothing, but cannot explain the origin of its colours.
+    The remaining difference is new colours, which no motion explains. A flow could shrink a drawn
+    object to nothing, but it cannot explain where the object's colours came from.
     """
     import cv2
 
@@ -264,7 +267,7 @@ def explained_by_motion(images: Aligned) -> Aligned:
 
 
 def without_grain(images: Aligned) -> Aligned:
-    """Blur both images slightly and equally."""
+    """Blur both images slightly and equally, which removes grain."""
     import cv2
 
     sigma = FLOW_BLUR * max(images.inside.shape)
@@ -275,7 +278,7 @@ def without_grain(images: Aligned) -> Aligned:
 
 
 def _refine_flow(images: Aligned, flow: Values, scale: float) -> Values:
-    """Refine the flow (from `before` to `after`) on a copy at this scale."""
+    """Refine the flow from `before` to `after` on copies at this scale."""
     import cv2
 
     height, width = images.inside.shape
@@ -304,7 +307,7 @@ def _refine_flow(images: Aligned, flow: Values, scale: float) -> Values:
 
 
 def _pull(values: Values, flow: Values) -> Values:
-    """Return the image with every pixel fetched along the flow."""
+    """Return the image with every pixel taken from where the flow points."""
     import cv2
 
     height, width = values.shape[:2]
@@ -320,7 +323,7 @@ def _pull(values: Values, flow: Values) -> Values:
 
 
 def per_block(values: Values, block: int) -> Floats:
-    """Return the sum of every block; blocks at the far borders may be smaller."""
+    """Return the sum of each block; the last row and column of blocks may be smaller."""
     rows, columns = (np.arange(0, side, block) for side in values.shape)
     sums = np.add.reduceat(np.add.reduceat(values, rows, axis=0), columns, axis=1)
     return sums.astype(np.float64)
@@ -329,7 +332,7 @@ def per_block(values: Values, block: int) -> Floats:
 Values: TypeAlias = npt.NDArray[np.float32]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-# Registration runs on a small copy and corrects at most this much.
+# Registration uses a copy of this side, and corrects at most this zoom, shift and skew.
 REGISTER_SIDE = 256
 MAX_ZOOM = 1.12
 MAX_SHIFT = 0.12  # of the longer side
@@ -343,7 +346,7 @@ _ECC_CRITERIA = (3, 50, 1e-5)
 
 
 def registrations(x: Values, y: Values) -> list[Floats]:
-    """Return likely shifts and zooms, as maps from points of `x` to points of `y`."""
+    """Return up to two likely affine warps, which map points of `x` to points of `y`."""
     import cv2
 
     height, width = x.shape[:2]
@@ -354,12 +357,12 @@ def registrations(x: Values, y: Values) -> list[Floats]:
         return []
     everywhere = np.ones_like(small_y, np.uint8)
     warps = []
-    # The correlation maximiser finds only the nearest maximum: start it at rest and, if the
-    # images still differ, at the result of a search over zooms.
+    # findTransformECC finds only the nearest maximum. Start it from no warp and, if the images
+    # still differ, from the best of several zooms.
     for begin in (_rest_position, _best_zoom):
         start = begin(small_x, small_y, size)
         if begin is _best_zoom and np.abs(start - np.eye(2, 3)).max() < NEARBY:
-            break  # the same maximum again
+            break  # it would find the same maximum again
         agreement: float = 0.0
         try:
             agreement, warp = cv2.findTransformECC(
@@ -372,7 +375,7 @@ def registrations(x: Values, y: Values) -> list[Floats]:
                 SMOOTHING,
             )
         except cv2.error:
-            warp = start  # no convergence from here
+            warp = start  # it did not converge
         if not _is_identity(warp) and _is_plausible(warp, size):
             warps.append(_rescaled(warp.astype(np.float64), (width / size[0], height / size[1])))
         if agreement > SURE_CORRELATION:
@@ -381,7 +384,7 @@ def registrations(x: Values, y: Values) -> list[Floats]:
 
 
 def grey(values: Values) -> Values:
-    """Return the mean of the three channels, six times as fast as numpy's."""
+    """Return the mean of the three channels, six times as fast as numpy's mean."""
     mean: Values = values[..., 0] + values[..., 1]
     mean += values[..., 2]
     mean *= np.float32(1 / 3)
@@ -393,7 +396,7 @@ def _rest_position(x: Values, y: Values, size: tuple[int, int]) -> Values:
 
 
 def _best_zoom(x: Values, y: Values, size: tuple[int, int]) -> Values:
-    """Return the shift and zoom, of a few, with the best phase correlation."""
+    """Return the zoom of ZOOMS, and its shift, with the best phase correlation."""
     import cv2
 
     window = cv2.createHanningWindow(size, cv2.CV_32F)
@@ -403,7 +406,7 @@ def _best_zoom(x: Values, y: Values, size: tuple[int, int]) -> Values:
         warp = np.column_stack([np.eye(2) * zoom, middle * (1 - zoom)]).astype(np.float32)
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
         zoomed = cv2.warpAffine(y, warp, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
-        # OpenCV 5.0 multiplies the window into the array it is given.
+        # A copy, because OpenCV 5.0 multiplies the window into the array.
         shift, agreement = cv2.phaseCorrelate(x.copy(), zoomed, window)
         if agreement > response:
             warp[:, 2] += zoom * np.array(shift, np.float32)
@@ -412,7 +415,7 @@ def _best_zoom(x: Values, y: Values, size: tuple[int, int]) -> Values:
 
 
 def _rescaled(warp: Floats, ratio: tuple[float, float]) -> Floats:
-    """Scale the warp of a small copy to the image; pixel centres lie at halves."""
+    """Convert the warp of a small copy to the full size; pixel centres are at .5."""
     scale, half = np.array(ratio), np.array([0.5, 0.5])
     linear = warp[:, :2] * scale[:, None] / scale[None, :]
     shift = (warp[:, 2] + half - warp[:, :2] @ half) * scale
@@ -420,7 +423,7 @@ def _rescaled(warp: Floats, ratio: tuple[float, float]) -> Floats:
 
 
 def _is_identity(warp: npt.NDArray[Any]) -> bool:
-    """Return True if no point moves by a twentieth of a small copy's pixel."""
+    """Return True if the warp moves no point by 0.05 pixels of the small copy."""
     off = np.abs(warp - np.eye(2, 3))
     return bool((off[:, :2].sum(axis=1) * REGISTER_SIDE + off[:, 2]).max() < 0.05)
 

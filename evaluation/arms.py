@@ -1,7 +1,7 @@
-"""An arm of an experiment: the same suite, played another way.
+"""Arms of an experiment: settings that play the same suite in another way.
 
-The default arm plays a suite as for the board. Any other arm gives a separate result: its
-settings belong to the run, go into its record and its bundle, and keep it out of the ranks.
+The default arm plays a suite as for the board. A run with another arm is not ranked; its record and
+its bundle contain the arm's settings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from evaluation.errors import UserFacingError, first_error
 from evaluation.images import EncodedImage
 from evaluation.run_secret import SeedMode
 
-#: The wordings by the letters of the study of Nano Banana 2: short or long, with fidelity or not.
+#: The codes for wordings in the study of Nano Banana 2: a letter, and F for a fidelity clause.
 CODES = {
     f"{letter}{clause}": (name, bool(clause))
     for letter, name in (("P", PLAIN), ("S", "short"), ("L", "long"), ("C", "colloquial"))
@@ -31,7 +31,7 @@ ALONE, CONVERSATION = "alone", "conversation"
 SESSIONS = {ALONE: "each edit alone", CONVERSATION: "one conversation with all its history"}
 CLEANUPS = {"denoise": "denoised between trips"}
 SEED_WORDS = {"per-edit": "a seed for each edit", "fixed": "one seed", "none": "no seed"}
-#: Strength of the filter, the same for light and colour, as in OpenCV's example for grain.
+#: Strength of the denoising filter, for brightness and colour alike, as in OpenCV's example.
 DENOISE_STRENGTH = 5
 MAX_TEMPERATURE = 2.0
 MAX_REPEATS = 20
@@ -40,15 +40,15 @@ Prompt = Annotated[str, Field(min_length=1, max_length=2_000)]
 
 
 class ArmError(UserFacingError):
-    """An arm that cannot be played; the message names the setting."""
+    """An arm that cannot be read or played; the message names the setting."""
 
 
 class Arm(BaseModel):
     """The settings of a run that differ from the suite's; none by default.
 
-    `prompts` (pair: forward, backward) and `cleanup_version` record the meaning of the settings
-    when the run began: see `resolved`. Written by hand, a wording may be one of CODES, and `size`
-    one size, several, or "interleaved".
+    `resolved` fills in `prompts` (forward and backward by pair) and `cleanup_version` when the run
+    begins. A file written by hand may use one of CODES as the wording, and `size` for one size, a
+    list, or "interleaved".
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -87,7 +87,7 @@ class Arm(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _by_hand(cls, data: Any) -> Any:
-        """Replace the short forms of a file written by hand."""
+        """Expand the short forms of a file written by hand."""
         if not isinstance(data, Mapping):
             return data
         values = dict(data)
@@ -109,14 +109,14 @@ class Arm(BaseModel):
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """Read an arm from `to_dict` or a person. Raises ArmError naming the setting."""
+        """Read an arm from JSON or YAML. Raises ArmError naming the setting."""
         try:
             return cls.model_validate(data)
         except ValidationError as error:
             raise ArmError(first_error(error)) from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings that differ from the default arm, as JSON; {} for that one."""
+        """Return the settings that differ from the default arm, as JSON."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     @property
@@ -125,7 +125,7 @@ class Arm(BaseModel):
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of the settings, which identifies the arm; empty by default."""
+        """The SHA-256 of the settings, which identifies the arm; "" for the default arm."""
         if self.is_default:
             return ""
         settings = self.to_dict()
@@ -154,20 +154,20 @@ class Arm(BaseModel):
             words.append("no edit, only through the model’s autoencoder")
         return "; ".join(words) or "as the suite is played"
 
-    # Before it is played.
+    # Before the run.
 
     @property
     def rewords(self) -> bool:
-        """Return True if it words any prompt differently from the suite."""
+        """Return True if the arm changes the prompts."""
         return self.wording != PLAIN or self.fidelity or bool(self.also)
 
     def resolved(
         self, pairs: Iterable[EditPair], variants: Mapping[str, Sequence[Variant]] | None = None
     ) -> Self:
-        """Return the arm with its prompts and versions as of now.
+        """Return the arm with its prompts and the version of its clean-up filled in.
 
         `variants` are the other wordings of the suite's pairs, by slug. Raises ArmError if a pair
-        lacks the wording, or the clean-up cannot run here.
+        lacks the wording, or if the clean-up cannot run here.
         """
         pairs = list(pairs)
         if self.floor and (shape := next((p.slug for p in pairs if p.shape), None)):
@@ -185,29 +185,30 @@ class Arm(BaseModel):
         wordings = [Variant(PLAIN, pair.forward, pair.backward), *variants]
         chosen = next((variant for variant in wordings if variant.name == self.wording), None)
         if chosen is None:
-            raise ArmError(f"the pair {pair.slug} has no {self.wording} wording: give it one first")
+            raise ArmError(f"the pair {pair.slug} has no {self.wording} wording: add one first")
         after = " ".join(filter(None, (FIDELITY if self.fidelity else "", self.also.strip())))
         return f"{chosen.forward} {after}".strip(), f"{chosen.backward} {after}".strip()
 
     def unable(self, editor: Editor) -> list[str]:
-        """Return the settings that the editor cannot follow; empty if it can."""
+        """Return the reasons why the editor cannot play the arm; empty if it can."""
         needed = [self.settings(number) for number in range(1, max(1, len(self.sizes)) + 1)]
         if self.session == CONVERSATION:
             needed.append(EditSettings(history=()))
-        return list(dict.fromkeys(word for each in needed for word in editor.unable(each)))
+        reasons = (reason for settings in needed for reason in editor.unable(settings))
+        return list(dict.fromkeys(reasons))
 
-    # While it is played.
+    # During the run.
 
     def pair_prompts(self, pair: str, forward: str, backward: str) -> tuple[str, str]:
-        """Return the prompts of a pair, given those of the suite."""
+        """Return the prompts for a pair; the suite's unless the arm changes them."""
         return self.prompts.get(pair, (forward, backward))
 
     def measured_pair(self, pair: EditPair) -> EditPair:
-        """Return the pair as its images are measured: without an edit for a floor."""
+        """Return the pair as the measures must see it: for a floor, without an edit."""
         return replace(pair, change="none", operator="", object="") if self.floor else pair
 
     def reworded(self, pair: EditPair) -> EditPair:
-        """Return the pair in the wording of this arm; a chain shape has one wording."""
+        """Return the pair in the arm's wording; a chain shape has only one wording."""
         pair = self.measured_pair(pair)
         if pair.shape or pair.slug not in self.prompts:
             return pair
@@ -220,21 +221,21 @@ class Arm(BaseModel):
         return EditSettings(self.temperature, size, floor=self.floor)
 
     def repeats_of(self, usual: int) -> int:
-        """Return the number of repeats of a case, given that of the suite."""
+        """Return how often each case is played; the suite's number unless the arm sets it."""
         return self.repeats or usual
 
     def cleaned(self, image: EncodedImage) -> EncodedImage:
         """Clean up a restored image before the next trip.
 
-        Raises ArmError if the filter has changed.
+        Raises ArmError if the version of the filter has changed since the run began.
         """
         if not self.cleanup:
             return image
-        here = cleanup_version()
-        if here != self.cleanup_version:
+        installed = cleanup_version()
+        if installed != self.cleanup_version:
             raise ArmError(
-                f"this run was begun with {self.cleanup_version}, but here is {here}: "
-                "continue with that version, or begin a new run"
+                f"this run began with {self.cleanup_version}, but {installed} is installed: "
+                "install that version to continue, or begin a new run"
             )
         return _denoised(image)
 
@@ -244,7 +245,7 @@ FLOOR = Arm(floor=True)
 
 
 def cleanup_version() -> str:
-    """Return the filter's parameters and the version of its package."""
+    """Return the parameters and the package version of the denoising filter."""
     try:
         import cv2
     except ImportError:
@@ -260,7 +261,7 @@ def _denoised(image: EncodedImage) -> EncodedImage:
     import numpy as np
     from PIL import Image
 
-    # OpenCV's colours are the other way round, and the filter weighs light and colour apart.
+    # BGR, because the filter smooths brightness and colour separately.
     pixels = np.ascontiguousarray(np.asarray(image.decoded)[:, :, ::-1])
     strength = DENOISE_STRENGTH
     clean = cv2.fastNlMeansDenoisingColored(pixels, None, strength, strength, 7, 21)

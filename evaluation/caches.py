@@ -1,4 +1,4 @@
-"""Caches: values of the last few keys, and properties computed once."""
+"""Caches: the values of recently used keys, and properties computed once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Value = TypeVar("Value")
 
 
 class LruCache(Generic[Value]):
-    """A cache of the last `size` keys; the least recently used is dropped first."""
+    """A cache of `size` values; the least recently used is dropped first."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -19,7 +19,7 @@ class LruCache(Generic[Value]):
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return the value of the key, made if missing; two threads may both make it."""
+        """Return the value of the key; `make` it if missing. Two threads may both make it."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
@@ -34,10 +34,10 @@ class LruCache(Generic[Value]):
 
 
 class computed_once(Generic[Value]):  # noqa: N801 -- a decorator
-    """A property cached in the instance; two threads may both compute it.
+    """A property cached in its instance; two threads may both compute it.
 
-    `functools.cached_property` of Python 3.11 holds one lock for all instances while it computes
-    one of them: threads that decode or hash images would wait for each other.
+    Python 3.11's `functools.cached_property` has one lock for all instances, so threads that decode
+    or hash different images would wait for each other.
     """
 
     def __init__(self, compute: Callable[[Any], Value]) -> None:

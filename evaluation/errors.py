@@ -1,4 +1,4 @@
-"""Errors with a message for people, and the faults of an edit."""
+"""Errors with messages for users, and the faults of an edit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 class UserFacingError(Exception):
-    """An error that people can act on; shown as a message without a traceback."""
+    """An error that users can act on; its message is shown without a traceback."""
 
 
 def first_error(error: ValidationError) -> str:
-    """Return the first problem that pydantic reports, after its field."""
+    """Format the first problem that pydantic reports as "field: problem"."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     message = first["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
     place = ".".join(str(part)[:60] for part in first["loc"])
@@ -22,7 +22,10 @@ def first_error(error: ValidationError) -> str:
 
 
 class Fault(StrEnum):
-    """The reason why an edit gave no image. The value is stored; `label` is shown."""
+    """The reason why an edit gave no image. The value is stored; `label` is shown.
+
+    `breaks_chain`: if retries do not help, the chain ends; otherwise the run pauses.
+    """
 
     label: str
     breaks_chain: bool
@@ -34,7 +37,7 @@ class Fault(StrEnum):
         member.breaks_chain = breaks_chain
         return member
 
-    # The endpoint as a whole is unwell: after the retries the run pauses.
+    # The endpoint as a whole fails.
     UNREACHABLE = "unreachable", "The endpoint cannot be reached", False
     TIMEOUT = "timeout", "The endpoint did not answer in time", False
     RATE_LIMITED = "rate_limited", "The endpoint limits the rate of calls", False
@@ -44,13 +47,16 @@ class Fault(StrEnum):
     TLS = "tls", "The endpoint's TLS certificate is not valid", False
     BLOCKED = "blocked", "The endpoint's address is not public", False
     CONFIGURATION = "configuration", "The editor is not set up", False
-    # This one image came out wrong: after the retries the chain is broken.
+    # Only this edit fails.
     BAD_ANSWER = "bad_answer", "The answer is not a usable image", True
     BAD_REQUEST = "bad_request", "The endpoint rejected the request", True
 
 
 class EditorError(UserFacingError):
-    """An edit that failed. `permanent` errors are not retried."""
+    """An edit that failed. `permanent` errors are not retried.
+
+    `retry_after` is in seconds; `billed`: the provider may charge for the edit nevertheless.
+    """
 
     def __init__(
         self,

@@ -1,19 +1,20 @@
-"""Estimate the cost and the time of a run before anything is paid for."""
+"""Estimate the cost and the time of a run before it begins."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-#: The time of an edit before anything is measured.
+#: Assumed seconds per edit if none were measured.
 USUAL_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate; `usd` is None if the price is unknown, `seconds` is wall time.
+    """The estimate for a run; `usd` is None if the price is unknown, `seconds` is wall time.
 
-    With `stop_after` it is an upper bound: a chain ends so many trips after its end is known.
+    With `stop_after` the estimate is an upper bound: a chain stops this many trips after its end is
+    known.
     """
 
     edits: int
@@ -45,14 +46,14 @@ def estimate(
 ) -> Estimate:
     """Estimate the cost and time of `edits` edits.
 
-    The edits of a chain wait for each other: more in flight than `chains` does not help, and
-    nothing is faster than the provider's rate.
+    The edits of a chain are made one after another, so at most `chains` are in flight; the
+    provider's `calls_per_minute` is a further limit.
     """
     if edits < 0 or in_flight < 1 or (price is not None and price < 0):
-        raise ValueError("edits and price cannot be negative, and one edit at least is in flight")
+        raise ValueError("edits and price must not be negative, and in_flight must be at least 1")
     each = USUAL_SECONDS if seconds_per_edit is None else seconds_per_edit
     at_once = max(1, min(in_flight, edits, chains or in_flight))
-    if chains:  # whole chains, one after another: the longest row decides
+    if chains:  # each slot plays whole chains, one after another
         seconds = math.ceil(chains / at_once) * (edits / chains) * each
     else:
         seconds = math.ceil(edits / at_once) * each

@@ -1,4 +1,4 @@
-"""An experiment as a file: a suite, the arms it is played in, and the models.
+"""The file of an experiment: a suite, models, and the arms to compare. For example:
 
 title: Does the wording matter?
 question: Do longer prompts keep more of the image?
@@ -38,7 +38,7 @@ from evaluation.untrusted_json import can_be_stored
 MAX_BYTES = 100_000
 MAX_ARMS = 12
 MAX_MODELS = 12
-#: Names of arms are names of folders too.
+#: Names of arms are also used for folders.
 ArmName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
@@ -48,9 +48,9 @@ class ExperimentError(UserFacingError):
 
 
 class ExperimentFile(BaseModel):
-    """A question, and the arms that answer it; the first arm is the baseline.
+    """An experiment; its first arm is the baseline.
 
-    `trips`, `cases` and `limit` take a part of the suite, as `convergebench run` does.
+    `trips`, `cases` and `limit` select a part of the suite, as for `convergebench run`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, str_strip_whitespace=True)
@@ -90,7 +90,9 @@ class ExperimentFile(BaseModel):
     def _repeat_all_arms(self) -> Self:
         for name, arm in self.arms.items():
             if arm.repeats or arm.prompts or arm.cleanup_version:
-                raise ValueError(f"arm {name}: repeats are for all arms, beside them")
+                raise ValueError(
+                    f"arm {name}: set repeats for the whole experiment, not for an arm"
+                )
             self.arms[name] = arm.model_copy(update={"repeats": self.repeats})
         check_apart(self.arms)
         return self
@@ -116,11 +118,13 @@ class ExperimentFile(BaseModel):
             data = yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader that takes still less)
         except (yaml.YAMLError, RecursionError, ValueError) as error:
             problem = " ".join(str(error).split())[:300]
-            raise ExperimentError(f"this is not a valid experiment in YAML: {problem}") from None
+            raise ExperimentError(f"the experiment is not valid YAML: {problem}") from None
         if not can_be_stored(data):
             raise ExperimentError("a string contains a NUL byte or a lone surrogate")
         if not isinstance(data, dict):
-            raise ExperimentError("an experiment is a list of fields: title, suite, models, arms")
+            raise ExperimentError(
+                "an experiment must have the fields title, suite, models and arms"
+            )
         slug = plain_slug(default_slug, 60)
         try:
             return cls.model_validate({"slug": slug, **data})
@@ -129,32 +133,32 @@ class ExperimentFile(BaseModel):
 
 
 def catalogue_variants() -> dict[str, tuple[Variant, ...]]:
-    """Return the other wordings that the catalogue has for its pairs."""
+    """Return the catalogue's other wordings of each pair."""
     return {pair.slug: pair.variants for pair in catalog.edit_pairs()}
 
 
 def check_apart(arms: Mapping[str, Arm]) -> None:
-    """Raise ExperimentError if two arms are the same."""
+    """Raise ExperimentError if two arms have the same settings."""
     names = {arm.digest: name for name, arm in reversed(list(arms.items()))}
     for name, arm in arms.items():
         if names[arm.digest] != name:
-            raise ExperimentError(f"the arms {names[arm.digest]} and {name} are the same")
+            raise ExperimentError(f"the arms {names[arm.digest]} and {name} have the same settings")
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without repeated keys, tags and references, which can expand to gigabytes."""
+    """A YAML loader without repeated keys, tags, or references, which can expand to gigabytes."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("YAML references (*name) are not supported: write the value out")
         if getattr(event := self.peek_event(), "tag", None):
-            raise yaml.YAMLError(f"tags ({event.tag[:40]}) are not taken")
+            raise yaml.YAMLError(f"YAML tags ({event.tag[:40]}) are not supported")
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
             if (name := str(key.value)) in seen:
-                raise yaml.YAMLError(f"{name[:60]!r} stands twice")
+                raise yaml.YAMLError(f"{name[:60]!r} occurs twice")
             seen.add(name)
         return super().construct_mapping(node, deep)

@@ -1,7 +1,7 @@
-"""Images, decoded safely and converted to one canonical form.
+"""Decode images safely into one canonical form; resize and encode them.
 
-Every image from a file, an upload or an endpoint's answer is decoded here; every resize and
-every image that is sent to an editor is made here.
+All images from files, uploads and answers are decoded here, and all images sent to editors are
+encoded here.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from evaluation.errors import UserFacingError
 FORMATS = ("PNG", "JPEG", "WEBP")
 EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 MAX_BYTES = 64 * 2**20
-# Pillow only warns below 179 MP; a benchmark image is about 1 MP.
+# Pillow refuses images only from 179 MP on; a benchmark image has about 1 MP.
 MAX_PIXELS = 40_000_000
-# A progressive JPEG has about ten scans. One of a million empty ones, eleven bytes
-# each, would keep a processor busy for a day.
+# A progressive JPEG has about ten scans. A million empty ones, of eleven bytes each, would keep a
+# processor busy for a day.
 MAX_SCANS = 500
-# Chunks of a PNG or WebP, segments of a JPEG: Pillow keeps each in a hundred bytes or more,
-# although a file has them from 4 bytes on. Large images have some thousands.
+# Parts are the chunks of a PNG or WebP and the segments of a JPEG. Each takes at least 4 bytes in
+# the file, but a hundred or more in Pillow's memory. Large images have some thousands.
 MAX_PARTS = 20_000
-# Characters of all texts of a PNG, each up to 4 bytes, unpacked from a thousandth.
+# Limits the text chunks of a PNG, in characters of up to 4 bytes; they compress a thousandfold.
 PngImagePlugin.MAX_TEXT_MEMORY = 2**20
-# One line for each of 65,535 broken entries of an EXIF.
+# A broken EXIF could cause 65,535 warnings.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 STRIP_ROWS = 64
 MID_GREY = (128, 128, 128)
 REFRAMED_RATIO = 1.02
-# The largest range of a channel in an image of one colour, even after a JPEG save.
+# The largest range of a channel in a blank image, which may have been saved as JPEG.
 BLANK_SPREAD = 6
 
-# The thresholds 0..3 of a 4 x 4 Bayer pattern, by which the wire is dithered.
+# A 4 x 4 Bayer pattern of thresholds 0..3, for the dither of `clean_wire`.
 _BAYER = np.array([[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]], np.uint8) // 4
 
-# The exceptions of decoders on broken bytes. Not Exception: that would also swallow the
-# time-out of the job that decodes.
+# Exceptions of decoders for broken bytes. Not Exception, which would also catch the time-out of the
+# job.
 BROKEN = (
     ArithmeticError,
     AssertionError,
@@ -71,12 +71,12 @@ BROKEN = (
 
 _PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _PNG_CHUNK, _WEBP_CHUNK = struct.Struct(">I4s"), struct.Struct("<4xI")
-# The markers of segments that Pillow keeps; pixels never look like one.
+# The markers of segments that Pillow keeps. Compressed pixels never contain them.
 _JPEG_SEGMENT = re.compile(rb"\xff[\xc0-\xcf\xe0-\xef\xfe]")
 _UP = 2  # PNG's filter that stores a row as its difference from the row above
 
 _SRGB = ImageCms.createProfile("sRGB")
-# Every combination of four levels per channel.
+# All combinations of four levels per channel, to test whether a colour profile changes anything.
 _PROBE = np.stack(np.meshgrid(*[np.array([0, 64, 160, 255], dtype=np.uint8)] * 3), -1)
 _PROBE = _PROBE.reshape(8, 8, 3)
 _TURNS = {
@@ -96,7 +96,7 @@ class ImageError(UserFacingError):
 
 @dataclass(frozen=True)
 class EncodedImage:
-    """An encoded image exactly as it arrived, with its type and size."""
+    """An encoded image, byte for byte as it arrived, with its type and size."""
 
     data: bytes = field(repr=False)
     mime: str
@@ -118,16 +118,16 @@ class EncodedImage:
     def from_head(
         cls, data: bytes, *, max_bytes: int = MAX_BYTES, max_pixels: int = MAX_PIXELS
     ) -> EncodedImage:
-        """Return the image by its header, without decoding a pixel.
+        """Read only the header of an image. Raises ImageError naming the problem.
 
-        Its `decoded` may still fail, and be turned by its EXIF orientation.
+        `decoded` may still fail, and may swap width and height by the EXIF orientation.
         """
         image, mime = _opened(data, max_bytes, max_pixels)
         return cls(data, mime, image.width, image.height)
 
     @classmethod
     def from_image(cls, image: Image.Image) -> Self:
-        """Return an image of our own code, encoded as PNG."""
+        """Encode an image of our own as PNG."""
         encoded = cls(encode_png(image), "image/png", image.width, image.height)
         if image.mode == "RGB":
             encoded.__dict__["decoded"] = image
@@ -135,7 +135,7 @@ class EncodedImage:
 
     @computed_once
     def decoded(self) -> Image.Image:
-        """The canonical form: upright sRGB, 8 bit, no alpha, at the answered size."""
+        """The canonical form: upright 8-bit sRGB without alpha, at the image's own size."""
         return _decode(self.data, MAX_BYTES, MAX_PIXELS)[0]
 
     @computed_once
@@ -147,12 +147,12 @@ class EncodedImage:
         return self.width, self.height
 
     def png(self) -> bytes:
-        """Return the image as PNG; a PNG is returned unchanged."""
+        """Return the image as PNG, unchanged if it is one."""
         return self.data if self.mime == "image/png" else encode_png(self.decoded)
 
 
 def _opened(data: bytes, max_bytes: int, max_pixels: int) -> tuple[ImageFile.ImageFile, str]:
-    """Open an image by its header; return it and its MIME type by magic bytes."""
+    """Open an image and check its header; return it with its actual MIME type."""
     if not data:
         raise ImageError("the image is empty (0 bytes)")
     if len(data) > max_bytes:
@@ -161,13 +161,13 @@ def _opened(data: bytes, max_bytes: int, max_pixels: int) -> tuple[ImageFile.Ima
         raise ImageError(f"the image file has more than {MAX_PARTS:,} parts")
     with _readable():
         image = Image.open(io.BytesIO(data), formats=FORMATS)
-        # The header holds the size: a bomb is refused before a pixel is decoded.
+        # Checked before decoding, because a small file may decode to gigabytes.
         if image.width * image.height > max_pixels:
             raise ImageError(
                 f"the image is {image.width} x {image.height} pixels; "
                 f"the limit is {max_pixels / 1e6:g} megapixels"
             )
-        # Viewers show only the first image of a phone's JPEG with two (MPO).
+        # Phones store two images in a JPEG (MPO); only the first is used, as in viewers.
         kind = "JPEG" if image.format == "MPO" else image.format
         if kind != "JPEG" and getattr(image, "n_frames", 1) > 1:
             raise ImageError("animated images are not accepted; send a single frame")
@@ -177,7 +177,7 @@ def _opened(data: bytes, max_bytes: int, max_pixels: int) -> tuple[ImageFile.Ima
 
 
 def _count_parts(data: bytes) -> int:
-    """Return the number of chunks or segments of an image file, counted until it is too large."""
+    """Count the chunks or segments of an image file, up to just above MAX_PARTS."""
     if data.startswith(b"\xff\xd8"):
         return sum(1 for _ in islice(_JPEG_SEGMENT.finditer(data), MAX_PARTS + 1))
     is_png = data.startswith(_PNG_MAGIC)
@@ -220,7 +220,7 @@ def _readable() -> Iterator[None]:
 def _canonical(
     opened: tuple[ImageFile.ImageFile, str], data: bytes
 ) -> tuple[Image.Image, str, tuple[str, ...]]:
-    """Return the image upright, sRGB, 8 bit, without alpha; its MIME type and notes."""
+    """Return the canonical image, its MIME type, and notes on conversions."""
     image, mime = opened
     notes: list[str] = []
     profile, mode = image.info.get("icc_profile"), image.mode
@@ -228,7 +228,7 @@ def _canonical(
     image.load()  # open() does not notice a truncated file
     turn = _TURNS.get(_orientation(image, notes))
     colour, alpha = _without_alpha(_eight_bit(image, data) if deep else image)
-    del image, opened  # a large image is in memory several times already
+    del image, opened  # free memory: a large image exists in several copies
     if deep:
         notes.append("16 bit scaled to 8 bit")
     if profile:
@@ -243,26 +243,26 @@ def _canonical(
     if turn is not None:
         colour = colour.transpose(turn)
         notes.append("turned upright by its EXIF orientation")
-    colour.info = {}  # or a copy saved of it would be converted and turned again
+    colour.info = {}  # else a saved copy would be converted and rotated again
     return colour, mime, tuple(notes)
 
 
 def _eight_bit(image: Image.Image, data: bytes) -> Image.Image:
-    """Divide a 16-bit PNG by 257, which maps 65535 to 255 exactly.
+    """Convert a 16-bit PNG to 8 bits: divide by 257, which maps 65535 to 255 exactly.
 
-    Pillow leaves grey unchanged but cuts colours to their high byte. Read in
-    the other byte order it gives the low byte, and the two make the whole.
+    Pillow decodes grey in 16 bits, but keeps only the high byte of colours. Decoding once more in
+    the other byte order gives the low byte.
     """
     other = Image.open(io.BytesIO(data), formats=("PNG",))
     tile = other.tile[0]
     grey_alpha = tile.args == "LA;16B"
-    if grey_alpha:  # four bytes, as RGBA has them: grey high, low, alpha high, low
+    if grey_alpha:  # read its four bytes as RGBA: grey high, grey low, alpha high, alpha low
         other.tile = [tile._replace(args="RGBA")]
     elif image.mode != "I;16":
         other.tile = [tile._replace(args=str(tile.args).replace("16B", "16L"))]
     key = image.info.get("transparency")
     eight: NDArray[Any] | None = None
-    # The whole image in 16 bits and its parts would be many times its size.
+    # In strips: the 16-bit copies of a whole image would take many times its size.
     for top in range(0, image.height, STRIP_ROWS):
         box = (0, top, image.width, min(top + STRIP_ROWS, image.height))
         values: NDArray[Any]
@@ -275,7 +275,7 @@ def _eight_bit(image: Image.Image, data: bytes) -> Image.Image:
             high = np.asarray(image.crop(box)).astype(np.uint16)
             values = high * 256 + np.asarray(other.crop(box))
         strip = np.rint(values / 257).astype(np.uint8)
-        if key is not None:  # one colour that stands for "transparent", in 16 bits too
+        if key is not None:  # one 16-bit colour means "transparent"
             seen = np.where((values == np.array(key)).all(axis=-1, keepdims=True), 0, 255)
             strip = np.concatenate([strip, seen.astype(np.uint8)], axis=-1)
         if eight is None:
@@ -287,7 +287,7 @@ def _eight_bit(image: Image.Image, data: bytes) -> Image.Image:
 
 
 def _without_alpha(image: Image.Image) -> tuple[Image.Image, Image.Image | None]:
-    """Return the colours, also under transparency, and the alpha channel or None."""
+    """Return the image without alpha, and its alpha channel or None."""
     if image.mode == "LA":
         return image.getchannel("L"), image.getchannel("A")
     if image.mode in ("RGBA", "PA") or "transparency" in image.info:
@@ -300,7 +300,7 @@ def _to_srgb(image: Image.Image, profile: bytes, notes: list[str]) -> Image.Imag
     try:
         source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
         transform = ImageCms.buildTransform(source, _SRGB, image.mode, "RGB")
-        # Many profiles are equivalent to sRGB: then the pixels stay unchanged.
+        # If the profile is equivalent to sRGB, as many are, the pixels are not changed.
         if image.mode != "CMYK":
             probe = Image.fromarray(_PROBE).convert(image.mode)
             moved = np.asarray(ImageCms.applyTransform(probe, transform), dtype=np.int16)
@@ -323,16 +323,16 @@ def _orientation(image: Image.Image, notes: list[str]) -> int:
 
 
 class CleanImage(EncodedImage):
-    """An image that went through `clean_wire`."""
+    """An image from `clean_wire`."""
 
 
 def clean_wire(image: EncodedImage) -> CleanImage:
-    """Return the image as it is sent to an editor: pixels without their two low bits.
+    """Return the image as it is sent to an editor: a plain PNG without the two low bits.
 
-    Each channel is rounded to a multiple of 4 by ordered dither, which is unbiased, causes no
-    banding and does not change a pixel a second time, even after the image has moved. The PNG
-    has no chunk but IHDR, IDAT and IEND. So data that an answer hides in its file or in its
-    low bits cannot reach the next edit. A clean image is returned unchanged.
+    So data that an answer hides in its file or in its low bits cannot reach the next edit. Each
+    channel is rounded to a multiple of 4 by ordered dither, which is unbiased, causes no banding,
+    and changes no pixel a second time, even after a shift. The PNG has only the chunks IHDR, IDAT
+    and IEND. A clean image is returned unchanged.
     """
     if isinstance(image, CleanImage):
         return image
@@ -351,39 +351,39 @@ def without_low_bits(image: Image.Image) -> Image.Image:
 
 @lru_cache(maxsize=16)
 def _thresholds(width: int) -> NDArray[np.uint8]:
-    """Return the dither of four rows of `width` pixels, which repeats downwards."""
+    """Return the dither thresholds of four rows of `width` pixels, to repeat downwards."""
     return np.repeat(np.tile(_BAYER, -(-width // 4))[:, :width, None], 3, axis=2)
 
 
 def fit(image: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """Return the image at the source's size, by the fixed filter (Pillow LANCZOS)."""
+    """Resize the image to `size` by the benchmark's filter (Pillow's LANCZOS)."""
     return image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
 
 
 def is_reframed(answered: tuple[int, int], source: tuple[int, int]) -> bool:
-    """Return True if the answer's aspect ratio is more than 2 % off the source's."""
+    """Return True if the aspect ratios differ by more than 2 %."""
     ratio = (answered[0] / answered[1]) / (source[0] / source[1])
     return max(ratio, 1 / ratio) > REFRAMED_RATIO
 
 
 def is_blank(image: Image.Image) -> bool:
-    """Return True for an image of one colour, the answer of some safety filters."""
+    """Return True for an image of a single colour, which some safety filters return."""
     channels: Any = image.getextrema()
     return all(lightest - darkest <= BLANK_SPREAD for darkest, lightest in channels)
 
 
 def blank_card(image: Image.Image) -> Image.Image:
-    """Return an image of the source's mean colour, in which everything is lost."""
+    """Return a card of the image's mean colour: everything else is lost."""
     mean = np.asarray(image).reshape(-1, 3).mean(axis=0, dtype=np.float64)
     red, green, blue = (int(v) for v in np.rint(mean))
     return Image.new("RGB", image.size, (red, green, blue))
 
 
 def encode_png(image: Image.Image) -> bytes:
-    """Return PNG bytes with the required chunks only.
+    """Encode an image as PNG; a colour image gets only the required chunks.
 
-    Colour images, which are sent with every edit, are written here: Pillow takes more than
-    twice as long, since it tries five filters on each row, which saves two or three percent.
+    Every edit sends a colour image, so these are encoded here with a fixed row filter. Pillow tries
+    five filters for each row: it takes more than twice as long and saves two or three per cent.
     """
     if image.mode != "RGB" or not all(image.size):
         buffer = io.BytesIO()
@@ -403,21 +403,21 @@ def encode_png(image: Image.Image) -> bytes:
 
 
 def encode_webp(image: Image.Image, *, lossless: bool = True, quality: int = 80) -> bytes:
-    """Return WebP bytes; lossless with method 0 encodes much faster than PNG."""
+    """Encode as WebP. Lossless WebP with method 0 is much faster than PNG."""
     buffer = io.BytesIO()
     image.save(buffer, "WEBP", lossless=lossless, quality=quality, method=0 if lossless else 2)
     return buffer.getvalue()
 
 
 def encode_jpeg(image: Image.Image, quality: int) -> bytes:
-    """Return JPEG bytes with Pillow's default chroma subsampling."""
+    """Encode as JPEG, with Pillow's default chroma subsampling."""
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=quality)
     return buffer.getvalue()
 
 
 def thumbnail(image: Image.Image, side: int = 256) -> bytes:
-    """Return a small lossy WebP, the longer side at most `side` pixels."""
+    """Return a lossy WebP with a longer side of at most `side` pixels."""
     small = image.copy()
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     return encode_webp(small, lossless=False)

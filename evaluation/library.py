@@ -1,4 +1,4 @@
-"""The benchmark as a library: evaluate an editor on a suite.
+"""The benchmark as a library. For example:
 
 from convergebench import evaluate
 
@@ -54,19 +54,19 @@ suite = find_suite
 
 
 class FrameError(UserFacingError):
-    """No package for data frames is installed."""
+    """Raised if no package for data frames is installed."""
 
 
 class Results:
-    """A run that was played and scored, in `folder`."""
+    """A played and scored run, stored in `folder`."""
 
     def __init__(self, folder: RunFolder, scores: RunScores, aside: Any = None) -> None:
         self.run, self.scores = folder, scores
-        self._aside = aside  # a folder that lasts as long as these results
+        self._aside = aside  # keeps a temporary folder alive as long as these results
 
     @classmethod
     def open(cls, folder: str | Path) -> Self:
-        """Open a run folder that was scored, here or by `convergebench score`."""
+        """Open a scored run folder, also one of the shell. Raises UserFacingError."""
         run = RunFolder.open(Path(folder))
         scores = read_scores(run)
         if scores is None:
@@ -83,12 +83,12 @@ class Results:
 
     @cached_property
     def metrics(self) -> metric_results.Results:
-        """The results by metric, the headline first, without those that were not run."""
+        """The results by metric, the headline first."""
         return run_results(self.suite, self.scores)
 
     @property
     def standing(self) -> MetricResult:
-        """The result by the headline metric: `.summary`, `.bounds`, `.events`."""
+        """The result of the headline metric: `.summary`, `.bounds`, `.events`."""
         if not self.metrics:
             raise UserFacingError(
                 "no metric can be computed for this run: its source images are a single colour"
@@ -131,9 +131,9 @@ class Results:
                 yield row
 
     def trips_frame(self, package: str | None = None) -> Any:
-        """Return `trips()` as a data frame of pandas or polars.
+        """Return `trips()` as a data frame.
 
-        `package` names one of them; by default the installed one is used.
+        `package` is "pandas" or "polars"; by default the first that is installed.
         """
         return _frame(self.trips(), package)
 
@@ -142,14 +142,14 @@ class Results:
         return _frame(self.chains(), package)
 
     def calls_frame(self, package: str | None = None) -> Any:
-        """Return every call to the editor, also those that failed, as a data frame."""
+        """Return all calls to the editor, also failed ones, as a data frame."""
         return _frame((call.model_dump() for call in self.run.calls()), package)
 
     def save(self, folder: str | Path) -> Path:
-        """Copy the run with its scores; `Results.open` and `report` read the copy."""
+        """Copy the run folder with its scores, for instance to read it with `Results.open`."""
         target = Path(folder)
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise UserFacingError(f"{target} exists already; choose another folder")
+            raise UserFacingError(f"{target} already exists; choose another folder")
         shutil.copytree(self.folder, target, dirs_exist_ok=True)
         return target
 
@@ -172,11 +172,11 @@ class Results:
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """Settings of scoring: all metrics that can run here, or those named.
+    """Settings of scoring.
 
-    `judge` is a vision-language model that judges the trips shown to people: its name, or its
-    settings (model, url, kind, key, usd, calls); the rest comes from JUDGE_... in the
-    environment.
+    `metrics` are names; None: all metrics that can run here. `judge` is a vision-language model
+    that judges the trips shown to people: its name, or its settings (model, url, kind, key, usd,
+    calls). Settings that are not given come from the environment variables JUDGE_...
     """
 
     metrics: Iterable[str] | None = None
@@ -195,16 +195,16 @@ def evaluate(
 ) -> Results:
     """Play a suite with an editor, score it, and return the results. Raises Paused.
 
-    `editor` is a name of `convergebench list editors`, a place (my.module:MyEditor), an Editor,
-    or a function of (image, prompt, seed) that returns a PIL image. `options` are the options of an
-    editor given by name or place. `suite` is a name, a file or a Suite: `suite("smoke", trips=2)` is a part of
-    one. With the same `out` an interrupted evaluation continues; without, the run lasts as long
-    as the results. A paid model is played without a confirmation: give a budget in `play`.
+    `editor` is a name from `convergebench list editors`, an import path (my.module:MyEditor), an
+    Editor, or a function of (image, prompt, seed) that returns a PIL image. `options` are for an
+    editor given by name or path. `suite` is a name, a file or a Suite; `suite("smoke", trips=2)`
+    selects a part of one. Called again with the same `out`, an interrupted evaluation continues;
+    without `out` the run is deleted with its results. Paid models are played without confirmation:
+    give a budget in `play`.
 
-    `log` are hooks: "wandb", "mlflow", objects with `begin`, `on_trip` and `end`, or functions
-    that are called after every trip with its chain, number, seconds and cost (from several
-    threads if chains are played in parallel). A hook that fails is dropped, and the evaluation
-    continues.
+    `log` are hooks: "wandb", "mlflow", objects with `begin`, `on_trip` and `end`, or functions. A
+    function is called after every trip with its chain, number, seconds and cost, from several
+    threads if chains are played in parallel. A hook that fails is dropped.
     """
     play, score = play or PlayOptions(), score or ScoreOptions()
     hooks = Hooks.load(log)

@@ -1,8 +1,8 @@
-"""The shapes of a run's data, shared by every store, file and answer.
+"""The shapes of a run's data, shared by all stores, files and API answers.
 
-The lines of a bundle are these classes; the API's answers, the files of a run folder, `--json`,
-their JSON Schemas and the exported tables are built on them, and rows of the database have the
-same field names.
+The lines of a bundle are these records. The API's answers, the files of a run folder, `--json`,
+their JSON Schemas and the exported tables are built on them. Rows of the database use the same
+field names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, Str
 from evaluation.content.shapes import BACKWARD, FORWARD, MOST_STEPS
 
 T = TypeVar("T")
-#: A list that reports its first invalid row only: a million errors would fill the memory.
+#: A list that reports only its first invalid row: a million errors would fill the memory.
 Many = Annotated[list[T], FailFast()]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -26,11 +26,11 @@ Repeat = Annotated[int, Field(ge=0, le=1000)]
 SeedNumber = Annotated[int, Field(ge=0, lt=2**31)]
 Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,170}$")]
 Short = Annotated[str, StringConstraints(max_length=500)]
-#: Pages link to it: only web addresses are allowed.
+#: Pages link to it, so only web addresses are allowed.
 Link = Annotated[str, StringConstraints(max_length=500, pattern=r"^(https?://[!-~]+)?$")]
 
 
-def _is_evidence(row: dict[str, Any]) -> dict[str, Any]:
+def _check_evidence(row: dict[str, Any]) -> dict[str, Any]:
     """Check the fields of a witness's verdict. Raises ValueError."""
     for name in ("witness", "thing"):
         if not isinstance(row.get(name), str):
@@ -39,14 +39,14 @@ def _is_evidence(row: dict[str, Any]) -> dict[str, Any]:
         if name not in row or row[name] not in (True, False, None):
             raise ValueError(f"{name} must be true, false or null")
     if not isinstance(row.get("gates"), bool) or row.get("kept") not in (True, False, None):
-        raise ValueError("gates and kept are true or false")
+        raise ValueError("gates must be true or false, kept true, false or null")
     if not isinstance(row.get("said", ""), str) or type(row.get("step", 0)) is not int:
-        raise ValueError("said is a text, step a whole number")
+        raise ValueError("said must be a string, step a whole number")
     return row
 
 
 #: The verdict of one witness on a trip (evaluation.witnesses.Evidence).
-EvidenceRow = Annotated[dict[str, Any], AfterValidator(_is_evidence)]
+EvidenceRow = Annotated[dict[str, Any], AfterValidator(_check_evidence)]
 
 
 class Record(BaseModel):
@@ -54,12 +54,12 @@ class Record(BaseModel):
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:
-        """Validate plain values as a reader of their JSON would. Raises ValidationError."""
+        """Validate plain values in the same way as JSON. Raises ValidationError."""
         return cls.model_validate_json(json.dumps(fields, allow_nan=False))
 
 
 class TripMeasures(Record):
-    """The measures of one trip beside the metrics; defaults if it was not measured."""
+    """The measures of one trip other than its scores; defaults if it was not measured."""
 
     reframed: bool = False
     step: Number | None = Field(default=None, description="RMSE to the image before the trip.")
@@ -99,7 +99,7 @@ MEASURES = tuple(TripMeasures.model_fields)
 
 
 class FileRecord(Record):
-    """An image's file."""
+    """The file of an image."""
 
     sha256: Sha256
     mime: Literal["image/png", "image/jpeg", "image/webp"]
@@ -115,7 +115,7 @@ class SourceRecord(FileRecord):
 
 
 class EditRecord(FileRecord):
-    """One edit: the request, and the image that came back."""
+    """One edit: its request, and the file of its answer."""
 
     prompt: str
     seed: SeedNumber | None
@@ -126,13 +126,13 @@ class EditRecord(FileRecord):
 
 
 class StepRecord(EditRecord):
-    """An edit between the first and the last of its trip."""
+    """An edit between the first and the last edit of a trip."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,2}-[A-Za-z]$")]
 
 
 class TripRecord(TripMeasures):
-    """One trip: `forward` is its first edit, `backward` the last, a shape has more."""
+    """One trip: `forward` is its first edit, `backward` its last; a shape has more `between`."""
 
     number: TripNumber
     forward: EditRecord | None
@@ -142,7 +142,7 @@ class TripRecord(TripMeasures):
 
     @property
     def edits(self) -> list[tuple[str, EditRecord | None]]:
-        """The edits by their names, in order; the first and the last may be missing."""
+        """The edits in order, with their names; the first and the last may be None."""
         between = [(step.name, step) for step in self.between]
         return [(FORWARD, self.forward), *between, (BACKWARD, self.backward)]
 
@@ -169,9 +169,9 @@ class ChainRecord(Record):
 
 
 class AuditRecord(Record):
-    """One extra backward call, on a touched answer or, before trip 1, on a drawing of our own.
+    """One extra backward edit, of a touched answer or, before trip 1, of our own drawing.
 
-    `outcome` is empty if the trip was not played.
+    `outcome` is empty if the audit's trip was not played.
     """
 
     case: Slug
@@ -220,7 +220,7 @@ class ModelRecord(Record):
 
 
 class Played(StrEnum):
-    """The way a run was played, which says who could have remembered an image."""
+    """The place where a run was played, and so who could have stored its images."""
 
     HERE = "run here"
     ENDPOINT = "submitted endpoint"
@@ -229,24 +229,24 @@ class Played(StrEnum):
 
     @classmethod
     def by_editor(cls, editor: str) -> Played:
-        """Return the way of a run that this editor plays for us.
+        """Return where a run with this editor is played by us.
 
-        An endpoint is the only editor that its submitter hosts.
+        Submitters host only endpoints.
         """
         return cls.ENDPOINT if editor == "endpoint" else cls.HERE
 
 
-#: The ways whose runs are ranked: all others were played out of our sight.
+#: Runs played by us. Only these are ranked.
 RANKED_WAYS = (Played.HERE, Played.ENDPOINT)
 
 
 class RunRecord(Record):
-    """The settings and facts of a run: secret, versions, metrics.
+    """The settings and facts of a run.
 
-    `played` = how its writer came by its images; a site that imports it decides again.
-    `metrics` names those that were pinned or missing. `earlier_secrets` were public before some
-    chains were played again, the latest first; `stop_after` is the number of trips played after
-    a chain's end is known, 0: all; `arm` holds the settings that differ from the suite's.
+    `played` is the writer's claim; a site that imports the run sets its own. `metrics` are those
+    that were pinned or missing. `earlier_secrets` were published before some chains were played
+    again, the latest first. `stop_after` is the number of trips played after a chain's end is
+    known; 0: all trips. `arm` are the settings that differ from the suite's.
     """
 
     secret: Sha256
@@ -274,12 +274,12 @@ class RunRecord(Record):
 
     @property
     def secrets(self) -> list[str]:
-        """All secrets that drew parts of the run, the latest first."""
+        """All secrets that were used for parts of the run, the latest first."""
         return [self.secret, *self.earlier_secrets]
 
     @property
     def commitments(self) -> list[str]:
-        """The published commitments to its secrets, in the order of time."""
+        """The published commitments to the secrets, the earliest first."""
         later = self.provenance.get("later")
         entries = [self.provenance, *(later if isinstance(later, list) else ())]
         published = [entry.get("secret_sha256") for entry in entries if isinstance(entry, dict)]
@@ -289,8 +289,8 @@ class RunRecord(Record):
 class StandingNumbers(Record):
     """The numbers of one run by one metric at one threshold in one scope.
 
-    A half-life of None, or a bound of one, is longer than the suite's trips. Scopes with too few
-    images have no 95 % intervals: `has_interval` distinguishes the two.
+    A half-life of None is longer than the suite's trips. So is a bound of None if `has_interval`;
+    otherwise the scope has too few images for 95 % intervals.
     """
 
     metric: Slug
@@ -321,13 +321,13 @@ class StandingNumbers(Record):
 
 
 class StandingRecord(StandingNumbers):
-    """One standing of the run without its rank, which depends on the other runs."""
+    """One standing of the run. Its rank depends on other runs and is not stored here."""
 
     details: dict[str, Any]
 
 
 class OtherImage(Record):
-    """The other image of a comparison, often of a model outside the bundle."""
+    """The other image of a comparison, often by a model outside the bundle."""
 
     model: Slug
     trip: TripNumber
@@ -335,11 +335,11 @@ class OtherImage(Record):
 
 
 class VoteRecord(Record):
-    """The answer of one person who did not know the models.
+    """One blind vote.
 
-    `answer` of a pair: 1 for this run's image, -1 for the other, 0 for "cannot say"; of a single
-    image 1 for "still usable" and 0 for not. `voter` is the same for all votes of one person and
-    does not identify that person.
+    `answer` for a pair is 1 for this run's image, -1 for the other, 0 for "cannot say"; for a
+    single image it is 1 for "still usable" and 0 for not. `voter` is an anonymous id, the same for
+    all votes of a person.
     """
 
     kind: Literal["pair", "usable"]
@@ -357,7 +357,7 @@ class VoteRecord(Record):
 
 
 class ScoreRecord(Record):
-    """One score with its run, case and trip: a row of the exported tables."""
+    """One score with its run, case and trip, as a row of the exported tables."""
 
     run: int
     model: str

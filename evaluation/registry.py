@@ -1,4 +1,4 @@
-"""Classes by name, as dotted paths that are imported on first use."""
+"""Registries: classes by name, imported on first use."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 class Registry(dict[str, str], Generic[T]):
-    """Dotted paths ("package.module:Class") by name, in the order of listings.
+    """Paths of classes ("package.module:Class") by name, in the order of listings.
 
-    `kind` is the word for an entry; `error` makes the exception for an unknown name.
+    `kind` is the noun for an entry in messages. `error` makes the exception for an unknown name.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class Registry(dict[str, str], Generic[T]):
         self.error = error
 
     def find(self, name: str) -> type[T]:
-        """Return the class of this name. Raises `error`, which lists the names."""
+        """Return the class of this name. Raises `error`, listing the known names."""
         if name not in self:
             raise self.error(
                 f"there is no {self.kind} called {name!r}; known are {', '.join(self)}"
@@ -32,11 +32,11 @@ class Registry(dict[str, str], Generic[T]):
         return _resolve(self[name])
 
     def load(self, name: str, **options: Any) -> T:
-        """Return an instance of the class of this name."""
+        """Return an instance of the class of this name, made with these options."""
         return self.find(name)(**options)
 
     def classes(self) -> dict[str, type[T]]:
-        """Import and return every class by its name."""
+        """Import all classes; return them by name."""
         return {name: self.find(name) for name in self}
 
 

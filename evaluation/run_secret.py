@@ -1,8 +1,8 @@
-"""The secret of a run, and the random values that are drawn from it.
+"""The secret of a run, and the random values that are derived from it.
 
-A run's secret is random. Its seeds, the order of its chains and its audits are drawn from it,
-the same in the shell and on the site, so that no model can know them beforehand; it is
-published when the run has ended, so that the draw can be repeated.
+Seeds, the order of chains and audits are derived from a random secret, so no model can know them
+beforehand. The secret is published after the run, so anyone can repeat the derivation. Shell and
+site derive the same values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-#: (trip number, step name) -> seed; the steps of a round trip are "forward" and "backward".
+#: A function (trip number, step name) -> seed. A round trip has the steps "forward" and "backward".
 Seed: TypeAlias = Callable[[int, str], int | None]
 SeedMode = Literal["per-edit", "fixed", "none"]
 SEED_MODES: tuple[SeedMode, ...] = ("per-edit", "fixed", "none")
@@ -23,30 +23,31 @@ T = TypeVar("T")
 
 
 def new_secret() -> str:
-    """Return a secret for one run: 256 random bits, in hexadecimal digits."""
+    """Return a new secret for a run: 256 random bits in hexadecimal."""
     return secrets.token_hex(32)
 
 
 def commitment(secret: str) -> str:
-    """Return the hash that may be published before the secret itself."""
+    """Return the secret's hash, which is published before the secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def drawn(secret: str, *names: object) -> bytes:
-    """Return the 32 bytes that the secret draws for this name."""
+    """Return the 32 bytes that the secret gives for this name."""
     text = "/".join(str(name) for name in names)
     return hmac.digest(secret.encode(), text.encode(), "sha256")
 
 
 def generator(secret: str, *names: object) -> np.random.Generator:
-    """Return a random generator that the secret draws for this name."""
+    """Return the random generator that the secret gives for this name."""
     return np.random.default_rng(int.from_bytes(drawn(secret, *names)))
 
 
 def chain_seeds(secret: str, case: str, repeat: int, mode: SeedMode = "per-edit") -> Seed:
-    """Return the function that gives the 31-bit seed of every edit of a chain.
+    """Return the function that gives the 31-bit seed of each edit of a chain.
 
-    `case` is its slug, repeats count from 0. Fixed: one seed for all its edits; none: None.
+    `case` is a slug; `repeat` counts from 0. In the mode "fixed" all edits of the chain share one
+    seed; in the mode "none" they have no seed.
     """
 
     def seed(number: int, step: str) -> int | None:
@@ -59,5 +60,5 @@ def chain_seeds(secret: str, case: str, repeat: int, mode: SeedMode = "per-edit"
 
 
 def shuffled(secret: str, items: Iterable[T], name: Callable[[T], str]) -> list[T]:
-    """Return the items in the order that the secret draws, by their names."""
+    """Return the items in a random order that depends only on the secret and their names."""
     return sorted(items, key=lambda item: drawn(secret, "order", name(item)))

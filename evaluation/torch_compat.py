@@ -1,9 +1,8 @@
-"""Torch on this machine: torchvision with a mismatched torch, and one thread.
+"""Workarounds for torch: importing a mismatched torchvision, and running in one thread.
 
-The registry's torchvision is linked against CUDA. With a CPU build of torch
-its library does not load, and then even `import torchvision` fails: "operator
-torchvision::nms does not exist". lpips, open_clip and timm import torchvision
-but use none of its compiled operators, so declaring them is enough.
+PyPI's torchvision is linked against CUDA. With a CPU build of torch its library does not load, and
+even `import torchvision` fails: "operator torchvision::nms does not exist". lpips, open_clip and
+timm import torchvision but use none of its compiled operators, so declaring these is enough.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def ready_torchvision() -> None:
     import torch
 
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-        del sys.modules[name]  # half imported
+        del sys.modules[name]  # only partly imported
     library = torch.library.Library("torchvision", "DEF")
     for operator in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, operator):
@@ -46,8 +45,8 @@ def ready_torchvision() -> None:
 def one_thread() -> Iterator[None]:
     """Make torch, if it is loaded, compute in one thread.
 
-    This is fastest for small networks, whose threads would wait for each other. And the same
-    input gives the same bits: several threads add up a sum in another order.
+    This is fastest for small networks, and the same input gives the same bits: several threads add
+    the terms of a sum in varying order.
     """
     torch = sys.modules.get("torch")
     before = torch.get_num_threads() if torch else 1

@@ -1,4 +1,4 @@
-"""Untrusted JSON and numbers: bounded before they cost memory or time."""
+"""Parse untrusted JSON and numbers with bounds on memory and time."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-#: Objects, lists and members in one text; each takes up to a few hundred bytes of memory.
-#: An image is one long string without any.
+#: The limit of items (objects, lists and their members) in one text: each takes up to a few
+#: hundred bytes of memory. An image is one long string, so it counts as one item.
 MAX_ITEMS = 100_000
-#: Beyond this a text must be ASCII, as base64 is: Python takes four bytes for every letter of a
-#: text with one rare letter in it.
+#: A longer text must be ASCII, as base64 is: a single rare character makes Python use four bytes
+#: for every character.
 MAX_WIDE = 2**20
 #: NUL bytes and lone surrogates: valid in JSON, but not storable in a file or a database.
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-#: The limit of an untrusted file, ten times the record of our largest run.
+#: The limit of an untrusted file: ten times the size of our largest.
 MAX_FILE_BYTES = 64 * 2**20
-#: Objects, lists and members in such a file: ours have 20 bytes of text for each.
+#: A longer text may have one more item for every so many bytes. Ours have 20 bytes per item.
 BYTES_PER_ITEM = 8
-#: Larger than any valid number: answers are stored as JSON, where numbers are floats.
+#: Above every valid number. Answers are stored as JSON, where numbers are floats.
 LARGEST = 1e300
-#: Longer than any valid number; a float cannot hold much longer ones.
+#: More digits than any valid whole number has.
 MAX_DIGITS = 20
 
 
 def parse_json(body: bytes) -> Any:
     """Parse untrusted JSON with a bound on its size in memory. Raises ValueError."""
     if len(body) > MAX_WIDE and not body.isascii():
-        raise ValueError("long JSON with letters that base64 does not have")
+        raise ValueError("long JSON with non-ASCII characters")
     if sum(body.count(mark) for mark in (b"{", b"[", b",")) > MAX_ITEMS:
         raise ValueError(f"JSON of more than {MAX_ITEMS:,} items")
     try:
@@ -40,10 +40,10 @@ def parse_json(body: bytes) -> Any:
 
 
 def finite(digits: str) -> float:
-    """Parse a number, or one of the words NaN and Infinity, which are refused."""
+    """Parse a number. Raises ValueError for NaN, infinities and numbers too large for a float."""
     value = float(digits)
     if not math.isfinite(value):
-        raise ValueError(f"{digits[:40]} is not a number")
+        raise ValueError(f"{digits[:40]} is not a finite number")
     return value
 
 
@@ -56,14 +56,14 @@ def parse_strictly(
 ) -> Any:
     """Parse untrusted JSON strictly. Raises ValueError.
 
-    NUL bytes, lone surrogates, NaN, infinities and repeated keys are rejected. `most_items`
-    bounds its objects, lists and members, `most_keys` the members of one object; `number` parses
-    its fractions.
+    Rejects NUL bytes, lone surrogates, NaN, infinities and repeated keys. `most_items` limits the
+    objects, lists and members in total, `most_keys` the members of one object. `number` parses
+    numbers with a fraction or exponent.
     """
 
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(pairs) > most_keys:
-            raise ValueError(f"an object in it has {len(pairs):,} keys; the limit is {most_keys:,}")
+            raise ValueError(f"an object has {len(pairs):,} keys; the limit is {most_keys:,}")
         single: dict[str, Any] = {}
         for key, value in pairs:
             if key in single:
@@ -73,7 +73,7 @@ def parse_strictly(
 
     most = MAX_ITEMS + len(text) // BYTES_PER_ITEM if most_items is None else most_items
     if (items := sum(map(text.count, "{[,"))) > most:
-        raise ValueError(f"it has {items:,} items; the limit is {most:,}")
+        raise ValueError(f"the JSON has {items:,} items; the limit is {most:,}")
     try:
         value = json.loads(
             text,
@@ -91,30 +91,29 @@ def parse_strictly(
 
 
 def read_json_file(file: Path) -> Any:
-    """Parse an untrusted file strictly. Raises ValueError or OSError."""
+    """Parse an untrusted JSON file strictly. Raises ValueError or OSError."""
     if (size := file.stat().st_size) > MAX_FILE_BYTES:
-        raise ValueError(f"{size:,} bytes; the limit is {MAX_FILE_BYTES:,}")
+        raise ValueError(f"the file has {size:,} bytes; the limit is {MAX_FILE_BYTES:,}")
     return parse_strictly(file.read_text(encoding="utf-8"))
 
 
 def _whole(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise ValueError(f"{digits[:MAX_DIGITS]}… is too large a number")
+        raise ValueError(f"the number {digits[:MAX_DIGITS]}… is too large")
     return int(digits)
 
 
 def bounded(value: Any, most: float) -> float | None:
-    """Return a number from 0, cut to `most`; None for anything else."""
+    """Return a number, cut to `most`; None if it is negative or not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(min(value, most)) if value >= 0 else None  # not a number is not above 0
+    return float(min(value, most)) if value >= 0 else None  # NaN is not
 
 
 def can_be_stored(value: Any) -> bool:
     """Return True if every database can store the value.
 
-    It must have no NUL byte or lone surrogate in any text, and no number that is not finite
-    (1e999 becomes infinite).
+    NUL bytes, lone surrogates and numbers that are not finite (such as 1e999) cannot be stored.
     """
     if isinstance(value, str):
         return not UNSTORABLE.search(value)
@@ -131,7 +130,7 @@ def storable(text: str) -> str:
 
 
 def storable_value(value: Any) -> Any:
-    """Make a value storable; numbers that are not finite or too large become None."""
+    """Make a value storable; numbers that are too large or not finite become None."""
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, Mapping):

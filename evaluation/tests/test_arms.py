@@ -209,10 +209,10 @@ def test_a_clean_up_is_done_between_trips_and_not_to_what_is_kept():
     assert np.std(np.diff(np.asarray(cleaned.decoded, dtype=float), axis=0)) < np.std(
         np.diff(np.asarray(edits[1].answer.image.decoded, dtype=float), axis=0)
     )
-    # What an exact inverse is given is what the trip was begun with.
+    # What an exact inverse is given is what the trip began with.
     assert editor.heard[3][3].before.sha256 == cleaned.sha256
     other = arm.model_copy(update={"cleanup_version": "another"})
-    with pytest.raises(ArmError, match="begun with another, but here is non-local means"):
+    with pytest.raises(ArmError, match="began with another, but non-local means"):
         other.cleaned(source)
 
 
@@ -276,12 +276,12 @@ def test_an_experiment_is_read_from_its_file(tmp_path):
         (("  plain:\n", ""), "arms: Dictionary should have at least 2"),
         (("plain:", "../plain:"), "arms.../plain"),
         (("LF: {", "LF: {colour: 1, "), "arms.LF.colour"),
-        (("LF: {", "LF: {repeats: 3, "), "arm LF: repeats are for all arms"),
-        (("wording: LF, temperature: 0.4", ""), "the arms plain and LF are the same"),
+        (("LF: {", "LF: {repeats: 3, "), "arm LF: set repeats for the whole experiment"),
+        (("wording: LF, temperature: 0.4", ""), "the arms plain and LF have the same settings"),
         (("  plain:", "  plain: &a {}\n  b: *a"), "references"),
-        (("title:", "title: x\ntitle:"), "'title' stands twice"),
-        (("title: Does", "- title: Does"), "not a valid experiment"),
-        (("title: Does", "!!python/object:os.system {}\ntitle: Does"), "not a valid experiment"),
+        (("title:", "title: x\ntitle:"), "'title' occurs twice"),
+        (("title: Does", "- title: Does"), "is not valid YAML"),
+        (("title: Does", "!!python/object:os.system {}\ntitle: Does"), "is not valid YAML"),
     ],
 )
 def test_a_file_that_does_not_fit_says_where(change, words):

@@ -200,7 +200,7 @@ def test_frames_have_a_row_for_every_trip_chain_and_call_and_say_what_they_need(
 def test_what_is_kept_aside_is_gone_with_its_results_unless_it_is_saved():
     results = evaluate(mirror, **FEW)
     aside, kept = results.folder, results.save("kept")
-    with pytest.raises(UserFacingError, match="exists already"):
+    with pytest.raises(UserFacingError, match="already exists"):
         results.save("kept")
     assert "psnr" in str(results).lower()
     scores = results.scores
