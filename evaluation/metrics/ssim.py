@@ -1,4 +1,4 @@
-"""SSIM and MS-SSIM: structure, on RGB, channels averaged."""
+"""SSIM and MS-SSIM: similarity of structure on RGB, averaged over channels."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Plane: TypeAlias = NDArray[np.float32]
 
 WINDOW, SIGMA = 11, 1.5
 C1, C2 = np.float32((0.01 * 255) ** 2), np.float32((0.03 * 255) ** 2)
-# Variances do not change with an offset, and small numbers lose less to rounding.
+# An offset does not change variances, and smaller numbers lose less to rounding.
 OFFSET = np.float32(128)
-# Rows compared at a time: their intermediate values stay in the processor's cache.
+# Rows compared at a time, so that intermediate values stay in the processor's cache.
 ROWS = 64
 
 
 class Ssim(DirectMetric):
     """SSIM (Wang et al., 2004): Gaussian window 11 x 11, sigma 1.5.
 
-    The same numbers as scikit-image's `structural_similarity(gaussian_weights=True, sigma=1.5,
-    use_sample_covariance=False)`, by OpenCV's separable filter in float32: about ten times faster.
+    Numbers equal those of scikit-image's `structural_similarity(gaussian_weights=True, sigma=1.5,
+    use_sample_covariance=False)`. OpenCV's separable filter in float32 is about ten times faster.
     """
 
     name, label, version = "ssim", "SSIM", "1"
@@ -49,9 +49,9 @@ class Ssim(DirectMetric):
 
 @dataclass(frozen=True)
 class Moments:
-    """An image (minus OFFSET) with its local means and variances, without borders.
+    """An image minus OFFSET, with local means and variances inside the border.
 
-    Those of a large image are not stored, but computed for each comparison.
+    For a large image, means and variances are computed at each comparison instead.
     """
 
     values: Plane
@@ -64,7 +64,7 @@ class Moments:
         return cls(values) if is_large((width, height)) else cls(values, *moments(values))
 
     def compare(self, values: Plane) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the mean similarity, and that of contrast and structure, per channel."""
+        """Return by channel the mean similarity, and that of contrast and structure alone."""
         whole = np.zeros(3)
         structure = np.zeros(3)
         height, width = (side - WINDOW + 1 for side in values.shape[:2])
@@ -102,7 +102,7 @@ def moments(values: Plane) -> tuple[Plane, Plane]:
 
 
 def _ratio(product: Plane, squares: Plane, constant: np.float32) -> Plane:
-    """Return (2 product + c) / (squares + c), computed in place."""
+    """Return (2 product + constant) / (squares + constant), computed in place."""
     product *= 2
     product += constant
     squares += constant
@@ -111,7 +111,7 @@ def _ratio(product: Plane, squares: Plane, constant: np.float32) -> Plane:
 
 
 def plane(image: Image.Image) -> Plane:
-    """Return the image minus OFFSET; a large one unchanged, to centre by rows."""
+    """Return the image minus OFFSET; a large image is returned unchanged and centred by rows."""
     values: Any = np.asarray(image)
     return values if is_large(image.size) else centred(values)
 
@@ -142,11 +142,10 @@ BAND = 512
 
 
 class MsSsim(DirectMetric):
-    """MS-SSIM (Wang et al., 2003): SSIM over five scales, each half the last.
+    """MS-SSIM (Wang et al., 2003): SSIM over five scales, each half the size of the one before.
 
-    Contrast and structure at every scale, luminance at the last; channels averaged. An image
-    too small for the window at the fifth scale is not measured: with fewer scales it would be
-    another metric.
+    It combines contrast and structure of every scale with luminance of the last. An image too small
+    for the window at the fifth scale is not measured, because fewer scales are another metric.
     """
 
     name, label, version = "ms_ssim", "MS-SSIM", "1"
@@ -169,13 +168,13 @@ class MsSsim(DirectMetric):
 def _similarity(source: Sequence[Moments], values: Plane) -> float:
     parts = [moments.compare(scale) for moments, scale in zip(source, _scales(values), strict=True)]
     terms = np.array([structure for _, structure in parts[:-1]] + [parts[-1][0]])
-    # A negative term has no fractional power; it counts as no similarity.
+    # A negative term has no fractional power and counts as no similarity.
     powers = np.maximum(terms, 0.0) ** np.array(WEIGHTS)[:, None]
     return float(powers.prod(axis=0).mean())
 
 
 def _scales(values: Plane) -> list[Plane]:
-    """Return the image at five sizes, each pixel a mean of two by two."""
+    """Return the image at five sizes; each pixel is the mean of 2 x 2 of the size before."""
     import cv2
 
     scales = [values]

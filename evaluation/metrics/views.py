@@ -1,7 +1,8 @@
-"""Views of an image that the headline's parts compare, and their alignment.
+"""Views of an image that the headline's parts compare, and the alignment of images.
 
-Each view of an image is computed once: features of its patches, colours, fine detail. A restored
-image is first aligned with its source, if a shift, zoom or skew explains enough of the difference.
+The views of an image are the features of its patches, its colours and its fine detail; each is
+computed once. A restored image is first aligned with its source if a shift, zoom or skew explains
+enough of the difference.
 """
 
 from __future__ import annotations
@@ -19,23 +20,24 @@ from evaluation.alignment import Aligned, moved, registrations
 from evaluation.metrics.base import CELLS, Box, Mask, Subject
 
 Floats: TypeAlias = NDArray[np.float64]
-#: By layer, the features of each patch (rows, columns, 384), of unit length.
+#: The features of each patch by layer (rows, columns, 384), of unit length.
 Tokens: TypeAlias = dict[int, NDArray[np.float32]]
 
-#: The layers used: the first shows contours, the last shows things.
+#: The layers used: the first represents contours, the last objects.
 SHAPES, THINGS = 8, 12
-# Patches may move by this many patches.
+# A patch may move by up to this many patches without counting as changed.
 REACH = 1
-# The least share of a cell inside the frame, and of a window's cells, for it to count.
+# The least share of a cell inside the frame for the cell to count, and of a window's counting cells
+# for the window to count.
 INSIDE, COUNTING = 0.98, 0.6
 LAB_SIDE = 128
 # Rows converted to floats at a time.
 ROWS = 64
-# Bands of detail: the longer side they are scaled to, and the standard deviations of the blurs.
+# Fine detail: the longer side to which blurs are scaled, and their standard deviations.
 BANDS_SIDE, FINE, COARSE = 512, 0.7, 1.4
-# Registration uses copies of at most this side, and blocks of this many pixels.
+# Registration: the largest and least side of the copies that it uses, and the side of its blocks.
 SIDE, LEAST_SIDE, BLOCK = 256, 16, 16
-# A shift or zoom is applied if it leaves less than this share of the difference.
+# A warp is applied if it leaves less than this share of the difference.
 LARGEST_REST = 0.9
 
 
@@ -47,12 +49,12 @@ class View:
 
     @cached_property
     def lab(self) -> Floats:
-        """The box averages of the image in CIELAB, 128 x 128."""
+        """The image in CIELAB, averaged to 128 x 128."""
         import cv2
         from skimage.color import rgb2lab
 
         size = (LAB_SIDE, LAB_SIDE)
-        # A channel at a time, and rows below: a large image as floats takes too much memory.
+        # One channel at a time, because a large image as floats takes too much memory.
         small = [
             cv2.resize(np.asarray(channel, np.float32), size, interpolation=cv2.INTER_AREA)
             for channel in self.decoded.split()
@@ -61,7 +63,7 @@ class View:
 
     @cached_property
     def bands(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The finest detail and the next coarser, by cell, in grey levels."""
+        """The finest and the next coarser detail, by cell, in grey levels."""
         import cv2
 
         values = np.asarray(self.decoded)
@@ -72,7 +74,7 @@ class View:
         del values
         scale = max(1.0, max(self.decoded.size) / BANDS_SIDE)
         fine, coarse = (cv2.GaussianBlur(grey, (0, 0), sigma * scale) for sigma in (FINE, COARSE))
-        # In place: a large image has few such tables in memory at a time.
+        # In place, so that few arrays of a large image are in memory at a time.
         finest, finer = (
             cv2.resize(cv2.absdiff(one, other, one), (CELLS, CELLS), interpolation=cv2.INTER_AREA)
             for one, other in ((grey, fine), (fine, coarse))
@@ -82,11 +84,11 @@ class View:
 
 @dataclass
 class Source:
-    """A source image and the parts' measurements of it."""
+    """A source image with the parts' measurements of it."""
 
     view: View
     subject: Subject
-    #: By part: its measurements of the source; None if it does not apply.
+    #: Each part's measurements of the source; None if the part does not apply.
     prepared: dict[str, Any] = field(default_factory=dict)
 
 
@@ -95,17 +97,17 @@ class Comparison:
     """A source and one restored image at its size."""
 
     source: Source
-    #: Unaligned: faces and text are read here.
+    #: The restored image unaligned, for faces and text.
     restored: Image.Image
-    #: Aligned with the source.
+    #: The restored image aligned with the source.
     registered: View
-    #: The share of each cell that lies inside the registered frame.
+    #: The share of each cell that is inside the aligned image.
     inside: Floats
     #: The share of the frame that was cut off or invented.
     reframed: float
 
     def counts(self, rows: int, columns: int) -> Mask:
-        """Return the cells of a grid that lie inside the frame."""
+        """Return which cells of a grid are inside the aligned image."""
         import cv2
 
         size = (columns, rows)
@@ -114,13 +116,13 @@ class Comparison:
 
     @cached_property
     def changes(self) -> dict[int, Floats]:
-        """Dissimilarity of each patch, by layer."""
+        """The dissimilarity of each patch, by layer."""
         before, after = self.source.view.tokens, self.registered.tokens
         return {layer: dissimilarity(before, after, layer) for layer in (SHAPES, THINGS)}
 
     @cached_property
     def colour_difference(self) -> Floats:
-        """CIEDE2000 by cell, 128 x 128."""
+        """The CIEDE2000 difference of each cell, 128 x 128."""
         from skimage.color import deltaE_ciede2000
 
         return np.asarray(deltaE_ciede2000(self.source.view.lab, self.registered.lab))
@@ -129,7 +131,7 @@ class Comparison:
 def harmless_copies(image: Image.Image) -> list[Image.Image]:
     """Return copies without visible damage: grain of four grey levels, blur, JPEG 85."""
     grainy = np.array(image)
-    # The old generator: its numbers are promised to stay the same in every version of numpy.
+    # The legacy generator, because numpy guarantees that its numbers never change.
     random = np.random.RandomState(7)
     for top in range(0, image.height, ROWS):
         rows = grainy[top : top + ROWS]
@@ -144,7 +146,7 @@ def harmless_copies(image: Image.Image) -> list[Image.Image]:
 
 
 def dissimilarity(before: Tokens, after: Tokens, layer: int) -> Floats:
-    """Return 1 - the best cosine with a neighbour, by patch, over both directions."""
+    """Return 1 - the best cosine of each patch with a nearby one, the worse of both directions."""
     one, other = before[layer], after[layer]
     rows, columns = one.shape[:2]
     lost, invented = np.full((2, rows, columns), -1, np.float32)
@@ -162,7 +164,7 @@ def dissimilarity(before: Tokens, after: Tokens, layer: int) -> Floats:
 
 
 def window_means(values: NDArray[Any], side: int) -> Floats:
-    """Return the mean of every window with this many cells a side."""
+    """Return the mean of every square window with this side."""
     sums = np.pad(np.asarray(values, np.float64).cumsum(0).cumsum(1), ((1, 0), (1, 0)))
     total = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
     means: Floats = total / side**2
@@ -170,7 +172,7 @@ def window_means(values: NDArray[Any], side: int) -> Floats:
 
 
 def window_means_inside(values: NDArray[Any], counting: Mask, side: int) -> Floats:
-    """Return the mean of each window's counting cells; -inf if too few count."""
+    """Return the mean over the counting cells of each window; -inf if too few count."""
     share = window_means(counting, side)
     mean = window_means(np.where(counting, values, 0), side) / np.maximum(share, 1e-9)
     return np.where(share > COUNTING, mean, -np.inf)
@@ -187,8 +189,8 @@ def register(
 ) -> tuple[Image.Image, NDArray[np.float64], float]:
     """Align the restored image with the source.
 
-    Returns it, the share of each cell that is inside it, and the share of the frame that was
-    cut off or invented.
+    Returns the aligned image, the share of each cell that is inside it, and the share of the frame
+    that was cut off or invented.
     """
     before, after = _small(source), _small(restored)
     still = Aligned(before, after, np.ones(before.shape[:2], np.float32), block=BLOCK)
@@ -203,7 +205,7 @@ def register(
 
 
 def _small(image: Image.Image) -> NDArray[np.float32]:
-    """Return the box averages, at most 256 pixels a side, from 0 to 1."""
+    """Return a copy of at most 256 pixels a side, by box averages, with values from 0 to 1."""
     scale = min(1, SIDE / max(image.size))
     width, height = (max(LEAST_SIDE, round(side * scale)) for side in image.size)
     small = image.resize((width, height), Image.Resampling.BOX)
@@ -211,7 +213,7 @@ def _small(image: Image.Image) -> NDArray[np.float32]:
 
 
 def _enlarged(warp: Floats, size: tuple[int, int], shape: tuple[int, ...]) -> Floats:
-    """Scale the warp of a small copy to the image; pixel centres are at halves."""
+    """Scale the warp of a small copy to the whole image; pixel centres are at 0.5."""
     scale, half = np.array([size[0] / shape[1], size[1] / shape[0]]), np.array([0.5, 0.5])
     linear = warp[:, :2] * scale[:, None] / scale[None, :]
     shift = (warp[:, 2] + half - warp[:, :2] @ half) * scale
@@ -219,6 +221,7 @@ def _enlarged(warp: Floats, size: tuple[int, int], shape: tuple[int, ...]) -> Fl
 
 
 def _warped(image: Image.Image, warp: Floats) -> tuple[Image.Image, Floats, float]:
+    """Return the warped image, the share of each cell inside it, and the share reframed."""
     import cv2
 
     back = cv2.WARP_INVERSE_MAP
