@@ -1,7 +1,7 @@
-"""Shared parts of network metrics: device, batches, lack of memory.
+"""Base classes of metrics that run a network: device, batches, lack of memory.
 
-On a GPU the convolutions run in half precision, everything after them in float32; the numbers
-then differ from a CPU's by at most HALF_TOLERANCE. CONVERGEBENCH_PRECISION=float32 runs them in
+On a GPU, convolutions run in half precision and everything after them in float32. Retentions then
+differ from a CPU's by at most HALF_TOLERANCE. CONVERGEBENCH_PRECISION=float32 runs convolutions in
 full precision there too.
 """
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import torch
 
 
-#: The largest change of a retention by half precision, and so the largest difference between CPU
-#: and GPU. Two thresholds of the board are at least 0.15 apart.
+#: The largest change of a retention by half precision, and so between CPU and GPU. It is small,
+#: because thresholds of the board are at least 0.15 apart.
 HALF_TOLERANCE = 0.005
 PRECISIONS = ("float16", "float32")
 
@@ -33,7 +33,7 @@ PRECISIONS = ("float16", "float32")
 class NetworkMetric(DirectMetric):
     """A metric that runs a network, on a CUDA device if available, else on the CPU."""
 
-    #: Images in one pass, by device. A single image stays in a CPU's cache.
+    #: Images in one pass, by device. On a CPU a single image stays in the cache.
     batch: ClassVar[dict[str, int]] = {"cuda": 16, "cpu": 1}
     uses_network = True
 
@@ -43,23 +43,20 @@ class NetworkMetric(DirectMetric):
 
     @cached_property
     def device(self) -> str:
-        """Return the device, chosen at first use and never at import.
-
-        A CUDA context does not survive a fork.
-        """
+        """Return the device, chosen at first use because a CUDA context does not survive a fork."""
         import torch
 
         return "cuda" if torch.cuda.is_available() else "cpu"
 
     @cached_property
     def precision(self) -> str:
-        """Return the precision of convolutions: half precision pays only on a GPU."""
-        wanted = os.environ.get("CONVERGEBENCH_PRECISION") or PRECISIONS[0]
-        if wanted not in PRECISIONS:
+        """Return the precision of convolutions; half precision is faster only on a GPU."""
+        precision = os.environ.get("CONVERGEBENCH_PRECISION") or PRECISIONS[0]
+        if precision not in PRECISIONS:
             raise MetricError(
-                f"CONVERGEBENCH_PRECISION is {wanted!r}: it should be {' or '.join(PRECISIONS)}"
+                f"CONVERGEBENCH_PRECISION is {precision!r}: it should be {' or '.join(PRECISIONS)}"
             )
-        return wanted if self.device == "cuda" else "float32"
+        return precision if self.device == "cuda" else "float32"
 
     @property
     def dtype(self) -> torch.dtype:
@@ -87,8 +84,8 @@ class NetworkMetric(DirectMetric):
     ) -> list[Any]:
         """Run `work` on slices of the images and return all results.
 
-        Lack of memory halves the batch, then moves to the CPU. Raises MetricError if a single
-        image does not fit there.
+        If memory is short, the batch is halved, then the network moves to the CPU. Raises
+        MetricError if a single image does not fit there.
         """
         results: list[Any] = []
         size = self.batch[self.device]
@@ -101,19 +98,21 @@ class NetworkMetric(DirectMetric):
             except (MemoryError, RuntimeError) as error:
                 if not _out_of_memory(error):
                     raise
-            # Outside the except block, so that the failed batch's tensors are freed.
+            # After the except block, so that the failed batch's tensors are freed.
             if part.stop - part.start > 1:
                 size = (part.stop - part.start) // 2
             elif self.device == "cuda":
                 self._leave_gpu()
                 size = self.batch[self.device]
             else:
-                wide, high = images[part.start].size
-                raise MetricError(f"not enough memory for {self.label} of {wide} x {high} pixels")
+                width, height = images[part.start].size
+                raise MetricError(
+                    f"not enough memory for {self.label} of {width} x {height} pixels"
+                )
         return results
 
     def unload(self) -> None:
-        """Free the network's memory on a CPU; the next use loads it again."""
+        """Free the network's memory on a CPU; the next use loads the network again."""
         if self.device == "cpu":
             vars(self).pop("network", None)
 
@@ -121,22 +120,22 @@ class NetworkMetric(DirectMetric):
         import torch
 
         self.device = "cpu"
-        # The network is loaded again at the next use, because its weights are rounded.
+        # The next use loads the network again, because its weights were rounded for the GPU.
         for name in ("network", "precision"):
             self.__dict__.pop(name, None)
         torch.cuda.empty_cache()
 
 
 class FeatureMetric(NetworkMetric):
-    """A network metric that compares features of two images."""
+    """A network metric that compares the features of two images."""
 
     @abstractmethod
     def features(self, images: Sequence[Image.Image]) -> Features:
-        """Return the input of `compare` from a source: tensor or list of tensors."""
+        """Return a source's features for `compare`: a tensor or a list of tensors."""
 
     @abstractmethod
     def compare(self, sources: Sequence[Features], images: Sequence[Image.Image]) -> list[float]:
-        """Return the distances of a batch that fits in memory, each to its own source."""
+        """Return the distance of each image of a batch to its own source."""
 
     def prepare(self, source: Image.Image) -> Features:
         features: Features = self.in_batches([source], lambda part: [self.features([source])])[0]
@@ -145,7 +144,7 @@ class FeatureMetric(NetworkMetric):
     def losses(
         self, sources: Sequence[Features], restored: Sequence[Image.Image]
     ) -> Sequence[Loss]:
-        """Return the loss of each image to its own source; all have one size."""
+        """Return the loss of each image against its own source; all have the same size."""
 
         def compare(part: slice) -> list[float]:
             return self.compare(moved(sources[part], self.device), restored[part])
@@ -160,7 +159,7 @@ def _exact(device: str) -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode())
-        if device == "cuda":  # process-wide settings, which CPU threads share
+        if device == "cuda":  # process-wide settings, left alone on a CPU
             flags = torch.backends.cudnn.flags(
                 enabled=True, benchmark=False, deterministic=True, allow_tf32=False
             )
@@ -173,11 +172,11 @@ def _out_of_memory(error: Exception) -> bool:
 
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
-    return "can't allocate memory" in str(error)  # the CPU's allocator raises a plain RuntimeError
+    return "can't allocate memory" in str(error)  # a RuntimeError of the CPU's allocator
 
 
 def moved(sources: Sequence[Features], device: str) -> list[Features]:
-    """Move source features to this device; an object in the list twice is moved once."""
+    """Move source features to this device; repeated objects are moved once."""
     by_id = {id(source): _moved(source, device) for source in sources}
     return [by_id[id(source)] for source in sources]
 
@@ -191,7 +190,7 @@ def _moved(features: Features, device: str) -> Features:
 
 
 def in_spans(sources: Sequence[Features]) -> Iterator[tuple[slice, Features]]:
-    """Yield each run of equal sources as a slice of the batch, with the source."""
+    """Yield each sequence of identical sources as a slice of the batch, with the source."""
     end = 0
     for _, same in groupby(sources, key=id):
         group = list(same)
@@ -200,46 +199,43 @@ def in_spans(sources: Sequence[Features]) -> Iterator[tuple[slice, Features]]:
 
 
 def as_tensor(images: Sequence[Image.Image], device: str) -> torch.Tensor:
-    """Return images of one size as float32 in [0, 255].
-
-    The axes are batch, channel, height, width.
-    """
+    """Return images of one size as float32 from 0 to 255: batch, channel, height, width."""
     import torch
 
     stacked = np.stack([np.asarray(image) for image in images])
-    # The channels stay last in memory, as in the images: pooling is faster.
+    # Channels stay last in memory, as in the images, because pooling is then faster.
     return torch.from_numpy(stacked).to(device).permute(0, 3, 1, 2).float()
 
 
 def cosine_distances(sources: Sequence[torch.Tensor], others: torch.Tensor) -> list[float]:
-    """Return 1 - cosine of each row to its own source's.
+    """Return 1 - the cosine of each row with its source's row.
 
-    It is computed in float64, so that equal rows give 0.
+    It is computed in float64, so that equal rows have distance 0.
     """
     import torch
 
-    wanted = torch.cat(list(sources))
-    similarity = torch.nn.functional.cosine_similarity(wanted.double(), others.double())
+    source_rows = torch.cat(list(sources))
+    similarity = torch.nn.functional.cosine_similarity(source_rows.double(), others.double())
     distances: list[float] = (1 - similarity).tolist()
     return distances
 
 
-# Faster convolutions on a CPU with the same numbers. Measured on AlexNet at 1024 x 1024 pixels,
-# one AVX2 core: NNPACK's FFT and Winograd convolutions take 110 ms where oneDNN's direct ones take
-# 330 ms, equal to five parts in a million; pooling takes 5 ms with the channels last in memory and
-# 70 ms with them first. Linear layers go through MKL, which leaves AVX-512 unused on processors of
-# other makers: on one such core it reaches 100 GFLOP/s and oneDNN 230, equal to a millionth.
+# Faster layers on a CPU with the same numbers. On one AVX2 core, for AlexNet at 1024 x 1024 pixels:
+# NNPACK's FFT and Winograd convolutions take 110 ms, oneDNN's direct ones 330 ms; they differ by
+# five parts in a million. Pooling takes 5 ms with channels last in memory, 70 ms with channels first.
+# Linear layers use oneDNN instead of MKL, which ignores AVX-512 on processors that Intel did not
+# make: there oneDNN reaches 230 GFLOP/s a core, MKL 100; they differ by a millionth.
 
 
 def optimise_for_cpu(network: Any) -> Any:
-    """Return a CPU network with faster convolutions, poolings and layers."""
+    """Replace a CPU network's convolutions, poolings and linear layers by faster ones."""
     import torch
 
     for module in network.modules():
         if type(module) is torch.nn.Linear and onednn_works():
             packed = torch.ops.mkldnn._reorder_linear_weight(module.weight.data.clone())
             module.forward = partial(multiply, weight=packed, bias=module.bias)
-            # Else it would be in memory twice.
+            # Otherwise the weights would be in memory twice.
             module.weight.data = module.weight.data.new_empty(0)
         elif type(module) is torch.nn.MaxPool2d:
             module.forward = partial(_pool, module)
@@ -251,25 +247,25 @@ def optimise_for_cpu(network: Any) -> Any:
 
 def _suits_nnpack(convolution: Any) -> bool:
     """Return True for a dense, unit-stride convolution of 3 to 8 pixels square."""
-    high, wide = convolution.kernel_size
+    height, width = convolution.kernel_size
     return (
-        high == wide
-        and 3 <= high <= 8
+        height == width
+        and 3 <= height <= 8
         and convolution.stride == (1, 1)
         and convolution.dilation == (1, 1)
         and convolution.groups == 1
         and convolution.bias is not None
         and convolution.padding_mode == "zeros"
-        and convolution.padding in {(p, p) for p in range(high)}
+        and convolution.padding in {(p, p) for p in range(height)}
     )
 
 
 @cache
 def _nnpack_works() -> bool:
-    """Return True if this torch has NNPACK and this processor runs it.
+    """Return True if this torch has NNPACK and this processor supports it.
 
-    NNPACK creates its threads at the first call, as many as torch has then. It gets one:
-    images are already spread over threads, and its own would spin.
+    At its first call NNPACK creates as many threads as torch has. It gets one, because images are
+    already spread over threads and NNPACK's own threads would busy-wait.
     """
     import torch
 
@@ -292,7 +288,7 @@ def _nnpack_works() -> bool:
 
 @cache
 def onednn_works() -> bool:
-    """Return True if this torch multiplies by oneDNN."""
+    """Return True if this torch can multiply with oneDNN."""
     import torch
 
     try:
@@ -304,7 +300,7 @@ def onednn_works() -> bool:
 
 
 def multiply(values: Any, weight: Any, bias: Any = None) -> Any:
-    """Return what a linear layer of this weight does, by oneDNN."""
+    """Apply a linear layer with oneDNN."""
     import torch
 
     return torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")

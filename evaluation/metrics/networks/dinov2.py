@@ -1,4 +1,4 @@
-"""DINOv2 ViT-S/14: features of each patch of an image."""
+"""DINOv2 ViT-S/14: features of an image's patches."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from evaluation.torch_compat import ready_torchvision
 from evaluation.weights.dinov2 import transformers_name
 
 PATCH = 14
-# Images are resized to about so many pixels, whatever their shape.
+# Images are resized to about this many pixels; their shape is preserved.
 AREA = 448**2
 MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
-# Attention by so many patches at a time stays in a processor's cache.
+# Attention over this many patches at a time stays in a processor's cache.
 ROWS = 256
 SPREAD = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 
 
 def dinov2(file: Path) -> Any:
-    """Return the network with the weights of a verified file of safetensors."""
+    """Return the network with weights from a verified safetensors file."""
     import torch
     from safetensors.torch import load_file
 
@@ -42,11 +42,11 @@ def dinov2(file: Path) -> Any:
         image_size=518,
         patch_size=PATCH,
     )
-    # A network on "meta" has no values at all, so none can stay random.
+    # A network on "meta" has no values, so none can stay random.
     with torch.device("meta"):
         network = Dinov2Model(config)
-    # Matrices are packed into copies on a CPU. Copies of the rest: one tensor that still lies in the
-    # mapped file would keep all of it in memory.
+    # Other tensors are cloned, because a single tensor in the mapped file would keep the whole file
+    # in memory. Matrices are copied later, when they are packed for the CPU.
     state = {
         transformers_name(name): values
         if min(values.shape) > PATCH and values.dim() == 2
@@ -60,7 +60,7 @@ def dinov2(file: Path) -> Any:
 def attention(
     module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: float, **options: Any
 ) -> tuple[Any, None]:
-    """Return torch's attention without a mask, on a CPU by oneDNN: a third less time."""
+    """Return attention without a mask; on a CPU oneDNN takes a third less time than torch."""
     import torch
 
     # Axes: image, head, patch, feature.
@@ -82,9 +82,9 @@ def attention(
 
 
 def patches(network: Any, images: Sequence[Image.Image], layers: Sequence[int]) -> list[Any]:
-    """Return for each image, by layer, the features of its patches, of unit length.
+    """Return each image's patch features by layer, as arrays of rows, columns and features.
 
-    The images have one size. A table has the rows and columns of the patches.
+    Features have unit length. All images must have the same size.
     """
     import torch
 
@@ -102,7 +102,7 @@ def patches(network: Any, images: Sequence[Image.Image], layers: Sequence[int]) 
 
 
 def _at_network_size(image: Image.Image) -> NDArray[np.float32]:
-    """Return the image as channels, rows, columns, its sides multiples of a patch."""
+    """Return the image as channels, rows and columns; its sides are multiples of a patch."""
     factor = math.sqrt(AREA / (image.width * image.height))
     width, height = (max(1, round(side * factor / PATCH)) * PATCH for side in image.size)
     small = np.asarray(image.resize((width, height), Image.Resampling.BICUBIC), dtype=np.float32)

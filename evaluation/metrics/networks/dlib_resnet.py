@@ -1,7 +1,7 @@
-"""dlib's face embedding in torch: 29 convolutions, weights from dlib's file.
+"""dlib's face embedding in torch: 29 convolutions with weights from dlib's file.
 
-The packaged dlib has slow convolutions: it takes 95 ms for a face on one core, torch 12. The
-layers are those of dlib's dnn_face_recognition_ex.cpp; a test compares the numbers with dlib's.
+torch takes 12 ms for a face on one core; the packaged dlib takes 95, because its convolutions are
+slow. Layers follow dlib's dnn_face_recognition_ex.cpp; a test compares the numbers with dlib's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Floats = NDArray[np.float32]
 #: The side of the network's square input.
 SIDE = 150
 NUMBERS = 128
-# The first convolution, then two in each block; a downsampling block halves the sides.
+# Channels of the first convolution, then of each block of two, and whether it halves the sides.
 FIRST = 32
 BLOCKS = (
     *((32, False),) * 3,
@@ -35,7 +35,7 @@ BLOCKS = (
     *((256, True), (256, False), (256, False)),
     (256, True),
 )
-# Layers with trained weights, after the length of their names. Layers without any lie between.
+# The names of layers with trained weights, each preceded by its length. Other layers are skipped.
 TRAINED = re.compile(rb"\x01(?:\x05(con_)\d|\x07(affine_)|\x04(fc_)\d)")
 NAMES = {"con_": b"con_4", "affine_": b"affine_", "fc_": b"fc_2"}
 INPUT = b"\x01\x15input_rgb_image_sized"
@@ -44,12 +44,12 @@ PIXELS = 256.0  # dlib's divisor of pixel values
 
 
 class DlibFormatError(ValueError):
-    """Bytes that are not dlib's network, with the reason."""
+    """The file is not dlib's network; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution, with the affine layer behind it folded in."""
+    """A convolution with the next affine layer folded in."""
 
     kernel: Tensor
     bias: Tensor
@@ -63,7 +63,7 @@ class Convolution:
 
 
 class DlibResnet:
-    """The network of a file; it is stateless, so threads may share it."""
+    """The network in a file; it is stateless, so threads may share it."""
 
     def __init__(self, file: Path) -> None:
         import torch
@@ -93,7 +93,7 @@ class DlibResnet:
         if face.shape != (SIDE, SIDE, 3):
             raise MetricError(f"a face has the shape {face.shape}, not {SIDE} x {SIDE} x 3")
         with torch.inference_mode(), one_thread():
-            # The channels stay last in memory, as in the image.
+            # Channels stay last in memory, as in the image.
             pixels = torch.from_numpy(face).permute(2, 0, 1)[None].float()
             values = self._first((pixels - self._means).div_(PIXELS)).relu_()
             values = max_pool2d(values, 3, 2)
@@ -105,25 +105,25 @@ class DlibResnet:
         return numbers
 
 
-def _sum(made: Tensor, kept: Tensor) -> Tensor:
-    """Return their sum; missing channels and missing far pixels count as zero."""
+def _sum(residual: Tensor, shortcut: Tensor) -> Tensor:
+    """Return the sum; channels and pixels that one of the two lacks count as zero."""
     from torch.nn.functional import pad
 
-    _, channels, high, wide = kept.shape
-    missing = (high - made.shape[2], wide - made.shape[3])
+    _, channels, high, wide = shortcut.shape
+    missing = (high - residual.shape[2], wide - residual.shape[3])
     if any(missing):  # pooling rounds up, the convolution rounds down
-        made = pad(made, (0, missing[1], 0, missing[0]))
-    made[:, :channels] += kept
-    return made
+        residual = pad(residual, (0, missing[1], 0, missing[0]))
+    residual[:, :channels] += shortcut
+    return residual
 
 
 def _folded(
     reader: _Reader, channels_in: int, channels_out: int, *, side: int = 3, stride: int = 1
 ) -> Convolution:
-    """Return the next convolution and its affine layer, as one convolution."""
+    """Return the next convolution and its affine layer as one convolution."""
     import torch
 
-    # dlib's rule: a convolution of stride 1 keeps the size.
+    # In dlib a convolution of stride 1 keeps the size.
     padding = side // 2 if stride == 1 else 0
     kernel, bias = reader.convolution(channels_in, channels_out, side, stride, padding)
     gamma, beta = (values.astype(np.float64) for values in reader.affine(channels_out))
@@ -137,7 +137,7 @@ def _folded(
 
 
 class _Reader:
-    """Reads the trained layers of a file one after the other, from the input on."""
+    """A reader of a file's trained layers, one after another from the input on."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -146,12 +146,12 @@ class _Reader:
         """Return the means that are subtracted from red, green and blue."""
         start = self.data.find(INPUT)
         if start < 0:
-            raise DlibFormatError("it has no input of images")
+            raise DlibFormatError("it has no image input")
         self.at = start + len(INPUT)
         means = [self._number() for _ in range(3)]
         self._expect("input", SIDE, SIDE)
         if not all(0 < mean < PIXELS for mean in means):
-            raise DlibFormatError(f"its means are {means}")
+            raise DlibFormatError(f"it has impossible means of red, green and blue: {means}")
         return means
 
     def convolution(
@@ -182,40 +182,40 @@ class _Reader:
             raise DlibFormatError(f"it has one layer too many at byte {match.start()}")
 
     def _find(self, kind: str) -> None:
-        """Move behind the name of the next trained layer.
+        """Move past the name of the next trained layer.
 
-        Raises DlibFormatError if there is none or it is of another kind.
+        Raises DlibFormatError if the file ends or the layer has another kind.
         """
         match = TRAINED.search(self.data, self.at)
         if match is None:
-            raise DlibFormatError(f"it ends where {kind} should follow")
+            raise DlibFormatError(f"it ends before the next {kind} layer")
         name = match.group()[2:]
         if name != NAMES[kind]:
             raise DlibFormatError(
-                f"at byte {match.start()} is {name.decode()}, not {NAMES[kind].decode()}"
+                f"the layer at byte {match.start()} is {name.decode()}, not {NAMES[kind].decode()}"
             )
         self.at = match.end()
 
     def _tensor(self, *shape: int) -> Floats:
-        """Return the next tensor's values; the shape is samples and channels."""
+        """Return the next tensor's values; `shape` is samples and channels."""
         self._expect("tensor", TENSOR, *shape, 1, 1)
         values = np.frombuffer(self._take(4 * math.prod(shape)), dtype="<f4").astype(np.float32)
         if not np.isfinite(values).all():
-            raise DlibFormatError(f"before byte {self.at} is a weight that is not a number")
+            raise DlibFormatError(f"a weight before byte {self.at} is not a number")
         return values
 
     def _expect(self, what: str, *wanted: int) -> None:
         begin = self.at
         values = tuple(self._integer() for _ in wanted)
         if values != wanted:
-            raise DlibFormatError(f"at byte {begin}, of {what}, is {values}, not {wanted}")
+            raise DlibFormatError(f"the header of {what} at byte {begin} is {values}, not {wanted}")
 
     def _integer(self) -> int:
         """Read a control byte (sign and number of bytes), then those bytes."""
         control = self._take(1)[0]
         size = control & 0x0F
         if control & 0x70 or size > 8:
-            raise DlibFormatError(f"at byte {self.at - 1} is no integer")
+            raise DlibFormatError(f"byte {self.at - 1} does not begin an integer")
         value = int.from_bytes(self._take(size), "little")
         return -value if control & 0x80 else value
 
@@ -225,7 +225,7 @@ class _Reader:
         try:
             return math.ldexp(mantissa, exponent)
         except OverflowError:
-            raise DlibFormatError(f"before byte {self.at} is no number") from None
+            raise DlibFormatError(f"the number before byte {self.at} is too large") from None
 
     def _take(self, size: int) -> bytes:
         end = self.at + size

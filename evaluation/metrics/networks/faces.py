@@ -1,4 +1,4 @@
-"""Faces: where one is, and the embedding of it by dlib's network."""
+"""Faces: detection and embeddings by dlib's networks."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from evaluation.metrics.base import Box
 from evaluation.metrics.networks import dlib_resnet
 from evaluation.weights.packages import DlibFaces
 
-# The square looked at is this many times as large as the annotated face, which may have
-# moved a little or grown, and is resized to this side.
+# A face is searched for in a square this many times as large as its annotation, because it may have
+# moved or grown. The square is resized to this side.
 AROUND = 2.2
 SIDE = 320
-# The network that finds faces takes a second at that side; this one shows it a face of 90 px.
+# The detection network takes a second at that side; at this side a face still has 90 px.
 SMALL_SIDE = 192
-# A whole image in which a face is looked for.
+# The longer side of whole images in which a face is searched for.
 WHOLE_SIDE = 512
-# Folds of cloth get up to .2, faces more than 1.
-SURE = 0.5
-# Around an aligned face, as a share of it; dlib's own.
+# The detector's least score of a face: folds of cloth get up to 0.2, faces more than 1.
+MIN_SCORE = 0.5
+# The margin around an aligned face as a share of its side, as in dlib.
 PADDING = 0.25
-# Embeddings that are kept.
-REMEMBERED = 32
-#: The distance of an image in which no face is found; below .6 dlib calls two the same person.
+# The number of cached embeddings.
+CACHED = 32
+#: The distance if no face is found; below 0.6 dlib takes two faces for the same person.
 NO_FACE = 1.2
 
 
 class Faces:
     """Embeddings of the one face of an image; recent ones are cached."""
 
-    # The same version whether dlib runs its network or torch does: they differ by a millionth.
+    # One version for dlib and torch running the network: their results differ by a millionth.
     version: ClassVar[str] = "dlib-resnet-1-1"
     weights: ClassVar[str] = "dlib-faces"
     modules: ClassVar[dict[str, str]] = {
@@ -48,29 +48,29 @@ class Faces:
     }
 
     def __init__(self) -> None:
-        # The detector cannot run in two threads at once.
+        # Threads may not share dlib's detector.
         self._lock = Lock()
-        # The witness of identity looks at the same images.
-        self._known = LruCache[Any](REMEMBERED)
+        # Cached, because the face metric and the witness of identity measure the same images.
+        self._embeddings = LruCache[Any](CACHED)
 
     def embedding(self, image: Image.Image, face: Box) -> Any:
-        """Return the embedding of the annotated face; None if there is none."""
+        """Return the embedding of the annotated face; None if no face is found there."""
         around = _around(image, face)
         pixels = np.ascontiguousarray(around)
         key = sha256(repr(pixels.shape).encode() + pixels.tobytes()).digest()
-        return self._known.get(key, lambda: self._computed(pixels, around))
+        return self._embeddings.get(key, lambda: self._computed(pixels, around))
 
     @staticmethod
     def distance(one: Any, other: Any) -> float:
-        """Return the Euclidean distance of two embeddings; None is no face at all."""
+        """Return the Euclidean distance of two embeddings; `other` is None if no face is found."""
         return NO_FACE if other is None else float(np.linalg.norm(one - other))
 
     def only_face(self, image: Image.Image) -> Box | None:
-        """Return the place of the one face of an image; None for none or several."""
+        """Return the box of an image's only face; None if it has no face or several."""
         small = _at_most(image, WHOLE_SIDE)
         pixels = np.ascontiguousarray(small)
         with self._lock:
-            faces, _, _ = self._by_gradients.run(pixels, 1, SURE)
+            faces, _, _ = self._gradient_detector.run(pixels, 1, MIN_SCORE)
         if len(faces) != 1:
             return None
         face = faces[0]
@@ -85,7 +85,7 @@ class Faces:
         return None if aligned is None else self._network.embedding(aligned)
 
     def _aligned(self, pixels: Any, image: Image.Image) -> Any:
-        """Return the face upright and cut out, as dlib does for its own network, or None."""
+        """Return the face upright and cropped, as dlib prepares it for its network, or None."""
         import dlib
 
         face = self._face(pixels, image)
@@ -95,14 +95,14 @@ class Faces:
         return dlib.get_face_chip(pixels, landmarks, size=dlib_resnet.SIDE, padding=PADDING)
 
     def _face(self, pixels: Any, image: Image.Image) -> Any:
-        """Return the surest face: by gradients, which takes no time, else by the network."""
+        """Return the surest face by the fast gradient detector, else by the detection network."""
         import dlib
 
-        faces, sureness, _ = self._by_gradients.run(pixels, 1, 0.0)
+        faces, scores, _ = self._gradient_detector.run(pixels, 1, 0.0)
         if faces:
-            return faces[int(np.argmax(sureness))]
+            return faces[int(np.argmax(scores))]
         small = _at_most(image, SMALL_SIDE)
-        detections = self._by_network(np.ascontiguousarray(small), 0)
+        detections = self._network_detector(np.ascontiguousarray(small), 0)
         if not detections:
             return None
         box = max(detections, key=lambda face: face.confidence).rect
@@ -112,13 +112,13 @@ class Faces:
         )
 
     @cached_property
-    def _by_gradients(self) -> Any:
+    def _gradient_detector(self) -> Any:
         import dlib
 
         return dlib.get_frontal_face_detector()
 
     @cached_property
-    def _by_network(self) -> Any:
+    def _network_detector(self) -> Any:
         import dlib
 
         return dlib.cnn_face_detection_model_v1(_file(DlibFaces.DETECTOR))
@@ -141,7 +141,7 @@ def faces() -> Faces:
 
 
 def _around(image: Image.Image, face: Box) -> Image.Image:
-    """Return the surroundings of the face, at most 320 px large."""
+    """Return the square around the face, at most 320 px large."""
     left, top, right, bottom = (s * side for s, side in zip(face, image.size * 2, strict=True))
     half = max(right - left, bottom - top) * AROUND / 2
     x, y = (left + right) / 2, (top + bottom) / 2
@@ -160,7 +160,7 @@ def _file(name: str) -> str:
 
 
 def _at_most(image: Image.Image, side: int) -> Image.Image:
-    """Return the image with its longer side at most this long."""
+    """Return a copy of the image whose longer side is at most `side`."""
     small = image.copy()
     small.thumbnail((side, side), Image.Resampling.BOX, reducing_gap=None)
     return small

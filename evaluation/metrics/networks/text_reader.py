@@ -14,13 +14,13 @@ from PIL import Image
 from evaluation import weights
 from evaluation.metrics.base import Luma, MetricError, is_large
 
-# Text is detected at this side, or at less in a small image, because further enlargement shows
-# no more letters; lines are read at the height of the training data.
+# Text is detected in a copy with this longer side. Small images are enlarged by at most a factor,
+# because further enlargement shows no more letters. Lines are read at the training data's height.
 SIDE, STEP = 640, 32
-ENLARGED = 1.5
+MAX_ENLARGEMENT = 1.5
 LINE_HEIGHT, LINE_WIDTH = 48, 320
-# The least probability of a text pixel, and the least area of a line in pixels.
-LETTERS, LEAST = 0.3, 60
+# The least probability of a text pixel, and the least area of a line, in pixels.
+MIN_PROBABILITY, MIN_AREA = 0.3, 60
 # The network detects the core of a line; this share of its height is added around it.
 AROUND = 0.6
 MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
@@ -28,14 +28,14 @@ SPREAD = np.array([0.229, 0.224, 0.225], dtype=np.float32)
 
 
 class TextReader:
-    """Reads the text of images, one image at a time."""
+    """Reader of the text in images, one image at a time."""
 
     version: ClassVar[str] = "pp-ocrv6-small-3"
     weights: ClassVar[str] = "text-reader"
     modules: ClassVar[dict[str, str]] = {"cv2": "opencv-python-headless"}
 
     def __init__(self) -> None:
-        # An OpenCV network holds one image at a time.
+        # An OpenCV network processes one image at a time.
         self._lock = Lock()
 
     def lines(self, image: Image.Image) -> list[str]:
@@ -46,18 +46,18 @@ class TextReader:
     def _lines(self, image: Image.Image) -> list[str]:
         import cv2
 
-        scale = min(SIDE / max(image.size), ENLARGED)
+        scale = min(SIDE / max(image.size), MAX_ENLARGEMENT)
         wide, high = (max(STEP, round(s * scale / STEP) * STEP) for s in image.size)
         small = np.asarray(image.resize((wide, high)), dtype=np.float32)[..., ::-1] / 255
-        self._finder.setInput(_blob((small - MEAN) / SPREAD))
-        letters = (self._finder.forward()[0, 0] > LETTERS).astype(np.uint8)
+        self._detector.setInput(_blob((small - MEAN) / SPREAD))
+        letters = (self._detector.forward()[0, 0] > MIN_PROBABILITY).astype(np.uint8)
         if is_large(image.size):
-            # Both keep what they made of an image, 130 MB; to load them again takes 0.1 s.
-            del self._finder
+            # A network keeps 130 MB of results for a large image; loading it again takes 0.1 s.
+            del self._detector
         count, _, boxes, _ = cv2.connectedComponentsWithStats(letters)
         lines = []
         for left, top, width, height, area in sorted(boxes[1:count].tolist(), key=_reading_order):
-            if area < LEAST:
+            if area < MIN_AREA:
                 continue
             more = AROUND * min(width, height)
             shares = (
@@ -87,13 +87,13 @@ class TextReader:
 
     @property
     def _parts(self) -> tuple[Luma, Luma]:
-        """Return the bytes of the detecting and of the reading network, mapped from their file."""
+        """Return the bytes of the detection and the reading network, mapped from their file."""
         data = np.memmap(weights.locate(self.weights)[0], dtype=np.uint8, mode="r")
         begin = 8 + int.from_bytes(data[:8].tobytes(), "little")
         return data[8:begin], data[begin:]
 
     @cached_property
-    def _finder(self) -> Any:
+    def _detector(self) -> Any:
         return _network(self._parts[0])
 
     @cached_property
@@ -102,12 +102,12 @@ class TextReader:
 
     @cached_property
     def _alphabet(self) -> list[str]:
-        """Return the letters, stored in the reading network's file under "character"."""
+        """Return the letters, which the reading network's file stores under "character"."""
         _, key, rest = self._parts[1].tobytes().rpartition(b"character\x12")
         if not key:
-            raise MetricError("the reading network carries no alphabet")
+            raise MetricError("the file of the text-reading network contains no alphabet")
         length = shift = place = 0
-        while True:  # protobuf's variable-length number
+        while True:  # the alphabet's length, as a protobuf varint
             byte = rest[place]
             length |= (byte & 0x7F) << shift
             place, shift = place + 1, shift + 7
@@ -138,7 +138,7 @@ def _reading_order(box: list[int]) -> tuple[int, int]:
 
 
 def best_match(words: str, lines: list[str]) -> float:
-    """Return the likeness of the words in their best match, over all lines or in one."""
+    """Return the similarity of the words to their best match in all lines together or in one."""
     wanted = plain(words)
     best = 0.0
     for text in (plain("".join(lines)), *map(plain, lines)):
@@ -149,5 +149,5 @@ def best_match(words: str, lines: list[str]) -> float:
 
 
 def plain(text: str) -> str:
-    """Return the letters and digits of a text, in capitals."""
+    """Return the letters and digits of a text in capitals."""
     return re.sub(r"[^0-9A-ZÀ-Þ]", "", text.upper())

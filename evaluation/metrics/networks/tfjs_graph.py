@@ -1,7 +1,7 @@
-"""Run a TensorFlow.js graph model in torch: small networks inside npm packages.
+"""Interpreter of TensorFlow.js graph models in torch, for small networks from npm packages.
 
-Only the operations of the networks used here are supported. Values are laid out as batch,
-height, width, channels, as in TensorFlow. Convolutions use views in torch's order.
+Only operations of the networks used here are supported. Values have TensorFlow's axes: batch,
+height, width, channels. Convolutions use views in torch's order.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ class GraphError(ValueError):
 
 
 class Graph:
-    """A graph model: its nodes by name, with weights as tensors.
+    """A graph model: nodes by name, and weights as tensors.
 
-    `data` is the length of the model's description in 8 bytes, the description, the weights.
+    `data` is the length of the model's description in 8 bytes, then the description in JSON, then
+    the weights.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -44,7 +45,7 @@ class Graph:
             )
 
     def run(self, inputs: Mapping[str, Any], outputs: Sequence[str]) -> list[Any]:
-        """Return the values of these nodes, given those of the placeholders."""
+        """Return the values of the output nodes, given those of the placeholders."""
         import torch
 
         values: dict[str, Any] = dict(inputs)
@@ -52,7 +53,7 @@ class Graph:
         if key not in self._orders:
             self._orders[key] = self._order(outputs, values)
         order = self._orders[key]
-        # A value is dropped after its last use: all values together are many times the input.
+        # Values are dropped after their last use, because together they are many times the input.
         waiting = Counter(need for name in order for need in self._needs(name))
         waiting.update(outputs)
         with torch.inference_mode():
@@ -69,8 +70,8 @@ class Graph:
     def _kernels(self) -> dict[str, str]:
         """Return the operation of each convolution, by the name of its weights.
 
-        The weights are converted to torch's order once: converting them for each image takes
-        longer than the convolution of a small one.
+        Weights are converted to torch's order once, because the conversion takes longer than the
+        convolution of a small image.
         """
         operations: dict[str, str] = {}
         for node in self.nodes.values():
@@ -81,11 +82,11 @@ class Graph:
                 kernel not in self.weights
                 or operations.setdefault(kernel, node["op"]) != node["op"]
             ):
-                raise GraphError(f"{node['name']} has no weights of its own")
+                raise GraphError(f"the convolution {node['name']} shares or lacks its weights")
         return operations
 
     def _order(self, outputs: Sequence[str], given: Collection[str]) -> list[str]:
-        """Return the nodes that lead to these, each after its inputs; without recursion."""
+        """Return the nodes that compute the outputs, each after its inputs."""
         settled, order = set(given), list[str]()
         waiting = list(reversed(outputs))
         while waiting:
@@ -107,7 +108,7 @@ class Graph:
         if operation == "Const":
             return self.weights[node["name"]]
         if operation not in OPERATIONS:
-            raise GraphError(f"{node['name']} is {operation}, which is not known here")
+            raise GraphError(f"{node['name']} is {operation}, which is not supported")
         return OPERATIONS[operation](_Attributes(node.get("attr", {})), *values)
 
 
@@ -116,7 +117,7 @@ def _node_name(source: str) -> str:
 
 
 def _pick(known: Mapping[str, Any], source: str) -> Any:
-    """Return the value that an input names: "split:1" is a node's second value."""
+    """Return the value that an input names; "split:1" is the second value of a node."""
     name, _, index = source.partition(":")
     value = known[name]
     return value[int(index or 0)] if isinstance(value, list) else value
@@ -177,7 +178,7 @@ def _channels_last(values: Any) -> Any:
 
 
 def _padded(values: Any, kernel: Sequence[int], a: _Attributes, fill: float = 0.0) -> Any:
-    """Add the border of TensorFlow's "SAME"."""
+    """Add the border of TensorFlow's padding "SAME"."""
     from torch.nn.functional import pad
 
     border = _border(values, kernel, a)
@@ -185,9 +186,9 @@ def _padded(values: Any, kernel: Sequence[int], a: _Attributes, fill: float = 0.
 
 
 def _border(values: Any, kernel: Sequence[int], a: _Attributes) -> list[int]:
-    """Return the border that "SAME" adds left, right, above and below.
+    """Return the border that "SAME" adds on the left, right, top and bottom.
 
-    An odd pixel goes to the right or below.
+    An odd pixel is added on the right or at the bottom.
     """
     if a.text("padding") == "VALID":
         return [0, 0, 0, 0]
@@ -264,7 +265,7 @@ def _pool(a: _Attributes, values: Any, *, largest: bool) -> Any:
 
 
 def _resize(a: _Attributes, values: Any, size: Any) -> Any:
-    """Resize bilinearly, by TensorFlow's three conventions for pixel positions."""
+    """Resize bilinearly with TensorFlow's conventions for pixel positions."""
     import torch
 
     for axis, wanted in zip((1, 2), size.tolist(), strict=True):
@@ -296,7 +297,7 @@ def _slice(a: _Attributes, values: Any, begin: Any, end: Any, step: Any) -> Any:
     """Return a strided slice of a shape, the only supported use."""
     whole_begin, whole_end = a.int("begin_mask"), a.int("end_mask")
     if values.dim() != 1:
-        raise GraphError("a slice of something other than a shape is not known here")
+        raise GraphError("slices of anything but a shape are not supported")
     first = None if whole_begin & 1 else int(begin[0])
     last = None if whole_end & 1 else int(end[0])
     part = values[first : last : int(step[0])]
@@ -333,7 +334,7 @@ def _leaky(a: _Attributes, values: Any) -> Any:
     return values.where(values > 0, values * a.number("alpha", 0.2))
 
 
-#: By kind of convolution: the conversion of its weights to torch's order.
+#: The conversion of weights to torch's order, by kind of convolution.
 KERNELS: dict[str, Callable[[Any], Any]] = {
     "Conv2D": lambda kernel: kernel.permute(3, 2, 0, 1),
     "_FusedConv2D": lambda kernel: kernel.permute(3, 2, 0, 1),

@@ -99,13 +99,16 @@ def test_another_network_of_dlib_is_refused(file):
         (lambda data: data.replace(b"affine_", b"affine2"), "con_4, not affine_"),
         (lambda data: data.replace(b"fc_2", b"fc_1"), "is fc_1, not fc_2"),
         (lambda data: data + b"\x01\x04fc_2", "one layer too many"),
-        (lambda data: _after(data, b"con_4", 3, b"\x81"), "of tensor, is"),
+        (lambda data: _after(data, b"con_4", 3, b"\x81"), "header of tensor at byte"),
         (lambda data: _after(data, b"affine_", 10, b"\x00\x00\xc0\x7f"), "not a number"),
-        (lambda data: _after(data, b"input_rgb_image_sized", 0, b"\x7f"), "no integer"),
+        (
+            lambda data: _after(data, b"input_rgb_image_sized", 0, b"\x7f"),
+            "does not begin an integer",
+        ),
     ],
     ids=["no affine", "another version", "too long", "another shape", "nan", "no integer"],
 )
-def test_a_file_that_is_not_quite_it_is_refused_with_the_reason(file, tmp_path, change, why):
+def test_a_damaged_network_file_is_refused_with_the_reason(file, tmp_path, change, why):
     other = tmp_path / "other.dat"
     other.write_bytes(change(file.read_bytes()))
     with pytest.raises(MetricError, match=why):
@@ -113,7 +116,7 @@ def test_a_file_that_is_not_quite_it_is_refused_with_the_reason(file, tmp_path, 
 
 
 def _after(data, name, skip, put):
-    """The bytes with others put in at some distance behind a name's first occurrence."""
+    """Return the bytes with some replaced at an offset after a name's first occurrence."""
     at = data.index(name) + len(name) + skip
     return data[:at] + put + data[at + len(put) :]
 

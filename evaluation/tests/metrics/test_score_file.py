@@ -92,5 +92,5 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(ScoreFileError, match=r"none.csv cannot be read"):
         read_score_file(tmp_path / "none.csv")
     (tmp_path / "x.csv").write_bytes(b"\xff\xfe")
-    with pytest.raises(ScoreFileError, match="not a string in UTF-8"):
+    with pytest.raises(ScoreFileError, match="not text in UTF-8"):
         read_score_file(tmp_path / "x.csv")
