@@ -178,7 +178,7 @@ def test_the_proxies_let_through_what_the_site_reads():
     assert len(re.findall(r"request_body", caddy)) == len(settings.LONG_BODY_LIMITS) + 1
 
 
-def test_every_alert_speaks_when_it_should_and_is_silent_when_not():
+def test_every_alert_fires_when_it_should_and_only_then():
     """What promtool proves of the rules (`promtool` is in Debian's package prometheus)."""
     folder = DEPLOY / "prometheus"
     rules = yaml.safe_load((folder / "alerts.yaml").read_text())["groups"][0]["rules"]

@@ -302,7 +302,7 @@ def test_any_vote_is_taken_or_refused(client, value: Any) -> None:
 
 
 @given(seconds=JSON, looked=st.dictionaries(st.text(max_size=8), JSON) | st.just({}))
-def test_what_a_page_says_of_itself_is_bounded(seconds: Any, looked: dict[str, Any]) -> None:
+def test_what_a_page_reports_about_itself_is_bounded(seconds: Any, looked: dict[str, Any]) -> None:
     kept = ballots._seconds(seconds)
     assert kept is None or 0 <= kept <= ballots.LONGEST_SECONDS
     assert set(ballots._looked(looked)) <= {"zoom", "flicker", "width"}

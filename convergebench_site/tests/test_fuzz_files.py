@@ -276,7 +276,7 @@ def test_any_chain_of_a_run_is_opened_or_refused(data: bytes) -> None:
         lambda data: b"\n".join(json.dumps(row).encode() for row in json.loads(data))
     )
 )
-def test_any_line_beside_a_run_is_read_or_passed_over(data: bytes) -> None:
+def test_any_line_in_a_run_folder_is_read_or_skipped(data: bytes) -> None:
     CORPUS.read("lines", data)
 
 

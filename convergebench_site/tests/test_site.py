@@ -91,7 +91,7 @@ def test_an_unknown_address_gets_our_own_page(client):
     assert b"There is no page here" in answer.content
 
 
-def test_when_all_fails_the_page_that_says_so_does_not(rf):
+def test_the_error_page_works_when_everything_else_fails(rf):
     answer = server_error(rf.get("/"))
     assert answer.status_code == 500
     assert "ConvergeBench" in answer.content.decode()
@@ -241,7 +241,7 @@ def test_what_is_kept_is_for_its_owner_alone(tmp_path):
     assert set(found.values()) == {0}, found
 
 
-def test_the_socket_of_a_deep_folder_lies_in_a_private_one(tmp_path):
+def test_the_socket_of_a_deep_folder_is_in_a_private_folder(tmp_path):
     deep = tmp_path / ("d" * 90) / "data"
     where = {"DATA_DIR": str(deep), "TMPDIR": str(tmp_path)}
     code = "from convergebench_site.settings import REDIS_SOCKET; print(REDIS_SOCKET)"
@@ -252,7 +252,7 @@ def test_the_socket_of_a_deep_folder_lies_in_a_private_one(tmp_path):
     assert "is not yours alone" in python(code, **where).stderr
 
 
-def test_who_finds_a_fault_is_told_where_to_write(client, settings):
+def test_the_about_page_names_the_contact_for_faults(client, settings):
     assert "mailto:" not in client.get("/about/").content.decode()
     cache.clear()
     settings.CONTACT_EMAIL = "faults@site.example"

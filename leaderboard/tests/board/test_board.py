@@ -90,7 +90,7 @@ def test_a_run_that_cannot_rank_is_listed_with_the_reason(client, suite, fields,
     assert reason in page(client)
 
 
-def test_one_row_per_model_and_the_current_run_stands_for_it(suite):
+def test_one_row_per_model_from_its_current_run(suite):
     model = make_model("Twice")
     make_run(model, suite, 4)
     make_run(model, suite, 9, state=RunState.PLAYING, current=False)
@@ -126,7 +126,7 @@ def test_versions_of_a_metric_never_mix(suite):
     assert "another version" in rows[2].reason
 
 
-def test_standings_of_another_method_are_not_shown_beside_today_s(suite):
+def test_standings_of_another_method_are_not_shown_with_today_s(suite):
     make_run("Today", suite, 3)
     make_run("Before", suite, 19).standings.update(method_version="1")
     rows = board_rows(BoardFilters(suite))
@@ -190,7 +190,7 @@ def test_no_address_breaks_the_board(client, suite, query):
     assert client.get("/", query).status_code == 200
 
 
-def test_what_is_under_way_has_a_bar_and_what_nobody_may_see_has_none(client, suite):
+def test_reference_runs_under_way_have_a_progress_bar_and_private_runs_none(client, suite):
     fields = {"state": RunState.PLAYING, "current": False, "edits_done": 3, "edits_total": 12}
     fields |= {"chains_total": 2}
     make_run(make_model("Reference editor", is_reference=True), suite, published=False, **fields)
@@ -353,7 +353,7 @@ def test_doing_nothing_says_why_it_loses_a_little(client, suite):
     assert page(client).count("sent with a faint dither") == 1
 
 
-def test_no_row_stands_above_one_of_a_better_rank_whatever_the_half_lives(client, suite):
+def test_rows_are_in_the_order_of_ranks_unless_sorted_by_half_life(client, suite):
     make_run("Wide", suite, 4.0, rank=1)
     make_run("Narrow", suite, 6.0, rank=2)
     rows = BoardQuery.parse({"suite": suite.key}).rows()

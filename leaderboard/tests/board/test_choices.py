@@ -99,7 +99,7 @@ def test_a_suite_that_is_not_there_gives_no_other_suites_numbers(client, suite, 
     assert "Demo v1 is shown instead" in client.get("/?suite=nope").content.decode()
 
 
-def test_a_metric_that_the_suite_lacks_says_so_in_words(client, suite):
+def test_a_missing_metric_of_the_suite_is_named(client, suite):
     words = "Demo v1 has no results by CLIP similarity yet; these are by"
     assert words in client.get("/?metric=clip").content.decode()
     answer = client.get("/?metric=clip&format=csv")
@@ -127,7 +127,7 @@ def test_the_self_test_is_called_that_and_others_are_not(client, suite):
     assert "No other suite has results" in client.get("/").content.decode()
 
 
-def test_nobody_leads_whose_interval_is_as_long_as_the_scale(client, suite):
+def test_a_model_with_an_interval_as_long_as_the_scale_does_not_lead(client, suite):
     EditingModel.objects.exclude(name="Cheap").update(status=EditingModel.Status.HIDDEN)
     run = Run.objects.get(editing_model__name="Cheap")
     run.standings.update(rank=1)
@@ -139,7 +139,7 @@ def test_nobody_leads_whose_interval_is_as_long_as_the_scale(client, suite):
     assert "too few cases to say that it leads" in page
 
 
-def test_among_some_models_one_lasts_longest_and_nobody_leads(client, suite):
+def test_among_chosen_models_one_lasts_longest_and_none_leads(client, suite):
     page = client.get("/", {"weights": "open", "price": "0.05"}).content.decode()
     assert "Of these models, Cheap lasts longest" in page
     assert "leads:" not in page
@@ -154,7 +154,7 @@ def test_a_headline_names_the_edits_that_were_not_made(client, suite):
     assert "The edit was not made in 6 of 8 chains." in page
 
 
-def test_a_models_page_says_what_it_does_not_know(client, suite):
+def test_a_models_page_names_unknown_choices(client, suite):
     page = client.get("/models/cheap/?metric=zz").content.decode()
     assert "Cheap has no results for “zz”" in page
     assert "has no results for" not in client.get("/models/cheap/?metric=lpips").content.decode()

@@ -140,7 +140,7 @@ def test_labels_name_the_threshold_and_have_few_words(client, suite):
     assert all(len(label.split()) <= 2 for label in shown), shown
 
 
-def test_the_csv_tells_unreached_from_unmeasured_and_unknown(client, suite):
+def test_the_csv_distinguishes_unreached_unmeasured_and_unknown(client, suite):
     RunProgress.objects.filter(run__editing_model__slug="alpha").update(edits_done=0)
     lines = csv.DictReader(io.StringIO(page(client, "?format=csv")))
     by_model = {line["model"]: line for line in lines}

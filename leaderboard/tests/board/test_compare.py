@@ -56,7 +56,7 @@ def test_two_models_get_a_verdict_a_chart_and_where_each_wins(client, runs):
     assert 'id="curves-figure"' in html
 
 
-def test_equal_models_are_not_told_apart_and_it_says_what_would_settle_it(client, runs):
+def test_equal_models_have_no_clear_difference_and_the_page_says_what_would_settle_it(client, runs):
     chains = list(runs[2].chains.all())
     for chain, other in zip(chains, reversed(list(runs[0].chains.all())), strict=True):
         chain.results = other.results

@@ -72,7 +72,7 @@ def test_a_report_is_made_when_there_is_none_and_when_ranks_changed(suite):
     assert reports.stale() == [suite]
 
 
-def test_the_suite_s_page_says_what_it_can_tell_apart(client, suite):
+def test_the_suite_s_page_states_the_differences_it_can_find(client, suite):
     jobs.export(suite.pk)
     power = SuiteReport.objects.get(suite=suite).power
     assert 0 < power["models_alike"] < power["models_differ"] < suite.trips

@@ -85,7 +85,7 @@ def test_rebuilding_changes_nothing(suite):
     assert before == after
 
 
-def test_models_that_cannot_be_told_apart_share_a_rank_and_reference_editors_have_none(suite):
+def test_models_that_cannot_be_distinguished_share_a_rank_and_reference_editors_have_none(suite):
     good = losing_run(suite, "good", 0.05, spread=0.05)
     twin = losing_run(suite, "twin!", 0.05, spread=0.05)
     bad = losing_run(suite, "bad", 0.3, spread=0.05)
@@ -189,7 +189,7 @@ def test_a_flagged_run_is_ranked_only_once_an_admin_clears_it(suite):
     assert headline(run).rank == 1
 
 
-def test_the_newest_finished_public_run_stands_for_its_model(suite):
+def test_the_newest_finished_public_run_represents_its_model(suite):
     old = losing_run(suite, "m", 0.2)
     entry = old.editing_model
     new = losing_run(suite, "other", 0.1)

@@ -1,4 +1,4 @@
-"""A run is brought in a browser: the form, the check as it goes on, the result, the way back."""
+"""Upload a run in a browser: the form, the progress of the check, the result, the withdrawal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def keep(seen, name):
 
 
 @pytest.mark.usefixtures("quick_metrics", "valkey")
-def test_a_run_is_brought_checked_shown_and_withdrawn(visit, packed):
+def test_a_run_is_uploaded_checked_shown_and_withdrawn(visit, packed):
     factories.tiny_suite(**SIZES)
     seen = visit("/contribute/")
     page = seen.page
@@ -67,7 +67,7 @@ def test_a_run_is_brought_checked_shown_and_withdrawn(visit, packed):
 
 
 @pytest.mark.usefixtures("quick_metrics", "valkey")
-def test_why_it_was_refused_is_told_line_by_line(visit):
+def test_each_reason_of_a_refusal_is_listed(visit):
     row = ContributedRun.objects.create(
         name="Mine",
         contributed_by="A Group",

@@ -93,7 +93,7 @@ def test_ticks_end_with_the_last_trip_and_never_pass_it(trips):
     assert numbers[-1] == trips
 
 
-def test_a_metric_nobody_registered_still_has_a_name():
+def test_an_unregistered_metric_still_has_a_name():
     assert formatting.metric_label("lpips") == "LPIPS"
     assert formatting.metric_label("some_thing") == "SOME THING"
 

@@ -191,13 +191,13 @@ def asks(forwarded: str | None = None, peer: str = PEER):
     return RequestFactory().get("/", REMOTE_ADDR=peer, **more)
 
 
-def test_without_a_proxy_nobody_chooses_an_address(settings):
+def test_without_a_proxy_visitors_cannot_choose_their_address(settings):
     settings.TRUSTED_PROXIES = 0
     request = asks("203.0.113.1")
     assert visitors.client_address(request) == PEER
 
 
-def test_behind_proxies_the_outermost_trusted_one_tells(settings):
+def test_behind_proxies_the_outermost_trusted_proxy_names_the_visitor(settings):
     settings.TRUSTED_PROXIES = 2
     assert visitors.client_address(asks("6.6.6.6, 203.0.113.1, 10.0.0.2")) == "203.0.113.1"
     assert visitors.client_address(asks("10.0.0.2")) == PEER

@@ -50,7 +50,7 @@ def board():
     return suite
 
 
-def test_published_figures_stand_beside_our_curve_with_source_and_date(client, board):
+def test_published_figures_are_drawn_with_our_curve_and_have_source_and_date(client, board):
     figure(trip=5, value=0.3)
     figure(trip=10, value=0.41)
     drawn = traces(client)

@@ -99,7 +99,7 @@ def test_an_unreached_half_life_reads_as_more_than_n(client):
     assert "Every image is still usable after 20 round trips." in page
 
 
-def test_a_model_nobody_played_says_so(client):
+def test_a_model_without_runs_says_so(client):
     page = page_of(client, make_model("Unplayed"))
     assert "No run yet" in page
 

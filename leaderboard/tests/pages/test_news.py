@@ -57,7 +57,7 @@ def test_of_sealed_suites_and_of_results_of_others_nothing_is_written():
     assert not BoardRecord.objects.exists()
 
 
-def test_who_moves_in_the_ranks_is_told_with_both_ranks(suite):
+def test_a_model_that_moves_is_listed_with_both_ranks(suite):
     run = make_run("Mover", suite, 4)
     row = BoardRecord(run=run, at=timezone.now(), usable_trips=4, half_life=4)
     for kind, now, before, words in (
@@ -133,7 +133,7 @@ def test_a_models_page_draws_its_past_once_there_is_one(client, suite):
     assert 'id="past"' in client.get("/models/a/").content.decode()
 
 
-def test_a_feed_is_the_same_whatever_stands_beside_its_parameters(client, suite):
+def test_unknown_parameters_do_not_change_a_feed(client, suite):
     """What one visitor had made is what all others get."""
     make_run("A", suite, 4)
     refresh_ranks(suite)

@@ -91,7 +91,7 @@ def test_all_numbers_can_be_taken_away(run: int, client: Client) -> None:
     assert f"no-reference-{Suite.objects.get().key}.csv" in answer["Content-Disposition"]
 
 
-def test_nobody_is_praised_where_every_return_is_called_worse(run: int) -> None:
+def test_no_metric_is_praised_if_each_calls_every_restored_image_worse(run: int) -> None:
     say(Run.objects.get(pk=run), brisque=[30.0 + n for n in range(TRIPS + 1)])
     lines = pages.lines_of(Suite.objects.get())
     said = pages.finding(lines, pages.metrics_of(lines), TRIPS)

@@ -73,7 +73,7 @@ def test_the_curve_so_far_is_the_mean_that_the_chains_have(client, half_way):
         assert kept == pytest.approx(sum(own) / len(own), abs=6e-4)
 
 
-def test_every_state_is_told_in_words_with_what_comes_next(client, half_way):
+def test_every_state_is_described_with_the_next_step(client, half_way):
     when = timezone.now() + timedelta(hours=2)
     for state in RunState.values:
         Run.objects.filter(pk=half_way.pk).update(

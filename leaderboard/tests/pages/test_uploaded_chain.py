@@ -206,7 +206,7 @@ def test_a_day_has_a_quota_for_each_address(client, valkey, settings):
     assert send(client, {"a.png": source, "b.png": one}).status_code == 302
 
 
-def test_nobody_guesses_an_address(client):
+def test_an_address_cannot_be_guessed(client):
     assert client.get("/upload/abc/").status_code == 404
 
 

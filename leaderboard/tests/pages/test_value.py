@@ -33,7 +33,7 @@ def rows(suite):
     return [row for row in board_rows(BoardFilters(suite)) if row.group == "ranked"]
 
 
-def test_those_on_the_line_are_beaten_by_nobody_at_both(suite):
+def test_no_model_beats_those_on_the_line_in_both(suite):
     found = points(rows(suite), COSTS["edit"])
     assert [p.name for p in found if p.best] == ["Cheap", "Good (Host A)"]
     assert "Unpriced" not in {p.name for p in found}

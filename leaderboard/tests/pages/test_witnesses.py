@@ -65,7 +65,7 @@ def test_a_judges_word_is_kept_shown_and_paid_for_once(client, judged):
 
 
 @pytest.mark.parametrize("case", ["down", "nonsense", "refusal", "yes"])
-def test_a_judge_that_fails_or_lies_costs_no_run(client, judged, case):
+def test_a_judge_that_fails_or_errs_does_not_fail_the_run(client, judged, case):
     run, _ = judged(case)
     assert run.state == RunState.FINISHED
     assert judge_said(run) == [] or case == "yes"
@@ -92,7 +92,7 @@ def test_chains_are_found_by_what_ended_them(client):
     assert second.get_absolute_url() in client.get(f"{url}?cause=%27x").content.decode()
 
 
-def test_witnesses_are_told_on_the_models_page(client):
+def test_witnesses_are_listed_on_the_models_page(client):
     run = play("noise", factories.tiny_suite(trips=2), name="Noise")
     for standing in run.standings.filter(scope="all"):
         standing.details |= {
