@@ -78,7 +78,7 @@ def board_rows(
     if filters.ranks_here:
         for standings_of_metric in standings.values():
             for standing in standings_of_metric.values():
-                standing.show_place_here()
+                standing.use_place_here()
     semantic = standings.get(_semantic_metric(runs, standings) or "", {})
     measured = bool(by_run)
     rows = [_row(run, by_run.get(run.pk), semantic.get(run.pk), filters, measured) for run in runs]

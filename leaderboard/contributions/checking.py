@@ -171,7 +171,7 @@ def _counts(contribution: ContributedRun, verification: Verification) -> dict[st
             break
         if time.monotonic() - reported_at > REPORT_INTERVAL:
             reported_at = time.monotonic()
-            if not contribution.tell(lines_before + len(lines), verification.steps):
+            if not contribution.save_progress(lines_before + len(lines), verification.steps):
                 raise Stopped
             has_progress = (
                 verification.in_chains
@@ -182,7 +182,7 @@ def _counts(contribution: ContributedRun, verification: Verification) -> dict[st
                 if has_progress:  # a chain with a wrong number must be checked again
                     contribution.finished = finished
                     contribution.checks = dict(finished_counts)
-                contribution.leave()
+                contribution.put_back()
                 raise Stopped
     if reasons:
         raise BundleError("\n".join(reasons))

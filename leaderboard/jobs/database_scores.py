@@ -210,7 +210,7 @@ class DatabaseScores(ScoreStore):
             for place, image in enumerate(answers):
                 stored = chain.key.answer(len(answers), number, place)
                 if stored and image:
-                    retry_storage(partial(stored.write_what_pages_cannot, image))
+                    retry_storage(partial(stored.write_previews, image))
             changed.append(trip)
         row.quality = joined_quality(row.quality, trips.scores.quality, trips.first - 1)
         scores = [

@@ -195,7 +195,7 @@ def _report(submission: Submission, turn: _Turn) -> ProbeReport:
 
     def keep(name: str, image: EncodedImage) -> None:
         stored = StoredImage.objects.get_or_store(image)
-        stored.write_what_pages_cannot(image)
+        stored.write_previews(image)
         rows.update(**{f"probe_{name}": stored})
 
     report = ProbeReport((), 0.0)

@@ -14,7 +14,7 @@ from evaluation.errors import UserFacingError
 
 
 class Unreadable(UserFacingError):
-    """A stored secret that none of the current keys opens."""
+    """A stored secret that none of the current keys decrypts."""
 
 
 @lru_cache(maxsize=4)
@@ -34,15 +34,15 @@ def decrypt(token: str) -> str:
     try:
         return _fernet(tuple(settings.FIELD_KEYS)).decrypt(token.encode()).decode()
     except InvalidToken:
-        raise Unreadable("the stored secret does not open with the keys in FIELD_KEYS") from None
+        raise Unreadable("no key in FIELD_KEYS decrypts the stored secret") from None
 
 
 def rotate(token: str) -> str:
-    """Encrypt a secret again with the newest key."""
+    """Encrypt a secret again with the newest key. Raises Unreadable if no key fits."""
     try:
         return _fernet(tuple(settings.FIELD_KEYS)).rotate(token.encode()).decode()
     except InvalidToken:
-        raise Unreadable("the stored secret does not open with the keys in FIELD_KEYS") from None
+        raise Unreadable("no key in FIELD_KEYS decrypts the stored secret") from None
 
 
 class Secret:
@@ -70,7 +70,7 @@ class Secret:
 
 
 class EncryptedTextField(models.TextField):
-    """Holds a `Secret`; assign plain text to replace it. Excluded from serialisation."""
+    """A field with a `Secret`; assign plain text to replace it. Not serialised."""
 
     # For the type checker: the types of assignment and of access.
     _pyi_private_set_type: str | Secret  # type: ignore[assignment]

@@ -27,7 +27,7 @@ class ExperimentQuerySet(models.QuerySet["Experiment"]):
 
 
 class Experiment(models.Model):
-    """A question, a suite, the models that play it, and the arms they play it in."""
+    """A question, a suite, the models that play it, and the arms to compare."""
 
     slug = models.SlugField(max_length=60, unique=True)
     title = models.CharField(max_length=120, help_text="A question: Does the wording matter?")
@@ -39,7 +39,7 @@ class Experiment(models.Model):
     repeats = models.PositiveSmallIntegerField(
         default=0,
         validators=[MaxValueValidator(core.MAX_REPEATS)],
-        help_text="Repeats of each case in each arm; 0: as the suite says. With two or more "
+        help_text="Repeats of each case in each arm; 0: as in the suite. With two or more, "
         "the page shows how much is chance.",
     )
     published = models.BooleanField(
@@ -61,7 +61,7 @@ class Experiment(models.Model):
         return reverse("experiment", args=[self.slug])
 
     def clean(self) -> None:
-        # Strips and arms would reveal its images and wordings.
+        # The experiment's page would reveal its images and wordings.
         if self.suite_id and self.suite.sealed:
             raise ValidationError({"suite": "A sealed suite cannot be used in an experiment."})
 
@@ -74,7 +74,7 @@ class ExperimentArm(models.Model):
         SHORT = "short", "Short"
         LONG = "long", "Long"
         COLLOQUIAL = "colloquial", "Colloquial"
-        # The twelve prompts of the study of Nano Banana 2, which restoration pairs carry.
+        # The twelve prompts of a study of Nano Banana 2, which restoration pairs have as variants.
         S1 = "s1", "S1: restore, short"
         S2 = "s2", "S2: restore, short"
         S3 = "s3", "S3: restore, short"
@@ -88,7 +88,7 @@ class ExperimentArm(models.Model):
         LF2 = "lf2", "LF2: restore, long, with fidelity"
         LF3 = "lf3", "LF3: restore, long, with fidelity"
 
-    #: The settings that have the same name and form in the harness.
+    #: The fields that have the same name and form in the harness's `Arm`.
     SETTINGS = (
         "wording",
         "fidelity",
@@ -111,7 +111,7 @@ class ExperimentArm(models.Model):
         default=False, help_text="“Keep everything else exactly the same.” after every prompt."
     )
     also = models.CharField(
-        max_length=core.MAX_SENTENCE, blank=True, help_text="Any other sentence after every prompt."
+        max_length=core.MAX_SENTENCE, blank=True, help_text="Another sentence after every prompt."
     )
     seeds = models.CharField(
         max_length=10, choices=list(core.SEED_WORDS.items()), default=core.DEFAULT.seeds
@@ -125,7 +125,7 @@ class ExperimentArm(models.Model):
         max_length=12,
         blank=True,
         choices=[("", "As the images"), *((t, t) for t in TIERS), ("interleaved", "1K, 2K, 4K")],
-        help_text="The requested size of answers; interleaved: a new one for each trip.",
+        help_text="The requested size of answers; interleaved: it changes with each trip.",
     )
     session = models.CharField(
         max_length=12, choices=list(core.SESSIONS.items()), default=core.ALONE

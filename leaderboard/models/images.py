@@ -1,4 +1,4 @@
-"""Stored images: content-addressed, so nothing is stored or written twice."""
+"""Stored images, addressed by their content, so that none is stored twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from PIL import Image
 
 from evaluation.images import EXTENSIONS, EncodedImage, encode_webp, thumbnail
 
-#: The type, for a class with a field called bytes.
+#: An alias, because `StoredImage` has a field called `bytes`.
 Data: TypeAlias = bytes
 #: Largest image that a web process decodes itself if no worker has copied it yet.
 MAX_WEB_PIXELS = 4_500_000
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class AlteredImage(FileNotFoundError):
-    """The stored bytes are not those of the image: its own are gone."""
+    """The stored bytes do not match the image's hash: the original bytes are gone."""
 
 
 class StoredImageManager(models.Manager["StoredImage"]):
@@ -69,8 +69,8 @@ class StoredImage(models.Model):
     width = models.PositiveIntegerField()
     height = models.PositiveIntegerField()
     bytes = models.PositiveIntegerField()
-    # When it was last stored. Garbage collection spares young rows, also one whose time is renewed
-    # during a collection: the delete waits for the lock, checks again, and spares it.
+    # The time it was last stored. Garbage collection spares young rows, even one that is renewed
+    # meanwhile: the deletion waits for the row's lock, then checks the time again.
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
 
     objects = StoredImageManager()
@@ -80,7 +80,7 @@ class StoredImage(models.Model):
 
     @property
     def name(self) -> str:
-        """The name of its original bytes in storage."""
+        """The name of the original bytes in storage."""
         return f"originals/{self.sha256[:2]}/{self.sha256}.{EXTENSIONS[self.mime]}"
 
     @property
@@ -106,15 +106,15 @@ class StoredImage(models.Model):
         return reverse("image", args=["original", self.sha256])
 
     def data(self) -> Data:
-        """Return its bytes as they arrived.
+        """Return the original bytes.
 
-        Raises FileNotFoundError if they are gone, AlteredImage if others are in their place.
+        Raises FileNotFoundError if they are gone, AlteredImage if they do not match the hash.
         """
         with default_storage.open(self.name) as file:
             data: Data = file.read()
         if sha256(data).hexdigest() != self.sha256:
             log.error("stored image is altered", image=self.name)
-            raise AlteredImage(f"{self.name} has other bytes than its hash")
+            raise AlteredImage(f"{self.name} does not match its hash")
         return data
 
     def read(self) -> EncodedImage:
@@ -127,7 +127,7 @@ class StoredImage(models.Model):
             return EncodedImage.from_bytes(file.read()).decoded
 
     def write_thumbnail(self, image: EncodedImage | None = None) -> None:
-        """Store the thumbnail, once; pass `image` if it is decoded already."""
+        """Store the thumbnail if it does not exist; pass `image` if it is decoded already."""
         if not default_storage.exists(self.thumbnail_name):
             write(self.thumbnail_name, thumbnail((image or self.read()).decoded))
 
@@ -136,8 +136,8 @@ class StoredImage(models.Model):
         if not default_storage.exists(self.copy_name):
             write(self.copy_name, encode_webp((image or self.read()).decoded))
 
-    def write_what_pages_cannot(self, image: EncodedImage) -> None:
-        """Store the thumbnail, and the copy of an image too large for pages to decode."""
+    def write_previews(self, image: EncodedImage) -> None:
+        """Store the thumbnail, and the copy if the image is too large for pages to decode."""
         self.write_thumbnail(image)
         if self.width * self.height > MAX_WEB_PIXELS:
             self.write_copy(image)
@@ -148,7 +148,7 @@ class StoredImage(models.Model):
         return self.width * self.height <= MAX_WEB_PIXELS and not self.uploads.exists()
 
 
-#: Held by a page while it decodes or stores an image, which takes up to 70 MB.
+#: A page holds this lock while it decodes or stores an image, which takes up to 70 MB.
 decoding = threading.Lock()
 
 

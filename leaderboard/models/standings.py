@@ -1,4 +1,4 @@
-"""Numbers of the board, written once when a run ends."""
+"""Numbers of the board, computed when a run ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CalibrationManager(models.Manager["Calibration"]):
     def store(
         self, pixels_sha256: str, computed: Mapping[MetricVersion, SourceCalibration]
     ) -> None:
-        """Store the calibrations of a source that are new, by metric."""
+        """Store those of a source's calibrations that are new."""
         self.bulk_create(
             (
                 Calibration(
@@ -52,7 +52,7 @@ class CalibrationManager(models.Manager["Calibration"]):
 
 
 class Calibration(models.Model):
-    """A metric's distances of an image's blank card and of its JPEGs."""
+    """A metric's distances from an image to its blank card and to its JPEGs."""
 
     pixels_sha256 = models.CharField(max_length=64)
     metric = models.ForeignKey(MetricVersion, models.CASCADE, related_name="calibrations")
@@ -71,8 +71,8 @@ class Calibration(models.Model):
         return f"{self.metric} of {self.pixels_sha256[:12]}"
 
 
-class TodaysMethod(models.Manager["Standing"]):
-    """Standings by today's method: no page shows two versions side by side."""
+class CurrentMethod(models.Manager["Standing"]):
+    """Standings by the current method version, so that no page mixes versions."""
 
     def get_queryset(self) -> models.QuerySet[Standing]:
         return super().get_queryset().filter(method_version=METHOD_VERSION)
@@ -80,16 +80,15 @@ class TodaysMethod(models.Manager["Standing"]):
 
 #: The fields of a place on the board, which ranking writes.
 PLACE = ("rank", "rank_low", "rank_high", "tier", "p_first")
-#: The same among the runs that were run here alone.
+#: The same fields for the place among the runs played here.
 PLACE_HERE = tuple(f"{name}_here" for name in PLACE)
 
 
 class Standing(models.Model):
     """One run by one metric at one threshold in one scope, with intervals and rank.
 
-    A half-life of None is longer than the suite's trips ("> N"); the same holds for the bounds of
-    its interval. Scopes with too few images or pairs have no interval: `has_interval` distinguishes
-    the two.
+    A half-life of None is longer than the suite's trips ("> N"). So is a bound of None, if
+    `has_interval` is True; scopes with too few images or pairs have no interval.
     """
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="standings")
@@ -104,14 +103,16 @@ class Standing(models.Model):
     usable_trips = models.FloatField()
     usable_trips_low = models.FloatField(null=True)
     usable_trips_high = models.FloatField(null=True)
-    auc = models.FloatField(null=True, help_text="None: chains were stopped, their end known.")
+    auc = models.FloatField(null=True, help_text="None if chains were stopped early.")
     auc_low = models.FloatField(null=True)
     auc_high = models.FloatField(null=True)
     has_interval = models.BooleanField(default=False)
-    usable_by_trip = models.JSONField(default=list, help_text="Usable trips of the first n = 0..N.")
+    usable_by_trip = models.JSONField(
+        default=list, help_text="Usable trips among the first n, n = 0..N."
+    )
     survival = models.JSONField(default=list, help_text="Share of cases still usable at n = 0..N.")
     incidence = models.JSONField(
-        default=dict, help_text="By cause: share of cases that it ended up to n = 0..N."
+        default=dict, help_text="By cause: share of cases that it has ended by n = 0..N."
     )
     rank = models.PositiveSmallIntegerField(null=True)
     rank_low = models.PositiveSmallIntegerField(null=True)
@@ -133,8 +134,8 @@ class Standing(models.Model):
     method_version = models.CharField(max_length=20)
     computed_at = models.DateTimeField(auto_now=True)
 
-    objects = TodaysMethod()
-    every = models.Manager["Standing"]()
+    objects = CurrentMethod()
+    all_versions = models.Manager["Standing"]()
 
     class Meta:
         constraints = [
@@ -149,17 +150,17 @@ class Standing(models.Model):
     def __str__(self) -> str:
         return f"{self.run} by {self.metric} at {self.threshold:g}, {self.scope}"
 
-    def show_place_here(self) -> None:
-        """Show the place among the runs that were run here alone."""
+    def use_place_here(self) -> None:
+        """Replace the place by that among the runs played here; does not save."""
         for name, here in zip(PLACE, PLACE_HERE, strict=True):
             setattr(self, name, getattr(self, here))
 
 
 class CaseValues(models.Model):
-    """Usable trips of each case of a run, for ranks and comparisons without chains.
+    """Usable trips of each case of a run, from which runs are ranked and compared.
 
     In the order of `Suite.core.cases`, as float64; NaN if the metric does not apply to the case.
-    Stored apart from the standings, which pages read.
+    The values have a table of their own, so that pages do not read them with the standings.
     """
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="case_values")
@@ -182,7 +183,7 @@ class NoReferenceResult(models.Model):
     run = models.OneToOneField(Run, models.CASCADE, related_name="no_reference")
     numbers = models.JSONField(
         default=dict,
-        help_text="By metric: how often it calls restored images worse, and its curve.",
+        help_text="By metric: how often it rates restored images worse, and its curve.",
     )
     computed_at = models.DateTimeField(auto_now=True)
 
@@ -211,7 +212,7 @@ class PublishedFigure(models.Model):
     trip = models.PositiveSmallIntegerField()
     value = models.FloatField(help_text="As published, on the metric's own scale.")
     cases = models.PositiveIntegerField(
-        null=True, blank=True, help_text="The number of cases that it is the mean of."
+        null=True, blank=True, help_text="The number of cases that the value averages."
     )
     source = models.CharField(max_length=300)
     source_url = models.URLField(max_length=500)
@@ -232,14 +233,14 @@ class PublishedFigure(models.Model):
 
 
 class SuiteReport(models.Model):
-    """The power of a suite's board, and the robustness of its order."""
+    """A suite's statistical power, and the robustness of its board's order."""
 
     suite = models.OneToOneField(Suite, models.CASCADE, related_name="report")
     power = models.JSONField(
-        default=dict, help_text="The difference in usable trips that 80 % of boards show."
+        default=dict, help_text="The difference in usable trips detected with 80 % power."
     )
     robustness = models.JSONField(
-        default=dict, help_text="Kendall's tau with the orders by other choices, and test-retest."
+        default=dict, help_text="Kendall's tau with the orders by other choices, and retest."
     )
     method_version = models.CharField(max_length=20)
     computed_at = models.DateTimeField()
@@ -255,9 +256,9 @@ class BoardRecordQuerySet(models.QuerySet["BoardRecord"]):
 
 
 class BoardRecord(models.Model):
-    """The standing of a run by the headline from `at` on; added on each change.
+    """A run's standing by the headline metric from `at` on; added on each change.
 
-    Never changed or deleted, so that the board of any day can be shown again.
+    Rows are never changed or deleted, so that the board of any day can be shown again.
     """
 
     class Kind(models.TextChoices):

@@ -15,15 +15,15 @@ from leaderboard.models.entries import EditingModel, new_token
 from leaderboard.models.images import StoredImage
 from leaderboard.models.runs import Run, after
 
-KEPT = timedelta(days=1)
-#: Small: uploads are anonymous, need no key, and scoring one of this size takes a worker
-#: 0.95 GB.
+#: Uploaded chains are deleted after this time.
+KEPT_FOR = timedelta(days=1)
+#: Small, because uploads are anonymous and scoring an image of this size takes 0.95 GB.
 MAX_IMAGE_PIXELS = 1_600_000
 
 
 class UploadedChainQuerySet(models.QuerySet["UploadedChain"]):
     def kept(self) -> UploadedChainQuerySet:
-        return self.filter(created_at__gt=timezone.now() - KEPT)
+        return self.filter(created_at__gt=timezone.now() - KEPT_FOR)
 
     def expired(self) -> UploadedChainQuerySet:
         return self.exclude(pk__in=self.kept())
@@ -56,7 +56,7 @@ class UploadedChain(models.Model):
 
 
 class UploadedImage(models.Model):
-    """One image of such a chain: the source (number 0), edited or restored."""
+    """One image of an uploaded chain: the source (number 0), edited or restored."""
 
     chain = models.ForeignKey(UploadedChain, models.CASCADE, related_name="images")
     stored = models.ForeignKey(StoredImage, models.PROTECT, related_name="uploads")
@@ -75,13 +75,13 @@ class UploadedImage(models.Model):
 
 #: A worker that checks a contributed run renews its lease at least this often.
 CHECK_LEASE_SECONDS = 600.0
-#: Retention period of the row of a refused or withdrawn run.
+#: Refused and withdrawn runs are deleted after this time.
 SHOWN_FOR = timedelta(days=30)
 
 
 class ContributedRunQuerySet(models.QuerySet["ContributedRun"]):
     def waiting(self) -> ContributedRunQuerySet:
-        """Return runs whose file is still to be checked, or is being checked."""
+        """Return runs whose bundle waits for its check or is being checked."""
         return self.filter(state__in=(ContributedRun.State.WAITING, ContributedRun.State.CHECKING))
 
     def unattended(self) -> ContributedRunQuerySet:
@@ -113,15 +113,15 @@ class ContributedRun(models.Model):
     bytes = models.PositiveBigIntegerField(default=0)
     steps_done = models.PositiveIntegerField(default=0)
     steps_total = models.PositiveIntegerField(default=0)
-    error = models.TextField(blank=True, help_text="Why it was refused, line by line.")
+    error = models.TextField(blank=True, help_text="Reasons for a refusal, one per line.")
     attempts = models.PositiveSmallIntegerField(default=0)
-    finished: Any = models.JSONField(default=list, help_text="Chains that were checked so far.")
+    finished: Any = models.JSONField(default=list, help_text="Chains that are checked so far.")
     checks: Any = models.JSONField(
-        default=dict, help_text="Number of these checks that were equal."
+        default=dict, help_text="Number of checks of these chains, by verdict."
     )
     lease_until = models.DateTimeField(null=True)
     remote_address = models.GenericIPAddressField(null=True)
-    # Another run of a model that the same person contributed before.
+    # Set if the same person contributed an earlier run of this model.
     editing_model = models.ForeignKey(
         EditingModel, models.SET_NULL, null=True, related_name="contributed_runs"
     )
@@ -142,7 +142,7 @@ class ContributedRun(models.Model):
 
     @property
     def file_name(self) -> str:
-        """The name of its bundle in storage until it is checked."""
+        """The name in storage of the bundle, until it is checked."""
         return f"contributed/{self.token}.zip"
 
     def claim(self) -> bool:
@@ -157,14 +157,14 @@ class ContributedRun(models.Model):
         self.refresh_from_db()
         return bool(claimed)
 
-    def tell(self, done: int, total: int) -> bool:
-        """Store the progress of the check; return False if it was withdrawn meanwhile."""
+    def save_progress(self, done: int, total: int) -> bool:
+        """Save the progress of the check; return False if the run was withdrawn meanwhile."""
         rows = ContributedRun.objects.filter(pk=self.pk, state=self.State.CHECKING)
         return bool(
             rows.update(steps_done=done, steps_total=total, lease_until=after(CHECK_LEASE_SECONDS))
         )
 
-    def leave(self) -> None:
+    def put_back(self) -> None:
         """Put the check back, to continue later with the remaining chains."""
         rows = ContributedRun.objects.filter(pk=self.pk, state=self.State.CHECKING)
         rows.update(
@@ -176,6 +176,6 @@ class ContributedRun(models.Model):
         )
 
     def end(self, state: str, **fields: Any) -> bool:
-        """Move a run under check to its end; return False if it was withdrawn meanwhile."""
+        """End the check with this state; return False if the run was withdrawn meanwhile."""
         rows = ContributedRun.objects.filter(pk=self.pk, state=self.State.CHECKING)
         return bool(rows.update(state=state, lease_until=None, ended_at=Now(), **fields))

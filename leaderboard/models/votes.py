@@ -1,4 +1,4 @@
-"""Blind votes: questions, voters without a name, their votes, and the results."""
+"""Blind votes: questions, anonymous voters, their votes and the results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def votable_runs() -> models.QuerySet[Run]:
 
 
 def votable_trips() -> models.QuerySet[Trip]:
-    """Return trips with an image to show: scored, stored, small enough to redraw."""
+    """Return trips whose images can be shown: scored, stored, small enough to redraw."""
     sides = F("restored__width") * F("restored__height")
     return Trip.objects.annotate(pixels=sides).filter(
         chain__run__in=votable_runs(),
@@ -49,12 +49,12 @@ class QuestionQuerySet(models.QuerySet["Question"]):
         return self.filter(first, Q(second=None) | second)
 
     def open(self) -> QuestionQuerySet:
-        """Return questions that are put to visitors now."""
+        """Return questions that visitors may get now."""
         return self.filter(due__isnull=False)
 
 
 class Question(models.Model):
-    """A question for voters. Each vote draws the sides of the images again."""
+    """A question for voters. Each vote draws anew which image is on the left."""
 
     class Gold(models.TextChoices):
         NONE = "", "No"
@@ -68,9 +68,9 @@ class Question(models.Model):
     second = models.ForeignKey(Trip, models.CASCADE, null=True, related_name="asked_second")
     gold = models.CharField(max_length=8, choices=Gold, blank=True)
     ease = models.FloatField(
-        default=0, help_text="How far the two lie apart by the headline, 0 to 1."
+        default=0, help_text="Difference of the two by the headline metric, 0 to 1."
     )
-    # Smallest first: the most informative; each showing moves a question back.
+    # The smallest is next and most informative; each use moves a question back.
     due = models.FloatField(
         null=True, help_text="Position in the queue of questions; empty: not in use now."
     )
@@ -101,15 +101,15 @@ TICKET_LIFE = timedelta(hours=2)
 
 
 def new_ticket() -> str:
-    """Return 128 random bits, which cannot be guessed."""
+    """Return a ticket of 128 random bits, which cannot be guessed."""
     return secrets.token_urlsafe(16)
 
 
 class Voter(models.Model):
-    """A holder of our signed cookie, without name or address."""
+    """An anonymous voter, identified by a signed cookie only."""
 
     key = models.CharField(max_length=22, unique=True, default=new_ticket, editable=False)
-    weight = models.FloatField(default=1, help_text="The weight of the votes, by the stated rule.")
+    weight = models.FloatField(default=1, help_text="The weight of this voter's votes.")
     reasons = models.JSONField(default=list, help_text="Reasons for a lower weight.")
     gold = models.PositiveIntegerField(default=0)
     gold_right = models.PositiveIntegerField(default=0)
@@ -133,7 +133,7 @@ class VoteQuerySet(models.QuerySet["Vote"]):
         return self.filter(answered_at=None, asked_at__gt=timezone.now() - TICKET_LIFE)
 
     def expired(self) -> VoteQuerySet:
-        """Return tickets that expired without an answer: they may be deleted."""
+        """Return tickets that expired without an answer and may be deleted."""
         return self.filter(answered_at=None, asked_at__lt=timezone.now() - 2 * TICKET_LIFE)
 
     def public(self) -> VoteQuerySet:
@@ -141,15 +141,16 @@ class VoteQuerySet(models.QuerySet["Vote"]):
         return self.answered().filter(question__in=Question.objects.votable())
 
     def about(self, run: Run) -> VoteQuerySet:
+        """Return votes on images of this run."""
         first = models.Q(question__first__chain__run=run)
         return self.filter(first | models.Q(question__second__chain__run=run))
 
 
 class Vote(models.Model):
-    """One question put to one voter: a ticket until it is answered, once.
+    """One question for one voter: a ticket that can be answered once.
 
-    `answer`: for a pair 1 is the first, -1 the second, 0 "cannot say"; for a single image 1 is
-    usable and 0 not.
+    `answer`: for a pair, 1 is the first image, -1 the second, 0 "cannot say". For a single image,
+    1 is usable and 0 not usable.
     """
 
     class Role(models.TextChoices):
@@ -193,10 +194,10 @@ class Vote(models.Model):
 
 
 class PeopleStanding(models.Model):
-    """One run by people's votes, beside its standings and never mixed into them.
+    """A run's results by people's votes, never mixed into its standings.
 
     `share` is the share of pairs that it wins against the other models of its suite. A human
-    half-life of None is beyond the suite's trips if `usable_trips` is set, else unknown;
+    half-life of None is beyond the suite's trips if `usable_trips` is set, else unknown.
     `has_interval` is True if there are bounds.
     """
 
@@ -219,7 +220,7 @@ class PeopleStanding(models.Model):
     usable_votes = models.PositiveIntegerField(default=0)
     usable_voters = models.PositiveIntegerField(default=0)
     judge_share = models.FloatField(
-        null=True, help_text="How often the judge of the run's edits chooses as people do."
+        null=True, help_text="Share of pairs in which the run's judge chooses as people do."
     )
     judge_low = models.FloatField(null=True)
     judge_high = models.FloatField(null=True)
@@ -227,11 +228,11 @@ class PeopleStanding(models.Model):
     computed_at = models.DateTimeField()
 
     def __str__(self) -> str:
-        return f"{self.run} as people see it"
+        return f"{self.run} by people's votes"
 
     @property
     def supports_judge(self) -> bool:
-        """Return True if the run's judge is measured to agree with people above chance."""
+        """Return True if the run's judge agrees with people more often than chance."""
         return self.judge_low is not None and self.judge_low > 0.5
 
 
@@ -240,7 +241,7 @@ class PeopleReport(models.Model):
 
     numbers = models.JSONField(default=dict)
     votes = models.PositiveIntegerField(
-        default=0, help_text="Number of answered questions by then."
+        default=0, help_text="Number of answered questions when computed."
     )
     pool_stamp = models.CharField(
         max_length=64, blank=True, help_text="Number of possible questions."

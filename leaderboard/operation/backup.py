@@ -5,8 +5,8 @@
     OUT/database.dump       pg_dump's custom format
     IMAGES/originals/…    the images as they arrived, if a folder for them is named
 
-Images are named by their content and never change, so one folder of them serves every backup,
-and a second backup copies only new ones. Keys (SECRET_KEY, FIELD_KEYS) are in no backup.
+Images are named by their content and never change, so all backups can share one folder of images,
+and each copies only the new ones. No backup contains keys (SECRET_KEY, FIELD_KEYS).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class BackupError(UserFacingError):
 
 @dataclass
 class Counted:
-    """Numbers of images that the database names, copied, and missing or changed."""
+    """Numbers of images: named by the database, copied, and missing or altered."""
 
     images: int = 0
     copied: int = 0
@@ -61,7 +61,7 @@ def backup(out: Path, images: Path | None = None) -> Counted:
         raise BackupError(f"{out} is not empty; each backup needs its own folder")
     out.mkdir(parents=True, exist_ok=True)
     database = out / DUMPS[connection.vendor]
-    # The database first: images that it names are stored already, and stay at least for a day.
+    # The database first: the images that it names are stored already and stay at least a day.
     _dump(database)
     counted = _copy_images(images) if images else Counted(StoredImage.objects.count())
     about = {
@@ -80,8 +80,8 @@ def backup(out: Path, images: Path | None = None) -> Counted:
 def restore(folder: Path, images: Path | None = None, *, force: bool = False) -> Counted:
     """Restore a backup into this site's database and storage, at today's migrations.
 
-    Raises BackupError if it is incomplete or of a newer version, or the database is not empty and
-    `force` is not given. A database that is replaced is kept until the new one can be read.
+    Raises BackupError if the backup is incomplete or of a newer version, or if the database is not
+    empty and `force` is False. A replaced database is kept until the new one can be read.
     """
     dump = _checked_dump(folder)
     before = None
@@ -164,24 +164,24 @@ def _copy_images(images: Path) -> Counted:
     counted = Counted()
     for row in StoredImage.objects.order_by("pk").iterator():
         counted.images += 1
-        place = images / row.name
-        if place.is_file():
+        target = images / row.name
+        if target.is_file():
             continue
         try:
             data = row.data()
         except FileNotFoundError:
             counted.missing += 1
             continue
-        place.parent.mkdir(parents=True, exist_ok=True)
-        aside = place.with_name(f".{place.name}.{os.getpid()}")
-        aside.write_bytes(data)
-        aside.replace(place)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}")
+        temporary.write_bytes(data)
+        temporary.replace(target)
         counted.copied += 1
     return counted
 
 
 def _read_image(file: Path, stated: str) -> bytes | None:
-    """Return the bytes of an image; None if they are missing or changed."""
+    """Return the bytes of an image; None if they are missing or altered."""
     try:
         data = file.read_bytes()
     except OSError:
@@ -217,7 +217,7 @@ def _load(file: Path) -> None:
 
 
 def _run(tool: str, *arguments: str) -> None:
-    """Run a PostgreSQL tool on the site's database, the password in no argument."""
+    """Run a PostgreSQL tool on the site's database; the environment has the password."""
     settings = connection.settings_dict
     options = settings.get("OPTIONS", {})
     named = {
@@ -232,27 +232,27 @@ def _run(tool: str, *arguments: str) -> None:
     command = [tool, *arguments]
     if tool.endswith("pg_restore"):
         command.append(f"--dbname={settings['NAME']}")
-    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)  # noqa: S603
-    if done.returncode:
-        raise BackupError(f"{Path(tool).name} failed: {done.stderr.strip()[-500:]}")
+    result = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)  # noqa: S603
+    if result.returncode:
+        raise BackupError(f"{Path(tool).name} failed: {result.stderr.strip()[-500:]}")
 
 
 def _tool(name: str) -> str:
-    """Return PostgreSQL's tool of the server's release or newer: older ones refuse."""
+    """Return the path of a PostgreSQL tool at least as new as the server; older ones fail."""
     server = int(getattr(connection, "pg_version", 0)) // 10_000
-    for place in _places(name):
-        version = subprocess.run([place, "--version"], check=False, capture_output=True, text=True)  # noqa: S603
+    for path in _tool_paths(name):
+        version = subprocess.run([path, "--version"], check=False, capture_output=True, text=True)  # noqa: S603
         number = re.search(r"(\d+)(\.|\s|$)", version.stdout)
         if number and int(number[1]) >= server:
-            return str(place)
+            return str(path)
     raise BackupError(
         f"{name} of PostgreSQL {server} or newer is not installed here "
         f"(Debian: postgresql-client-{server})"
     )
 
 
-def _places(name: str) -> Iterator[Path]:
-    """Yield paths of a tool: on the path, beside other releases, beside the wheel."""
+def _tool_paths(name: str) -> Iterator[Path]:
+    """Yield a tool's paths: on PATH, in installed releases, in a Python package."""
     if tool := shutil.which(name):
         yield Path(tool)
     yield from sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)

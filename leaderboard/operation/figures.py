@@ -1,7 +1,7 @@
 """Figures for monitoring, read from the database at every scrape.
 
-Every web process reports the same figures, also after a restart; only figures of a process
-itself (requests and their times) are counted there.
+So every web process reports the same figures, even after a restart. Only requests and their times
+are counted in each process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PREFIX = "convergebench"
 
 
 class SiteFigures(Collector):
-    """Figures queried at every scrape: sums over runs, and work under way."""
+    """The figures of all runs and of work under way, queried at every scrape."""
 
     def collect(self) -> Iterator[Metric]:
         yield from self._runs()
@@ -35,7 +35,7 @@ class SiteFigures(Collector):
         yield from self._workers()
 
     def describe(self) -> list[Metric]:
-        return []  # or registering it would query everything
+        return []  # otherwise, registering the collector would query everything
 
     def _runs(self) -> Iterator[Metric]:
         """Yield figures per model from the sums stored with runs."""
@@ -58,20 +58,20 @@ class SiteFigures(Collector):
         sums = {name: Sum(f"progress__{field}") for name, (_, field) in counters.items()}
         ours = Run.objects.filter(source=Run.Source.OURS).order_by()
         rows = list(ours.values_list("editing_model__slug").annotate(**sums))
-        for place, (name, (words, _)) in enumerate(counters.items(), start=1):
-            family = CounterMetricFamily(f"{PREFIX}_{name}", words, labels=["model"])
+        for column, (name, (description, _)) in enumerate(counters.items(), start=1):
+            family = CounterMetricFamily(f"{PREFIX}_{name}", description, labels=["model"])
             for row in rows:
-                family.add_metric([row[0]], float(row[place] or 0))
+                family.add_metric([row[0]], float(row[column] or 0))
             yield family
 
     def _work(self) -> Iterator[Metric]:
         """Yield waiting chains, chains in flight, and the lag of scoring."""
         now = timezone.now()
         active = Chain.objects.filter(run__state__in=ACTIVE_STATES)
-        flying = _gauge("chains_in_flight", "Chains that a live worker plays.", "model")
+        in_flight = _gauge("chains_in_flight", "Chains that a live worker plays.", "model")
         for model, count in _grouped(active.in_flight(), "run__editing_model__slug", Count("pk")):
-            flying.add_metric([model], count)
-        yield flying
+            in_flight.add_metric([model], count)
+        yield in_flight
         age = _gauge(
             "queue_age_seconds",
             "Seconds without progress of a run that has chains to play.",
@@ -86,33 +86,30 @@ class SiteFigures(Collector):
         for model, created, progress in rows:
             age.add_metric([model], max(0.0, (now - (progress or created)).total_seconds()))
         yield age
-        lost = _gauge("leases_lapsed", "Chains whose worker has stopped responding.")
-        lost.add_metric([], active.free().filter(state=ChainState.PLAYING).count())
-        yield lost
-        behind = _gauge("scoring_lag_trips", "Restored images that are not scored yet.", "model")
+        lapsed = _gauge("leases_lapsed", "Chains whose worker has stopped responding.")
+        lapsed.add_metric([], active.free().filter(state=ChainState.PLAYING).count())
+        yield lapsed
+        unscored = _gauge("scoring_lag_trips", "Restored images that are not scored yet.", "model")
         lag = active.unscored().order_by().values_list("run__editing_model__slug")
         for model, played, scored in lag.annotate(Sum("trips_played"), Sum("trips_scored")):
-            behind.add_metric([model], played - scored)
-        yield behind
+            unscored.add_metric([model], played - scored)
+        yield unscored
         oldest = Trip.objects.filter(
             chain__in=active.unscored(), restored__isnull=False, scored_at=None
         ).aggregate(first=Min("created_at"))["first"]
-        late = _gauge("scoring_lag_seconds", "Age of the oldest trip that is not scored.")
-        late.add_metric([], (now - oldest).total_seconds() if oldest else 0.0)
-        yield late
+        lag_age = _gauge("scoring_lag_seconds", "Age of the oldest trip that is not scored.")
+        lag_age.add_metric([], (now - oldest).total_seconds() if oldest else 0.0)
+        yield lag_age
         audits = _gauge("audits", "Audits of runs under way, by outcome.", "outcome")
-        mine = Audit.objects.filter(chain__run__state__in=ACTIVE_STATES)
-        for outcome, count in _grouped(mine, "outcome", Count("pk")):
+        rows = Audit.objects.filter(chain__run__state__in=ACTIVE_STATES)
+        for outcome, count in _grouped(rows, "outcome", Count("pk")):
             audits.add_metric([outcome or "planned"], count)
         yield audits
 
     def _calls(self) -> Iterator[Metric]:
-        """Yield outcomes of the last hour's calls.
-
-        A rate limit is `rate_limited`, a dead worker `lost`.
-        """
+        """Yield the outcomes of the last hour's calls, such as `rate_limited` or `lost`."""
         since = timezone.now() - WINDOW
-        # The ledger is indexed by run and time, so the runs come first.
+        # Filter by run, because the ledger is indexed by run and time.
         recent = Run.objects.filter(
             Q(progress__progress_at__gte=since) | Q(state__in=ACTIVE_STATES)
         )
@@ -130,17 +127,17 @@ class SiteFigures(Collector):
         yield alive
 
 
-def exposition(beside: CollectorRegistry) -> bytes:
-    """Return the figures of the site and of `beside` in Prometheus' text format."""
+def exposition(process_figures: CollectorRegistry) -> bytes:
+    """Return the figures of the site and of this process in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(SiteFigures())
-    return generate_latest(registry) + generate_latest(beside)
+    return generate_latest(registry) + generate_latest(process_figures)
 
 
-def _gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"{PREFIX}_{name}", words, labels=list(labels))
+def _gauge(name: str, description: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{PREFIX}_{name}", description, labels=list(labels))
 
 
-def _grouped(rows: Any, by: str, what: Any) -> list[tuple[str, int]]:
-    """Return pairs of a value of `by` and the aggregate `what`."""
-    return list(rows.order_by().values_list(by).annotate(what))
+def _grouped(rows: Any, by: str, aggregate: Any) -> list[tuple[str, int]]:
+    """Return each value of `by` with its aggregate."""
+    return list(rows.order_by().values_list(by).annotate(aggregate))

@@ -16,12 +16,12 @@ NEXT = {
     State.REVIEW: "The test passed. A person reviews it next.",
     State.ASKED: "We have a question; please answer it on this submission's page.",
     State.APPROVED: "Your model is being evaluated. The submission's page shows the progress.",
-    State.REJECTED: "We will not evaluate this model. The reviewers say why.",
+    State.REJECTED: "We will not evaluate this model. The reviewers' reason follows.",
     State.WITHDRAWN: "The submission is withdrawn and its key is deleted.",
 }
 
 #: States in which a person has reviewed the submission.
-SEEN = frozenset({State.ASKED, State.APPROVED, State.REJECTED})
+REVIEWED = frozenset({State.ASKED, State.APPROVED, State.REJECTED})
 
 
 def notify_submitter(submission: Submission) -> None:
@@ -29,16 +29,16 @@ def notify_submitter(submission: Submission) -> None:
 
     A repeated test is reported only at its end, and only if its result differs.
     """
-    news = submission.state != submission.notified_state
-    if not news or (submission.state == State.PROBING and submission.notified_state):
+    has_changed = submission.state != submission.notified_state
+    if not has_changed or (submission.state == State.PROBING and submission.notified_state):
         return
     submission.notified_state = submission.state
     Submission.objects.filter(pk=submission.pk).update(notified_state=submission.state)
     page = absolute(submission.get_absolute_url())
     text = f"{NEXT[State(submission.state)]}\n\n{submission.message}\n\n{page}\n"
-    # Before review the name is any text, and the address perhaps a third person's: the site must
+    # Before the review, the name may be any text and the address someone else's: the site must
     # not mail a visitor's text to others.
-    name = submission.name if submission.state in SEEN else "your submission"
+    name = submission.name if submission.state in REVIEWED else "your submission"
     subject = f"ConvergeBench: {name}: {submission.get_state_display()}"
 
     def send() -> None:

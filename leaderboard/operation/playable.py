@@ -21,7 +21,7 @@ from leaderboard.models.runs import ENDED_STATES, RunState
 SUITE = "lite"
 #: Device files of NVIDIA's and AMD's drivers.
 GPUS = ("/dev/nvidiactl", "/dev/kfd")
-#: Begins what an editor lacks if a download completes it.
+#: The start of an editor's missing requirement that a download provides.
 WEIGHTS = "get the weights"
 
 
@@ -39,22 +39,22 @@ def offers() -> list[Offer]:
     suite = Suite.objects.startable().filter(slug=SUITE).order_by("-version").first()
     if suite is None:
         return []
-    gone = set(ENDED_STATES) - {RunState.FINISHED}
-    played = Run.objects.filter(suite=suite).outside_experiments().exclude(state__in=gone)
+    failed = set(ENDED_STATES) - {RunState.FINISHED}
+    played = Run.objects.filter(suite=suite).outside_experiments().exclude(state__in=failed)
     models = _models().exclude(pk__in=played.values("editing_model"))
     offers = [Offer(model, suite, model.estimate_on(suite)) for model in ready(models)]
     return sorted(offers, key=lambda offer: _price(offer.estimate))
 
 
 def ready(models: Iterable[EditingModel] | None = None) -> list[EditingModel]:
-    """Return the models that lack nothing in this process's environment."""
+    """Return the models whose requirements this process's environment meets."""
     return [model for model in (_models() if models is None else models) if not _lacks(model)]
 
 
 def advice() -> list[str]:
     """Return the lines on playable models that `make up` prints with the address.
 
-    The suite itself is loaded later, behind the first page.
+    The suite itself is loaded into the database later.
     """
     models, suite = ready(), catalog.suite(SUITE)
     estimates = [(model, model.estimate_run(suite)) for model in models]
@@ -64,13 +64,13 @@ def advice() -> list[str]:
         names = formatting.listed([model.name for model in models])
         budget = "" if estimate.usd is None else f" --budget-usd {math.ceil(estimate.usd * 1.1)}"
         lines = [
-            f"Keys or weights are here to play {names}: sign in at /admin/, or",
+            f"You have the keys or weights to play {names}: sign in at /admin/, or run",
             f"  .venv/bin/python manage.py start_run {model.slug} --suite {SUITE}{budget}",
             f"  ({estimate})",
         ]
     weights = (lack for model in _models() for lack in _lacks(model) if WEIGHTS in lack)
     if any(Path(path).exists() for path in GPUS) and (lack := next(weights, "")):
-        lines.append(f"A GPU is here. To play local weights on it, {lack}")
+        lines.append(f"This machine has a GPU. To play local weights on it, {lack}")
     return lines
 
 
@@ -87,5 +87,5 @@ def _lacks(model: EditingModel) -> list[str]:
 
 
 def _price(estimate: Estimate) -> float:
-    """Return the sort key of an estimate: an unknown price is last."""
+    """Return the price by which estimates are sorted: infinite if unknown."""
     return math.inf if estimate.usd is None else estimate.usd

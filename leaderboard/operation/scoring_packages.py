@@ -1,8 +1,9 @@
-"""Preparation of scoring while the pages are served already.
+"""Preparation of scoring while the site already serves pages.
 
 `manage.py up` serves the board as soon as its own packages are installed. The packages for
-scoring, over a gigabyte, are installed afterwards, and their weights fetched. The stage is
-stored in a small file (SCORING_STATE) that `up` names to its processes; elsewhere there is none.
+scoring, over a gigabyte, are installed afterwards, and their weights fetched. The stage is stored
+in a small file (SCORING_STATE), whose path `up` passes to its processes. Other deployments have
+no such file.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True)
 class Preparation:
-    """Stage of the preparation; `detail` names the present step or the failure."""
+    """Stage of the preparation; `detail` names the current step or the failure."""
 
     stage: Stage
     detail: str = ""
 
     @property
     def is_shown(self) -> bool:
-        """Return True if the pages report it: visitors wait for it."""
+        """Return True if pages report this stage, because visitors wait for scores."""
         return self.stage not in (Stage.CHECKING, Stage.READY)
 
     @property
@@ -43,13 +44,13 @@ class Preparation:
 
 
 def write(stage: Stage, detail: str = "") -> None:
-    """Store the stage atomically: a reader gets the old or the new one."""
+    """Store the stage atomically, so that readers get either the old or the new one."""
     if not settings.SCORING_STATE:
         return
     path = Path(settings.SCORING_STATE)
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    fresh.write_text(json.dumps(asdict(Preparation(stage, detail))))
-    fresh.replace(path)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(asdict(Preparation(stage, detail))))
+    temporary.replace(path)
 
 
 def read() -> Preparation | None:
@@ -64,6 +65,6 @@ def read() -> Preparation | None:
 
 
 def wait_until_ready(seconds_between: float = 0.5) -> None:
-    """Block until scoring is ready; after a failure, until it is repaired."""
+    """Block until scoring is ready; after a failure, until a new start has succeeded."""
     while (preparation := read()) and preparation.stage is not Stage.READY:
         time.sleep(seconds_between)

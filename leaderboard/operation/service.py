@@ -2,8 +2,8 @@
 
 `python -m leaderboard.operation.service NICE COMMAND`
 
-The command gets its priority, and a signal to stop if the process runner is killed. Imports
-nothing of Django, because each service starts through it.
+The command gets its priority, and a signal to stop if the process runner is killed. This module
+does not import Django, because each service starts through it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 
-#: Of Linux's prctl: the signal that this process gets when its parent ends; kept through exec.
+#: Linux prctl option: the signal on the parent's death, which exec keeps.
 PR_SET_PDEATHSIG = 1
 
 

@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from leaderboard.models import ContributedRun, Run, StoredImage, Trip, TripStep
 
-#: Younger images may still get a row that refers to them.
+#: Images younger than this may still get a row that refers to them.
 MOMENT = timedelta(hours=1)
 FOLDERS = ("originals", "thumbnails", "copies")
 
@@ -34,7 +34,7 @@ class Collected:
 
 
 def unreferenced(before: datetime) -> QuerySet[StoredImage]:
-    """Return images made before then to which no foreign key leads."""
+    """Return images stored before this time to which no foreign key refers."""
     rows = StoredImage.objects.filter(created_at__lt=before)
     for relation in StoredImage._meta.get_fields(include_hidden=True):
         if isinstance(relation, ForeignObjectRel) and isinstance(relation.field, ForeignKey):
@@ -44,14 +44,14 @@ def unreferenced(before: datetime) -> QuerySet[StoredImage]:
 
 
 def collect(age: timedelta, *, dry_run: bool = False) -> Collected:
-    """Remove images and files older than `age`; younger ones may still get a row."""
+    """Remove unreferenced images and files that are older than `age`."""
     before = timezone.now() - age
     collected = Collected(rows=unreferenced(before).count())
     if not dry_run:
         # One statement, so that no reference can be added between check and deletion.
         unreferenced(before)._raw_delete(StoredImage.objects.db)
     for name in chain(orphans(), unclaimed_bundles()):
-        # The time is read last: storing an image again touches its file, and so spares it.
+        # Read the file's time last: storing an image again touches its file, which spares it.
         if _modified(name) < before:
             collected.files += 1
             if not dry_run:
@@ -67,7 +67,7 @@ def lost() -> Iterator[StoredImage]:
 
 
 def orphans() -> Iterator[str]:
-    """Yield files that no row names."""
+    """Yield files of images without a row."""
     names = _files()
     while batch := list(islice(names, 500)):
         hashes = {name: name.rsplit("/", 1)[-1].partition(".")[0] for name in batch}
@@ -85,7 +85,7 @@ def unclaimed_bundles() -> Iterator[str]:
 
 
 def collect_images(keys: Iterable[str]) -> Collected:
-    """Remove the unreferenced of these images, with their files."""
+    """Remove those of these images that are unreferenced, with their files."""
     collected = Collected()
     before = timezone.now() - MOMENT
     for row in unreferenced(before).filter(pk__in=list(keys)):
@@ -121,30 +121,30 @@ def _modified(name: str) -> datetime:
 
 
 @dataclass(frozen=True)
-class Taken:
-    """A kind of thing, its number, and the bytes it takes."""
+class Usage:
+    """Number and size of the images of one use."""
 
-    what: str
+    use: str
     count: int
     bytes: int
 
 
-def images() -> Iterator[Taken]:
-    """Yield sizes of images by use; one with several uses counts with each."""
+def usage() -> Iterator[Usage]:
+    """Yield the usage of storage by use of images; some images have several uses."""
     rows = StoredImage.objects
-    yield _taken("all images", rows.all())
-    yield _taken("source images", rows.filter(source_images__isnull=False).distinct())
-    yield _taken("prepared for suites", rows.filter(suite_images__isnull=False).distinct())
-    yield _taken("uploads at /upload/", rows.filter(uploads__isnull=False).distinct())
-    yield _taken("nothing refers to", unreferenced(timezone.now()))
+    yield _usage("all images", rows.all())
+    yield _usage("source images", rows.filter(source_images__isnull=False).distinct())
+    yield _usage("prepared for suites", rows.filter(suite_images__isnull=False).distinct())
+    yield _usage("uploads at /upload/", rows.filter(uploads__isnull=False).distinct())
+    yield _usage("unreferenced", unreferenced(timezone.now()))
     for run in Run.objects.select_related("editing_model", "suite").order_by("pk"):
         trips = Trip.objects.filter(chain__run=run)
         answers = Q(pk__in=trips.values("edited")) | Q(pk__in=trips.values("restored"))
         answers |= Q(pk__in=TripStep.objects.filter(chain__run=run).values("image"))
-        if (taken := _taken(f"run {run.pk}: {run}", rows.filter(answers))).count:
-            yield taken
+        if (of_run := _usage(f"run {run.pk}: {run}", rows.filter(answers))).count:
+            yield of_run
 
 
-def _taken(what: str, rows: QuerySet[StoredImage]) -> Taken:
+def _usage(use: str, rows: QuerySet[StoredImage]) -> Usage:
     sums = rows.aggregate(count=Count("pk", distinct=True), bytes=Sum("bytes"))
-    return Taken(what, sums["count"], sums["bytes"] or 0)
+    return Usage(use, sums["count"], sums["bytes"] or 0)

@@ -74,7 +74,7 @@ def rebuild(run: Run) -> None:
     chains = _with_trips(run.chains.all())
     trips, cases = run.suite.trips, suite_cases(run.suite)
     results: dict[int, dict[str, Any]] = {chain.pk: {} for chain in chains}
-    Standing.every.filter(run=run).delete()
+    Standing.all_versions.filter(run=run).delete()
     run.case_values.all().delete()
     complete = False
     expected = {

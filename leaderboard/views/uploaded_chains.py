@@ -25,7 +25,7 @@ from evaluation.metrics import HEADLINE, METRICS, headline_parts
 from leaderboard import formatting, job_queue
 from leaderboard.models import StoredImage, UploadedChain, UploadedImage, Use
 from leaderboard.models.images import decoding
-from leaderboard.models.uploads import KEPT, MAX_IMAGE_PIXELS
+from leaderboard.models.uploads import KEPT_FOR, MAX_IMAGE_PIXELS
 from leaderboard.pages.charts import Curve, retention_chart
 from leaderboard.text import plain_text
 from leaderboard.views.site import noindex
@@ -135,7 +135,7 @@ def detail(request: HttpRequest, token: str) -> HttpResponse:
         "chain": chain,
         "strip": strip,
         "source": strip[0],
-        "deleted_at": chain.created_at + KEPT,
+        "deleted_at": chain.created_at + KEPT_FOR,
     }
     if chain.state == UploadedChain.State.SCORED:
         context |= _shown(chain)

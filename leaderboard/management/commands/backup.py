@@ -12,7 +12,7 @@ from leaderboard.operation.backup import BackupError, backup
 
 
 class Command(BaseCommand):
-    help = "Write the database into an empty folder and, on request, copy the images beside it."
+    help = "Write the database into an empty folder, and copy images if --images is given."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("folder", type=Path, help="The folder to create.")
@@ -29,8 +29,8 @@ class Command(BaseCommand):
         except BackupError as error:
             raise CommandError(str(error)) from None
         self.stdout.write(
-            f"{options['folder']}: the database, which names {counted.images:,} images"
-            + (f"; {counted.copied:,} copied." if options["images"] else ".")
+            f"{options['folder']}: the database is saved; it refers to {counted.images:,} images"
+            + (f", {counted.copied:,} of them copied now." if options["images"] else ".")
         )
         if counted.missing:
             raise CommandError(

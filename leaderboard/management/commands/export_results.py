@@ -25,7 +25,7 @@ class Command(BaseCommand):
             "images. `convergebench verify` checks it.",
         )
         bundle.add_argument("run", type=int, help="The run's number.")
-        bundle.add_argument("out", type=Path, nargs="?", help="The zip file; run-<number>.zip.")
+        bundle.add_argument("out", type=Path, nargs="?", help="Default: run-<number>.zip.")
         bundle.add_argument(
             "--no-images", action="store_true", help="Leave the images out: numbers alone."
         )
@@ -35,7 +35,7 @@ class Command(BaseCommand):
         )
         dataset.add_argument("out", type=Path, help="A new folder.")
         dataset.add_argument(
-            "--suite", help="One suite, as smoke or smoke-v2; without it all suites."
+            "--suite", help="One suite, such as smoke or smoke-v2. Default: all suites."
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -65,7 +65,7 @@ class Command(BaseCommand):
         suite = find_suite(name or "", suites)
         if name and suite is None:
             keys = ", ".join(row.key for row in suites) or "none"
-            raise CommandError(f"There is no suite {name}; there are: {keys}.")
+            raise CommandError(f"There is no suite {name}; choose one of {keys}.")
         counts = datasets.export(out, suite)
         self.stdout.write(
             f"{out}: {counts.degraded:,} degraded images and "

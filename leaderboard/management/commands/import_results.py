@@ -17,32 +17,30 @@ from leaderboard.contributions.importing import import_bundle, import_scores
 from leaderboard.models import Run
 
 VERIFIED = {
-    True: "verified: every number was recomputed and is equal",
-    False: "not verified: numbers did not recompute",
-    None: "not verified: nothing differs, but not every number could be checked",
+    True: "verified: every number was recomputed and matches",
+    False: "not verified: some recomputed numbers differ",
+    None: "not verified: no number differs, but some could not be checked",
 }
 
 
 class Command(BaseCommand):
-    help = (
-        "Import results from elsewhere. Safe to repeat: each import is made in full or not at all."
-    )
+    help = "Import results from elsewhere. Safe to repeat: a failed import changes nothing."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", metavar="action", required=True)
         bundle = actions.add_parser(
             "bundle",
-            help="A run bundle: recomputed, shown as such and never ranked. Refused if a number "
-            "differs.",
+            help="A run bundle. Its numbers are recomputed; it is refused if one differs, and "
+            "never ranked.",
         )
         bundle.add_argument("file", type=Path)
         bundle.add_argument(
-            "--model", default="", metavar="SLUG", help="The model, if not the stated one."
+            "--model", default="", metavar="SLUG", help="The model, if not that of the bundle."
         )
         bundle.add_argument(
             "--anyway",
             action="store_true",
-            help="Import even if numbers differ. The pages say so.",
+            help="Import even if numbers differ. The pages report it.",
         )
         bundle.add_argument("--unpublished", action="store_true", help="Do not publish it yet.")
         scores = actions.add_parser(
@@ -107,7 +105,7 @@ class Command(BaseCommand):
         except ScoreFileError as error:
             raise CommandError(str(error)) from error
         names = ", ".join(no_reference_in_order(scores.metrics))
-        self.stdout.write(f"{len(scores.rows)} values of {names} taken into run {run.pk}.")
+        self.stdout.write(f"{len(scores.rows)} values of {names} imported into run {run.pk}.")
 
     def _figures(self, file: Path) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Issue an API token from the shell, for sites without use of the admin."""
+"""Issue an API token from the shell, for sites that do not use the admin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("holder", help="The person or organisation it is for.")
-        parser.add_argument("email", help="The e-mail address for news of the submissions.")
+        parser.add_argument("email", help="The contact e-mail address for the submissions.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

@@ -27,7 +27,7 @@ class Command(BaseCommand):
         suites = [suite for suite in catalog.suites() if named is None or suite.slug in named]
         if unknown := set(named or ()) - {suite.slug for suite in suites}:
             raise CommandError(
-                f"no suite called {', '.join(sorted(unknown))} ships with the project"
+                f"no suite named {', '.join(sorted(unknown))} ships with the project"
             )
         loading.load_edit_pairs(loaded)
         loading.load_editing_models(loaded)

@@ -32,9 +32,9 @@ WEIGHTS = {
     "brisque": "BRISQUE (0.2 MB)",
     "niqe": "NIQE (2 MB)",
 }
-#: Weights that are made with the packages being installed.
+#: Weights that can be fetched only once the packages are installed.
 NEEDS_PACKAGES = {"dinov2-small", "lpips-alex"}
-#: Lines of pip: a package that it fetches now, and the reasons of a failure.
+#: Patterns of pip's output: a package that it fetches now, and the reasons for a failure.
 COLLECTING = re.compile(r"Collecting ([\w.-]+)")
 FAILING = re.compile(r"error|fail|\*\*\*", re.IGNORECASE)
 AGAIN = "Fix it and run `make up` again: it continues where it stopped."
@@ -46,15 +46,15 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--install", metavar="TARGET", help="First make this target: the packages."
+            "--install", metavar="TARGET", help="The target of make that installs the packages."
         )
-        parser.add_argument("--suite", help="Start the reference editors that lack a run of it.")
+        parser.add_argument("--suite", help="Start reference editors without a run on this suite.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         suite = ["--suite", options["suite"]] if options["suite"] else []
         if options["install"]:
-            with ThreadPoolExecutor(1) as beside:
-                beside.submit(self._fetch_beside)
+            with ThreadPoolExecutor(1) as background:
+                background.submit(self._fetch_meanwhile)
                 self._install(options["install"])
             # This process began without the packages: a new one can import them.
             again = [sys.executable, str(settings.BASE_DIR / "manage.py"), "prepare_scoring"]
@@ -68,7 +68,7 @@ class Command(BaseCommand):
         self.stdout.write("convergebench: scoring is ready")
 
     def _install(self, target: str) -> None:
-        """Run make for the target and report progress; quick if all is installed."""
+        """Run make for the target and report its progress."""
         log = settings.DATA_DIR / "scoring_packages.log"
         command = ["make", "--no-print-directory", target, "QUIET=--progress-bar=off"]
         last: deque[str] = deque(maxlen=5)
@@ -94,33 +94,33 @@ class Command(BaseCommand):
                     collected += 1
                     write(Stage.INSTALLING, f"{collected} packages so far, now {match[1]}")
                 elif line.startswith("Installing collected"):
-                    write(Stage.INSTALLING, f"{collected} packages are here and are unpacked")
+                    write(Stage.INSTALLING, f"unpacking {collected} packages")
                 if FAILING.search(line):
                     last.append(line.strip()[:300])
         if process.wait():
             self._fail(" ".join(last) or f"make ended with {process.returncode}", log)
 
     def _fail(self, why: str, log: Path) -> None:
-        write(Stage.FAILED, f"{why} All of it is in {log}. {AGAIN}")
+        write(Stage.FAILED, f"{why} The full log is in {log}. {AGAIN}")
         raise CommandError(
             f"the scoring packages could not be installed: {why}\n"
             f"The board continues without scores. The full log is in {log}. {AGAIN}"
         )
 
-    def _fetch_beside(self) -> None:
-        """Fetch weights while packages are installed; failed ones are fetched later."""
+    def _fetch_meanwhile(self) -> None:
+        """Fetch weights while packages are installed; failures are tried again later."""
         ready = {status.name for status in weights.status() if status.ready}
         for name in (name for name in WEIGHTS if name not in ready | NEEDS_PACKAGES):
             with suppress(Exception):  # reported by `_fetch_weights` if it fails again
                 weights.fetch(name)
 
     def _fetch_weights(self) -> None:
-        """Fetch missing weights, once; a network without weights is not run."""
+        """Fetch missing weights; a network without weights is not run."""
         ready = {status.name for status in weights.status() if status.ready}
         for name, label in WEIGHTS.items():
             if name in ready:
                 continue
-            self.stdout.write(f"convergebench: weights of {label}, once ...")
+            self.stdout.write(f"convergebench: fetching weights of {label} ...")
             write(Stage.FETCHING, label)
             try:
                 weights.fetch(name)

@@ -20,7 +20,7 @@ class Command(BaseCommand):
     requires_migrations_checks = False
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("folder", type=Path, help="What `backup` wrote.")
+        parser.add_argument("folder", type=Path, help="The folder that `backup` wrote.")
         parser.add_argument(
             "--images", type=Path, metavar="FOLDER", help="The folder of `backup --images`."
         )

@@ -12,7 +12,7 @@ from leaderboard.models.encryption import EncryptedTextField, Unreadable, rotate
 
 
 class Command(BaseCommand):
-    help = "Re-encrypt stored API keys with the first of FIELD_KEYS; afterwards drop the old keys."
+    help = "Encrypt stored API keys with the first key of FIELD_KEYS; then remove the old keys."
 
     @transaction.atomic
     def handle(self, *args: Any, **options: Any) -> None:
@@ -21,11 +21,11 @@ class Command(BaseCommand):
             for field in model._meta.concrete_fields:
                 if isinstance(field, EncryptedTextField):
                     rotated += self._rotate(model, field.name)
-        self.stdout.write(f"{rotated} secret(s) are under the newest key.")
+        self.stdout.write(f"{rotated} secret(s) are encrypted with the newest key.")
 
     def _rotate(self, model: Any, name: str) -> int:
         rotated = 0
-        # Locked, or a key that a submitter sets meanwhile would be replaced by the one before it.
+        # Lock the rows: otherwise a key that a submitter sets meanwhile would be overwritten.
         for row in model._default_manager.select_for_update().only("pk", name).iterator():
             secret = getattr(row, name)
             if not secret:

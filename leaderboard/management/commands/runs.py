@@ -17,7 +17,7 @@ from leaderboard.standings import rebuild, refresh_experiments, refresh_ranks
 
 
 class Command(BaseCommand):
-    help = "Control runs by their numbers. A run that cannot change does not stop the others."
+    help = "Control runs by their numbers. If one run is refused, the others are still changed."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", metavar="action", required=True)
@@ -27,7 +27,7 @@ class Command(BaseCommand):
         resume.add_argument(
             "--broken",
             action="store_true",
-            help="Play chains again that failed, were lost, refused or blank.",
+            help="Play chains again that failed or were lost.",
         )
         cancel = actions.add_parser("cancel", help="End now and keep what is finished.")
         rescore = actions.add_parser(
@@ -62,7 +62,7 @@ class Command(BaseCommand):
             self._rebuild(runs, quiet=options["verbosity"] == 0)
 
     def _each(self, numbers: Iterable[int], act: Callable[[Run], object], done: str) -> None:
-        """Act on each run and report it; `done` may name the result of `act`."""
+        """Act on each run and report it; `done` may show the result of `act` as {}."""
         runs = Run.objects.select_related("editing_model", "suite").in_bulk(list(numbers))
         refused = [f"There is no run {pk}." for pk in numbers if pk not in runs]
         for run in runs.values():
@@ -83,7 +83,7 @@ class Command(BaseCommand):
             rows = finished.order_by("pk").values_list("pk", "metrics")
             runs = [pk for pk, metrics in rows.iterator() if _outdated(metrics)]
             if not runs:
-                self.stdout.write(f"No finished run of {suite} needs it.")
+                self.stdout.write(f"No finished run of {suite} needs to be scored again.")
         self._each(runs, jobs.score_again, "is scored again.")
 
     def _rebuild(self, numbers: list[int], *, quiet: bool) -> None:

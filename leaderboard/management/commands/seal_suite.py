@@ -23,7 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("suite", help="standard, or standard-v1 for one version.")
         parser.add_argument("folder", type=Path)
         parser.add_argument(
-            "--narrow", action="store_true", help="Even with few images, pairs or categories."
+            "--narrow", action="store_true", help="Allow too few images, pairs or categories."
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

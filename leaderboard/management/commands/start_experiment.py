@@ -17,9 +17,7 @@ from leaderboard.models import Experiment
 
 
 class Command(BaseCommand):
-    help = (
-        "Start an experiment's runs. They are saved at once and play as soon as a worker is there."
-    )
+    help = "Start an experiment's runs. They are saved at once and played when a worker is free."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
@@ -28,7 +26,7 @@ class Command(BaseCommand):
         parser.add_argument("--estimate", action="store_true", help="Only print the estimate.")
         parser.add_argument("--publish", action="store_true", help="Publish the experiment.")
         parser.add_argument(
-            "--budget-usd", type=Decimal, help="The most that all runs may cost together."
+            "--budget-usd", type=Decimal, help="The limit of the cost of all runs together."
         )
 
     @transaction.atomic
@@ -37,9 +35,9 @@ class Command(BaseCommand):
             experiment = _experiment(options["experiment"])
             planned = experiments.plan(experiment)
             for run in planned:
-                takes = f"uses run {run.existing.pk}" if run.existing else str(run.estimate)
-                self.stdout.write(f"{run.model}, {run.arm} ({run.core}): {takes}")
-            self.stdout.write(f"In all: {experiments.total_estimate(planned)}.")
+                cost = f"uses run {run.existing.pk}" if run.existing else str(run.estimate)
+                self.stdout.write(f"{run.model}, {run.arm} ({run.core}): {cost}")
+            self.stdout.write(f"In total: {experiments.total_estimate(planned)}.")
             if options["estimate"]:
                 transaction.set_rollback(True)
                 return
@@ -57,5 +55,5 @@ def _experiment(name: str) -> Experiment:
         return experiments.store(ExperimentFile.read(Path(name)))
     experiment = Experiment.objects.filter(slug=name).first()
     if experiment is None:
-        raise CommandError(f"There is no experiment {name!r}, nor is it a YAML file.")
+        raise CommandError(f"There is no experiment {name!r}; name its slug or a .yaml file.")
     return experiment

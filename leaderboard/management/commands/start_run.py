@@ -19,7 +19,7 @@ from leaderboard.models.runs import ENDED_STATES, RunState
 
 
 class Command(BaseCommand):
-    help = "Start a run. It is saved at once and plays as soon as a worker is there."
+    help = "Start a run. It is saved at once and played when a worker is free."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("models", nargs="*", metavar="model", help="Slugs of editing models.")
@@ -42,12 +42,12 @@ class Command(BaseCommand):
         parser.add_argument(
             "--floor",
             action="store_true",
-            help="No edits: the model's autoencoder alone, encoded and decoded. Never ranked.",
+            help="Encode and decode with the model's autoencoder, without edits. Never ranked.",
         )
         parser.add_argument(
             "--missing",
             action="store_true",
-            help="Only models without such a run, finished or under way.",
+            help="Skip models that have such a run, finished or under way.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -67,9 +67,9 @@ class Command(BaseCommand):
         elif not options["models"]:
             raise CommandError("Name one or more models, or --references.")
         if options["missing"]:
-            gone = set(ENDED_STATES) - {RunState.FINISHED}
-            there = Run.objects.filter(suite=suite, arm_digest=arm.digest).exclude(state__in=gone)
-            chosen = chosen.exclude(pk__in=there.values("editing_model"))
+            failed = set(ENDED_STATES) - {RunState.FINISHED}
+            runs = Run.objects.filter(suite=suite, arm_digest=arm.digest).exclude(state__in=failed)
+            chosen = chosen.exclude(pk__in=runs.values("editing_model"))
         changes = {pair.change for pair in suite.core.pairs}
         for model in chosen.order_by("pk"):
             unable = arm.unable(_editor(model)) if options["floor"] else []
@@ -77,7 +77,7 @@ class Command(BaseCommand):
                 raise CommandError(f"{model} has no floor: {'; '.join(unable)}")
             if unable:
                 continue
-            # The run of a named model reports what it lacks; a reference editor is left for later.
+            # A named model is started anyway, since its run reports missing requirements.
             if options["references"] and (lacks := _lacking(model, changes)):
                 self.stderr.write(f"{model} is not played: {'; '.join(lacks)}")
                 continue
@@ -107,13 +107,13 @@ def _editor(model: EditingModel) -> Editor:
 
 
 def _lacking(model: EditingModel, changes: Collection[str]) -> list[str]:
-    """Name the needs of the model's editor or of the suite that this machine lacks."""
+    """Return what the model's editor lacks on this machine or in the suite."""
     try:
         editor = load_editor(model.editor, **model.options)
     except (EditorError, TypeError):
         return []  # the run reports the error
     if editor.made_for and editor.made_for not in changes:
-        return ["the suite has nothing that it is made for"]
+        return ["the suite has no edits of the kind that it makes"]
     return editor.missing()
 
 
@@ -123,5 +123,5 @@ def _suite(name: str) -> Suite:
     suite = find_suite(name, frozen)
     if suite is None:
         slugs = ", ".join(sorted({suite.slug for suite in frozen})) or "none"
-        raise CommandError(f"There is no frozen suite {name!r}; there are {slugs}.")
+        raise CommandError(f"There is no frozen suite {name!r}; choose one of {slugs}.")
     return suite

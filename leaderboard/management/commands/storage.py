@@ -28,15 +28,15 @@ class Command(BaseCommand):
         clean = actions.add_parser(
             "clean", help="Remove images without a reference, and files without a row."
         )
-        clean.add_argument("--hours", type=float, default=24, help="Keep younger ones.")
-        clean.add_argument("--dry-run", action="store_true", help="Only count.")
+        clean.add_argument("--hours", type=float, default=24, help="Keep those younger than this.")
+        clean.add_argument("--dry-run", action="store_true", help="Only count; remove nothing.")
         recover = actions.add_parser(
             "recover",
-            help="Fetch lost images of a run from the provider; chains whose images are "
-            "gone there too are played again.",
+            help="Fetch a run's lost images from the provider again; play chains again whose "
+            "images are lost there too.",
         )
         recover.add_argument("run", type=int)
-        actions.add_parser("make-bucket", help="Make the bucket for images if there is none.")
+        actions.add_parser("make-bucket", help="Create the bucket for images unless it exists.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         action = options["action"]
@@ -52,16 +52,16 @@ class Command(BaseCommand):
             self._make_bucket()
 
     def _usage(self) -> None:
-        for line in storage.images():
+        for line in storage.usage():
             size = filesizeformat(line.bytes).replace("\u00a0", " ")
-            self.stdout.write(f"{size:>10}  {line.count:>9,}  {line.what}")
+            self.stdout.write(f"{size:>10}  {line.count:>9,}  {line.use}")
 
     def _verify(self) -> None:
         lost = 0
         for image in storage.lost():
             lost += 1
             runs = ", ".join(map(str, _runs_with(image)))
-            needed = f"needed by run {runs}" if runs else "of no run"
+            needed = f"needed by run {runs}" if runs else "needed by no run"
             self.stdout.write(f"lost: {image.name} ({needed})")
         orphans = 0
         for name in storage.orphans():
@@ -92,15 +92,15 @@ class Command(BaseCommand):
     def _make_bucket(self) -> None:
         backend: Any = storages["default"]
         if not hasattr(backend, "bucket_name"):
-            return  # images are files
+            return  # images are stored in a folder
         client, name = backend.connection.meta.client, backend.bucket_name
         if name not in {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}:
             client.create_bucket(Bucket=name)
-            self.stdout.write(f"Made the bucket {name}.")
+            self.stdout.write(f"Created the bucket {name}.")
 
 
 def _runs_with(image: StoredImage) -> list[int]:
-    """Return the runs that have an image among their answers."""
+    """Return the numbers of the runs with this image among their answers."""
     trips = Trip.objects.filter(Q(edited=image) | Q(restored=image))
     steps = TripStep.objects.filter(image=image)
     rows = (trips, steps)

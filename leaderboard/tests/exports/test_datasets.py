@@ -55,7 +55,7 @@ def test_what_is_not_public_is_not_exported(runs, tmp_path):
     Run.objects.update(published=False)
     with pytest.raises(CommandError, match="no public run"):
         call_command("export_results", "dataset", str(tmp_path / "data"))
-    with pytest.raises(CommandError, match="There is no suite other-v1; there are: tiny-v1"):
+    with pytest.raises(CommandError, match="There is no suite other-v1; choose one of tiny-v1"):
         call_command("export_results", "dataset", str(tmp_path / "data"), "--suite", "other-v1")
 
 

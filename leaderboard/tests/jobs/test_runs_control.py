@@ -342,11 +342,14 @@ def test_start_run_starts_what_is_missing_and_nothing_twice(server: EditingServe
             "start_run", references=True, suite="tiny", missing=True, verbosity=0, stderr=said
         )
     assert Run.objects.count() == 2
-    assert "the suite has nothing that it is made for" in said.getvalue()
+    assert "the suite has no edits of the kind that it makes" in said.getvalue()
     call_command("start_run", "other", suite="tiny-v1", budget_calls=5, stdout=io.StringIO())
     assert Run.objects.latest("pk").progress.budget_calls == 5
     for arguments, message in (
-        ({"suite": "nope", "references": True}, "There is no frozen suite 'nope'; there are tiny"),
+        (
+            {"suite": "nope", "references": True},
+            "There is no frozen suite 'nope'; choose one of tiny",
+        ),
         ({"suite": "tiny"}, "Name one or more models"),
     ):
         with pytest.raises(CommandError, match=message):

@@ -35,7 +35,7 @@ def everything() -> dict[str, Any]:
     rows = StoredImage.objects.order_by("pk")
     return {
         "standings": json.loads(
-            json.dumps(list(Standing.every.order_by("pk").values(*names)), default=str)
+            json.dumps(list(Standing.all_versions.order_by("pk").values(*names)), default=str)
         ),
         "scores": list(Score.objects.order_by("pk").values_list("trip", "metric", "distance")),
         "images": {row.pk: row.read().decoded.tobytes() for row in rows},
@@ -60,7 +60,7 @@ def test_a_restore_on_an_empty_machine_gives_the_same_board(tmp_path: Path, clie
     assert b"a key" not in (out / "backup.json").read_bytes()
 
     destroy()
-    assert not Standing.every.exists()
+    assert not Standing.all_versions.exists()
     with pytest.raises(CommandError, match="images are missing"):
         call_command("restore", out, stdout=StringIO())
     said = StringIO()
