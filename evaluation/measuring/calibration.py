@@ -1,10 +1,10 @@
 """The scale of a source: blank card, JPEG ladder, and shipped calibrations.
 
-A source's calibration is the same on every machine, and those of `smoke` take 40 s of processor
-time while a fresh board waits for its first row. A shipped calibration is used if its metric,
-version, weights, pixels and face match; otherwise it is computed. It is made on a CPU in full
-precision and serves every device. `python -m tools.calibrations smoke` writes it again, and a
-test recomputes one of them. Verification never uses it.
+A calibration is the same on every machine. Those of `smoke` are shipped, because they take 40 s
+of processor time while a fresh board waits for its first row. A shipped calibration is used if its
+metric, version, weights, pixels and face match. It was computed on a CPU in full precision and
+serves every device. `python -m tools.calibrations smoke` writes these files, and a test recomputes
+one calibration. Verification never uses them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Calibration:
 
     blank: float
     ladder: Mapping[int, float]
-    #: What the metric knows of the source and is slow to compute; None: nothing.
+    #: Data on the source that is slow to compute; None if the metric stores none.
     stored: Mapping[str, Any] | None = None
 
 
@@ -50,12 +50,12 @@ def retention(distance: float | None, blank: float | None) -> float | None:
 def stored_source_data(
     calibrations: Mapping[str, Calibration | None],
 ) -> dict[str, Mapping[str, Any]]:
-    """Return what is stored of a source, by metric that stores anything."""
+    """Return the stored data on a source, by metric that stores any."""
     return {name: made.stored for name, made in calibrations.items() if made and made.stored}
 
 
 def jpeg_saves(source: Image.Image) -> Iterator[Image.Image]:
-    """Yield the source decoded from JPEG, one image per quality."""
+    """Yield the source saved as JPEG and decoded, one image per quality."""
     for quality in QUALITIES:
         yield EncodedImage.from_bytes(encode_jpeg(source, quality)).decoded
 
@@ -63,7 +63,7 @@ def jpeg_saves(source: Image.Image) -> Iterator[Image.Image]:
 def jpeg_equivalent(distance: float | None, ladder: Mapping[int, float]) -> float | None:
     """Return the quality of the JPEG save that loses as much as `distance`.
 
-    100 is no loss; 0 is a larger loss than any save has. None if the metric was not run.
+    100 is no loss; 0 is a larger loss than that of any save. None if the metric was not run.
     """
     from scipy.optimize import isotonic_regression
 
@@ -76,7 +76,7 @@ def jpeg_equivalent(distance: float | None, ladder: Mapping[int, float]) -> floa
     losses = np.concatenate([[0.0], np.maximum(losses, 0.0)])
     if distance > losses[-1]:
         return 0.0
-    # On a plateau the best quality counts: the first of equal losses.
+    # Of equal losses, take the best quality: the first.
     first = np.unique(losses, return_index=True)[1]
     steps = np.array([LOSSLESS, *qualities], dtype=float)
     return float(np.interp(distance, losses[first], steps[first]))
@@ -87,8 +87,8 @@ def shipped(
 ) -> dict[str, Calibration | None]:
     """Return the shipped calibrations of a source, by metric.
 
-    `versions` are each metric's version and the hash of its weights. None for a metric that
-    does not apply to this source; metrics without a shipped calibration are left out.
+    `versions` has each metric's version and the hash of its weights. A metric that does not
+    apply to this source has None; metrics without a shipped calibration are left out.
     """
     calibrations: dict[str, Calibration | None] = {}
     for file in _files():

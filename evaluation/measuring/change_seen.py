@@ -31,8 +31,8 @@ from evaluation.images import fit
 from evaluation.metrics.base import is_large
 from evaluation.metrics.psnr import mse
 
-# Exact pairs: the least correlation with the truth, and the largest share of the untouched image
-# beside it; no half of the image may hold more of the untouched image than of the truth.
+# Exact pairs: the least correlation with the truth, and the largest weight of the untouched image
+# relative to the truth's, in the whole image and in each half of it.
 MATCH = 0.5
 UNTOUCHED = 0.5
 UNTOUCHED_HALF = 1.0
@@ -73,7 +73,7 @@ def change_seen(before: Image.Image, after: Image.Image, pair: EditPair) -> Chan
 
 
 def drift(before: Image.Image, after: Image.Image) -> float:
-    """Return the mean absolute difference of two images, of the full range."""
+    """Return the mean absolute difference of two images, as a share of the full range."""
     after = fit(after, before.size)
     if not is_large(before.size):
         return float(np.abs(_values(after) - _values(before)).mean())
@@ -92,11 +92,11 @@ def moved_enough(distance: float, identity_drift: float) -> bool:
 
 
 def _exact(before: Image.Image, after: Image.Image, operator: str) -> ChangeSeen:
-    """Judge whether the answer is the truth, not a blend with the untouched image."""
+    """Judge whether the answer shows the truth, not a blend with the untouched image."""
     truth = operators.apply(operator, before)
     before, after = (fit(image, truth.size) for image in (before, after))
     truth_mse = mse(np.asarray(after), np.asarray(truth))
-    # Only shapes are compared, and large images show them as well at half their size.
+    # Only shapes are compared, so large images are reduced.
     factor = next(n for n in (1, 2, 4, 8) if not is_large((truth.width // n, truth.height // n)))
     x, y, t = (_values(image.reduce(factor)) for image in (before, after, truth))
     plain = Aligned(t, y, np.ones(t.shape[:2], np.float32), block=1)
@@ -130,9 +130,9 @@ def _correlation_inside(images: Aligned) -> float:
 def _untouched(images: Aligned, untouched: Values) -> tuple[float, float]:
     """Return the untouched image's weight in the answer, relative to the truth's.
 
-    Returns the value of the whole image and the largest of its halves. The answer is fitted
-    by the truth and the untouched image together, on small high-pass copies: two images of
-    one scene share their broad light.
+    Returns the value of the whole image and the largest of its halves. The answer is fitted as
+    a mix of the truth and the untouched image, on small high-pass copies: any two images of one
+    scene have similar low frequencies.
     """
     import cv2
 
@@ -168,11 +168,11 @@ def _local(before: Image.Image, after: Image.Image) -> ChangeSeen:
     straight = unwarped(images)
     if straight is None:
         verdict, smooth = _judged(images), _judged(without_grain(images))
-        # Grain over the whole image hides an edit from the median, but not from the eye.
+        # Grain over the whole image hides an edit from the median, but not from a viewer.
         grainy = smooth.measure["median"] < GRAIN * verdict.measure["median"]
         return smooth if grainy and not verdict.seen else verdict
-    # In a warped image the edit is the difference after straightening, or colours that no
-    # warp can explain.
+    # In a warped image, the edit is a difference that remains after straightening, or colours
+    # that no warp can explain.
     verdict = _judged(straight)
     return verdict if verdict.seen else _judged(explained_by_motion(images))
 

@@ -17,16 +17,16 @@ from evaluation.content.suites import EditPair
 from evaluation.images import EncodedImage, fit
 from evaluation.metrics.psnr import mse
 
-# Two 8-bit images closer than this (mean squared error of the full range) are the same
-# image saved twice: 48 dB, where a JPEG of quality 95 gives about 40.
+# Two 8-bit images with a smaller mean squared error (full range 1) are the same image saved twice.
+# This is 48 dB; a JPEG of quality 95 gives about 40 dB.
 SAME = 10**-4.8
 # Below 30 dB an image has lost detail that no edit can restore ...
 LOST = 10**-3.0
 # ... so an error that falls to a quarter was not undone by editing.
 JUMP = 0.25
-# Bits of 256 in which copies of an image may differ. Measured on the 105 shipped images: saved
-# as JPEG 75 or WebP 80, or resized to 0.25-1.5 of their size, they differ in up to 15 bits, as
-# JPEG 30 or 10 % brighter or darker in up to 33; two different images differ in 59 or more.
+# Bits of 256 in which copies of an image may differ. Measured on the 105 shipped images: JPEG 75,
+# WebP 80 and resizing by 0.25-1.5 change up to 15 bits, JPEG 30 and a brightness of 10 % more or
+# less up to 33. Two different images differ in 59 bits or more.
 NEAR = 32
 
 
@@ -42,7 +42,7 @@ class Sign:
 
 @dataclass(frozen=True)
 class EditErrors:
-    """The errors of one answer against its input and (backward) the source."""
+    """The mean squared errors of one answer against its input and (backward) the source."""
 
     number: int
     direction: str
@@ -51,10 +51,10 @@ class EditErrors:
 
 
 def signs(errors: Iterable[EditErrors], pair: EditPair) -> list[Sign]:
-    """Return the suspicious answers of a chain, by the errors of its answers.
+    """Return the suspicious answers of a chain, given the errors of all answers.
 
-    Identity, exact and operator pairs have none: an honest answer may equal its input or the
-    source to the last pixel.
+    Identity, exact and operator pairs have none, because an honest answer may equal its input or
+    the source in every pixel.
     """
     if pair.change in ("none", "exact", "operator"):
         return []
@@ -69,7 +69,7 @@ def signs(errors: Iterable[EditErrors], pair: EditPair) -> list[Sign]:
             sign("returned its input", "the answer is identical to the image that was sent")
         if edit.direction == "backward":
             error = edit.to_source
-            # After one trip a good editor may be this close; after further losses none is.
+            # After one trip a good editor may be this close; after more trips no honest one is.
             if error <= SAME and edit.number > 1:
                 sign("returned the source", f"trip {edit.number} returned the source image itself")
             elif last_error > LOST and error < JUMP * last_error:
@@ -82,9 +82,9 @@ def signs(errors: Iterable[EditErrors], pair: EditPair) -> list[Sign]:
 
 
 def repeated_answers(answers: Mapping[str, Iterable[EncodedImage]]) -> list[tuple[str, str]]:
-    """Return the pairs of cases (by name) that got the same image for an answer.
+    """Return the pairs of cases (by name) that were answered with the same image.
 
-    Cases that share a source may have equal answers honestly, so pass one case per source.
+    Honest answers to cases that share a source may be equal, so pass one case per source.
     """
     hashes = {
         case: [imagehash.dhash(image.decoded, hash_size=16) for image in images]
@@ -98,7 +98,7 @@ def repeated_answers(answers: Mapping[str, Iterable[EncodedImage]]) -> list[tupl
 
 
 def mean_square(a: EncodedImage, b: EncodedImage) -> float:
-    """Return the mean squared error of two images, of the full range."""
+    """Return the mean squared error of two images; the full range is 1."""
     if a.sha256 == b.sha256:
         return 0.0
     return mse(np.asarray(a.decoded), np.asarray(fit(b.decoded, a.size)))

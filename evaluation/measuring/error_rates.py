@@ -1,7 +1,7 @@
 """Stored error rates of the benchmark's own judgements.
 
-`python -m tools.studies` measures them, which takes minutes, and stores them beside this
-module; pages show them.
+`python -m tools.studies` measures them in some minutes and stores them next to this module.
+Pages show them.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-#: The kinds of wear named at the end of `what` in the rows of witnesses.
+#: The kinds of wear; a row of a witness names one at the end of `what`.
 WEAR = ("nothing else", "JPEG 40", "noise of 8 levels", "blur", "an autoencoder")
 
 
 @dataclass(frozen=True)
 class ErrorRate:
-    """Counts of detections that were expected, or expected to be absent."""
+    """Counts of one judgement on images for which the right verdict is known."""
 
     #: The subject, such as "local" pairs or a witness.
     of: str
-    #: The change applied to the images beside the edit.
+    #: The change to the images in addition to the edit.
     what: str
     should_be_seen: bool
     judged: int
     seen: int
     #: The misjudged cases.
     wrong: tuple[str, ...] = ()
-    #: The suite of the judged images; empty if they are in none.
+    #: The suite of the judged images; empty if they are not from a suite.
     suite: str = ""
 
     @property
@@ -39,7 +39,7 @@ class ErrorRate:
 
 @dataclass(frozen=True)
 class ErrorTable:
-    """All rows, and the suites (slug: content hash) of the judged images."""
+    """All error rates, and the suites (slug: content hash) of the judged images."""
 
     suites: Mapping[str, str]
     rows: tuple[ErrorRate, ...]

@@ -1,9 +1,9 @@
 """Probe an endpoint with one small image, edited and restored.
 
 `probe_steps` yields each step when it begins ("running") and when its result is known, so that
-a page can show it live; `probe` returns them all. A step holds the status, type, size and time
-of an answer, and the beginning of an error's text without the key. For a `stranger`, errors of
-addresses reveal nothing about our network.
+a page can show it live; `probe` returns all steps. A step has the status, type, size and time of
+an answer, or the beginning of an error's text without the key. With `stranger`, address errors
+reveal nothing about our network.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ATTEMPTS = 3
 LONGEST_WAIT = 20.0
 SLOW_SECONDS = 60.0
 TOO_SLOW = "the test as a whole took too long"
-#: Characters of an endpoint's own words that a step shows.
+#: The most characters of an endpoint's error text that a step shows.
 QUOTED = 200
 
 PAIR = EditPair(
@@ -56,7 +56,7 @@ LABELS = {
     "size": "Size is preserved",
     "change": "Edit is visible",
     "backward": "Endpoint undoes the edit",
-    "restored": "The image returns",
+    "restored": "Image is restored",
 }
 
 ADVICE = {
@@ -81,7 +81,7 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Step:
-    """The result of one step of the probe, with `advice` on errors."""
+    """The state of one step of the probe, with advice on errors."""
 
     name: str
     state: State
@@ -96,7 +96,7 @@ class Step:
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """All steps of a probe. `ok` if none failed; warnings do not count."""
+    """All steps of a probe. It is `ok` if no step failed; warnings do not count."""
 
     steps: tuple[Step, ...]
     seconds: float
@@ -112,7 +112,7 @@ class ProbeReport:
 
 
 def probe(subject: Editor | Mapping[str, Any], **options: Any) -> ProbeReport:
-    """Run every step of the probe of an editor, or of an endpoint with these options."""
+    """Probe an editor, or an endpoint with these options; return all steps."""
     start = time.monotonic()
     steps = {step.name: step for step in probe_steps(subject, **options)}
     return ProbeReport(tuple(steps.values()), time.monotonic() - start)
@@ -129,11 +129,11 @@ def probe_steps(
     opened: Callable[[Editor], None] = lambda editor: None,
     pause: Callable[[float], object] | None = None,
 ) -> Iterator[Step]:
-    """Yield the steps as they happen; a step replaces an earlier one of its name.
+    """Yield the steps as they happen; a step replaces an earlier step of the same name.
 
     The whole probe, with retries, ends within `seconds`. `keep` receives each image with its
-    name: "sent", "edited", "restored". `opened` receives the editor, whose `close` ends the probe
-    early; `pause` sleeps before a call is tried again.
+    name: "sent", "edited" or "restored". `opened` receives the editor; closing it ends the probe
+    early. `pause` sleeps before a retry.
     """
     deadline = time.monotonic() + seconds
     if isinstance(subject, Mapping):
@@ -156,7 +156,7 @@ def probe_steps(
 
 @dataclass(frozen=True)
 class _Limits:
-    """The limits of a probe: what a stranger may learn, its end, and its sleep."""
+    """Limits of a probe: the detail of errors, the deadline, and the pause before a retry."""
 
     stranger: bool
     deadline: float
@@ -195,11 +195,11 @@ def _edits(
 def _call(
     name: str, editor: Editor, image: EncodedImage, prompt: str, limits: _Limits
 ) -> Generator[Step, None, Answer | None]:
-    """Yield the steps of one edit; return the answer, or None without one."""
-    again = ""
+    """Yield the steps of one edit; return the answer, or None if it failed."""
+    retry_detail = ""
     called = f" We called {editor.protocol.address(editor)}" if isinstance(editor, Endpoint) else ""
     for attempt in range(1, ATTEMPTS + 1):
-        yield Step(name, "running", again, data={"prompt": prompt})
+        yield Step(name, "running", retry_detail, data={"prompt": prompt})
         left = limits.deadline - time.monotonic()
         if left <= 0:
             yield _failed(name, EditorError(TOO_SLOW, fault=Fault.TIMEOUT), limits.stranger, called)
@@ -219,7 +219,7 @@ def _call(
                 yield _failed(name, error, limits.stranger, called)
                 return None
             wait = min(wait, max(0.0, limits.deadline - time.monotonic()))
-            again = f"{_words(error)}; tried again after {wait:.0f} s"
+            retry_detail = f"{_message(error)}; tried again after {wait:.0f} s"
             limits.pause(wait)
         else:
             yield _answered(name, answer)
@@ -243,7 +243,7 @@ def _answered(name: str, answer: Answer) -> Step:
         f"{len(image.data) / 1000:,.0f} kB in {seconds:.1f} s"
     )
     if wrong := answer.notes.get(WRONG_TYPE):
-        advice = "Set the Content-Type to the actual type of the image; we read the bytes."
+        advice = "Set the Content-Type to the actual type of the image."
         return Step(name, "warning", f"{detail}; {wrong}", advice, data)
     if seconds > SLOW_SECONDS:
         advice = "Edits this slow make a long evaluation; allow more calls at once if you can."
@@ -289,8 +289,8 @@ def _change(source: EncodedImage, answered: EncodedImage, pair: EditPair) -> Ste
             "change",
             "warning",
             "no clear change was found where the prompt asks for one",
-            "Look at the image that your model returned; trips without a visible change count as "
-            "failed.",
+            "Look at the image that your model returned. A trip without a visible change counts "
+            "as failed.",
             data,
         )
     return Step("change", "passed", f"“{pair.forward}” changed the image", data=data)
@@ -315,19 +315,19 @@ def _restored(source: EncodedImage, restored: EncodedImage) -> Step:
     )
 
 
-def _same(one: EncodedImage, other: EncodedImage) -> bool:
-    return one.size == other.size and one.decoded.tobytes() == other.decoded.tobytes()
+def _same(first: EncodedImage, second: EncodedImage) -> bool:
+    return first.size == second.size and first.decoded.tobytes() == second.decoded.tobytes()
 
 
 def _failed(name: str, error: EditorError, stranger: bool, called: str = "") -> Step:
     if stranger:
         error = public_error(error)
     data = {"fault": error.fault.value, "permanent": error.permanent}
-    return Step(name, "failed", _words(error), _advice(error) + called, data)
+    return Step(name, "failed", _message(error), _advice(error) + called, data)
 
 
-def _words(error: EditorError) -> str:
-    """Return the message with the beginning of the endpoint's own text."""
+def _message(error: EditorError) -> str:
+    """Return the error's message with the beginning of the endpoint's own text."""
     text = error.text if isinstance(error, ReplyError) else ""
     return _cut(f"{error.message}: {text}" if text else error.message)
 

@@ -1,4 +1,4 @@
-"""Score restored images against their source, for every metric at once."""
+"""Score restored images against their source by every metric."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ from evaluation.metrics.parts import Part
 from evaluation.packages import package_versions
 from evaluation.witnesses import Panel
 
-# The size of the cache of source features, in pixels of their sources: 150 MB.
-KEPT_PIXELS = 1_200_000
+# The limit of the cache of source features, in pixels of the sources: 150 MB.
+CACHED_PIXELS = 1_200_000
 PACKAGES = (
     "convergebench",
     "numpy",
@@ -69,36 +69,36 @@ class Scores:
 
     #: By full-reference metric; None if it was not run or does not apply to this chain.
     distances: dict[str, list[float] | None]
-    #: By metric that runs here: the reason why it does not apply to this chain.
+    #: Why a metric that runs here does not apply to this chain, by metric.
     not_applicable: dict[str, str] = field(default_factory=dict)
-    #: The part of the headline that lost most; None if the headline was not run.
+    #: The headline's part that lost most; None if the headline was not run.
     because: list[str] | None = None
-    #: The window that decided in that part; None: the whole image.
+    #: The window that lost most in that part; None: the whole image.
     windows: list[Box | None] | None = None
-    #: Retention of things and shapes inside the footprint; None without one.
+    #: Retention of objects and shapes inside the footprint; None without a footprint.
     undo: list[float | None] | None = None
-    #: By no-reference metric that ran: values of the source, then of each restored image.
+    #: Values of the source, then of each restored image, by no-reference metric that ran.
     quality: dict[str, list[float | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class RestoredImages:
-    """The restored images of one source, with its subject."""
+    """The restored images of one chain, with their source and its subject."""
 
     source: AnyImage
     restored: Iterable[AnyImage]
     subject: Subject | None = None
     #: Footprints by image, if they differ from the subject's; read after all images.
     footprints: Sequence[Mask | None] | None = None
-    #: By metric: what was stored of the source with its calibration.
+    #: By metric: the data on the source that was stored with its calibration.
     stored: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class Scorer:
     """Distances of restored images to their source, by each metric that runs here.
 
-    `not_run` gives the reasons for the others; their scores are None, never 0. The features of
-    the last few sources are cached, since a source serves many chains.
+    `not_run` has the reasons why other metrics cannot run; their scores are None, never 0. The
+    features of the last few sources are cached, since many chains share a source.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Scorer:
         #: Requested metrics, with and without a reference.
         self.names = list(METRICS if metrics is None else dict.fromkeys(metrics))
         self.not_run: dict[str, str] = {}
-        #: Requested metrics, and those that others are parts of.
+        #: Requested metrics, and the metrics that they are parts of.
         self.metrics: dict[str, Metric] = {}
         for name in _with_wholes(self.names):
             metric = load_metric(name)
@@ -124,9 +124,9 @@ class Scorer:
                 self.not_run[name] = "; ".join(dict.fromkeys(reasons))
         #: The witnesses of every scored trip.
         self.panel = Panel(witnesses, self.metrics)
-        #: By size and hash.
+        #: The features of sources, by size and hash.
         self._sources: OrderedDict[tuple[int, bytes], dict[str, Features]] = OrderedDict()
-        self._kept = sources
+        self._max_sources = sources
 
     def score(
         self,
@@ -138,24 +138,26 @@ class Scorer:
     ) -> Scores:
         """Return the scores of each restored image by each metric, in order.
 
-        Images of another size are fitted to the source's first. An iterator is read a few
+        Images of another size are first fitted to the source's size. An iterator is read a few
         images at a time, so a long chain need not be in memory.
         """
         chain = RestoredImages(source, restored, subject, footprints)
         return self.score_together([chain])[0]
 
     def score_together(self, chains: Sequence[RestoredImages]) -> list[Scores]:
-        """Score several chains whose sources all have one size.
+        """Score several chains whose sources have the same size.
 
-        Their images share batches: a few of each keep all threads, or a GPU, as busy as many
-        of one. Raises MetricError if the sizes differ.
+        Their images share batches, which keeps all threads or a GPU busy even if each chain has
+        few images. Raises MetricError if the sizes differ.
         """
         sources = [rgb(chain.source) for chain in chains]
         if not sources:
             return []
         size = sources[0].size
         if any(source.size != size for source in sources):
-            raise MetricError("chains are scored together only where their sources have one size")
+            raise MetricError(
+                "chains can be scored together only if their sources have the same size"
+            )
         metrics = {
             name: metric
             for name, metric in self.metrics.items()
@@ -179,7 +181,7 @@ class Scorer:
                     metric = metrics[name]
                     _measure(name, metric, batch, pool)
                     if is_large(size) and isinstance(metric, NetworkMetric):
-                        # To load it again takes far less time than such images.
+                        # Loading the network again takes far less time than scoring such images.
                         metric.unload()
         return [
             scored_chain.scores(self.names, chain.footprints)
@@ -187,7 +189,7 @@ class Scorer:
         ]
 
     def at_once(self, size: tuple[int, int], pixels: int) -> int:
-        """Return the best batch of images of this size, of at most `pixels` in all."""
+        """Return the best batch size for images of this size, at most `pixels` in total."""
         several = batch_size(self.metrics.values(), size)
         return max(1, min(several, pixels // math.prod(size)))
 
@@ -196,8 +198,8 @@ class Scorer:
     ) -> dict[str, Calibration | None]:
         """Return each metric's scale on this source: its blank card and its JPEG ladder.
 
-        None for a metric that was not run or does not apply to this source. The footprint
-        belongs to a chain, not to the source, and is ignored.
+        None for a metric that was not run or does not apply to this source. The subject's
+        footprint is ignored, because it belongs to a chain and not to the source.
         """
         original = rgb(source)
         face = Subject(subject.face) if subject else None
@@ -225,7 +227,7 @@ class Scorer:
         return next((face for metric in direct if (face := metric.only_face(image))), None)
 
     def only(self, names: Iterable[str]) -> Scorer:
-        """Return this scorer for some of its metrics; networks and features are shared."""
+        """Return a scorer for some of these metrics that shares networks and features."""
         part = copy.copy(self)
         part.names = list(names)
         part.not_run = {name: why for name, why in self.not_run.items() if name in part.names}
@@ -239,7 +241,7 @@ class Scorer:
 
     @property
     def no_reference(self) -> list[str]:
-        """Return the requested metrics that take one image alone."""
+        """Return the requested metrics that rate a single image."""
         return [name for name in self.names if not metric_class(name).reference]
 
     def size_problems(self, size: tuple[int, int]) -> dict[str, str]:
@@ -249,7 +251,7 @@ class Scorer:
         return self.not_run | {name: reason for name, reason in reasons.items() if reason}
 
     def provenance(self) -> dict[str, Any]:
-        """Return the inputs of the numbers: versions, weights, devices, packages."""
+        """Return the versions, weights, devices and packages that produce the scores."""
         return {
             "metrics": {
                 name: {
@@ -271,7 +273,7 @@ class Scorer:
         return {name: (m.running_version, m.weights_sha256 or "") for name, m in metrics.items()}
 
     def uses_network(self, name: str) -> bool:
-        """Return True if a metric's numbers come from a network, and so vary by device."""
+        """Return True if a metric's scores come from a network, and so depend on the device."""
         return name in self.metrics and self.metrics[name].uses_network
 
     @property
@@ -287,19 +289,19 @@ class Scorer:
         return network.precision if network else "float32"
 
     def _network(self, name: str) -> NetworkMetric | None:
-        """Return the network metric that this metric's numbers come from."""
+        """Return the network metric that computes this metric's scores."""
         metric = self.metrics[self.metrics[name].part_of or name]
         return metric if isinstance(metric, NetworkMetric) else None
 
     def _prepared(self, source: Image.Image, chain: RestoredImages) -> dict[str, Features]:
-        """Return the cached features of this source, by metric; drop old sources."""
+        """Return the cached features of this source, by metric; drop the oldest sources."""
         identity = repr((source.size, chain.subject and chain.subject.face)).encode()
         key = math.prod(source.size), hashlib.sha256(identity + source.tobytes()).digest()
         features = self._sources.setdefault(key, {})
         self._sources.move_to_end(key)
         while len(self._sources) > 1 and (
-            len(self._sources) > self._kept
-            or sum(pixels for pixels, _ in self._sources) > KEPT_PIXELS
+            len(self._sources) > self._max_sources
+            or sum(pixels for pixels, _ in self._sources) > CACHED_PIXELS
         ):
             self._sources.popitem(last=False)
         return features
@@ -321,38 +323,38 @@ class _Chain:
         self.values: dict[str, list[float | None]] = {
             name: [] for name, metric in metrics.items() if not metric.reference
         }
-        # The index of each restored image among the measured images: repeated images are measured
+        # The index of each restored image among the measured images; identical images are measured
         # once.
         self.order: list[int] = []
-        self._places: dict[str, int] = {}
+        self._indices: dict[str, int] = {}
         self.is_large = is_large(source.size)
-        # The source's features by metric; missing ones are added and serve the next chain too.
+        # The source's features by metric; added ones also serve the next chain.
         self.features = features
         self.losses: dict[str, list[Any]] = {
             name: [] for name, metric in metrics.items() if isinstance(metric, DirectMetric)
         }
 
     def is_new(self, image: AnyImage) -> bool:
-        """Return True if the next return must be measured: no earlier one is the same."""
+        """Return True if the next restored image must be measured: no earlier one is identical."""
         key = image.sha256 if isinstance(image, EncodedImage) else str(len(self.order))
-        new = key not in self._places
-        self.order.append(self._places.setdefault(key, len(self._places)))
+        new = key not in self._indices
+        self.order.append(self._indices.setdefault(key, len(self._indices)))
         return new
 
-    def _each(self) -> None:
+    def _expand(self) -> None:
         """Expand values and losses from distinct images to all restored images."""
         self.values = {
-            name: [values[place] for place in self.order] for name, values in self.values.items()
+            name: [values[index] for index in self.order] for name, values in self.values.items()
         }
         self.losses = {
-            name: [losses[place] for place in self.order] for name, losses in self.losses.items()
+            name: [losses[index] for index in self.order] for name, losses in self.losses.items()
         }
 
     def scores(
         self, names: Sequence[str], footprints: Sequence[Mask | None] | None = None
     ) -> Scores:
-        """Return all scores, with those of the headline's parts."""
-        self._each()
+        """Return all scores, including those of the headline's parts."""
+        self._expand()
         distances: dict[str, list[float] | None] = {
             name: [loss.distance for loss in losses] for name, losses in self.losses.items()
         }
@@ -370,11 +372,11 @@ class _Chain:
             quality={
                 name: [self.source_value(name), *values] for name, values in self.values.items()
             },
-            **self._found_by_headline(footprints),
+            **self._headline_findings(footprints),
         )
 
-    def _found_by_headline(self, footprints: Sequence[Mask | None] | None) -> dict[str, Any]:
-        """Return what the headline says beside its distances."""
+    def _headline_findings(self, footprints: Sequence[Mask | None] | None) -> dict[str, Any]:
+        """Return the headline's findings, by field of `Scores`."""
         if HEADLINE not in self.losses:
             return {}
         losses = self.losses[HEADLINE]
@@ -391,7 +393,7 @@ class _Chain:
         return findings
 
     def source_value(self, name: str) -> float | None:
-        """Return the source's no-reference value, shared by chains of one source."""
+        """Return the source's no-reference value, which is cached with its features."""
         metric = self.metrics[name]
         if name not in self.features and isinstance(metric, NoReferenceMetric):
             self.features[name] = metric.value(self.source)
@@ -403,12 +405,12 @@ _Batch: TypeAlias = Sequence[tuple[_Chain, Image.Image]]
 
 
 def _in_order_of_memory(metrics: Mapping[str, Metric]) -> list[str]:
-    """Return no-reference metrics first, while memory is free."""
+    """Return no-reference metrics first, while the most memory is free."""
     return sorted(metrics, key=lambda name: metrics[name].reference)
 
 
 def _measure(name: str, metric: Metric, batch: _Batch, pool: ThreadPoolExecutor) -> None:
-    """Measure a batch by one metric and add the results to its chains."""
+    """Measure a batch by one metric and add the results to the chains."""
     if isinstance(metric, DirectMetric):
         _add_losses(name, metric, batch, pool)
     elif isinstance(metric, NoReferenceMetric):
@@ -420,7 +422,7 @@ def _measure(name: str, metric: Metric, batch: _Batch, pool: ThreadPoolExecutor)
 
 
 def _add_losses(name: str, metric: DirectMetric, batch: _Batch, pool: ThreadPoolExecutor) -> None:
-    """Add the losses of the images, in a thread each, or all at once on a GPU."""
+    """Add the losses of the images: one thread per image, or all at once on a GPU."""
     chains = list(dict.fromkeys(chain for chain, _ in batch))
     _prepare(name, metric, chains, pool)
     sources = [chain.features[name] for chain, _ in batch]
@@ -440,20 +442,20 @@ def _add_losses(name: str, metric: DirectMetric, batch: _Batch, pool: ThreadPool
 def _prepare(
     name: str, metric: DirectMetric, chains: Sequence[_Chain], pool: ThreadPoolExecutor
 ) -> None:
-    """Compute a metric's features of each source, once per source, in threads."""
+    """Compute a metric's missing source features, in threads."""
     unprepared = list({id(c.features): c for c in chains if name not in c.features}.values())
 
     def prepare(chain: _Chain) -> Features:
         return metric.prepare_subject(chain.source, chain.subject, chain.stored.get(name))
 
-    alone = len(unprepared) < 2 or (isinstance(metric, NetworkMetric) and metric.device != "cpu")
-    prepared = map(prepare, unprepared) if alone else pool.map(prepare, unprepared)
+    in_turn = len(unprepared) < 2 or (isinstance(metric, NetworkMetric) and metric.device != "cpu")
+    prepared = map(prepare, unprepared) if in_turn else pool.map(prepare, unprepared)
     for chain, features in zip(unprepared, prepared, strict=True):
         chain.features[name] = features
 
 
 def _with_wholes(names: Iterable[str]) -> list[str]:
-    """Return the metrics, each after the metric that it is a part of."""
+    """Add the metrics that these are parts of, each before its parts."""
     ordered: dict[str, None] = {}
     for name in names:
         whole = metric_class(name).part_of

@@ -1,7 +1,8 @@
-"""Annotations of a chain's images that metrics need beside the pixels.
+"""Annotations of a chain's images that metrics need in addition to the pixels.
 
-The footprint is the region of the first forward edit. Loss inside it counts like all else; how
-well that region came back is shown by itself, as `undo`. Audits look at it, too (method §3).
+The footprint is the region of the first forward edit. Loss inside it counts like any other loss;
+how well that region is restored is also reported separately, as `undo`. Audits use the footprint
+too (method §3).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from evaluation.content.suites import EditPair, SuiteImage
 from evaluation.images import EncodedImage
 from evaluation.metrics.base import CELLS, Box, Cells, Mask, Subject
 
-# The least difference of a changed cell, of the full range and as a multiple of the median.
+# The least difference of a changed cell, as a share of the full range and as a multiple of the
+# median.
 CHANGED = 0.06
 CHANGED_TO_MEDIAN = 4.0
 GROWN = 2  # cells
@@ -27,8 +29,8 @@ MOST_TOGETHER = 0.5  # of the image, for the edits of a shape
 class ChainSubject:
     """The subject of one chain, extended by its first trips.
 
-    The footprint of a round trip is that of its first edit. The footprint of a shape has all
-    its edits, each from the trip in which it is first made.
+    The footprint of a round trip is that of its first edit. The footprint of a shape is the
+    union over its edits, each measured in the trip that first makes it.
     """
 
     def __init__(
@@ -43,11 +45,11 @@ class ChainSubject:
         shapes = pair.cycle if pair.shape else ()
         self._edits = sum(len(shape.moves) for shape in shapes)
 
-    def see(self, number: int, images: Sequence[EncodedImage | None]) -> Subject:
-        """Return the subject from trip `number` on, given the answers to its steps.
+    def update(self, number: int, images: Sequence[EncodedImage | None]) -> Subject:
+        """Extend the footprint by the edits of trip `number`; return the subject.
 
-        The trips of the first cycle must be passed in order; later ones change nothing.
-        `images` are the trip's starting image, then the answers.
+        The trips of the first cycle must be passed in order; later trips change nothing.
+        `images` are the trip's starting image, then the answers to its steps.
         """
         if not self.pair.shape:
             if number == 1 and (first := images[1]):
@@ -79,8 +81,8 @@ def chain_subject(
 ) -> Subject:
     """Return the suite image's annotated face and the first edit's footprint.
 
-    `face` is for an image that is in no suite. The footprint is None if the first edit is not
-    stored.
+    `face` is the face of an image that is not in a suite. The footprint is None if the first
+    edit is not stored.
     """
     if image is not None:
         face = image.annotations.face
@@ -93,11 +95,10 @@ def chain_subject(
 def footprint(
     source: Image.Image, edited: Image.Image, pair: EditPair, most: float = MOST
 ) -> Mask | None:
-    """Return the cells of the first forward edit, at most this share of all.
+    """Return the cells changed by the first forward edit, at most the share `most` of all.
 
-    Of all changed cells these are the connected part with the most change: other changes are
-    damage. None for an edit without a region, such as a flip or a new style, and if no cell
-    changed.
+    Only the connected part with the most change counts; other changes are damage. None for an
+    edit without a region, such as a flip or a new style, and if no cell changed.
     """
     if pair.change != "local":
         return None

@@ -1,4 +1,4 @@
-"""Measures of one trip beside the metrics.
+"""Measures of one trip in addition to the metrics.
 
 The shell, the site and bundle verification all measure here, so that they agree.
 """
@@ -26,7 +26,7 @@ from evaluation.witnesses import Panel, TripToJudge
 from evaluation.witnesses.base import requested_thing
 from evaluation.witnesses.detector import detector
 
-#: A deterministic editor repeats the same trip, so recent verdicts are cached.
+#: Recent verdicts are cached, because a deterministic editor repeats the same trip.
 _SEEN = LruCache[ChangeSeen](8)
 
 
@@ -44,8 +44,8 @@ def measure_trip(
 ) -> TripMeasures:
     """Measure trip `number`, which began with `before`.
 
-    `edited` is the answer to its first step, `restored` to its last, and `between` are those to
-    the others. Without `edited` the edit is not judged; without a panel no witness is heard.
+    `edited` is the answer to its first step, `restored` to its last, `between` to the others.
+    Without `edited` the edit is not judged; without a panel there is no evidence.
     """
     size = source.size
     original, last, final = (np.asarray(fit(p.decoded, size)) for p in (source, before, restored))
@@ -99,8 +99,8 @@ def scoring_findings(scores: Scores, index: int) -> dict[str, Any]:
 def _from_input(before: EncodedImage, answer: EncodedImage) -> float:
     """Return the error of an answer against its input.
 
-    The input is taken without its low bits, as it is sent here, and with all bits, as another
-    harness may send it; the smaller error counts.
+    The smaller error counts: against the input without its low bits, as it is sent here, or with
+    all bits, as another harness may send it.
     """
     error = mean_square(before, answer)
     if error == 0:
@@ -110,7 +110,7 @@ def _from_input(before: EncodedImage, answer: EncodedImage) -> float:
 
 
 def edit_errors(number: int, trip: TripMeasures) -> list[EditErrors]:
-    """Return the errors of a trip's answers, the input of the signs of cheating."""
+    """Return the errors of a trip's answers, from which signs of cheating are found."""
     if trip.step is None or trip.from_source is None:
         return []
     measure, to_source = trip.change_measure, trip.from_source**2
@@ -162,10 +162,11 @@ def measure_steps(
 ) -> tuple[ChangeSeen, list[dict[str, Any]], list[dict[str, Any]]]:
     """Measure the steps of trip `number`: verdict, evidence, and a row per step.
 
-    `images` are the trip's starting image and the answers to its steps. The change was seen
-    if that of every edit was. A step's row has `seen`, the verdict on its own edit (None: not
-    judged); `back`, the distance (RMSE) to the image that it should restore; and `wanted` and
-    `counted`, the expected number of things and the number detected beyond those in the source.
+    `images` are the trip's starting image and the answers to its steps. The change is seen if
+    the change of every judged edit is seen. A step's row has `seen`, the verdict on its own edit
+    (None: not judged), and `back`, the distance (RMSE) to the image that it should restore. It
+    also has `wanted` and `counted`: the number of things expected, and the number detected in
+    addition to those in the source.
     """
     shape = pair.trip(number)
     rows: list[dict[str, Any]] = [
@@ -183,9 +184,10 @@ def measure_steps(
             restored = None if move.restored is None else images[move.restored]
             trip = TripToJudge(source, before, edited, restored, edit_pair, subject or Subject())
             evidence += [{**item, "step": move.edited} for item in panel.evidence(trip)]
-    for place, step in enumerate(shape.steps, start=1):
+    for position, step in enumerate(shape.steps, start=1):
         if step.back_to is not None:
-            rows[place - 1]["back"] = round(distance(images[step.back_to], images[place]), 6)
+            error = distance(images[step.back_to], images[position])
+            rows[position - 1]["back"] = round(error, 6)
     if panel is not None and "detector" in panel.witnesses:
         _count(rows, source, images, pair, number)
     seen = [row["seen"] for row in rows if row["seen"] is not None]
@@ -199,7 +201,7 @@ def _count(
     pair: EditPair,
     number: int,
 ) -> None:
-    """Add the expected and the detected number of things to each row."""
+    """Add the expected and the detected number of things to each step's row."""
     shape = pair.trip(number)
     things = {
         move.edited: (thing, move.restored)
@@ -207,28 +209,29 @@ def _count(
         if (thing := requested_thing(pair.move_as_pair(number, move), "detector"))
     }
     if len(things) < len(shape.moves) or not things:
-        return  # a count that misses some of the requested things is meaningless
+        return  # a count of only some requested things is meaningless
 
-    def shown(image: EncodedImage) -> Counter[str]:
+    def detected(image: EncodedImage) -> Counter[str]:
         detections = detector().things(image.decoded)
         return Counter(detection.name for detection in detections if detection.sure >= SURE)
 
-    kinds, in_source = {thing for thing, _ in things.values()}, shown(source)
-    for place, row in enumerate(rows, start=1):
+    kinds, in_source = {thing for thing, _ in things.values()}, detected(source)
+    for position, row in enumerate(rows, start=1):
         row["wanted"] = sum(
-            made <= place and (back is None or back > place) for made, (_, back) in things.items()
+            made <= position and (undone is None or undone > position)
+            for made, (_, undone) in things.items()
         )
-        in_step = shown(images[place])
+        in_step = detected(images[position])
         row["counted"] = sum(max(0, in_step[kind] - in_source[kind]) for kind in kinds)
 
 
 def compare_orders(suite: Suite, read: ReadStep) -> list[dict[str, Any]]:
     """Compare the images of two shapes at the points where both should be equal.
 
-    A pair is compared with the pair it names in `against`, on every image of both, wherever
-    the same edits stand after the same number of edits: with A and B made in either order (the
-    commutator distance of A and B), and when all edits are undone. `distance` is RMSE;
-    `standing` is the number of edits that are not undone.
+    A pair is compared with the pair in its `against`, on every image of both. Images are compared
+    if the same edits are in effect after the same number of edits: after A and B in either order
+    (the commutator distance of A and B), and when all edits are undone. `distance` is RMSE;
+    `standing` is the number of edits in effect.
     """
     rows = []
     cases = {(case.image, case.pair): case for case in suite.cases}
@@ -237,9 +240,9 @@ def compare_orders(suite: Suite, read: ReadStep) -> list[dict[str, Any]]:
         other = cases.get((case.image, pair.against))
         if other is None:
             continue
-        meetings = list(_meetings(pair, suite.pair_by_slug[other.pair], suite.trips))
+        comparable = list(_comparable(pair, suite.pair_by_slug[other.pair], suite.trips))
         for repeat in range(min(suite.repeats_of(case), suite.repeats_of(other))):
-            for edits, standing, mine, theirs in meetings:
+            for edits, standing, mine, theirs in comparable:
                 image, other_image = read(case, repeat, *mine), read(other, repeat, *theirs)
                 if image is None or other_image is None:
                     continue
@@ -257,38 +260,40 @@ def compare_orders(suite: Suite, read: ReadStep) -> list[dict[str, Any]]:
     return rows
 
 
-Place = tuple[int, int]
+#: Trip and step.
+Position = tuple[int, int]
 
 
-def _meetings(
-    one: EditPair, other: EditPair, trips: int
-) -> Iterator[tuple[int, int, Place, Place]]:
-    """Yield number of edits, number standing, and position in each chain."""
-    states = zip(_states(one, trips), _states(other, trips), strict=False)  # ends with the shorter
+def _comparable(
+    pair: EditPair, against: EditPair, trips: int
+) -> Iterator[tuple[int, int, Position, Position]]:
+    """Yield the number of edits, the number in effect, and the position in each chain."""
+    # Ends with the shorter chain.
+    states = zip(_states(pair, trips), _states(against, trips), strict=False)
     for edits, (mine, theirs) in enumerate(states, start=1):
         if mine[0] == theirs[0]:
             yield edits, mine[0].total(), mine[1], theirs[1]
 
 
-def _states(pair: EditPair, trips: int) -> Iterator[tuple[Counter[str], Place]]:
-    """Yield the standing prompts after each edit of a chain, with its position."""
+def _states(pair: EditPair, trips: int) -> Iterator[tuple[Counter[str], Position]]:
+    """Yield the prompts in effect after each edit of a chain, and its position."""
     prompts = {step.name: step.prompt for step in pair.steps}
     for number in range(1, trips + 1):
-        standing: Counter[str] = Counter()
-        for place, step in enumerate(pair.trip(number).steps, start=1):
-            standing[prompts.get(step.letter.upper(), step.prompt)] += (
+        in_effect: Counter[str] = Counter()
+        for position, step in enumerate(pair.trip(number).steps, start=1):
+            in_effect[prompts.get(step.letter.upper(), step.prompt)] += (
                 1 if step.letter.isupper() else -1
             )
             if step.back_to == 0:
-                standing.clear()
-            yield +standing, (number, place)
+                in_effect.clear()
+            yield +in_effect, (number, position)
 
 
-def distance(one: EncodedImage, other: EncodedImage) -> float:
+def distance(first: EncodedImage, second: EncodedImage) -> float:
     """Return the RMSE of two images, the second fitted to the size of the first."""
-    return rmse(np.asarray(one.decoded), np.asarray(fit(other.decoded, one.size)))
+    return rmse(np.asarray(first.decoded), np.asarray(fit(second.decoded, first.size)))
 
 
 def rmse(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
-    """Return the root mean square difference of two images, of sRGB in [0, 1]."""
+    """Return the root mean square difference of two images, with sRGB in [0, 1]."""
     return math.sqrt(mse(a, b))

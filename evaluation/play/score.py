@@ -126,7 +126,7 @@ class _Reader:
         for number in numbers:
             starts.append(before)
             answers.append(self._answers(number))
-            subjects.append(self._subject.see(number, (before, *answers[-1])))
+            subjects.append(self._subject.update(number, (before, *answers[-1])))
             before = self._restored(answers[-1], number)
             restored.append(before)
         self._before = before
@@ -145,7 +145,7 @@ class _Reader:
         for number in range(1, first):
             if number <= len(self.chain.pair.cycle) or number == scored:
                 answers = self._answers(number)
-                self._subject.see(number, (before, *answers))
+                self._subject.update(number, (before, *answers))
                 before = self._restored(answers, number)
         return before
 

@@ -45,7 +45,7 @@ def test_a_working_endpoint_ends_with_0(
     words = (server.url(), "--contract", "cog", "--key-env", "MY_KEY", "--allow-local")
     assert command(*words) == 0
     text = capsys.readouterr().out
-    assert "✓ The image returns: 100.0 % of the image was restored" in text
+    assert "✓ Image is restored: 100.0 % of the image was restored" in text
     assert "The endpoint works." in text
     assert KEY not in text
     assert command(*words, "--json") == 0
