@@ -111,5 +111,5 @@ def report_judge(judge: Judge) -> None:
         f"{about['controls_failed']} of {about['controls']} controls failed"
         + ("" if first is None else f"; it prefers the first image in {first:.0%}")
     )
-    if judge.silent:
-        note(f"the judge stopped: {judge.silent}")
+    if judge.stopped:
+        note(f"the judge stopped: {judge.stopped}")

@@ -78,7 +78,7 @@ def judge_global_edits(store: ScoreStore) -> None:
 def ask_judge(store: ScoreStore, judge: Judge, stop: Callable[[], bool] = lambda: False) -> None:
     """Add the judge's evidence to each chain."""
     for chain in store.chains():
-        if judge.silent or stop():
+        if judge.stopped or stop():
             break
         try:
             _ask_about_chain(store, judge, chain)

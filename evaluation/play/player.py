@@ -1,4 +1,4 @@
-"""Play a run in threads, each of which claims, plays and saves one chain at a time."""
+"""Play a run in threads; each thread claims, plays and saves one chain at a time."""
 
 from __future__ import annotations
 

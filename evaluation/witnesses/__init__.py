@@ -41,29 +41,29 @@ WITNESSES: Registry[Witness] = Registry(
         "judge": "evaluation.witnesses.judge:Judge",
     },
 )
-#: Return the class with its label, licence and needs, without loading torch.
+#: Return a witness's class, with its label, licence and requirements, without loading torch.
 witness_class = WITNESSES.find
-#: Return a witness; its weights load at the first look.
+#: Return a witness; its weights are loaded on first use.
 load_witness = WITNESSES.load
-#: Witnesses that run whenever a trip is scored; a judge runs separately because it costs money.
+#: The witnesses that run when a trip is scored. The judge runs separately, because it costs money.
 DEFAULT_WITNESSES = tuple(name for name in WITNESSES if name != "judge")
-#: Witnesses that run on reference editors. These edit by rule, so the result is known in advance:
-#: only witnesses that can end a chain, or that cost little time beside the metrics, are run.
+#: The witnesses that run on reference editors. These edit by rule and the result is known, so only
+#: witnesses that are fast or can end a chain are run.
 REFERENCE_EDITOR_WITNESSES = ("parsing", "geometry", "hue", "identity")
 
 
 def witness_label(name: str) -> str:
-    """Return the display label; the name itself for a witness no longer registered."""
+    """Return the display label, or the name of a witness that is no longer registered."""
     return witness_class(name).label if name in WITNESSES else name
 
 
 class Panel:
-    """The witnesses that can run here; `not_run` gives reasons for the others."""
+    """The witnesses that can run here; `not_run` gives the reasons why others cannot."""
 
     def __init__(
         self, names: Iterable[str] | None = None, metrics: Mapping[str, Metric] | None = None
     ) -> None:
-        """Load the witnesses; they share the networks of `metrics`."""
+        """Create the witnesses, which share the networks of `metrics`."""
         self.witnesses: dict[str, Witness] = {}
         self.not_run: dict[str, str] = {}
         for name in DEFAULT_WITNESSES if names is None else names:
@@ -75,11 +75,11 @@ class Panel:
                 self.witnesses[name] = witness
 
     def keep(self, names: Collection[str]) -> None:
-        """Drop all witnesses but these."""
+        """Drop all other witnesses."""
         self.witnesses = {n: witness for n, witness in self.witnesses.items() if n in names}
 
     def evidence(self, trip: TripToJudge) -> list[dict[str, Any]]:
-        """Return the evidence of each witness that has any on the trip."""
+        """Return the evidence of all witnesses on the trip; undecided witnesses give none."""
         with one_thread():
             evidence = [witness.examine(trip) for witness in self.witnesses.values()]
         return [item.to_dict() for item in evidence if item]

@@ -1,8 +1,8 @@
 """Witnesses: evidence that an edit was made and undone.
 
-"Change seen" compares pixels; a witness recognises the requested thing. The edit was made if
-the edited image shows more of the thing than the image before. It was undone if the
-returned image shows no more of it than the source.
+"Change seen" compares pixels; a witness recognises the requested thing. The edit was made if the
+edited image shows more of the thing than the image before it. The edit was undone if the restored
+image shows no more of the thing than the source.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from evaluation.images import EncodedImage
 from evaluation.metrics.base import Metric, Subject
 from evaluation.weights import Requirements
 
-#: Number of images in the cache: each is the end of one trip and the start of the next.
-REMEMBERED = 64
+#: The number of cached images; a restored image is used again as the start of the next trip.
+CACHED_IMAGES = 64
 
 
-#: An edit is not undone while this share of the amount it added is left.
-LEFT = 0.5
+#: An edit is undone if less than this share of the added amount remains.
+REMAINING = 0.5
 
 
 class WitnessError(UserFacingError):
-    """A witness that cannot run here."""
+    """A witness cannot run here."""
 
 
 @dataclass(frozen=True)
@@ -48,19 +48,19 @@ class TripToJudge:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence of one witness on one trip; None means undecided."""
+    """The evidence of one witness on one trip; verdicts are None if undecided."""
 
     witness: str
     version: str
-    #: The thing it looked for, in words.
+    #: The thing that the witness searched for, in words.
     thing: str
     made: bool | None
     undone: bool | None
-    #: True if it can end a chain (method §4): only with an error rate below 5 %.
+    #: True if it can end a chain (method §4), which requires an error rate below 5 %.
     gates: bool
-    #: Amounts of the thing in the image before, the edited and the restored image.
+    #: Amounts of the thing in the image before, the edited image and the restored image.
     amounts: tuple[float, ...] = ()
-    #: True if a thing that no instruction mentions (`thing`) is still in the restored image.
+    #: True if `thing`, which should not have been edited, is still in the restored image.
     kept: bool | None = None
     #: A remark in words, such as the names of missing things.
     said: str = ""
@@ -70,28 +70,28 @@ class Evidence:
 
 
 class Witness(Requirements, ABC):
-    """A source of evidence on trips; its weights load at the first look."""
+    """A source of evidence on trips; its weights are loaded on first use."""
 
     name: ClassVar[str]
-    #: Label on pages: "seen by face parsing".
+    #: The label on pages, as in "seen by face parsing".
     label: ClassVar[str]
-    #: Changes whenever its evidence can change.
+    #: Change it with every change of the evidence.
     version: ClassVar[str]
     licence: ClassVar[str]
-    #: Abilities and limits, in words for readers who do not know the method.
+    #: Abilities and limits, for readers who do not know the method.
     can: ClassVar[str]
     cannot: ClassVar[str]
-    #: Objects (or operators) of pairs with error rates below 5 % in both directions.
+    #: Objects (or operators) of pairs for which both error rates are below 5 %.
     gates: ClassVar[frozenset[str]] = frozenset()
-    #: The metric whose network it uses; empty if it has its own network or none.
+    #: The metric whose network it uses, if any.
     uses_metric: ClassVar[str] = ""
 
     @abstractmethod
     def examine(self, trip: TripToJudge) -> Evidence | None:
-        """Return the evidence on the trip; None if the edit is of an unknown kind."""
+        """Return the evidence on the trip; None if the witness cannot judge it."""
 
     def share(self, metrics: Mapping[str, Metric]) -> None:
-        """Use the network and the cache of a metric that is already loaded."""
+        """Share the network and the cache of a loaded metric."""
         if self.uses_metric in metrics:
             vars(self)["metric"] = metrics[self.uses_metric]
 
@@ -99,24 +99,24 @@ class Witness(Requirements, ABC):
 class AmountWitness(Witness):
     """A witness that measures the amount of a thing in an image."""
 
-    #: By thing: the least increase that is evidence of it.
+    #: By thing: the smallest increase that counts as an edit.
     rise: ClassVar[Mapping[str, float]]
-    #: By thing: above this amount in the source, an addition cannot be detected.
+    #: By thing: the largest amount in the source with which an addition can be detected.
     already: ClassVar[Mapping[str, float]] = {}
 
     def __init__(self) -> None:
-        self._amounts = LruCache[float | None](REMEMBERED)
+        self._amounts = LruCache[float | None](CACHED_IMAGES)
 
     @abstractmethod
     def thing(self, pair: EditPair) -> str | None:
-        """Return the thing to look for; None if the pair asks for an unknown thing."""
+        """Return the thing to search for; None if the witness does not know it."""
 
     @abstractmethod
     def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
         """Return the amount of the thing in the image; None if undecided."""
 
     def limit(self, thing: str) -> float:
-        """Return the least increase that is evidence of the thing."""
+        """Return the smallest increase that counts as an edit."""
         return self.rise[thing]
 
     def examine(self, trip: TripToJudge) -> Evidence | None:
@@ -125,7 +125,7 @@ class AmountWitness(Witness):
             return None
         images = [trip.source, trip.before, trip.edited]
         images += [trip.restored] if trip.restored else []
-        amounts = [self._remembered(image, thing, trip) for image in images]
+        amounts = [self._cached_amount(image, thing, trip) for image in images]
         if None in amounts:
             return None
         source, before, edited, *rest = (amount for amount in amounts if amount is not None)
@@ -135,20 +135,20 @@ class AmountWitness(Witness):
         made, undone = edited - before >= limit, None
         # An edit that was not made cannot be undone.
         if rest and made:
-            undone = rest[0] - source < max(limit, LEFT * (edited - source))
+            undone = rest[0] - source < max(limit, REMAINING * (edited - source))
         gates = trip.pair.object in self.gates
         return Evidence(
             self.name, self.version, thing, made, undone, gates, (before, edited, *rest)
         )
 
-    def _remembered(self, image: EncodedImage, thing: str, trip: TripToJudge) -> float | None:
+    def _cached_amount(self, image: EncodedImage, thing: str, trip: TripToJudge) -> float | None:
         footprint = b"" if trip.subject.footprint is None else trip.subject.footprint.tobytes()
         key = image.sha256, thing, trip.subject.face, footprint, trip.source.sha256
         return self._amounts.get(key, lambda: self.amount(image.decoded, thing, trip))
 
 
 def requested_thing(pair: EditPair, witness: str) -> str | None:
-    """Return the thing that the pair names for this witness ("parsing:glasses")."""
+    """Return the thing that the pair requests from this witness ("parsing:glasses")."""
     name, _, thing = pair.witness.partition(":")
     return thing if name == witness else None
 
@@ -162,10 +162,10 @@ class Verdict:
 
     @classmethod
     def of(cls, evidence: Iterable[Mapping[str, Any]], *, gating: bool = False) -> Self:
-        """Combine the evidence of all witnesses, or only of those that can end a chain.
+        """Combine the evidence of all witnesses, or with `gating` of those that can end a chain.
 
-        One witness that sees the thing is enough, in the edited image and in the returned
-        one. In a trip of many steps each edit must have been made.
+        An edit counts as made if one witness saw it, and as undone only if no witness still sees
+        it. In a trip of many steps, every edit must have been made.
         """
         counted = [item for item in evidence if item["gates"] or not gating]
         steps: dict[int, list[bool]] = {}
@@ -180,10 +180,9 @@ class Verdict:
 def count_verdicts(
     trips: Iterable[tuple[str, Sequence[Mapping[str, Any]]]],
 ) -> dict[str, dict[str, dict[str, list[int]]]]:
-    """Count positive and decided trips by category and witness.
+    """Count verdicts by category, witness and question ("made", "undone" or "kept").
 
-    Counts "made", "undone" and "kept" (things outside the edit) separately, each as a list of
-    two: positive trips, decided trips.
+    Each count is a list of two numbers: positive trips, decided trips.
     """
     by_category: dict[str, dict[str, dict[str, list[int]]]] = {}
     for category, evidence in trips:

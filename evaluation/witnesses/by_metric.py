@@ -15,9 +15,9 @@ from evaluation.metrics.networks.faces import Faces, faces
 from evaluation.metrics.semantic import SIDE, Clip, ImageNet
 from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witness, requested_thing
 
-# The least side of the crop around the edit, in pixels.
+# The smallest side of the crop around the edit, in pixels.
 LEAST_SIDE = 64
-#: By requested thing: the ImageNet class numbers of the thing and of things that look like it.
+#: By requested thing: the ImageNet classes of the thing and of similar things.
 CLASSES: dict[str, tuple[int, ...]] = {
     "acoustic guitar": (402, 420, 546),
     "airplane": (404, 405, 895, 908),
@@ -51,12 +51,12 @@ CLASSES: dict[str, tuple[int, ...]] = {
 
 
 class ImageNetClasses(AmountWitness):
-    """The log probability that the edited region shows the requested thing."""
+    """Measure the log probability that the edited region shows the requested thing."""
 
     name, label, version = "imagenet", "ImageNet classes", "efficientnet-lite0-2"
     licence = "Apache-2.0"
-    can = "things that ImageNet has a class for, in the place that the edit changed"
-    cannot = "how many there are, and the thing from its likes: a red ball passes for a balloon"
+    can = "things that have an ImageNet class, in the edited region"
+    cannot = "counts; similar things are confused, such as a red ball and a balloon"
     weights = "imagenet"
     uses_metric = "imagenet"
     modules = ImageNet.modules
@@ -102,21 +102,20 @@ def changed_place(image: Image.Image, footprint: Mask | None) -> Image.Image:
     )
 
 
-# The least cosine reported for edits of good data sets; no edit gives about 0. It is not measured
-# here because no CLIP weights are available, so this witness never ends a chain.
+# The smallest cosine that papers report for edits of good data sets; no edit gives about 0. Its
+# error rate here is unknown, because no CLIP weights ship, so this witness never ends a chain.
 TOWARDS = 0.1
 
 
 class ClipDirection(Witness):
-    """The cosine between the change of the images and that of the captions."""
+    """Measure the cosine between the changes of the images and of their captions."""
 
     name, label, version = "clip", "CLIP’s direction", f"{Clip.version}-direction-1"
     licence = "MIT"
-    can = "any pair that describes its image before and after the edit in words"
+    can = "any edit of a pair with captions of the image before and after it"
     cannot = (
         "small things, counts, left and right; it runs only if CLIP's weights are installed, "
-        "and how "
-        "often it errs was not measured"
+        "and its error rate was not measured"
     )
     weights = Clip.weights
     modules = Clip.modules
@@ -126,9 +125,9 @@ class ClipDirection(Witness):
         before, after = trip.pair.source_text, trip.pair.target_text
         if not before or not after:
             return None
-        there = self.metric.direction(trip.before.decoded, trip.edited.decoded, before, after)
+        forward = self.metric.direction(trip.before.decoded, trip.edited.decoded, before, after)
         # An unchanged image has no direction and counts as 0.
-        amounts: tuple[float, ...] = (there or 0.0,)
+        amounts: tuple[float, ...] = (forward or 0.0,)
         made, undone = amounts[0] >= TOWARDS, None
         if made and trip.restored:
             back = self.metric.direction(trip.edited.decoded, trip.restored.decoded, after, before)
@@ -141,19 +140,19 @@ class ClipDirection(Witness):
         return Clip()
 
 
-# The threshold that dlib recommends.
-ANOTHER = 0.6
+# The largest distance between faces of the same person, as recommended by dlib.
+SAME_PERSON = 0.6
 
 
 class SamePerson(Witness):
-    """Distance between the faces of source and restored image; maximal if missing."""
+    """Compare the faces in source and restored image; a missing face has the largest distance."""
 
     name, label, version = "identity", "face recognition", Faces.version
     licence = "Boost; weights CC0"
-    can = "whether the one face of an image is still that of the same person"
+    can = "whether the only face of an image still shows the same person"
     cannot = (
-        "images without a face or with several; its word ends a chain as the cause "
-        "“another face”, by the part of the headline that looks at faces"
+        "images without a face or with several faces; a chain ends with the cause "
+        "“another face” by the face part of the headline metric, not by this witness"
     )
     weights, modules = Faces.weights, Faces.modules
 
@@ -176,6 +175,6 @@ class SamePerson(Witness):
             undone=None,
             gates=False,
             amounts=(distance,),
-            kept=distance <= ANOTHER,
+            kept=distance <= SAME_PERSON,
             said="no face" if restored is None else f"face distance {distance:.2f}",
         )

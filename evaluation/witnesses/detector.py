@@ -1,4 +1,4 @@
-"""Everyday things by a detector (CenterNet, trained on COCO): added or missing."""
+"""Detect added or missing everyday things (CenterNet, trained on COCO)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witn
 
 WEIGHTS = "coco-detector"
 SIDE, CELL = 512, 4
-# Peaks below LEAST are noise; boxes of a class that overlap by SAME are one thing.
-LEAST, SAME = 0.1, 0.5
-# Number of images in the cache: each is the end of one trip and the start of the next.
-REMEMBERED = 64
+# Peaks below this confidence are noise.
+LEAST_CONFIDENCE = 0.1
+# Boxes of the same class that overlap by this much are the same thing.
+SAME_THING = 0.5
+# The number of cached images; a restored image is used again as the start of the next trip.
+CACHED_IMAGES = 64
 NAMES = (
     *("person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat"),
     *("traffic light", "fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat"),
@@ -42,7 +44,7 @@ NAMES = (
 
 @dataclass(frozen=True)
 class Detection:
-    """One detected thing: class, confidence, and box as shares of the image."""
+    """A detected thing: class, confidence, and box in fractions of the image."""
 
     name: str
     sure: float
@@ -55,12 +57,12 @@ class Detection:
 
 
 class Detector:
-    """Detects things, one image at a time."""
+    """Detect things, one image at a time."""
 
     def __init__(self) -> None:
         self._graph = Graph(weights.locate(WEIGHTS)[0].read_bytes())
-        self._known = LruCache[list[Detection]](REMEMBERED)
-        # One image at a time: the network's activations are many times its size.
+        self._cache = LruCache[list[Detection]](CACHED_IMAGES)
+        # One image at a time, because activations need many times the memory of the network.
         self._lock = Lock()
 
     def things(self, image: Image.Image) -> list[Detection]:
@@ -68,9 +70,9 @@ class Detector:
         small = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
         key = sha256(small.tobytes()).digest()
         with self._lock:
-            return self._known.get(key, lambda: self._look(small))
+            return self._cache.get(key, lambda: self._detect(small))
 
-    def _look(self, small: Image.Image) -> list[Detection]:
+    def _detect(self, small: Image.Image) -> list[Detection]:
         import torch
         from torch.nn.functional import max_pool2d
 
@@ -79,7 +81,9 @@ class Detector:
             {"tower_0/images": inputs}, ["tower_0/keypoints", "tower_0/wh"]
         )
         planes = heat.permute(0, 3, 1, 2)
-        peaks = ((max_pool2d(planes, 3, 1, 1) == planes) & (planes >= LEAST))[0].nonzero()
+        peaks = ((max_pool2d(planes, 3, 1, 1) == planes) & (planes >= LEAST_CONFIDENCE))[
+            0
+        ].nonzero()
         things = []
         for kind, row, column in peaks.tolist():
             left, top, right, bottom = sizes[0, row, column].tolist()
@@ -94,11 +98,11 @@ class Detector:
 
 
 def _once_each(things: Sequence[Detection]) -> list[Detection]:
-    """Drop things that overlap a more confident one of their class."""
+    """Drop things that overlap a more confident thing of the same class."""
     distinct: list[Detection] = []
     for thing in things:
-        alike = (other for other in distinct if other.name == thing.name)
-        if all(overlap(thing, other) < SAME for other in alike):
+        same_class = (other for other in distinct if other.name == thing.name)
+        if all(overlap(thing, other) < SAME_THING for other in same_class):
             distinct.append(thing)
     return distinct
 
@@ -119,18 +123,17 @@ def detector() -> Detector:
 
 
 class CocoDetector(AmountWitness):
-    """The count of the requested thing, each weighted by its confidence.
+    """Count the requested things, weighted by confidence.
 
-    It misses most drawn things, so a missing detection is no evidence: it confirms edits and
-    never denies one.
+    The detector misses most drawn things, so this witness can only confirm an edit.
     """
 
     name, label, version = "detector", "an object detector", "centernet-coco-2"
     licence = "MIT"
-    can = "that there is one more of 80 everyday things"
+    can = "that one of 80 kinds of everyday things was added"
     cannot = (
-        "that there is not: of 21 drawn things it saw 8, and it took a red ball for one of 19 "
-        "other things; it is counted only where it sees something"
+        "that nothing was added: it saw 8 of 21 drawn things, and took a red ball for the "
+        "requested thing in 1 of 19 cases; so it counts only if it sees the thing"
     )
     weights = WEIGHTS
     modules = {"torch": "torch"}
@@ -148,22 +151,21 @@ class CocoDetector(AmountWitness):
         return evidence if evidence and evidence.made else None
 
 
-# The least confidence of a thing in the source; it is missing if nothing in its place reaches the
-# second confidence.
-SURE, MISSED = 0.45, 0.15
-# The least overlap of two boxes in the same place.
+# The smallest confidence of a thing in the source, and of anything still in its place.
+SURE, PRESENT = 0.45, 0.15
+# The smallest overlap of two boxes in the same place.
 OVERLAP = 0.3
-# Smaller things are detected unreliably; a share of the image.
+# The smallest share of the image, because smaller things are detected unreliably.
 LEAST_AREA = 0.01
 
 
 class Rest(Witness):
-    """Things detected in the source, searched for in the restored image."""
+    """Search the restored image for the things detected in the source."""
 
     name, label, version = "rest", "an object detector", "centernet-coco-rest-1"
     licence = "MIT"
-    can = "people and everyday things outside the edit’s place that are gone in the restored image"
-    cannot = "what the detector did not surely find in the source"
+    can = "people and everyday things outside the edit that are missing in the restored image"
+    cannot = "things that the detector did not find in the source with high confidence"
     weights = WEIGHTS
     modules = {"torch": "torch"}
 
@@ -175,7 +177,7 @@ class Rest(Witness):
             for thing in detector().things(trip.source.decoded)
             if thing.sure >= SURE
             and thing.area >= LEAST_AREA
-            and not _in_place(thing, trip.subject.footprint)
+            and not _is_in_edit(thing, trip.subject.footprint)
             and thing.name != trip.pair.object
         ]
         if not expected:
@@ -198,12 +200,12 @@ class Rest(Witness):
 
 
 def _is_same(one: Detection, other: Detection) -> bool:
-    """Return True if the other is in its place; its class may differ."""
-    return other.sure >= MISSED and overlap(one, other) >= OVERLAP
+    """Return True if both are in the same place; their classes may differ."""
+    return other.sure >= PRESENT and overlap(one, other) >= OVERLAP
 
 
-def _in_place(one: Detection, footprint: Mask | None) -> bool:
-    """Return True if most of the thing lies inside the edit's footprint."""
+def _is_in_edit(one: Detection, footprint: Mask | None) -> bool:
+    """Return True if most of the thing is inside the edit's footprint."""
     if footprint is None:
         return False
     left, top, right, bottom = (round(share * CELLS) for share in one.box)

@@ -1,4 +1,4 @@
-"""Face parsing: things worn on a head (BiSeNetV2 trained on CelebAMask-HQ)."""
+"""Detect worn things by face parsing (BiSeNetV2, trained on CelebAMask-HQ)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from evaluation.metrics.networks.tfjs_graph import Graph
 from evaluation.witnesses.base import AmountWitness, TripToJudge, requested_thing
 
 SIDE = 384
-# Shares of the face's height: room for a hat above it and for a necklace below.
+# Shares of the face's height: room for a hat above and a necklace below.
 ABOVE, BELOW = 0.5, 0.45
-# The numbers of the network's classes.
+# The class numbers of the network.
 CLASSES = {"glasses": 6, "earrings": 9, "necklace": 15, "hat": 18}
-#: By object of a pair: the class of the network.
+#: The class of each object of a pair.
 KINDS = {
     "sunglasses": "glasses",
     "cap": "hat",
@@ -29,26 +29,26 @@ KINDS = {
 } | {name: name for name in CLASSES}
 
 
-# It misses frames of glasses on a face below this height in pixels, and on a face whose sharpness
-# fell below this share of the source's.
-SMALLEST = 80
+# The network misses glasses on faces of less height, in pixels.
+SMALLEST_FACE = 80
+# The network misses glasses on faces with a smaller share of the source's sharpness.
 SHARP, SHARP_SIDE = 0.6, 192
 
 
 class FaceParsing(AmountWitness):
-    """The probability of glasses, hat, earrings or necklace around an annotated face.
+    """Measure the probability of glasses, hat, earrings or necklace around an annotated face.
 
-    It is the mean over the crop, so that a thing too small to be the likeliest class of any
-    pixel, such as an earring, still counts.
+    The mean over the crop also counts small things such as earrings, which may not be the most
+    probable class of any pixel.
     """
 
     name, label, version = "parsing", "face parsing", "bisenetv2-celebamask-2"
     licence = "MIT; its training set, CelebAMask-HQ, is for research only"
     can = "glasses, hats, earrings and necklaces on an annotated face"
     cannot = (
-        "what kind of hat it is (headphones pass for one); crowns, earrings and necklaces not "
-        "surely enough to end a chain; nothing without an annotated face of 80 pixels, of one "
-        "that is blurred, and of glasses or hats on one who wears them already"
+        "kinds of hats (headphones count as a hat); faces that are blurred, smaller than 80 "
+        "pixels or not annotated; glasses or hats on people who already wear them; crowns, "
+        "earrings and necklaces are not certain enough to end a chain"
     )
     weights = "face-parsing"
     modules = {"torch": "torch"}
@@ -63,7 +63,7 @@ class FaceParsing(AmountWitness):
 
     def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
         face = trip.subject.face
-        if face is None or (face[3] - face[1]) * trip.source.height < SMALLEST:
+        if face is None or (face[3] - face[1]) * trip.source.height < SMALLEST_FACE:
             return None
         if sharpness(image, face) < SHARP * sharpness(trip.source.decoded, face):
             return None
@@ -88,7 +88,7 @@ class FaceParsing(AmountWitness):
 def surroundings(image: Image.Image, face: Box) -> Image.Image:
     """Crop the head with room above and below, at the network's size.
 
-    Beyond the image its border is repeated: the network takes black for hair or a hat.
+    Repeat the border beyond the image, because the network takes black for hair or a hat.
     """
     left, top, right, bottom = (s * side for s, side in zip(face, image.size * 2, strict=True))
     height = max(right - left, bottom - top)

@@ -1,4 +1,4 @@
-"""The words that an edit asks for, read letter by letter."""
+"""Read the words that an edit requests, letter by letter."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from evaluation.content.suites import EditPair
 from evaluation.metrics.networks.text_reader import TextReader, best_match, text_reader
 from evaluation.witnesses.base import AmountWitness, TripToJudge, requested_thing
 
-# The likeness of two unrelated words of the same length, such as BAKERY and LIBRARY.
+# The likeness of two unrelated words of similar length, such as BAKERY and LIBRARY.
 CHANCE = 0.6
 
 
 class Reader(AmountWitness):
-    """The share of the requested words that can be read, letter by letter: 1 is all."""
+    """Measure the share of the letters of the requested words that can be read."""
 
     name, label, version = "reader", "reading", TextReader.version
     licence = "Apache-2.0"
-    can = "words in Latin letters, upright and as large as a headline"
-    cannot = "small print, handwriting, letters that are turned or in perspective"
+    can = "horizontal words in Latin letters, as large as a headline"
+    cannot = "small print, handwriting, rotated letters or letters in perspective"
     weights, modules = TextReader.weights, TextReader.modules
     rise = {"words": 0.4}
 
@@ -33,5 +33,5 @@ class Reader(AmountWitness):
 
 
 def likeness(words: str, lines: list[str]) -> float:
-    """Return the share of the words in their best match beyond what chance gives."""
+    """Return the likeness of the words to their best match, where chance level is 0."""
     return max(0.0, (best_match(words, lines) - CHANCE) / (1 - CHANCE))

@@ -1,4 +1,4 @@
-"""Witnesses by rule, without weights: hues, flips and turns."""
+"""Detect changed colours, flips and turns by rule, without a network."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from evaluation.content.suites import EditPair
 from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witness, requested_thing
 
 Values = NDArray[np.float64]
-# Images are averaged over cells first, so that a shift of a few pixels or slight noise counts
-# neither as a turn nor as a colour.
+# Images are first averaged over cells, so that small shifts and slight noise do not count.
 SIDE = 48
 
 
 class Hue(AmountWitness):
-    """The distance of the image's colours towards the requested colour.
+    """Measure how far the image's colours moved towards the requested colour.
 
-    Edits that have an exact answer are compared with it, on a scale from -1 (the source) to 1
-    (the source inverted or with two of its channels swapped).
+    Edits with an exact answer are measured on a scale from -1 (the source) to 1 (the exact answer,
+    such as the inverted source).
     """
 
     name, label, version = "hue", "colour", "lab-48-2"
     licence = "our own"
-    can = "whether the whole image was inverted, turned grey, warmer, darker, more vivid"
+    can = "whether the whole image became inverted, grey, warmer, darker or more vivid"
     cannot = "the colour of one thing in the image"
     modules = {"skimage": "scikit-image"}
     rise = {
@@ -44,7 +43,7 @@ class Hue(AmountWitness):
         "bright": 0.05,
         "dark": 0.05,
     }
-    #: In a brown source, more brown cannot be detected.
+    #: More brown cannot be detected in a brown source.
     already = {"brown": 0.7}
 
     def thing(self, pair: EditPair) -> str | None:
@@ -143,10 +142,10 @@ AMOUNTS: dict[str, Callable[[Values, Values], float]] = {
 }
 
 
-# On a scale from -1 (the image before) to 1 (that image moved exactly): a double exposure of
-# both, or half of each, lies at 0.
+# The threshold on a scale from -1 (the image before) to 1 (the image moved exactly). A double
+# exposure, or half of each, is at 0.
 MOVED = 0.3
-# An image that the operator maps nearly onto itself gives no evidence.
+# Images more similar than this to themselves after the operator give no evidence.
 ALIKE = 0.9
 WORDS = {
     "flip_horizontal": "flipped left to right",
@@ -158,12 +157,12 @@ WORDS = {
 
 
 class Geometry(Witness):
-    """Similarity to the moved image minus similarity to the one before."""
+    """Compare the similarity to the moved image with that to the image before."""
 
     name, label, version = "geometry", "the exact operator", "cells-48-1"
     licence = "our own"
-    can = "whether the image was flipped or turned as asked, and turned back"
-    cannot = "a pair without an exact operator; an image that is its own mirror image"
+    can = "whether the image was flipped or turned as requested, and back again"
+    cannot = "pairs without an exact operator; symmetric images"
     gates = frozenset(WORDS)
 
     def examine(self, trip: TripToJudge) -> Evidence | None:
@@ -191,7 +190,7 @@ class Geometry(Witness):
 
 
 def _detail(image: Image.Image) -> Values:
-    """Return the image's detail as a square, so that quarter turns keep its size."""
+    """Return the image's deviations from its mean colour as a square, so that it can be turned."""
     small = image.resize((SIDE, SIDE), Image.Resampling.BOX)
     values = np.asarray(small, dtype=np.float64)
     centred: Values = values - values.mean(axis=(0, 1))

@@ -159,8 +159,8 @@ class ScoreJob:
         finally:
             if judge and judge.client:
                 judge.client.close()
-        if judge and judge.silent:
-            log.warning("the judge stopped answering", run=run.pk, why=judge.silent)
+        if judge and judge.stopped:
+            log.warning("the judge stopped answering", run=run.pk, why=judge.stopped)
         if not run.editing_model.is_reference:
             store.save_review(review(store, scorer))
         control.recount(run)

@@ -22,7 +22,7 @@ ROOM = {
 }
 
 
-def test_annotations_survive_json_and_leave_out_what_is_not_there():
+def test_annotations_survive_json_without_empty_fields():
     known = Annotations.from_dict({**FACE, **ROOM})
     data = json.loads(json.dumps(known.to_dict()))
     assert Annotations.from_dict(data) == known
@@ -56,12 +56,12 @@ def test_annotations_survive_json_and_leave_out_what_is_not_there():
         ([], "should be a dictionary"),
     ],
 )
-def test_what_does_not_fit_is_named_by_its_field(fields, message):
+def test_an_invalid_annotation_is_named_by_its_field(fields, message):
     with pytest.raises(ValueError, match=message):
         Annotations.from_dict(fields)
 
 
-def test_a_crop_clips_boxes_and_drops_what_it_cuts_away():
+def test_a_crop_clips_or_drops_boxes():
     kept = Annotations.from_dict({**FACE, **ROOM}).cropped((0.25, 0.0, 0.75, 1.0))
     assert kept.face == (0.3, 0.2, 0.7, 0.5)
     assert kept.eyes == ((0.4, 0.3), (0.6, 0.3))
@@ -70,13 +70,13 @@ def test_a_crop_clips_boxes_and_drops_what_it_cuts_away():
     assert [words.box for words in kept.text] == [(0.8, 0.5, 1.0, 0.55)]
 
 
-def test_a_word_that_is_cut_is_no_longer_that_word():
+def test_a_cut_word_is_dropped():
     known = Annotations.from_dict(ROOM)
     assert known.cropped((0.0, 0.0, 0.74, 1.0)).text == ()
     assert known.cropped((0.6, 0.45, 0.8, 0.6)).text[0].text == "OPEN"
 
 
-def test_a_face_that_lost_an_eye_is_no_face_and_keeps_no_mouth():
+def test_a_face_with_an_eye_outside_the_crop_is_dropped():
     known = Annotations.from_dict(FACE)
     assert known.cropped((0.0, 0.0, 0.5, 1.0)) == UNANNOTATED
     beheaded = known.cropped((0.0, 0.2, 1.0, 1.0))

@@ -1,4 +1,4 @@
-"""The directory of a zip file is measured where Python's zipfile will read it."""
+"""A zip file's directory is checked at the place where Python's zipfile reads it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_whole_files_are_opened():
     assert names(in_64_bit(packed(2))) == ["0.png", "1.png"]
 
 
-def test_a_directory_that_lists_too_many_is_refused_before_it_is_read():
+def test_a_directory_with_too_many_entries_is_refused_before_it_is_read():
     assert "too many entries" in refused(many_entries(100))
     assert "too many entries" in refused(in_64_bit(many_entries(100)))
     assert refused(packed(11)) == "the zip file has 11 entries; the limit is 10"

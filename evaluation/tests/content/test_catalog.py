@@ -58,7 +58,7 @@ def test_every_pair_has_three_more_wordings_each_with_and_without_asking_to_keep
             assert wording.backward.strip(), pair.slug
 
 
-def test_no_image_may_already_contain_what_a_backward_prompt_would_remove():
+def test_no_image_may_already_contain_the_thing_that_a_backward_prompt_removes():
     for pair in catalog.edit_pairs():
         if pair.rule and pair.rule.do == "draw":
             name = pair.object.replace("-", " ")
@@ -153,13 +153,13 @@ def test_a_bad_row_is_named_by_file_row_and_field(content, file, fields, message
 
 
 @pytest.mark.parametrize("text", ["{", '{"rows": []}', '[{"model": "x"}]', "[3]"])
-def test_a_file_that_is_no_fixture_is_named(content, text):
+def test_an_invalid_fixture_is_named(content, text):
     (content / "edit_pairs.json").write_text(text)
     with pytest.raises(CatalogError, match=r"edit_pairs\.json"):
         catalog.edit_pairs()
 
 
-def test_an_unknown_suite_is_answered_with_the_known_ones():
+def test_an_unknown_suite_is_refused_with_the_known_names():
     with pytest.raises(SuiteError, match=r"no suite 'smok'; there are .*smoke"):
         catalog.suite("smok")
 

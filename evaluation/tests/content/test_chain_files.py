@@ -1,4 +1,4 @@
-"""Which image of a chain is which, by the names of its files or by their order."""
+"""Images of a chain are identified by their file names or their order."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ def by_name(*names: str, in_turn: bool = False) -> tuple[str, list[tuple[str | N
     return found.source, list(found.trips)
 
 
-def test_names_say_which_image_is_which_in_any_order_and_case():
+def test_names_identify_images_in_any_order_and_case():
     assert by_name("I2_Backward.jpg", "i1_forward.webp", "I01_backward.png", "I0_SOURCE.png") == (
         "I0_SOURCE.png",
         [("i1_forward.webp", "I01_backward.png"), (None, "I2_Backward.jpg")],
     )
 
 
-def test_what_we_call_answers_is_understood():
+def test_names_of_written_answers_are_understood():
     names = [answer_name(1, d, "image/jpeg") for d in ("backward", "forward")]
     assert by_name("I0_source.png", *names) == ("I0_source.png", [(names[1], names[0])])
 
 
-def test_images_beside_the_named_ones_are_left_out():
+def test_images_with_other_names_are_left_out():
     names = ("I0_source.png", "I1_backward.png", "grid.png", "I1_backward (1).png")
     assert by_name(*names) == ("I0_source.png", [(None, "I1_backward.png")])
 
 
-def test_an_edit_that_was_never_taken_back_is_left_out():
+def test_an_edit_without_a_restored_image_is_left_out():
     assert by_name("I0_source", "I1_backward", "I2_forward") == (
         "I0_source",
         [(None, "I1_backward")],

@@ -45,7 +45,7 @@ def refused(data, licence="CC0-1.0", **options):
     return error.value.reasons
 
 
-def test_a_good_image_is_taken_and_comes_back_decoded():
+def test_a_good_image_is_accepted_and_returned_decoded():
     assert check(encoded(busy(400, 300)), licence="CC0-1.0").size == (400, 300)
 
 
@@ -74,7 +74,7 @@ def test_the_limit_of_flatness_is_ten_levels():
     ],
     ids=["small", "panorama", "format", "empty", "broken"],
 )
-def test_a_file_that_is_no_usable_image_is_refused(data, reason):
+def test_an_unusable_image_file_is_refused(data, reason):
     assert reason in refused(data)[0]
 
 
@@ -90,7 +90,7 @@ def test_an_attribution_licence_needs_an_attribution():
     check(encoded(busy(300, 300)), licence="CC-BY-4.0", attribution="Somebody")
 
 
-def test_all_reasons_come_at_once():
+def test_all_reasons_are_given_at_once():
     flat = Image.new("RGB", (100, 100), "grey")
     assert len(refused(encoded(flat), "")) == 3
 
@@ -149,7 +149,7 @@ def test_a_pair_does_not_fit_every_image(shown, played, reason):
     assert misfits(image(**shown), pair(**played)) == [reason]
 
 
-def test_a_pair_with_a_place_fits_only_where_that_place_is_and_is_large_enough():
+def test_a_pair_with_a_place_fits_only_images_with_that_place_in_sufficient_size():
     chair = pair(place="floor")
     (reason,) = misfits(image(), chair)
     assert reason == "The image has no room for a chair (floor)."
@@ -177,5 +177,5 @@ def test_a_symmetric_image_is_not_flipped():
     assert reason.startswith("The image looks the same after flip horizontal")
 
 
-def test_a_wide_image_is_not_asked_about_quarter_turns():
+def test_a_wide_image_is_not_checked_for_quarter_turns():
     assert symmetries(gradient(320, 160)) == frozenset()

@@ -13,7 +13,7 @@ from evaluation.content.datasheet import (
 )
 
 
-def test_portraits_are_described_and_as_different_as_could_be_had():
+def test_portraits_are_labelled_and_diverse():
     found = datasheet(catalog.source_images())["Portraits"]
     assert all(UNLABELLED not in counts for group, counts in found.items() if group != "sex")
     assert found["sex"]["woman"] >= 15
@@ -36,7 +36,7 @@ def test_animals_and_things_are_no_portraits():
     assert list(datasheet(images)) == ["Images"]
 
 
-def test_more_than_a_third_of_one_origin_or_source_of_faces_is_warned_of():
+def test_more_than_a_third_from_one_origin_or_source_of_faces_gives_a_warning():
     images = catalog.source_images()
     faces = [replace(image, made="real", contains=("person",)) for image in images if image.pose]
     others = [replace(image, made="rendered") for image in images if not image.pose]

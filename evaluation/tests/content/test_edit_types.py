@@ -33,7 +33,7 @@ def test_shipped_pairs_cover_every_family_and_most_types():
         (pair("invents", "object/relocate"), pair("invents", "style/artistic")),
     ],
 )
-def test_difficulty_grows_with_what_is_lost_and_with_types_that_often_fail(harder, easier):
+def test_difficulty_grows_with_loss_and_for_types_that_often_fail(harder, easier):
     assert difficulty(harder) > difficulty(easier)
 
 

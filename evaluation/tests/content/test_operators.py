@@ -1,4 +1,4 @@
-"""The seven degradations: the same for everybody, and each really hurts."""
+"""The seven degradations are reproducible and visible."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rmse(one: EncodedImage, other: EncodedImage) -> float:
 
 
 @pytest.mark.parametrize("name", DEGRADATIONS)
-def test_everybody_gets_the_same_damaged_image(name):
+def test_degradations_are_reproducible(name):
     first = degraded(name, IMAGE, 1)
     assert first.size == IMAGE.size
     assert first.sha256 == degraded(name, IMAGE, 1).sha256
@@ -36,7 +36,7 @@ def test_black_and_white_is_grey_and_old_colour_is_yellow():
     assert red > blue + 20
 
 
-def test_a_pair_asks_one_edit_a_trip_and_names_a_degradation():
+def test_a_restoration_pair_needs_one_edit_per_trip_and_names_a_degradation():
     pair = EditPair("r", "restoration", "(ours)", "Restore it.", "operator", operator="zoom")
     assert [step.operator for step in pair.trip(1).steps] == ["zoom", ""]
     assert pair.edits(3) == 3
@@ -44,7 +44,7 @@ def test_a_pair_asks_one_edit_a_trip_and_names_a_degradation():
         EditPair("r", "restoration", "a", "b", "operator", operator="rain").cycle  # noqa: B018
 
 
-def test_the_suite_is_every_scene_with_every_degradation():
+def test_the_restoration_suite_has_every_scene_with_every_degradation():
     suite = catalog.suite("restoration")
     assert len(suite.images) == 13
     assert {pair.operator for pair in suite.pairs} == set(DEGRADATIONS)

@@ -25,7 +25,7 @@ ROOM = Annotations(
 
 
 @pytest.mark.parametrize("name", THINGS)
-def test_every_thing_finds_its_place_and_lies_in_the_image(name):
+def test_every_drawing_finds_a_spot_inside_the_image(name):
     worn = THINGS[name].place in placement.FACE_PLACES
     found = spot(name, PORTRAIT if worn else ROOM, 800, 1000) or spot(name, CLOSE_UP, 800, 1000)
     assert found is not None
@@ -61,7 +61,7 @@ def test_a_chair_stands_on_the_floor_and_a_clock_hangs_on_the_wall():
     assert (clock.x, clock.y) == (pytest.approx(725), pytest.approx(225))
 
 
-def test_the_first_of_two_rooms_of_one_size_is_taken():
+def test_the_first_of_two_equal_boxes_is_used():
     two = Annotations(wall=((0.0, 0.0, 0.3, 0.3), (0.6, 0.0, 0.9, 0.3)))
     assert spot("clock", two, 1000, 1000).x < 500
     better = Annotations(wall=((0.0, 0.0, 0.1, 0.3), (0.6, 0.0, 0.9, 0.3)))
@@ -95,7 +95,7 @@ def test_the_first_of_two_rooms_of_one_size_is_taken():
         ("clothes", "", ROOM, "has no clothes"),
     ],
 )
-def test_a_missing_or_small_place_is_said(place, thing, places, reason):
+def test_a_missing_or_small_place_is_reported(place, thing, places, reason):
     assert reason in misfit(place, thing, places, 1000, 1000)
 
 

@@ -38,7 +38,7 @@ def test_a_rule_that_cannot_be_followed_is_refused(fields, message):
         Rule(**fields)
 
 
-def test_every_active_pair_has_a_rule_and_every_pair_without_one_says_why():
+def test_every_active_pair_has_a_rule_or_a_note_why_not():
     for pair in catalog.edit_pairs():
         if pair.shape:
             assert all(parse(step.prompt) for step in pair.steps)
@@ -48,7 +48,7 @@ def test_every_active_pair_has_a_rule_and_every_pair_without_one_says_why():
             assert pair.notes, pair.slug
 
 
-def test_rules_agree_with_what_the_pair_says():
+def test_rules_agree_with_their_pairs():
     for pair in catalog.edit_pairs():
         if pair.rule is None:
             continue

@@ -1,4 +1,4 @@
-"""The grammar of chain shapes: what a trip asks for, and when the image should be back."""
+"""The grammar of chain shapes: the edits of a trip, and the images they should restore."""
 
 import dataclasses
 import json
@@ -47,7 +47,7 @@ def test_a_pair_without_a_shape_is_a_round_trip_with_the_seeds_it_always_had():
     assert [seed(1, "forward"), seed(1, "backward")] == [1140075455, 1208490683]
 
 
-def test_the_first_and_the_last_step_are_called_as_in_a_round_trip_and_all_have_a_seed_of_their_own():
+def test_first_and_last_step_are_named_as_in_a_round_trip_and_every_step_has_its_own_seed():
     assert names("A B b a") == [["forward", "2-B", "3-b", "backward"]]
     assert names("F F F F") == [["forward", "2-F", "3-F", "backward"]]
     assert names("A a = B b =") == [["forward", "backward"]] * 2
@@ -68,11 +68,11 @@ def test_the_first_and_the_last_step_are_called_as_in_a_round_trip_and_all_have_
         ("A B a", [[None, None, 0]]),
     ],
 )
-def test_a_shape_says_which_image_should_be_back_after_which_step(shape, expected):
+def test_a_shape_determines_which_image_each_step_should_restore(shape, expected):
     assert back_to(shape) == expected
 
 
-def test_edits_are_judged_one_by_one_with_where_each_was_taken_back():
+def test_each_edit_is_judged_with_the_step_that_undid_it():
     (trip,) = trip_shapes("A B b a", steps_of("A B b a"))
     assert [(m.letter, m.before, m.edited, m.restored) for m in trip.moves] == [
         ("A", 0, 1, 4),
@@ -84,13 +84,13 @@ def test_edits_are_judged_one_by_one_with_where_each_was_taken_back():
     assert [m.restored for m in QUARTERS.cycle[0].moves] == [None] * 4
 
 
-def test_a_shape_of_two_trips_takes_turns_and_counts_its_edits():
+def test_a_shape_of_two_trips_alternates_and_counts_its_edits():
     assert [step.letter for step in IN_TURN.trip(1).steps] == ["A", "a"]
     assert [step.letter for step in IN_TURN.trip(4).steps] == ["B", "b"]
     assert (IN_TURN.edits(3), NESTED.edits(3)) == (6, 12)
 
 
-def test_an_audit_of_a_turn_sees_what_the_last_turn_takes_back():
+def test_an_audit_of_turns_uses_the_inverse_of_the_last_turn():
     assert QUARTERS.last_edit_as_pair(1).operator == "rotate_270"
     assert NESTED.last_edit_as_pair(1).object == "cup"
     assert IN_TURN.last_edit_as_pair(2).backward == IN_TURN.backward
@@ -140,7 +140,7 @@ def test_letters_and_prompts_must_match():
         _ = dataclasses.replace(NESTED, forward="Something else.").cycle
 
 
-def test_a_suite_file_carries_its_shapes_and_an_altered_one_is_refused():
+def test_a_suite_file_contains_its_shapes_and_an_altered_file_is_refused():
     data = json.loads(json.dumps(SHIPPED.to_dict()))
     assert Suite.from_dict(data) == SHIPPED
     del data["content_hash"]

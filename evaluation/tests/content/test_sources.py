@@ -24,7 +24,7 @@ from evaluation.testing.images import gradient
 
 
 @given(st.integers(256, 3000), st.integers(256, 3000), st.sampled_from([256, 512, 1024]))
-def test_a_working_size_is_a_shape_every_provider_takes_and_never_larger(width, height, size):
+def test_a_working_size_has_a_common_aspect_and_is_never_larger(width, height, size):
     w, h = working_size(width, height, size)
     across, down = nearest_aspect(width, height)
     assert w % STEP == h % STEP == 0
@@ -81,7 +81,7 @@ def test_a_bad_origin_is_refused_with_its_reason(origin, message):
         original(origin)
 
 
-def test_a_missing_package_is_answered_with_the_way_to_get_it(monkeypatch):
+def test_a_missing_package_is_reported_with_the_command_to_install_it(monkeypatch):
     monkeypatch.setitem(sources.WHEELS, "skimage", ("scikit-image", "no_such_package", "data"))
     with pytest.raises(OriginError, match=r"pip install .*scikit-image"):
         original("skimage:astronaut")
@@ -100,14 +100,14 @@ def test_a_detail_is_cut_out_but_the_whole_file_is_hashed():
     assert EncodedImage.from_bytes(detail).decoded.tobytes() == expected.tobytes()
 
 
-def test_every_catalogued_original_is_the_file_its_hash_says():
+def test_every_catalogued_original_matches_its_hash():
     for image in catalog.source_images():
         file = original(image.origin.partition("#")[0])
         assert hashlib.sha256(file).hexdigest() == image.sha256, image.slug
         assert min(EncodedImage.from_bytes(original(image.origin)).size) >= 256, image.slug
 
 
-def test_the_images_of_a_suite_come_out_with_the_pixels_it_was_frozen_with():
+def test_prepared_images_have_the_pixels_of_the_frozen_suite():
     suite = catalog.suite("smoke")
     for source in suite.images:
         image = prepared(source, suite.size)

@@ -60,7 +60,7 @@ def draft(**fields):
     return Draft(**{"slug": "d", "title": "D", "trips": 2, "size": 256, "cases": 20, **fields})
 
 
-def test_the_same_draft_gives_the_same_suite_whatever_the_order():
+def test_the_same_draft_gives_the_same_suite_in_any_order():
     first = build(draft(), candidates(9), pairs())
     for seed in range(5):
         mixed, shuffled = candidates(9), pairs()
@@ -81,7 +81,7 @@ def test_kinds_take_turns_so_that_a_few_cases_are_not_all_faces():
     assert {kind for kind, _ in balance(suite)} == {"face", "object", "scene"}
 
 
-def test_what_must_be_included_is_whatever_the_lot_says():
+def test_required_content_is_included_for_any_seed():
     asked = draft(cases=4, must_images=("image-7", "image-8"), must_pairs=("lamp", "flip"))
     for seed in range(5):
         suite = build(replace(asked, seed=seed), candidates(30), pairs())
@@ -93,14 +93,14 @@ def test_what_must_be_included_is_whatever_the_lot_says():
     assert len(build(draft(cases=2, must_images=many), candidates(9), pairs()).cases) == 6
 
 
-def test_what_must_be_included_and_fits_nowhere_is_named():
+def test_required_content_that_fits_nowhere_is_named():
     with pytest.raises(SuiteError, match="the required pair hat fits nothing"):
         build(draft(kinds=("scene",), must_pairs=("hat",)), candidates(9), pairs())
     with pytest.raises(SuiteError, match="the required image nothing"):
         build(draft(must_images=("nothing",)), candidates(9), pairs())
 
 
-def test_what_a_small_stratum_cannot_hold_goes_to_the_others():
+def test_cases_beyond_a_small_stratum_go_to_the_others():
     suite = build(draft(cases=18), candidates(6), pairs())
     assert len(suite.cases) == 18
     assert balance(suite)[("face", "geometry")] == 2
@@ -112,7 +112,7 @@ def test_images_share_the_cases_evenly():
     assert max(used.values()) - min(used.values()) <= 1
 
 
-def test_no_case_comes_twice_and_no_unused_image_or_pair_is_frozen():
+def test_no_case_occurs_twice_and_no_unused_image_or_pair_is_frozen():
     suite = build(draft(cases=12), candidates(40), pairs())
     assert len(set(suite.cases)) == len(suite.cases)
     assert {case.image for case in suite.cases} == set(suite.image_by_slug)
@@ -126,7 +126,7 @@ def test_filters_are_obeyed():
     assert [case.slug for case in some.cases] == ["image-1--cup"]
 
 
-def test_asking_for_more_than_fits_is_an_error_that_says_how_many_fit():
+def test_requesting_more_cases_than_fit_is_an_error_with_their_number():
     asked = draft(shares={("face", "accessories"): 10})
     with pytest.raises(SuiteError, match=r"10 cases of face x accessories .* only 9 fit"):
         build(asked, candidates(9), pairs())
@@ -174,7 +174,7 @@ def test_no_committed_image_is_heavy():
         assert image.stat().st_size < 1_500_000, image.name
 
 
-def test_a_suite_too_narrow_to_rank_by_must_say_so():
+def test_a_suite_too_narrow_to_rank_must_be_marked():
     narrow = build(draft(), candidates(9), pairs())
     reasons = " ".join(suite_builder.refusals(narrow))
     assert "no category may have more than a quarter" in reasons

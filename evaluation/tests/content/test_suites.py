@@ -25,7 +25,7 @@ SUITE = Suite("s", 1, "S", 3, 512, (IMAGE,), (PAIR,), (Case("desk", "cup"),))
 DESK = Annotations(surface=((0.1, 0.5, 0.9, 0.9),))
 
 
-def test_annotations_are_part_of_what_is_frozen_and_hashed():
+def test_annotations_are_frozen_and_hashed():
     annotated = replace(SUITE, images=(replace(IMAGE, annotations=DESK),))
     assert annotated.content_hash != SUITE.content_hash
     again = Suite.from_dict(json.loads(json.dumps(annotated.to_dict())))
@@ -37,7 +37,7 @@ def test_annotations_are_part_of_what_is_frozen_and_hashed():
         Suite.from_dict(moved)
 
 
-def test_fields_that_came_later_do_not_change_the_hash_of_what_was_frozen_before_them():
+def test_later_fields_do_not_change_the_hash_of_older_suites():
     # Taken before annotations, places and repeats of cases existed.
     assert SUITE.content_hash == (
         "c0f49691cbb336325da73cbca9ea0637438cd2a322b14ed7642aa2d473eb272e"
@@ -55,11 +55,11 @@ def test_fields_that_came_later_do_not_change_the_hash_of_what_was_frozen_before
         {"cases": (Case("desk", "cup", repeats=2),)},
     ],
 )
-def test_whatever_shapes_a_result_is_hashed(changed):
+def test_everything_that_affects_results_is_hashed(changed):
     assert replace(SUITE, **changed).content_hash != SUITE.content_hash
 
 
-def test_cases_may_be_played_more_often_than_the_rest():
+def test_some_cases_may_be_repeated_more_often():
     twice = replace(SUITE, cases=(Case("desk", "cup"), Case("desk", "cup", repeats=2)))
     assert twice.edits == 3 * 3 * 2
     assert [twice.repeats_of(case) for case in twice.cases] == [1, 2]
@@ -86,7 +86,7 @@ def test_cases_may_be_played_more_often_than_the_rest():
         (("cases", 0), {"repeats": 10**9}, "repeats"),
     ],
 )
-def test_names_and_numbers_that_no_suite_of_ours_has_are_refused(place, value, said):
+def test_invalid_names_and_numbers_of_a_suite_are_refused(place, value, said):
     """Slugs become names of folders, and numbers are counted up to."""
     data = SUITE.to_dict()
     del data["content_hash"]

@@ -1,4 +1,4 @@
-"""Playing into a run folder: nothing finished is lost, nothing finished is paid twice."""
+"""Playing into a run folder: no answer is lost or paid for twice."""
 
 import dataclasses
 import json

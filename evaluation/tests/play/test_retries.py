@@ -1,4 +1,4 @@
-"""Retries ask again only when it can help, and wait as long as they are told."""
+"""Retries repeat only temporary errors, and honour Retry-After."""
 
 import threading
 import time

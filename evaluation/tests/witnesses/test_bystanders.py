@@ -41,7 +41,7 @@ WEAR = {
 
 @pytest.mark.parametrize("operator", operators.OPERATORS)
 @pytest.mark.parametrize("wear", WEAR)
-def test_a_move_is_seen_to_be_made_and_undone(operator, wear):
+def test_a_flip_or_turn_is_detected_as_made_and_undone(operator, wear):
     pair, worn = replace(FLIP, operator=operator), WEAR[wear]
     edited = worn(operators.apply(operator, SOURCE))
     found = load_witness("geometry").examine(trip(edited, worn(SOURCE), pair))
@@ -50,7 +50,7 @@ def test_a_move_is_seen_to_be_made_and_undone(operator, wear):
     assert (left.made, left.undone) == (True, False)
 
 
-def test_what_is_no_flip_is_not_seen_as_one():
+def test_other_changes_are_not_detected_as_a_flip():
     flipped = operators.apply("flip_horizontal", SOURCE)
     half = SOURCE.copy()
     half.paste(flipped.crop((0, 0, 256, 512)), (0, 0))
@@ -59,7 +59,7 @@ def test_what_is_no_flip_is_not_seen_as_one():
         assert (found.made, found.undone) == (False, None)
 
 
-def test_it_says_nothing_of_other_pairs_and_of_an_image_that_is_its_own_mirror_image():
+def test_other_pairs_and_symmetric_images_give_no_evidence():
     geometry = load_witness("geometry")
     assert geometry.examine(trip(SOURCE, SOURCE, COPY)) is None
     same = EncodedImage.from_image(Image.linear_gradient("L").convert("RGB"))
@@ -74,7 +74,7 @@ def identity():
     return witness
 
 
-def test_the_same_person_is_told_from_one_without_a_face(identity):
+def test_a_missing_face_is_not_the_same_person(identity):
     about = Subject(face=FACE)
     same = identity.examine(trip(SOURCE, as_jpeg(SOURCE, 40), COPY, about))
     assert (same.kept, same.made, same.undone) == (True, None, None)
@@ -100,14 +100,14 @@ def rest():
     return witness
 
 
-def test_a_person_who_is_gone_is_missed(rest):
+def test_a_missing_person_is_noticed(rest):
     there = rest.examine(trip(SOURCE, as_jpeg(SOURCE, 60), COPY))
     assert (there.kept, there.said) == (True, "")
     gone = rest.examine(trip(SOURCE, Image.new("RGB", SOURCE.size, (60, 60, 60)), COPY))
     assert (gone.kept, gone.said) == (False, "person gone")
 
 
-def test_what_lies_where_the_edit_was_made_is_not_missed(rest):
+def test_things_inside_the_edit_are_not_missed(rest):
     everywhere = Subject(footprint=np.ones((CELLS, CELLS), bool))
     assert rest.examine(trip(SOURCE, SOURCE, COPY, everywhere)) is None
 
@@ -119,7 +119,7 @@ def test_boxes_overlap_by_what_they_share():
     assert overlap(one, Detection("cup", 0.5, (0.6, 0.6, 0.9, 0.9))) == 0
 
 
-def test_what_nobody_asked_for_does_not_count_as_an_edit():
+def test_changes_outside_the_edit_do_not_count_as_edits():
     said = {"witness": "rest", "made": None, "undone": None, "kept": False, "gates": False}
     assert Verdict.of([said]) == Verdict(None, None)
     seen = {"witness": "hue", "made": True, "undone": False, "gates": False}
@@ -128,7 +128,7 @@ def test_what_nobody_asked_for_does_not_count_as_an_edit():
     }
 
 
-def test_every_witness_says_who_it_is():
+def test_every_witness_describes_itself():
     for name in WITNESSES:
         kind = witness_class(name)
         assert kind.name == name

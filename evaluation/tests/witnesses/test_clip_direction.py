@@ -1,4 +1,4 @@
-"""CLIP's direction is heard where somebody supplies CLIP, and says why it is not where nobody does."""
+"""CLIP's direction is used if CLIP is installed, else the reason is reported."""
 
 from types import SimpleNamespace
 
@@ -39,19 +39,19 @@ def looked(there, back, pair=HAT, restored=BARE):
         (-0.4, 0.2, False, None),
     ],
 )
-def test_an_edit_is_made_and_undone_where_images_move_as_the_words_do(there, back, made, undone):
+def test_an_edit_is_made_and_undone_if_images_move_like_their_captions(there, back, made, undone):
     found, asked = looked(there, back)
     assert (found.made, found.undone, found.gates) == (made, undone, False)
     assert asked[0] == ("a man", "a man with a hat")
     assert asked[1:] == ([("a man with a hat", "a man")] if made else [])
 
 
-def test_a_pair_without_descriptions_is_not_for_it():
+def test_a_pair_without_captions_gives_no_evidence():
     plain = EditPair("hat", "accessories", "Add a hat.", "Remove it.", "local", object="hat")
     assert looked(0.5, 0.5, plain) == (None, [])
 
 
-def test_without_weights_it_is_not_run_and_says_what_to_do(monkeypatch, tmp_path):
+def test_without_weights_it_is_not_run_and_names_the_remedy(monkeypatch, tmp_path):
     monkeypatch.setenv("CONVERGEBENCH_WEIGHTS", str(tmp_path))
     monkeypatch.delenv("CLIP_WEIGHTS", raising=False)
     panel = Panel(["clip"])

@@ -1,4 +1,4 @@
-"""ImageNet's classes as a witness: a cat came, and went."""
+"""The ImageNet witness: a cat was added and removed."""
 
 from types import SimpleNamespace
 
@@ -46,7 +46,7 @@ def judged(witness, edited, restored, asked="detector:cat"):
     return witness.examine(TripToJudge(*images, pair, subject))
 
 
-def test_a_cat_is_seen_to_come_to_go_and_to_stay(imagenet):
+def test_a_cat_is_detected_as_added_removed_or_left(imagenet):
     cat = with_cat(SOURCE)
     found = judged(imagenet, cat, SOURCE)
     assert (found.thing, found.made, found.undone, found.gates) == ("cat", True, True, False)
@@ -58,11 +58,11 @@ def test_a_red_ball_is_no_cat_and_a_cat_is_no_boat(imagenet):
     assert judged(imagenet, with_cat(SOURCE), SOURCE, "imagenet:boat").made is False
 
 
-def test_where_nothing_changed_nothing_came(imagenet):
+def test_an_unchanged_image_shows_no_added_thing(imagenet):
     assert judged(imagenet, SOURCE, SOURCE).made is False
 
 
-def test_nothing_is_said_of_what_has_no_class(imagenet):
+def test_a_thing_without_a_class_gives_no_evidence(imagenet):
     assert judged(imagenet, with_cat(SOURCE), SOURCE, "imagenet:snow") is None
     assert judged(imagenet, with_cat(SOURCE), SOURCE, "judge:cat") is None
 

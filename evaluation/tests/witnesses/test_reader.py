@@ -1,4 +1,4 @@
-"""Reading as a witness: the words came, and went."""
+"""The reading witness: words were added and removed."""
 
 from types import SimpleNamespace
 
@@ -50,14 +50,14 @@ def judged(witness, words, edited, restored):
         ("12 05 1998", "12 05 1998"),
     ],
 )
-def test_words_are_seen_to_come_to_go_and_to_stay(reader, asked, words):
+def test_words_are_detected_as_added_removed_or_left(reader, asked, words):
     edited = written(SOURCE, words)
     found = judged(reader, asked, edited, SOURCE)
     assert (found.thing, found.made, found.undone, found.gates) == (asked, True, True, False)
     assert judged(reader, asked, edited, edited).undone is False
 
 
-def test_words_are_read_through_wear(reader):
+def test_words_are_read_despite_wear(reader):
     values = np.asarray(written(SOURCE, "LIBRARY")) + np.random.default_rng(0).normal(
         0, 15, (*SOURCE.size[::-1], 3)
     )
@@ -78,7 +78,7 @@ def test_an_empty_image_has_no_lines(reader):
     assert text_reader().lines(Image.new("RGB", (64, 40), (200, 200, 200))) == []
 
 
-def test_likeness_looks_for_the_words_in_lines_and_across_them():
+def test_likeness_searches_within_lines_and_across_lines():
     assert likeness("THANK YOU", ["Thank", "you!"]) == 1
     assert likeness("OPEN", ["we are open today"]) == 1
     assert 0.4 < likeness("SAMPLE", ["SAMP2E"]) < 1

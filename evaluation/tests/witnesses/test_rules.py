@@ -1,4 +1,4 @@
-"""Colour as a witness: the whole image went the way that was asked for, or it did not."""
+"""The colour witness: did the whole image change as requested?"""
 
 from types import SimpleNamespace
 
@@ -54,7 +54,7 @@ def judged(thing, source, edited, restored):
 @pytest.mark.parametrize("slug", SOURCES)
 @pytest.mark.parametrize("wear", WEAR)
 @pytest.mark.parametrize("thing", EDITS)
-def test_an_edit_is_seen_to_be_made_and_undone_through_wear(thing, wear, slug):
+def test_an_edit_is_detected_as_made_and_undone_despite_wear(thing, wear, slug):
     source = SOURCES[slug]
     found = judged(thing, source, WEAR[wear](EDITS[thing](source)), WEAR[wear](source))
     assert (found.made, found.undone) == (True, True), found
@@ -82,7 +82,7 @@ def test_half_of_the_edit_is_not_the_edit():
     assert judged("inverted", source, half, source).made is False
 
 
-def test_nothing_is_said_of_a_grey_source_or_of_things():
+def test_a_grey_source_or_an_object_gives_no_evidence():
     grey = SOURCES["coffee"].convert("L").convert("RGB")
     assert judged("swapped", grey, grey, grey) is None
     assert judged("none", grey, grey, grey) is None

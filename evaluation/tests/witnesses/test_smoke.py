@@ -1,4 +1,4 @@
-"""On the smoke suite: honest edits are seen, and no trick passes for them."""
+"""Witnesses on the smoke suite: honest edits are detected, tricks are not."""
 
 import pytest
 from PIL import Image, ImageDraw
@@ -66,7 +66,7 @@ def share(verdicts, question):
 
 
 @pytest.mark.slow
-def test_the_oracles_edits_are_seen_to_be_made_and_undone(verdicts):
+def test_the_oracles_edits_are_detected_as_made_and_undone(verdicts):
     for question in ("made", "undone"):
         seen, judged = share(verdicts["oracle"], question)
         assert seen >= 0.85, judged

@@ -1,8 +1,7 @@
-"""Judge: a vision-language model with forced answers on trips (method §4).
+"""The judge: a vision-language model that answers fixed questions on trips (method §4).
 
-Its calls are bounded by a budget, its answers are stored and checked. It is optional in the
-shell and in a worker. A judge that is down, slow, unreadable or dishonest gives no evidence and
-fails no run.
+A budget limits its calls, and its answers are stored and checked. It is optional. A judge that is
+down, slow, unreadable or dishonest gives no evidence, but never fails a run.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ ANSWERED, REFUSED, UNREADABLE = "answered", "refused", "unreadable"
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """One stored answer with its question, outcome and cost."""
+    """A stored answer with its question, outcome and cost."""
 
     question: str
     version: str
@@ -44,12 +43,12 @@ class StoredAnswer:
     text: str
     cost: float | None
     seconds: float
-    #: Its subject in words: a case and a trip.
+    #: The case and trip in question, in words.
     about: str = ""
 
 
 class Answers(ABC):
-    """A store of answers, keyed by the hash of all their inputs."""
+    """A store of answers; a key is the hash of all inputs of a question."""
 
     @abstractmethod
     def get(self, key: str) -> StoredAnswer | None: ...
@@ -59,11 +58,11 @@ class Answers(ABC):
 
     @abstractmethod
     def all(self) -> Mapping[str, StoredAnswer]:
-        """Return the answers of this run, for totals."""
+        """Return all answers on this run, for totals."""
 
 
 class InMemory(Answers):
-    """A store for one process."""
+    """A store in memory."""
 
     def __init__(self) -> None:
         self._answers: dict[str, StoredAnswer] = {}
@@ -79,7 +78,7 @@ class InMemory(Answers):
 
 
 class AnswerFile(InMemory):
-    """A file of one JSON object per line; a truncated line is ignored."""
+    """A store in a file with one JSON object per line; invalid lines are ignored."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -96,7 +95,7 @@ class AnswerFile(InMemory):
     def save(self, key: str, answer: StoredAnswer) -> None:
         super().save(key, answer)
         with self.path.open("a", encoding="utf-8") as file:
-            # Start a new line, because the last one may be truncated.
+            # Begin with a new line, because the last line may be truncated.
             begin = "\n" if file.tell() else ""
             file.write(f"{begin}{json.dumps({'key': key, **asdict(answer)}, ensure_ascii=False)}")
 
@@ -112,7 +111,7 @@ SAID = {"yes": True, "no": False, "unsure": None}
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """The model, its address, and its budget for one run."""
+    """The model, its address, and the budget for one run."""
 
     model: str
     kind: str = "chat"  # or gemini
@@ -123,12 +122,12 @@ class JudgeOptions:
     price_out: float = 0.0
     budget_usd: float | None = None
     budget_calls: int | None = None
-    #: The longest total time that a judge may delay a run.
+    #: The longest total time that the judge may take for a run.
     budget_seconds: float = 3600.0
 
     @classmethod
     def from_settings(cls, values: Mapping[str, Any]) -> JudgeOptions | None:
-        """Read the options from JUDGE_MODEL and the other settings; None without a model.
+        """Read the options from the JUDGE_* settings; None if JUDGE_MODEL is empty.
 
         Raises WitnessError if a setting is invalid.
         """
@@ -136,7 +135,7 @@ class JudgeOptions:
             return None
         kind = values.get("JUDGE_KIND") or cls.kind
         if kind not in CLIENTS:
-            raise WitnessError(f"JUDGE_KIND is {kind!r}; known are {', '.join(CLIENTS)}")
+            raise WitnessError(f"JUDGE_KIND is {kind!r}; it must be one of {', '.join(CLIENTS)}")
 
         def number(name: str) -> float | None:
             value = values.get(name)
@@ -145,16 +144,16 @@ class JudgeOptions:
             try:
                 parsed = float(value)
             except (TypeError, ValueError):
-                raise WitnessError(f"{name} is {value!r}: it should be a number") from None
+                raise WitnessError(f"{name} is {value!r}; it must be a number") from None
             if not 0 <= parsed < math.inf:
-                raise WitnessError(f"{name} is {value!r}: it should be a number from 0 on")
+                raise WitnessError(f"{name} is {value!r}; it must be a number from 0 on")
             return parsed
 
         calls, usd = number("JUDGE_CALLS"), number("JUDGE_USD")
         if usd is not None and not (number("JUDGE_PRICE_IN") or number("JUDGE_PRICE_OUT")):
             raise WitnessError(
-                "JUDGE_USD holds only where prices are known: set JUDGE_PRICE_IN and "
-                "JUDGE_PRICE_OUT (USD per million tokens), or JUDGE_CALLS"
+                "JUDGE_USD needs prices: set JUDGE_PRICE_IN and JUDGE_PRICE_OUT (USD per million "
+                "tokens), or use JUDGE_CALLS"
             )
         seconds = number("JUDGE_SECONDS")
         return cls(
@@ -180,23 +179,23 @@ class JudgeOptions:
         )
 
 
-class Silent(Exception):
-    """The judge has stopped; the text gives the reason."""
+class JudgeStopped(Exception):
+    """The judge cannot answer; the text gives the reason."""
 
 
 class Judge(Witness):
     """Evidence from a vision-language model; it never ends a chain.
 
-    `silent` gives the reason why it has stopped: a spent budget or repeated failures.
+    `stopped` is the reason why it asks no more questions, such as a spent budget; else empty.
     """
 
     name: ClassVar[str] = "judge"
     label: ClassVar[str] = "the judge"
-    licence: ClassVar[str] = "of the model that is asked"
-    can: ClassVar[str] = "whatever can be said in words, if a judge is set up"
+    licence: ClassVar[str] = "that of the model"
+    can: ClassVar[str] = "everything that a question can describe, if a judge is set up"
     cannot: ClassVar[str] = (
-        "repeat its answers surely, or prove them; it may prefer the first image, and read "
-        "what is written in one: both are measured beside its answers"
+        "its answers cannot be proved and may vary; it may prefer the first image, or obey text "
+        "in an image: control questions measure both"
     )
 
     def __init__(
@@ -211,9 +210,9 @@ class Judge(Witness):
         self.client, self.answers = client, answers or InMemory()
         self.budget_usd, self.budget_calls = budget_usd, budget_calls
         self.budget_seconds = budget_seconds
-        self.silent = ""
+        self.stopped = ""
         self._failures = 0
-        #: Time spent on calls that failed.
+        #: Seconds spent on failed calls.
         self._lost_seconds = 0.0
 
     @classmethod
@@ -228,7 +227,7 @@ class Judge(Witness):
 
     @property
     def version(self) -> str:  # type: ignore[override]
-        """Return the model and the hash of all questions."""
+        """The model and the hash of all questions."""
         model = self.client.model if self.client else ""
         return f"{model}-{questions.prompts_hash()[:12]}"
 
@@ -238,7 +237,7 @@ class Judge(Witness):
     # Questions.
 
     def examine(self, trip: TripToJudge, about: str = "") -> Evidence | None:
-        """Return evidence on the edit, its undoing and other changes; None if undecided."""
+        """Return evidence on the edit, its undoing and other changes; None without an answer."""
         if trip.restored is None or trip.pair.change == "none":
             return None
         if not self.is_honest(trip, about):
@@ -261,15 +260,15 @@ class Judge(Witness):
         )
 
     def is_honest(self, trip: TripToJudge, about: str = "") -> bool:
-        """Return True if it sees no edit between the edited image and itself.
+        """Return True if the judge sees no edit between the edited image and itself.
 
-        A judge that sees one answers by text in the image, or always yes.
+        A judge that sees an edit there obeys text in the image, or always answers yes.
         """
         answer = self.ask(questions.CONTROL, (trip.edited, trip.edited), trip.pair, about)
         return answer is not None and answer.made != "yes"
 
     def rubric(self, trip: TripToJudge, about: str = "") -> Evidence | None:
-        """Return evidence on the forward edit by Pico-Banana's rubric."""
+        """Rate the forward edit by Pico-Banana's rubric, and return the rating as evidence."""
         answer = self.ask(questions.RUBRIC, (trip.before, trip.edited), trip.pair, about)
         if answer is None:
             return None
@@ -289,7 +288,7 @@ class Judge(Witness):
     def closer(
         self, source: EncodedImage, one: EncodedImage, other: EncodedImage, about: str = ""
     ) -> Preference | None:
-        """Compare two restored images with the source in both orders; None if undecided."""
+        """Compare two restored images with the source, in both orders; None without answers."""
         answers = []
         for shown in ((source, one, other), (source, other, one)):
             answer = self.ask(questions.CLOSER, shown, None, about)
@@ -299,7 +298,7 @@ class Judge(Witness):
         return Preference(*answers)
 
     def worn(self, image: EncodedImage, about: str = "") -> float | None:
-        """Return 1 if the image looks worn to the judge, else 0; None if undecided."""
+        """Return 1 if the image looks worn to the judge, else 0; None without an answer."""
         answer = self.ask(questions.WORN, (image,), None, about)
         return None if answer is None else float(answer.worn == "yes")
 
@@ -310,14 +309,14 @@ class Judge(Witness):
         pair: EditPair | None,
         about: str = "",
     ) -> A | None:
-        """Return the answer, new or stored; None without a readable answer."""
+        """Return the stored answer, or ask the question; None without a readable answer."""
         text = question.prompt(**(questions.words(pair) if pair else {}))
         key = self._key(question.name, text, shown)
         stored = self.answers.get(key)
         if stored is None:
             try:
-                stored = self._asked(question, text, shown, about)
-            except Silent:
+                stored = self._new_answer(question, text, shown, about)
+            except JudgeStopped:
                 return None
             self.answers.save(key, stored)
         if stored.outcome != ANSWERED:
@@ -331,23 +330,23 @@ class Judge(Witness):
         inputs = [self.version, name, text, [image.sha256 for image in shown]]
         return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
 
-    def _asked(
+    def _new_answer(
         self, question: Question[Any], text: str, shown: Sequence[EncodedImage], about: str
     ) -> StoredAnswer:
         self._check_budget()
         client = self.client
         if client is None or self.missing():
-            raise self._silenced("; ".join(self.missing()))
+            raise self._stop("; ".join(self.missing()))
         images = [_png(image) for image in shown]
         began = time.monotonic()
         try:
-            reply = _patiently(lambda: client.ask(text, images, question.schema))
+            reply = _with_retries(lambda: client.ask(text, images, question.schema))
         except EditorError as error:
             self._failures += 1
             self._lost_seconds += time.monotonic() - began
             if error.permanent or self._failures >= FAILURES:
-                raise self._silenced(str(error)) from error
-            raise Silent(str(error)) from error
+                raise self._stop(str(error)) from error
+            raise JudgeStopped(str(error)) from error
         self._failures = 0
         outcome = REFUSED if reply.refused else ANSWERED
         text = storable(reply.text)[: questions.MOST_LETTERS]
@@ -361,27 +360,27 @@ class Judge(Witness):
         )
 
     def _check_budget(self) -> None:
-        if self.silent:
-            raise Silent(self.silent)
+        if self.stopped:
+            raise JudgeStopped(self.stopped)
         answers = self._own_answers()
         if self.budget_calls is not None and len(answers) >= self.budget_calls:
-            raise self._silenced(f"all {self.budget_calls:,} calls of its budget are used")
+            raise self._stop(f"the budget of {self.budget_calls:,} calls is used up")
         if self.budget_usd is not None and _usd(answers) >= self.budget_usd:
-            raise self._silenced(f"its budget of USD {self.budget_usd:g} is used up")
+            raise self._stop(f"the budget of USD {self.budget_usd:g} is used up")
         if self._lost_seconds + sum(answer.seconds for answer in answers) >= self.budget_seconds:
-            raise self._silenced(f"its time of {self.budget_seconds:g} seconds is used up")
+            raise self._stop(f"the time of {self.budget_seconds:g} seconds is used up")
 
     def _own_answers(self) -> list[StoredAnswer]:
         return [answer for answer in self.answers.all().values() if answer.version == self.version]
 
-    def _silenced(self, why: str) -> Silent:
-        self.silent = why
-        return Silent(why)
+    def _stop(self, why: str) -> JudgeStopped:
+        self.stopped = why
+        return JudgeStopped(why)
 
     # Totals.
 
     def summary(self) -> dict[str, Any]:
-        """Return calls, cost, outcomes, and the preference for the first image."""
+        """Return calls, cost, outcomes, control questions, and the bias for the first image."""
         stored = self._own_answers()
         outcomes = Counter(item.outcome for item in stored)
         control = [_read(questions.CONTROL, item) for item in stored]
@@ -398,22 +397,22 @@ class Judge(Witness):
             "controls": len(checked),
             "controls_failed": checked.count("yes"),
             "compared": len(order),
-            # Both orders are shown, so an unbiased judge has one half.
+            # Both orders are shown, so an unbiased judge has a share of one half.
             "first_preferred": decided.count("first") / len(decided) if decided else None,
-            "silent": self.silent,
+            "silent": self.stopped,
         }
 
 
 @dataclass(frozen=True)
 class Preference:
-    """Answers to one comparison: `one` shown first, then `other` shown first."""
+    """Two answers to a comparison: with `one` shown first, then with `other` shown first."""
 
     forwards: str
     backwards: str
 
     @property
     def closer(self) -> str:
-        """Return "one", "other", or "same" if the two orders contradict each other."""
+        """Return "one", "other", or "same" if the two answers disagree."""
         if (self.forwards, self.backwards) == ("first", "second"):
             return "one"
         if (self.forwards, self.backwards) == ("second", "first"):
@@ -421,21 +420,21 @@ class Preference:
         return "same"
 
 
-def _usd(kept: Sequence[StoredAnswer]) -> float:
-    return sum(answer.cost or 0.0 for answer in kept)
+def _usd(answers: Sequence[StoredAnswer]) -> float:
+    return sum(answer.cost or 0.0 for answer in answers)
 
 
-def _read(question: Question[A], kept: StoredAnswer) -> A | None:
-    if kept.question != question.name or kept.outcome != ANSWERED:
+def _read(question: Question[A], answer: StoredAnswer) -> A | None:
+    if answer.question != question.name or answer.outcome != ANSWERED:
         return None
     try:
-        return question.read(kept.text)
+        return question.read(answer.text)
     except Unreadable:
         return None
 
 
 def _png(image: EncodedImage) -> bytes:
-    """Encode the pixels alone, at the size shown to the judge."""
+    """Encode only the pixels, at the size shown to the judge."""
     decoded = image.decoded
     if max(decoded.size) > SHOWN_SIDE:
         decoded = decoded.copy()
@@ -443,8 +442,8 @@ def _png(image: EncodedImage) -> bytes:
     return encode_png(decoded)
 
 
-def _patiently(ask: Any) -> Any:
-    """Repeat a call that may succeed later: rate limits and server errors."""
+def _with_retries(ask: Any) -> Any:
+    """Make a call; repeat it after rate limits and server errors."""
 
     def pause(state: tenacity.RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
@@ -463,7 +462,7 @@ def _patiently(ask: Any) -> Any:
     )(ask)
 
 
-#: Reads the images of one trip: before, edited, returned; None if one of them is not stored.
+#: Reads a trip's images before the edit, edited and restored; None if an image is not stored.
 ReadTrip = Callable[[int], tuple[EncodedImage, EncodedImage, EncodedImage] | None]
 
 
@@ -472,18 +471,18 @@ def judge_chain(
 ) -> dict[int, list[dict[str, Any]]]:
     """Return the judge's evidence by trip, for the displayed trips of a chain.
 
-    The rubric is applied to the first trip. The first and the last restored image are compared in
-    both orders, which measures the judge's preference for the image shown first.
+    The first trip is also rated by the rubric. The first and last restored image are compared in
+    both orders, to measure the judge's bias for the image shown first.
     """
     by_trip: dict[int, list[dict[str, Any]]] = {}
     restored: list[EncodedImage] = []
     for number in ticks(trips) if trips else ():
-        if judge.silent:
+        if judge.stopped:
             break
         images = read(number)
         if images is None:
             continue
-        # A trip of many steps is judged by its first edit and by the final image.
+        # A trip of many steps is judged by its first edit and its restored image.
         moves = pair.trip(number).moves
         first_pair = pair.move_as_pair(number, moves[0]) if moves else pair
         trip = TripToJudge(source, *images, first_pair)
@@ -493,19 +492,19 @@ def judge_chain(
             evidence.append(judge.rubric(trip, name))
         by_trip[number] = [item.to_dict() for item in evidence if item]
         restored.append(images[2])
-    if len(restored) > 1 and not judge.silent:
+    if len(restored) > 1 and not judge.stopped:
         judge.closer(source, restored[0], restored[-1], about)
     return by_trip
 
 
 def most_calls(chains: int, trips: int) -> int:
-    """Return the most calls that this many chains cost."""
+    """Return the largest number of calls for so many chains."""
     controls_and_trips, rubric, both_orders = 2 * len(ticks(trips)), 1, 2
     worn = len({0, trips, *(n for n in WORN_AT if n < trips)})
     return chains * (controls_and_trips + rubric + both_orders + worn)
 
 
-#: Trips whose restored images are judged alone, beside the last.
+#: The trips after which wear is judged, besides the last trip.
 WORN_AT = (1, 2, 3, 5, 10, 20)
 
 
@@ -516,15 +515,15 @@ def ask_worn(
     read: Callable[[int], EncodedImage | None],
     about: str,
 ) -> list[float | None]:
-    """Return the judge's verdicts on wear of the source and of selected returns.
+    """Return the judge's verdicts on the wear of the source and of selected restored images.
 
-    Each image is shown alone. One value per trip, the source first: 1 is worn, None is not
-    asked or undecided. The answers on unedited sources give the rate of false alarms. A source
-    is paid for once, for any number of chains.
+    Each image is shown alone. Returns one value per trip, the source first: 1 is worn, 0 is not,
+    None is unknown. The answers on sources give the rate of false alarms; each source is asked
+    about once for all chains.
     """
     answers: list[float | None] = [None] * (trips + 1)
     for number in (0, *(n for n in range(1, trips + 1) if n in WORN_AT or n == trips)):
-        if judge.silent:
+        if judge.stopped:
             break
         image = read(number) if number else source
         if image is not None:
@@ -532,6 +531,6 @@ def ask_worn(
     return answers
 
 
-def with_judge(evidence: Sequence[Any], heard: Sequence[dict[str, Any]]) -> list[Any]:
-    """Replace the judge's earlier evidence on a trip."""
-    return [*(item for item in evidence if item["witness"] != Judge.name), *heard]
+def with_judge(evidence: Sequence[Any], judged: Sequence[dict[str, Any]]) -> list[Any]:
+    """Replace the judge's earlier evidence on a trip by new evidence."""
+    return [*(item for item in evidence if item["witness"] != Judge.name), *judged]

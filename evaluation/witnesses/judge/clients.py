@@ -1,4 +1,4 @@
-"""Clients for judges: any OpenAI-compatible chat, or Google's models."""
+"""Clients of judges: any OpenAI-compatible chat API, or Google's models."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from evaluation.net.client import HttpClient, Reply
 from evaluation.packages import package_version
 from evaluation.untrusted_json import bounded, parse_json
 
-# Answers are short.
+# Answers are short, so larger bodies are refused.
 MAX_BODY = 2**20
 MAX_TOKENS = 600
 MOST_TOKENS = 1e8
-# An upper bound of the tokens that a provider counts for one shown image.
+# An upper bound of the tokens that providers count for one image.
 IMAGE_TOKENS = 4000
 
 
 @dataclass(frozen=True)
-class Said:
-    """A model's reply: text or refusal, with its cost in USD if known."""
+class JudgeReply:
+    """A model's reply, text or refusal; the cost is in USD, None if unknown."""
 
     text: str
     refused: bool = False
@@ -46,37 +46,37 @@ class Said:
 
 @dataclass(kw_only=True, eq=False)
 class Client(ABC):
-    """A vision-language model; `prices` are USD per million tokens, in and out."""
+    """A vision-language model; `prices` are in USD per million input and output tokens."""
 
     model: str
     url: str = ""
     key: str = field(default="", repr=False)
     timeout: float = 60.0
     prices: tuple[float, float] = (0.0, 0.0)
-    #: The address is untrusted: it is called under the rules for submitted endpoints.
-    stranger: bool = False
+    #: True if the address is untrusted and is called by the rules for submitted endpoints.
+    untrusted: bool = False
     rules: Rules | None = None
 
     default_url: ClassVar[str]
 
     @abstractmethod
-    def _ask(self, text: str, images: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
-        """Return the answer. Raises EditorError."""
+    def _ask(self, text: str, images: Sequence[bytes], schema: Mapping[str, Any]) -> JudgeReply:
+        """Return the model's reply. Raises EditorError."""
 
     def missing(self) -> list[str]:
-        """Return the missing requirements, in words."""
-        return [] if self.model else ["JUDGE_MODEL names no model"]
+        """Return the missing requirements as messages."""
+        return [] if self.model else ["JUDGE_MODEL is empty"]
 
-    def ask(self, text: str, images: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
-        """Return the reply on these images (PNG), at temperature 0. Raises EditorError."""
+    def ask(self, text: str, images: Sequence[bytes], schema: Mapping[str, Any]) -> JudgeReply:
+        """Ask about PNG images, at temperature 0, and return the reply. Raises EditorError."""
         began = time.monotonic()
         with self.http.call(self.timeout):
             reply = self._ask(text, images, schema)
         cost = reply.cost
         if cost is None and any(self.prices):
-            # The provider reports no tokens: assume an upper bound, so that budgets hold.
+            # The provider reports no tokens. Assume an upper bound, so that the budget holds.
             cost = self._cost(len(text.encode()) + IMAGE_TOKENS * len(images), MAX_TOKENS)
-        return Said(reply.text, reply.refused, cost, time.monotonic() - began)
+        return JudgeReply(reply.text, reply.refused, cost, time.monotonic() - began)
 
     def close(self) -> None:
         self.http.close()
@@ -87,7 +87,7 @@ class Client(ABC):
 
     @cached_property
     def http(self) -> HttpClient:
-        rules = (self.rules or Rules()) if self.stranger else None
+        rules = (self.rules or Rules()) if self.untrusted else None
         return HttpClient(rules, name="the judge", max_bytes=MAX_BODY)
 
     def _cost(self, tokens_in: Any, tokens_out: Any) -> float | None:
@@ -103,10 +103,10 @@ class ChatClient(Client):
     """POST /chat/completions: vLLM, Ollama, OpenAI, DashScope, OpenRouter and others."""
 
     default_url: ClassVar[str] = "https://api.openai.com/v1"
-    #: True until the server rejects a schema for its answers.
+    #: False after the server has rejected a schema for its answers.
     _takes_schema: bool = True
 
-    def _ask(self, text: str, images: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
+    def _ask(self, text: str, images: Sequence[bytes], schema: Mapping[str, Any]) -> JudgeReply:
         if self._takes_schema:
             try:
                 return self._completed(text, images, schema)
@@ -120,7 +120,7 @@ class ChatClient(Client):
 
     def _completed(
         self, text: str, images: Sequence[bytes], schema: Mapping[str, Any] | None
-    ) -> Said:
+    ) -> JudgeReply:
         shown = [
             {
                 "type": "image_url",
@@ -146,7 +146,7 @@ class ChatClient(Client):
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         return self.http.send("POST", url, headers=headers, json=payload)
 
-    def _read(self, reply: Reply) -> Said:
+    def _read(self, reply: Reply) -> JudgeReply:
         try:
             body = parse_json(reply.body)
         except ValueError:
@@ -162,18 +162,18 @@ class ChatClient(Client):
                 content = "".join(part.get("text") or "" for part in content)
             refusal = message.get("refusal") or choice.get("finish_reason") == "content_filter"
         except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise server_error("the judge answered without a message") from error
+            raise server_error("the judge's answer has no message") from error
         if not isinstance(content, str | None):
-            raise server_error("the judge's message is no text")
+            raise server_error("the judge's message is not text")
         usage = body.get("usage")
         usage = usage if isinstance(usage, dict) else {}
         cost = self._cost(usage.get("prompt_tokens"), usage.get("completion_tokens"))
-        return Said(content or str(refusal or ""), bool(refusal), cost)
+        return JudgeReply(content or str(refusal or ""), bool(refusal), cost)
 
 
 @dataclass(kw_only=True, eq=False)
 class GeminiClient(Client):
-    """Google's models, by the google-genai SDK."""
+    """Google's models, through the google-genai SDK."""
 
     default_url: ClassVar[str] = "https://generativelanguage.googleapis.com"
 
@@ -181,11 +181,11 @@ class GeminiClient(Client):
         reasons = super().missing()
         if not package_version("google-genai"):
             reasons.append("install google-genai (pip install 'convergebench[providers]')")
-        if self.stranger:
-            reasons.append("Google's client is not for addresses that strangers wrote")
+        if self.untrusted:
+            reasons.append("Google's client cannot call untrusted addresses")
         return reasons
 
-    def _ask(self, text: str, images: Sequence[bytes], schema: Mapping[str, Any]) -> Said:
+    def _ask(self, text: str, images: Sequence[bytes], schema: Mapping[str, Any]) -> JudgeReply:
         from google.genai import errors, types
 
         shown = [types.Part.from_bytes(data=png, mime_type="image/png") for png in images]
@@ -210,7 +210,9 @@ class GeminiClient(Client):
         )
         feedback = response.prompt_feedback
         reply_text = response.text or ""
-        return Said(reply_text, not reply_text and bool(feedback and feedback.block_reason), cost)
+        return JudgeReply(
+            reply_text, not reply_text and bool(feedback and feedback.block_reason), cost
+        )
 
     @cached_property
     def _sdk(self) -> Any:

@@ -1,7 +1,7 @@
-"""Questions to a judge and the forms of its answers.
+"""Questions to a judge, and the schemas of its answers.
 
-Every question shows images in a stated order and ends with a JSON object of fixed fields. The
-texts are part of the judge's version: any change of wording makes it another judge.
+Every question shows images in a stated order and requires a JSON object with fixed fields. The
+texts are part of the judge's version: with any other wording it counts as a different judge.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from evaluation.content.suites import EditPair
 from evaluation.untrusted_json import can_be_stored, parse_json
 
-Said = Literal["yes", "no", "unsure"]
-#: A long answer is read and stored up to this length.
+YesNoUnsure = Literal["yes", "no", "unsure"]
+#: Longer answers are truncated to this length.
 MOST_LETTERS = 4_000
-#: The number of opening braces to try: ten thousand nested ones take 47 seconds.
+#: The number of opening braces to try, because ten thousand nested braces take 47 seconds.
 MOST_OBJECTS = 100
 
 
 class Unreadable(ValueError):
-    """An answer that does not match the requested form."""
+    """An answer does not have the requested form."""
 
 
 class Answer(BaseModel):
@@ -37,7 +37,7 @@ A = TypeVar("A", bound=Answer)
 
 @dataclass(frozen=True)
 class Question(Generic[A]):
-    """A text with a place for the instruction, and the form of its answer."""
+    """A text with placeholders for the instructions, and the form of the answer."""
 
     name: str
     text: str
@@ -65,29 +65,29 @@ class Question(Generic[A]):
             "additionalProperties": False,
         }
 
-    def read(self, said: str) -> A:
-        """Parse the first JSON object of this form in an answer, fenced or in prose.
+    def read(self, answer: str) -> A:
+        """Parse the first JSON object of the requested form, in a code fence or in prose.
 
-        Raises Unreadable if there is none.
+        Raises Unreadable if the answer contains no such object.
         """
-        text, place = said[:MOST_LETTERS], -1
+        text, place = answer[:MOST_LETTERS], -1
         for _ in range(MOST_OBJECTS):
             if (place := text.find("{", place + 1)) < 0:
                 break
             end = _end_of_object(text, place)
             if end is None:
-                raise Unreadable("the answer breaks off")
+                raise Unreadable("the answer is truncated")
             try:
                 value = parse_json(text[place:end].encode())
                 if can_be_stored(value):
                     return self.form.model_validate(value)
             except (ValidationError, ValueError):
                 continue
-        raise Unreadable("the answer holds no object of the fields that were asked for")
+        raise Unreadable("the answer contains no JSON object with the requested fields")
 
 
 def _end_of_object(text: str, begin: int) -> int | None:
-    """Return the index after the object that begins here; None if unclosed."""
+    """Return the index after the object that begins at `begin`; None if it is not closed."""
     depth, quoted, escaped = 0, False, False
     for place in range(begin, len(text)):
         letter = text[place]
@@ -110,11 +110,11 @@ RULES = (
 
 
 class TripAnswer(Answer):
-    """Answers on one trip: edit made, edit undone, other changes."""
+    """The answers on one trip: was the edit made, undone, and did anything else change."""
 
-    made: Said
-    undone: Said
-    else_changed: Said
+    made: YesNoUnsure
+    undone: YesNoUnsure
+    else_changed: YesNoUnsure
     what_else: str = Field(default="", max_length=2000)
 
 
@@ -132,10 +132,10 @@ TRIP = Question(
 
 
 class ControlAnswer(Answer):
-    made: Said
+    made: YesNoUnsure
 
 
-#: The same image twice: a judge that sees an edit reads text in the image, or errs.
+#: Shown with the same image twice: a judge that sees an edit errs, or obeys text in the image.
 CONTROL = Question(
     "control",
     "You are shown two pictures. The first is the picture before an edit. The second is the "
@@ -160,7 +160,7 @@ class RubricAnswer(Answer):
 
     @property
     def accepted(self) -> bool:
-        # Tenths are not exact in binary: 0.7 summed from four parts may come out slightly below.
+        # Tenths are not exact in binary: a sum of 0.7 from four parts may be slightly smaller.
         return self.score >= ACCEPTED - 1e-9
 
 
@@ -214,7 +214,7 @@ QUESTIONS: tuple[Question[Any], ...] = (TRIP, CONTROL, RUBRIC, CLOSER, WORN)
 
 
 def words(pair: EditPair) -> dict[str, str]:
-    """Return the instructions of the edit for the questions' texts."""
+    """Return the edit's instructions, to be inserted into a question."""
     return {"forward": pair.forward, "backward": pair.backward}
 
 
