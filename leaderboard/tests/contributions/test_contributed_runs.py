@@ -315,17 +315,17 @@ def test_two_workers_do_not_check_the_same_run_and_a_dead_ones_is_taken_over(cli
     assert Run.objects.get().verified
 
 
-def test_progress_is_told_while_it_is_checked(client, suite, packed, monkeypatch):
+def test_progress_is_shown_while_the_run_is_checked(client, suite, packed, monkeypatch):
     monkeypatch.setattr("leaderboard.contributions.checking.REPORT_INTERVAL", 0.0)
     seen: list[dict[str, Any]] = []
-    tell = ContributedRun.tell
+    save_progress = ContributedRun.save_progress
 
-    def told(self, done, total):
-        found = tell(self, done, total)
+    def observed(self, done, total):
+        is_under_check = save_progress(self, done, total)
         seen.append(client.get(f"{self.get_absolute_url()}state.json").json())
-        return found
+        return is_under_check
 
-    monkeypatch.setattr(ContributedRun, "tell", told)
+    monkeypatch.setattr(ContributedRun, "save_progress", observed)
     contributed(client, packed)
     assert {one["state"] for one in seen} == {"checking"}
     assert [one["done"] for one in seen] == sorted(one["done"] for one in seen)
@@ -476,7 +476,7 @@ def test_one_that_is_withdrawn_while_it_is_checked_never_shows(client, suite, pa
         client.post(f"{self.get_absolute_url()}withdraw/")
         return tell(self, done, total)
 
-    monkeypatch.setattr(ContributedRun, "tell", gone)
+    monkeypatch.setattr(ContributedRun, "save_progress", gone)
     jobs.check_contributed_run(row.pk)
     row.refresh_from_db()
     assert row.state == "withdrawn"
