@@ -1,4 +1,4 @@
-"""Caches limited in bytes, and a serializer that cannot carry code."""
+"""A memory cache with a limit in bytes, and a cache serializer that cannot run code."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from django.core.cache.backends.locmem import LocMemCache
 
-#: Limit of all cached pages in one web process.
+#: Limit for all cached pages of a web process.
 MAX_BYTES = 24 * 2**20
 
 
 class SizedCache(LocMemCache):
-    """Django's cache in memory with a limit on bytes as well as on entries."""
+    """Django's memory cache with a limit in bytes in addition to the limit on entries."""
 
     _cache: OrderedDict[str, bytes]
     _expire_info: dict[str, float | None]
@@ -25,18 +25,18 @@ class SizedCache(LocMemCache):
             self._expire_info.pop(key, None)
             return
         super()._set(key, value, *options)  # type: ignore[misc]
-        held = sum(len(content) for content in self._cache.values())  # of a few hundred
-        while held > MAX_BYTES:
+        total = sum(len(content) for content in self._cache.values())
+        while total > MAX_BYTES:
             oldest, content = self._cache.popitem()
             self._expire_info.pop(oldest, None)
-            held -= len(content)
+            total -= len(content)
 
 
 class PlainSerializer:
-    """JSON in a shared cache: a writer to Redis must not run code here."""
+    """JSON for a shared cache. Pickle would let anyone who can write to Redis run code here."""
 
     def dumps(self, value: Any) -> bytes | int:
-        # Numbers are not encoded: Redis increments them itself.
+        # Integers are stored plainly, because Redis increments them itself.
         if type(value) is int:
             return value
         return json.dumps(value, default=_packed).encode()
@@ -51,8 +51,8 @@ class PlainSerializer:
 def _packed(value: Any) -> dict[str, str]:
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
-    raise TypeError(f"{type(value).__name__} is not kept in a shared cache")
+    raise TypeError(f"{type(value).__name__} cannot be stored in a shared cache")
 
 
-def _unpacked(found: dict[str, Any]) -> Any:
-    return base64.b64decode(found["bytes"]) if found.keys() == {"bytes"} else found
+def _unpacked(value: dict[str, Any]) -> Any:
+    return base64.b64decode(value["bytes"]) if value.keys() == {"bytes"} else value

@@ -1,4 +1,4 @@
-"""Context of every template."""
+"""The context processor for all templates."""
 
 from __future__ import annotations
 

