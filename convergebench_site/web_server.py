@@ -1,13 +1,12 @@
 """gunicorn's configuration: `--config python:convergebench_site.web_server`.
 
-A thread of gunicorn reads a request from its first byte to its last, so a few half-sent requests
-would occupy all threads. Here the loop that accepts connections reads requests, and a request gets
-a thread when all of it has arrived. Only a body longer than BODY_LIMIT occupies a thread while it
-arrives; the middleware takes two of them at a time and refuses others at once.
+A gunicorn thread normally reads a request from its first to its last byte, so a few clients that
+send slowly could occupy all threads. Here the loop that accepts connections reads the requests,
+and hands each one to a thread when it has arrived completely. Only bodies longer than BODY_LIMIT
+occupy a thread while they arrive; the middleware admits two of them at a time.
 
-Web processes count requests into files that each of them can sum up (PROMETHEUS=1), so any of
-them can answer Prometheus. The folder is created here before anything counts, and again at every
-start: files of an earlier start would be counted twice.
+With PROMETHEUS=1, web processes count requests in a shared folder, so that any of them can report
+the totals. The folder is new at every start, because old files would be counted again.
 """
 
 from __future__ import annotations
@@ -30,33 +29,37 @@ from gunicorn.workers.gthread import ThreadWorker
 
 from convergebench_site import settings
 
-#: From the first byte to the end of the head; a body gets time in proportion to its length.
+#: Time for a request's head to arrive. A body gets more time in proportion to its length.
 HEAD_SECONDS = 10.0
 BODY_BYTES_PER_SECOND = 256 * 2**10
-#: The connection ends if the visitor reads nothing of the answer for so long.
+#: The connection is closed if the client reads nothing of the response for this long.
 SEND_SECONDS = 30
-#: The visitor has so long to close the connection after its last answer.
+#: Time for the client to close the connection after its last response.
 LINGER_SECONDS = 2.0
 HEAD_BYTES = 32 * 2**10
-#: A request that arrives is in memory up to this size, and above it in a file.
+#: Arriving requests are in memory up to this size, and in a file above it.
 IN_MEMORY = 16 * 2**10
-#: What all arriving requests may have; above it, the address with the most bytes loses a request.
+#: Limit of all arriving requests together. Above it, the address that sends most loses a request.
 ARRIVING_BYTES = 128 * 2**20
-PIECE = 64 * 2**10
-#: A connection and the file of its request; the soft limit of most systems is 1,024.
-FILES = 4096
+#: Bytes read from a socket at once.
+CHUNK = 64 * 2**10
+#: Limit of open files. Most systems allow 1,024; a connection and its request need two.
+OPEN_FILES = 4096
 
 END_OF_HEAD = b"\r\n\r\n"
 LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})[ \t]*\r\n", re.IGNORECASE)
 EXPECT = re.compile(rb"\r\nexpect:[ \t]*100-continue[ \t]*(?=\r\n)", re.IGNORECASE)
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 REFUSAL = b"HTTP/1.1 %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-LONG_HEAD = REFUSAL % b"431 Request Header Fields Too Large"
+HEAD_TOO_LONG = REFUSAL % b"431 Request Header Fields Too Large"
 NO_ROOM = REFUSAL % b"503 Service Unavailable"
 
 
-class Arriving:
-    """The bytes of a request so far; `needed` is their number, once the head has arrived."""
+class ArrivingRequest:
+    """The bytes of a request that have arrived.
+
+    `needed` is the total number of bytes; it is None until the head has arrived.
+    """
 
     def __init__(self) -> None:
         self.deadline = time.monotonic() + HEAD_SECONDS
@@ -67,35 +70,35 @@ class Arriving:
         self._file = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 -- see close()
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         return self.needed is not None and self.size >= self.needed
 
     @property
     def is_long(self) -> bool:
         return self.needed is not None and self.needed > settings.BODY_LIMIT + HEAD_BYTES
 
-    def take(self, data: bytes) -> None:
+    def add(self, data: bytes) -> None:
         """Add bytes. Raises OSError if the disk is full."""
         if self.needed is not None:
             self._file.write(data)
             self.size += len(data)
             return
-        seen = max(0, len(self._head) - len(END_OF_HEAD))
+        searched = max(0, len(self._head) - len(END_OF_HEAD))
         self._head += data
         self.size = len(self._head)
-        end = self._head.find(END_OF_HEAD, seen) + len(END_OF_HEAD)
+        end = self._head.find(END_OF_HEAD, searched) + len(END_OF_HEAD)
         if end < len(END_OF_HEAD):
             return
         head, rest = bytes(self._head[:end]), bytes(self._head[end:])
         stated = LENGTH.search(head)
         length = int(stated[1]) if stated else 0
-        # gunicorn would answer it again, after the body.
+        # Removed, because gunicorn would answer "100 Continue" again after the body.
         head, expected = EXPECT.subn(b"", head)
         self.expects_continue = bool(expected)
         self.needed = len(head) + length
         self.deadline += length / BODY_BYTES_PER_SECOND
         self.size = 0
-        self.take(head + rest)
+        self.add(head + rest)
 
     def read(self) -> bytes:
         self._file.seek(0)
@@ -106,102 +109,102 @@ class Arriving:
 
 
 class ArrivalWorker(ThreadWorker):
-    """A worker whose threads only see requests that have arrived.
+    """A gunicorn worker whose threads only get requests that have arrived.
 
-    Requests that are overdue end without an answer. Answers are still sent, however long a
-    request waits its turn.
+    Requests that take too long to arrive are dropped without a response. The time that a request
+    waits for a thread does not count.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._arriving: dict[Any, Arriving] = {}
+        self._arriving: dict[Any, ArrivingRequest] = {}
         self._arriving_bytes = 0
-        self._in_threads: dict[Any, Arriving] = {}
+        self._in_threads: dict[Any, ArrivingRequest] = {}
         self._lingering: dict[Any, float] = {}
 
     def init_process(self) -> None:
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(FILES, most), most))
+        _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(OPEN_FILES, hard_limit), hard_limit))
         super().init_process()
 
-    # Arriving requests.
+    # Receiving requests.
 
     def enqueue_req(self, conn: Any) -> None:
-        """Wait for a request of this connection instead of giving it a thread."""
-        self._arriving[conn] = Arriving()
+        """Wait until the connection's next request has arrived, without using a thread."""
+        self._arriving[conn] = ArrivingRequest()
         conn.sock.setblocking(False)
-        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_bytes, conn))
-        # The end of one request may have come with the beginning of the next.
+        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_data, conn))
+        # The last bytes read may include the beginning of the next request.
         if conn.initialized and (surplus := conn.parser.unreader.take_buffered()):
-            self._take(conn, surplus)
+            self._add(conn, surplus)
 
-    def _on_bytes(self, conn: Any, sock: socket.socket) -> None:
+    def _on_data(self, conn: Any, sock: socket.socket) -> None:
         try:
-            data = sock.recv(PIECE)
+            data = sock.recv(CHUNK)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         if data:
-            self._take(conn, data)
+            self._add(conn, data)
         else:
             self._drop(conn)
 
-    def _take(self, conn: Any, data: bytes) -> None:
+    def _add(self, conn: Any, data: bytes) -> None:
         request = self._arriving[conn]
         before = request.size
         try:
-            request.take(data)
+            request.add(data)
         except OSError:
             self._refuse(conn, NO_ROOM)
             return
         finally:
             self._arriving_bytes += request.size - before
-        if request.is_whole or request.is_long:
-            self._serve(conn)
+        if request.is_complete or request.is_long:
+            self._hand_over(conn)
         elif request.needed is None and request.size > HEAD_BYTES:
-            self._refuse(conn, LONG_HEAD)
+            self._refuse(conn, HEAD_TOO_LONG)
         elif request.expects_continue:
             request.expects_continue = False
             with contextlib.suppress(OSError):
                 conn.sock.send(CONTINUE)
         elif self._arriving_bytes > ARRIVING_BYTES:
-            self._make_room()
+            self._free_memory()
 
-    def _make_room(self) -> None:
-        """Refuse the largest request of the address with the most bytes."""
+    def _free_memory(self) -> None:
+        """Refuse the largest request of the address that has sent most bytes."""
         sizes = Counter[str]()
         for conn, request in self._arriving.items():
             sizes[_address(conn)] += request.size
-        ((most, _),) = sizes.most_common(1)
-        theirs = [conn for conn in self._arriving if _address(conn) == most]
-        self._refuse(max(theirs, key=lambda conn: self._arriving[conn].size), NO_ROOM)
+        ((largest, _),) = sizes.most_common(1)
+        connections = [conn for conn in self._arriving if _address(conn) == largest]
+        self._refuse(max(connections, key=lambda conn: self._arriving[conn].size), NO_ROOM)
 
-    def _refuse(self, conn: Any, answer: bytes) -> None:
+    def _refuse(self, conn: Any, response: bytes) -> None:
         with contextlib.suppress(OSError):
-            conn.sock.send(answer)
+            conn.sock.send(response)
         self._forget(conn).close()
         self._linger(conn)
 
-    def _forget(self, conn: Any) -> Arriving:
+    def _forget(self, conn: Any) -> ArrivingRequest:
         request = self._arriving.pop(conn)
         self._arriving_bytes -= request.size
         self.poller.unregister(conn.sock)
         return request
 
-    def _serve(self, conn: Any) -> None:
-        """Give the request a thread."""
+    def _hand_over(self, conn: Any) -> None:
+        """Hand the request to a thread."""
         request = self._in_threads[conn] = self._forget(conn)
         conn.data_ready = True
         if request.expects_continue:
             with contextlib.suppress(OSError):
                 conn.sock.send(CONTINUE)
         with contextlib.suppress(OSError):
-            patience = struct.pack("ll", SEND_SECONDS, 0)
-            conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
+            timeout = struct.pack("ll", SEND_SECONDS, 0)
+            conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
         super().enqueue_req(conn)
 
-    # In a thread.
+    # Handling requests in a thread.
 
     def handle(self, conn: Any) -> Any:
         request = self._in_threads[conn]
@@ -209,18 +212,18 @@ class ArrivalWorker(ThreadWorker):
         unreader = conn.parser.unreader
         unreader.unread(request.read())
         vars(unreader).pop("chunk", None)
-        if request.is_whole:
-            # Whatever gunicorn expects beyond, such as chunks, it does not wait for.
+        if request.is_complete:
+            # gunicorn must not wait for more data, such as chunks.
             unreader.chunk = lambda size_hint=None: b""
         request.close()
         return super().handle(conn)
 
     def handle_request(self, req: Any, conn: Any) -> Any:
-        if not self._in_threads[conn].is_whole:
-            req.force_close()  # or the thread would wait for a body that was refused
+        if not self._in_threads[conn].is_complete:
+            req.force_close()  # otherwise the thread would wait for a refused body
         return super().handle_request(req, conn)
 
-    # The end of connections.
+    # Closing connections.
 
     def finish_request(self, conn: Any, fs: Any) -> None:
         self._in_threads.pop(conn).close()
@@ -230,9 +233,9 @@ class ArrivalWorker(ThreadWorker):
             self._linger(conn)
 
     def _linger(self, conn: Any) -> None:
-        """Close the connection after the visitor does, so that they can read the answer.
+        """Close the connection after the client does, so that it can read the response.
 
-        gunicorn waits for it here, and accepts no connection meanwhile.
+        gunicorn itself would wait for the client here and accept no connection meanwhile.
         """
         try:
             conn.sock.shutdown(socket.SHUT_WR)
@@ -245,7 +248,7 @@ class ArrivalWorker(ThreadWorker):
     def _on_rest(self, conn: Any, sock: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError):
             try:
-                if sock.recv(PIECE):
+                if sock.recv(CHUNK):
                     return
             except ConnectionError:
                 pass
@@ -268,11 +271,11 @@ class ArrivalWorker(ThreadWorker):
         super().murder_pending()
         now = time.monotonic()
         for conn, request in list(self._arriving.items()):
-            # A process that stops waits for no request that has not begun.
+            # A process that is stopping does not wait for requests that have not begun.
             if now > request.deadline or (not self.alive and not request.size):
                 self._drop(conn)
         for conn, request in self._in_threads.items():
-            if not request.is_whole and now > request.deadline:
+            if not request.is_complete and now > request.deadline:
                 with contextlib.suppress(OSError):
                     conn.sock.shutdown(socket.SHUT_RD)
         for conn, deadline in list(self._lingering.items()):
@@ -281,7 +284,7 @@ class ArrivalWorker(ThreadWorker):
 
 
 def _address(conn: Any) -> str:
-    """Return the visitor's address, or the proxy's; "" on a unix socket."""
+    """Return the address of the client or proxy, or "" on a unix socket."""
     return conn.client[0] if isinstance(conn.client, tuple) else ""
 
 
@@ -290,20 +293,20 @@ threads = 4
 preload_app = True
 control_socket_disable = True
 
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 if settings.PROMETHEUS:
-    os.environ[FOLDER] = tempfile.mkdtemp(prefix="convergebench-prometheus-")
+    os.environ[METRICS_FOLDER] = tempfile.mkdtemp(prefix="convergebench-prometheus-")
 
 
 def child_exit(server: Any, worker: Any) -> None:
-    """Drop the gauges of an ended web process; its counters stay, or sums would fall."""
-    if FOLDER in os.environ:
+    """Drop the gauges of an ended web process, but not its counters, which must not fall."""
+    if METRICS_FOLDER in os.environ:
         from prometheus_client import multiprocess
 
         multiprocess.mark_process_dead(worker.pid)
 
 
 def on_exit(server: Any) -> None:
-    """Remove the folder when all web processes have ended."""
-    if folder := os.environ.get(FOLDER):
+    """Remove the metrics folder when all web processes have ended."""
+    if folder := os.environ.get(METRICS_FOLDER):
         shutil.rmtree(folder, ignore_errors=True)

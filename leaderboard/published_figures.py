@@ -250,9 +250,7 @@ def _note_constant_scores(published: PublishedTable) -> None:
                 f"{name} is {value:g} in every row: it was never computed and is left out."
             )
             if name == "ssim":
-                raise FiguresError(
-                    "ssim is the same in every row, so it was never computed. Only ssim can be imported."
-                )
+                raise FiguresError("ssim is the same in every row, but only ssim can be imported")
 
 
 def _group_into_chains(published: PublishedTable) -> None:
@@ -308,9 +306,9 @@ def _described(published: PublishedTable) -> str:
             "Scores published by the authors of edit-converge-bench. They are never ranked: images "
             "and prompts differ from ours, and the images are not published.",
             "Noticed on import: " + " ".join(published.remarks),
-            f"Retention is computed from SSIM, where 0 % is {BLANK_SSIM}: the average SSIM of a blank "
-            "card, because the blank card of each image is not known. It is not known either "
-            "whether the edits were made.",
+            f"Retention is computed from SSIM, where 0 % is {BLANK_SSIM}: the average SSIM of a "
+            "blank card, because the blank card of each image is not known. It is not known "
+            "either whether the edits were made.",
         ]
     )
 

@@ -39,7 +39,8 @@ def bibtex(filters: BoardFilters) -> str:
         f"  year         = {{{today:%Y}}},\n"
         f"  howpublished = {{\\url{{{url}}}}},\n"
         f"  note         = {{Suite {suite.slug}, version {suite.version}, content hash "
-        f"{suite.content_hash[:12]}; {_metric_and_threshold(filters)}; accessed {today:%Y-%m-%d}}}\n"
+        f"{suite.content_hash[:12]}; {_metric_and_threshold(filters)}; "
+        f"accessed {today:%Y-%m-%d}}}\n"
         "}\n"
     )
 

@@ -240,8 +240,8 @@ def judge_sentence(judge: str, people: PeopleStanding) -> str:
     interval = formatting.interval(people.judge_low, people.judge_high, 100, 0)
     return (
         f"Judge {judge} chooses as people do in {formatting.percent(people.judge_share)}"
-        f"{f' ({interval})' if interval else ''} of {people.judge_votes:,} votes on pairs of restored "
-        "images; chance is 50\u00a0%."
+        f"{f' ({interval})' if interval else ''} of {people.judge_votes:,} votes on pairs of "
+        "restored images; chance is 50\u00a0%."
     )
 
 

@@ -175,7 +175,10 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
         return f"{among}{names} share first place; the longest lasts {lasts}."
     name = best[0].model.name
     if _is_inconclusive(first, trips):
-        return f"{among}{name} lasts longest here, {lasts}, but on too few cases to say that it leads.{reason}"
+        return (
+            f"{among}{name} lasts longest here, {lasts}, but on too few cases to say that it "
+            f"leads.{reason}"
+        )
     return f"{among}{name} leads: it lasts {lasts}.{reason}"
 
 

@@ -117,7 +117,7 @@ def table(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True)
 class Cell:
-    """How many of a model's restored images a metric calls worse or better."""
+    """Counts of a model's restored images that a metric calls worse or better."""
 
     metric: str
     line: NoReferenceResult | None
@@ -229,8 +229,8 @@ def plane(lines: Lines, metric: str, suite: Suite) -> Chart | None:
     return Chart(
         id="plane",
         title=_plane_finding(shown, metric, name),
-        subtitle="Each line starts at the source, at the left on the dotted line, and has a point for each "
-        "trip. Above the dotted line the metric rates restored images better than the source. "
+        subtitle="Each line starts at the source, at the left on the dotted line, and has a point for "
+        "each trip. Above the dotted line the metric rates restored images better than the source. "
         "The line of a working metric falls.",
         figure=_plane(shown, metric, unit),
         table=_plane_table(shown, metric, suite.trips),

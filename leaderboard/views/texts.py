@@ -273,7 +273,7 @@ def stops(shown: Example) -> list[Stop]:
         Stop(
             [before, (first.image, "undone")],
             f"“{case.backward}”",
-            f"{name} is asked to undo it. That was one round trip. {_kept(first.retention)}".rstrip(),
+            f"{name} is asked to undo it. This is one round trip. {_kept(first.retention)}".rstrip(),
         ),
     ]
     tour_stops += [
