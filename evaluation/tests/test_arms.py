@@ -30,7 +30,7 @@ def noisy(size: int = 48, seed: int = 0) -> EncodedImage:
     return EncodedImage.from_image(Image.fromarray(np.clip(values, 0, 255).astype(np.uint8)))
 
 
-def test_the_default_arm_is_empty_and_every_other_is_told_apart_and_read_again():
+def test_the_default_arm_is_empty_and_others_round_trip_with_distinct_digests():
     arms = [
         DEFAULT,
         Arm(wording="long"),
@@ -65,7 +65,7 @@ def test_the_letters_of_the_restoration_study_name_wordings():
     assert len(CODES) == 8
 
 
-def test_every_pair_has_all_eight_wordings_and_an_arm_says_just_one_of_them():
+def test_every_pair_has_all_eight_wordings_and_an_arm_uses_one():
     said = {wording.name: (wording.forward, wording.backward) for wording in PAIR.wordings}
     for name, fidelity in CODES.values():
         arm = Arm(wording=name, fidelity=fidelity).resolved([PAIR], {PAIR.slug: PAIR.variants})
@@ -111,7 +111,7 @@ def test_every_pair_has_all_eight_wordings_and_an_arm_says_just_one_of_them():
         ([], "should be a valid dictionary"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_its_name(settings, words):
+def test_an_invalid_setting_is_refused_by_name(settings, words):
     with pytest.raises(ArmError, match=re.escape(words)):
         Arm.from_dict(settings)
 
@@ -123,7 +123,7 @@ def test_a_pair_without_the_wording_is_named():
         )
 
 
-def test_seeds_are_fixed_drawn_for_each_edit_or_not_sent():
+def test_seeds_are_fixed_or_per_edit_or_absent():
     edits = [(n, d) for n in (1, 2) for d in ("forward", "backward")]
     each, fixed, none = (
         [chain_seeds("s", "case", 0, mode)(*edit) for edit in edits]
@@ -178,7 +178,7 @@ def test_sizes_alternate_trip_by_trip_and_the_temperature_stays():
     assert {s.history for s in settings} == {None}
 
 
-def test_a_conversation_remembers_every_edit_and_is_the_same_after_a_break():
+def test_a_conversation_has_every_edit_and_is_the_same_after_a_resume():
     arm, source = Arm(session=CONVERSATION), noisy()
     editor, edits = played(arm, Position(source))
     lengths = [len(context.settings.history) for *_, context in editor.heard]
@@ -196,7 +196,7 @@ def test_a_conversation_remembers_every_edit_and_is_the_same_after_a_break():
     assert [h.answer.image.sha256 for h in rest] == [h.answer.image.sha256 for h in edits[3:]]
 
 
-def test_a_clean_up_is_done_between_trips_and_not_to_what_is_kept():
+def test_a_clean_up_runs_between_trips_and_not_on_stored_images():
     arm = Arm(cleanup="denoise").resolved([])
     assert "OpenCV" in arm.cleanup_version
     source = noisy()
@@ -216,7 +216,7 @@ def test_a_clean_up_is_done_between_trips_and_not_to_what_is_kept():
         other.cleaned(source)
 
 
-def test_an_editor_says_what_of_an_arm_it_cannot_do():
+def test_an_editor_lists_the_settings_it_cannot_follow():
     arm = Arm(temperature=1.0, sizes=("1K", "2K"), session=CONVERSATION)
     assert len(arm.unable(load_editor("jpeg"))) == 2
     assert arm.unable(Listening()) == [
@@ -225,7 +225,7 @@ def test_an_editor_says_what_of_an_arm_it_cannot_do():
     assert DEFAULT.unable(load_editor("jpeg")) == []
 
 
-def test_the_misreader_does_nothing_of_a_long_prompt_and_else_what_noise_does():
+def test_the_misreader_ignores_long_prompts_and_otherwise_adds_noise():
     misreader, noise = load_editor("misreader", sigma=4.0, words=6), load_editor("noise", sigma=4.0)
     image = clean_wire(noisy())
     short = "Mirror the image horizontally, left to right."
@@ -284,13 +284,13 @@ def test_an_experiment_is_read_from_its_file(tmp_path):
         (("title: Does", "!!python/object:os.system {}\ntitle: Does"), "is not valid YAML"),
     ],
 )
-def test_a_file_that_does_not_fit_says_where(change, words):
+def test_an_invalid_file_is_refused_naming_the_field(change, words):
     with pytest.raises(ExperimentError) as caught:
         ExperimentFile.parse(FILE.replace(*change), "wording")
     assert words in str(caught.value)
 
 
-def test_a_file_of_nonsense_is_refused_in_words(tmp_path):
+def test_a_file_of_nonsense_is_refused_with_a_message(tmp_path):
     for text in ("[" * 1_500, "a: " * 50, "\x00", "7", ""):
         with pytest.raises(ExperimentError):
             ExperimentFile.parse(text, "x")

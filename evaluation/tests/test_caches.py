@@ -5,7 +5,7 @@ from threading import Barrier, Thread
 from evaluation.caches import LruCache, computed_once
 
 
-def test_a_value_is_made_once_and_the_oldest_is_let_go():
+def test_a_value_is_made_once_and_the_least_recently_used_is_dropped():
     made: list[str] = []
     known = LruCache[str](2)
 
@@ -21,7 +21,7 @@ def test_a_value_is_made_once_and_the_oldest_is_let_go():
     assert made == ["a", "b", "c", "b"]
 
 
-def test_what_fails_is_not_remembered():
+def test_a_failure_is_not_cached():
     known = LruCache[int](2)
     for _ in range(2):
         try:

@@ -29,9 +29,7 @@ def test_other_programs_read_the_pixels_that_we_write(drawn):
 
 
 @given(PIXELS, st.sampled_from(TURNS))
-def test_an_image_that_went_over_the_wire_is_not_changed_by_it_again_however_it_is_turned(
-    pixels, turn
-):
+def test_a_clean_image_is_not_changed_again_even_after_a_turn(pixels, turn):
     sent = clean_wire(EncodedImage.from_image(Image.fromarray(pixels))).decoded
     moved = sent if turn is None else sent.transpose(turn)
     again = clean_wire(EncodedImage.from_image(moved)).decoded
@@ -39,7 +37,7 @@ def test_an_image_that_went_over_the_wire_is_not_changed_by_it_again_however_it_
 
 
 @given(PIXELS)
-def test_the_wire_has_no_low_bits_and_moves_no_channel_by_a_whole_step(pixels):
+def test_the_wire_has_no_low_bits_and_changes_no_channel_by_a_whole_step(pixels):
     sent = np.asarray(clean_wire(EncodedImage.from_image(Image.fromarray(pixels))).decoded)
     assert sent.shape == pixels.shape
     assert not (sent & 3).any()
@@ -62,7 +60,7 @@ def chunk_names(data):
 
 
 @given(st.sampled_from(["PNG", "JPEG", "WEBP"]), st.binary(min_size=1, max_size=50))
-def test_of_a_file_only_its_pixels_are_sent(kind, hidden):
+def test_only_the_pixels_of_a_file_are_sent(kind, hidden):
     info, exif = PngImagePlugin.PngInfo(), Image.Exif()
     info.add_text("note", hidden.hex(), zip=True)
     info.add(b"prVt", hidden)
@@ -79,13 +77,13 @@ def test_of_a_file_only_its_pixels_are_sent(kind, hidden):
     assert EncodedImage.from_bytes(sent.data).decoded.tobytes() == sent.decoded.tobytes()
 
 
-def test_what_is_clean_stays_the_very_same():
+def test_a_clean_image_stays_the_same_object():
     sent = clean_wire(EncodedImage.from_image(Image.linear_gradient("L").convert("RGB")))
     assert clean_wire(sent) is sent
 
 
 @pytest.mark.parametrize("side", [16, 300])
-def test_many_threads_get_what_one_gets(side):
+def test_many_threads_get_the_same_result_as_one(side):
     random = np.random.default_rng(7)
     shapes = [(side, side + n, 3) for n in range(8)]
     made = [Image.fromarray(random.integers(0, 256, shape, np.uint8)) for shape in shapes]

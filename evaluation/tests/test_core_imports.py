@@ -39,7 +39,7 @@ def test_no_module_of_the_core_loads_django_or_torch():
     assert not loaded & culprits
 
 
-def test_the_shell_starts_without_what_only_some_commands_need():
+def test_the_shell_starts_without_packages_that_few_commands_need():
     code = (
         "import evaluation.__main__ as shell\n"
         "from evaluation.editors import load_editor\n"
@@ -49,7 +49,7 @@ def test_the_shell_starts_without_what_only_some_commands_need():
     assert not loaded_by(code) & {"django", "torch", "cv2", "diffusers", "matplotlib", "lpips"}
 
 
-def test_what_people_read_of_a_metric_loads_nothing_heavy():
+def test_describing_a_metric_loads_nothing_heavy():
     code = (
         "from evaluation.metrics import METRICS, metric_class\n"
         "from evaluation import weights\n"

@@ -7,28 +7,30 @@ from hypothesis import strategies as st
 from evaluation.estimate import duration, estimate
 
 
-def test_two_thousand_edits_of_ten_seconds_one_after_the_other() -> None:
+def test_an_estimate_of_two_thousand_edits_one_after_another() -> None:
     found = estimate(2000, 0.039, 10, 1)
     assert (found.edits, found.seconds) == (2000, 20_000)
     assert found.usd == pytest.approx(78)
     assert str(found) == "2,000 edits, about $78.00, about 5 h 34 min"
 
 
-def test_many_hands_help_only_as_far_as_there_are_chains_and_calls() -> None:
+def test_more_edits_in_flight_help_only_up_to_the_chains_and_the_rate() -> None:
     assert estimate(400, None, 10, 8).seconds == 500
     assert estimate(400, None, 10, 8, chains=4).seconds == 1000
     assert estimate(400, None, 10, 8, chains=9).seconds == pytest.approx(2 * 400 / 9 * 10)
     assert estimate(400, None, 10, 8, calls_per_minute=20).seconds == 1200
 
 
-def test_an_unknown_price_is_said_to_be_unknown() -> None:
+def test_an_unknown_price_is_reported_as_unknown() -> None:
     found = estimate(10)
     assert found.usd is None
     assert str(found) == "10 edits, price not known, about 2 min"
 
 
 @given(st.integers(0, 10**6), st.floats(0, 10), st.floats(0, 600), st.integers(1, 300))
-def test_more_hands_are_never_slower(edits: int, price: float, each: float, hands: int) -> None:
+def test_more_edits_in_flight_are_never_slower(
+    edits: int, price: float, each: float, hands: int
+) -> None:
     assert (
         estimate(edits, price, each, hands + 1).seconds
         <= estimate(edits, price, each, hands).seconds

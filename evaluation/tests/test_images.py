@@ -74,12 +74,12 @@ def pixels(data):
         (encoded(smooth(), "BMP"), "not a PNG, JPEG or WebP"),
     ],
 )
-def test_what_is_no_image_of_ours_is_refused_in_words(data, said):
+def test_files_that_are_no_accepted_image_are_refused_with_the_reason(data, said):
     with pytest.raises(ImageError, match=said):
         EncodedImage.from_bytes(data)
 
 
-def test_a_header_of_a_gigapixel_is_refused_before_a_pixel_is_decoded():
+def test_a_gigapixel_header_is_refused_before_decoding():
     bomb = raw_png(np.zeros((1, 1)), 2, bits=8, size=(30_000, 30_000))
     with pytest.raises(ImageError, match=r"30000|bomb"):
         EncodedImage.from_bytes(bomb)
@@ -87,7 +87,7 @@ def test_a_header_of_a_gigapixel_is_refused_before_a_pixel_is_decoded():
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("side", [6_400, 9_700, 12_000])
-def test_images_above_our_own_limit_are_refused_though_pillow_would_take_them(side):
+def test_images_above_our_limit_are_refused_although_pillow_accepts_them(side):
     header = raw_png(np.zeros((1, 1)), 2, bits=8, size=(side, side))
     with pytest.raises(ImageError, match=r"limit|bomb"):
         EncodedImage.from_bytes(header)
@@ -180,7 +180,7 @@ def test_the_second_image_in_a_phones_jpeg_does_not_matter():
         ("WEBP", {"lossless": True}),
     ],
 )
-def test_a_truncated_file_is_refused_or_whole_never_half(kind, options):
+def test_a_truncated_file_is_refused_unless_it_decodes_completely(kind, options):
     data = encoded(smooth(64, 48), kind, **options)
     whole = pixels(data)
     refused = 0
@@ -237,7 +237,7 @@ def test_damaged_images_decode_or_raise_an_image_error(seed, edits, cut, head):
 # Conversions, by one documented path
 
 
-def test_the_bytes_as_answered_are_kept_with_what_they_say():
+def test_the_bytes_are_kept_as_answered():
     data = encoded(smooth(), "WEBP", lossless=True)
     image = EncodedImage.from_bytes(data)
     assert (image.data, image.mime, image.size) == (data, "image/webp", (48, 32))
@@ -246,7 +246,7 @@ def test_the_bytes_as_answered_are_kept_with_what_they_say():
     assert pixels(image.png()).tolist() == np.asarray(image.decoded).tolist()
 
 
-def test_a_png_goes_on_as_it_came():
+def test_a_png_is_passed_on_unchanged():
     data = encoded(smooth(), "PNG")
     assert EncodedImage.from_bytes(data).png() is data
 
@@ -308,7 +308,7 @@ def test_a_palette_with_half_transparent_entries_is_composited():
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "LA"])
-def test_grey_palette_and_one_bit_become_rgb_and_say_so(mode):
+def test_grey_palette_and_one_bit_become_rgb_with_a_note(mode):
     drawn = smooth().convert("L").convert(mode)
     image = EncodedImage.from_bytes(encoded(drawn))
     assert image.decoded.mode == "RGB"
@@ -347,7 +347,7 @@ def test_a_16_bit_png_is_turned_upright_too():
     assert np.array_equal(turned, np.rot90(np.rint(values / 257), -1))
 
 
-def test_unreadable_exif_does_not_cost_the_image():
+def test_unreadable_exif_does_not_invalidate_the_image():
     data = raw_png(noise(4, 4), 2, bits=8, before=chunk(b"eXIf", b"II*\0\xff\xff\xff\xff"))
     assert EncodedImage.from_bytes(data).size == (4, 4)
 
@@ -365,7 +365,7 @@ def linear_profile():
     return bytes(profile)
 
 
-def test_a_profile_is_converted_whatever_it_calls_itself():
+def test_a_profile_is_converted_even_if_its_name_says_srgb():
     grey = Image.new("RGB", (8, 8), (55, 55, 55))
     image = EncodedImage.from_bytes(encoded(grey, "PNG", icc_profile=linear_profile()))
     # 55/255 of light is about 128 in sRGB.
@@ -394,7 +394,7 @@ def test_a_copy_of_the_canonical_form_is_not_converted_or_turned_again(kind):
         assert b"lcms" not in copy
 
 
-def test_a_profile_that_is_srgb_leaves_every_pixel_alone():
+def test_an_srgb_profile_changes_no_pixel():
     drawn = Image.fromarray(noise())
     image = EncodedImage.from_bytes(encoded(drawn, "PNG", icc_profile=PROFILE))
     assert np.array_equal(np.asarray(image.decoded), np.asarray(drawn))
@@ -402,7 +402,7 @@ def test_a_profile_that_is_srgb_leaves_every_pixel_alone():
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "LA", "P"])
-def test_a_profile_of_rubbish_or_of_another_kind_is_ignored(mode):
+def test_an_invalid_profile_is_ignored(mode):
     drawn = smooth().convert("L").convert(mode)
     for profile in (b"rubbish", PROFILE[:200], PROFILE):
         image = EncodedImage.from_bytes(encoded(drawn, "PNG", icc_profile=profile))
@@ -460,7 +460,7 @@ def test_a_card_with_a_trace_of_noise_is_still_blank(sigma, blank):
     assert is_blank(Image.fromarray(np.rint(noise).astype(np.uint8))) is blank
 
 
-def test_our_own_encoders_come_back():
+def test_our_encoders_round_trip():
     drawn = smooth()
     for data in (images.encode_png(drawn), images.encode_webp(drawn)):
         assert np.array_equal(pixels(data), np.asarray(drawn))

@@ -30,7 +30,7 @@ print((peak() - before) // 1024)
 """
 
 
-def test_63_megabytes_of_nothing_stay_63_megabytes() -> None:
+def test_63_megabytes_of_empty_items_stay_63_megabytes() -> None:
     done = subprocess.run(
         [sys.executable, "-c", ATTACKS], capture_output=True, text=True, check=True
     )
@@ -43,7 +43,7 @@ def test_a_large_image_in_json_is_read() -> None:
 
 
 @given(st.recursive(st.none() | st.integers() | st.text(), st.lists))
-def test_ordinary_json_is_read_as_ever(value: object) -> None:
+def test_ordinary_json_is_parsed(value: object) -> None:
     assert parse_json(json.dumps(value).encode()) == value
 
 
@@ -54,5 +54,5 @@ def test_ordinary_json_is_read_as_ever(value: object) -> None:
         *((float("nan"), None), (-1, None), ("5", None), (True, None), (None, None)),
     ],
 )
-def test_a_number_from_outside_is_bounded(value: object, found: float | None) -> None:
+def test_an_untrusted_number_is_bounded(value: object, found: float | None) -> None:
     assert bounded(value, 60) == found

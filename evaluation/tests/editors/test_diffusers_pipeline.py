@@ -87,7 +87,7 @@ def load(name: str, folder: Path, **params: Any) -> Editor:
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_a_seed_gives_the_same_image_again_and_another_seed_another(
+def test_a_seed_repeats_the_image_and_another_seed_changes_it(
     name: str,
     folders: Callable[[str], Path],
     image: EncodedImage,
@@ -145,7 +145,9 @@ def test_prompt_and_image_both_matter(folder: Path, image: EncodedImage) -> None
     assert len({hat.sha256, scarf.sha256, turned.sha256}) == 3
 
 
-def test_threads_take_turns_and_get_what_one_alone_gets(folder: Path, image: EncodedImage) -> None:
+def test_threads_take_turns_and_get_the_same_images_as_one_thread(
+    folder: Path, image: EncodedImage
+) -> None:
     editor = load(NAME, folder)
     alone = {seed: editor.edit(image, "x", seed=seed).image.sha256 for seed in range(3)}
     together: dict[int, str] = {}
@@ -161,9 +163,7 @@ def test_threads_take_turns_and_get_what_one_alone_gets(folder: Path, image: Enc
     assert together == alone
 
 
-def test_torchs_own_random_numbers_go_on_as_if_nothing_had_been(
-    folder: Path, image: EncodedImage
-) -> None:
+def test_torchs_global_random_state_is_restored(folder: Path, image: EncodedImage) -> None:
     import torch
 
     editor = load(NAME, folder)
@@ -189,7 +189,7 @@ def test_a_blacked_out_image_is_a_refusal(
         editor.edit(image, "x", seed=1)
 
 
-def test_missing_weights_say_how_to_get_them(tmp_path: Path, image: EncodedImage) -> None:
+def test_missing_weights_name_the_download_command(tmp_path: Path, image: EncodedImage) -> None:
     row = row_of("FluxKontextPipeline")
     editor = load_row(row)
     assert editor.missing() == ["get the weights: hf download black-forest-labs/FLUX.1-Kontext-dev"]
@@ -200,7 +200,7 @@ def test_missing_weights_say_how_to_get_them(tmp_path: Path, image: EncodedImage
     assert "no pipeline" in absent.missing()[0]
 
 
-def test_a_download_that_stopped_half_way_is_noticed(folder: Path, tmp_path: Path) -> None:
+def test_an_incomplete_download_is_reported(folder: Path, tmp_path: Path) -> None:
     half = tmp_path / "half"
     shutil.copytree(folder, half)
     shutil.rmtree(half / "unet")
@@ -209,7 +209,7 @@ def test_a_download_that_stopped_half_way_is_noticed(folder: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("part", ["unet", "vae"])
-def test_weights_that_are_missing_or_cut_are_told(
+def test_missing_or_truncated_weights_are_reported(
     folder: Path, tmp_path: Path, image: EncodedImage, part: str
 ) -> None:
     broken = tmp_path / "broken"
@@ -224,18 +224,18 @@ def test_weights_that_are_missing_or_cut_are_told(
     assert (caught.value.fault, caught.value.permanent) == (Fault.CONFIGURATION, True)
 
 
-def test_a_class_that_diffusers_does_not_have_is_told(folder: Path, image: EncodedImage) -> None:
+def test_a_class_unknown_to_diffusers_is_reported(folder: Path, image: EncodedImage) -> None:
     editor = load_editor("diffusers", pipeline="NoSuchPipeline", checkpoint=str(folder))
     with pytest.raises(EditorError, match="NoSuchPipeline"):
         editor.edit(image, "x")
 
 
-def test_parameters_the_pipeline_does_not_take_are_told(folder: Path, image: EncodedImage) -> None:
+def test_unknown_parameters_of_the_pipeline_are_reported(folder: Path, image: EncodedImage) -> None:
     with pytest.raises(EditorError, match="does not accept colour"):
         load(NAME, folder, colour="red").edit(image, "x")
 
 
-def test_an_image_the_pipeline_cannot_take_is_told(folders: Callable[[str], Path]) -> None:
+def test_an_image_the_pipeline_cannot_process_is_reported(folders: Callable[[str], Path]) -> None:
     small = EncodedImage.from_image(Image.new("RGB", (32, 32), (9, 99, 9)))
     with pytest.raises(EditorError, match="too small"):
         load("Flux2KleinPipeline", folders("Flux2KleinPipeline")).edit(small, "x")
@@ -261,7 +261,7 @@ def test_close_stops_an_edit_between_two_steps(folder: Path, image: EncodedImage
         editor.edit(image, "x")
 
 
-def test_an_edit_that_takes_too_long_is_ended(folder: Path, image: EncodedImage) -> None:
+def test_an_edit_stops_at_its_timeout(folder: Path, image: EncodedImage) -> None:
     editor = load(NAME, folder, num_inference_steps=10_000)
     editor.timeout = 0.2  # type: ignore[attr-defined]
     with pytest.raises(EditorError) as caught:
@@ -269,7 +269,7 @@ def test_an_edit_that_takes_too_long_is_ended(folder: Path, image: EncodedImage)
     assert caught.value.fault is Fault.TIMEOUT
 
 
-def test_lack_of_memory_is_told_and_the_weights_are_let_go(
+def test_running_out_of_memory_is_reported_and_frees_the_weights(
     folder: Path, image: EncodedImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
@@ -308,9 +308,7 @@ def test_lack_of_memory_is_told_and_the_weights_are_let_go(
         (1 * GB, set(), "sequential offload"),
     ],
 )
-def test_a_model_is_placed_by_the_memory_there_is(
-    free: int, excluded: set[Any], expected: str
-) -> None:
+def test_a_model_is_placed_by_the_free_memory(free: int, excluded: set[Any], expected: str) -> None:
     assert placement(34 * GB, 24 * GB, free, excluded) == expected
 
 
@@ -322,7 +320,7 @@ def test_a_model_is_placed_by_the_memory_there_is(
         (WORKING_MEMORY, "enable_sequential_cpu_offload"),
     ],
 )
-def test_the_pipeline_is_moved_where_its_placement_says(free: int, called: str) -> None:
+def test_the_pipeline_is_moved_to_its_placement(free: int, called: str) -> None:
     """No GPU is needed to see which of diffusers' three ways is taken."""
     import torch
 
@@ -334,7 +332,7 @@ def test_the_pipeline_is_moved_where_its_placement_says(free: int, called: str) 
     assert [name for name, _, _ in pipe.method_calls] == [called]
 
 
-def test_a_model_larger_than_the_memory_is_not_begun(
+def test_a_model_larger_than_the_memory_is_not_loaded(
     folder: Path, image: EncodedImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import psutil
@@ -349,7 +347,7 @@ def test_a_model_larger_than_the_memory_is_not_begun(
         other.edit(image, "x")
 
 
-def test_naming_a_local_editor_and_what_it_misses_loads_no_torch() -> None:
+def test_checking_what_a_local_editor_misses_loads_no_torch() -> None:
     code = (
         "import sys\n"
         "from evaluation.content.catalog import editing_models\n"

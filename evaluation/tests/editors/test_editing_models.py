@@ -84,7 +84,7 @@ def test_a_free_size_keeps_the_shape_of_every_working_size(row: dict[str, Any]) 
 @pytest.mark.parametrize(
     "row", [row for row in HOSTED if "ratios" in (row["options"].get("size") or {})], ids=name_of
 )
-def test_the_ratios_hold_every_working_shape(row: dict[str, Any]) -> None:
+def test_the_ratios_cover_every_working_shape(row: dict[str, Any]) -> None:
     rule = SizeRule.from_row(row["options"]["size"])
     assert rule is not None
     found = [rule.nearest_ratio(size) for size in WORKING]
@@ -101,7 +101,7 @@ def test_a_row_is_found_by_slug_and_by_the_models_own_name() -> None:
     assert caught.value.fault is Fault.CONFIGURATION
 
 
-def test_options_that_do_not_fit_are_told_by_row() -> None:
+def test_invalid_options_name_their_row() -> None:
     for options in ({"model": "m", "colour": 1}, {}, {"model": "m", "size": {"ratios": ["4/3"]}}):
         with pytest.raises(EditorError, match="of mine are not valid") as caught:
             load_row({"slug": "mine", "editor": "bfl", "options": options})

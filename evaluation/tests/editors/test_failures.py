@@ -38,7 +38,7 @@ def test_retry_after_is_a_time_or_nothing(value: str) -> None:
     assert wait is None or (math.isfinite(wait) and wait >= 0)
 
 
-def test_retry_after_in_its_forms() -> None:
+def test_retry_after_is_parsed_in_all_its_forms() -> None:
     assert retry_after({"retry-after": "7"}) == 7
     assert retry_after({"retry-after": "-7"}) == 0
     assert retry_after({"retry-after": "999999999"}) == 999999999
@@ -67,7 +67,7 @@ def test_messages_are_short_and_printable(text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [Refused, EditorError])
-def test_an_echoed_key_is_taken_out_with_what_led_to_it(kind: type[Exception]) -> None:
+def test_an_echoed_key_is_removed_with_the_cause_of_the_error(kind: type[Exception]) -> None:
     options = {} if kind is Refused else {"fault": Fault.KEY_REJECTED}
     error = kind("Incorrect key: sekrit.", **options)  # type: ignore[arg-type]
     error.__cause__ = ValueError("sekrit")
@@ -84,7 +84,7 @@ def test_base64_comes_back_as_bytes_with_or_without_a_prefix(data: bytes, prefix
 
 
 @pytest.mark.parametrize("text", [None, "", 17, b"AAAA", "A", "data:image/png;base64,A", "é"])
-def test_what_is_not_base64_is_a_bad_answer(text: object) -> None:
+def test_invalid_base64_is_a_bad_answer(text: object) -> None:
     with pytest.raises(EditorError) as caught:
         from_base64(text)
     assert caught.value.fault is Fault.BAD_ANSWER

@@ -56,7 +56,7 @@ def test_the_small_autoencoder_has_a_floor_and_rules_have_none():
         load_editor("jpeg").send(image, "Mirror the image horizontally.", 1, ASIDE)
 
 
-def test_a_floor_is_measured_without_an_edit_to_look_for():
+def test_a_floor_is_measured_without_looking_for_an_edit():
     pair = EditPair("hat", "things", "Add a hat.", "Remove the hat.", "local", object="hat")
     measured = FLOOR.measured_pair(pair)
     assert (measured.change, measured.object, measured.forward) == ("none", "", pair.forward)

@@ -46,7 +46,7 @@ OUTCOMES = {
 
 
 @pytest.mark.parametrize("case", OUTCOMES)
-def test_each_failure_is_told_by_its_fault_and_asked_once(
+def test_each_failure_has_its_fault_and_is_not_retried(
     fake: FakeProvider, load: Load, image: EncodedImage, case: str
 ) -> None:
     fake.next(case)
@@ -81,7 +81,7 @@ def test_an_error_inside_a_200_is_a_failure_with_its_message(
     assert not caught.value.permanent
 
 
-def test_an_edit_comes_back_with_what_it_took(
+def test_an_edit_returns_its_time_cost_and_notes(
     fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
     answer = load(price=0.04, price_date="2026-11-15").edit(image, PROMPT, seed=7)
@@ -93,7 +93,7 @@ def test_an_edit_comes_back_with_what_it_took(
     assert answer.notes["request_id"]
 
 
-def test_an_answer_of_another_size_or_type_is_taken_as_it_is(
+def test_an_answer_of_another_size_or_type_is_accepted_unchanged(
     fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
     editor = load()
@@ -105,7 +105,7 @@ def test_an_answer_of_another_size_or_type_is_taken_as_it_is(
 
 
 @pytest.mark.parametrize("case", ["slow", "drip"])
-def test_a_slow_answer_ends_at_the_wall_clock(
+def test_a_slow_answer_ends_at_the_deadline(
     fake: FakeProvider, load: Load, image: EncodedImage, case: str
 ) -> None:
     editor = load()
@@ -120,7 +120,7 @@ def test_a_slow_answer_ends_at_the_wall_clock(
     assert caught.value.billed, "the image may have been made"
 
 
-def test_an_answer_without_end_is_cut(fake: FakeProvider, load: Load, image: EncodedImage) -> None:
+def test_an_endless_answer_is_cut(fake: FakeProvider, load: Load, image: EncodedImage) -> None:
     editor = load()
     editor.http.max_bytes = 3000  # type: ignore[attr-defined]
     fake.next("drip")
@@ -131,7 +131,7 @@ def test_an_answer_without_end_is_cut(fake: FakeProvider, load: Load, image: Enc
     assert caught.value.fault is Fault.BAD_ANSWER
 
 
-def test_close_ends_a_call_in_flight_and_those_to_come(
+def test_close_ends_calls_in_flight_and_later_ones(
     fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
     editor = load(timeout=30.0)
@@ -170,7 +170,7 @@ def test_threads_share_one_editor(fake: FakeProvider, load: Load, image: Encoded
     assert {answer.image.size for answer in answers} == {SIZE}
 
 
-def test_nobody_listening_is_unreachable_and_not_billed(
+def test_a_closed_port_is_unreachable_and_not_billed(
     fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
     editor = load()
@@ -199,7 +199,7 @@ def test_the_key_is_in_no_url_and_not_sent_to_fetch_an_image(
         ("another-key", Fault.KEY_REJECTED, 1),
     ],
 )
-def test_a_missing_malformed_or_wrong_key_is_told(
+def test_a_missing_malformed_or_wrong_key_is_reported(
     fake: FakeProvider,
     load: Load,
     image: EncodedImage,
@@ -219,7 +219,7 @@ def test_a_missing_malformed_or_wrong_key_is_told(
         assert any(fake.key_variable in reason for reason in editor.missing())
 
 
-def test_the_key_does_not_travel_in_the_clear(load: Load, image: EncodedImage) -> None:
+def test_the_key_is_not_sent_unencrypted(load: Load, image: EncodedImage) -> None:
     editor = load(base_url="http://api.example.org/v1")
     assert any("https" in reason for reason in editor.missing())
     with pytest.raises(EditorError) as caught:
@@ -227,9 +227,7 @@ def test_the_key_does_not_travel_in_the_clear(load: Load, image: EncodedImage) -
     assert caught.value.fault is Fault.CONFIGURATION
 
 
-def test_what_shaped_the_answers_is_described_without_the_key(
-    fake: FakeProvider, load: Load
-) -> None:
+def test_the_description_has_all_settings_but_not_the_key(fake: FakeProvider, load: Load) -> None:
     editor = load(price=0.04, price_date="2026-11-15")
     described = editor.describe()
     assert described["model"] == fake.row["model"]
@@ -237,7 +235,7 @@ def test_what_shaped_the_answers_is_described_without_the_key(
     assert KEY not in f"{described} {editor!r}"
 
 
-def test_an_image_below_the_models_least_size_is_sent_enlarged(
+def test_an_image_too_small_for_the_model_is_sent_enlarged(
     fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
     answer = load(min_input_side=96).edit(image, PROMPT)

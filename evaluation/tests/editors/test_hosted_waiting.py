@@ -36,7 +36,7 @@ BY_URL = sorted(name for name, fake in FAKES.items() if fake.returns_url)
 
 @pytest.mark.parametrize("case", WAITS)
 @pytest.mark.parametrize("fake", QUEUES, indirect=True)
-def test_waiting_ends_well_or_with_its_fault(
+def test_polling_ends_with_an_image_or_the_right_fault(
     fake: FakeProvider, load: Load, image: EncodedImage, case: str
 ) -> None:
     editor = load(timeout=0.4 if case == "poll-forever" else 30.0)
@@ -67,7 +67,7 @@ FETCHES = {
 
 @pytest.mark.parametrize("case", FETCHES)
 @pytest.mark.parametrize("fake", BY_URL, indirect=True)
-def test_a_returned_address_is_fetched_with_care(
+def test_an_address_in_the_answer_is_fetched_with_retries_and_limits(
     fake: FakeProvider, load: Load, image: EncodedImage, case: str
 ) -> None:
     editor = load(timeout=0.5 if case == "image-drip" else 30.0)
@@ -164,7 +164,7 @@ def test_the_key_goes_only_to_bfl(load: Load, url: str, trusted: bool) -> None:
 
 
 @pytest.mark.parametrize("fake", ["gemini"], indirect=True)
-def test_gemini_says_when_to_come_back_inside_the_error(
+def test_gemini_states_the_retry_delay_inside_the_error(
     fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
     fake.next("limited-inside")
@@ -174,9 +174,7 @@ def test_gemini_says_when_to_come_back_inside_the_error(
 
 
 @pytest.mark.parametrize("fake", ["gemini"], indirect=True)
-def test_geminis_thoughts_are_kept_and_its_drafts_are_not_the_answer(
-    load: Load, image: EncodedImage
-) -> None:
+def test_geminis_thoughts_are_noted_and_its_drafts_ignored(load: Load, image: EncodedImage) -> None:
     answer = load().edit(image, PROMPT)
     assert answer.notes["reasoning"] == "First I look at the image."
     assert answer.notes["usage"]["candidates_token_count"] == 1290

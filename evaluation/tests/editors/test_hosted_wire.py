@@ -71,7 +71,7 @@ def gemini_body(**config: Any) -> dict[str, Any]:
         (EditSettings(temperature=0.0, size="2K"), "2K", {"temperature": 0.0}),
     ],
 )
-def test_gemini_with_thoughts_a_tier_of_size_and_a_temperature_where_an_arm_sets_it(
+def test_gemini_with_thoughts_a_size_tier_and_an_arms_temperature(
     send: Send, settings: EditSettings | None, size: str, more: dict[str, float]
 ) -> None:
     (request,) = send("gemini-3.1-flash-image", settings=settings).asked
@@ -85,7 +85,7 @@ def test_gemini_with_thoughts_a_tier_of_size_and_a_temperature_where_an_arm_sets
     )
 
 
-def test_gemini_goes_on_with_a_conversation_and_sends_no_image_twice(send: Send) -> None:
+def test_gemini_continues_a_conversation_and_sends_no_image_twice(send: Send) -> None:
     first, second = (
         clean_wire(EncodedImage.from_image(IMAGE.decoded.transpose(turn)))
         for turn in (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_180)
@@ -115,7 +115,7 @@ def test_gemini_goes_on_with_a_conversation_and_sends_no_image_twice(send: Send)
     assert said(request.json["contents"][-1]) == [IMAGE.data, PROMPT]
 
 
-def test_a_free_size_is_asked_for_at_the_tier_and_in_the_shape_of_the_image(send: Send) -> None:
+def test_a_free_size_is_requested_at_the_tier_in_the_shape_of_the_image(send: Send) -> None:
     (request,) = send("seedream-4-0", settings=EditSettings(size="2K")).asked
     width, height = (int(side) for side in request.json["size"].split("x"))
     assert width / height == pytest.approx(4 / 3, rel=0.02)
@@ -307,7 +307,7 @@ def test_the_environment_may_name_another_address(monkeypatch: pytest.MonkeyPatc
         assert stated.describe()["url"] == "https://other.example.org"
 
 
-def test_a_missing_key_is_asked_for_by_the_name_of_whoever_gives_it(
+def test_the_message_about_a_missing_key_names_its_provider(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("ARK_API_KEY", raising=False)
@@ -353,7 +353,7 @@ def besides(request: Received) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", sorted(FAKES))
-def test_two_cases_of_an_image_cannot_be_told_apart_without_pixels_and_prompt(
+def test_requests_differ_only_in_pixels_and_prompt(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with FAKES[name]() as fake:

@@ -51,7 +51,7 @@ def after(editor, image, passes):
     return image
 
 
-def test_the_autoencoder_that_ships_is_small_and_described():
+def test_the_bundled_autoencoder_is_small_and_described():
     assert sum(file.stat().st_size for file in BUNDLED.glob("*.safetensors")) <= 4_000_000
     assert json.loads((BUNDLED / "config.json").read_text())["_class_name"] == "AutoencoderTiny"
     editor = load_editor("latent")
@@ -102,7 +102,7 @@ def test_answers_are_the_same_each_time_and_in_threads(coffee):
     assert len(set(found)) == 1
 
 
-def test_another_autoencoder_takes_its_place_from_a_pipelines_folder(kl_folder, coffee):
+def test_an_autoencoder_can_be_loaded_from_a_pipelines_folder(kl_folder, coffee):
     editor = load_editor("latent", checkpoint=str(kl_folder), subfolder="vae")
     answer = editor.edit(coffee, COPY).image
     assert answer.size == coffee.size
@@ -111,7 +111,7 @@ def test_another_autoencoder_takes_its_place_from_a_pipelines_folder(kl_folder, 
     assert len(editor.describe()["weights_sha256"]) == 64
 
 
-def test_what_cannot_be_loaded_is_said_in_words(tmp_path, coffee):
+def test_an_autoencoder_that_cannot_be_loaded_is_reported(tmp_path, coffee):
     editor = load_editor("latent", checkpoint=str(tmp_path / "nothing"))
     with pytest.raises(EditorError, match="nothing cannot be loaded") as caught:
         editor.edit(coffee, COPY)
@@ -119,7 +119,7 @@ def test_what_cannot_be_loaded_is_said_in_words(tmp_path, coffee):
     assert caught.value.fault is Fault.CONFIGURATION
 
 
-def test_a_large_image_goes_through_by_tiles_and_comes_out_the_same(monkeypatch):
+def test_a_large_image_is_the_same_when_processed_in_tiles(monkeypatch):
     image = busy(430, 230)
     autoencoder = load_editor("latent").autoencoder
     whole = np.asarray(latent.autoencode(autoencoder, image), dtype=int)
@@ -134,7 +134,7 @@ def test_a_large_image_goes_through_by_tiles_and_comes_out_the_same(monkeypatch)
     assert np.abs(tiled - whole).max() <= 1
 
 
-def test_what_looks_at_all_of_an_image_is_shown_all_of_it(kl_folder, monkeypatch):
+def test_a_network_with_global_dependencies_is_not_tiled(kl_folder, monkeypatch):
     autoencoder = load_editor("latent", checkpoint=str(kl_folder), subfolder="vae").autoencoder
     assert latent.receptive_radius(autoencoder) is None
     monkeypatch.setattr(latent, "LARGE_PIXELS", 0)

@@ -71,13 +71,13 @@ def _gradient(width, height):
     return Image.fromarray(np.repeat(values[..., None], 3, axis=2).astype(np.uint8))
 
 
-def test_without_weights_it_says_how_they_are_had(tmp_path, monkeypatch):
+def test_without_weights_it_states_how_to_get_them(tmp_path, monkeypatch):
     monkeypatch.setenv("CONVERGEBENCH_WEIGHTS", str(tmp_path))
     (lacking,) = load_editor("neural-eraser").missing()
     assert "convergebench weights neural-eraser" in lacking
 
 
-def test_of_a_large_hole_it_is_shown_a_small_copy_and_nothing_else_changes(
+def test_a_large_hole_is_painted_on_a_small_copy_and_nothing_else_changes(
     eraser, portrait, monkeypatch
 ):
     source, _ = portrait

@@ -36,7 +36,7 @@ RULED = [pair for pair in catalog.edit_pairs() if pair.rule]
 
 
 @pytest.mark.parametrize("pair", RULED, ids=lambda pair: pair.slug)
-def test_every_shipped_wording_is_understood_and_its_way_back_is_the_inverse(pair):
+def test_every_shipped_wording_is_understood_and_backward_is_the_inverse(pair):
     for wording in pair.wordings:
         there = parse(wording.forward)
         assert parse(wording.backward) == there.inverse
@@ -67,7 +67,7 @@ def test_people_may_say_it_in_other_words(prompt, meant):
 
 
 @pytest.mark.parametrize("prompt", ["", "   ", "Make her laugh", "Add a unicorn", "hat", "\x00"])
-def test_what_is_not_understood_is_a_permanent_error_that_names_what_is(prompt):
+def test_a_prompt_not_understood_is_a_permanent_error_listing_known_things(prompt):
     with pytest.raises(EditorError, match="sunglasses") as caught:
         parse(prompt)
     assert caught.value.permanent
@@ -84,7 +84,7 @@ def test_answers_are_the_same_for_a_seed_and_keep_the_size(name, image):
     assert (first is image) == (name == "noop")
 
 
-def test_noise_depends_on_the_seed_and_is_settled_without_one(image):
+def test_noise_depends_on_the_seed_and_is_fixed_without_one(image):
     noise = load_editor("noise")
     answers = [noise.edit(image, "Copy the image exactly.", seed=s) for s in (1, 2, None, None)]
     hashes = [answer.image.sha256 for answer in answers]
@@ -121,7 +121,7 @@ def test_the_oracle_restores_every_shipped_pair_exactly(pair, image):
 
 
 @pytest.mark.parametrize("played", range(4))
-def test_the_oracle_goes_on_with_a_chain_that_another_process_began(played, image):
+def test_the_oracle_continues_a_chain_that_another_process_began(played, image):
     pair = next(pair for pair in catalog.edit_pairs() if pair.change == "local")
     whole = oracle_chain(pair, Position(image))
     images = [image, *(EncodedImage.from_bytes(edit.answer.image.data) for edit in whole)]
@@ -133,7 +133,7 @@ def test_the_oracle_goes_on_with_a_chain_that_another_process_began(played, imag
     ]
 
 
-def test_the_oracle_edits_by_rule_where_it_is_told_nothing(image):
+def test_the_oracle_edits_by_rule_without_the_image_before(image):
     drawn = load_editor("oracle").send(image, "Add a hat.").image
     restored = load_editor("oracle").send(drawn, "Remove the hat.").image
     assert 1e-4 < _error(restored, image) < _error(drawn, image)
@@ -148,7 +148,7 @@ def test_options_change_the_damage_and_are_described(image):
 
 
 @pytest.mark.parametrize("size", [(256, 256), (288, 192), (64, 900), (900, 64), (16, 16)])
-def test_a_drawing_touches_nothing_but_what_its_mask_covers(size):
+def test_a_drawing_changes_only_pixels_of_its_mask(size):
     for name in THINGS:
         image = Image.new("RGB", size, (90, 120, 150))
         covered = drawings.mask(name, size)
@@ -158,7 +158,7 @@ def test_a_drawing_touches_nothing_but_what_its_mask_covers(size):
 
 
 @pytest.mark.parametrize("name", sorted(THINGS))
-def test_removing_fills_the_place_with_what_is_around(name):
+def test_removing_fills_the_place_from_its_surroundings(name):
     image = Image.new("RGB", (256, 256), (90, 120, 150))
     editor = load_editor("oracle")
     drawn = drawings.draw(name, image)
@@ -205,7 +205,7 @@ WORDS = Annotations(
         ("older", (0.3, 0.2, 0.7, 0.8)),
     ],
 )
-def test_an_edit_stays_where_the_annotations_say_it_belongs(slug, inside):
+def test_an_edit_stays_in_the_annotated_region(slug, inside):
     image = EncodedImage.from_image(Image.new("RGB", (320, 320), (120, 140, 160)))
     pair = next(pair for pair in RULED if pair.slug == slug)
     context = EditContext(annotations=WORDS)
@@ -219,7 +219,7 @@ def test_an_edit_stays_where_the_annotations_say_it_belongs(slug, inside):
     assert lower <= inside[3] + 0.01
 
 
-def test_words_are_written_over_words_and_taken_off_again():
+def test_words_are_replaced_and_restored():
     image = EncodedImage.from_image(Image.new("RGB", (320, 320), (120, 140, 160)))
     pair = next(pair for pair in RULED if pair.slug == "caption-thank-you")
     editor = load_editor("noise", sigma=0)
@@ -246,7 +246,7 @@ def changed(before, after):
     return ImageChops.difference(before.decoded, after.decoded).convert("L").getbbox()
 
 
-def test_one_small_thing_is_lost_at_a_place_of_the_seed_and_the_rest_stays(image):
+def test_one_small_square_chosen_by_the_seed_is_erased_and_the_rest_stays(image):
     editor, places = load_editor("loses-things", share=0.1), set()
     for seed in range(8):
         lost = editor.edit(image, "Return the image unchanged.", seed=seed).image
@@ -257,7 +257,7 @@ def test_one_small_thing_is_lost_at_a_place_of_the_seed_and_the_rest_stays(image
     assert len(places) > 4
 
 
-def test_what_the_edit_drew_is_not_what_is_lost(image):
+def test_the_edit_itself_is_not_erased(image):
     prompt, editor = "Add a red ball.", load_editor("loses-things", share=0.1)
     drawn = load_editor("oracle").edit(image, prompt, seed=0).image
     ball = (np.asarray(drawn.decoded) != np.asarray(image.decoded)).any(axis=2)
@@ -268,7 +268,7 @@ def test_what_the_edit_drew_is_not_what_is_lost(image):
         assert not (other & ball).any()
 
 
-def test_the_most_colourful_thing_takes_on_another_hue_and_the_rest_stays():
+def test_only_the_most_colourful_thing_changes_its_hue():
     pixels = np.full((160, 200, 3), 128, dtype=np.uint8)
     pixels[40:64, 60:84] = (200, 40, 40)
     pixels[100:124, 130:154] = (90, 110, 130)

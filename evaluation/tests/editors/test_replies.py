@@ -59,7 +59,7 @@ def call() -> Call:
 )
 @example(503, {"content-type": "application/json"}, b'{"estimated_time": 1%s}' % (b"0" * 400))
 @example(400, {"content-type": "application/json"}, b'{"error": {"code": 1%s}}' % (b"0" * 400))
-def test_no_reply_is_misunderstood_as_a_crash(
+def test_no_reply_crashes_the_reader(
     call: Call, contract: str, status: int, headers: dict[str, str], body: bytes
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -31,13 +31,13 @@ def prompts() -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["old-black-and-white", "old-colour", "surveillance"])
-def test_the_restorer_brings_old_images_nearer(name):
+def test_the_restorer_brings_old_images_nearer_to_the_original(name):
     worn = degraded(name, IMAGE, 1)
     restored = load_editor("restorer").send(worn, prompts()[0]).image
     assert rmse(IMAGE, restored) < 0.95 * rmse(IMAGE, worn)
 
 
-def test_every_prompt_of_the_study_is_taken_for_a_restoration():
+def test_every_prompt_of_the_study_is_recognised_as_a_restoration():
     worn = degraded("old-colour", IMAGE, 1)
     answers = {load_editor("restorer").send(worn, prompt).image.sha256 for prompt in prompts()}
     assert len(answers) == 1
@@ -98,6 +98,6 @@ def test_the_network_is_run_layer_by_layer(small_network):
     assert editor.describe()["weights_sha256"] == "0" * 64
 
 
-def test_without_its_weights_it_says_what_to_do(monkeypatch, tmp_path):
+def test_without_its_weights_it_states_how_to_get_them(monkeypatch, tmp_path):
     monkeypatch.setenv("CONVERGEBENCH_WEIGHTS", str(tmp_path))
     assert "convergebench weights esrgan-slim" in load_editor("super-resolver").missing()[0]

@@ -88,7 +88,7 @@ def test_a_connection_is_kept_when_the_server_keeps_it(
     assert server.connections == connections
 
 
-def test_a_kept_connection_is_given_up_when_the_server_speaks(
+def test_an_idle_connection_is_dropped_when_the_server_sends_data(
     client: HttpClient, server: HostileServer
 ) -> None:
     def speak_on(connection: socket.socket, _: Any) -> None:
@@ -116,7 +116,7 @@ def test_nothing_is_taken_from_the_environment(
     assert not {"authorization", "cookie", "proxy-authorization"} & set(server.received[1].headers)
 
 
-def test_a_refused_connection_can_be_tried_again(client: HttpClient) -> None:
+def test_a_refused_connection_can_be_retried(client: HttpClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     error = failure(client, f"http://127.0.0.1:{port}/")
@@ -193,7 +193,7 @@ def test_a_name_with_hundreds_of_addresses_costs_four_attempts(
     assert len(attempts) == 4
 
 
-def test_our_own_address_is_recognised_by_where_the_connection_comes_from(
+def test_our_own_address_is_recognised_by_the_source_of_the_connection(
     server: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A public address of this very machine, which nobody put on the deny list."""
@@ -209,7 +209,7 @@ def test_our_own_address_is_recognised_by_where_the_connection_comes_from(
     assert server.received == []
 
 
-def test_a_stalling_name_server_does_not_hold_the_call() -> None:
+def test_a_stalling_name_server_does_not_block_the_call() -> None:
     release = threading.Event()
 
     def stalls(*_: Any) -> Any:
@@ -251,7 +251,7 @@ def test_tls_verifies_the_name_and_not_the_address(authority: Authority) -> None
         ({"self_signed": True}, "self-signed"),
     ],
 )
-def test_a_bad_certificate_is_permanent_and_says_why(
+def test_a_bad_certificate_is_a_permanent_error_with_its_reason(
     authority: Authority, options: dict[str, Any], reason: str
 ) -> None:
     with HostileServer(authority.server_context(**options)) as server:
@@ -428,7 +428,7 @@ def trusted(monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpClient]:
     client.close()
 
 
-def test_the_clock_runs_over_all_requests_of_a_call(
+def test_one_deadline_covers_all_requests_of_a_call(
     trusted: HttpClient, server: HostileServer
 ) -> None:
     def slowly(connection: socket.socket, _: Any) -> None:
@@ -455,7 +455,7 @@ def test_sleep_ends_with_the_call_and_with_the_client(trusted: HttpClient) -> No
     assert time.monotonic() - started < 2
 
 
-def test_a_proxy_of_the_environment_is_used_and_kept_to_the_clock(
+def test_a_proxy_of_the_environment_is_used_within_the_deadline(
     server: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy", "http_proxy"):
@@ -473,7 +473,7 @@ def test_a_proxy_of_the_environment_is_used_and_kept_to_the_clock(
 
 
 @pytest.mark.parametrize("url", ["ftp://example.org/", "http://[::1", "/path", "https://"])
-def test_an_address_that_is_no_http_url_is_a_fault_of_the_configuration(
+def test_an_address_that_is_no_http_url_is_a_configuration_fault(
     trusted: HttpClient, url: str
 ) -> None:
     with pytest.raises(EditorError) as caught:

@@ -46,7 +46,7 @@ def test_every_way_to_frame_a_body_is_understood(answer: bytes, body: bytes) -> 
     assert reply.headers.get("content-length") != "9"
 
 
-def test_an_answer_that_came_before_all_was_sent_is_read(client: HttpClient) -> None:
+def test_an_answer_before_the_whole_request_was_sent_is_read(client: HttpClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
         call = pool.submit(client.send, "POST", url, content=b"x" * 50_000_000, timeout=5)
@@ -60,7 +60,7 @@ def test_an_answer_that_came_before_all_was_sent_is_read(client: HttpClient) -> 
 
 
 @pytest.mark.parametrize("digits", [b"9" * 5_000, b"9" * 19])
-def test_a_length_beyond_every_number_is_refused(digits: bytes) -> None:
+def test_an_enormous_content_length_is_refused(digits: bytes) -> None:
     with pytest.raises(EditorError):
         received(b"HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\nhello" % digits)
 
@@ -74,7 +74,7 @@ def test_trailers_and_chunk_extensions_have_a_limit(
     assert error.fault is Fault.SERVER_ERROR
 
 
-def test_of_an_error_only_the_beginning_is_read(client: HttpClient, server: HostileServer) -> None:
+def test_only_the_beginning_of_an_error_is_read(client: HttpClient, server: HostileServer) -> None:
     url = server.answers("/", response(500, b"e" * 10**6))
     client.max_bytes = 2**30
     reply = client.send("GET", url, timeout=5)
@@ -99,7 +99,7 @@ def test_a_stated_length_beyond_the_limit_is_not_even_read(
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_a_small_packed_body_that_unpacks_to_much_is_cut(
+def test_a_compression_bomb_is_cut(
     client: HttpClient, server: HostileServer, encoding: str
 ) -> None:
     pack = gzip.compress if encoding == "gzip" else zlib.compress
@@ -108,7 +108,7 @@ def test_a_small_packed_body_that_unpacks_to_much_is_cut(
     assert failure(client, server.answers("/", bomb)).message.startswith("response too large")
 
 
-def test_a_packed_body_is_unpacked_though_we_did_not_ask_for_it(
+def test_a_compressed_body_is_unpacked_although_not_requested(
     client: HttpClient, server: HostileServer
 ) -> None:
     packed = response(200, gzip.compress(b"hello" * 1000), Content_Encoding="gzip")
@@ -151,7 +151,7 @@ def test_broken_http_is_a_protocol_error_that_is_retried(
     assert "longer than it says" not in error.message
 
 
-def test_what_follows_a_lie_about_the_length_never_becomes_the_next_answer(
+def test_bytes_beyond_the_content_length_never_become_the_next_answer(
     client: HttpClient, server: HostileServer
 ) -> None:
     smuggled = response(200, b"AB", "image/png", length=1)[:-1] + response(200, b"smuggled")
@@ -173,7 +173,7 @@ def test_the_head_is_limited(client: HttpClient, server: HostileServer, head: by
     assert (error.fault, error.permanent) == (Fault.SERVER_ERROR, False)
 
 
-def test_a_connection_cut_in_the_middle_can_be_tried_again(
+def test_a_connection_cut_in_the_middle_can_be_retried(
     client: HttpClient, server: HostileServer
 ) -> None:
     def cut(connection: socket.socket, _: Any) -> None:
@@ -192,7 +192,7 @@ def test_a_header_with_a_line_break_is_not_sent(client: HttpClient, server: Host
     assert error.__cause__ is None  # it would quote the header, which may hold a key
 
 
-def test_a_body_in_countless_pieces_is_cut(
+def test_a_body_in_too_many_pieces_is_cut(
     client: HttpClient, server: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "MAX_PIECES", 1000)

@@ -72,7 +72,7 @@ def test_a_file_that_ends_early_is_refused(cut):
 
 
 @pytest.mark.parametrize("data", [b"\xff" * 12, b"\x3b", b"PK\x03\x04 a wheel"])
-def test_what_is_no_onnx_file_is_refused(data):
+def test_a_file_that_is_not_onnx_is_refused(data):
     with pytest.raises(ValueError, match=r"ONNX|middle"):
         initializers(data)
 
@@ -122,7 +122,7 @@ def hub(server, tmp_path, monkeypatch):
     return f"/{HUB}/resolve/{HUB_REVISION}/{HUB_FILE}"
 
 
-def test_meta_s_own_file_is_taken_where_the_package_cannot_be_had(hub, server, monkeypatch):
+def test_metas_own_file_is_used_if_the_package_is_unavailable(hub, server, monkeypatch):
     meta = b"weights of Meta" * 100
     monkeypatch.setattr(Dinov2Small, "other_sha256s", (sha256(meta).hexdigest(),))
     server.does(hub, lambda connection, received: connection.sendall(response(200, meta)))
@@ -139,6 +139,6 @@ def test_another_file_of_the_hub_is_refused_with_both_reasons(hub, server):
         weights.fetch("dinov2-small")
 
 
-def test_meta_s_names_of_the_layers_are_those_of_the_network():
+def test_metas_layer_names_match_the_network():
     names = {transformers_name(f"encoder.layer.0.{name}.weight") for name in RENAMED}
     assert names == {f"encoder.layer.0.{name}.weight" for name in RENAMED.values()}

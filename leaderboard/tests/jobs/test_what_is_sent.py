@@ -67,7 +67,7 @@ def besides(request: Received) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("contract", sorted(CONTRACTS))
-def test_two_cases_of_an_image_cannot_be_told_apart_without_pixels_and_prompt(
+def test_requests_differ_only_in_pixels_and_prompt(
     contract: str,
 ) -> None:
     first, second = ([besides(r) for r in play(contract)[1]] for _ in range(2))

@@ -36,7 +36,7 @@ from evaluation.testing.hostile_server import HostileServer, as_json, response
         (529, Fault.SERVER_ERROR, False),
     ],
 )
-def test_a_status_says_whose_fault_it_is_and_whether_to_ask_again(
+def test_a_status_decides_the_fault_and_whether_to_retry(
     server: HostileServer, contract: str, status: int, fault: Fault, permanent: bool
 ) -> None:
     page = response(status, b"<h1>secret stack trace</h1>", "text/html")
@@ -54,7 +54,7 @@ def test_retry_after_is_honoured_within_a_cap(
     assert (error.fault, error.retry_after) == (Fault.RATE_LIMITED, expected)
 
 
-def test_a_model_that_is_loading_says_for_how_long(server: HostileServer) -> None:
+def test_a_loading_model_states_how_long_to_wait(server: HostileServer) -> None:
     loading = as_json({"error": "Model is loading", "estimated_time": 20.5}, 503)
     error = failure(server, loading, contract="huggingface")
     assert (error.fault, error.retry_after) == (Fault.RATE_LIMITED, 20.5)
@@ -103,7 +103,7 @@ def test_a_refusal_is_a_result_and_not_an_error(
         (200, {"data": [{"error": "x"}]}, Fault.BAD_ANSWER),
     ],
 )
-def test_an_error_in_json_is_understood_by_its_words(
+def test_a_json_error_is_classified_by_its_text(
     server: HostileServer, status: int, payload: dict[str, Any], fault: Fault
 ) -> None:
     assert failure(server, as_json(payload, status)).fault is fault
@@ -121,14 +121,14 @@ def test_an_error_message_is_quoted_short_on_one_line_and_without_the_key(
     assert len(error.message) < 600
 
 
-def test_a_key_at_the_cut_of_a_long_message_does_not_show(server: HostileServer) -> None:
+def test_a_key_cut_by_the_length_limit_does_not_show(server: HostileServer) -> None:
     for length in range(470, 505, 5):
         error = failure(server, as_json({"error": "x" * length + KEY}, 400))
         assert "sk-can" not in error.message
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
-def test_a_page_instead_of_an_image_is_named(server: HostileServer, contract: str) -> None:
+def test_a_web_page_instead_of_an_image_is_reported(server: HostileServer, contract: str) -> None:
     page = response(200, b"<html>Log in, secret</html>", "text/html; charset=utf-8")
     error = failure(server, page, contract=contract)
     assert (
@@ -179,9 +179,7 @@ def test_an_answer_without_a_usable_image_is_tried_again(
         (b"<svg/>", "not a PNG, JPEG or WebP"),
     ],
 )
-def test_an_image_that_must_not_be_decoded_is_not(
-    server: HostileServer, data: bytes, words: str
-) -> None:
+def test_a_forbidden_image_is_not_decoded(server: HostileServer, data: bytes, words: str) -> None:
     error = failure(server, response(200, data, "image/png"), contract="huggingface")
     assert error.fault is Fault.BAD_ANSWER
     assert error.billed
@@ -196,9 +194,7 @@ def test_an_answer_beyond_max_bytes_is_cut(server: HostileServer) -> None:
 @pytest.mark.parametrize(
     ("stated", "noted"), [("image/png", True), ("image/jpg", False), ("image/jpeg", False)]
 )
-def test_a_type_that_the_bytes_do_not_have_is_noted(
-    server: HostileServer, stated: str, noted: bool
-) -> None:
+def test_a_wrong_stated_type_is_noted(server: HostileServer, stated: str, noted: bool) -> None:
     jpeg = encode_jpeg(IMAGE.decoded, 90)
     server.answers("/edit", response(200, jpeg, stated))
     editor = endpoint(server, contract="huggingface", url=server.url("/edit"))

@@ -28,7 +28,7 @@ def test_a_url_in_the_answer_is_fetched_without_the_key(
     "target",
     ["http://169.254.169.254/x.png", "http://0xa9fea9fe/", "http://[fe80::1]/", "https://[::]/"],
 )
-def test_a_url_in_the_answer_goes_through_the_same_door(
+def test_a_url_in_the_answer_passes_the_same_guard(
     server: HostileServer, events: list[tuple[str, str]], target: str
 ) -> None:
     error = failure(
@@ -40,7 +40,7 @@ def test_a_url_in_the_answer_goes_through_the_same_door(
     assert [kind for kind, _ in events] == ["answer_url"]
 
 
-def test_a_url_in_the_answer_is_one_hop_only(server: HostileServer) -> None:
+def test_a_redirect_of_a_url_in_the_answer_is_not_followed(server: HostileServer) -> None:
     server.answers("/2", response(200, EDITED.data, "image/png"))
     url = server.answers("/1", response(302, Location="/2"))
     failure(server, as_json({"data": [{"url": url}]}))
@@ -56,7 +56,7 @@ def test_a_url_in_the_answer_is_one_hop_only(server: HostileServer) -> None:
         (response(200, b"x" * 90_000, "image/png"), "response too large"),
     ],
 )
-def test_a_url_in_the_answer_may_fail_as_the_answer_may(
+def test_a_url_in_the_answer_has_the_same_failures_as_the_answer(
     server: HostileServer, reply: bytes, words: str
 ) -> None:
     url = server.answers("/1", reply)
@@ -74,7 +74,7 @@ def _quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_quick_polls")
-def test_a_prediction_is_asked_for_again_until_it_is_ready(server: HostileServer) -> None:
+def test_a_prediction_is_polled_until_it_is_ready(server: HostileServer) -> None:
     server.answers(PATHS["cog"], as_json({"id": "p-1", "status": "starting"}, 202))
     server.answers(
         PATHS["cog"] + "/p-1", as_json({"id": "p-1", "status": "processing"}), GOOD["cog"]
@@ -86,7 +86,7 @@ def test_a_prediction_is_asked_for_again_until_it_is_ready(server: HostileServer
 
 
 @pytest.mark.usefixtures("_quick_polls")
-def test_polling_elsewhere_does_not_take_the_key_along(server: HostileServer) -> None:
+def test_polling_another_host_does_not_send_the_key(server: HostileServer) -> None:
     with HostileServer() as elsewhere:
         url = elsewhere.answers("/p", GOOD["cog"])
         server.answers(PATHS["cog"], as_json({"status": "processing", "urls": {"get": url}}, 201))
@@ -131,7 +131,7 @@ def test_the_number_of_polls_is_limited(
     ],
 )
 @pytest.mark.usefixtures("_quick_polls")
-def test_a_prediction_that_fails_says_how(
+def test_a_failed_prediction_has_the_right_fault(
     server: HostileServer, reply: bytes, fault: Fault
 ) -> None:
     assert failure(server, reply, contract="cog").fault is fault

@@ -72,7 +72,7 @@ def test_openai_edits_is_multipart_as_servers_expect_it(server: HostileServer) -
     }
 
 
-def test_every_switch_takes_its_field_out(server: HostileServer) -> None:
+def test_every_switch_removes_its_field(server: HostileServer) -> None:
     server.answers(PATHS["openai-edits"], GOOD["openai-edits"])
     endpoint(
         server,
@@ -174,7 +174,7 @@ def test_cog_fields_can_be_renamed_and_left_out(server: HostileServer) -> None:
 
 
 @pytest.mark.parametrize("url", ["/v1", "/v1/", "/v1/images/edits"])
-def test_people_may_give_the_base_or_the_whole_address(server: HostileServer, url: str) -> None:
+def test_the_address_may_be_the_base_or_complete(server: HostileServer, url: str) -> None:
     server.answers("/v1/images/edits", GOOD["openai-edits"])
     endpoint(server, url=server.url(url) + "?api-version=2").edit(IMAGE, "x", seed=1)
     assert server.received[0].path == "/v1/images/edits?api-version=2"
@@ -226,7 +226,7 @@ def test_attempts_at_one_edit_share_an_idempotency_key_and_others_do_not(
         ({"url": "https://user:pw@example.com/v1"}, "the key has its own field"),
     ],
 )
-def test_settings_that_cannot_work_are_refused_with_the_reason(
+def test_invalid_settings_are_refused_with_the_reason(
     server: HostileServer, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(EditorError) as caught:
