@@ -1,4 +1,4 @@
-"""Suites from draft to frozen: filter cases, preview, freeze, diagnose, continue."""
+"""Suites from draft to frozen: select cases, preview, freeze, diagnose, draft the next version."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from leaderboard.models.runs import RunState
 from leaderboard.models.suites import Curation
 from leaderboard.standings.stored import stored_result
 
-#: Plays the edits that are checked: it follows every instruction, and saves a JPEG as many do.
-CHECKED_BY = "jpeg"
-#: Facts of an image's pixels at a size never change; a curator works on a draft for days.
-KEPT_FOR = 7 * 24 * 3600
+#: The editor that checks edits: it follows every instruction and saves as JPEG, as many models do.
+CHECKING_EDITOR = "jpeg"
+#: Facts about an image's pixels at a size never change; a curator may work on a draft for days.
+CACHE_SECONDS = 7 * 24 * 3600
 
 
 DRAFT_FIELDS = tuple(field.name for field in fields(suite_builder.Draft))
-#: Filters of cases: the fields of a draft that are not fields of the suite.
+#: The fields of a draft that select cases; all others are fields of the suite.
 FILTERS = frozenset(DRAFT_FIELDS) - {field.name for field in Suite._meta.concrete_fields}
 USUAL_CASES = 24
 
 
-class Preparing(Exception):
-    """The time of one request is over; what is done so far is cached."""
+class NotReady(Exception):
+    """The preview took longer than one request; what is done so far is cached."""
 
     def __init__(self, what: str, done: int, total: int) -> None:
         super().__init__(f"{what}: {done} of {total}")
@@ -60,51 +60,51 @@ class Preview:
     """The suite that a draft would become if it were frozen now."""
 
     suite: CoreSuite
-    #: True if the curator declares it too narrow to rank by.
+    #: True if the curator declares the suite too narrow to rank by.
     narrow: bool = False
 
     @cached_property
     def refusals(self) -> list[str]:
-        """Reasons why it may not be frozen; empty if it may."""
+        """Reasons why the suite may not be frozen; empty if it may."""
         return suite_builder.refusals(self.suite, self.narrow)
 
     @property
     def warnings(self) -> list[str]:
-        """Return warnings about one-sided content."""
+        """Warnings about one-sided content."""
         return suite_builder.warnings(self.suite)
 
     @property
     def strata(self) -> list[tuple[str, str, int]]:
-        """(image kind, category, number of cases), in order."""
+        """The number of cases by image kind and category, in order."""
         balance = suite_builder.balance(self.suite)
         return [(kind, category, count) for (kind, category), count in sorted(balance.items())]
 
     def estimates(self) -> list[tuple[EditingModel, Estimate]]:
-        """Estimate calls, money and time for every model that is no reference editor."""
+        """Estimate calls, money and time for every model except reference editors."""
         models = EditingModel.objects.filter(is_reference=False)
         return [(model, model.estimate_run(self.suite)) for model in models]
 
 
 def preview(suite: Suite, until: float = math.inf) -> Preview:
-    """Return the suite that this draft describes. Raises SuiteError if there is none.
+    """Return the suite that this draft describes. Raises SuiteError if no suite fits it.
 
-    Raises Preparing if it takes longer than `until`, by the clock of time.monotonic.
+    Raises NotReady at the time `until`, on the clock of time.monotonic.
     """
     chosen: dict[str, Any] = {"cases": USUAL_CASES} | {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in suite.filters.items()
         if name in FILTERS and value
     }
-    draft = suite_builder.Draft(**_of_row(suite), **chosen)
+    draft = suite_builder.Draft(**_draft_fields(suite), **chosen)
     excluded = set(suite.filters.get("without") or ())
     active = SourceImage.objects.filter(status=Curation.ACTIVE).select_related("stored")
-    # The draft selects images before any is opened.
-    wanted = [source for source in active if draft.takes_image(source)]  # type: ignore[arg-type]
+    # Images are selected before any is opened.
+    selected = [source for source in active if draft.takes_image(source)]  # type: ignore[arg-type]
     pairs = [p.as_core() for p in EditPair.objects.filter(status=Curation.ACTIVE)]
-    facts = facts_of(wanted, suite.size, until)
+    facts = facts_of(selected, suite.size, until)
     candidates = [
         suite_builder.from_facts(source, facts[source.slug], prepared_places(source, suite.size))
-        for source in wanted
+        for source in selected
     ]
     built = suite_builder.build(draft, candidates, pairs)
     return Preview(_without(built, excluded) if excluded else built, draft.narrow)
@@ -115,7 +115,7 @@ def freeze(suite: Suite) -> Suite:
     """Make the draft immutable: hash its content, store its images and cases."""
     locked = Suite.objects.select_for_update().get(pk=suite.pk)
     if locked.is_frozen:
-        raise SuiteError(f"{locked} is frozen already")
+        raise SuiteError(f"{locked} is already frozen")
     ready = preview(locked)
     if ready.refusals:
         raise SuiteError("; ".join(ready.refusals[:5]))
@@ -140,16 +140,16 @@ def next_version(suite: Suite, without: Collection[str] = (), changes: str = "")
         }
     if without:
         filters["without"] = sorted({*filters.get("without", ()), *without})
-    same = _of_row(suite) | {"version": newest.version + 1}
-    return Suite.objects.create(**same, filters=filters, changes=changes)
+    fields_of_draft = _draft_fields(suite) | {"version": newest.version + 1}
+    return Suite.objects.create(**fields_of_draft, filters=filters, changes=changes)
 
 
-def unseen(suite: CoreSuite, until: float = math.inf) -> list[CoreCase]:
+def unseen_edits(suite: CoreSuite, until: float = math.inf) -> list[CoreCase]:
     """Return the cases whose edit is too small to be seen at the suite's size.
 
-    Each is played by a reference editor, and its outcome cached. Raises Preparing.
+    A reference editor makes each edit; results are cached. Raises NotReady at the time `until`.
     """
-    editor, found = load_editor(CHECKED_BY), []
+    editor, unseen = load_editor(CHECKING_EDITOR), []
     used = SourceImage.objects.filter(slug__in=suite.image_by_slug).select_related("stored")
     by_slug = {source.slug: source for source in used}
     for done, case in enumerate(suite.cases):
@@ -160,18 +160,18 @@ def unseen(suite: CoreSuite, until: float = math.inf) -> list[CoreCase]:
         seen = cache.get(key)
         if seen is None:
             if time.monotonic() > until:
-                raise Preparing("Checking whether edits are seen", done, len(suite.cases))
+                raise NotReady("Checking whether edits are seen", done, len(suite.cases))
             seen = _is_seen(
                 editor, EncodedImage.from_image(_prepared(source, suite.size)), pair, places
             )
-            cache.set(key, seen, KEPT_FOR)
+            cache.set(key, seen, CACHE_SECONDS)
         if not seen:
-            found.append(case)
-    return found
+            unseen.append(case)
+    return unseen
 
 
 def _is_seen(editor: Editor, source: EncodedImage, pair: CorePair, places: Annotations) -> bool:
-    """Return False if the edit is judged as not made; a global edit is not judged."""
+    """Return False if the edit is judged as not made; global edits count as seen."""
     try:
         edited = editor.send(source, pair.forward, 1, EditContext(annotations=places)).image
     except EditorError:
@@ -182,10 +182,10 @@ def _is_seen(editor: Editor, source: EncodedImage, pair: CorePair, places: Annot
 def facts_of(
     images: Sequence[SourceImage], size: int, until: float = math.inf
 ) -> dict[str, suite_builder.Facts]:
-    """Return facts of the images' pixels at a size, by slug, from the cache.
+    """Return facts about the images' pixels at a size, by slug.
 
-    Preparing a hundred images takes many seconds, and a curator previews a draft repeatedly.
-    Raises Preparing.
+    They are cached, because preparing a hundred images takes many seconds and a curator previews a
+    draft repeatedly. Raises NotReady at the time `until`.
     """
     keys = {source.slug: f"prepared:{source.stored_id}:{size}" for source in images}
     cached = cache.get_many(keys.values())
@@ -193,10 +193,10 @@ def facts_of(
     for source in images:
         key = keys[source.slug]
         if key not in cached and time.monotonic() > until:
-            raise Preparing("Reading images", len(by_slug), len(keys))
+            raise NotReady("Reading images", len(by_slug), len(keys))
         by_slug[source.slug] = cached.get(key) or suite_builder.facts(_prepared(source, size))
         if key not in cached:
-            cache.set(key, by_slug[source.slug], KEPT_FOR)
+            cache.set(key, by_slug[source.slug], CACHE_SECONDS)
     return by_slug
 
 
@@ -206,8 +206,8 @@ def prepared_places(source: SourceImage, size: int) -> Annotations:
     return sources.prepare_annotations(source.places, original, size)
 
 
-def _of_row(suite: Suite) -> dict[str, Any]:
-    """Return the fields of a draft that a suite's row has."""
+def _draft_fields(suite: Suite) -> dict[str, Any]:
+    """Return the fields of a draft that are fields of the suite's row."""
     return {name: getattr(suite, name) for name in DRAFT_FIELDS if name not in FILTERS}
 
 
@@ -216,10 +216,10 @@ def _prepared(source: SourceImage, size: int) -> Image.Image:
 
 
 def _without(suite: CoreSuite, excluded: set[str]) -> CoreSuite:
-    """Return the suite without the cases that diagnostics put in quarantine."""
+    """Return the suite without the cases that the curator left out after diagnosis."""
     cases = tuple(case for case in suite.cases if case.slug not in excluded)
     if not cases:
-        raise SuiteError("every case of this draft is in quarantine")
+        raise SuiteError("every case of this draft is excluded: include at least one")
     return replace(
         suite,
         cases=cases,
@@ -229,9 +229,9 @@ def _without(suite: CoreSuite, excluded: set[str]) -> CoreSuite:
 
 
 def diagnose_suite(suite: Suite) -> list[CaseDiagnosis]:
-    """Diagnose every case across the finished runs of real models.
+    """Diagnose every case across the finished runs of models.
 
-    Runs of reference editors are used as long as there are no others.
+    Runs of reference editors are used only if no model has a finished run.
     """
     runs = suite.runs.outside_experiments().filter(state=RunState.FINISHED, complete=True)
     real = runs.filter(editing_model__is_reference=False)

@@ -1,6 +1,6 @@
 """Load the benchmark's content into the database: images, pairs, models, suites.
 
-Safe to repeat: changes by curators stay, and existing rows are not created again.
+Loading may be repeated: existing rows are left alone, with all changes by curators.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from leaderboard.models import (
 
 @dataclass
 class Loaded:
-    """The outcome of a load: numbers of new rows, and refusals with reasons."""
+    """The result of loading: numbers of new rows, and refused content with reasons."""
 
     new: dict[str, int] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Loaded:
 
 
 def load_edit_pairs(loaded: Loaded) -> None:
-    """Load the shipped pairs; an existing pair keeps its curated text."""
+    """Load the shipped edit pairs; existing pairs keep their curated text."""
     for pair in catalog.edit_pairs():
         fields = asdict(pair)
         for name in ("slug", "rule", "rules"):
@@ -49,7 +49,7 @@ def load_edit_pairs(loaded: Loaded) -> None:
 
 
 def load_editing_models(loaded: Loaded) -> None:
-    """Load the shipped rows of editing models, by slug."""
+    """Load the shipped editing models; existing ones are left alone."""
     for row in catalog.editing_models():
         fields = {name: value for name, value in row.items() if name != "slug"}
         if EditingModel.objects.get_or_create(slug=row["slug"], defaults=fields)[1]:
@@ -57,7 +57,7 @@ def load_editing_models(loaded: Loaded) -> None:
 
 
 def checked_image(data: bytes, licence: str, attribution: str) -> EncodedImage:
-    """Return a new source image's pixels. Raises curation.Refused with every reason."""
+    """Decode a new source image. Raises curation.Refused with every reason."""
     hashed = SourceImage.objects.exclude(perceptual_hash="")
     return curation.check(
         data,
@@ -68,7 +68,7 @@ def checked_image(data: bytes, licence: str, attribution: str) -> EncodedImage:
 
 
 def add_source_image(fields: Mapping[str, Any], data: bytes) -> SourceImage:
-    """Create a source image with its file, all or nothing. Raises curation.Refused."""
+    """Create a source image with its file in one transaction. Raises curation.Refused."""
     image = checked_image(data, fields["licence"], fields.get("attribution", ""))
     with transaction.atomic():
         return SourceImage.objects.create(
@@ -79,7 +79,7 @@ def add_source_image(fields: Mapping[str, Any], data: bytes) -> SourceImage:
 
 
 def load_source_image(source: catalog.SourceImage, loaded: Loaded) -> SourceImage | None:
-    """Return the row of a shipped image, created from its original if missing."""
+    """Return the row of a shipped image, created from the original file if missing."""
     existing = SourceImage.objects.filter(slug=source.slug).first()
     if existing:
         return existing
@@ -95,7 +95,7 @@ def load_source_image(source: catalog.SourceImage, loaded: Loaded) -> SourceImag
 
 
 def load_suite(suite: CoreSuite, loaded: Loaded) -> Suite | None:
-    """Load a frozen suite's rows from its file, all or nothing."""
+    """Load a frozen suite and its rows in one transaction; an existing suite is left alone."""
     existing = Suite.objects.filter(slug=suite.slug, version=suite.version).first()
     if existing:
         if existing.content_hash != suite.content_hash:
@@ -119,7 +119,7 @@ def load_suite(suite: CoreSuite, loaded: Loaded) -> Suite | None:
 def store_suite(
     suite: CoreSuite, prepared: Mapping[str, EncodedImage], row: Suite | None = None
 ) -> Suite:
-    """Store a frozen suite as rows: its definition, prepared images and cases."""
+    """Store a frozen suite: its definition, prepared images and cases."""
     row = row or Suite(slug=suite.slug, version=suite.version)
     row.title, row.description = suite.title, suite.description
     row.trips, row.size, row.repeats = suite.trips, suite.size, suite.repeats
@@ -130,12 +130,12 @@ def store_suite(
     row.status, row.frozen_at = Suite.Status.FROZEN, timezone.now()
     row.definition, row.content_hash = suite.to_dict(), suite.content_hash
     row.save()
-    sources = SourceImage.objects.in_bulk([p.slug for p in suite.images], field_name="slug")
+    originals = SourceImage.objects.in_bulk([p.slug for p in suite.images], field_name="slug")
     rows = {
         image.slug: SuiteImage.objects.create(
             suite=row,
             slug=image.slug,
-            source_image=sources.get(image.slug),
+            source_image=originals.get(image.slug),
             stored=StoredImage.objects.get_or_store(prepared[image.slug]),
             pixels_sha256=image.sha256,
             title=image.title,

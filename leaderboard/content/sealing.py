@@ -1,8 +1,8 @@
-"""Sealed twins of suites: the same kinds of edits on private images and wordings.
+"""Sealed twins of suites: the same kinds of edits on private images, with private wordings.
 
-A folder holds the images and `images.json`, a list of objects with `file`, `kind` and, if
-known, `contains` and `annotations`. An optional `wordings.json` rewords pairs in the owner's
-words: {"glasses": {"forward": "…", "backward": "…"}}.
+The owner's folder contains the images and `images.json`, a list of objects with `file`, `kind` and
+optionally `contains` and `annotations`. An optional `wordings.json` gives other prompts for edit
+pairs: {"glasses": {"forward": "…", "backward": "…"}}.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class ImageRow:
 
 @dataclass(frozen=True)
 class Wording:
-    """The owner's words for a pair."""
+    """The owner's prompts for an edit pair."""
 
     forward: str
     backward: str
 
 
 def seal(suite: CoreSuite, folder: Path, *, narrow: bool = False) -> Suite:
-    """Make a sealed twin of the suite from a folder. Raises SuiteError."""
+    """Create a sealed twin of the suite from the owner's folder. Raises SuiteError."""
     words: dict[str, Wording] = {}
     if (folder / "wordings.json").is_file():
         words = _read(folder / "wordings.json", dict[str, Wording])
@@ -99,7 +99,7 @@ def seal(suite: CoreSuite, folder: Path, *, narrow: bool = False) -> Suite:
 
 
 def _worded(pairs: Sequence[EditPair], wordings: Mapping[str, Wording]) -> list[EditPair]:
-    """Return the pairs, reworded where the owner gives wordings."""
+    """Return the pairs with the owner's prompts, if given. Raises SuiteError."""
     if unknown := set(wordings) - {pair.slug for pair in pairs}:
         raise SuiteError(f"wordings.json: the suite has no pair {', '.join(sorted(unknown))}")
     return [
@@ -111,7 +111,7 @@ def _worded(pairs: Sequence[EditPair], wordings: Mapping[str, Wording]) -> list[
 
 
 def _read(path: Path, shape: Any) -> Any:
-    """Parse a file of the folder. Raises SuiteError."""
+    """Parse a JSON file of the folder. Raises SuiteError."""
     try:
         return TypeAdapter(shape).validate_python(read_json_file(path))
     except ValidationError as error:

@@ -1,1 +1,1 @@
-"""Results in other forms: tables, Parquet, bundles, datasets and site maps."""
+"""Exports of results: tables, Parquet, bundles, datasets and records for other catalogues."""

@@ -1,4 +1,4 @@
-"""The records of a run in the database, for its bundle."""
+"""Bundles of runs in the database: their rows as bundle records."""
 
 from __future__ import annotations
 
@@ -40,34 +40,34 @@ from leaderboard.models import (
 from leaderboard.models.runs import RunState
 from leaderboard.people import vote_rows
 
-#: Cost and number of attempts of each edit.
+#: The cost and the number of attempts of each edit, by chain, trip and direction.
 Ledger = defaultdict[tuple[int, int, str], tuple[str | None, int]]
 
 
 def write(run: Run, file: Path | IO[bytes], *, images: bool = False) -> None:
     """Write the bundle of a finished run, with or without its images.
 
-    The same run gives the same bytes. Raises BundleError if the run has no bundle.
+    The same run always gives the same bytes. Raises BundleError if the run cannot have a bundle.
     """
     write_bundle(DatabaseSource(run), file, images=images)
 
 
 def images_size(run: Run) -> int:
-    """Return the size of a bundle's images in bytes."""
-    return sum(stored.bytes for stored in _stored(run))
+    """Return the size of the images in a run's bundle, in bytes."""
+    return sum(stored.bytes for stored in _images_of(run))
 
 
 class DatabaseSource:
-    """The rows of a run as a RunSource. Raises BundleError if it has no bundle."""
+    """The RunSource of a run in the database. Raises BundleError if it cannot have a bundle."""
 
     def __init__(self, run: Run) -> None:
         if run.state != RunState.FINISHED:
             raise BundleError(f"run {run.pk} is {run.get_state_display().lower()}, not finished")
         if run.suite.sealed:
-            raise BundleError(f"run {run.pk} is of a sealed suite: only its numbers are public")
+            raise BundleError(f"run {run.pk} played a sealed suite: only its numbers are public")
         if run.suite.definition is None:
             raise BundleError(
-                f"run {run.pk} was published by others and has no suite file to check"
+                f"run {run.pk} was published by others, without a suite file to verify it against"
             )
         self.row = run
         self.metrics = {metric.pk: metric for metric in standings.pinned_metrics(run)}
@@ -80,18 +80,18 @@ class DatabaseSource:
     def model(self) -> ModelRecord:
         model = self.row.editing_model
         return ModelRecord.of(
-            _same(ModelRecord, model)
+            _shared_fields(ModelRecord, model)
             | {"options": public(model.options), "price_per_edit": text(model.price_per_edit)}
         )
 
     def run(self) -> RunRecord:
         run = self.row
         return RunRecord.of(
-            _same(RunRecord, run, run.review, run.progress)
+            _shared_fields(RunRecord, run, run.review, run.progress)
             | {
                 "arm": run.arm if run.arm_digest else {},
-                "started_at": _moment(run.started_at),
-                "finished_at": _moment(run.finished_at),
+                "started_at": _iso_time(run.started_at),
+                "finished_at": _iso_time(run.finished_at),
                 "spent_usd": str(run.progress.spent_usd),
                 "method_version": METHOD_VERSION,
             }
@@ -125,7 +125,7 @@ class DatabaseSource:
         )
         for chain in chains:
             yield ChainRecord.of(
-                _same(ChainRecord, chain)
+                _shared_fields(ChainRecord, chain)
                 | {
                     "case": chain.case.slug,
                     "outcome": chain.outcome or "lost",
@@ -135,8 +135,8 @@ class DatabaseSource:
 
     def _trip(self, trip: Trip, chain: Chain) -> dict[str, Any]:
         case = chain.case
-        words = self.row.core_arm.pair_prompts(case.pair_slug, case.forward, case.backward)
-        prompts = {name: prompt for name, _, prompt in case.steps_of_trip(trip.number, words)}
+        prompt_pair = self.row.core_arm.pair_prompts(case.pair_slug, case.forward, case.backward)
+        prompts = {name: prompt for name, _, prompt in case.steps_of_trip(trip.number, prompt_pair)}
 
         def edit(
             name: str,
@@ -185,7 +185,7 @@ class DatabaseSource:
         for audit in rows.order_by("chain__case__position", "chain__repeat", "number"):
             cost, attempts = self.ledger[audit.chain_id, audit.number, "audit"]
             yield AuditRecord.of(
-                _same(AuditRecord, audit)
+                _shared_fields(AuditRecord, audit)
                 | {
                     "case": audit.chain.case.slug,
                     "repeat": audit.chain.repeat,
@@ -205,12 +205,12 @@ class DatabaseSource:
             yield standing_record(row.metric.name, vars(row))
 
     def images(self) -> Iterator[tuple[str, str, bytes]]:
-        for stored in _stored(self.row):
+        for stored in _images_of(self.row):
             yield stored.sha256, stored.mime, stored.data()
 
 
-def _same(record: type[Record], *rows: Any) -> dict[str, Any]:
-    """Return the fields of a record that these rows carry under the same names."""
+def _shared_fields(record: type[Record], *rows: Any) -> dict[str, Any]:
+    """Return the fields of a record that these rows have under the same names."""
     return {
         name: getattr(row, name)
         for row in rows
@@ -220,7 +220,7 @@ def _same(record: type[Record], *rows: Any) -> dict[str, Any]:
 
 
 def _ledger(run: Run) -> Ledger:
-    """Sum the cost and the attempts of each edit."""
+    """Return the total cost and the number of attempts of each edit."""
     ledger: Ledger = defaultdict(lambda: (None, 0))
     rows = run.ledger.order_by().values_list("chain", "number", "direction")
     for *edit, cost, attempts in rows.annotate(Sum("cost"), Count("pk")):
@@ -228,8 +228,8 @@ def _ledger(run: Run) -> Ledger:
     return ledger
 
 
-def _stored(run: Run) -> list[StoredImage]:
-    """Return every image of a run once, by hash: sources, answers, sent by audits."""
+def _images_of(run: Run) -> list[StoredImage]:
+    """Return every image of a run once, in order of hash: sources, answers, audit images."""
     trips, audits = Trip.objects.filter(chain__run=run), Audit.objects.filter(chain__run=run)
     keys = {
         *run.suite.images.values_list("stored", flat=True),
@@ -243,5 +243,5 @@ def _stored(run: Run) -> list[StoredImage]:
     return [by_hash[key] for key in sorted(by_hash)]
 
 
-def _moment(value: Any) -> str | None:
+def _iso_time(value: Any) -> str | None:
     return None if value is None else value.isoformat()

@@ -1,4 +1,4 @@
-"""A run's results as other people's catalogues take them: Every Eval Ever, Hugging Face."""
+"""Results of a run in the formats of other catalogues: Every Eval Ever and Hugging Face."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from leaderboard.text import absolute
 
 #: Version of the Every Eval Ever schema that the records follow (github.com/evaleval).
 EVERY_EVAL_EVER = "0.2.1"
-#: The relationship of the evaluator to the model: an endpoint is hosted by its submitter, and
-#: who contributed a run may be anyone.
+#: The schema's word for the evaluator's relationship to the model. Endpoints are hosted by their
+#: submitters; a contributed run may come from anyone.
 RELATIONSHIPS = {
     Played.HERE: "third_party",
     Played.ENDPOINT: "collaborative",
@@ -31,16 +31,16 @@ RELATIONSHIPS = {
 
 
 def standings_of(run: Run) -> dict[str, Standing]:
-    """Return the run's standings on all cases by metric, the headline first."""
+    """Return the run's standings on all cases by metric, in order: the headline is first."""
     rows = run.standings.filter(scope="all", threshold=DEFAULT_THRESHOLD).select_related("metric")
     by_metric = {row.metric.name: row for row in rows}
     return {name: by_metric[name] for name in in_order(by_metric)}
 
 
 def every_eval_ever(run: Run) -> dict[str, Any]:
-    """Return a run as an Every Eval Ever record: a result for each metric.
+    """Return a run as an Every Eval Ever record with a result for each metric.
 
-    Values of `additional_details` and `details` are strings by their schema.
+    The schema requires strings as values of `additional_details` and `details`.
     """
     standings = standings_of(run)
     made = max(standing.computed_at for standing in standings.values())
@@ -71,7 +71,7 @@ def every_eval_ever(run: Run) -> dict[str, Any]:
 
 
 def hugging_face(run: Run, dataset: str) -> str:
-    """Return the run as a `.eval_results` file; `dataset` is the suite's data set on the Hub."""
+    """Return the run as a `.eval_results` file; `dataset` is the suite's dataset on the Hub."""
     standings = standings_of(run)
     name, standing = next(iter(standings.items()))
     return eval_results(
@@ -87,7 +87,7 @@ def hugging_face(run: Run, dataset: str) -> str:
 
 
 def _model_id(model: EditingModel) -> str:
-    """Return the model's id, "maker/name" as catalogues write it; local weights have their own."""
+    """Return the model's id as "maker/name"; local weights already have such an id."""
     if model.access == EditingModel.Access.LOCAL and "/" in model.options.get("checkpoint", ""):
         return str(model.options["checkpoint"])
     maker = (model.organisation or model.provider or "unknown").lower().replace(" ", "-")
@@ -173,5 +173,5 @@ def _result(run: Run, standing: Standing) -> dict[str, Any]:
 
 
 def _texts(**values: Any) -> dict[str, str]:
-    """Return the values as strings, without those that are unknown or empty."""
+    """Return the values as strings, without None and empty ones."""
     return {name: str(value) for name, value in values.items() if value not in (None, "")}

@@ -1,4 +1,4 @@
-"""Chains as a dataset for researchers: degraded images, retention, preferences."""
+"""Chains as a dataset for researchers: degraded images, retentions, preferences and votes."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from django.utils import timezone
 from leaderboard.models import Chain, Run, StoredImage, Suite, Trip, Vote
 from leaderboard.people import vote_rows
 
-#: Smallest difference in retention between the two images of a preference.
+#: The smallest difference in retention between the two images of a preference.
 MARGIN = 0.05
 README = """# ConvergeBench: degraded images and preferences
 
 Written on {date} from {runs} public runs of {suites}.
 
-- `degraded.jsonl`: {degraded:,} lines: a source image, the restored image after `trip` round
-  trips, and the share of the image that is left, by metric (`retention`: 1 = identical, 0 =
-  no better than a card of the mean colour, may be negative).
-- `preferences.jsonl`: {preferences:,} lines: two restored images for the same source; `better`
-  keeps more by every metric that was run, by at least {margin:g} for one of them. `from` says
-  whether they come from one chain or from two models after the same trip.
-- `votes.jsonl`: {votes:,} lines: what people said who did not know the models. Of a `pair`,
-  `answer` is `first`, `second` or `cannot say`; of one restored image `yes` or `no` (still usable).
-  Each line is a vote as the API sends it: of both images the model, what every metric keeps
-  (`retention`) and what witnesses and judges say (`evidence`), the voter as a hash with a weight by
-  the stated rule, and its role: `gold` has a known answer, `repeat` is the voter's own pair again;
-  leave both out of fits.
+- `degraded.jsonl`: {degraded:,} lines. Each has a source image, the restored image after `trip`
+  round trips, and its retention by metric (`retention`): the share of the image that is left. 1 is
+  identical, 0 no better than a card of the mean colour; values may be negative.
+- `preferences.jsonl`: {preferences:,} lines. Each has two restored images of the same source.
+  `better` has the higher retention by every metric that was run, and for at least one of them the
+  difference is {margin:g} or more. `from` tells whether the two come from one chain or from two
+  models after the same trip.
+- `votes.jsonl`: {votes:,} lines. Each is the vote of a person who did not know the models, in the
+  API's format. On a `pair` the `answer` is `first`, `second` or `cannot say`; on one restored image
+  it is `yes` or `no` (still usable). Both images have their model, retention by metric (`retention`)
+  and the verdicts of witnesses and judges (`evidence`). The voter is a hash with a weight. Leave
+  the roles `gold` (a known answer) and `repeat` (a pair shown again) out of fits.
 - `images/`: named by the SHA-256 of their bytes, exactly as used and as answered.
 
-Licences. Each line names the licence and attribution of its source image; a degraded
-image is derived from it, under the same licence. It was made by the model that the line
-names, whose terms may ask for more.
+Licences. Each line names the licence and attribution of its source image. A degraded image is
+derived from it, under the same licence. The terms of the model named in the line may demand more.
 
-Provenance. Each line names run, model, the way it was played, secret, suite and the suite's content hash; metric
-versions are in `runs.json`. `preferences.jsonl` is by machine scores; `votes.jsonl` is by people.
+Provenance. Each line names the run, the model, how the run was played, its secret, the suite and
+the suite's content hash. Metric versions are in `runs.json`. Preferences in `preferences.jsonl` come
+from metrics, votes in `votes.jsonl` from people.
 """
 
 
 class DatasetError(ValueError):
-    """A dataset that cannot be written; the message is shown to the user."""
+    """The dataset cannot be written; the message is shown to the user."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class ScoredImage:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Origin and scores of the restored image, as written to the dataset."""
+        """The origin and scores of the restored image, as written to the dataset."""
         run = self.chain.run
         return {
             "image": _name(self.image),
@@ -84,12 +84,12 @@ class ScoredImage:
 
 
 def export(out: Path, suite: Suite | None = None) -> Counts:
-    """Write the dataset of this suite, or of all suites played here.
+    """Write the dataset of this suite, or of all suites played here, to a folder.
 
-    Raises DatasetError if the folder is not empty or there is no public run.
+    Raises DatasetError if the folder is not empty or no run is public.
     """
     if out.exists() and any(out.iterdir()):
-        raise DatasetError(f"{out} is not empty; name a new folder")
+        raise DatasetError(f"{out} is not empty: name a new folder")
     runs = Run.objects.on_the_board().filter(
         source=Run.Source.OURS, suite__published_elsewhere=False
     )
@@ -97,7 +97,7 @@ def export(out: Path, suite: Suite | None = None) -> Counts:
         runs = runs.filter(suite=suite)
     exported = list(runs.select_related("editing_model", "suite").order_by("suite", "pk"))
     if not exported:
-        raise DatasetError("there is no public run to export")
+        raise DatasetError("no public run to export")
     (out / "images").mkdir(parents=True, exist_ok=True)
     counts = Counts(runs=len(exported))
     written: set[str] = set()
@@ -108,9 +108,9 @@ def export(out: Path, suite: Suite | None = None) -> Counts:
         for current in dict.fromkeys(run.suite for run in exported):
             for restored in _by_case(current, [run for run in exported if run.suite == current]):
                 about = _about(current, restored[0].chain)
-                for back in restored:
-                    _keep(out, written, restored[0].chain.case.image.stored, back.image)
-                    degraded.write(_line({**about, "degraded": back.facts}))
+                for result in restored:
+                    _write_images(out, written, restored[0].chain.case.image.stored, result.image)
+                    degraded.write(_line({**about, "degraded": result.facts}))
                     counts.degraded += 1
                 for better, worse, source in _preferences(restored):
                     pair = {"better": better.facts, "worse": worse.facts, "from": source}
@@ -122,8 +122,8 @@ def export(out: Path, suite: Suite | None = None) -> Counts:
     return counts
 
 
-def _write_votes(out: Path, runs: list[Run], kept: set[str]) -> int:
-    """Write the votes on these runs with images; return their number."""
+def _write_votes(out: Path, runs: list[Run], written: set[str]) -> int:
+    """Write the public votes on these runs and their images. Return the number of votes."""
     both = Q(question__second=None) | Q(question__second__chain__run__in=runs)
     votes = Vote.objects.public().filter(both, question__first__chain__run__in=runs)
     number = 0
@@ -136,7 +136,7 @@ def _write_votes(out: Path, runs: list[Run], kept: set[str]) -> int:
                 "second": second and second.restored_id,
             }
             stored = StoredImage.objects.in_bulk([key for key in keys.values() if key])
-            _keep(out, kept, *stored.values())
+            _write_images(out, written, *stored.values())
             files = {
                 side: _name(stored[key]) if key in stored else None for side, key in keys.items()
             }
@@ -147,7 +147,7 @@ def _write_votes(out: Path, runs: list[Run], kept: set[str]) -> int:
 
 
 def _by_case(suite: Suite, runs: list[Run]) -> Iterator[list[ScoredImage]]:
-    """Yield the restored images of each case that has any."""
+    """Yield the scored restored images of each case."""
     trips = Trip.objects.filter(scored_at__isnull=False).select_related("restored")
     for case in suite.cases.filter(image__stored__isnull=False):
         chains = (
@@ -168,9 +168,9 @@ def _by_case(suite: Suite, runs: list[Run]) -> Iterator[list[ScoredImage]]:
 
 
 def _preferences(restored: list[ScoredImage]) -> Iterator[tuple[ScoredImage, ScoredImage, str]]:
-    """Yield pairs of restored images on which all metrics agree, the better one first.
+    """Yield pairs of restored images on which all metrics agree, the better image first.
 
-    The two are neighbours in a chain, or of two models after the same trip.
+    The two are consecutive in a chain, or from two models after the same trip.
     """
     for first, other in itertools.combinations(restored, 2):
         if first.chain == other.chain:
@@ -187,9 +187,9 @@ def _preferences(restored: list[ScoredImage]) -> Iterator[tuple[ScoredImage, Sco
             yield other, first, source
 
 
-def _better(one: ScoredImage, other: ScoredImage) -> bool:
-    shared = one.retention.keys() & other.retention.keys()
-    gains = [one.retention[metric] - other.retention[metric] for metric in shared]
+def _better(first: ScoredImage, other: ScoredImage) -> bool:
+    shared = first.retention.keys() & other.retention.keys()
+    gains = [first.retention[metric] - other.retention[metric] for metric in shared]
     return bool(gains) and min(gains) > 0 and max(gains) >= MARGIN
 
 
@@ -214,11 +214,11 @@ def _about(suite: Suite, chain: Chain) -> dict[str, Any]:
     }
 
 
-def _keep(out: Path, kept: set[str], *images: StoredImage | None) -> None:
+def _write_images(out: Path, written: set[str], *images: StoredImage | None) -> None:
     for stored in images:
-        if stored is not None and stored.pk not in kept:
+        if stored is not None and stored.pk not in written:
             (out / _name(stored)).write_bytes(stored.data())
-            kept.add(stored.pk)
+            written.add(stored.pk)
 
 
 def _write_about(out: Path, runs: list[Run], counts: Counts) -> None:

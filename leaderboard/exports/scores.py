@@ -85,20 +85,20 @@ def scores_json(run: Run) -> Iterator[str]:
 def quality_csv(run: Run) -> Iterator[str]:
     """Yield the values of no-reference metrics on every image of a run as CSV.
 
-    The result is a score file that `import_results scores` accepts on a site where the metric
-    does not run. Trip 0 is the source.
+    The result is a score file for `import_results scores` on a site where the metrics do not run.
+    Trip 0 is the source.
     """
     yield from csv_lines(
         [("case", "repeat", "trip", "metric", "value", "version", "higher_is_better")]
     )
     pinned = quality_metrics(run)
-    about = {name: value_scale(name, values) for name, values in pinned.items()}
+    scales = {name: value_scale(name, values) for name, values in pinned.items()}
     chains = run.chains.select_related("case").only("case__slug", "repeat", "quality")
     for chain in chains.order_by("case__position", "repeat").iterator(chunk_size=200):
-        for name, described in about.items():
-            scale = (pinned[name].get("version"), described and described.higher_is_better)
+        for name, scale in scales.items():
+            about_metric = (pinned[name].get("version"), scale and scale.higher_is_better)
             yield from csv_lines(
-                (chain.case.slug, chain.repeat, trip, name, value, *scale)
+                (chain.case.slug, chain.repeat, trip, name, value, *about_metric)
                 for trip, value in enumerate(chain.quality.get(name, ()))
             )
 
@@ -106,14 +106,14 @@ def quality_csv(run: Run) -> Iterator[str]:
 # The Parquet file of a suite, written to storage by a worker.
 
 
-def name(suite: Suite) -> str | None:
-    """Return the file of a suite's public scores; None if no run is public.
+def file_name(suite: Suite) -> str | None:
+    """Return the name of the file with a suite's public scores; None if no run is public.
 
-    The name changes with the runs on the board and their numbers, so the file of a run that is
-    published, withdrawn or scored again is no longer served.
+    The name depends on the runs on the board and their numbers, so an outdated file is not served
+    after a run is published, withdrawn or scored again.
     """
     runs = Run.objects.on_the_board().filter(suite=suite)
-    # Standings are written again whenever a run ends, so their keys identify its numbers.
+    # Standings are replaced whenever a run is scored, so their keys identify its numbers.
     runs_written = runs.order_by("pk").values_list("pk").annotate(written=Max("standings__pk"))
     if not runs_written:
         return None
@@ -128,7 +128,7 @@ def _stem(suite: Suite) -> str:
 def stale() -> list[Suite]:
     """Return the suites whose current file does not exist."""
     suites = Suite.objects.frozen().filter(runs__current=True).defer("definition").distinct()
-    names = ((suite, name(suite)) for suite in suites)
+    names = ((suite, file_name(suite)) for suite in suites)
     return [suite for suite, file in names if file and not default_storage.exists(file)]
 
 
@@ -137,16 +137,16 @@ def write(suite: Suite) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    file = name(suite)
+    file = file_name(suite)
     if file and not default_storage.exists(file):
         runs = Run.objects.on_the_board().filter(suite=suite)
         runs = runs.select_related("editing_model", "suite").order_by("pk")
         rows = [row for run in runs for row in score_records(run)]
         table = pa.table({name: pa.array([getattr(row, name) for row in rows]) for name in COLUMNS})
-        about = {"suite": suite.key, "content_hash": suite.content_hash}
-        about |= {"written": f"{timezone.now():%Y-%m-%d}"}
+        metadata = {"suite": suite.key, "content_hash": suite.content_hash}
+        metadata |= {"written": f"{timezone.now():%Y-%m-%d}"}
         buffer = io.BytesIO()
-        pq.write_table(table.replace_schema_metadata(about), buffer, compression="zstd")
+        pq.write_table(table.replace_schema_metadata(metadata), buffer, compression="zstd")
         default_storage.save(file, ContentFile(buffer.getvalue()))
     _delete_others(suite, file)
 

@@ -133,7 +133,7 @@ def suite_scores(request: HttpRequest, slug: str, version: int) -> HttpResponseB
     suite = get_object_or_404(
         Suite.objects.frozen().defer("definition"), slug=slug, version=version
     )
-    name = scores.name(suite)
+    name = scores.file_name(suite)
     if name is None:
         raise Http404("No run of this suite is public.")
     if not default_storage.exists(name):

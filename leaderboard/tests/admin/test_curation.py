@@ -189,7 +189,7 @@ def test_a_suite_is_drafted_previewed_frozen_and_then_immutable(curator, content
 def test_edits_that_cannot_be_seen_are_listed_and_frozen_only_on_purpose(
     curator, content, monkeypatch
 ):
-    monkeypatch.setattr(drafts, "CHECKED_BY", "noop")  # makes no edit that could be seen
+    monkeypatch.setattr(drafts, "CHECKING_EDITOR", "noop")  # makes no edit that could be seen
     suite = Suite.objects.create(
         slug="s", title="S", trips=2, size=128, filters={"cases": 4, "narrow": True}
     )

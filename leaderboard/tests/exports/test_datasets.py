@@ -48,7 +48,7 @@ def test_the_dataset_has_images_retention_preferences_and_licences(runs, tmp_pat
         better, worse = row["better"]["retention"], row["worse"]["retention"]
         assert all(better[metric] > worse[metric] for metric in better)
     assert json.loads((out / "runs.json").read_text())[str(runs[0].pk)]["metrics"]
-    assert "`preferences.jsonl` is by machine scores" in (out / "README.md").read_text()
+    assert "`preferences.jsonl` come\nfrom metrics" in (out / "README.md").read_text()
 
 
 def test_what_is_not_public_is_not_exported(runs, tmp_path):

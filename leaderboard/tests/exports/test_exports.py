@@ -105,9 +105,9 @@ def test_only_the_newest_file_of_a_suite_is_kept(suite):
         losing_run(suite, name, 0.1)
         refresh_ranks(suite)
         jobs.export(suite.pk)
-    stem = score_exports.name(suite).split("/")[1].rsplit("-", 1)[0]
+    stem = score_exports.file_name(suite).split("/")[1].rsplit("-", 1)[0]
     files = [file for file in default_storage.listdir("exports")[1] if file.startswith(stem)]
-    assert [f"exports/{file}" for file in files] == [score_exports.name(suite)]
+    assert [f"exports/{file}" for file in files] == [score_exports.file_name(suite)]
     Run.objects.update(published=False)
     jobs.export(suite.pk)
     assert not [file for file in default_storage.listdir("exports")[1] if file.startswith(stem)]
