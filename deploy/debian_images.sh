@@ -1,7 +1,7 @@
 #!/bin/sh
-# All images from Debian's packages, pip and npm, where no registry of images can be reached; what it
-# prints are the settings that have compose.yaml take them: deploy/debian_images.sh >> .env
-# Needs mmdebstrap and podman. With --settings it only prints them: the images are built.
+# Builds all images from Debian packages, pip and npm, for machines that can reach no image registry,
+# and prints the settings that make compose.yaml use them: deploy/debian_images.sh >> .env
+# Needs mmdebstrap and podman. With --settings it builds nothing and only prints the settings.
 set -eu
 cd "$(dirname "$0")/.."
 base=localhost/debian

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What a container does: `web`, `work QUEUE` (edits, gpu, probes), `prepare`, or any command of manage.py.
+# Commands of a container: `web`, `work QUEUE` (edits, gpu, probes), `prepare`, or any of manage.py.
 set -eu
 case "${1:-web}" in
 web)
@@ -7,7 +7,7 @@ web)
 		--worker-tmp-dir /tmp --config python:convergebench_site.web_server
 	;;
 prepare)
-	# Once per release, before web and workers: safe to repeat, and to run twice at once.
+	# Run once per release, before web and workers. Safe to repeat and to run twice at once.
 	python manage.py migrate --no-input
 	python manage.py storage make-bucket
 	exec python manage.py load_benchmark --suites ${SUITES:-smoke}

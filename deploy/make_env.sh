@@ -1,5 +1,5 @@
 #!/bin/sh
-# The settings of compose.yaml with fresh keys: deploy/make_env.sh bench.example > .env
+# Prints settings for compose.yaml with fresh keys: deploy/make_env.sh bench.example > .env
 set -eu
 random() { head -c "$1" /dev/urandom | base64 | tr '+/' '-_' | tr -d '\n'; }
 cat <<END

@@ -12,9 +12,9 @@ from PIL import Image, ImageDraw
 
 
 def edit(image: Image.Image, prompt: str) -> Image.Image:
-    """Your model. This stand-in recolours a disc, whatever it is asked; twice is as before.
+    """Run your model. This placeholder recolours a disc for any prompt; twice restores the image.
 
-    It passes the test. A run of it is set aside: its edits do not show what was asked for.
+    It passes the test, but its run stays unranked: its edits do not follow the prompts.
     """
     disc = Image.new("L", image.size)
     ImageDraw.Draw(disc).circle((image.width // 2, image.height * 2 // 3), image.width // 7, 255)

@@ -14,7 +14,7 @@ app = FastAPI()
 
 
 def edit(image: Image.Image, prompt: str) -> Image.Image:
-    """Your model. This stand-in mirrors the image, whatever it is asked."""
+    """Run your model. This placeholder mirrors the image for any prompt."""
     return ImageOps.mirror(image)
 
 

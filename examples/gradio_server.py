@@ -1,4 +1,4 @@
-"""An editing endpoint beside a Gradio demo. Put your model into `edit`, then:
+"""An editing endpoint next to a Gradio demo. Put your model into `edit`, then:
 
 pip install gradio uvicorn pillow && uvicorn gradio_server:app --port 8000
 
@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 
 
 def edit(image: Image.Image, prompt: str) -> Image.Image:
-    """Your model. This stand-in mirrors the image, whatever it is asked."""
+    """Run your model. This placeholder mirrors the image for any prompt."""
     return ImageOps.mirror(image)
 
 

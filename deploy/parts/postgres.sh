@@ -1,9 +1,9 @@
 #!/bin/sh
-# PostgreSQL as the image `postgres` has it: a cluster, a user and a database on the first start.
+# Like the image `postgres`: the first start creates a cluster, a user and a database.
 set -eu
 data=/var/lib/postgresql/data/cluster
 if [ ! -s "$data/PG_VERSION" ]; then
-	rm -rf "$data.new" # what a first start that was stopped left
+	rm -rf "$data.new" # left by an interrupted first start
 	password=$(mktemp)
 	printf '%s' "$POSTGRES_PASSWORD" >"$password"
 	initdb --pgdata "$data.new" --username "$POSTGRES_USER" --pwfile "$password" \

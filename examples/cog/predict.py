@@ -1,6 +1,6 @@
-"""An editing endpoint with Cog. Put your model into `edit`, then: cog build, and serve the image.
+"""An editing endpoint with Cog. Put your model into `edit`, run `cog build` and serve the image.
 
-Submit it under the contract “Cog predictions”; its address ends before /predictions.
+Submit it under the contract “Cog predictions”, with its address without /predictions.
 """
 
 import tempfile
@@ -10,7 +10,7 @@ from PIL import Image, ImageOps
 
 
 def edit(image: Image.Image, prompt: str) -> Image.Image:
-    """Your model. This stand-in mirrors the image, whatever it is asked."""
+    """Run your model. This placeholder mirrors the image for any prompt."""
     return ImageOps.mirror(image)
 
 
@@ -19,9 +19,9 @@ class Predictor(BasePredictor):
         self,
         image: Path = Input(description="The image to edit"),
         prompt: str = Input(description="What to change"),
-        seed: int = Input(default=0, description="Draws the same image again"),
-        width: int = Input(default=0, description="Of the answer; 0 as it is sent"),
-        height: int = Input(default=0, description="Of the answer; 0 as it is sent"),
+        seed: int = Input(default=0, description="The same seed gives the same image"),
+        width: int = Input(default=0, description="Width of the answer; 0: as sent"),
+        height: int = Input(default=0, description="Height of the answer; 0: as sent"),
     ) -> Path:
         out = Path(tempfile.mkdtemp()) / "answer.png"
         edit(Image.open(image).convert("RGB"), prompt).save(out)
