@@ -75,9 +75,7 @@ def test_a_run_is_started_from_the_admin_even_without_redis(operator, model, sma
     assert run.chains.count() == small_suite.cases.count()
 
 
-def test_pause_resume_and_cancel_are_actions_and_impossible_ones_say_so(
-    operator, model, small_suite
-):
+def test_pause_resume_and_cancel_are_actions_and_report_if_impossible(operator, model, small_suite):
     run = jobs.start(model, small_suite)
     assert "1 run(s) paused" in act(operator, run, "pause")
     assert "1 run(s) resumed" in act(operator, run, "resume")
@@ -86,20 +84,22 @@ def test_pause_resume_and_cancel_are_actions_and_impossible_ones_say_so(
     assert Run.objects.get().state == RunState.CANCELLED
 
 
-def test_a_run_whose_metrics_changed_is_scored_anew_by_the_button_of_today(
+def test_the_button_on_today_scores_a_run_with_changed_metrics_again(
     operator, model, small_suite, valkey
 ):
     run = jobs.start(model, small_suite)
     jobs.pause(run, "metric_version", "begun with another psnr")
     Run.objects.filter(pk=run.pk).update(metrics={"psnr": {"version": "0"}})
     RunProgress.objects.filter(pk=run.pk).update(trips_scored=3)
-    assert "Score it all" in operator.get(reverse("admin:leaderboard_run_today")).content.decode()
+    assert (
+        "Score everything" in operator.get(reverse("admin:leaderboard_run_today")).content.decode()
+    )
     operator.post(reverse("admin:leaderboard_run_resume", args=[run.pk]))
     run.refresh_from_db()
     assert (run.state, run.metrics, run.progress.trips_scored) == (RunState.QUEUED, {}, 0)
 
 
-def test_today_shows_what_needs_somebody_and_mends_it(operator, model, small_suite, valkey):
+def test_today_shows_and_resolves_what_needs_attention(operator, model, small_suite, valkey):
     paused, waiting = jobs.start(model, small_suite, budget_calls=5), jobs.start(model, small_suite)
     jobs.pause(paused, "budget")
     RunProgress.objects.filter(pk=paused.pk).update(calls=5)
@@ -161,9 +161,7 @@ def test_flags_are_shown_as_text(operator, model, small_suite):
     assert "<script>alert(1)" not in text
 
 
-def test_an_admins_word_on_flags_needs_a_reason_which_is_public(
-    operator, client, suite, quick_metrics
-):
+def test_an_admins_decision_on_flags_needs_a_public_reason(operator, client, suite, quick_metrics):
     run = play("noise", suite, slug="judged", is_reference=False)
     RunReview.objects.filter(pk=run.pk).update(
         flags=[{"kind": "audit", "text": "marks did not return"}]
@@ -186,7 +184,7 @@ def test_an_admins_word_on_flags_needs_a_reason_which_is_public(
     assert "does not rank the run: It keeps sources." in client.get(public).content.decode()
 
 
-def test_hints_are_for_admins_with_their_images_and_touch_no_rank(
+def test_hints_are_shown_to_admins_with_images_and_affect_no_rank(
     operator, client, suite, quick_metrics
 ):
     run = play("noise", suite, slug="hinted", is_reference=False)

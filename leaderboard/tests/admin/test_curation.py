@@ -1,4 +1,4 @@
-"""Curators at work: each refusal says why, a frozen suite stays, nothing is half-saved."""
+"""Curation: each refusal gives its reason, a frozen suite stays, nothing is half-saved."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_an_image_is_stored_by_its_content_never_by_the_uploaded_name(curator):
         (png(), {"licence": ""}, "required"),
     ],
 )
-def test_each_refusal_says_why_and_keeps_nothing(curator, data, fields, message):
+def test_each_refusal_gives_its_reason_and_stores_nothing(curator, data, fields, message):
     answer = upload(curator, data, **fields)
     assert answer.status_code == 200
     assert message.lower() in answer.content.decode().lower()
@@ -120,7 +120,7 @@ def test_a_near_duplicate_is_refused_and_names_the_other(curator):
     assert SourceImage.objects.count() == 1
 
 
-def test_two_people_who_edit_the_same_row_are_told(curator, content):
+def test_a_conflict_of_two_editors_of_one_row_is_reported(curator, content):
     pair = EditPair.objects.get(slug="book")
     page = reverse("admin:leaderboard_editpair_change", args=[pair.pk])
     form = curator.get(page).context["adminform"].form
@@ -204,7 +204,7 @@ def test_edits_that_cannot_be_seen_are_listed_and_frozen_only_on_purpose(
     assert Suite.objects.get().is_frozen
 
 
-def test_a_preview_that_takes_long_says_how_far_it_is(curator, content, monkeypatch):
+def test_a_long_preview_shows_its_progress(curator, content, monkeypatch):
     suite = Suite.objects.create(
         slug="s", title="S", trips=2, size=120, filters={"cases": 4, "narrow": True}
     )
@@ -242,7 +242,7 @@ def test_a_frozen_suite_keeps_its_prompts_when_the_pair_changes(content):
     assert drafts.preview(following).suite.content_hash != suite.content_hash
 
 
-def test_a_draft_is_looked_at_again_without_opening_an_image(content, monkeypatch):
+def test_a_second_preview_of_a_draft_opens_no_image(content, monkeypatch):
     suite = Suite.objects.create(slug="s", title="S", trips=2, size=128, filters={"cases": 4})
     first = drafts.preview(suite).suite
 
@@ -270,7 +270,7 @@ def test_a_draft_that_fits_nothing_says_so(curator, content):
     assert "no image fits any pair" in answer.content.decode()
 
 
-def test_a_pair_is_written_in_words_and_reads_back_as_it_was(curator, content):
+def test_a_pair_written_as_words_reads_back_unchanged(curator, content):
     pair = EditPair.objects.get(slug="book")
     page = reverse("admin:leaderboard_editpair_change", args=[pair.pk])
     form = curator.get(page).context["adminform"].form
@@ -291,7 +291,7 @@ def test_a_pair_is_written_in_words_and_reads_back_as_it_was(curator, content):
     assert "book, shelf" in curator.get(page).content.decode()
 
 
-def test_a_new_image_and_pair_come_into_a_suite_that_must_include_them(curator, content):
+def test_a_suite_includes_a_new_image_and_pair_that_it_must_include(curator, content):
     draft = {"title": "M", "slug": "m", "version": "1", "trips": "3", "size": "128"}
     draft |= {"repeats": "1", "importance": "0", "cases": "1", "seed": "0"}
     for number in range(4):
@@ -309,7 +309,7 @@ def test_a_new_image_and_pair_come_into_a_suite_that_must_include_them(curator, 
     assert "the required" in curator.get(page.request["PATH_INFO"]).content.decode()
 
 
-def test_a_bulk_change_is_undone_but_not_over_what_somebody_did_since(curator, content):
+def test_undoing_a_bulk_change_keeps_later_changes(curator, content):
     page = reverse("admin:leaderboard_editpair_changelist")
     SourceImage.objects.filter(slug="image-0").update(status=Curation.DRAFT)
     for model, name in ((EditPair, "editpair"), (SourceImage, "sourceimage")):
@@ -329,7 +329,7 @@ def test_a_bulk_change_is_undone_but_not_over_what_somebody_did_since(curator, c
         assert "too long ago" in curator.post(undo, {"change": change + "x"}, follow=True).text
 
 
-def test_what_a_frozen_suite_plays_is_retired_and_not_deleted(curator, content):
+def test_rows_of_frozen_suites_are_retired_and_not_deleted(curator, content):
     filters = {"cases": 4, "narrow": True}
     drafts.freeze(Suite.objects.create(slug="s", title="S", trips=2, size=128, filters=filters))
     for model, name in ((EditPair, "editpair"), (SourceImage, "sourceimage")):
@@ -355,7 +355,7 @@ def test_a_pair_that_does_not_undo_itself_is_saved_with_a_warning(curator, conte
     assert "does not remove it" in curator.post(page, sent, follow=True).text
 
 
-def test_two_pairs_cannot_have_one_title(curator, content):
+def test_two_pairs_cannot_share_a_title(curator, content):
     pair = EditPair.objects.get(slug="red-ball")
     page = reverse("admin:leaderboard_editpair_change", args=[pair.pk])
     initial = curator.get(page).context["adminform"].form.initial

@@ -49,7 +49,7 @@ def test_saving_the_row_again_keeps_the_secret(row):
     assert EditingModel.objects.get().api_key.reveal() == CANARY
 
 
-def test_no_secret_stays_no_secret():
+def test_an_empty_secret_stays_empty():
     EditingModel.objects.create(slug="n", name="N", editor="noop")
     assert stored() == ""
     assert not EditingModel.objects.get().api_key
@@ -61,7 +61,7 @@ def test_with_the_wrong_key_it_fails_closed(row, settings):
         EditingModel.objects.get().api_key.reveal()
 
 
-def test_rotation_lets_the_old_key_go(row, settings):
+def test_rotation_makes_the_old_key_unnecessary(row, settings):
     new = Fernet.generate_key().decode()
     settings.FIELD_KEYS = [new, *settings.FIELD_KEYS]
     call_command("rotate_keys")

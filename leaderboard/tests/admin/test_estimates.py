@@ -1,4 +1,4 @@
-"""What a run would take is said alike wherever somebody asks, before anything is paid for."""
+"""The estimate of a run is the same everywhere, before anything is paid for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leaderboard.testing.factories import editing_model, tiny_suite
 pytestmark = pytest.mark.django_db
 
 
-def test_command_admin_draft_and_submission_say_the_same():
+def test_command_admin_draft_and_submission_give_the_same_estimate():
     from django.contrib.admin import site
 
     suite = tiny_suite(trips=3)

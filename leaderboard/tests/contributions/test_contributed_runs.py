@@ -1,4 +1,4 @@
-"""From shell to board: a run that somebody brings is recomputed, marked and never ranked."""
+"""From shell to board: a contributed run is recomputed, marked and never ranked."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def suite(db):
 
 
 def contribute(client, path: Path, **fields: Any):
-    told = {"name": "My Editor", "contributed_by": "A Group", "email": "me@example.org"}
+    values = {"name": "My Editor", "contributed_by": "A Group", "email": "me@example.org"}
     file = SimpleUploadedFile("run.zip", path.read_bytes(), "application/zip")
-    return client.post("/contribute/", told | {"bundle": file} | fields)
+    return client.post("/contribute/", values | {"bundle": file} | fields)
 
 
 def contributed(client, path: Path, **fields: Any) -> ContributedRun:
@@ -72,9 +72,7 @@ def contributed(client, path: Path, **fields: Any) -> ContributedRun:
 
 
 @pytest.mark.both_databases
-def test_a_run_made_in_the_shell_stands_on_a_site_as_a_verified_import(
-    client, suite, packed, tmp_path
-):
+def test_a_run_from_the_shell_becomes_a_verified_import(client, suite, packed, tmp_path):
     assert convergebench(["verify", str(packed), "--quiet"]) == 0
     assert contribute(client, packed).status_code == 302
     row = ContributedRun.objects.get()
@@ -112,7 +110,7 @@ def test_a_run_made_in_the_shell_stands_on_a_site_as_a_verified_import(
             assert [t.scores for t in one.trips] == [t.scores for t in two.trips]
 
 
-def test_the_command_takes_it_too(suite, packed, capsys):
+def test_the_command_accepts_it_too(suite, packed, capsys):
     call_command("import_results", "bundle", str(packed))
     assert "verified: every number was recomputed" in capsys.readouterr().out
     assert Run.objects.get().verified is True
@@ -134,7 +132,7 @@ def test_no_admin_can_let_a_contributed_run_rank(client, admin_client, suite, pa
     )
 
 
-def test_it_stands_below_every_ranked_run(client, suite, packed):
+def test_it_is_listed_below_every_ranked_run(client, suite, packed):
     play("noise", suite, name="Worn", options={"sigma": 40})
     contributed(client, packed)
     board = client.get(f"/?suite={suite.key}").content.decode()
@@ -171,7 +169,7 @@ def unmeasured(document):
         (lambda d: d["chains"][0].update(outcome_text="a\0b"), "contains a NUL byte"),
     ],
 )
-def test_what_was_changed_is_refused_by_its_name(client, suite, packed, change, why):
+def test_a_changed_value_is_named_in_the_refusal(client, suite, packed, change, why):
     row = contributed(client, altered(packed, change, sealed=True))
     assert row.state == ContributedRun.State.REFUSED
     assert why in row.error
@@ -181,7 +179,7 @@ def test_what_was_changed_is_refused_by_its_name(client, suite, packed, change, 
     assert not default_storage.exists(row.file_name)
 
 
-def test_a_changed_image_is_refused_by_its_name(client, suite, packed):
+def test_a_changed_image_is_named_in_the_refusal(client, suite, packed):
     with bundles.read(packed) as bundle:
         edit = bundle.document.chains[0].trips[0].backward
     name = bundles.image_name(edit.sha256, edit.mime)
@@ -190,7 +188,7 @@ def test_a_changed_image_is_refused_by_its_name(client, suite, packed):
     assert "image-0--flip, trip 1, backward, hash" in row.error
 
 
-def test_an_unknown_suite_and_a_sealed_one_are_told_in_the_same_words(client, suite, packed):
+def test_an_unknown_suite_and_a_sealed_one_get_the_same_message(client, suite, packed):
     Suite.objects.filter(pk=suite.pk).update(sealed=True)
     row = contributed(client, packed)
     assert "its suite tiny v1" in row.error
@@ -198,9 +196,7 @@ def test_an_unknown_suite_and_a_sealed_one_are_told_in_the_same_words(client, su
 
 
 @pytest.mark.both_databases
-def test_the_same_run_is_not_taken_twice_nor_one_that_was_played_here(
-    client, suite, packed, tmp_path
-):
+def test_a_run_is_not_accepted_twice_nor_if_it_was_played_here(client, suite, packed, tmp_path):
     first = contributed(client, packed)
     again = contributed(client, packed, name="Another Name")
     assert f"it is already on this site as run {first.run_id}" in again.error
@@ -210,7 +206,7 @@ def test_the_same_run_is_not_taken_twice_nor_one_that_was_played_here(
     assert f"it is already on this site as run {ours.pk}" in stolen.error
 
 
-def test_images_of_another_run_are_told_to_admins(client, suite, packed, tmp_path):
+def test_images_of_another_run_are_reported_to_admins(client, suite, packed, tmp_path):
     contributed(client, packed)
     other = shell_bundle(tmp_path, **SIZES)  # the same editor, another secret
     row = contributed(client, other, name="Second")
@@ -220,19 +216,19 @@ def test_images_of_another_run_are_told_to_admins(client, suite, packed, tmp_pat
 # Names, limits, hostile files.
 
 
-def test_a_name_that_exists_is_not_taken_over(client, suite, packed):
+def test_an_existing_name_is_not_taken_over(client, suite, packed):
     factories.editing_model(slug="known")
     answer = contribute(client, packed, name="KNÓWN")
     assert answer.status_code == 422
     assert "“Known” is already on this site" in answer.content.decode()
     row = ContributedRun.objects.create(name="Known", contributed_by="x", email="a@example.org")
     default_storage.save(row.file_name, SimpleUploadedFile("x", packed.read_bytes()))
-    jobs.check_contributed_run(row.pk)  # the name was free when it was brought
+    jobs.check_contributed_run(row.pk)  # the name was free when it was contributed
     row.refresh_from_db()
     assert "is already on this site" in row.error
 
 
-def test_another_run_of_the_same_model_is_brought_from_its_own_page(
+def test_another_run_of_the_same_model_is_contributed_from_its_own_page(
     client, suite, packed, tmp_path
 ):
     first = contributed(client, packed)
@@ -249,18 +245,18 @@ def test_another_run_of_the_same_model_is_brought_from_its_own_page(
     "data",
     [b"", b"GIF89a", b"PK\x03\x04", b"PK\x05\x06" + b"\xff" * 18, b"PK\x03\x04PK\x05\x06"],
 )
-def test_a_file_that_is_no_zip_is_refused_at_once(client, suite, tmp_path, data):
+def test_a_file_that_is_not_a_zip_is_refused_at_once(client, suite, tmp_path, data):
     (tmp_path / "x.zip").write_bytes(data)
     assert contribute(client, tmp_path / "x.zip").status_code == 422
     assert not ContributedRun.objects.exists()
 
 
-def test_a_zip_that_is_no_bundle_is_refused_by_the_worker(client, suite, packed):
+def test_a_zip_that_is_not_a_bundle_is_refused_by_the_worker(client, suite, packed):
     row = contributed(client, rewritten(packed, {bundles.DOCUMENT: b"[" * 100_000}))
     assert "bundle.json is not readable JSON" in row.error
 
 
-def test_quotas_hold_and_too_many_waiting_wait_outside(client, suite, packed):
+def test_quotas_hold_and_too_many_waiting_runs_are_refused(client, suite, packed):
     with override_settings(CONTRIBUTED_RUNS_WAITING=1, CONTRIBUTED_RUNS_PER_DAY=2):
         assert contribute(client, packed, name="One").status_code == 302
         full = contribute(client, packed, name="Two")
@@ -274,7 +270,7 @@ def test_quotas_hold_and_too_many_waiting_wait_outside(client, suite, packed):
         assert b"is larger than 0 MB" in contribute(client, packed, name="Four").content
 
 
-def test_a_run_that_s3_refuses_to_store_is_refused_in_words(client, suite, packed, s3):
+def test_a_run_that_s3_cannot_store_is_refused_with_a_message(client, suite, packed, s3):
     s3.fails = 503
     answer = contribute(client, packed)
     assert answer.status_code == 503
@@ -282,7 +278,7 @@ def test_a_run_that_s3_refuses_to_store_is_refused_in_words(client, suite, packe
     assert not ContributedRun.objects.exists()
 
 
-def test_a_run_that_a_full_disk_cannot_store_is_refused_in_words(
+def test_a_run_that_a_full_disk_cannot_store_is_refused_with_a_message(
     client, suite, packed, settings, tmp_path
 ):
     settings.MEDIA_ROOT = tmp_path / "media"
@@ -293,7 +289,7 @@ def test_a_run_that_a_full_disk_cannot_store_is_refused_in_words(
 
 
 @pytest.mark.both_databases
-def test_a_bundle_that_kills_its_worker_is_given_up(client, suite, packed):
+def test_a_bundle_that_crashes_its_worker_is_given_up(client, suite, packed):
     contribute(client, packed)
     row = ContributedRun.objects.get()
     ContributedRun.objects.update(state="checking", attempts=3)
@@ -304,7 +300,9 @@ def test_a_bundle_that_kills_its_worker_is_given_up(client, suite, packed):
 
 
 @pytest.mark.both_databases
-def test_two_workers_do_not_check_the_same_run_and_a_dead_ones_is_taken_over(client, suite, packed):
+def test_two_workers_do_not_check_the_same_run_and_a_dead_workers_run_is_taken_over(
+    client, suite, packed
+):
     contribute(client, packed)
     row = ContributedRun.objects.get()
     assert row.claim()
@@ -332,10 +330,10 @@ def test_progress_is_shown_while_the_run_is_checked(client, suite, packed, monke
     assert 0 < seen[-1]["done"] <= seen[-1]["total"]
 
 
-def test_a_long_check_makes_room_for_others_and_goes_on_where_it_was(
+def test_a_long_check_yields_to_other_jobs_and_resumes_where_it_stopped(
     client, suite, packed, monkeypatch
 ):
-    """A large bundle takes hours: nobody's run or upload waits for all of them."""
+    """A large bundle takes hours; no other run or upload waits that long."""
     monkeypatch.setattr("leaderboard.contributions.checking.REPORT_INTERVAL", 0.0)
     monkeypatch.setattr(job_queue, "should_yield", lambda *_, **__: True)
     looked_at: list[str] = []
@@ -364,7 +362,7 @@ def test_a_long_check_makes_room_for_others_and_goes_on_where_it_was(
     assert again.provenance["bundle"]["checks"] == run.provenance["bundle"]["checks"]
 
 
-def test_what_was_wrong_before_the_worker_stopped_is_found_again(
+def test_an_error_found_before_the_worker_stopped_is_found_again(
     client, suite, packed, monkeypatch
 ):
     monkeypatch.setattr("leaderboard.contributions.checking.REPORT_INTERVAL", 0.0)
@@ -391,9 +389,7 @@ def test_what_was_wrong_before_the_worker_stopped_is_found_again(
         {f"note {number}": "x" for number in range(1000)},
     ],
 )
-def test_notes_that_nobody_recomputes_break_no_page_and_are_never_fetched(
-    client, suite, packed, notes
-):
+def test_unverified_notes_break_no_page_and_are_never_fetched(client, suite, packed, notes):
     def noted(document):
         for edit in ("forward", "backward"):
             document["chains"][0]["trips"][0][edit]["notes"] = notes
@@ -406,8 +402,8 @@ def test_notes_that_nobody_recomputes_break_no_page_and_are_never_fetched(
     assert page.status_code == 200
 
 
-def untold(document):
-    """A chain that broke on its way back, with a witness that nobody heard."""
+def unmeasured(document):
+    """A chain that broke on its way back, with a witness that was not run."""
     chain = document["chains"][0]
     chain["outcome"] = "refused"
     chain["trips"][1] |= {
@@ -426,12 +422,12 @@ def untold(document):
     }
 
 
-def test_nothing_is_said_of_a_trip_that_was_not_measured(client, suite, packed):
-    row = contributed(client, altered(packed, untold, sealed=True))
+def test_an_unmeasured_trip_must_have_no_measurements(client, suite, packed):
+    row = contributed(client, altered(packed, unmeasured, sealed=True))
     assert "an unmeasured trip has measurements" in row.error
 
 
-def test_a_model_that_an_admin_hid_is_not_brought_back_by_another_run(
+def test_a_model_that_an_admin_hid_is_not_shown_again_by_another_run(
     client, suite, packed, tmp_path
 ):
     first = contributed(client, packed)
@@ -450,7 +446,7 @@ def test_a_model_that_an_admin_hid_is_not_brought_back_by_another_run(
 # The way back.
 
 
-def test_whoever_brought_it_withdraws_it(client, suite, packed):
+def test_the_contributor_can_withdraw_a_run(client, suite, packed):
     row = contributed(client, packed)
     run = row.run
     assert client.post(f"{row.get_absolute_url()}withdraw/").status_code == 302
@@ -466,7 +462,7 @@ def test_whoever_brought_it_withdraws_it(client, suite, packed):
 
 
 @pytest.mark.both_databases
-def test_one_that_is_withdrawn_while_it_is_checked_never_shows(client, suite, packed, monkeypatch):
+def test_a_run_withdrawn_during_its_check_is_never_shown(client, suite, packed, monkeypatch):
     monkeypatch.setattr("leaderboard.contributions.checking.REPORT_INTERVAL", 0.0)
     contribute(client, packed)
     row = ContributedRun.objects.get()
@@ -483,7 +479,7 @@ def test_one_that_is_withdrawn_while_it_is_checked_never_shows(client, suite, pa
     assert not Run.objects.exists()
 
 
-def test_files_that_nobody_checks_any_more_are_garbage(client, suite, packed):
+def test_files_without_a_waiting_check_are_deleted(client, suite, packed):
     contribute(client, packed)
     kept = ContributedRun.objects.get().file_name
     default_storage.save("contributed/left.zip", SimpleUploadedFile("x", b"x"))
@@ -492,7 +488,7 @@ def test_files_that_nobody_checks_any_more_are_garbage(client, suite, packed):
     assert not default_storage.exists("contributed/left.zip")
 
 
-def test_no_web_process_decodes_what_was_brought(client, suite, packed):
+def test_no_web_process_decodes_contributed_images(client, suite, packed):
     row = contributed(client, packed)
     returned = Trip.objects.filter(chain__run=row.run).values("restored")
     images = StoredImage.objects.filter(pk__in=returned)
@@ -501,7 +497,7 @@ def test_no_web_process_decodes_what_was_brought(client, suite, packed):
     assert all(map(default_storage.exists, names))
 
 
-def test_an_operator_may_look_at_contributed_runs(client, django_user_model, suite, packed):
+def test_an_operator_may_view_contributed_runs(client, django_user_model, suite, packed):
     contributed(client, packed)
     user: User = django_user_model.objects.create_user("op", password="x", is_staff=True)
     user.groups.add(Group.objects.get(name="operator"))
@@ -509,6 +505,6 @@ def test_an_operator_may_look_at_contributed_runs(client, django_user_model, sui
     assert client.get("/admin/leaderboard/contributedrun/").status_code == 200
 
 
-def test_the_bundle_says_nothing_of_keys(packed):
+def test_the_bundle_contains_no_keys(packed):
     with bundles.read(packed) as bundle:
         assert "api_key" not in json.dumps(bundle.raw)

@@ -1,4 +1,4 @@
-"""Experiments in the admin: defined, estimated, started; and told of while they are played."""
+"""Experiments in the admin: defined, estimated, started, and shown while they are played."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def staff(db, client):
 
 
 @pytest.mark.django_db
-def test_while_it_is_played_the_page_says_how_far(client):
+def test_the_page_shows_the_progress_of_an_experiment(client):
     experiment = made.experiment(made.worded_suite(trips=1, pairs=2))
     experiments.start(experiment)
     Run.objects.update(published=True)
@@ -28,7 +28,7 @@ def test_while_it_is_played_the_page_says_how_far(client):
 
 
 @pytest.mark.django_db
-def test_the_admin_tells_what_an_experiment_takes_before_it_starts(staff):
+def test_the_admin_estimates_an_experiment_before_it_starts(staff):
     suite, model = made.worded_suite(trips=1, pairs=2), made.misreader()
     arms = [{"name": "plain"}, {"name": "long", "wording": "long"}]
     usual = {"wording": "plain", "seeds": "per-edit", "session": "alone", "size": "", "cleanup": ""}

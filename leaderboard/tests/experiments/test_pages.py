@@ -1,4 +1,4 @@
-"""An experiment that was played: what it found, its pages, its files, and what is never told."""
+"""A played experiment: its findings, pages and files, and what stays private."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def wording(django_db_setup, django_db_blocker):
 
 
 @pytest.mark.django_db
-def test_the_page_tells_the_effect_of_every_arm(wording, client, django_assert_max_num_queries):
+def test_the_page_shows_the_effect_of_every_arm(wording, client, django_assert_max_num_queries):
     with django_assert_max_num_queries(14):
         page = client.get(wording.get_absolute_url())
     text = page.content.decode()
@@ -52,7 +52,7 @@ def test_the_page_tells_the_effect_of_every_arm(wording, client, django_assert_m
 
 
 @pytest.mark.django_db
-def test_another_metric_case_or_nonsense_may_be_asked_for(wording, client):
+def test_another_metric_or_case_can_be_chosen_and_nonsense_is_ignored(wording, client):
     case = wording.suite.cases.last()
     page = client.get(wording.get_absolute_url(), {"metric": "psnr", "case": case.pk})
     assert f"One case in every arm: {case}" in page.content.decode()
@@ -67,7 +67,7 @@ def test_another_metric_case_or_nonsense_may_be_asked_for(wording, client):
 
 
 @pytest.mark.django_db
-def test_numbers_and_file_can_be_taken_away(wording, client):
+def test_numbers_and_file_can_be_downloaded(wording, client):
     answer = client.get(reverse("experiment_table", args=["wording"]))
     rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
     assert {(row["metric"], row["arm"]) for row in rows} == {
@@ -76,9 +76,9 @@ def test_numbers_and_file_can_be_taken_away(wording, client):
     long = next(row for row in rows if row["metric"] == "ssim" and row["arm"] == "long")
     assert long["sure"] == "yes"
     assert float(long["high"]) < 0
-    told = client.get("/api/v1/experiments/wording").json()
-    assert [arm["name"] for arm in told["arms"]] == ["plain", "short", "long"]
-    assert told["results"][0]["metrics"]["ssim"]["effects"][2]["sure"] is True
+    result = client.get("/api/v1/experiments/wording").json()
+    assert [arm["name"] for arm in result["arms"]] == ["plain", "short", "long"]
+    assert result["results"][0]["metrics"]["ssim"]["effects"][2]["sure"] is True
     assert client.get("/api/v1/experiments").json()["count"] == 1
     text = client.get(reverse("experiment_file", args=["wording"])).content.decode()
     file = ExperimentFile.parse(text)
@@ -89,7 +89,7 @@ def test_numbers_and_file_can_be_taken_away(wording, client):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("hide", ["experiment", "run", "model", "suite"])
-def test_what_is_not_public_is_told_nowhere(wording, client, hide):
+def test_private_runs_are_shown_nowhere(wording, client, hide):
     run = made.runs(wording)["long"]
     if hide == "experiment":
         Experiment.objects.update(published=False)
@@ -117,7 +117,7 @@ def test_what_is_not_public_is_told_nowhere(wording, client, hide):
 
 
 @pytest.mark.django_db
-def test_an_arms_run_says_so_and_shows_the_words_it_was_sent(wording, client):
+def test_the_page_of_an_arms_run_names_the_arm_and_its_prompts(wording, client):
     run = made.runs(wording)["long"]
     text = client.get(run.get_absolute_url()).content.decode()
     assert "arm of an experiment" in text
@@ -136,12 +136,12 @@ def numbers(experiment: Experiment, metric: str = "ssim") -> dict:
 
 @pytest.mark.django_db
 def test_exactly_the_planted_effect_is_found(wording):
-    told = numbers(wording)
-    assert [effect["arm"] for effect in told["effects"]] == ["plain", "short", "long"]
-    assert [effect["sure"] for effect in told["effects"]] == [False, False, True]
-    long = told["effects"][2]
+    result = numbers(wording)
+    assert [effect["arm"] for effect in result["effects"]] == ["plain", "short", "long"]
+    assert [effect["sure"] for effect in result["effects"]] == [False, False, True]
+    long = result["effects"][2]
     # What it misreads, it does not do: all usable trips of those cases are gone, and no others.
-    plain = told["effects"][0]["usable_trips"]
+    plain = result["effects"][0]["usable_trips"]
     assert long["difference"] == pytest.approx(long["usable_trips"] - plain)
     times = {
         name: dict(run.chains.values_list("case__pair_slug", "usable_trips"))
@@ -152,11 +152,11 @@ def test_exactly_the_planted_effect_is_found(wording):
     assert all(times["plain"][pair] == wording.suite.trips for pair in turned)
     kept = [pair for pair in times["long"] if pair.startswith("replica")]
     assert all(times["long"][pair] == times["plain"][pair] for pair in kept)
-    assert told["ranks"]["p"] < 0.05
+    assert result["ranks"]["p"] < 0.05
 
 
 @pytest.mark.django_db
-def test_every_arm_is_sent_its_own_words_and_no_other(wording):
+def test_every_arm_is_sent_only_its_own_prompts(wording):
     for name, run in made.runs(wording).items():
         pairs = {p.slug: p for p in EditPair.objects.all()}
         for chain in run.chains.select_related("case"):
@@ -169,7 +169,7 @@ def test_every_arm_is_sent_its_own_words_and_no_other(wording):
 
 
 @pytest.mark.django_db
-def test_an_arm_never_stands_for_its_model_and_the_default_arm_is_the_suites_own_run(wording):
+def test_an_arm_never_represents_its_model_and_the_default_arm_is_the_suites_own_run(wording):
     runs = made.runs(wording)
     assert [bool(run.arm_digest) for run in runs.values()] == [False, True, True]
     standings.refresh_ranks(wording.suite)
@@ -180,9 +180,7 @@ def test_an_arm_never_stands_for_its_model_and_the_default_arm_is_the_suites_own
 
 
 @pytest.mark.django_db
-def test_a_bundle_of_an_arm_verifies_and_no_longer_does_when_its_words_are_altered(
-    wording, tmp_path
-):
+def test_a_bundle_of_an_arm_verifies_until_its_prompts_are_altered(wording, tmp_path):
     path = bundle_of(made.runs(wording)["long"], tmp_path)
     with bundles.read(path) as bundle:
         assert bundle.arm.wording == "long"

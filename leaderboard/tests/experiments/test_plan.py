@@ -1,4 +1,4 @@
-"""How experiments begin, go on and are refused."""
+"""How experiments start, resume and are refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from leaderboard.testing import factories
 
 
 @pytest.mark.django_db
-def test_reruns_are_played_and_their_spread_is_told(settings):
+def test_reruns_are_played_and_their_spread_is_reported(settings):
     settings.METRICS = ["ssim"]
     suite = made.worded_suite(trips=1, pairs=3)
     arms = {"each": {}, "fixed": {"seeds": "fixed"}, "none": {"seeds": "none"}}
@@ -26,10 +26,10 @@ def test_reruns_are_played_and_their_spread_is_told(settings):
     runs = made.runs(experiment)
     assert {run.progress.chains_total for run in runs.values()} == {6}
     assert all(run.arm_digest for run in runs.values())  # twice is not how the suite is played
-    told = ExperimentResult.objects.get(experiment=experiment).numbers
-    assert told["reruns"]["each"]["repeats"] == 2
-    assert told["reruns"]["each"]["rerun"] is not None
-    assert not told["enough"]
+    result = ExperimentResult.objects.get(experiment=experiment).numbers
+    assert result["reruns"]["each"]["repeats"] == 2
+    assert result["reruns"]["each"]["rerun"] is not None
+    assert not result["enough"]
     seeds = {
         name: Trip.objects.filter(chain__run=run).values_list("edited_seed", "restored_seed")
         for name, run in runs.items()
@@ -40,7 +40,7 @@ def test_reruns_are_played_and_their_spread_is_told(settings):
 
 
 @pytest.mark.django_db
-def test_a_run_that_goes_on_keeps_its_arm(settings):
+def test_a_resumed_run_keeps_its_arm(settings):
     settings.METRICS = ["ssim"]
     suite = made.worded_suite(trips=2, pairs=2)
     arms = {"plain": {}, "clean": {"cleanup": "denoise", "fidelity": True, "size": "512"}}
@@ -72,7 +72,7 @@ def test_a_run_that_goes_on_keeps_its_arm(settings):
 
 
 @pytest.mark.django_db
-def test_what_a_model_cannot_do_is_said_before_anything_starts():
+def test_settings_a_model_lacks_are_reported_before_anything_starts():
     suite = made.worded_suite(trips=1, pairs=2)
     cases = {
         "has no temperature setting": {"temperature": 0.4},
@@ -95,7 +95,7 @@ def test_what_a_model_cannot_do_is_said_before_anything_starts():
 
 
 @pytest.mark.django_db
-def test_a_sealed_suite_is_for_no_experiment():
+def test_a_sealed_suite_cannot_be_used_in_an_experiment():
     suite = made.worded_suite(trips=1, pairs=2)
     experiment = made.experiment(suite)
     type(suite).objects.filter(pk=suite.pk).update(sealed=True)
@@ -110,7 +110,7 @@ def test_a_sealed_suite_is_for_no_experiment():
 
 
 @pytest.mark.django_db
-def test_the_command_takes_a_file_and_tells_what_it_takes(tmp_path):
+def test_the_command_reads_a_file_and_prints_its_estimate(tmp_path):
     made.worded_suite(trips=1, pairs=2)
     made.misreader()
     file = tmp_path / "wording.yaml"

@@ -36,7 +36,7 @@ def test_curves_are_a_valid_figure_with_a_band_per_model():
     assert {shape.y0 for shape in figure.layout.shapes} == {0, 0.5}
 
 
-def test_hover_says_the_value_in_words():
+def test_hover_text_states_the_value_in_words():
     figure = retention_curves([Curve.of("A", CURVE)], 3)
     texts = figure["data"][1]["text"]
     assert texts[0] == "the source itself"
@@ -56,7 +56,7 @@ def test_ten_models_all_look_different():
     assert len(looks) == 12
 
 
-def test_names_of_strangers_are_text_everywhere():
+def test_untrusted_names_are_text_everywhere():
     figure = retention_curves([Curve.of(EVIL, CURVE)], 3)
     assert "<a" not in json.dumps(figure)
     page = figure_json(Chart("c", EVIL, figure, retention_table([], 3)))
@@ -76,7 +76,7 @@ def test_figures_carry_four_decimals_and_no_spaces():
 
 
 @pytest.mark.parametrize("curve", [{}, {"mean": [1.0, None]}, {"mean": [1.0], "low": [None]}])
-def test_curves_with_holes_are_drawn_without_them(curve):
+def test_gaps_in_curves_are_not_drawn(curve):
     figure = validated(retention_curves([Curve.of("A", curve)], 1))
     assert len(figure.data) == 1
 

@@ -1,4 +1,4 @@
-"""What holds for every public page: empty, with hostile names, unknown addresses and private runs."""
+"""Every public page: empty, with hostile names, unknown addresses and private runs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_unknown_values_of_an_address_are_ignored_and_named(client, address):
     assert "Lasting" in html
 
 
-def test_names_and_texts_of_strangers_stay_text(client):
+def test_untrusted_names_and_texts_are_escaped(client):
     suite = factories.tiny_suite()
     Suite.objects.update(title=HOSTILE, description=HOSTILE)
     suite.images.update(title=HOSTILE, attribution=HOSTILE, licence=HOSTILE)
@@ -86,7 +86,7 @@ def test_names_and_texts_of_strangers_stay_text(client):
         assert "&lt;script&gt;alert(1)" in html, address
 
 
-def test_a_private_run_is_there_for_staff_alone(client, admin_client):
+def test_a_private_run_is_visible_to_staff_only(client, admin_client):
     run = make_run("Private", make_suite(images=1), chains=True)
     Run.objects.update(published=False)
     for address in (

@@ -37,17 +37,17 @@ def test_bounds_that_were_not_reached_say_so():
         (-0.05, "−5 %"),
     ],
 )
-def test_a_share_that_is_not_nothing_never_reads_as_nothing(share, text):
+def test_a_small_share_never_reads_as_zero(share, text):
     assert formatting.percent(share) == text.replace(" ", NBSP)
 
 
 # Sums of many floats may miss 1 by a rounding error: that is everything, too.
 @given(st.floats(0, 1 - 1e-8, exclude_min=True))
-def test_only_nothing_is_0_and_only_everything_is_100(share):
+def test_only_zero_reads_as_0_and_only_one_as_100(share):
     assert formatting.percent(share) not in (f"0{NBSP}%", f"100{NBSP}%")
 
 
-def test_what_is_kept_is_said_in_words():
+def test_retention_is_described_in_words():
     assert formatting.kept(0.62, 0.55, 0.69) == f"keeps 62{NBSP}% (55–69) of the image"
     assert formatting.kept(0.62) == f"keeps 62{NBSP}% of the image"
     assert "blank card" in formatting.kept(-0.2, -0.3, 0.1)

@@ -39,7 +39,7 @@ def get(client, **query):
     return answer.content.decode()
 
 
-def test_every_models_worst_comes_before_anybodys_second_worst(client, suite):
+def test_every_models_worst_comes_before_any_second_worst(client, suite):
     shown = models(get(client))
     assert len(shown) == gallery.SHOWN
     assert shown[:4] == ["bad", "good"] * 2
@@ -64,7 +64,7 @@ def test_each_choice_leaves_only_what_fits(client, suite):
     assert page.count("Flip left-right</a>") == 10
 
 
-def test_pages_lead_on_and_back_and_show_every_strip_once(client, suite):
+def test_pages_link_both_ways_and_show_every_strip_once(client, suite):
     seen, address = [], "/gallery/"
     while address:
         page = client.get(address).content.decode()
@@ -79,7 +79,7 @@ def test_no_number_breaks_it(client, suite, page):
     get(client, page=page)
 
 
-def test_mistakes_are_named_and_not_kept(client, suite):
+def test_invalid_parameters_are_named_and_not_cached(client, suite):
     answer = client.get("/gallery/?suite=nope&cause=sleep&model=nobody")
     assert answer.content.decode().count("note warn") == 3
     assert "no-store" in answer["Cache-Control"]

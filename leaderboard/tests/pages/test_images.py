@@ -1,4 +1,4 @@
-"""Stored images: served while something shows them that the visitor may see."""
+"""Stored images: served while a page that the visitor may see shows them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(db, played):
 
 @pytest.fixture
 def answer(run) -> StoredImage:
-    """What a model answered, and nobody else has."""
+    """An image that only one model's answer has."""
     return Trip.objects.filter(chain__run=run).first().restored
 
 
@@ -52,7 +52,7 @@ def statuses(client, stored: StoredImage, **headers: str) -> set[int]:
     return {client.get(address, headers=headers).status_code for address in addresses}
 
 
-def test_an_image_of_a_public_run_is_asked_for_again_soon(client, answer):
+def test_an_image_of_a_public_run_is_cached_briefly(client, answer):
     found = client.get(answer.thumbnail_url)
     assert found.status_code == 200
     assert found["Cache-Control"] == "public, max-age=300, must-revalidate"
@@ -67,7 +67,7 @@ def test_an_image_of_a_public_run_is_asked_for_again_soon(client, answer):
         lambda run: EditingModel.objects.filter(runs=run).update(status="hidden"),
     ],
 )
-def test_what_is_hidden_is_gone_for_everybody_but_staff(client, admin_client, run, answer, hide):
+def test_hidden_images_are_visible_to_staff_only(client, admin_client, run, answer, hide):
     assert statuses(client, answer) == {200}
     hide(run)
     assert statuses(client, answer) == {404}
@@ -78,11 +78,11 @@ def test_what_is_hidden_is_gone_for_everybody_but_staff(client, admin_client, ru
     assert "private" in admin_client.get(answer.thumbnail_url)["Cache-Control"]
 
 
-def test_images_of_suites_stay(client, run):
+def test_images_of_suites_stay_available(client, run):
     assert statuses(client, run.suite.images.first().stored) == {200}
 
 
-def test_a_draft_is_for_staff(client, admin_client):
+def test_a_draft_is_visible_to_staff_only(client, admin_client):
     stored = StoredImage.objects.get_or_store(EncodedImage.from_image(factories.drawn_image(901)))
     row = SourceImage.objects.create(slug="draft", title="Draft", stored=stored, kind="object")
     assert statuses(client, stored) == {404}
@@ -92,7 +92,7 @@ def test_a_draft_is_for_staff(client, admin_client):
     assert statuses(client, stored) == {200}
 
 
-def test_an_uploaded_image_is_gone_with_its_day(client):
+def test_an_uploaded_image_expires_after_its_day(client):
     stored = StoredImage.objects.get_or_store(EncodedImage.from_image(factories.drawn_image(902)))
     stored.write_copy()
     chain = UploadedChain.objects.create()
@@ -102,7 +102,7 @@ def test_an_uploaded_image_is_gone_with_its_day(client):
     assert statuses(client, stored) == {404}
 
 
-def test_who_may_see_an_image_is_one_query(client, answer, django_assert_num_queries):
+def test_the_check_of_access_to_an_image_is_one_query(client, answer, django_assert_num_queries):
     client.get(answer.thumbnail_url)
     with django_assert_num_queries(1):
         client.get(answer.thumbnail_url)
@@ -116,7 +116,7 @@ def test_a_large_image_is_not_decoded_for_a_page(client, run, answer):
     assert client.get(answer.copy_url).status_code == 200
 
 
-def test_an_image_that_is_lost_is_not_found(client, answer):
+def test_a_lost_image_gives_404(client, answer):
     data = answer.read().data
     for name in (answer.name, answer.thumbnail_name, answer.copy_name):
         default_storage.delete(name)
@@ -146,7 +146,7 @@ def test_an_altered_image_is_never_served_under_its_hash(client, answer, caplog)
     assert statuses(client, answer) == {200}
 
 
-def test_a_disk_that_is_full_within_an_image_keeps_nothing_of_it(settings, tmp_path):
+def test_a_disk_that_fills_up_during_a_write_keeps_no_partial_image(settings, tmp_path):
     """The kernel writes what fits and raises nothing; only the next write fails."""
     settings.MEDIA_ROOT = tmp_path
     _, most = limits = resource.getrlimit(resource.RLIMIT_FSIZE)

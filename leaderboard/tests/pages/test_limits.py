@@ -1,4 +1,4 @@
-"""What costs much has a limit, and every address is known to cost little or to have one."""
+"""Expensive requests have limits; every URL is either cheap or limited."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def addresses():
     run = make_run("First", suite, 4)
     make_run("Second", suite, 9)
     stored = suite.images.first().stored
-    contribution = ContributedRun.objects.create(name="Brought")
+    contribution = ContributedRun.objects.create(name="Contributed")
     submission = Submission.objects.create(name="Submitted", contract="cog", suite=suite)
     return {
         "submit": ("post", reverse("submit")),
@@ -166,7 +166,7 @@ def test_the_rate_of_uncached_pages_is_limited(client, addresses, monkeypatch, a
     assert client.get("/").status_code == 200  # and what is kept is for all
 
 
-def test_one_password_for_many_names_locks_its_network_out(client, settings):
+def test_one_password_for_many_names_locks_out_its_network(client, settings):
     settings.AXES_ENABLED = True
     User.objects.create_superuser("anna", password="right")
 
@@ -203,7 +203,7 @@ def test_behind_proxies_the_outermost_trusted_proxy_names_the_visitor(settings):
     assert visitors.client_address(asks("10.0.0.2")) == PEER
 
 
-def test_what_is_no_address_is_never_stored_as_one(settings):
+def test_an_invalid_address_is_never_stored(settings):
     settings.TRUSTED_PROXIES = 1
     assert visitors.client_address(asks("203.0.113.1:5000")) == PEER
     assert visitors.client_address(asks("unknown", peer="")) is None

@@ -1,4 +1,4 @@
-"""What others published is drawn beside our curves, said to be theirs, and ranks nobody."""
+"""Published values of others are drawn with our curves, attributed, and never ranked."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_published_figures_are_drawn_with_our_curve_and_have_source_and_date(cli
     assert 'href="https://example.org/paper"' in text
 
 
-def test_they_change_no_rank_no_row_and_no_curve_of_what_is_kept(client, board):
+def test_published_figures_change_no_rank_row_or_retention_curve(client, board):
     before = client.get("/api/v1/leaderboard").json()
     curves = figure_of_retention(client)
     figure(model="Nobody here", value=0.001)
@@ -83,7 +83,7 @@ def test_without_figures_of_this_metric_there_is_no_such_chart(client, board):
     assert "published elsewhere" not in page(client, "/models/flux/")
 
 
-def test_a_page_that_was_kept_learns_of_a_new_figure(client, board):
+def test_a_cached_page_is_renewed_for_a_new_figure(client, board):
     assert traces(client) == {}
     row = figure()
     assert traces(client)
@@ -94,7 +94,7 @@ def test_a_page_that_was_kept_learns_of_a_new_figure(client, board):
     assert traces(client) == {}
 
 
-def test_the_models_own_figures_come_first_and_many_are_folded_away(client, board):
+def test_the_models_own_figures_come_first_and_the_rest_is_hidden_at_first(client, board):
     for number in range(12):
         figure(model=f"Other {number}")
     figure(model="FLUX!")
@@ -114,7 +114,7 @@ def test_a_hostile_name_stays_text(client, board):
     assert any(name.startswith("&lt;img") for name in traces(client))
 
 
-def test_a_figure_beyond_our_last_trip_is_drawn_too(client, board):
+def test_a_figure_after_our_last_trip_is_drawn_too(client, board):
     figure(trip=50)
     text = client.get("/models/flux/").content.decode()
     found = re.search(r'<script id="published-figure"[^>]*>(.*?)</script>', text, re.S)
@@ -122,7 +122,7 @@ def test_a_figure_beyond_our_last_trip_is_drawn_too(client, board):
     assert "after 50 round trips" in text
 
 
-def test_the_api_gives_them_with_their_sources(client, board):
+def test_the_api_returns_published_figures_with_their_sources(client, board):
     figure()
     figure(metric="ssim")
     answer = client.get("/api/v1/published-figures?metric=lpips").json()
@@ -130,7 +130,7 @@ def test_the_api_gives_them_with_their_sources(client, board):
     assert answer["items"][0]["source_url"] == "https://example.org/paper"
 
 
-def test_the_chart_of_all_metrics_is_headed_by_their_labels(client, board):
+def test_the_title_of_the_chart_of_all_metrics_uses_their_labels(client, board):
     run = Run.objects.get(editing_model__slug="flux")
     for standing in run.standings.all():
         standing.curve["mean"][-1] = {"overall": 0.0, "lpips": 0.45}.get(standing.metric.name, 0.2)

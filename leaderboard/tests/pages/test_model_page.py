@@ -1,4 +1,4 @@
-"""What is said of one model."""
+"""The page of a model."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def test_a_played_model_shows_all_that_was_measured(client, played):
     assert reverse("run_case", args=[run.pk, worst]) in page
 
 
-def test_the_page_keeps_within_its_bytes(client, played):
+def test_the_page_stays_below_its_size_limit(client, played):
     run = Run.objects.get(pk=played)
     assert len(page_of(client, run.editing_model)) < 120_000
 
 
-def test_the_most_important_suite_with_results_comes_first_and_others_by_choice(client):
+def test_the_most_important_suite_with_results_is_shown_first_and_others_can_be_chosen(client):
     model = make_model("Model")
     small = make_run(model, make_suite("small", trips=7), 3)
     make_run(model, make_suite("large", importance=9), 4)
@@ -92,7 +92,7 @@ def test_rank_and_its_interval_are_named(client):
     assert "of 2, possible 1–2" in page_of(client, run.editing_model)
 
 
-def test_an_unreached_half_life_reads_as_more_than_n(client):
+def test_a_half_life_that_was_not_reached_reads_as_more_than_n(client):
     run = make_run("Endless", make_suite(), 900)
     page = page_of(client, run.editing_model)
     assert "&gt;\u00a020" in page
@@ -113,7 +113,7 @@ def test_a_run_without_numbers_is_named_with_its_state(client, state):
     assert run.get_absolute_url() in page
 
 
-def test_hidden_models_and_private_runs_are_not_there_for_strangers(client, admin_client):
+def test_hidden_models_and_private_runs_are_visible_to_staff_only(client, admin_client):
     hidden = make_model("Hidden", status="hidden")
     address = reverse("model", args=[hidden.slug])
     assert client.get(address).status_code == 404
@@ -124,7 +124,7 @@ def test_hidden_models_and_private_runs_are_not_there_for_strangers(client, admi
     assert run.get_absolute_url() in page_of(admin_client, model)
 
 
-def test_no_secret_and_no_path_of_the_server_is_shown(client):
+def test_no_secret_and_no_server_path_is_shown(client):
     model = make_model("Keyed", options={"url": "https://secret.example"}, api_key="canary-key")
     run = make_run(model, make_suite())
     Run.objects.filter(pk=run.pk).update(
@@ -152,7 +152,7 @@ def regimes(**counts):
     return {"dynamics": {"chains": chains, "regimes": counts, "limit_retention": 0.41}}
 
 
-def test_the_dynamics_read_as_a_sentence_with_what_is_left():
+def test_the_dynamics_read_as_a_sentence_with_the_final_retention():
     every = model_page.chain_dynamics(regimes(drifting=4))
     assert every["sentence"] == (
         "In every chain the image drifts: the steps stay as large, always the same way. "
@@ -205,7 +205,7 @@ def test_runs_of_a_model_an_address_and_an_organisation_are_counted(suite):
     assert counts(tries(one, suite)["runs"]) == (2, 2, 3)
 
 
-def test_submissions_are_counted_whatever_became_of_them(suite, client):
+def test_submissions_are_counted_in_every_state(suite, client):
     one = model("one", "https://API.example.com/v1", "Example Labs")
     run = jobs.start(one, suite)
     assert counts(tries(one, suite)["submissions"]) == (0, 0, 0)
@@ -244,7 +244,7 @@ def standing_on(sealed: bool, usable: float, low: float | None, high: float | No
 @pytest.mark.parametrize(
     ("usable", "interval", "known"), [(9.0, (8.6, 9.4), True), (6.4, (6.0, 6.8), False)]
 )
-def test_a_suite_that_is_known_shows_against_the_sealed_one(usable, interval, known):
+def test_an_easier_open_suite_is_reported_against_the_sealed_one(usable, interval, known):
     rows = [standing_on(False, usable, *interval, 1), standing_on(True, 6.0, 5.7, 6.3, 2)]
     found = open_against_sealed([run for run, _ in rows], {run.pk: s for run, s in rows})
     assert found is not None
@@ -253,14 +253,14 @@ def test_a_suite_that_is_known_shows_against_the_sealed_one(usable, interval, kn
     assert found["known"] is known
 
 
-def test_without_both_or_without_intervals_nothing_is_said():
+def test_without_both_suites_or_without_intervals_there_is_no_comparison():
     one, other = standing_on(False, 9, 8, 9.5, 1), standing_on(True, 6, None, None, 2)
     assert open_against_sealed([one[0]], {1: one[1]}) is None
     assert open_against_sealed([one[0], other[0]], {1: one[1], 2: other[1]}) is None
 
 
 @pytest.mark.parametrize(("half_life", "known"), [(15.0, True), (5.0, False)])
-def test_the_models_page_lays_open_against_sealed_for_everybody(client, half_life, known):
+def test_the_models_page_compares_open_with_sealed_for_everyone(client, half_life, known):
     model = make_model("Learner")
     make_run(model, make_suite("open"), half_life)
     make_run(model, make_suite("shut", sealed=True), 5.0)

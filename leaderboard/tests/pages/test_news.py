@@ -1,4 +1,4 @@
-"""What is new: records are written when the board changes, and tell its past."""
+"""News: records are written when the board changes, and give its history."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def age(days):
     BoardRecord.objects.update(at=timezone.now() - datetime.timedelta(days=days))
 
 
-def test_a_record_is_written_for_what_changed_and_for_nothing_else(suite):
+def test_a_record_is_written_for_each_change_and_for_nothing_else(suite):
     run = make_run("A", suite, 4)
     make_run(make_model("Oracle", is_reference=True), suite, 1e6)
     refresh_ranks(suite)
@@ -49,7 +49,7 @@ def test_a_record_is_written_for_what_changed_and_for_nothing_else(suite):
     assert kinds == ["added", "numbers", "again", "left"]
 
 
-def test_of_sealed_suites_and_of_results_of_others_nothing_is_written():
+def test_sealed_suites_and_published_results_have_no_records():
     for fields in ({"sealed": True}, {"published_elsewhere": True}):
         suite = make_suite("-".join(fields), images=1, **fields)
         make_run(f"On {suite.slug}", suite, 3)
@@ -73,7 +73,7 @@ def test_a_model_that_moves_is_listed_with_both_ranks(suite):
         assert news.sentence(row) == words
 
 
-def test_the_page_and_the_feed_tell_the_same_and_nothing_hidden(client, suite):
+def test_the_page_and_the_feed_agree_and_show_nothing_hidden(client, suite):
     make_run("Shown", suite, 4)
     make_run("Secret", suite, 5)
     refresh_ranks(suite)
@@ -123,7 +123,7 @@ def test_no_day_breaks_the_page(client, suite, date):
     assert client.get("/new/board/", {"date": date}).status_code == 200
 
 
-def test_a_models_page_draws_its_past_once_there_is_one(client, suite):
+def test_a_models_page_draws_its_history_once_it_has_one(client, suite):
     run = make_run("A", suite, 4)
     refresh_ranks(suite)
     assert 'id="past"' not in client.get("/models/a/").content.decode()

@@ -39,15 +39,17 @@ def run(django_db_setup: None, django_db_blocker: Any) -> Any:
 
 def say(run: Run, **values: list[float]) -> None:
     """Have metrics say this of every chain."""
-    told = {"musiq": [60.0 - n for n in range(TRIPS + 1)], "worn": WORN, **values}
-    Chain.objects.filter(run=run).update(quality=told)
+    values_by_metric = {"musiq": [60.0 - n for n in range(TRIPS + 1)], "worn": WORN, **values}
+    Chain.objects.filter(run=run).update(quality=values_by_metric)
     worn = [0.9, 0.8, 0.6, 0.5, 0.3]
-    chains = [QualityChain(c.case_id, told, worn) for c in Chain.objects.filter(run=run)]
+    chains = [
+        QualityChain(c.case_id, values_by_metric, worn) for c in Chain.objects.filter(run=run)
+    ]
     numbers = no_reference_numbers(chains, TRIPS, PINNED)
     NoReferenceResult.objects.update_or_create(run=run, defaults={"numbers": numbers})
 
 
-def test_the_page_says_the_finding_and_opens_to_images(
+def test_the_page_states_the_finding_and_links_to_images(
     run: int, client: Client, django_assert_max_num_queries: Any
 ) -> None:
     with django_assert_max_num_queries(8):
@@ -67,7 +69,7 @@ def test_the_page_says_the_finding_and_opens_to_images(
     assert "60.0 → 55.0" in other.content.decode()
 
 
-def test_what_is_kept_is_the_headlines_whatever_the_order_of_keys(run: int) -> None:
+def test_retention_is_by_the_headline_in_any_order_of_keys(run: int) -> None:
     # PostgreSQL puts shorter keys first: "clip" before "picture".
     results = {"overall": {"retention": [0.9] * TRIPS}, "clip": {"retention": [0.1] * TRIPS}}
     Chain.objects.filter(run=run).update(results=results)
@@ -75,14 +77,14 @@ def test_what_is_kept_is_the_headlines_whatever_the_order_of_keys(run: int) -> N
     assert {one["kept"] for one in pages.judged(line, "brisque", TRIPS)} == {0.9}
 
 
-def test_what_is_asked_in_vain_is_not_kept(run: int, client: Client) -> None:
+def test_unknown_parameters_are_not_cached(run: int, client: Client) -> None:
     for query in ("suite=none", "trip=4", "metric=beauty", "model=nobody", "since=never"):
         answer = client.get(f"/no-reference/?{query}")
         assert answer.status_code == 200, query
         assert answer["Cache-Control"] == "no-store", query
 
 
-def test_all_numbers_can_be_taken_away(run: int, client: Client) -> None:
+def test_all_numbers_can_be_downloaded(run: int, client: Client) -> None:
     answer = client.get("/no-reference/numbers.csv")
     head, *rows = answer.content.decode().splitlines()
     assert head == ",".join(pages.COLUMNS)

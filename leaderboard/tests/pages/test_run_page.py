@@ -105,7 +105,7 @@ def test_a_poll_is_small_even_with_long_messages_and_a_hundred_trips(client, hal
     assert "<script>alert" not in page
 
 
-def test_an_unchanged_poll_costs_a_304(client, half_way):
+def test_an_unchanged_poll_is_answered_with_304(client, half_way):
     first = polled(client, half_way)
     assert first["ETag"]
     assert "no-cache" in first["Cache-Control"]
@@ -168,7 +168,7 @@ def test_the_ledger_counts_retries_and_money(client, played):
     assert "$0.04" in page
 
 
-def test_chains_are_ordered_as_asked(client, played):
+def test_chains_are_ordered_as_requested(client, played):
     run = Run.objects.get(pk=played)
 
     def order(query):
@@ -192,7 +192,7 @@ def test_many_chains_come_in_pages_with_a_constant_number_of_queries(
     assert page.count("/cases/") == 10
 
 
-def test_a_run_published_elsewhere_has_no_chains_and_no_fault(client):
+def test_a_run_published_elsewhere_has_no_chains_and_no_error(client):
     run = make_run("Theirs", make_suite(), source="published")
     page = page_of(client, run)
     assert "its numbers were published elsewhere" in page

@@ -1,4 +1,4 @@
-"""What other sites show of this one: frames and cards, and nothing that is not public."""
+"""Embeds and cards for other sites: they show nothing that is not public."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_cached_embed_may_still_be_framed(client, suite):
         assert "X-Frame-Options" not in answer
 
 
-def test_an_embed_has_the_choice_of_its_address_and_leads_back_to_it(client, suite):
+def test_an_embed_follows_its_parameters_and_links_back_to_the_board(client, suite):
     page = client.get("/embed/board/?q=model+1").content.decode()
     assert "Model 1" in page
     assert "Model 0" not in page
@@ -70,14 +70,14 @@ def test_an_embed_has_the_choice_of_its_address_and_leads_back_to_it(client, sui
         assert client.get(f"/embed/chart/{query}").status_code == 200
 
 
-def test_an_embed_says_who_is_not_ranked(client, suite):
+def test_an_embed_says_which_models_are_not_ranked(client, suite):
     assert "not ranked" not in client.get("/embed/board/").content.decode()
     RunReview.objects.update(flags=[{"kind": "review", "text": "marks were lost"}])
     EditingModel.objects.first().save()
     assert "; not ranked" in client.get("/embed/board/").content.decode()
 
 
-def test_pages_name_the_card_that_says_what_they_found(client, suite):
+def test_pages_name_the_card_with_their_finding(client, suite):
     case = suite.cases.first()
     for page, card in (
         ("/models/model-0/", "/models/model-0/card.png?suite=demo-v1"),
@@ -99,7 +99,7 @@ def test_cards_differ_by_what_they_say(client, suite):
     assert len(cards) == 5
 
 
-def test_a_card_takes_long_and_foreign_names(client, suite):
+def test_a_card_fits_long_and_foreign_names(client, suite):
     make_run(make_model("模型 " * 30, slug="m"), suite, 0)
     make_model("Never played", slug="never")
     image(client, "/models/m/card.png?suite=nonsense")
@@ -117,14 +117,14 @@ def test_a_case_card_shows_its_images(client):
 @pytest.mark.parametrize(
     "models", ["", "model-0", "model-0,model-0", "model-0,nobody", "hidden,model-0"]
 )
-def test_a_comparison_that_is_none_has_no_card(client, suite, models):
+def test_an_invalid_comparison_has_no_card(client, suite, models):
     make_run(make_model("Hidden", status=EditingModel.Status.HIDDEN), suite, 5)
     assert client.get("/compare/card.png", {"models": models}).status_code == 404
     assert client.get("/models/hidden/card.png").status_code == 404
     assert client.get("/compare/card.png?models=model-0,model-1&suite=x").status_code == 404
 
 
-def test_the_image_shows_bars_and_survives_long_and_foreign_names(client):
+def test_the_image_shows_bars_and_fits_long_and_foreign_names(client):
     suite = make_suite(images=2)
     empty = board_image(client)
     make_run(make_model("W" * 120, slug="w"), suite, 4, rank=1)

@@ -1,4 +1,4 @@
-"""A chain's strip, a case across models, and the JPEG beside it."""
+"""A chain's strip, a case across models, and the comparison with JPEG."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_strip_shows_every_image_of_the_chain_with_its_scores(client, run):
     assert f"{100 * kept:.0f}\u00a0%" in page
 
 
-def test_every_thumbnail_of_a_strip_is_lazy_and_has_its_room(client, run):
+def test_every_thumbnail_of_a_strip_is_lazy_and_reserves_its_space(client, run):
     page = client.get(strip_of(run)).content.decode()
     thumbnails = [tag for tag in re.findall(r"<img[^>]*>", page) if "/thumbnail/" in tag]
     # The source stands before the viewer, too.
@@ -75,7 +75,7 @@ def test_a_case_lists_the_model_that_keeps_it_longest_first(client):
     assert "The edit was not made on trip 1: the chain ends at once." in page
 
 
-def test_a_reference_editor_under_way_can_be_watched_by_anybody(client, run):
+def test_a_reference_editors_run_under_way_is_public(client, run):
     Run.objects.filter(pk=run.pk).update(published=False)
     run.editing_model.is_reference = True
     run.editing_model.save()
@@ -125,7 +125,7 @@ def test_a_chain_without_any_score_still_shows_its_images(client, run):
     assert reverse("image", args=["copy", "0" * 64])[:-64] in page
 
 
-def test_the_way_from_case_to_case_leads_only_to_those_the_run_has(client, run):
+def test_links_between_cases_lead_only_to_cases_of_the_run(client, run):
     first, second, *_ = cases = list(run.suite.cases.order_by("position"))
     Chain.objects.filter(run=run, case=second).delete()
     page = client.get(strip_of(run, first)).content.decode()
@@ -137,7 +137,7 @@ def test_the_way_from_case_to_case_leads_only_to_those_the_run_has(client, run):
     assert f"of {len(cases) - 1}" in page
 
 
-def test_a_suite_published_elsewhere_has_no_images_and_no_fault(client):
+def test_a_suite_published_elsewhere_has_no_images_and_no_error(client):
     suite = make_suite(images=1)
     run = make_run("Other", suite, chains=True)
     page = client.get(strip_of(run)).content.decode()
@@ -146,7 +146,7 @@ def test_a_suite_published_elsewhere_has_no_images_and_no_fault(client):
     assert client.get(reverse("case", args=[suite.cases.first().pk])).status_code == 200
 
 
-def test_a_repeat_is_asked_for_by_its_number_and_nonsense_is_ignored(client):
+def test_a_repeat_is_chosen_by_its_number_and_nonsense_is_ignored(client):
     run = play("noise", factories.tiny_suite(repeats=2))
     address = strip_of(run)
     chains = run.chains.filter(case=run.suite.cases.first()).order_by("repeat")
@@ -157,7 +157,7 @@ def test_a_repeat_is_asked_for_by_its_number_and_nonsense_is_ignored(client):
     assert client.get(f"{address}?repeat=1")["X-Robots-Tag"] == "noindex"
 
 
-def test_the_window_that_decided_is_framed_by_the_viewer_and_said_in_words(client, run):
+def test_the_viewer_frames_and_describes_the_deciding_window(client, run):
     trips = Trip.objects.filter(chain=run.chains.first())
     trips.update(window=[0.25, 0.5, 0.41667, 0.66667], because="object")
     page = client.get(strip_of(run)).content.decode()

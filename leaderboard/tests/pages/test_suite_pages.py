@@ -50,7 +50,7 @@ def test_the_suite_file_is_the_one_that_the_shell_plays(client):
     assert CoreSuite.from_dict(json.loads(response.content)).content_hash == suite.content_hash
 
 
-def test_the_types_of_edits_say_what_is_asked_for_and_what_is_not(client):
+def test_the_types_of_edits_state_what_is_requested_and_what_is_not(client):
     assert "Types of edits" not in page_of(client, factories.tiny_suite().get_absolute_url())
     shipped = catalog.suite("smoke")
     Suite.objects.create(
@@ -94,7 +94,7 @@ def test_the_address_without_version_leads_to_the_newest(client):
 
 
 @pytest.mark.parametrize("address", ["/suites/none/", "/suites/none/1/", "/suites/draft/1/"])
-def test_drafts_and_unknown_suites_are_not_there(client, address):
+def test_drafts_and_unknown_suites_give_404(client, address):
     Suite.objects.create(slug="draft", title="Draft")
     assert client.get(address).status_code == 404
     assert client.get("/suites/draft/1/suite.json").status_code == 404
@@ -153,7 +153,7 @@ def test_the_methodology_begins_with_an_abstract_and_ends_with_the_mathematics(c
     assert before.count('<details class="fold"') >= 14
 
 
-def test_twelve_strips_show_every_state_and_two_that_are_missed(client, settings):
+def test_twelve_strips_show_every_state_and_two_missed_ones(client, settings):
     strips = texts.strips()
     assert len(strips) == 12
     states = {"as new", "slightly worn", "clearly damaged", "unusable"}
@@ -179,7 +179,7 @@ def test_the_methodology_has_the_headline_on_known_damages(client):
     assert "JPEG 50" in page
 
 
-def test_an_editor_that_does_nothing_changes_nothing_that_is_seen():
+def test_an_editor_that_does_nothing_makes_no_visible_change():
     assert [line["seen"] for line in texts.examples()["noop"]["lines"]] == [True, False]
 
 

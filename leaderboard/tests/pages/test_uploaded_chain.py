@@ -1,4 +1,4 @@
-"""Bring your own chain, in the browser: any upload is either scored or refused with a reason."""
+"""Uploaded chains: any upload is either scored or refused with a reason."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def send(client, files: dict[str, bytes], **fields: object):
     return client.post("/upload/", {"restored": restored, **fields})
 
 
-def test_what_is_left_comes_with_what_lost_most():
+def test_retention_is_shown_with_the_part_that_lost_most():
     kept = {"overall": 0.47, "lpips": 0.86, "object": 0.52, "face": 0.49, "psnr": 0.8}
     metrics = {name: {"label": name.upper(), "retention": [q]} for name, q in kept.items()}
     left = f"After 1 round trip, {percent(0.47)} of the image is left"
@@ -144,7 +144,7 @@ def test_an_upload_that_s3_refuses_to_store_is_refused_in_words(client, s3, stat
         ({"a.png": worn()[0], "b.png": encode_png(Image.new("RGB", (3000, 1501)))}, "1.6 mega"),
     ],
 )
-def test_what_is_not_a_chain_is_refused_with_a_reason_and_not_kept(client, files, message):
+def test_an_invalid_chain_is_refused_with_a_reason_and_not_stored(client, files, message):
     answer = send(client, files)
     assert answer.status_code == 422
     assert message in answer.content.decode()
@@ -168,7 +168,7 @@ def test_many_small_bombs_are_one_large_one(client, monkeypatch):
     assert "too large" in answer.content.decode()
 
 
-def test_after_a_day_the_chain_is_gone(client, valkey):
+def test_a_chain_is_deleted_after_a_day(client, valkey):
     source, one = worn(1)
     send(client, {"a.png": source, "b.png": one})
     UploadedChain.objects.update(created_at=timezone.now() - timedelta(days=1, minutes=1))
@@ -178,7 +178,7 @@ def test_after_a_day_the_chain_is_gone(client, valkey):
     assert not UploadedChain.objects.exists()
 
 
-def test_a_fault_of_ours_is_admitted_without_its_inner_workings(client, valkey, monkeypatch):
+def test_an_internal_error_is_admitted_without_its_details(client, valkey, monkeypatch):
     source, one = worn(1)
     answer = send(client, {"a.png": source, "b.png": one})
 

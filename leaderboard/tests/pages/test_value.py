@@ -84,14 +84,14 @@ def test_every_cost_has_a_page_and_a_figure(client, suite, by):
     assert figure["title"] in page.replace("&#x27;", "'")
 
 
-def test_nothing_to_draw_is_no_error(client):
+def test_a_chart_without_data_is_no_error(client):
     assert client.get("/value/").status_code == 200
     assert client.get("/value/figure.json").json() == {}
     make_suite(images=1)
     assert client.get("/value/figure.json?q=x").json() == {}
 
 
-def test_latency_is_of_single_edits_whichever_way_they_go():
+def test_latency_is_that_of_single_edits_in_either_direction():
     trips = [Trip(edited_seconds=n, restored_seconds=100 if n == 9 else n) for n in range(10)]
     median, p95 = latency([*trips, Trip()])
     assert median == pytest.approx(4.5)

@@ -1,4 +1,4 @@
-"""How a model fails, who saw it, and what to think of the judge."""
+"""How models fail, which witnesses saw it, and how reliable the judge is."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def judge_said(run):
     return [one for trip in trips for one in trip.evidence if one["witness"] == "judge"]
 
 
-def test_a_judges_word_is_kept_shown_and_paid_for_once(client, judged):
+def test_a_judges_answer_is_stored_shown_and_paid_for_once(client, judged):
     run, fake = judged("prefers-first")
     assert run.state == RunState.FINISHED
     assert judge_said(run)
@@ -59,9 +59,9 @@ def test_a_judges_word_is_kept_shown_and_paid_for_once(client, judged):
     # It was asked outright of the source and of both restored images, and the page of such answers
     # tells.
     assert all(None not in chain.quality["worn"] for chain in run.chains.all())
-    told = client.get(reverse("no_reference")).content.decode()
-    assert "False alarms" in told
-    assert run.provenance["judge"]["version"] in told
+    page = client.get(reverse("no_reference")).content.decode()
+    assert "False alarms" in page
+    assert run.provenance["judge"]["version"] in page
 
 
 @pytest.mark.parametrize("case", ["down", "nonsense", "refusal", "yes"])
@@ -73,7 +73,7 @@ def test_a_judge_that_fails_or_errs_does_not_fail_the_run(client, judged, case):
     assert client.get(reverse("model", args=[run.editing_model.slug])).status_code == 200
 
 
-def test_chains_are_found_by_what_ended_them(client):
+def test_chains_can_be_filtered_by_their_cause(client):
     run = play("noise", factories.tiny_suite(trips=2), name="Noise")
     first, second, *_ = run.chains.all()
     Chain.objects.filter(run=run).update(cause="grain")
@@ -105,7 +105,7 @@ def test_witnesses_are_listed_on_the_models_page(client):
     assert Standing.objects.filter(run=run).exists()
 
 
-def test_a_strip_says_who_is_gone_and_who_is_another():
+def test_a_strip_reports_missing_and_changed_persons():
     said = {"made": None, "undone": None, "gates": False}
     gone = {**said, "witness": "rest", "thing": "x", "kept": False, "said": "chair gone"}
     same = {**said, "witness": "identity", "thing": "the same person", "kept": True, "said": "0.3"}
@@ -119,7 +119,7 @@ def test_a_strip_says_who_is_gone_and_who_is_another():
     ]
 
 
-def test_the_method_says_what_each_witness_can_and_how_often_it_errs(client):
+def test_the_method_states_the_abilities_and_error_rates_of_witnesses(client):
     page = client.get(reverse("methodology")).content.decode()
     assert 'id="witnesses"' in page
     assert "glasses, hats, earrings and necklaces on an annotated face" in page

@@ -1,4 +1,4 @@
-"""What comes of votes: weights, the column on the board, the page on agreement, what to ask next."""
+"""Results of votes: weights, the board's column, the agreement page, the next questions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_people_prefer_what_was_planted_and_clickers_are_found(counted):
     assert clicker.gold > clicker.gold_right
 
 
-def test_the_half_life_by_peoples_word_is_that_of_the_images_they_use(counted):
+def test_the_half_life_by_votes_is_that_of_the_images_people_use(counted):
     rows = {row.run.editing_model.name: row for row in PeopleStanding.objects.all()}
     assert rows["Oracle"].usable_trips == pytest.approx(3)
     assert rows["Oracle"].half_life is None
@@ -96,8 +96,8 @@ def test_the_board_has_the_column_once_there_are_votes(client, board):
     assert float(rows["Alder"]["people_prefer"]) == pytest.approx(share.share, abs=1e-4)
     assert float(rows["Alder"]["people_low"]) == pytest.approx(share.share_low, abs=1e-4)
     sent = client.get("/api/v1/leaderboard").json()["rows"]
-    told = {row["model"]["slug"]: row["people_prefer"] for row in sent}
-    assert told["alder"] == pytest.approx(share.share)
+    shares = {row["model"]["slug"]: row["people_prefer"] for row in sent}
+    assert shares["alder"] == pytest.approx(share.share)
     assert "People prefer it in" in client.get("/models/alder/").content.decode()
 
 
@@ -142,7 +142,7 @@ def test_the_page_on_agreement_says_who_agrees_and_where_the_threshold_lies(clie
     assert "The less is kept, the fewer people would use it" in page
 
 
-def test_where_people_and_the_headline_differ_opens_to_the_images(client, board):
+def test_disagreements_of_people_and_the_headline_link_to_the_images(client, board):
     question = Question.objects.open().filter(kind="pair", gold="").order_by("-ease").first()
     first, second = question.first, question.second
     gap = first.chain.retention("overall")[first.number - 1]
@@ -168,7 +168,7 @@ def test_where_people_and_the_headline_differ_opens_to_the_images(client, board)
     assert first.chain.get_absolute_url() not in client.get("/agreement/").content.decode()
 
 
-def test_votes_propose_half_points_and_change_none(client, board):
+def test_votes_propose_half_points_but_change_none(client, board):
     """All damage is to objects, and people use images until a quarter is kept."""
     for chain in Chain.objects.all():
         chain.results["object"] = chain.results["overall"]
@@ -188,7 +188,7 @@ def test_votes_propose_half_points_and_change_none(client, board):
     assert Object.half == 0.15
 
 
-def test_a_proposal_that_gains_nothing_surely_says_so():
+def test_a_proposal_without_significant_gain_says_so():
     share = {"share": 0.8, "low": 0.7, "high": 0.9, "votes": 100}
     proposal = {"half_points": [], "before": share, "after": share}
     none = people.half_points(proposal | {"gain_low": -0.02, "gain_high": 0.04})
@@ -209,7 +209,7 @@ def test_with_few_votes_no_half_point_is_proposed(client, board):
     assert "not enough votes yet. A part needs" in client.get("/agreement/").content.decode()
 
 
-def test_what_is_withdrawn_takes_its_numbers_along(counted):
+def test_withdrawing_a_run_removes_its_numbers(counted):
     Run.objects.filter(editing_model__slug="beech").update(published=False)
     counting.count()
     names = set(PeopleStanding.objects.values_list("run__editing_model__slug", flat=True))
@@ -217,7 +217,7 @@ def test_what_is_withdrawn_takes_its_numbers_along(counted):
     assert not Question.objects.open().filter(first__chain__run__editing_model__slug="beech")
 
 
-def test_counting_again_changes_nothing_and_is_due_when_there_is_something_new(board, settings):
+def test_counting_again_changes_nothing_and_is_due_after_new_votes(board, settings):
     assert counting.is_due()
     cast("pair", voters=6, each=30)
     counting.count()
@@ -313,7 +313,7 @@ def test_a_worker_counts_by_itself_and_the_command_at_once(
     assert "questions to ask" in capsys.readouterr().out
 
 
-def test_images_of_the_next_questions_are_drawn_before_anybody_waits(board):
+def test_images_of_the_next_questions_are_drawn_in_advance(board):
     counting.count()
     question = Question.objects.open().order_by("due").first()
     source = question.case.image.stored

@@ -1,4 +1,4 @@
-"""A judge speaks of edit quality only once people's votes say that it may."""
+"""Edit quality by a judge is shown only once people's votes support the judge."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_judge_that_agrees_with_people_has_its_column_plane_and_figure(client,
     )
 
 
-def test_nobody_beats_the_models_on_the_line_at_both(board):
+def test_no_model_beats_those_on_the_line_at_both(board):
     judge_all()
     cast("pair", voters=10, each=40)
     counting.count()
@@ -88,7 +88,7 @@ def test_nobody_beats_the_models_on_the_line_at_both(board):
 
 
 @pytest.mark.parametrize("why", ["no votes", "contrary", "another version", "from elsewhere"])
-def test_a_judge_that_may_not_speak_is_not_shown_as_quality(client, board, why):
+def test_a_judge_without_proven_agreement_is_not_shown_as_quality(client, board, why):
     judge_all(contrary=why == "contrary")
     if why == "another version":
         for standing in Standing.objects.filter(counts__has_key="rubric"):

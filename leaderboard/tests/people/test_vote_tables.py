@@ -1,4 +1,4 @@
-"""Every vote as a table: in the admin, the API, bundles and datasets."""
+"""Votes as tables: in the admin, the API, bundles and datasets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_admins_read_votes_and_voters_and_cannot_change_them(operator, board):
     assert row["case"]
 
 
-def test_the_api_tells_every_public_vote_and_nothing_of_who_it_was(client, board):
+def test_the_api_returns_every_public_vote_without_identities(client, board):
     crowd = cast("pair", voters=3, each=10)
     sent = client.get("/api/v1/votes?limit=200").json()
     assert sent["count"] == Vote.objects.count()

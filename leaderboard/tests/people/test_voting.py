@@ -1,4 +1,4 @@
-"""Ten blind questions: asked fairly, answered once, and nothing tells which model it was."""
+"""Ten blind questions: asked fairly, answered once, without revealing the model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def votes_of(session):
     return list(Vote.objects.filter(ticket__in=[q["ticket"] for q in session["questions"]]))
 
 
-def test_a_session_has_ten_questions_a_gold_one_and_an_own_one_again(board, browser):
+def test_a_session_has_ten_questions_including_a_gold_one_and_a_repeat(board, browser):
     session = browser.begin().json()
     made = votes_of(session)
     assert len(made) == session["total"] == 10
@@ -53,7 +53,7 @@ def test_a_voter_gets_the_rest_of_a_session_before_a_new_one_and_no_question_twi
 
 
 @pytest.mark.both_databases
-def test_an_answer_is_taken_once_and_only_from_whom_was_asked(board, browser):
+def test_an_answer_is_accepted_once_and_only_from_its_voter(board, browser):
     question = browser.begin().json()["questions"][0]
     ticket = question["ticket"]
     stranger = Browser()
@@ -73,7 +73,7 @@ def test_an_answer_is_taken_once_and_only_from_whom_was_asked(board, browser):
     assert browser.answer("A" * 22, "left").status_code == 404
 
 
-def test_sides_are_told_back_as_first_and_second(board, browser):
+def test_sides_are_stored_as_first_and_second(board, browser):
     for question in browser.begin().json()["questions"]:
         vote = Vote.objects.get(ticket=question["ticket"])
         browser.answer(question["ticket"], "right")
@@ -82,7 +82,7 @@ def test_sides_are_told_back_as_first_and_second(board, browser):
         assert vote.left == -1
 
 
-def test_an_old_ticket_is_worth_nothing(board, browser):
+def test_an_old_ticket_is_rejected(board, browser):
     ticket = browser.begin().json()["questions"][0]["ticket"]
     Vote.objects.update(asked_at=timezone.now() - TICKET_LIFE)
     assert browser.answer(ticket, "left").status_code == 410
@@ -131,7 +131,7 @@ def test_votes_need_the_forms_token_and_post(board):
     assert not Vote.objects.exists()
 
 
-def test_a_network_and_a_voter_have_so_many_sessions_a_day(board, browser, settings):
+def test_sessions_per_day_are_limited_by_network_and_voter(board, browser, settings):
     settings.VOTE_SESSIONS_PER_DAY = 2
     browser.vote_all()
     browser.vote_all()
@@ -144,14 +144,14 @@ def test_a_network_and_a_voter_have_so_many_sessions_a_day(board, browser, setti
     assert not {name for name in fields if "address" in name or "ip" in name.split("_")}
 
 
-def test_visitors_who_do_not_vote_leave_nothing(board, client):
+def test_visitors_who_do_not_vote_are_not_stored(board, client):
     assert client.get("/vote/").status_code == 200
     assert client.get("/vote/?mode=usable").status_code == 200
     assert not Voter.objects.exists()
     assert "voter" not in client.cookies
 
 
-def test_the_cookie_is_signed_for_votes_alone_and_out_of_reach_of_scripts(board, browser):
+def test_the_cookie_is_signed_limited_to_votes_and_hidden_from_scripts(board, browser):
     browser.begin()
     cookie = browser.client.cookies["voter"]
     assert cookie["httponly"]
@@ -162,7 +162,7 @@ def test_the_cookie_is_signed_for_votes_alone_and_out_of_reach_of_scripts(board,
     assert len(cookie.value) > len(voter.key) + 20
 
 
-def test_without_questions_nobody_is_asked_and_nothing_is_kept(board, browser):
+def test_without_questions_no_session_starts_and_nothing_is_stored(board, browser):
     Question.objects.update(due=None)
     answer = browser.begin()
     assert answer.status_code == 404
@@ -185,11 +185,11 @@ def everything_sent(browser, question):
     return found
 
 
-def test_what_a_voter_is_sent_is_the_same_for_every_model_but_for_the_pixels(board, browser):
+def test_voters_receive_the_same_for_every_model_except_the_pixels(board, browser):
     session = browser.begin().json()
     names = [*EditingModel.objects.values_list("name", "slug", "provider")]
     hashes = list(StoredImage.objects.values_list("pk", flat=True))
-    told = str(session) + browser.client.get("/vote/").content.decode()
+    seen_text = str(session) + browser.client.get("/vote/").content.decode()
     seen_models, heads, lengths = set(), set(), set()
     public = {}
     for stored in StoredImage.objects.all():
@@ -204,7 +204,7 @@ def test_what_a_voter_is_sent_is_the_same_for_every_model_but_for_the_pixels(boa
         sent = everything_sent(browser, question)
         assert set(sent) == {"source", "left", "right"}
         for headers, data, address in sent.values():
-            told += f"{headers} {address}"
+            seen_text += f"{headers} {address}"
             heads.add(str(sorted((k, v) for k, v in headers.items() if k != "Content-Length")))
             lengths.add(len(data) % ballots.ROUNDED)
             image = Image.open(io.BytesIO(data))
@@ -224,15 +224,15 @@ def test_what_a_voter_is_sent_is_the_same_for_every_model_but_for_the_pixels(boa
     for tell in ("ETag", "Last-Modified", "Age", "X-Cache"):
         assert tell not in head
     for name, slug, _ in names:
-        assert name not in told.replace("Noise", "") or name == "Noise"
-        assert f'"{slug}"' not in told
-    assert not any(pk in told for pk in hashes)
+        assert name not in seen_text.replace("Noise", "") or name == "Noise"
+        assert f'"{slug}"' not in seen_text
+    assert not any(pk in seen_text for pk in hashes)
     keys = {key for question in session["questions"] for key in question}
     assert keys == {"ticket", "width", "height", "images"}
 
 
-def test_sides_and_order_are_drawn_by_lot(board):
-    """Over many voters no model stands on one side, and golds have no place of their own."""
+def test_sides_and_order_are_random(board):
+    """Over many voters no model has a fixed side and gold questions have no fixed place."""
     left = [0, 0]
     places = set()
     for number in range(30):
@@ -256,7 +256,7 @@ def test_an_image_is_served_to_its_voter_until_the_answer_and_never_after(board,
     assert browser.client.get(address).status_code == 404
 
 
-def test_names_are_told_when_the_session_is_finished_and_not_before(board, browser):
+def test_names_are_revealed_only_after_the_session(board, browser):
     session = browser.begin().json()
     again = {vote.question_id for vote in votes_of(session) if vote.role}
     last = next(vote for vote in votes_of(session) if vote.question_id not in again).ticket
@@ -276,7 +276,7 @@ def test_names_are_told_when_the_session_is_finished_and_not_before(board, brows
     assert page.count("<li>") >= 9
 
 
-def test_what_is_withdrawn_or_sealed_is_never_asked_or_shown(board, browser):
+def test_withdrawn_and_sealed_runs_are_never_asked_about_or_shown(board, browser):
     question = browser.begin().json()["questions"][0]
     ticket, address = question["ticket"], question["images"]["left"]
     vote = Vote.objects.get(ticket=ticket)

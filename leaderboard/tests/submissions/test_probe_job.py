@@ -1,4 +1,4 @@
-"""Tests of hostile endpoints: each ends, soon, with words, and is made by one worker alone."""
+"""Tests of hostile endpoints: each ends soon with a message and is made by one worker only."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ ANSWERS = {
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_whatever_a_number_is_the_test_ends(suite, local, hostile, answer):
+def test_the_test_ends_for_any_number_in_an_answer(suite, local, hostile, answer):
     reply = ANSWERS[answer]
     url = hostile.answers("/edit", *[reply] * 8)
     tested = submission(suite, url)
@@ -73,7 +73,7 @@ def test_whatever_a_number_is_the_test_ends(suite, local, hostile, answer):
 
 
 @pytest.mark.django_db
-def test_any_exception_ends_the_test_with_words(suite, local, monkeypatch):
+def test_any_exception_ends_the_test_with_a_message(suite, local, monkeypatch):
     def broken(*_: object, **__: object) -> None:
         raise OverflowError("int too large to convert to float")
 
@@ -87,7 +87,7 @@ def test_any_exception_ends_the_test_with_words(suite, local, monkeypatch):
 
 
 @pytest.mark.django_db
-def test_a_test_that_kills_its_process_is_given_up(suite, local, monkeypatch):
+def test_a_test_that_crashes_its_process_is_given_up(suite, local, monkeypatch):
     def killed(*_: object, **__: object) -> None:
         raise SystemExit
 
@@ -244,7 +244,7 @@ def test_a_test_that_timed_out_gets_a_shorter_limit_each_time(suite, local, host
 
 
 @pytest.mark.django_db
-def test_a_test_that_passes_forgets_that_others_timed_out(suite, local, server):
+def test_a_passed_test_resets_the_count_of_timeouts(suite, local, server):
     tested = submission(suite, server, probe_overruns=3)
     Submission.objects.update(contract="openai-edits")
     jobs.probe(tested.pk)
@@ -253,7 +253,7 @@ def test_a_test_that_passes_forgets_that_others_timed_out(suite, local, server):
 
 
 @pytest.mark.django_db
-def test_a_test_has_one_deadline_whatever_is_tried_again(suite, local, hostile, monkeypatch):
+def test_a_test_has_one_deadline_including_retries(suite, local, hostile, monkeypatch):
     monkeypatch.setattr(probe_job, "DEADLINE", 1.0)
     asked = []
 
@@ -270,9 +270,7 @@ def test_a_test_has_one_deadline_whatever_is_tried_again(suite, local, hostile, 
 
 
 @pytest.mark.django_db
-def test_tests_are_on_a_lane_of_their_own(
-    client, suite, valkey, django_capture_on_commit_callbacks
-):
+def test_tests_have_their_own_queue(client, suite, valkey, django_capture_on_commit_callbacks):
     import django_rq
 
     with django_capture_on_commit_callbacks(execute=True):
@@ -283,7 +281,7 @@ def test_tests_are_on_a_lane_of_their_own(
 
 
 @pytest.mark.django_db
-def test_an_endpoint_is_tested_so_often_a_day_also_when_it_is_submitted_anew(suite, settings):
+def test_tests_per_day_are_limited_by_endpoint_across_submissions(suite, settings):
     settings.PROBES_PER_DAY = 2
     one = submission(suite, "https://93.184.216.34/v1", state=State.REVIEW)
     other = submission(suite, "https://93.184.216.34/v2", state=State.REVIEW)
@@ -303,7 +301,7 @@ def test_an_endpoint_is_tested_so_often_a_day_also_when_it_is_submitted_anew(sui
 
 
 @pytest.mark.django_db
-def test_withdrawing_gives_no_submission_back(client, suite, settings, valkey):
+def test_withdrawing_refunds_no_submission(client, suite, settings, valkey):
     settings.SUBMISSIONS_PER_DAY = 1
     client.post(reverse("submit"), form_fields(suite))
     workflow.withdraw(Submission.objects.get())
@@ -313,7 +311,7 @@ def test_withdrawing_gives_no_submission_back(client, suite, settings, valkey):
 
 
 @pytest.mark.django_db
-def test_a_failed_test_gives_the_submission_back_and_a_passed_one_does_not(suite, settings):
+def test_a_failed_test_refunds_the_submission_and_a_passed_one_does_not(suite, settings):
     settings.SUBMISSIONS_PER_DAY = 1
     url = "https://no-such-host.invalid/v1"
     failed = submission(suite, url)
@@ -336,7 +334,7 @@ def test_submissions_that_fail_are_limited_by_their_tests(settings):
 
 
 @pytest.mark.django_db
-def test_nobody_uses_up_the_quota_of_somebody_elses_host(settings):
+def test_no_submitter_uses_up_the_quota_of_another_host(settings):
     settings.SUBMISSIONS_PER_DAY = 1
     attacker = "https://93.184.216.35/v1?u=//93.184.216.34"
     assert count_submission("a@example.org", "192.0.2.1", attacker) is None
@@ -360,7 +358,7 @@ def test_a_network_of_ipv6_counts_as_one_address(settings):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_ten_that_come_at_once_share_one_quota():
+def test_ten_simultaneous_submissions_share_one_quota():
     ready, taken = threading.Barrier(10), []
 
     def take() -> None:
@@ -381,7 +379,7 @@ def test_ten_that_come_at_once_share_one_quota():
 
 
 @pytest.mark.django_db
-def test_an_unknown_name_and_one_of_our_network_are_told_alike(suite, monkeypatch):
+def test_an_unknown_host_and_an_internal_one_get_the_same_answer(suite, monkeypatch):
     monkeypatch.setattr(endpoints, "LOOKUP_SECONDS", 0.3)
     names = ("inside.example", "gone.example")
 
@@ -392,12 +390,12 @@ def test_an_unknown_name_and_one_of_our_network_are_told_alike(suite, monkeypatc
 
     rules = Rules(resolver=lookup)
     monkeypatch.setattr(endpoints, "rules", lambda: rules)
-    told, took = set(), []
+    answers, took = set(), []
     for name in names:
         start = time.monotonic()
-        told.add(endpoints.check_address(f"https://{name}/v1"))
+        answers.add(endpoints.check_address(f"https://{name}/v1"))
         took.append(time.monotonic() - start)
-    assert told == {"the host name has no public address"}
+    assert answers == {"the host name has no public address"}
     assert min(took) >= 0.3
     # Staff see which it was.
     assert "10.0.0.5" in SecurityEvent.objects.get(kind="address").detail

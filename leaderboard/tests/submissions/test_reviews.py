@@ -1,4 +1,4 @@
-"""What happens to a submission after its test: the review, the result, and who sees what."""
+"""A submission after its test: the review, the result, and who sees what."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_question_is_asked_and_answered(owner, reviewed):
     assert (reviewed.state, reviewed.reply) == (State.REVIEW, "MIT")
 
 
-def test_what_changed_while_it_was_looked_at_is_not_decided_on(owner, reviewed, server):
+def test_a_submission_that_changed_during_its_review_is_not_decided(owner, reviewed, server):
     page = reverse("admin:leaderboard_submission_review", args=[reviewed.pk])
     opened = owner.get(page).context["form"]["seen"].value()
     act = reverse("submission_act", args=[reviewed.token])
@@ -91,7 +91,7 @@ def test_what_changed_while_it_was_looked_at_is_not_decided_on(owner, reviewed, 
 
 
 @pytest.mark.parametrize("seen", ["", "yesterday", "\0"])
-def test_a_decision_says_what_it_rests_on(owner, reviewed, seen):
+def test_a_decision_must_name_the_version_it_is_based_on(owner, reviewed, seen):
     answer = decide(owner, reviewed, "approve", seen=seen)
     assert answer.context is None or answer.context["form"]["seen"].errors
     assert not Run.objects.exists()
@@ -104,7 +104,7 @@ def test_a_rejection_gives_its_reason_and_ends_it(owner, reviewed):
         workflow.test_again(reviewed)
 
 
-def test_withdrawing_cancels_the_run_and_forgets_the_key(owner, reviewed):
+def test_withdrawing_cancels_the_run_and_deletes_the_key(owner, reviewed):
     decide(owner, reviewed, "approve")
     act = reverse("submission_act", args=[reviewed.token])
     owner.post(act, {"act": "withdraw"})
@@ -120,9 +120,7 @@ def test_withdrawing_cancels_the_run_and_forgets_the_key(owner, reviewed):
     assert Run.objects.get().state == RunState.CANCELLED
 
 
-def test_the_images_of_the_test_are_shown_to_whoever_has_the_link_and_to_reviewers(
-    client, reviewed
-):
+def test_the_images_of_the_test_are_shown_to_holders_of_the_link_and_to_reviewers(client, reviewed):
     own = [image for _, image in reviewed.probe_images]
     assert len(own) == 3
     state = client.get(reverse("submission_state", args=[reviewed.token])).json()
@@ -228,7 +226,7 @@ def test_a_flagged_result_says_so_in_the_same_words_everywhere(client, reviewed,
     assert "on the board." not in client.get(pages[0]).content.decode()
 
 
-def test_what_was_published_and_is_withdrawn_keeps_its_address(client, reviewed, finished):
+def test_a_withdrawn_result_keeps_its_address(client, reviewed, finished):
     act = reverse("submission_act", args=[reviewed.token])
     model = reviewed.editing_model.get_absolute_url()
     client.post(act, {"act": "withdraw", "sure": "on"})
@@ -244,7 +242,7 @@ def test_what_was_published_and_is_withdrawn_keeps_its_address(client, reviewed,
         assert "was withdrawn on" in answer.content.decode()
 
 
-def test_what_an_admin_took_off_the_board_the_submitter_cannot_put_back(client, reviewed, finished):
+def test_a_submitter_cannot_republish_what_an_admin_withdrew(client, reviewed, finished):
     act = reverse("submission_act", args=[reviewed.token])
     client.post(act, {"act": "publish"})
     Run.objects.all().withdraw()
@@ -253,7 +251,7 @@ def test_what_an_admin_took_off_the_board_the_submitter_cannot_put_back(client, 
     assert "by an admin" in client.get(reviewed.get_absolute_url()).content.decode()
 
 
-def test_a_run_elsewhere_is_not_the_submitters(client, reviewed, finished):
+def test_a_run_on_another_suite_is_not_the_submitters(client, reviewed, finished):
     elsewhere = tiny_suite(slug="elsewhere")
     run = jobs.start(reviewed.editing_model, elsewhere)
     assert run.pk > finished.pk
@@ -279,7 +277,7 @@ def test_the_page_says_what_a_run_costs_and_how_long_reviews_took(client, review
     assert "half were reviewed within 2 h, all within 30 h" in state["queue"]
 
 
-def test_a_reviewer_sees_what_changed_since_it_was_sent(owner, reviewed):
+def test_a_reviewer_sees_the_changes_since_submission(owner, reviewed):
     reviewed.model_id = "another-model"
     reviewed.save()
     page = owner.get(reverse("admin:leaderboard_submission_review", args=[reviewed.pk]))
@@ -294,7 +292,7 @@ def test_a_reviewer_sees_what_changed_since_it_was_sent(owner, reviewed):
     assert asked["budget_calls"].value() >= reviewed.suite.core.edits
 
 
-def test_a_new_key_lets_a_run_that_waits_for_it_go_on(owner, reviewed):
+def test_a_new_key_resumes_a_run_that_waits_for_it(owner, reviewed):
     decide(owner, reviewed, "approve")
     run = Run.objects.get()
     jobs.pause(run, "key_rejected", "The endpoint rejected the key")
@@ -335,7 +333,7 @@ def test_the_key_is_in_no_page_log_job_history_or_admin(owner, reviewed, capfd, 
 
 
 @pytest.mark.django_db(transaction=True)
-def test_mails_say_what_happens_next(client, suite, server, settings, valkey):
+def test_mails_state_the_next_step(client, suite, server, settings, valkey):
     settings.ALLOW_LOCAL_ENDPOINTS = True
     settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
     client.post(reverse("submit"), form_fields(suite, endpoint_url=server))
@@ -349,7 +347,7 @@ def test_mails_say_what_happens_next(client, suite, server, settings, valkey):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_test_made_again_is_told_only_when_it_ends_otherwise(
+def test_a_repeated_test_is_reported_only_if_its_result_differs(
     client, suite, server, settings, valkey
 ):
     settings.ALLOW_LOCAL_ENDPOINTS = True
@@ -357,23 +355,25 @@ def test_a_test_made_again_is_told_only_when_it_ends_otherwise(
     client.post(reverse("submit"), form_fields(suite, endpoint_url=server))
     submission = Submission.objects.get()
     jobs.probe(submission.pk)
-    told = len(mail.outbox)
+    sent = len(mail.outbox)
 
     for _ in range(2):
         workflow.test_again(Submission.objects.get())
         jobs.probe(submission.pk)
     assert Submission.objects.get().state == State.REVIEW
-    assert len(mail.outbox) == told
+    assert len(mail.outbox) == sent
 
     Submission.objects.update(endpoint_url="http://127.0.0.1:9/v1")
     workflow.test_again(Submission.objects.get())
     jobs.probe(submission.pk)
-    assert [message.subject for message in mail.outbox[told:]] == [
+    assert [message.subject for message in mail.outbox[sent:]] == [
         "ConvergeBench: your submission: The test failed"
     ]
 
 
-def test_nobody_has_us_mail_their_own_words_to_others(suite, django_capture_on_commit_callbacks):
+def test_a_mail_before_the_review_contains_no_text_of_the_submission(
+    suite, django_capture_on_commit_callbacks
+):
     submission = Submission.objects.create(
         name="Cheap watches at https://spam.example", email="victim@example.org", suite=suite
     )
@@ -387,7 +387,7 @@ def test_nobody_has_us_mail_their_own_words_to_others(suite, django_capture_on_c
     assert "Cheap watches" in mail.outbox[-1].subject
 
 
-def test_an_admin_has_endpoints_tested_again(owner, reviewed):
+def test_an_admin_can_have_endpoints_tested_again(owner, reviewed):
     rejected = Submission.objects.create(
         name="Over", email="a@example.org", suite=reviewed.suite, state=State.REJECTED
     )

@@ -1,4 +1,4 @@
-"""Somebody has a model behind a URL: the form, the test, and what must not happen."""
+"""Submitting an endpoint: the form, the test, and what must not happen."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_an_address_that_is_not_public_is_refused_and_nothing_is_queued(client, 
     assert 'id="error-endpoint_url"' in errors(client, suite, endpoint_url=address)
 
 
-def test_our_own_server_cannot_be_benchmarked(client, suite, settings):
+def test_this_server_cannot_be_submitted_as_an_endpoint(client, suite, settings):
     settings.ALLOWED_HOSTS = ["bench.example", "testserver"]
     assert "error-endpoint_url" in errors(client, suite, endpoint_url="https://bench.example/v1")
 
@@ -94,12 +94,12 @@ def test_a_blocked_address_is_a_security_event(client, suite):
         ({"paper_url": "javascript:alert(1)"}, "paper_url"),
     ],
 )
-def test_a_bad_field_is_named(client, suite, changes, field):
+def test_an_invalid_field_is_named(client, suite, changes, field):
     assert f'id="error-{field}"' in errors(client, suite, **changes)
 
 
 @pytest.mark.parametrize("size", ["big", "1024*1024", "0x0"])
-def test_a_size_is_one_of_a_few(client, suite, size):
+def test_only_offered_sizes_are_accepted(client, suite, size):
     assert 'id="error-size"' in errors(client, suite, size=size)
 
 
@@ -156,9 +156,7 @@ def test_the_same_form_sent_five_times_at_once_is_one_submission_and_counts_once
 
 
 @pytest.mark.both_databases
-def test_valkey_down_at_submission_saves_the_row_and_the_sweeper_rings_later(
-    client, suite, valkey, settings
-):
+def test_a_submission_without_valkey_is_stored_and_enqueued_later(client, suite, valkey, settings):
     import django_rq
 
     valkey.kill()
@@ -215,7 +213,7 @@ def test_get_changes_nothing_and_a_foreign_token_is_not_found(client, suite, val
     assert len(submission.token) >= 32
 
 
-def test_the_curl_line_follows_the_form_and_never_holds_the_key(client, suite):
+def test_the_curl_line_follows_the_form_and_never_contains_the_key(client, suite):
     data = form_fields(suite, model_id="my-model", extra='{"steps": 30}', contract="cog")
     text = client.post(reverse("submit_preview"), data).content.decode()
     assert CANARY not in text
@@ -294,10 +292,10 @@ def test_a_wrong_address_is_corrected_on_the_submissions_own_page(
 
 @pytest.mark.both_databases
 @pytest.mark.parametrize("decided", [State.REJECTED, State.WITHDRAWN, State.APPROVED])
-def test_what_is_decided_while_an_address_is_looked_up_stays_decided(
+def test_a_decision_made_during_an_address_lookup_stays(
     client, suite, server, local, valkey, monkeypatch, decided
 ):
-    """Whoever owns a name decides how long it takes to look it up: a rejected one came back."""
+    """The owner of a host name controls how long its lookup takes, so a decision may come first."""
     client.post(reverse("submit"), form_fields(suite, endpoint_url=server))
     submission = Submission.objects.get()
     Submission.objects.update(state=State.REVIEW)
