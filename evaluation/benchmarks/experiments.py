@@ -1,10 +1,10 @@
-"""Do experiments keep their promise? `python -m evaluation.benchmarks.experiments` prints a table.
+"""Error rates of experiments: `python -m evaluation.benchmarks.experiments` prints a table.
 
-Simulated experiments of four arms on the suites that ship, their lifetimes drawn as in
-`evaluation.analysis.power`: without an effect at most 5 % may claim one; with one arm's
-lifetimes halved, how many find this arm and no other, and how often its interval holds the true
-effect. "Friedman" is how often the rank test calls the arms different: it takes cases for
-independent, so where arms have an image or pair of their own that suits them it errs more often.
+It simulates experiments of four arms on the shipped suites, with lifetimes as in
+`evaluation.analysis.power`. Without an effect, at most 5 % of experiments may claim one. With one
+arm's lifetimes halved, the table shows how many experiments find exactly this arm, and how often
+its interval covers the true effect. "Friedman" is how often the rank test calls arms different. It
+treats cases as independent, so it errs more often if some images or pairs suit only one arm.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from evaluation.content import catalog
 from evaluation.testing.simulations.experiments import FALSE_POSITIVES, simulate
 
 SUITES = ("smoke", "lite")
-#: Spread of what suits an arm for itself, by image and by pair; repeats of every case.
+#: The spread of an arm's own factors of images and pairs, and the repeats of every case.
 SETTINGS = ((0.0, 1), (0.1, 1), (0.2, 1), (0.3, 1), (0.2, 3))
 PLANTED = {"long": 0.5}
 
@@ -38,12 +38,12 @@ def main() -> None:
                 simulate(design, suite.trips, times, options.experiments, effect, repeats=repeats)
                 for effect in (None, PLANTED)
             )
-            kept = "" if null.false <= FALSE_POSITIVES else "  <- NOT KEPT"
+            verdict = "" if null.false <= FALSE_POSITIVES else "  <- TOO MANY"
             print(
-                f"  own {own:.1f}, {repeats} x: none planted, claimed {null.false:.1%}"
-                f" (Friedman {null.friedman:.1%}); long halved, found just that"
-                f" {planted.exact:.1%}, another {planted.false:.1%},"
-                f" interval holds {planted.covered or 0:.1%}{kept}"
+                f"  own spread {own:.1f}, {repeats} x: without an effect {null.false:.1%} claim one"
+                f" (Friedman {null.friedman:.1%}); with long halved {planted.exact:.1%} find only"
+                f" long, {planted.false:.1%} another, {planted.covered or 0:.1%} of intervals"
+                f" cover{verdict}"
             )
 
 

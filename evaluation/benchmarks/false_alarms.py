@@ -1,4 +1,4 @@
-"""How often the audits accuse an honest model: 200 runs, each with a mix of damages of its own."""
+"""False alarms of audits: 200 runs of honest models, each with its own mix of damages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def main() -> None:
     began = time.monotonic()
     accused = false_alarms(RUNS)
     seconds = time.monotonic() - began
-    print(f"{accused} of {RUNS} honest runs of {MARKS} marks each are accused, in {seconds:.0f} s")
+    print(f"{accused} of {RUNS} honest runs with {MARKS} marks each are accused ({seconds:.0f} s)")
     if accused >= RUNS / 100:
         raise SystemExit("more than 1 % of honest runs are accused")
 

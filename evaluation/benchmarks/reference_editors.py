@@ -1,9 +1,10 @@
-"""How long images of the suites last under the reference editors of noise: the scale of the board.
+"""Half-lives of the suites' images under the reference editors that add noise.
 
     python -m evaluation.benchmarks.reference_editors --suites portraits --images 5
 
-On every suite four of them are to have half-lives of about N/10, N/4, N/2 and N. Fails where no
-four are within a factor of two; a suite of one trip has no scale.
+These editors are the scale of the board: on every suite of N trips, four of them should have
+half-lives of about N/10, N/4, N/2 and N. The benchmark fails if they are not within a factor of two.
+Suites of one trip are not checked.
 """
 
 from __future__ import annotations
@@ -19,19 +20,25 @@ from evaluation.testing.simulations.noise_spread import half_lives, spread
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--suites", nargs="*", default=[suite.slug for suite in catalog.suites()])
-    parser.add_argument("--images", type=int, default=5, help="of each suite, evenly chosen")
+    parser.add_argument(
+        "--images", type=int, default=5, help="number of images of each suite, evenly chosen"
+    )
     options = parser.parse_args(arguments)
     missed = 0
     for name in options.suites:
         suite = catalog.suite(name)
-        found = half_lives(suite, options.images)
-        told = ", ".join(
-            f"noise {sigma:g} {shown_half_life(one, suite.trips)}" for sigma, one in found.items()
+        by_sigma = half_lives(suite, options.images)
+        shown = ", ".join(
+            f"noise {sigma:g} {shown_half_life(half_life, suite.trips)}"
+            for sigma, half_life in by_sigma.items()
         )
-        print(f"{name}, {suite.trips} trips, {options.images} images: {told}", flush=True)
-        if suite.trips > 1 and not spread(list(found.values()), suite.trips):
+        print(f"{name}, {suite.trips} trips, {options.images} images: {shown}", flush=True)
+        if suite.trips > 1 and not spread(list(by_sigma.values()), suite.trips):
             missed += 1
-            print(f"  no four are about a tenth, a quarter, half and all of {suite.trips} trips")
+            print(
+                "  half-lives are not about a tenth, a quarter, a half and all of"
+                f" {suite.trips} trips"
+            )
     return 1 if missed else 0
 
 

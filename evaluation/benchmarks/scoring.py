@@ -1,14 +1,14 @@
-"""How much faster a chain is scored than by scikit-image, lpips and DINOv2, pair by pair.
+"""Speed of scoring a chain, compared with scikit-image, lpips and DINOv2 pair by pair.
 
     python -m evaluation.benchmarks.scoring
 
-The way people do it: for each trip decode the source and the restored image, then scikit-image's
-PSNR and Gaussian SSIM, then `lpips.LPIPS` forward, then transformers' DINOv2 on both images. Both
-ways must give the same numbers, or the benchmark fails. Ours also measures all other metrics that
-run here and the parts of the headline. Then milliseconds per restored image beside the machine's
-peak, which is measured in the same run: matrix products of the shapes that the layers of LPIPS
-and DINOv2 have, on as many threads. Then what all witnesses add to the scoring of a chain by
-every metric that runs here.
+The usual way, for each trip: decode the source and the restored image, compute scikit-image's PSNR
+and Gaussian SSIM, `lpips.LPIPS` and transformers' DINOv2 on both images. The benchmark fails if the
+scorer gives other numbers; the scorer also computes all other metrics that run here.
+
+It prints the milliseconds per restored image as a share of the machine's peak, measured in the same
+run by matrix products with the shapes of the layers of LPIPS and DINOv2 on as many threads. Finally
+it prints how much time all witnesses add to the scoring of a chain.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Table = dict[str, list[float]]
 
 
 def chain(side: int, trips: int) -> tuple[bytes, list[bytes]]:
-    """A source and what comes back of it, each trip a little more worn, all as PNG."""
+    """Return a source and restored images that are more worn with each trip, as PNG."""
     source = Image.fromarray(data.astronaut()).resize((side, side), Image.Resampling.LANCZOS)
     rng = np.random.default_rng(0)
     restored, image = [], source
@@ -57,7 +57,7 @@ def chain(side: int, trips: int) -> tuple[bytes, list[bytes]]:
 
 
 def pair_by_pair(network: Any, dino: Any, source: bytes, restored: list[bytes]) -> Table:
-    """What most evaluation scripts do."""
+    """Score a chain as most evaluation scripts do."""
     import torch
 
     table: Table = {name: [] for name in METRICS}
@@ -86,8 +86,8 @@ def pair_by_pair(network: Any, dino: Any, source: bytes, restored: list[bytes]) 
     return table
 
 
-def ours(scorer: Scorer, source: bytes, restored: list[bytes]) -> Table:
-    """The same through the scorer, from the same bytes."""
+def score_chain(scorer: Scorer, source: bytes, restored: list[bytes]) -> Table:
+    """Score the same bytes with the scorer."""
     scores = scorer.score(
         EncodedImage.from_bytes(source), (EncodedImage.from_bytes(answer) for answer in restored)
     ).distances
@@ -98,14 +98,14 @@ def ours(scorer: Scorer, source: bytes, restored: list[bytes]) -> Table:
 
 
 def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
-    """Processor seconds to score a chain in which a hat comes and goes: without witnesses, with.
+    """Return the processor seconds to score a chain of a hat without and with witnesses.
 
-    On a busy machine the clock on the wall tells how busy it is.
+    Wall-clock time would depend on other load of the machine.
     """
     source, restored = chain(side, trips)
-    whole = EncodedImage.from_bytes(source)
-    back = [EncodedImage.from_bytes(answer) for answer in restored]
-    edits = [EncodedImage.from_image(draw("hat", image.decoded)) for image in back]
+    encoded_source = EncodedImage.from_bytes(source)
+    restored_images = [EncodedImage.from_bytes(answer) for answer in restored]
+    edits = [EncodedImage.from_image(draw("hat", image.decoded)) for image in restored_images]
     pair = EditPair("hat", "accessories", "Add a hat.", "Remove it.", "local", object="hat")
     taken = []
     for names in ((), DEFAULT_WITNESSES):
@@ -113,9 +113,9 @@ def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
         scorer.panel.keep(names)
         seconds = 0.0
         for warm in (True, False):
-            few = list(zip(edits, back, strict=True))[: 1 if warm else None]
+            steps = list(zip(edits, restored_images, strict=True))[: 1 if warm else None]
             start = time.process_time()
-            own_chain = ExternalChain("hat", whole, tuple(few), pair)
+            own_chain = ExternalChain("hat", encoded_source, tuple(steps), pair)
             own = placed_runs({"hat": [("hat", own_chain)]}, read=lambda image: image)
             score_runs(own, scorer, read=lambda image: image)
             seconds = time.process_time() - start
@@ -124,36 +124,36 @@ def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
 
 
 def products(side: int) -> list[tuple[int, int, int]]:
-    """The layers of one image as matrix products: rows, depth and columns of each."""
+    """Return the rows, depth and columns of the matrix products for one image's layers."""
     import torch
 
     shapes = []
 
-    def note(module: Any, given: Any, found: Any) -> None:
+    def record(module: Any, inputs: Any, outputs: Any) -> None:
         if isinstance(module, torch.nn.Conv2d):
-            high, wide = module.kernel_size
-            _, channels, *places = found.shape
-            shapes.append((int(np.prod(places)), module.in_channels * high * wide, channels))
+            height, width = module.kernel_size
+            _, channels, *positions = outputs.shape
+            shapes.append((int(np.prod(positions)), module.in_channels * height * width, channels))
         else:
-            shapes.append((given[0].shape[-2], module.in_features, module.out_features))
+            shapes.append((inputs[0].shape[-2], module.in_features, module.out_features))
 
     lpips, dino = Lpips().load().eval().net, Overall().load().eval()
     for module in (*lpips.modules(), *dino.modules()):
         if isinstance(module, torch.nn.Conv2d | torch.nn.Linear):
-            module.register_forward_hook(note)
+            module.register_forward_hook(record)
     with torch.inference_mode():
         lpips(torch.zeros(1, 3, side, side))
         patches(dino, [Image.new("RGB", (side, side))], LAYERS)
-    # Attention compares each patch with each, in every head, and adds up what it finds.
-    config, looked_at = dino.config, AREA // PATCH**2 + 1
+    # In every head, attention compares all patches with each other and sums their values.
+    config, tokens = dino.config, AREA // PATCH**2 + 1
     heads = config.num_hidden_layers * config.num_attention_heads
     width = config.hidden_size // config.num_attention_heads
-    attention = ((looked_at, width, looked_at), (looked_at, looked_at, width))
+    attention = ((tokens, width, tokens), (tokens, tokens, width))
     return [*shapes, *attention * heads]
 
 
 def seconds_at_peak(side: int, repeats: int = 3) -> float:
-    """Matrix products of the shapes of one image's layers, on all processors."""
+    """Return the seconds of the matrix products for one image, with all processors busy."""
     import torch
 
     device = Lpips().device
@@ -197,7 +197,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--side", type=int, default=1024, help="of the images, in pixels")
     parser.add_argument("--trips", type=int, default=20)
-    parser.add_argument("--repeats", type=int, default=2, help="the best of each way counts")
+    parser.add_argument("--repeats", type=int, default=2, help="the fastest of each way counts")
     options = parser.parse_args()
     weights.fetch("lpips-alex")
     weights.fetch(Overall.weights)
@@ -207,13 +207,13 @@ def main() -> None:
     source, restored = chain(options.side, options.trips)
     warm = Scorer(full_reference_metrics())
     pair_by_pair(network, dino, source, restored[:1])
-    ours(warm, source, restored[:1])
+    score_chain(warm, source, restored[:1])
     slow, quick = [], []
     for _ in range(options.repeats):
         slow.append(timed(lambda: pair_by_pair(network, dino, source, restored)))
-        scorer = Scorer(warm.names)  # nothing of the source is kept from before
+        scorer = Scorer(warm.names)  # a new scorer has no features of the source
         scorer.metrics = warm.metrics
-        quick.append(timed(lambda: ours(scorer, source, restored)))  # noqa: B023 -- called here
+        quick.append(timed(lambda: score_chain(scorer, source, restored)))  # noqa: B023 -- called here
     difference = largest_difference(slow[0][1], quick[0][1])
     if difference > TOLERANCE:
         raise SystemExit(f"the two ways differ by {difference:.2g}, more than {TOLERANCE:g}")
@@ -225,10 +225,10 @@ def main() -> None:
     )
     peak = seconds_at_peak(options.side)
     print(
-        f"{1000 * after / options.trips:.0f} ms a restored image; {options.trips * peak / after:.0%} of "
-        f"the peak by the matrix products of LPIPS and DINOv2 alone ({1000 * peak:.0f} ms; FFT and "
-        "Winograd convolutions need fewer multiplications, and oneDNN is faster than MKL on some "
-        "processors, so it may pass 100 %)"
+        f"{1000 * after / options.trips:.0f} ms a restored image, {options.trips * peak / after:.0%} of "
+        f"the peak of the matrix products of LPIPS and DINOv2 ({1000 * peak:.0f} ms); it may pass "
+        "100 %, because FFT and Winograd convolutions need fewer multiplications and oneDNN is "
+        "faster than MKL on some processors"
     )
     without, with_all = seconds_with_witnesses(512, 4)
     print(
