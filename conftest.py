@@ -200,7 +200,7 @@ def valkey(valkey_server: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> Iter
 
     What it left in the queues would make the jobs of other tests step aside.
     """
-    monkeypatch.setattr("leaderboard.job_queue._silent_until", 0.0)  # since another test had none
+    monkeypatch.setattr("leaderboard.job_queue._retry_at", 0.0)  # since another test had none
     if valkey_server.process is None or valkey_server.process.poll() is not None:
         valkey_server.start()
     yield valkey_server

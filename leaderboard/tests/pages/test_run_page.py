@@ -184,7 +184,7 @@ def test_chains_are_ordered_as_requested(client, played):
 def test_many_chains_come_in_pages_with_a_constant_number_of_queries(
     client, django_assert_max_num_queries, monkeypatch
 ):
-    monkeypatch.setattr("leaderboard.views.runs.PAGE", 10)
+    monkeypatch.setattr("leaderboard.views.runs.PAGE_SIZE", 10)
     run = make_run("Model", make_suite(images=8), chains=True)
     with django_assert_max_num_queries(10):
         page = page_of(client, run, "?page=2")
