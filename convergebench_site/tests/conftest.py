@@ -20,7 +20,7 @@ from leaderboard.testing.worker_processes import children
 
 
 class WebServer:
-    """gunicorn as `make up` starts it: one process with four threads, on a port of its own."""
+    """gunicorn as `make up` starts it: one process with four threads, on a free port."""
 
     def __init__(self, folder: Path, application: str = "convergebench_site.wsgi") -> None:
         with socket.socket() as free:
@@ -53,7 +53,7 @@ class WebServer:
         return connection.getresponse().status
 
     def post(self, path: str, files: Mapping[str, bytes]) -> int:
-        """The status of a form with these files, sent as a browser would."""
+        """Send a form with these files as a browser would, and return the status."""
         url = f"http://127.0.0.1:{self.port}{path}"
         with httpx2.Client(timeout=60) as client:
             client.get(url)
@@ -62,7 +62,7 @@ class WebServer:
             return client.post(url, data={"csrfmiddlewaretoken": token}, files=sent).status_code
 
     def peak(self) -> int:
-        """The most memory that its process had so far, in MB."""
+        """The peak memory of the web process so far, in MB."""
         (pid,) = children(self.process.pid)
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) // 1024
@@ -70,7 +70,7 @@ class WebServer:
 
 @contextlib.contextmanager
 def serving(server: WebServer) -> Iterator[WebServer]:
-    """Wait for the server; end it after the block."""
+    """Wait until the server answers, and stop it after the block."""
     try:
         for _ in range(300):
             try:

@@ -1,4 +1,4 @@
-"""Files that put the site on many machines: what they name exists, and nothing runs as root."""
+"""Deployment files use settings, images and commands that exist; nothing runs as root."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def manifests() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("found", manifests(), ids=lambda m: f"{m['kind']}-{m['metadata']['name']}")
-def test_kubernetes_takes_every_manifest(found: dict[str, Any]):
+def test_kubernetes_accepts_every_manifest(found: dict[str, Any]):
     kubernetes_validate.validate(found, "1.31", strict=True)
     pod = found["spec"].get("template", {}).get("spec", {})
     assert not pod or pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -45,8 +45,8 @@ def test_kubernetes_takes_every_manifest(found: dict[str, Any]):
 
 @pytest.mark.release
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not here")
-def test_what_kustomize_makes_of_the_manifests_is_taken_by_kubernetes():
-    """As `kubectl apply --kustomize` would send it; a dry run of that asks a cluster what it knows."""
+def test_kubernetes_accepts_the_output_of_kustomize():
+    """Check the manifests as `kubectl apply --kustomize` would send them, without a cluster."""
     made = subprocess.run(
         ["kubectl", "kustomize", str(DEPLOY / "kustomize")],
         capture_output=True,
@@ -61,14 +61,14 @@ def test_what_kustomize_makes_of_the_manifests_is_taken_by_kubernetes():
     names = {one["metadata"]["name"] for one in found if one["kind"] == "Deployment"}
     scaled = [one["spec"] for one in found if one["kind"] == "HorizontalPodAutoscaler"]
     assert {spec["scaleTargetRef"]["name"] for spec in scaled} == {"edits", "gpu"} <= names
-    told = (ROOT / "leaderboard/operation/figures.py").read_text()
+    source = (ROOT / "leaderboard/operation/figures.py").read_text()
     for spec in scaled:
         figure = spec["metrics"][0]["external"]["metric"]["name"]
         name = figure.removeprefix("convergebench_")
-        assert f'"{name}"' in told, f"/metrics tells no {figure}"
+        assert f'"{name}"' in source, f"/metrics does not report {figure}"
 
 
-def test_web_has_no_way_out_and_workers_none_into_our_networks():
+def test_web_cannot_call_out_and_workers_cannot_call_private_networks():
     policies = [one for one in manifests() if one["kind"] == "NetworkPolicy"]
     (closed,) = [one["spec"] for one in policies if not one["spec"]["podSelector"]]
     assert closed == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
@@ -112,7 +112,7 @@ def test_our_images_are_named_by_digest():
         assert "newTag" not in images[image]
 
 
-def test_compose_names_settings_images_and_commands_that_there_are():
+def test_compose_uses_existing_settings_images_and_commands():
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
     known = (ROOT / "convergebench_site/settings.py").read_text()
     ours = {n: s for n, s in compose["services"].items() if "env_file" in s}
@@ -148,7 +148,7 @@ def test_the_settings_of_a_new_site_are_filled_with_fresh_keys():
     Fernet(first["FIELD_KEYS"].encode())
 
 
-def test_the_image_is_of_no_root_and_has_what_it_starts():
+def test_the_image_does_not_run_as_root_and_contains_its_commands():
     text = (ROOT / "Containerfile").read_text()
     assert re.search(r"^USER 10001$", text, re.MULTILINE)
     assert "--only-binary :all:" in text
@@ -165,7 +165,7 @@ def _is_command(args: list[str]) -> bool:
     return args[0] in ("web", "prepare")
 
 
-def test_the_proxies_let_through_what_the_site_reads():
+def test_the_proxies_pass_what_the_site_reads():
     caddy = (DEPLOY / "Caddyfile").read_text()
     nginx = (ROOT / "docs/operating.md").read_text()
     for start, limit in settings.LONG_BODY_LIMITS.items():
@@ -179,7 +179,7 @@ def test_the_proxies_let_through_what_the_site_reads():
 
 
 def test_every_alert_fires_when_it_should_and_only_then():
-    """What promtool proves of the rules (`promtool` is in Debian's package prometheus)."""
+    """Run promtool on the rules. It is in Debian's package prometheus."""
     folder = DEPLOY / "prometheus"
     rules = yaml.safe_load((folder / "alerts.yaml").read_text())["groups"][0]["rules"]
     expected = yaml.safe_load((folder / "alerts_test.yaml").read_text())["tests"]

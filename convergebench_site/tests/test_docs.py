@@ -1,4 +1,4 @@
-"""The documents lead where they say, and each begins with what the reader will have."""
+"""Links in the documents work, and each document begins with its outcome."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ def test_every_link_leads_to_a_file_and_a_heading():
                 assert anchor in anchors(target), (path.name, link)
 
 
-def test_every_page_begins_with_what_the_reader_will_have_at_its_end():
+def test_every_document_begins_with_its_outcome():
     assert len(DOCS) >= 10
     for path in DOCS:
         title, first = path.read_text("utf-8").split("\n\n", 2)[:2]
@@ -35,7 +35,7 @@ def test_every_page_begins_with_what_the_reader_will_have_at_its_end():
         assert first.startswith("At the end of this page "), path.name
 
 
-def test_the_changelog_keeps_its_form():
+def test_the_changelog_keeps_its_format():
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert re.findall(r"^## (.+)$", text, re.MULTILINE)[0] == "Unreleased"
     kinds = set(re.findall(r"^### (.+)$", text, re.MULTILINE))

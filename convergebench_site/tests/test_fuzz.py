@@ -1,4 +1,4 @@
-"""Made-up input against everything that reads what strangers send: understood, or refused in words.
+"""Random input for everything that reads untrusted data: it is accepted or refused clearly.
 
 Short here; `make fuzz` does the same for an hour. It keeps the shortest input for every way in
 which a reader can end in `corpus/`, and damages those too from then on: the corpus grows, and is
@@ -88,7 +88,7 @@ def read_zip(data: bytes) -> str:
 
 
 def read_bundle(data: bytes) -> str:
-    """As the form reads it, then as a worker does."""
+    """Read it as the form does, then as a worker does."""
     archives.check_directory(io.BytesIO(data), 100)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "bundle.zip"
@@ -157,12 +157,12 @@ CHATS = [
 
 
 @given(CORPUS.damaged("judge", CHATS) | JSON.map(lambda value: json.dumps(value).encode()))
-def test_any_answer_of_a_judge_is_read_or_refused(data: bytes) -> None:
+def test_any_response_of_a_judge_is_read_or_refused(data: bytes) -> None:
     CORPUS.read("judge", data)
 
 
 @given(st.text(max_size=300) | st.text(alphabet='{}[]":,\\ nytesmadeuo', max_size=300))
-def test_whatever_a_judge_says_is_an_answer_or_none(said: str) -> None:
+def test_any_text_of_a_judge_is_parsed_or_gives_no_answer(said: str) -> None:
     for question in QUESTIONS:
         with contextlib.suppress(ValueError):
             question.read(said)
@@ -233,7 +233,7 @@ def test_any_prompt_is_understood_or_refused(prompt: str) -> None:
 
 
 @given(st.sampled_from(sorted(CONTRACTS)), st.text(min_size=1), st.dictionaries(st.text(), JSON))
-def test_no_prompt_or_parameter_leaves_its_place_in_the_shell(
+def test_no_prompt_or_parameter_escapes_its_quotes_in_the_shell(
     contract: str, prompt: str, extra: dict[str, Any]
 ) -> None:
     made = Settings(url="https://example.org/v1", contract=contract, model=prompt, extra=extra)
@@ -261,7 +261,7 @@ def post(client, db, settings) -> Callable[[str, dict[str, Any]], int]:
     return lambda address, data: client.post(address, data).status_code
 
 
-# No names: to look one up is to wait for it.
+# No host names, because a lookup takes time.
 TEXTS = st.text(max_size=60).filter(lambda text: "://" not in text)
 
 
@@ -272,7 +272,7 @@ TEXTS = st.text(max_size=60).filter(lambda text: "://" not in text)
 @given(changes=st.dictionaries(FIELDS, TEXTS, min_size=1, max_size=4))
 @example(changes={"extra": '{"a": "\\u0000"}'})
 @example(changes={"extra": '{"a": "\\ud800"}'})
-def test_any_form_is_taken_or_refused(post, changes: dict[str, str]) -> None:
+def test_any_form_is_accepted_or_refused(post, changes: dict[str, str]) -> None:
     fields = form_fields("1") | changes
     assert post(reverse("submit"), fields) in (302, 422)
     assert post(reverse("submit_preview"), fields) == 200
@@ -295,14 +295,14 @@ VOTE = st.fixed_dictionaries(
 @given(value=VOTE | JSON)
 @example(value={"ticket": "\0" * 22, "answer": "left"})
 @example(value={"ticket": "\ud800" * 22, "answer": "left"})
-def test_any_vote_is_taken_or_refused(client, value: Any) -> None:
+def test_any_vote_is_accepted_or_refused(client, value: Any) -> None:
     for name in ("vote_answer", "vote_session"):
         answer = client.post(reverse(name), json.dumps(value), content_type="application/json")
         assert answer.status_code in (404, 422, 429)
 
 
 @given(seconds=JSON, looked=st.dictionaries(st.text(max_size=8), JSON) | st.just({}))
-def test_what_a_page_reports_about_itself_is_bounded(seconds: Any, looked: dict[str, Any]) -> None:
+def test_reported_viewing_data_is_bounded(seconds: Any, looked: dict[str, Any]) -> None:
     kept = ballots._seconds(seconds)
     assert kept is None or 0 <= kept <= ballots.LONGEST_SECONDS
     assert set(ballots._looked(looked)) <= {"zoom", "flicker", "width"}

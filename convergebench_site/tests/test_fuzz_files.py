@@ -1,4 +1,4 @@
-"""Made-up files against all that reads a file somebody hands on: taken, or refused in words.
+"""Random files for everything that reads files: they are accepted or refused clearly.
 
 Score files, experiments, suites, run folders, folders of images, tables of figures. As in
 test_fuzz, `make fuzz` lets the corpus grow, and what was mended stays as an `@example`.
@@ -44,7 +44,7 @@ SUITE = Suite("s", 1, "S", 3, 512, (IMAGE,), (PAIR,), (Case("desk", "cup"),))
 
 @contextmanager
 def folder_with(**files: bytes) -> Iterator[Path]:
-    """A folder that holds these files, a dot for each two underscores."""
+    """A folder with these files; two underscores in a name stand for a dot."""
     with TemporaryDirectory() as name:
         for file, data in files.items():
             (Path(name) / file.replace("__", ".")).write_bytes(data)
@@ -52,7 +52,7 @@ def folder_with(**files: bytes) -> Iterator[Path]:
 
 
 def of_images(value: object) -> None:
-    """What is taken can be kept by any database."""
+    """Accepted JSON can be stored in any database."""
     assert can_be_stored(value)
 
 
@@ -229,7 +229,7 @@ def lines(*rows: object) -> bytes:
 @given(CORPUS.damaged("score-file", [TABLE, lines([ROW, HASHED])]) | altered([ROW, HASHED]))
 @example(lines([ROW | {"value": 10**400}]))
 @example(lines([ROW | {"case": "\0"}]))
-def test_any_score_file_is_taken_or_refused(data: bytes) -> None:
+def test_any_score_file_is_accepted_or_refused(data: bytes) -> None:
     CORPUS.read("score-file", data)
 
 
@@ -243,7 +243,7 @@ def test_any_score_file_is_taken_or_refused(data: bytes) -> None:
 @example(EXPERIMENT.replace(b"{}", b"!!map [a]"))
 @example(EXPERIMENT.replace(b"Keep it.", b"\\ud800"))
 @example(EXPERIMENT.replace(b"Keep it.", b"\\0"))
-def test_any_experiment_is_taken_or_refused(data: bytes) -> None:
+def test_any_experiment_is_accepted_or_refused(data: bytes) -> None:
     CORPUS.read("experiment", data)
 
 
@@ -256,7 +256,7 @@ def test_any_experiment_is_taken_or_refused(data: bytes) -> None:
 @example(lines(SUITE.to_dict() | {"images": [1]}))
 @example(lines([]))
 @example(b"[" * 100_000)
-def test_any_suite_is_taken_or_refused(data: bytes) -> None:
+def test_any_suite_is_accepted_or_refused(data: bytes) -> None:
     CORPUS.read("suite", data)
 
 
@@ -283,12 +283,12 @@ def test_any_line_in_a_run_folder_is_read_or_skipped(data: bytes) -> None:
 @given(CORPUS.damaged("scores", [lines(SCORES)]) | altered(SCORES))
 @example(lines(SCORES | {"images": {"desk": {"psnr": {"blank": "0" * 64, "ladder": {}}}}}))
 @example(lines(SCORES | {"chains": {"desk--cup": SCORED_ROW | {"outcome": "../../x"}}}))
-def test_any_scores_of_a_run_are_read_or_made_anew(data: bytes) -> None:
+def test_any_scores_of_a_run_are_read_or_recomputed(data: bytes) -> None:
     CORPUS.read("scores", data)
 
 
 @given(CORPUS.damaged("manifest", [lines(MANIFEST)]) | altered(MANIFEST))
-def test_any_list_of_images_is_taken_or_refused(data: bytes) -> None:
+def test_any_manifest_of_images_is_accepted_or_refused(data: bytes) -> None:
     CORPUS.read("manifest", data)
 
 
@@ -298,7 +298,7 @@ def test_any_table_of_figures_is_read_or_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(CORPUS.readers))
-def test_the_corpus_is_taken_or_refused(name: str) -> None:
+def test_the_corpus_is_accepted_or_refused(name: str) -> None:
     inputs = CORPUS.known(name)
     assert inputs
     for data in inputs:

@@ -1,4 +1,4 @@
-"""Made-up addresses against every public page, and answers to questions that were really asked."""
+"""Random URLs of every public page, and random answers to open questions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ ANSWERED = (200, 301, 302, 304, 400, 404, 405, 410, 422, 429)
 
 
 def _addresses() -> list[str]:
-    """One address of every page: what stands in brackets is filled below."""
+    """The URL pattern of every page; parameters are filled in below."""
     found = [str(one.pattern) for one in get_resolver("leaderboard.urls").url_patterns]
     return sorted(found)
 
@@ -123,7 +123,7 @@ def addresses(draw: st.DrawFn) -> str:
     max_examples=max(15, settings().max_examples // 4),
 )
 @given(address=addresses(), query=QUERIES)
-def test_any_address_is_answered(
+def test_any_url_gets_a_response(
     visitor: Client, address: str, query: list[tuple[str, str]]
 ) -> None:
     asked: dict[str, list[str]] = {}
@@ -145,7 +145,7 @@ def test_any_address_is_answered(
 )
 @example(kind="pair", said="left", seconds=10**400, looked={"width": 10**400})
 @example(kind="usable", said="²", seconds=float("nan"), looked={"zoom": []})
-def test_any_answer_to_a_real_question_is_taken_once_or_refused(
+def test_any_answer_to_an_open_question_is_accepted_once_or_refused(
     visitor: Client, kind: str, said: Any, seconds: Any, looked: Any
 ) -> None:
     def post(address: str, body: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How the code lies in its folders; which room imports which is import-linter's to check."""
+"""Rules on imports that import-linter does not check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob
 
 
 def late_imports(tree: ast.AST) -> list[str]:
-    """Our own modules that are imported inside a function."""
+    """Return our own modules that are imported inside a function."""
     functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
     return [
         name
@@ -37,7 +37,7 @@ def late_imports(tree: ast.AST) -> list[str]:
 
 
 def test_no_function_imports_our_own_modules_to_hide_a_cycle():
-    """Late imports are for heavy packages; ours are light, so a late one hides a cycle."""
+    """Only heavy packages may be imported late. A late import of our own hides a cycle."""
     found = {}
     for path in MODULES:
         name = str(path.relative_to(ROOT))

@@ -1,4 +1,4 @@
-"""No line of the logs holds a secret."""
+"""No log line contains a secret."""
 
 import json
 import logging
@@ -30,7 +30,7 @@ TOKENS = {
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_no_log_line_holds_an_address_that_is_a_secret(address):
+def test_no_log_line_contains_a_secret_url(address):
     secret = Submission().token
     asked = SECRETS.sub(secret, address).replace("^", "")
     assert secret in asked
@@ -50,7 +50,7 @@ def test_no_log_line_holds_an_address_that_is_a_secret(address):
         "https://site.example/x#{}",
     ],
 )
-def test_no_log_line_holds_a_token_of_ours_wherever_it_is(kind, place):
+def test_no_log_line_contains_our_tokens_anywhere(kind, place):
     token = TOKENS[kind]
     line = scrub(None, "", {"event": place.format(token), "deep": [{"a": place.format(token)}]})
     assert token not in str(line)
@@ -58,14 +58,14 @@ def test_no_log_line_holds_a_token_of_ours_wherever_it_is(kind, place):
 
 
 @pytest.mark.parametrize("query", ["?token={}", "?a=1&api_key={}", "?X-Access-Token={}&b=2"])
-def test_no_log_line_holds_a_key_that_was_sent_in_an_address(query):
+def test_no_log_line_contains_a_key_from_a_url(query):
     asked = f"GET /api/v1/submissions{query.format('cbt_0123456789')}"
     line = scrub(None, "", {"event": f"Unauthorized: {asked}", "request": asked})
     assert "0123456789" not in str(line)
     assert line["request"].startswith("GET /api/v1/submissions?")
 
 
-def test_no_log_line_holds_an_api_token_wherever_it_is():
+def test_no_log_line_contains_an_api_token_anywhere():
     secret = ApiToken().draw()
     assert secret[8:] not in str(scrub(None, "", {"request": f"GET /?q={secret}"}))
 
@@ -79,12 +79,12 @@ def test_no_log_line_holds_an_api_token_wherever_it_is():
         "GET /suites/standard-v1/cases/Astronaut--add-a-hat-to-the-man/",
     ],
 )
-def test_a_log_line_keeps_what_is_no_secret(request_line):
+def test_a_log_line_keeps_values_that_are_not_secret(request_line):
     assert scrub(None, "", {"request": request_line})["request"] == request_line
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_no_traceback_in_the_log_holds_a_token(as_json, capsys):
+def test_no_logged_traceback_contains_a_token(as_json, capsys):
     token = Submission().token
     try:
         logs.configure({"level": "INFO", "json": as_json})

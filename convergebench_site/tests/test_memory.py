@@ -87,7 +87,7 @@ def test_two_large_uploads_at_once_are_read_one_image_at_a_time(server: WebServe
 @pytest.mark.release
 @pytest.mark.slow
 def test_a_worker_scores_four_megapixels_in_less_than_a_gigabyte(tmp_path):
-    """All metrics and witnesses that run here, beside Django; as many trips as a job takes."""
+    """With all metrics and witnesses that run here, and as many trips as a job scores at once."""
     program = "from leaderboard.testing import large_chain; large_chain.main()"
     answer = subprocess.run(
         [sys.executable, "manage.py", "shell", "-v0", "-c", program],

@@ -1,4 +1,4 @@
-"""Requests that are too long, too slow or of impossible letters cost next to nothing."""
+"""Requests that are too long, too slow or contain zero bytes cost almost nothing."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def answer(method: str, path: str, **environment: str) -> HttpResponse:
         ("PUT", "/api/v1/submissions", str(5 * MB), 413),
     ],
 )
-def test_a_body_has_a_limit_before_it_is_read(method, path, length, status):
+def test_the_length_of_a_body_is_checked_before_it_is_read(method, path, length, status):
     assert answer(method, path, CONTENT_LENGTH=length).status_code == status
 
 
-def test_a_body_of_no_stated_length_is_not_read():
+def test_a_body_of_unknown_length_is_not_read():
     assert answer("POST", "/upload/", HTTP_TRANSFER_ENCODING="chunked").status_code == 411
 
 
-def test_long_bodies_leave_threads_to_everybody_else(settings):
+def test_long_bodies_do_not_occupy_all_threads(settings):
     settings.LONG_BODIES_AT_ONCE = 1
     inside, go_on = threading.Event(), threading.Event()
 
@@ -68,7 +68,7 @@ def test_long_bodies_leave_threads_to_everybody_else(settings):
     assert limits(RequestFactory().post("/upload/", CONTENT_LENGTH=str(50 * MB))).status_code == 200
 
 
-def test_a_page_of_the_queues_has_the_length_it_states():
+def test_a_queue_page_has_the_length_of_its_header():
     page = b'<style>a { color: red }</style><p style="margin: 0">jobs</p>'
 
     def view(request) -> HttpResponse:
@@ -92,7 +92,7 @@ def test_a_page_of_the_queues_has_the_length_it_states():
         *("/api/v1/published-figures?metric=%00", "/models/%00/", "/admin/login/?next=%00"),
     ],
 )
-def test_a_zero_byte_in_an_address_is_refused_before_any_query(client, address):
+def test_a_zero_byte_in_a_url_is_refused_before_any_query(client, address):
     # Without a database: a query would be an error of its own.
     assert client.get(address).status_code == 404
 
@@ -106,7 +106,7 @@ def test_a_zero_byte_in_a_cookie_is_refused(client):
 
 
 @pytest.mark.slow
-def test_half_sent_requests_are_ended(server: WebServer):
+def test_unfinished_requests_are_dropped(server: WebServer):
     beginnings = (
         b"GET /livez HT",
         b"POST /submit/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx",

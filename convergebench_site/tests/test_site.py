@@ -1,4 +1,4 @@
-"""The foundation: health, headers, imports, settings."""
+"""Health checks, security headers, imports and settings."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_readyz_names_each_part_and_says_degraded_without_workers(client, valkey
 
 
 @pytest.mark.django_db
-def test_who_asks_whether_the_site_is_ready_writes_nothing(client, valkey, monkeypatch):
+def test_readyz_writes_nothing_to_storage(client, valkey, monkeypatch):
     def written(*_: object) -> None:
         raise AssertionError("written to storage")
 
@@ -85,7 +85,7 @@ def test_every_page_carries_the_security_headers(client):
 
 
 @pytest.mark.django_db
-def test_an_unknown_address_gets_our_own_page(client):
+def test_an_unknown_url_gets_our_404_page(client):
     answer = client.get("/no/such/page/")
     assert answer.status_code == 404
     assert b"There is no page here" in answer.content
@@ -176,7 +176,7 @@ def test_a_taken_port_is_one_clear_line(tmp_path):
 
 
 def test_a_second_site_in_one_data_folder_is_one_clear_line(tmp_path):
-    """The first process keeps the folder when it becomes the runner, and frees it by its end."""
+    """The first process locks the folder until it ends."""
     code = (
         "import os, pathlib, sys, django; django.setup()\n"
         "from leaderboard.management.commands.up import lock_folder\n"
@@ -225,7 +225,7 @@ def test_two_processes_that_start_at_once_share_their_secrets(tmp_path):
     assert (tmp_path / "var" / "secret_key").stat().st_mode & 0o077 == 0
 
 
-def test_what_is_kept_is_for_its_owner_alone(tmp_path):
+def test_stored_files_are_readable_by_their_owner_only(tmp_path):
     folder = tmp_path / "data"
     done = python(
         "import django; django.setup();"
@@ -248,19 +248,19 @@ def test_the_socket_of_a_deep_folder_is_in_a_private_folder(tmp_path):
     socket = Path(python(code, **where).stdout.strip())
     assert socket.parent.parent == tmp_path
     assert socket.parent.stat().st_mode & 0o077 == 0
-    socket.parent.chmod(0o777)  # as somebody would make it who waits for us
+    socket.parent.chmod(0o777)  # as an attacker would prepare it
     assert "is not yours alone" in python(code, **where).stderr
 
 
-def test_the_about_page_names_the_contact_for_faults(client, settings):
+def test_the_about_page_names_the_contact(client, settings):
     assert "mailto:" not in client.get("/about/").content.decode()
     cache.clear()
     settings.CONTACT_EMAIL = "faults@site.example"
     assert 'href="mailto:faults@site.example"' in client.get("/about/").content.decode()
 
 
-def test_hashes_are_of_the_versions_that_are_installed():
-    """`make hashes` writes them anew; what is not in the file is installed by its version alone."""
+def test_pinned_hashes_match_the_installed_versions():
+    """If this fails, run `make hashes`. Packages without a hash are installed by version only."""
     pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)$", pins("constraints.txt"), re.MULTILINE))
     hashed = dict(re.findall(r"^([a-z0-9-]+)==([^\s;]+)", pins("hashes.txt"), re.MULTILINE))
     assert len(hashed) > 100
@@ -280,7 +280,7 @@ def test_hashes_are_of_the_versions_that_are_installed():
 
 
 def entries(name: str) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """The version and the hashes of each package in such a list."""
+    """The version and hashes of each package in a requirements file."""
     found = re.split(r"\n(?=\S)", pins(name))[1:]
     return {
         text.split("==")[0]: (

@@ -1,4 +1,4 @@
-"""Requests get a thread when they have arrived; slow senders delay no page."""
+"""Requests get a thread when they have arrived, so slow clients delay no page."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def posted(length: int, path: str = "/page", more: bytes = b"") -> bytes:
 
 
 def answers(sock: socket.socket, count: int = 1) -> list[bytes]:
-    """The bodies of so many answers on one connection."""
+    """Read the bodies of this many responses on one connection."""
     bodies, file = [], sock.makefile("rb")
     for _ in range(count):
         while (line := file.readline()) != b"\r\n":
@@ -82,7 +82,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize("data", SLOW.values(), ids=SLOW)
-def test_slow_senders_delay_no_page(web: WebServer, data: bytes):
+def test_slow_clients_delay_no_page(web: WebServer, data: bytes):
     slow = [connected(web, data) for _ in range(SENDERS)]
     try:
         times = []
@@ -97,7 +97,7 @@ def test_slow_senders_delay_no_page(web: WebServer, data: bytes):
     assert max(times) < 1.9  # gunicorn lets each of them wait 2 s or more
 
 
-def test_a_body_arrives_whole_however_it_is_cut(web: WebServer):
+def test_a_body_sent_in_pieces_arrives_whole(web: WebServer):
     body = os.urandom(4 * MB)
     request = posted(len(body)) + body
     with connected(web, b"") as sock:
@@ -122,7 +122,7 @@ def test_requests_that_arrive_together_are_answered_in_turn(web: WebServer):
         assert answers(sock) == [digest(b"three")]
 
 
-def test_a_client_that_waits_to_be_asked_for_its_body_is_asked_once(web: WebServer):
+def test_a_client_that_expects_100_continue_gets_it_once(web: WebServer):
     with connected(web, posted(5, more=b"Expect: 100-continue\r\n")) as sock:
         assert sock.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
         sock.sendall(b"hello")
@@ -150,8 +150,8 @@ def test_a_connection_serves_many_requests(web: WebServer):
 
 
 @pytest.mark.slow
-def test_a_hundred_half_bodies_cost_neither_memory_nor_the_newcomers_place(web: WebServer):
-    """400 MB from one address: it loses its own requests, and a visitor from another none."""
+def test_a_hundred_unfinished_bodies_exhaust_neither_memory_nor_connections(web: WebServer):
+    """400 MB from one address cost only that address its requests."""
     half = posted(4 * MB) + bytes(4 * MB - 1)
     sockets = []
     for number in range(100):
@@ -172,6 +172,6 @@ def test_a_hundred_half_bodies_cost_neither_memory_nor_the_newcomers_place(web: 
     assert web.peak() < 200
 
 
-def test_a_new_process_has_imported_the_pages_before_its_first_request():
+def test_a_new_process_has_imported_the_views_before_its_first_request():
     code = "import sys, convergebench_site.wsgi; assert 'leaderboard.urls' in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=settings.BASE_DIR)

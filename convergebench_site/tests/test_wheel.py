@@ -1,4 +1,4 @@
-"""The wheel: what `pip install convergebench` brings, tried away from the checkout."""
+"""The wheel that `pip install convergebench` installs, tested outside the checkout."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """A folder with the wheel's content, as it would lie among the installed packages."""
+    """A folder with the unpacked wheel, as it would be installed."""
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "--wheel-dir"]
     made = subprocess.run([*build, str(folder), str(ROOT)], capture_output=True, text=True)
@@ -28,7 +28,7 @@ def installed(tmp_path_factory):
 
 
 def python(installed, code, **environment):
-    """Runs code that sees the wheel before the checkout."""
+    """Run code that imports from the wheel instead of the checkout."""
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=installed.parent,
@@ -59,7 +59,7 @@ assert main(["schema", "run.json"]) == 0
 
 @pytest.mark.release
 @pytest.mark.slow
-def test_the_site_finds_its_pages_in_the_wheel_and_keeps_its_data_where_it_is_started(installed):
+def test_the_site_from_the_wheel_finds_its_pages_and_stores_data_in_the_current_folder(installed):
     sheet = next(iter(sorted((ROOT / "static").rglob("*.css")))).relative_to(ROOT / "static")
     code = f"""
 import django

@@ -56,7 +56,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("texts", [strings, pages])
-def test_words_that_read_as_translated_stay_away(texts):
+def test_listed_words_are_not_used(texts):
     say = {word: re.compile(rf"\b{word}\b", re.IGNORECASE) for word in RULES["instead_of"]}
     faults = [
         f"{place}: {RULES['instead_of'][word]!r} instead of {word!r}"
@@ -79,13 +79,13 @@ def test_a_docstring_begins_with_an_imperative_or_a_noun_and_is_short():
     assert not faults, "\n".join(faults)
 
 
-def test_the_checker_reads_what_people_read():
+def test_the_checker_reads_templates_and_docs():
     assert any("docs/method.md" in place for place, _ in pages())
     assert any("templates/leaderboard/board.html" in place for place, _ in pages())
 
 
 def test_no_variable_of_a_template_is_split_over_two_lines():
-    """Django would print such a variable as it is written."""
+    """Django would not parse such a variable, and would print its source."""
     for path in (ROOT / "templates").rglob("*.html"):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             assert not re.search(r"\{\{[^}]*$", line), f"{path.name}:{number}"

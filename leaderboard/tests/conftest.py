@@ -1,4 +1,4 @@
-"""What several tests of the site stand on."""
+"""Fixtures that several tests of the site share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from leaderboard.testing.worker_processes import WorkerProcesses
 
 @pytest.fixture(autouse=True)
 def _empty_cache() -> None:
-    """No page and no count of a rate limit is left from the test before."""
+    """Clear cached pages and rate limits of earlier tests."""
     for name in ("default", "counters"):
         caches[name].clear()
 
@@ -43,14 +43,14 @@ def suite(db: None) -> Suite:
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    """The example server of the page, as it is."""
+    """The example server of the page /submit/, unchanged."""
     with LocalServer(Handler) as server:
         yield f"{server.url}/v1"
 
 
 @pytest.fixture
 def workers(tmp_path: Path, local: None, valkey: Any) -> Iterator[WorkerProcesses]:
-    """Nobody yet; whoever is hired ends with the test."""
+    """Worker processes, which are stopped at the end of the test."""
     with WorkerProcesses(tmp_path) as workers:
         yield workers
 

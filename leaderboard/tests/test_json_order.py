@@ -1,4 +1,4 @@
-"""The order of a stored object's keys means nothing."""
+"""Code must not depend on the order of keys in stored JSON objects."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ pytestmark = pytest.mark.both_databases
 
 
 @pytest.mark.django_db
-def test_tests_meet_stored_objects_in_more_than_one_order():
-    """So a page that takes the first key fails on every database."""
+def test_tests_read_stored_objects_in_different_orders():
+    """A page that relied on the first key would then fail on every database."""
     stored = [{"bb": {"x": 1, "y": 2}, "a": number} for number in range(20)]
     for number, options in enumerate(stored):
         editing_model(str(number), options=options)

@@ -1,4 +1,4 @@
-"""The API gives the numbers of the page, to everybody, and never more than is public."""
+"""The API returns the numbers of the pages, and never more than is public."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def test_the_board_and_the_page_give_the_same_numbers(client, board):
         assert formatting.half_life(row["standing"]["half_life"], suite.trips) in page
 
 
-def test_filters_are_those_of_the_page_and_what_makes_no_sense_is_said(client, board):
+def test_the_api_has_the_filters_of_the_page_and_reports_invalid_values(client, board):
     answer = get(client, "/leaderboard", threshold="0.75", metric="nonsense", sort="name").json()
     assert answer["threshold"] == 0.75
     assert [row["model"]["name"] for row in answer["rows"]] == ["Alpha", "Beta", "Gamma"]
     assert "nonsense" in answer["remarks"][0]
 
 
-def test_lists_come_in_pages(client, board):
+def test_lists_are_paginated(client, board):
     first = get(client, "/models", limit="2").json()
     rest = get(client, "/models", limit="2", offset="2").json()
     assert first["count"] == 3
@@ -75,7 +75,7 @@ def test_lists_come_in_pages(client, board):
     assert get(client, "/models", limit="9999").status_code == 422
 
 
-def test_a_run_opens_to_its_chains_and_standings(client, board):
+def test_a_run_has_chains_and_standings(client, board):
     _, runs = board
     run = runs["Alpha"]
     assert get(client, f"/runs/{run.pk}").json()["model"] == run.editing_model.slug
@@ -85,7 +85,7 @@ def test_a_run_opens_to_its_chains_and_standings(client, board):
     assert {standing["scope"] for standing in standings} >= {"all"}
 
 
-def test_what_is_not_public_is_not_found(client, board):
+def test_unpublished_runs_are_not_found(client, board):
     _, runs = board
     Run.objects.filter(pk=runs["Alpha"].pk).update(published=False)
     EditingModel.objects.filter(name="Beta").update(status=EditingModel.Status.HIDDEN)
@@ -96,27 +96,29 @@ def test_what_is_not_public_is_not_found(client, board):
     assert "Beta" not in get(client, "/models").content.decode()
 
 
-def test_a_key_is_nowhere(client, board):
+def test_no_response_contains_a_key(client, board):
     EditingModel.objects.update(api_key="sk-canary", options={"api_key_env": "X"})
     for path in ("/leaderboard", "/models", "/runs"):
         assert "canary" not in get(client, path).content.decode()
 
 
-def test_a_second_request_with_the_etag_costs_no_body(client, board):
+def test_a_request_with_the_etag_gets_no_body(client, board):
     tag = get(client, "/leaderboard").headers["ETag"]
     again = client.get("/api/v1/leaderboard", headers={"If-None-Match": tag})
     assert again.status_code == 304
     assert again.content == b""
 
 
-def test_other_sites_may_read(client, board):
+def test_other_sites_may_read_the_api(client, board):
     answer = client.get("/api/v1/models", headers={"Origin": "https://elsewhere.example"})
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
     page = client.get("/", headers={"Origin": "https://elsewhere.example"})
     assert "Access-Control-Allow-Origin" not in page.headers
 
 
-def test_answers_take_the_same_queries_for_any_number_of_rows(client, django_assert_num_queries):
+def test_lists_take_the_same_number_of_queries_for_any_number_of_rows(
+    client, django_assert_num_queries
+):
     invent_board(models=2, cases=6, trips=3)
     Suite.objects.create(slug="other", title="Other", status=Suite.Status.FROZEN)
     for number in range(3):
@@ -146,13 +148,13 @@ def test_answers_take_the_same_queries_for_any_number_of_rows(client, django_ass
         EditingModel.objects.filter(pk=run.editing_model_id).update(status="hidden")
 
 
-def test_a_row_of_a_list_is_what_its_own_address_gives(client, board):
+def test_a_row_of_a_list_equals_the_response_of_its_own_url(client, board):
     for path, name in (("/models", "slug"), ("/runs", "id"), ("/cases?suite=demo", "id")):
         row = client.get(f"/api/v1{path}").json()["items"][1]
         assert get(client, f"{path.partition('?')[0]}/{row[name]}").json() == row
 
 
-def test_a_trip_gives_its_images_and_every_distance(client):
+def test_a_trip_has_its_images_and_every_distance(client):
     invent_board(models=1, cases=3, trips=2)
     trip = Trip.objects.select_related("chain", "restored").get(
         chain__case=Case.objects.first(), number=2
@@ -176,7 +178,7 @@ def test_a_run_in_progress_shows_its_state(client, board):
 
 
 @pytest.mark.django_db
-def test_the_limit_is_of_a_network_or_a_token_whatever_headers_say(client, monkeypatch, db):
+def test_the_rate_limit_is_per_network_or_token_whatever_the_headers(client, monkeypatch, db):
     monkeypatch.setattr(visitors, "LIMITS", visitors.LIMITS | {"api": "2/h"})
 
     def ask(address: str, path: str = "/models", **headers: str) -> int:
@@ -198,7 +200,7 @@ def test_the_limit_is_of_a_network_or_a_token_whatever_headers_say(client, monke
 @pytest.mark.fuzz
 @pytest.mark.django_db(transaction=True)
 def test_no_request_breaks_the_schema_or_the_server(board, live_server, limitless):
-    """schemathesis makes up requests from our own description of the API, by one with a token."""
+    """schemathesis generates requests from the API's schema, with a valid token."""
     _, secret = ApiToken.objects.issue("Fine Lab", "ada@fine.example")
     headers = {"Authorization": f"Bearer {secret}"}
     check_operations(live_server, lambda path: "submissions" not in path, headers=headers)
@@ -208,7 +210,7 @@ def test_no_request_breaks_the_schema_or_the_server(board, live_server, limitles
 @pytest.mark.fuzz
 @pytest.mark.django_db(transaction=True)
 def test_no_submission_breaks_the_schema_or_the_server(board, live_server, limitless):
-    """The same by one who holds a token, and with a submission to act on."""
+    """The same for the endpoints of an existing submission."""
     suite, _ = board
     sender, secret = ApiToken.objects.issue("Fine Lab", "ada@fine.example")
     submission = Submission.objects.create(
@@ -226,7 +228,7 @@ def test_no_submission_breaks_the_schema_or_the_server(board, live_server, limit
 
 @pytest.fixture
 def limitless(settings):
-    """Thousands of requests, none of them answered "too many"."""
+    """The API's schema, without rate limits for thousands of requests."""
     settings.RATELIMIT_ENABLE = False
 
 

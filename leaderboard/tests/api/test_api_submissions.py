@@ -1,4 +1,4 @@
-"""Submitting by machine: a token in, the same checks as the page, and nothing secret out."""
+"""Submissions by API: authentication, the same checks as on the page, and no secrets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def secret() -> str:
 
 
 def fields(suite, **changes: object) -> dict[str, object]:
-    """The least that a submission needs, as the API knows suites."""
+    """The required fields of a submission, with the suite as the API names it."""
     return least_fields(suite.key, **changes)
 
 
@@ -50,7 +50,7 @@ def test_a_model_is_submitted_tested_reviewed_played_and_withdrawn(
     valkey,
     secret,
 ):
-    """The whole way, as a script goes it."""
+    """A script submits a model and follows it to the end."""
     answer = post(client, "", fields(suite, endpoint_url=server, price_per_edit=0.04), secret)
     assert answer.status_code == 201
     sent = answer.json()
@@ -105,7 +105,7 @@ def test_a_revoked_or_expired_token_is_refused(client, suite, secret):
     assert post(client, "", fields(suite), secret).status_code == 401
 
 
-def test_who_guesses_tokens_is_told_to_wait(client):
+def test_guessing_tokens_is_rate_limited(client):
     for number in range(60):
         assert client.get(ADDRESS, headers={"Authorization": f"Bearer {number}"}).status_code == 401
     answer = client.get(ADDRESS, headers={"Authorization": "Bearer once-more"})
@@ -113,7 +113,7 @@ def test_who_guesses_tokens_is_told_to_wait(client):
     assert int(answer.headers["Retry-After"]) > 0
 
 
-def test_the_database_holds_no_token_that_could_be_used(secret):
+def test_the_database_stores_no_usable_token(secret):
     row = ApiToken.objects.values().get()
     assert secret not in str(row)
     assert ApiToken.objects.with_secret(row["digest"]) is None
@@ -121,7 +121,7 @@ def test_the_database_holds_no_token_that_could_be_used(secret):
     assert ApiToken.objects.get().last_used_at is not None
 
 
-def test_the_fields_are_those_of_the_form():
+def test_the_api_has_the_fields_of_the_form():
     assert set(SubmissionIn.model_fields) == set(SubmissionForm.base_fields) - set(LEFT_OUT)
 
 
@@ -144,7 +144,7 @@ def test_the_fields_are_those_of_the_form():
         ({"idempotency_key": "not a UUID"}, "idempotency_key"),
     ],
 )
-def test_what_the_form_refuses_is_refused_with_the_field_named(
+def test_invalid_fields_are_refused_and_named(
     client,
     suite,
     secret,
@@ -163,7 +163,7 @@ def test_a_blocked_address_is_a_security_event_here_too(client, suite, secret):
     assert SecurityEvent.objects.filter(kind="address").exists()
 
 
-def test_page_and_api_count_against_one_quota(client, suite, secret, settings, valkey):
+def test_page_and_api_share_a_quota(client, suite, secret, settings, valkey):
     settings.SUBMISSIONS_PER_DAY = 1
     assert post(client, "", fields(suite), secret).status_code == 201
     answer = post(client, "", fields(suite, name="Another one"), secret)
@@ -172,7 +172,7 @@ def test_page_and_api_count_against_one_quota(client, suite, secret, settings, v
     assert Submission.objects.count() == 1
 
 
-def test_page_and_api_count_against_one_rate(client, suite, secret):
+def test_page_and_api_share_a_rate_limit(client, suite, secret):
     for _ in range(20):
         client.post(reverse("submit"), {})
     answer = post(client, "", fields(suite), secret)
@@ -180,7 +180,7 @@ def test_page_and_api_count_against_one_rate(client, suite, secret):
     assert int(answer.headers["Retry-After"]) > 0
 
 
-def test_a_request_repeated_with_its_key_is_one_submission_even_at_the_quota(
+def test_a_repeated_idempotency_key_makes_no_second_submission_even_at_the_quota(
     client,
     suite,
     secret,
@@ -195,8 +195,8 @@ def test_a_request_repeated_with_its_key_is_one_submission_even_at_the_quota(
     assert Submission.objects.count() == 1
 
 
-def test_the_key_of_another_sender_opens_nothing(client, suite, secret, valkey):
-    """However badly somebody chooses idempotency keys, nobody else gets their submission."""
+def test_another_senders_idempotency_key_reveals_nothing(client, suite, secret, valkey):
+    """Even if two senders choose the same key, neither gets the other's submission."""
     body = fields(suite, idempotency_key=str(uuid.UUID(int=0)))
     mine = post(client, "", body, secret).json()["token"]
     _, other = ApiToken.objects.issue("Other Lab", "bob@other.example")
@@ -240,7 +240,7 @@ def test_a_list_of_runs_and_suites_takes_few_queries(
         assert rows == [client.get(f"{ADDRESS}/{row['token']}").json() for row in rows]
 
 
-def test_a_submission_of_the_page_can_be_followed_by_machine(client, suite, valkey):
+def test_a_submission_made_on_the_page_can_be_followed_in_the_api(client, suite, valkey):
     client.post(reverse("submit"), form_fields(suite))
     submission = Submission.objects.get()
     answer = client.get(f"{ADDRESS}/{submission.token}")
@@ -249,7 +249,7 @@ def test_a_submission_of_the_page_can_be_followed_by_machine(client, suite, valk
     assert client.get(f"{ADDRESS}/{'x' * 32}").status_code == 404
 
 
-def test_a_failed_test_is_made_again_a_question_answered_a_key_replaced(
+def test_a_test_can_be_repeated_a_question_answered_and_a_key_replaced(
     client,
     suite,
     secret,
@@ -270,7 +270,7 @@ def test_a_failed_test_is_made_again_a_question_answered_a_key_replaced(
     assert (submission.reply, submission.api_key.reveal()) == ("MIT", "sk-new")
 
 
-def test_the_endpoints_key_is_in_no_answer(client, suite, secret, valkey, capfd, caplog):
+def test_no_response_contains_the_endpoints_key(client, suite, secret, valkey, capfd, caplog):
     sent = post(client, "", fields(suite), secret)
     token = sent.json()["token"]
     listed = client.get(ADDRESS, headers={"Authorization": f"Bearer {secret}"})
@@ -282,7 +282,7 @@ def test_the_endpoints_key_is_in_no_answer(client, suite, secret, valkey, capfd,
     assert CANARY not in "".join(seen)
 
 
-def test_a_run_tells_machines_how_far_it_is(client, suite):
+def test_the_status_of_a_run_reports_its_progress(client, suite):
     model = EditingModel.objects.create(slug="a", name="A", editor="oracle")
     run = Run.objects.create(
         editing_model=model,

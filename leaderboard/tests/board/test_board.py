@@ -48,7 +48,7 @@ def page(client, query=""):
     return response.content.decode()
 
 
-def test_the_board_is_ordered_by_usable_trips_also_where_half_lives_are_out_of_reach(suite):
+def test_the_board_is_ordered_by_usable_trips_even_if_no_half_life_is_reached(suite):
     make_run("Short", suite, 3)
     endless = [make_run(name, suite, 500) for name in ("Less usable", "More usable")]
     endless[0].standings.update(usable_trips=15)
@@ -98,7 +98,7 @@ def test_one_row_per_model_from_its_current_run(suite):
     assert row.half_life == 4
 
 
-def test_a_metric_that_was_not_run_says_so_and_never_shows_zero(client, suite):
+def test_a_metric_that_was_not_run_is_shown_as_not_run_and_never_as_zero(client, suite):
     make_run("With", suite, metrics=("lpips", "ssim"))
     make_run("Without", suite, metrics=("ssim",))
     html = page(client, "?metric=lpips")
@@ -106,7 +106,7 @@ def test_a_metric_that_was_not_run_says_so_and_never_shows_zero(client, suite):
     assert "not run" in row[: row.index("</tr>")]
 
 
-def test_semantic_is_clip_only_where_every_model_shown_has_it(client, suite):
+def test_the_semantic_metric_is_clip_only_if_every_model_shown_has_it(client, suite):
     make_run("A", suite, metrics=("lpips", "imagenet", "clip"))
     assert semantic_of(board_rows(BoardFilters(suite))) == "clip"
     make_run("B", suite, metrics=("lpips", "imagenet"))
@@ -126,7 +126,7 @@ def test_versions_of_a_metric_never_mix(suite):
     assert "another version" in rows[2].reason
 
 
-def test_standings_of_another_method_are_not_shown_with_today_s(suite):
+def test_standings_of_another_method_version_are_not_shown(suite):
     make_run("Today", suite, 3)
     make_run("Before", suite, 19).standings.update(method_version="1")
     rows = board_rows(BoardFilters(suite))
@@ -158,7 +158,7 @@ def test_a_category_ranks_by_its_own_standings(client, suite):
     assert "Geometry" in page(client, "?cases=category:geometry")
 
 
-def test_the_state_of_the_board_is_in_its_address(suite):
+def test_the_state_of_the_board_is_in_its_url(suite):
     make_run("A", suite, metrics=("lpips", "ssim"))
     asked = {
         "suite": "demo-v1",
@@ -186,11 +186,11 @@ def test_the_state_of_the_board_is_in_its_address(suite):
         st.text(st.characters(exclude_characters="\x00", codec="utf-8"), max_size=30),
     )
 )
-def test_no_address_breaks_the_board(client, suite, query):
+def test_no_url_breaks_the_board(client, suite, query):
     assert client.get("/", query).status_code == 200
 
 
-def test_reference_runs_under_way_have_a_progress_bar_and_private_runs_none(client, suite):
+def test_reference_runs_in_progress_have_a_progress_bar_and_private_runs_have_none(client, suite):
     fields = {"state": RunState.PLAYING, "current": False, "edits_done": 3, "edits_total": 12}
     fields |= {"chains_total": 2}
     make_run(make_model("Reference editor", is_reference=True), suite, published=False, **fields)
@@ -202,7 +202,7 @@ def test_reference_runs_under_way_have_a_progress_bar_and_private_runs_none(clie
     assert "Secret" not in html
 
 
-def test_search_engines_keep_one_board_not_every_way_of_sorting_it(client, suite):
+def test_search_engines_index_the_board_but_not_its_sorted_variants(client, suite):
     make_run("A", suite)
     assert "X-Robots-Tag" not in client.get("/")
     assert client.get("/?sort=price")["X-Robots-Tag"] == "noindex"
@@ -235,7 +235,7 @@ def test_an_older_version_of_a_suite_points_to_the_newer_one(client, suite):
     assert "newer version" not in page(client, "?suite=demo-v2")
 
 
-def test_results_of_others_are_shown_with_their_source_and_never_ranked(client):
+def test_results_published_elsewhere_are_shown_with_their_source_and_never_ranked(client):
     suite = make_suite(
         "theirs", images=1, published_elsewhere=True, source_url="https://example.org/"
     )
@@ -248,7 +248,7 @@ def test_results_of_others_are_shown_with_their_source_and_never_ranked(client):
     assert [row.group for row in board_rows(BoardFilters(suite))] == [UNRANKED]
 
 
-def test_a_hundred_models_fit_the_budget_of_bytes(client, suite):
+def test_a_board_of_a_hundred_models_stays_within_its_size_limit(client, suite):
     for number in range(100):
         make_run(
             make_model(f"Image Editing Model {number}", slug=f"image-editing-model-{number}"),
@@ -290,7 +290,7 @@ def test_the_board_opens_with_one_case_in_images(client, suite, reference):
     assert f"/runs/{run.pk}/cases/{case.pk}/" in html
 
 
-def test_who_never_makes_the_edit_is_not_in_the_chart(client, suite):
+def test_a_model_that_makes_no_edits_is_not_in_the_chart(client, suite):
     run = make_run("Copies its input", suite, 1e6, rank=1)
     for standing in run.standings.all():
         standing.counts["change_seen"] = 0
@@ -305,7 +305,7 @@ def test_only_reading_is_allowed(client):
     assert client.post(reverse("board")).status_code == 405
 
 
-def test_the_chart_of_reference_editors_names_those_between_the_ends_of_the_scale(client, suite):
+def test_the_chart_of_reference_editors_names_those_that_lose_something_but_not_all(client, suite):
     for name, half_life in (("Oracle", 1e6), ("Noise", 4), ("Blur", 9), ("Blank card", 0)):
         make_run(make_model(name, is_reference=True), suite, half_life)
     html = page(client)
@@ -321,7 +321,7 @@ def test_the_chart_of_reference_editors_names_those_between_the_ends_of_the_scal
     assert {"a blank card", "clearly damaged", "Oracle", "Blank card"} == set(texts)
 
 
-def test_a_flagged_model_has_its_number_its_reason_and_a_thin_grey_line(client, suite):
+def test_a_flagged_model_has_its_number_a_reason_and_a_thin_grey_line(client, suite):
     make_run("Ranked", suite, 5, rank=1)
     flagged = make_run("Flagged", suite, 7.3, complete=False)
     html = page(client)
@@ -335,7 +335,7 @@ def test_a_flagged_model_has_its_number_its_reason_and_a_thin_grey_line(client, 
     assert line["width"] < 2
 
 
-def test_a_suite_without_intervals_says_that_it_is_too_narrow(client):
+def test_a_suite_without_intervals_is_called_too_narrow(client):
     run = make_run(make_model("Oracle", is_reference=True), make_suite(images=2))
     assert "No model is ranked here yet" in page(client)
     run.standings.update(has_interval=False)
@@ -347,13 +347,13 @@ def test_a_suite_without_intervals_says_that_it_is_too_narrow(client):
     )
 
 
-def test_doing_nothing_says_why_it_loses_a_little(client, suite):
+def test_the_editor_that_does_nothing_has_a_note_on_its_loss(client, suite):
     make_run(make_model("Do nothing", is_reference=True, editor="noop"), suite)
     make_run(make_model("Noise", is_reference=True, editor="noise"), suite)
     assert page(client).count("sent with a faint dither") == 1
 
 
-def test_rows_are_in_the_order_of_ranks_unless_sorted_by_half_life(client, suite):
+def test_rows_are_sorted_by_rank_unless_sorted_by_half_life(client, suite):
     make_run("Wide", suite, 4.0, rank=1)
     make_run("Narrow", suite, 6.0, rank=2)
     rows = BoardQuery.parse({"suite": suite.key}).rows()
@@ -361,7 +361,7 @@ def test_rows_are_in_the_order_of_ranks_unless_sorted_by_half_life(client, suite
     assert names(BoardQuery.parse({"sort": "half_life"}).rows()) == ["Narrow", "Wide"]
 
 
-def test_a_row_names_the_contract_and_the_sizes_that_travelled(client, suite):
+def test_a_row_names_the_contract_and_the_sizes_sent_and_returned(client, suite):
     wire = {"model": {"contract": "huggingface"}, "answers": {"returned": 1024}}
     make_run("Called", suite, rank=1, provenance=wire)
     make_run(make_model("Scale", is_reference=True), suite, provenance=wire)

@@ -26,7 +26,7 @@ def page(client, query=""):
     return response.content.decode()
 
 
-def test_the_title_says_what_lasts_and_what_does_not(client, suite):
+def test_the_title_names_the_easiest_and_the_hardest_category(client, suite):
     run = make_run("A", suite, 5)
     for category, half_life in (("geometry", 9), ("accessories", 2)):
         make_standing(
@@ -51,7 +51,7 @@ def test_models_that_read_the_same_are_marked_alike(client, suite):
     assert page(client).count(' best"') == 2 * (3 + 1)
 
 
-def test_a_part_that_was_not_measured_says_so(client, suite):
+def test_an_unmeasured_part_is_shown_as_not_run(client, suite):
     make_run("Whole", suite, 2, scopes=SCOPES)
     make_run("Lacks faces", suite, 1, scopes=("all", "category:geometry"))
     row = page(client).partition(">Lacks faces<")[2]
@@ -63,7 +63,7 @@ def test_with_reference_editors_alone_the_page_still_shows_them(client, suite):
     assert "Oracle" in page(client)
 
 
-def test_a_pair_leads_to_the_board_of_that_pair(client, suite):
+def test_a_pair_links_to_the_board_of_that_pair(client, suite):
     make_run("A", suite, scopes=SCOPES)
     assert "cases=pair:flip" in page(client)
 

@@ -1,4 +1,4 @@
-"""Which models are shown: words, providers, prices and dates, all of it in the address."""
+"""The filters on models: search, provider, price and date, all in the URL."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def shown(**asked):
         ({"since": "2020-01-01"}, {"Cheap", "Dear", "Local"}),
     ],
 )
-def test_each_choice_leaves_out_what_does_not_fit(suite, asked, names):
+def test_each_filter_excludes_models_that_do_not_match(suite, asked, names):
     assert shown(**asked) == names
 
 
-def test_a_choice_is_in_the_address_and_each_part_of_it_can_be_taken_back(client, suite):
+def test_filters_are_in_the_url_and_each_can_be_removed(client, suite):
     asked = {"q": "e", "provider": "Banana", "played": "submitted endpoint", "price": "0.2"}
     query = BoardQuery.parse({**asked, "since": "2026-01-02", "weights": "closed"})
     again = dict(parse_qsl(query.filters.query()))
@@ -72,7 +72,7 @@ def test_a_choice_is_in_the_address_and_each_part_of_it_can_be_taken_back(client
     assert "No ranked model matches these filters" in page
 
 
-def test_a_model_is_on_the_board_since_its_first_run_not_its_last(suite):
+def test_a_model_is_added_with_its_first_run_not_its_last(suite):
     model = EditingModel.objects.get(name="Cheap")
     long_ago = timezone.now() - datetime.timedelta(days=400)
     make_run(model, suite, 3, current=False, finished_at=long_ago)
@@ -83,14 +83,14 @@ def test_a_model_is_on_the_board_since_its_first_run_not_its_last(suite):
     assert "Cheap" not in shown(since=timezone.localdate().isoformat())
 
 
-def test_what_was_searched_for_is_not_kept_and_what_was_chosen_is(client, suite):
+def test_searches_are_not_cached_and_choices_are(client, suite):
     assert "no-store" in client.get("/?q=e")["Cache-Control"]
     assert "no-store" in client.get("/?since=2026-01-01")["Cache-Control"]
     assert "no-store" not in client.get("/?provider=Banana&price=0.2").get("Cache-Control", "")
 
 
 @pytest.mark.parametrize("address", ["/?format=csv&", "/api/v1/leaderboard?"])
-def test_a_suite_that_is_not_there_gives_no_other_suites_numbers(client, suite, address):
+def test_an_unknown_suite_shows_no_numbers_of_another_suite(client, suite, address):
     for name in ("nope-v9", "demo-v9"):
         assert client.get(f"{address}suite={name}").status_code == 404
     assert client.get(f"{address}suite=demo-v1").status_code == 200
@@ -107,7 +107,7 @@ def test_a_missing_metric_of_the_suite_is_named(client, suite):
     assert words in answer.content.decode()
 
 
-def test_every_column_explains_itself_in_its_head_and_in_the_legend(client, suite):
+def test_every_column_is_explained_in_its_header_and_in_the_legend(client, suite):
     page = client.get("/").content.decode()
     for head in heads(BoardFilters(suite), ()):
         for one in (head, *head.under):
@@ -115,7 +115,7 @@ def test_every_column_explains_itself_in_its_head_and_in_the_legend(client, suit
             assert page.count(f'id="about-{one.column.name}"') == 1
 
 
-def test_the_self_test_is_called_that_and_others_are_not(client, suite):
+def test_only_the_self_test_is_called_a_self_test(client, suite):
     assert "self-test" not in client.get("/").content.decode()
     smoke = make_suite("smoke", images=1, importance=99)
     make_run("Only here", smoke, 2, rank=1)
@@ -139,7 +139,7 @@ def test_a_model_with_an_interval_as_long_as_the_scale_does_not_lead(client, sui
     assert "too few cases to say that it leads" in page
 
 
-def test_among_chosen_models_one_lasts_longest_and_none_leads(client, suite):
+def test_no_model_leads_on_a_filtered_board(client, suite):
     page = client.get("/", {"weights": "open", "price": "0.05"}).content.decode()
     assert "Of these models, Cheap lasts longest" in page
     assert "leads:" not in page
@@ -154,7 +154,7 @@ def test_a_headline_names_the_edits_that_were_not_made(client, suite):
     assert "The edit was not made in 6 of 8 chains." in page
 
 
-def test_a_models_page_names_unknown_choices(client, suite):
+def test_a_models_page_names_invalid_parameters(client, suite):
     page = client.get("/models/cheap/?metric=zz").content.decode()
     assert "Cheap has no results for “zz”" in page
     assert "has no results for" not in client.get("/models/cheap/?metric=lpips").content.decode()

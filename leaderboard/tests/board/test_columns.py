@@ -1,4 +1,4 @@
-"""One list of columns: what the page, the sort choices, the CSV and the API show is what it says."""
+"""One list of columns defines the page, the sort choices, the CSV and the API."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def page(client, query=""):
 
 
 def heads_in(html):
-    """The classes of the table's heads that are columns."""
+    """The names of the table's columns, read from the classes of its headers."""
     head = html[html.index("<thead>") : html.index("</thead>")]
     return [c.split()[-1] for c in re.findall(r'<th scope="col"\s+class="([^"]*)"', head)][1:]
 
@@ -52,7 +52,7 @@ def sorts_in(html):
     return re.findall(r'<option value="([^"]*)"', chosen[: chosen.index("</select>")])
 
 
-def test_page_choices_csv_and_api_have_exactly_the_columns_of_the_list(client, suite):
+def test_page_sort_choices_csv_and_api_have_exactly_the_listed_columns(client, suite):
     html = page(client)
     assert heads_in(html) == [column.name for column in page_columns(())]
     assert sorts_in(html) == list(sort_columns())
@@ -64,7 +64,7 @@ def test_page_choices_csv_and_api_have_exactly_the_columns_of_the_list(client, s
     assert set(row) == set(BoardRowOut.model_fields)
 
 
-def test_what_the_api_leaves_out_of_its_rows_it_says_elsewhere(client, suite):
+def test_columns_not_in_the_apis_rows_are_elsewhere_in_its_response(client, suite):
     board = client.get("/api/v1/leaderboard").json()
     row = board["rows"][0]
     said = {*board, *board["suite"], *row["model"], *row["standing"], *row["semantic"]}
@@ -72,7 +72,7 @@ def test_what_the_api_leaves_out_of_its_rows_it_says_elsewhere(client, suite):
     assert {column.file_name for column in COLUMNS if not column.in_api} <= said
 
 
-def test_every_line_of_the_page_has_a_cell_for_each_head(client, suite):
+def test_every_row_of_the_page_has_a_cell_for_each_column(client, suite):
     html = page(client)
     body = html[html.index("</thead>") : html.index("</table>")]
     count = len(page_columns(())) + 1  # the tick
@@ -81,7 +81,9 @@ def test_every_line_of_the_page_has_a_cell_for_each_head(client, suite):
         assert (spans or [len(re.findall(r"<t[dh][ >]", line))]) == [count], line
 
 
-def test_a_new_column_is_on_the_page_in_the_choices_and_in_the_csv(client, suite, monkeypatch):
+def test_a_new_column_appears_on_the_page_in_the_sort_choices_and_in_the_csv(
+    client, suite, monkeypatch
+):
     new = Column(
         name="letters",
         field="letters_in_name",
@@ -109,7 +111,7 @@ def test_a_new_column_is_on_the_page_in_the_choices_and_in_the_csv(client, suite
 
 
 @pytest.mark.parametrize("sort", [sign + name for name in sort_columns() for sign in ("", "-")])
-def test_every_column_sorts_both_ways_with_the_unknown_last(client, suite, sort):
+def test_every_column_sorts_both_ways_with_unknown_values_last(client, suite, sort):
     rows = board_rows(BoardFilters(suite, sort=sort))
     assert len(rows) == 4
     column = sort_columns()[sort.removeprefix("-")]
@@ -121,12 +123,12 @@ def test_every_column_sorts_both_ways_with_the_unknown_last(client, suite, sort)
     assert html.count("aria-current" if column.under else "aria-sort") >= 1
 
 
-def test_sort_links_flip_on_the_second_click(client, suite):
+def test_the_second_click_on_a_header_reverses_the_order(client, suite):
     assert "sort=-usable" in page(client, "?sort=usable")
     assert "sort=usable" in page(client, "?sort=-usable")
 
 
-def test_names_sort_as_people_read_them(suite):
+def test_names_sort_without_regard_to_case(suite):
     ranked = [row for row in board_rows(BoardFilters(suite, sort="name")) if row.group == RANKED]
     assert [row.model.name for row in ranked] == ["Alpha", "beta"]
 

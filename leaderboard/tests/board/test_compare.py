@@ -42,7 +42,7 @@ def test_without_a_choice_there_is_a_picker_with_suggestions(client, runs):
     assert "The first three" in html
 
 
-def test_one_model_alone_asks_for_another(client, runs):
+def test_a_single_model_asks_for_another(client, runs):
     assert "Choose another" in page(client, "?models=long")
 
 
@@ -56,7 +56,7 @@ def test_two_models_get_a_verdict_a_chart_and_where_each_wins(client, runs):
     assert 'id="curves-figure"' in html
 
 
-def test_equal_models_have_no_clear_difference_and_the_page_says_what_would_settle_it(client, runs):
+def test_equal_models_have_no_clear_difference_and_a_hint_how_to_settle_it(client, runs):
     chains = list(runs[2].chains.all())
     for chain, other in zip(chains, reversed(list(runs[0].chains.all())), strict=True):
         chain.results = other.results
@@ -67,7 +67,7 @@ def test_equal_models_have_no_clear_difference_and_the_page_says_what_would_sett
     assert "difference of this size" in html or "would decide it" in html
 
 
-def test_too_few_images_for_an_interval_still_make_a_page(client):
+def test_the_page_works_with_too_few_images_for_an_interval(client):
     suite = make_suite(images=2)
     for name, half_life in (("Long", 9), ("Short", 3), ("Middle", 6)):
         make_run(name, suite, half_life, chains=True, scopes=SCOPES)
@@ -97,8 +97,8 @@ def test_a_gap_to_a_model_beyond_the_suite_is_of_usable_trips_or_a_bound(client,
     assert headline[1] == min((low for _, low in usable), key=float)
 
 
-def test_it_says_why_half_life_and_usable_trips_disagree(client, runs):
-    """Of the one three cases in five are gone at once, the others last throughout."""
+def test_the_page_explains_why_half_life_and_usable_trips_disagree(client, runs):
+    """One model loses three of five cases at once and keeps the others to the end."""
     trips = runs[0].suite.trips
     for place, chain in enumerate(runs[0].chains.all()):
         chain.numbers("overall")["retention"] = [0.1 if place % 5 < 3 else 1.0] * trips
@@ -112,7 +112,7 @@ def test_it_says_why_half_life_and_usable_trips_disagree(client, runs):
     assert "because" not in page(client, "?models=twin,short")
 
 
-def test_the_paired_difference_is_that_of_the_statistics(suite, runs):
+def test_the_paired_difference_equals_that_of_the_statistics_module(suite, runs):
     rows = [row for row in board_rows(BoardFilters(suite)) if row.model.name in ("Long", "Short")]
     found = comparing.cached_comparisons(rows, BoardFilters(suite), stamp())
     chains = [
@@ -161,7 +161,7 @@ def test_runs_without_a_shared_case_are_shown_without_a_verdict(client, runs):
     assert "2 models side by side" in html
 
 
-def test_ticked_boxes_become_one_address_to_share(client, runs):
+def test_ticked_boxes_become_one_url_to_share(client, runs):
     response = client.get("/compare/?models=long&models=short&suite=demo-v1")
     assert response.status_code == 302
     assert response.url == "/compare/?models=long,short&suite=demo-v1&metric=overall"

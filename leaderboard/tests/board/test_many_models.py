@@ -1,4 +1,4 @@
-"""A board with every kind of run, and more ranked models than it shows at once."""
+"""A board with every kind of run, and with more ranked models than it shows at first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def suite() -> Suite:
-    """Every kind of run that a board has to place, more ranked ones than it shows at once."""
+    """Runs of every kind, with more ranked models than the board shows at first."""
     suite = make_suite(images=2)
     for number in range(9):
         # Three are not reached, two are equal: the name decides.
@@ -55,12 +55,12 @@ def test_only_complete_public_runs_without_flags_are_ranked(suite, metric, ranke
     assert not {"Hidden", "Arm", "Secret", "Cancelled"} & names
 
 
-def test_runs_under_way_are_listed_the_furthest_first(suite):
+def test_runs_in_progress_are_listed_most_advanced_first(suite):
     names = [run.editing_model.name for run in under_way(BoardFilters(suite))]
     assert names == ["Playing", "A new reference editor"]
 
 
-def test_the_page_says_how_many_more_there_are(client, suite, monkeypatch):
+def test_the_page_states_how_many_models_are_hidden(client, suite, monkeypatch):
     monkeypatch.setattr("leaderboard.views.board.FIRST_ROWS", 3)
     html = client.get("/").content.decode()
     assert "Show all 10 models" in html

@@ -31,7 +31,7 @@ def test_the_second_view_costs_one_query(client, suite, address, django_assert_n
         assert client.get(address).content == first.content
 
 
-def test_a_change_shows_at_once(client, suite):
+def test_a_change_of_the_board_is_shown_at_once(client, suite):
     client.get("/")
     run = make_run("Second", suite, 9, rank=1)
     assert "Second" in client.get("/").content.decode()
@@ -39,7 +39,7 @@ def test_a_change_shows_at_once(client, suite):
     assert "Second" not in client.get("/").content.decode()
 
 
-def test_who_has_the_page_hears_that_nothing_changed(client, suite):
+def test_an_unchanged_page_is_answered_with_304(client, suite):
     tag = client.get("/")["ETag"]
     again = client.get("/", headers={"if-none-match": tag})
     assert (again.status_code, again.content) == (304, b"")
@@ -64,7 +64,7 @@ def test_pages_with_different_parameters_are_cached_separately(client, suite):
     assert client.get("/?sort=name").content == sorted_by_name
 
 
-def test_a_visitor_to_whom_a_message_is_due_gets_a_page_of_their_own(client, suite):
+def test_a_visitor_with_a_pending_message_gets_an_uncached_page(client, suite):
     client.get("/")
     client.cookies["messages"] = "anything"
     assert "Cache-Control" not in client.get("/")
@@ -85,7 +85,7 @@ def test_invalid_addresses_are_not_cached(client, suite, address):
     assert not cached_pages()
 
 
-def test_repeating_a_parameter_makes_no_new_page(client, suite):
+def test_repeating_a_parameter_caches_no_new_page(client, suite):
     client.get("/models/first/?metric=lpips")
     before = cached_pages()
     client.get("/models/first/?metric=a&metric=b&metric=lpips")
@@ -103,7 +103,7 @@ def test_head_is_answered_like_get_without_the_page(client, suite):
     assert not response.content
 
 
-def test_a_made_up_host_makes_no_page_of_its_own(client, suite, django_assert_num_queries):
+def test_an_invented_host_caches_no_new_page(client, suite, django_assert_num_queries):
     client.get("/")
     for host in ("testserver:81", "TESTSERVER", "testserver."):
         with django_assert_num_queries(1):

@@ -1,4 +1,4 @@
-"""What is said of a suite as a whole: its power, and how robust its order is."""
+"""Reports on a suite: its statistical power, and how robust its order is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def page(client, address, **query):
     return response.content.decode()
 
 
-def test_the_order_by_other_thresholds_and_without_parts_is_compared_with_the_board_s(suite):
+def test_orders_by_other_thresholds_and_without_parts_are_compared_with_the_board(suite):
     for name, loss in (("good", 0.03), ("middle", 0.08), ("bad", 0.2)):
         losing_run(suite, name, loss, spread=0.05)
     refresh_ranks(suite)
@@ -40,8 +40,8 @@ def test_the_order_by_other_thresholds_and_without_parts_is_compared_with_the_bo
     assert {about for about, _ in found} == {"threshold", "trips", "category", "kind", "pair"}
 
 
-def test_an_order_that_turns_with_a_category_is_found(client, suite):
-    """One keeps hats and loses balls, the other the reverse, and a little more of both."""
+def test_a_category_that_reverses_the_order_is_found(client, suite):
+    """One model keeps hats and loses balls. The other does the reverse, and keeps a little more."""
     runs = [losing_run(suite, name, 0.05) for name in ("hats", "balls")]
     for run, weak in zip(runs, ("objects", "accessories"), strict=True):
         scores = Score.objects.filter(trip__chain__run=run, trip__chain__case__category=weak)
@@ -60,7 +60,7 @@ def test_an_order_that_turns_with_a_category_is_found(client, suite):
     assert "−1.00" in html
 
 
-def test_a_report_is_made_when_there_is_none_and_when_ranks_changed(suite):
+def test_a_report_is_written_if_missing_or_if_ranks_changed(suite):
     assert reports.stale() == [suite]
     jobs.export(suite.pk)
     assert reports.stale() == []
@@ -72,7 +72,7 @@ def test_a_report_is_made_when_there_is_none_and_when_ranks_changed(suite):
     assert reports.stale() == [suite]
 
 
-def test_the_suite_s_page_states_the_differences_it_can_find(client, suite):
+def test_the_suites_page_states_its_statistical_power(client, suite):
     jobs.export(suite.pk)
     power = SuiteReport.objects.get(suite=suite).power
     assert 0 < power["models_alike"] < power["models_differ"] < suite.trips
@@ -80,7 +80,7 @@ def test_the_suite_s_page_states_the_differences_it_can_find(client, suite):
     assert f"{power['models_alike']:.1f} usable trips" in html
 
 
-def test_repeated_cases_show_what_playing_again_would_change(suite):
+def test_repeated_cases_show_the_effect_of_another_run(suite):
     runs = [losing_run(suite, name, loss) for name, loss in (("a", 0.05), ("b", 0.2))]
     for run in runs:
         for chain in list(run.chains.all()[:6]):
@@ -104,7 +104,7 @@ def test_repeated_cases_show_what_playing_again_would_change(suite):
     assert again["difference"] == pytest.approx((5 + 2.5) / 2)
 
 
-def test_the_model_s_page_shows_how_its_chains_end_and_one_of_each(client, suite):
+def test_the_models_page_shows_each_kind_of_ending_with_an_example(client, suite):
     run = losing_run(suite, "m", 0.1)
     first, second = Chain.objects.filter(run=run)[:2]
     first.trips.filter(number__gte=4).delete()
@@ -120,6 +120,6 @@ def test_the_model_s_page_shows_how_its_chains_end_and_one_of_each(client, suite
     assert "most often because the image is worn as a whole" in html
 
 
-def test_standings_carry_the_method_s_version(suite):
+def test_standings_store_the_version_of_the_method(suite):
     run = losing_run(suite, "m", 0.1)
     assert set(run.standings.values_list("method_version", flat=True)) == {METHOD_VERSION}

@@ -1,4 +1,4 @@
-"""From stored scores to the rows the board reads."""
+"""Standings, computed from stored scores, and their ranks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_chain_that_loses_a_tenth_each_trip_is_usable_for_five(suite):
     assert standing.details["jpeg"]["1"] > standing.details["jpeg"]["3"]
 
 
-def test_every_scope_and_threshold_has_its_row_and_an_unrun_metric_has_none(suite):
+def test_every_scope_and_threshold_has_a_standing_unless_the_metric_was_not_run(suite):
     run = losing_run(suite, "m", 0.1)
     scopes = {"all", "category:accessories", "category:objects", "kind:face", "kind:scene"}
     scopes |= {"origin:photograph"}
@@ -66,7 +66,7 @@ def test_every_scope_and_threshold_has_its_row_and_an_unrun_metric_has_none(suit
     assert not run.standings.filter(metric__name="clip").exists()
 
 
-def test_an_unreached_half_life_is_none_and_has_an_interval_all_the_same(suite):
+def test_an_unreached_half_life_is_none_but_has_an_interval(suite):
     standing = headline(losing_run(suite, "slow", 0.01))
     assert standing.half_life is None
     assert standing.has_interval
@@ -98,8 +98,8 @@ def test_models_that_cannot_be_distinguished_share_a_rank_and_reference_editors_
     assert headline(bad).rank_low == headline(bad).rank_high == 3
 
 
-def test_ranks_among_runs_here_are_those_of_a_board_without_endpoints(client, suite):
-    """What the comparison can tell depends on all that are in it, so it is made again."""
+def test_ranks_of_runs_here_equal_those_of_a_board_without_endpoints(client, suite):
+    """Ranks depend on all models that are compared, so they are computed separately."""
     lost = {"here 1": 0.05, "endpoint 1": 0.06, "here 2": 0.07, "endpoint 2": 0.12, "here 3": 0.2}
     for name, each in lost.items():
         losing_run(suite, name, each, spread=0.2)
@@ -129,7 +129,7 @@ def test_ranks_among_runs_here_are_those_of_a_board_without_endpoints(client, su
     assert alone == {name: found for name, found in here.items() if "here" in name}
 
 
-def test_the_sentence_on_the_page_is_true_of_the_ranks(client, suite):
+def test_the_note_on_ranking_matches_the_ranks(client, suite):
     fields = {
         Played.HERE: {},
         Played.ENDPOINT: {"editing_model__editor": "endpoint"},
@@ -219,7 +219,7 @@ def test_a_broken_chain_and_an_unseen_change_end_where_they_happened(suite):
     assert (counts["refused"], counts["change_not_seen"]) == (1, 1)
 
 
-def test_a_run_still_playing_is_censored_where_it_stands(suite):
+def test_a_run_in_progress_is_censored_at_its_last_trip(suite):
     run = losing_run(suite, "m", 0.02)
     chain = Chain.objects.filter(run=run).first()
     chain.trips.filter(number__gte=5).delete()

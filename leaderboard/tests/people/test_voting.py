@@ -104,7 +104,7 @@ def test_nonsense_is_refused_in_words(board, browser, body):
     assert not Vote.objects.exists()
 
 
-def test_what_a_page_reports_about_itself_is_bounded(board, browser):
+def test_reported_viewing_data_is_bounded(board, browser):
     questions = browser.begin().json()["questions"]
     odd = [
         (True, None),
