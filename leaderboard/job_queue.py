@@ -69,7 +69,7 @@ def _enqueue(run_id: int, kind: str, queue_name: str, copies: int) -> None:
     if time.monotonic() < _retry_at:
         return
     try:
-        queue = _queue(queue_name)
+        queue = get_queue(queue_name)
         waiting = {job_id.rpartition("-")[0] for job_id in queue.get_job_ids()}
         # Copies beyond the number of workers would only wait.
         for copy in range(min(copies, max(1, Worker.count(queue=queue)))):
@@ -98,7 +98,7 @@ def should_yield(run_id: int, queue_name: str, *, turn_is_over: bool) -> bool:
     It ends at once for an urgent job, and after its turn for any other. Without Redis it goes on.
     """
     try:
-        ids = _queue(queue_name).get_job_ids()
+        ids = get_queue(queue_name).get_job_ids()
     except RedisError:
         return False
     waiting = {tuple(job_id.split("-")[:2]) for job_id in ids}
@@ -110,7 +110,7 @@ def should_yield(run_id: int, queue_name: str, *, turn_is_over: bool) -> bool:
 def workers(queue_name: str) -> int | None:
     """Return the number of workers of a queue, or None if Redis does not answer."""
     try:
-        return Worker.count(queue=_queue(queue_name))
+        return Worker.count(queue=get_queue(queue_name))
     except RedisError:
         return None
 
@@ -135,5 +135,6 @@ def connect(queue_name: str) -> Redis:
 
 
 @cache
-def _queue(name: str) -> Queue:
+def get_queue(name: str) -> Queue:
+    """Return a queue whose calls fail at once if Redis is down."""
     return django_rq.get_queue(name, commit_mode="auto", connection=connect(name))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import django_rq
 from django import template
 from django.conf import settings
 from django.db.models import Count
 from redis.exceptions import RedisError
 from rq import Worker
 
+from leaderboard import job_queue
 from leaderboard.models import Run, Submission
 from leaderboard.operation import playable
 
@@ -65,7 +65,7 @@ def in_order_of_use(apps: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _queue(name: str) -> dict[str, Any]:
     try:
-        queue = django_rq.get_queue(name)
+        queue = job_queue.get_queue(name)
         return {"name": name, "workers": Worker.count(queue=queue), "waiting": queue.count}
     except (RedisError, OSError):
         return {"name": name, "error": True}

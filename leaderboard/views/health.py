@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import django_rq
 from django.conf import settings
 from django.core.files.storage import FileSystemStorage, default_storage
 from django.db import connection
@@ -18,6 +17,7 @@ from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, multiprocess
 from rq import Worker
 
+from leaderboard import job_queue
 from leaderboard.operation import figures
 
 
@@ -99,9 +99,9 @@ def _storage() -> None:
 
 
 def _redis() -> None:
-    django_rq.get_connection("edits").ping()
+    job_queue.get_queue(job_queue.EDITS).connection.ping()
 
 
 def _workers(queue: str) -> None:
-    if not Worker.count(queue=django_rq.get_queue(queue)):
+    if not Worker.count(queue=job_queue.get_queue(queue)):
         raise LookupError("none alive")

@@ -19,7 +19,7 @@ from leaderboard.models import Suite, Trip
 from leaderboard.operation import figures
 from leaderboard.standings import refresh_ranks
 from leaderboard.testing.factories import FLIP, drawn_image, tiny_suite
-from leaderboard.testing.played import play
+from leaderboard.testing.played import QUICK_WITNESSES, play
 
 pytestmark = pytest.mark.django_db
 
@@ -169,6 +169,12 @@ def test_who_guesses_an_address_of_a_sealed_suite_gets_nothing(client, runs, tmp
         bundles.write(run, tmp_path / "run.zip")
 
 
+@pytest.fixture
+def headline_only(settings):
+    settings.METRICS, settings.WITNESSES = ["overall"], QUICK_WITNESSES
+
+
+@pytest.mark.usefixtures("headline_only")
 def test_its_standings_are_told(client, runs):
     _, run = runs
     refresh_ranks(run.suite)

@@ -304,7 +304,7 @@ def test_a_worker_counts_by_itself_and_the_command_at_once(
 ):
     with django_capture_on_commit_callbacks(execute=True):
         jobs.sweep()
-    waiting = job_queue._queue(job_queue.GPU).get_job_ids()
+    waiting = job_queue.get_queue(job_queue.GPU).get_job_ids()
     assert sum(name.startswith("count_votes-") for name in waiting) == 1
     cast("pair", voters=6, each=20)
     jobs.count_votes(0)
