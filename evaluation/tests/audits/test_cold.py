@@ -1,4 +1,4 @@
-"""Cold audits: drawn by the secret, sent before anything else, and no memory helps in them."""
+"""Cold audits: drawn by the secret, sent before any trip, and stored images do not help."""
 
 import dataclasses
 from functools import partial
@@ -40,7 +40,7 @@ DRAWN = [case for case in SMOKE.cases if object_of(SMOKE.pair_by_slug[case.pair]
 
 
 @pytest.mark.parametrize("case", DRAWN, ids=lambda case: case.slug)
-def test_an_object_that_matches_no_public_drawing_stands_in_the_untouched_source(case):
+def test_a_drawn_object_matches_no_public_drawing_and_changes_nothing_else(case):
     made, other = cold_of(case), cold_of(case, "another")
     wire = np.asarray(clean_wire(made.source).decoded)
     sent = np.asarray(made.sent.decoded)
@@ -65,7 +65,7 @@ def test_only_objects_and_words_are_drawn_and_each_image_once():
     assert plan("secret", SMOKE, 0) == []
 
 
-def test_what_is_asked_for_is_to_take_the_drawing_away(tmp_path):
+def test_a_cold_audit_requests_the_removal_of_the_drawing(tmp_path):
     calls = played(tmp_path, Watched(), DRAWN[:3], parallel=3)
     for image, case in {case.image: case for case in DRAWN[:3]}.items():
         backward = SMOKE.pair_by_slug[case.pair].backward
@@ -76,7 +76,7 @@ def test_what_is_asked_for_is_to_take_the_drawing_away(tmp_path):
 
 
 class Watched(type(HONEST["JPEG 75"]())):
-    """Notes each call: which image it is about, and the prompt."""
+    """Records the image and the prompt of each call."""
 
     def __init__(self, fails=lambda call: False):
         super().__init__()
@@ -123,7 +123,7 @@ def test_no_chain_sends_a_source_before_its_cold_audit(tmp_path):
         assert len(first) == 2 * 2 * 2 * 2 + 1 + 2  # edits, a cold audit, two touched ones
 
 
-def test_a_cold_audit_that_always_fails_ends_no_chain_and_holds_up_none(tmp_path):
+def test_a_cold_audit_that_always_fails_neither_ends_nor_delays_chains(tmp_path):
     backward = SMOKE.pair_by_slug[DRAWN[0].pair].backward
     editor = Watched()
     editor.fails = lambda call: call[1] == backward and len(editor.calls) < 26
@@ -152,7 +152,7 @@ def scorer():
 
 @pytest.fixture(scope="module")
 def gap(scorer, tmp_path_factory):
-    """The gaps of an editor on four cases of smoke, and what follows from them."""
+    """The gaps of an editor on four cases of smoke, and the verdict on them."""
 
     def measured(editor):
         suite = dataclasses.replace(SMOKE, cases=tuple(DRAWN[-4:]), trips=3)
@@ -185,19 +185,19 @@ def test_an_honest_editor_loses_no_more_by_one_edit_than_by_six(name, gap):
         "a strategy for each category of edits",
     ],
 )
-def test_a_memory_has_nothing_to_answer_with(name, gap):
+def test_a_stored_image_does_not_help_in_a_cold_audit(name, gap):
     audited = gap(TRICKS[name]())
     assert audited.verdict == "review"
     assert "never seen" in audited.reasons[0]
 
 
-def test_declining_what_it_has_not_seen_is_no_way_out(gap):
+def test_refusing_unknown_images_is_no_way_out(gap):
     audited = gap(TRICKS["the same, and refuses what it has not seen"]())
     assert audited.cold_gap is None
     assert "gave no image to 4 extra edits" in audited.reasons[0]
 
 
-def test_without_lpips_nothing_is_judged_and_it_says_so(tmp_path):
+def test_without_lpips_cold_audits_are_not_judged_and_a_hint_says_so(tmp_path):
     played(tmp_path, Watched(), DRAWN[:3])
     folder, scorer = RunFolder.open(tmp_path / "run"), Scorer(["psnr"], witnesses=())
     score_run(folder, scorer)
@@ -244,7 +244,7 @@ COLD = partial(Finding, "cold", None, lost=0.1)
         ([], ["mark"] * 2, "review"),
     ],
 )
-def test_a_run_is_held_by_medians_and_by_silence(findings, silent, verdict):
+def test_a_run_is_set_to_review_by_medians_and_by_silence(findings, silent, verdict):
     assert judge_audits(findings, (), silent).verdict == verdict
 
 

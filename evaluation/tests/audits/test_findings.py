@@ -1,4 +1,4 @@
-"""Marks are seen, differ, and come back through honest editors; a kept source has none."""
+"""Marks are visible, differ, and survive honest editors; a stored source has no mark."""
 
 import dataclasses
 
@@ -34,7 +34,7 @@ def touched(kind="mark", pair=LOCAL, secret="secret", edited=SOURCE, before=SOUR
 
 @settings(max_examples=60)
 @given(st.integers(0, 2**32), st.sampled_from(["photograph", "noise", "black", "white", "grey"]))
-def test_a_mark_is_plainly_there_and_nowhere_else(seed, ground):
+def test_a_mark_is_clearly_visible_in_one_place(seed, ground):
     image = {
         "photograph": SOURCE.decoded,
         "noise": busy(200, 160, 1),
@@ -76,7 +76,7 @@ def test_a_mark_is_painted_where_the_edit_changed_least(corner):
 
 
 @pytest.mark.parametrize("kind", ["mark", "fragility"])
-def test_the_same_secret_touches_the_same_way_after_any_crash(kind):
+def test_the_same_secret_always_gives_the_same_touch(kind):
     assert touched(kind).sent.data == touched(kind).sent.data
     assert touched(kind).sent.data != touched(kind, secret="another").sent.data
     assert clean_wire(touched(kind).sent).data == touched(kind).sent.data
@@ -86,7 +86,7 @@ def test_the_same_secret_touches_the_same_way_after_any_crash(kind):
 
 
 @pytest.mark.parametrize("name", sorted(HONEST_DAMAGES))
-def test_an_honest_return_has_the_whole_mark(name):
+def test_an_honest_restored_image_has_the_whole_mark(name):
     honest = HONEST_DAMAGES[name]
     shares = []
     for number in range(5):
@@ -97,7 +97,7 @@ def test_an_honest_return_has_the_whole_mark(name):
     assert 0.8 < np.median(shares) < 1.2, shares
 
 
-def test_a_kept_source_has_nothing_of_the_mark():
+def test_a_stored_source_has_nothing_of_the_mark():
     for number in range(8):
         touch = touched(secret=f"{number}")
         own = worn(SOURCE.decoded, 3, seed=1)
@@ -112,7 +112,7 @@ def test_a_blend_has_its_share_of_the_mark(share):
 
 
 @pytest.mark.parametrize("pair", [FLIP, TURN], ids=lambda pair: pair.slug)
-def test_the_mark_is_looked_for_where_a_turn_takes_it(pair):
+def test_the_mark_is_searched_where_a_turn_moves_it(pair):
     edited = EncodedImage.from_image(operators.apply(pair.operator, SOURCE.decoded))
     touch = touched(pair=pair, edited=edited)
     answer = operators.apply(operators.INVERSES[pair.operator], touch.sent.decoded)
@@ -122,7 +122,7 @@ def test_the_mark_is_looked_for_where_a_turn_takes_it(pair):
 
 @pytest.mark.parametrize("pair", [FLIP, TURN], ids=lambda pair: pair.slug)
 @pytest.mark.parametrize("kind", ["mark", "fragility"])
-def test_a_model_that_cannot_turn_images_is_no_cheat(kind, pair, scorer):
+def test_a_model_that_cannot_turn_images_is_not_accused(kind, pair, scorer):
     found = []
     for number in range(4):
         touch = touched(kind, pair=pair, secret=f"{number}")
@@ -162,7 +162,7 @@ def test_an_honest_editor_loses_nothing_by_a_touch(name, kind, scorer):
     assert judge_audits(found).verdict == "clean", found
 
 
-def test_who_undoes_by_what_it_knew_of_its_answer_falls_when_that_is_touched(scorer):
+def test_a_model_that_looks_up_its_answer_fails_when_that_answer_is_touched(scorer):
     def poor(image):
         return EncodedImage.from_image(image.filter(ImageFilter.GaussianBlur(1.5)))
 
@@ -175,7 +175,7 @@ def test_who_undoes_by_what_it_knew_of_its_answer_falls_when_that_is_touched(sco
     assert "touched harmlessly" in audited.reasons[0]
 
 
-def test_what_else_an_edit_changed_is_measured_outside_its_place():
+def test_other_changes_by_an_edit_are_measured_outside_its_footprint():
     scorer = Scorer(["overall"])
     if scorer.not_run:
         pytest.skip(str(scorer.not_run))
@@ -211,7 +211,7 @@ FRAGILE = Finding("fragility", None, 0.0, 0.1)
         ([dataclasses.replace(FRAGILE, loss=0.01, lost=0.0)] * 6, "clean"),
     ],
 )
-def test_a_run_is_held_by_its_median_audit_alone(findings, verdict):
+def test_only_the_median_audit_sets_a_run_to_review(findings, verdict):
     audited = judge_audits(findings)
     assert audited.verdict == verdict
     assert bool(audited.reasons) == (verdict == "review")
@@ -225,13 +225,13 @@ def test_a_run_is_held_by_its_median_audit_alone(findings, verdict):
         ([True, False, False, False], "review"),
     ],
 )
-def test_a_run_whose_edits_show_something_else_is_held(made, verdict):
+def test_a_run_whose_edits_show_something_else_is_set_to_review(made, verdict):
     audited = judge_audits([HONEST] * 6, made)
     assert audited.verdict == verdict
     assert ("asked for" in " ".join(audited.reasons)) == (verdict == "review")
 
 
-def test_half_kept_marks_are_a_hint_and_no_more():
+def test_partly_kept_marks_are_only_a_hint():
     audited = judge_audits([dataclasses.replace(HONEST, kept=0.7)] * 6)
     assert audited.verdict == "clean"
     assert len(audited.hints) == 1
@@ -242,7 +242,7 @@ def test_no_honest_run_of_a_dozen_is_accused():
     assert false_alarms(12) == 0
 
 
-def test_what_is_painted_survives_a_dimmer_light():
+def test_a_mark_survives_a_darker_image():
     touch = touched()
     dim = ImageEnhance.Brightness(touch.sent.decoded).enhance(0.85)
     assert mark_share(touch, SOURCE.decoded, dim) == pytest.approx(0.9, abs=0.15)

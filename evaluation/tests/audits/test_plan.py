@@ -1,4 +1,4 @@
-"""Which cases are audited: drawn by the secret, enough of them, and nobody can guess which."""
+"""The audited cases are drawn by the secret, enough in number and unpredictable."""
 
 import dataclasses
 
@@ -36,7 +36,7 @@ def test_a_large_suite_has_one_in_ten_cases_audited():
 
 
 @pytest.mark.parametrize("cases", [1, 5])
-def test_a_tiny_suite_is_audited_whole(cases):
+def test_every_case_of_a_tiny_suite_is_audited(cases):
     tiny = dataclasses.replace(SMOKE, cases=SMOKE.cases[:cases], trips=1)
     assert {audit.case for audit in plan("x", tiny)} == {case.slug for case in tiny.cases}
 
@@ -54,7 +54,7 @@ def test_a_change_of_style_is_never_marked():
 
 
 @given(SECRETS)
-def test_marks_are_painted_where_a_kept_source_would_help_most(secret):
+def test_marks_are_painted_where_a_stored_source_would_help_most(secret):
     audits = plan(secret, SMOKE)
     changes = {c.slug: SMOKE.pair_by_slug[c.pair].change for c in SMOKE.cases}
     turned = [audit for audit in audits if changes[audit.case] == "exact"]
@@ -69,7 +69,7 @@ def test_another_secret_audits_other_cases_with_other_seeds():
     assert len(seeds) == sum(len(one) for one in plans)
 
 
-def test_an_audit_has_a_seed_of_its_own():
+def test_an_audit_has_its_own_seed():
     for audit in plan("secret", SMOKE):
         own = chain_seeds("secret", audit.case, audit.repeat)
         assert audit.seed("secret") != own(audit.number, "backward")

@@ -35,11 +35,11 @@ def test_the_tables_have_every_trick_and_every_honest_editor(tables):
     assert [row["name"] for row in tables["honest"]] == list(HONEST)
 
 
-def test_no_honest_editor_is_out(tables):
+def test_no_honest_editor_is_unranked(tables):
     assert [row["name"] for row in tables["honest"] if not row["ranked"]] == []
 
 
-def test_every_trick_ends_no_better_than_what_it_disguises_or_out_with_a_reason(tables):
+def test_every_trick_does_no_better_than_its_model_or_is_unranked_with_a_reason(tables):
     honest = {row["name"]: row["usable_trips"] for row in tables["honest"]}
     assert honest[POOR] < tables["trips"] / 2
     won = {

@@ -1,4 +1,4 @@
-"""Bundles come from strangers: whatever a bundle of ours would not hold is refused."""
+"""Bundles are untrusted: content that our own bundles never have is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IMAGE = f"images/{SHA}.png"
 
 
 def document(**changes: Any) -> dict[str, Any]:
-    """The smallest bundle there can be: a suite without cases."""
+    """The smallest possible bundle: a suite without cases."""
     suite = {"slug": "s", "version": 1, "title": "S", "trips": 1, "size": 64}
     model = dict.fromkeys(("organisation", "access", "licence", "homepage", "paper_url"), "")
     model |= {"slug": "m", "name": "M", "provider": "", "editor": "noop", "code_url": ""}
@@ -78,7 +78,7 @@ def refused(path: Path) -> str:
     return str(caught.value)
 
 
-def test_a_sound_bundle_is_read(tmp_path):
+def test_a_valid_bundle_is_read(tmp_path):
     with bundles.read(zipped(tmp_path, **{IMAGE: b"x"})) as bundle:
         assert bundle.document.model.name == "M"
         assert bundle.image_hashes == {SHA}
@@ -137,7 +137,7 @@ def test_a_bomb_is_refused_by_its_ratio_before_it_is_unpacked(tmp_path):
     assert "a zip bomb" in refused(with_entry(tmp_path, info, bytes(20 * 2**20)))
 
 
-def test_a_size_that_lies_is_refused(tmp_path):
+def test_a_false_size_is_refused(tmp_path):
     data = b"x" * 5000
     path = zipped(tmp_path, **{IMAGE: data})
     content = path.read_bytes().replace(struct.pack("<II", 5000, 5000), struct.pack("<II", 5000, 9))
@@ -168,7 +168,7 @@ def test_too_large_too_many_and_overlapping_are_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("cut", [0, 10, 100, -30])
-def test_what_is_no_zip_is_refused(tmp_path, cut):
+def test_a_file_that_is_not_a_zip_is_refused(tmp_path, cut):
     path = tmp_path / "bundle.zip"
     path.write_bytes(zipped(tmp_path).read_bytes()[:cut])
     assert "is not a zip file" in refused(path)
@@ -203,12 +203,12 @@ def written(folder: Path, text: str | bytes) -> Path:
         (json.dumps(dict.fromkeys(map(str, range(3_000)))), "3,000 keys"),
     ],
 )
-def test_what_is_not_our_json_is_refused(tmp_path, text, words):
+def test_json_that_our_writer_would_not_write_is_refused(tmp_path, text, words):
     assert words in refused(written(tmp_path, text))
 
 
 def test_a_million_wrong_rows_are_one_error(tmp_path):
-    """Each was an error of its own for every field it lacks: 3 MB of text took 6.6 GB."""
+    """Each missing field of each row was a separate error: 3 MB of text took 6.6 GB."""
     rows = f"[{','.join(['{}'] * 200_000)}]"
     text = json.dumps(document() | {"chains": "HERE"}).replace('"HERE"', rows)
     path = written(tmp_path, text)
@@ -238,7 +238,7 @@ def test_more_items_than_a_bundle_of_its_length_has_are_refused_before_they_are_
         (lambda d: d.update(chains=[{}]), "chains.0"),
     ],
 )
-def test_what_does_not_fit_is_named(tmp_path, change, words):
+def test_an_invalid_field_is_named(tmp_path, change, words):
     found = document()
     change(found)
     assert words in refused(written(tmp_path, json.dumps(found)))
@@ -252,7 +252,7 @@ JSON = st.recursive(
 
 
 @given(section=st.sampled_from(sorted(document())), value=JSON)
-def test_no_document_does_more_than_be_refused(tmp_path_factory, section, value):
+def test_any_invalid_document_is_refused_cleanly(tmp_path_factory, section, value):
     changed = document() | {section: value}
     path = written(tmp_path_factory.mktemp("b"), json.dumps(changed))
     with contextlib.suppress(BundleError), bundles.read(path) as bundle:
@@ -260,7 +260,7 @@ def test_no_document_does_more_than_be_refused(tmp_path_factory, section, value)
 
 
 @given(st.binary(max_size=200), st.integers(0, 3000))
-def test_no_damage_does_more_than_be_refused(tmp_path_factory, noise, place):
+def test_any_damaged_file_is_refused_cleanly(tmp_path_factory, noise, place):
     folder = tmp_path_factory.mktemp("b")
     data = bytearray(zipped(folder, **{IMAGE: b"image"}).read_bytes())
     data[place % len(data) : place % len(data) + len(noise)] = noise
@@ -293,8 +293,8 @@ def test_a_bundle_is_written_to_a_stream_as_well():
         {"window": [0, 0, 1, -0.5]},
     ],
 )
-def test_in_half_precision_another_metric_may_be_named_but_no_other_words(change):
-    """Whoever brings a bundle says by which precision it was scored."""
+def test_in_half_precision_another_part_may_be_named_but_no_invalid_name(change):
+    """The uploader of a bundle states the precision of its scores."""
     told = {"because": "shape", "window": [0.1, 0.2, 0.3, 0.4]}
     other = {"because": "colour", "window": None}
     assert without_names(told) == without_names(other)
@@ -308,7 +308,7 @@ def test_in_half_precision_another_metric_may_be_named_but_no_other_words(change
         *({"kept": {}}, {"said": 5}, {"step": "x"}),
     ],
 )
-def test_a_witnesss_word_is_of_its_kind(change):
+def test_evidence_has_the_types_of_its_witness(change):
     word = {"witness": "hue", "thing": "red", "made": True, "undone": None, "gates": False}
     known = TypeAdapter(EvidenceRow)
     assert known.validate_python(word)

@@ -1,4 +1,4 @@
-"""A run folder becomes a bundle that anybody can recompute."""
+"""A run folder becomes a bundle that others can recompute."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ FEW = {
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    """Three chains: one whole, one refused on its way back, one that ends in a blank answer."""
+    """Three chains: complete, with a refused backward edit, with a blank answer."""
     folder = tmp_path_factory.mktemp("runs") / "mine"
 
     def edit(image, prompt, seed):
@@ -45,7 +45,7 @@ def somewhere(tmp_path, monkeypatch):
 
 @pytest.fixture
 def run(played, somewhere):
-    """A copy of the run, to be spoilt."""
+    """A copy of the run that a test may change."""
     return shutil.copytree(played, somewhere / "mine")
 
 
@@ -80,7 +80,7 @@ def test_the_same_run_gives_the_same_bytes_and_no_path_of_this_machine(run, caps
     assert sorted(p.name for p in run.parent.iterdir()) == ["a.zip", "b.zip", "mine"]
 
 
-def test_a_run_folder_is_verified_too_and_a_changed_score_has_a_name(run, capsys):
+def test_a_run_folder_is_verified_too_and_a_changed_score_is_named(run, capsys):
     assert said(capsys, "verify", run, "--quiet")[0] == 0
     file = run / "scores.json"
     scores = json.loads(file.read_text())
@@ -100,14 +100,14 @@ def test_a_changed_image_is_refused_by_its_name(run, capsys):
     assert not (run.parent / "mine.zip").exists()
 
 
-def test_what_is_not_played_to_its_end_or_not_scored_is_not_packed(run, capsys):
+def test_an_unfinished_or_unscored_run_is_not_packed(run, capsys):
     (run / "scores.json").unlink()
     assert "is not scored yet: run convergebench score" in said(capsys, "bundle", run)[2]
     code, _, err = said(capsys, "bundle", "nowhere")
     assert (code, "there is no folder" in err) == (1, True)
 
 
-def test_a_run_that_is_not_complete_says_how_many_chains_lack(somewhere, capsys):
+def test_an_incomplete_run_reports_how_many_chains_are_missing(somewhere, capsys):
     arguments = ["--editor", "noop", "--suite", "smoke", "--trips", "1", "--limit", "2"]
     arguments += ["--max-edits", "3", "--parallel", "1", "--out", "part"]
     assert main(["run", "--play-only", *arguments]) == 3
@@ -117,7 +117,7 @@ def test_a_run_that_is_not_complete_says_how_many_chains_lack(somewhere, capsys)
     assert "of 2 chains are still to be played" in err
 
 
-def test_no_address_and_no_key_of_an_endpoint_travels(run, capsys):
+def test_a_bundle_has_no_address_and_no_key_of_an_endpoint(run, capsys):
     file = run / "run.json"
     header = json.loads(file.read_text())
     header["options"] = {"url": "http://inside.example/v1", "extra": {"a": 1}, "steps": 4}

@@ -37,7 +37,7 @@ def suite_file(tmp_path, monkeypatch):
 
 
 class Cheat(NearCache):
-    """A trick that goes by a name."""
+    """A trick that can be chosen by name."""
 
 
 @pytest.mark.slow
@@ -53,7 +53,7 @@ def test_an_honest_editor_is_clean_and_every_key_is_there(suite_file, capsys):
     assert report["marks_kept"]["median"] == pytest.approx(1, abs=0.1)
 
 
-def test_a_trick_behind_an_endpoint_is_told_what_we_would_see(suite_file, capsys):
+def test_a_trick_behind_an_endpoint_gets_the_findings_of_a_site(suite_file, capsys):
     cheat = Cheat()
 
     def edit(image: bytes, prompt: str, seed: int) -> bytes:
@@ -89,7 +89,9 @@ def test_an_endpoint_is_played_without_the_site_and_the_record_has_no_key(
         (["--endpoint", "https://example.com/v1", "--option", "surprise=1"], "surprise"),
     ],
 )
-def test_what_cannot_be_called_is_said_in_words(arguments, message, suite_file, capsys):
+def test_an_endpoint_that_cannot_be_called_is_reported_in_words(
+    arguments, message, suite_file, capsys
+):
     assert main(["run", "--play-only", *arguments, "--suite", str(suite_file)]) == 1
     assert message in capsys.readouterr().err
 
@@ -100,7 +102,7 @@ def test_an_editor_or_an_endpoint_but_not_both(suite_file, capsys):
     assert "not allowed with" in capsys.readouterr().err
 
 
-def test_an_interrupted_audit_goes_on_and_repeats_nothing(tmp_path):
+def test_an_interrupted_audit_continues_and_repeats_nothing(tmp_path):
     suite = dataclasses.replace(SMOKE, trips=2, cases=CASES)
     folder = RunFolder.create(tmp_path / "run", suite, editor="noise", options={})
     audits = plan(folder.secret, suite)

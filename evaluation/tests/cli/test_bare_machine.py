@@ -24,7 +24,7 @@ MODULES = {
     "scikit-image": "skimage",
     "scikit-learn": "sklearn",
 }
-# As if they had never been installed: neither found nor known by their version.
+# As if they had never been installed: neither importable nor listed with a version.
 WITHOUT = """
 import importlib.machinery, importlib.metadata, json, sys, traceback
 packages, modules, commands = json.load(sys.stdin)
@@ -33,11 +33,11 @@ class Finder(importlib.machinery.PathFinder):
     def find_spec(cls, name, path=None, target=None):
         return None if name.partition(".")[0] in modules else super().find_spec(name, path, target)
 sys.meta_path = [Finder if f is importlib.machinery.PathFinder else f for f in sys.meta_path]
-known = importlib.metadata.version
+installed_version = importlib.metadata.version
 def version(name):
     if name in packages:
         raise importlib.metadata.PackageNotFoundError(name)
-    return known(name)
+    return installed_version(name)
 importlib.metadata.version = version
 import contextlib, io
 from evaluation.__main__ import main
@@ -57,7 +57,7 @@ print(json.dumps(found))
 
 
 def without_extras(commands, cwd):
-    """What each command gives and says where neither extra is installed."""
+    """Return the exit code and the errors of each command without the extras."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = extras["optional-dependencies"]
     packages = [
@@ -89,7 +89,7 @@ def played(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_without_the_extras_every_command_works_or_says_in_one_line_what_it_needs(played):
+def test_without_the_extras_every_command_works_or_names_its_requirements_in_one_line(played):
     part = ["--suite", "smoke", "--trips", "1", "--cases", "desert--*"]
     commands = [
         ["list", "editors"],
@@ -116,16 +116,16 @@ def test_without_the_extras_every_command_works_or_says_in_one_line_what_it_need
         ["site"],
     ]
     assert {command[0] for command in commands} == set(COMMANDS)
-    for command, code, said in without_extras(commands, played):
-        assert code in (0, 1), (command, code, said)
-        assert "Traceback" not in said
+    for command, code, errors in without_extras(commands, played):
+        assert code in (0, 1), (command, code, errors)
+        assert "Traceback" not in errors
         works = command[0] in ("list", "merge", "schema") or command[:4] == [*PLAY, "noop"]
-        assert (code == 0) is works, (command, code, said)
+        assert (code == 0) is works, (command, code, errors)
         if code and command[0] not in ("check-endpoint", "weights"):  # whose tables say it
-            assert said.splitlines()[-1].startswith("convergebench: "), (command, said)
+            assert errors.splitlines()[-1].startswith("convergebench: "), (command, errors)
 
 
-def test_a_full_disk_is_told_in_one_line_and_the_same_command_goes_on(tmp_path):
+def test_a_full_disk_is_reported_in_one_line_and_the_same_command_continues(tmp_path):
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
         pytest.skip("no disk of a chosen size can be made here")
     play = f"{sys.executable} -m evaluation run --play-only --editor noise --suite smoke --cases 'desert--*'"
@@ -144,6 +144,6 @@ mount -o remount,size=8000k {tmp_path}
     assert "first 1" in ended.stdout, ended.stderr
     assert "second 0" in ended.stdout, ended.stderr
     assert "Traceback" not in ended.stderr
-    (told,) = [line for line in ended.stderr.splitlines() if line.startswith("convergebench:")]
-    assert told.startswith("convergebench: the disk is full")
-    assert told.endswith("then run the same command again")
+    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("convergebench:")]
+    assert line.startswith("convergebench: the disk is full")
+    assert line.endswith("then run the same command again")

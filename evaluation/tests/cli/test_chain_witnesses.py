@@ -1,4 +1,4 @@
-"""`score-chain` tells what the witnesses saw."""
+"""`score` reports the evidence of witnesses on a chain."""
 
 import json
 
@@ -12,7 +12,7 @@ from evaluation.witnesses import load_witness
 
 
 @pytest.mark.parametrize(("edited", "made"), [(wearing_glasses(SOURCE), True), (SOURCE, False)])
-def test_a_chain_that_is_scored_says_what_witnesses_saw(edited, made, tmp_path, capsys):
+def test_a_scored_chain_reports_the_evidence_of_witnesses(edited, made, tmp_path, capsys):
     for witness in (load_witness("parsing"), load_metric("face")):
         if missing := witness.missing():
             pytest.skip("; ".join(missing))

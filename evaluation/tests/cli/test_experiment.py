@@ -44,31 +44,33 @@ def test_an_experiment_is_estimated_played_in_pieces_scored_and_reported(file, t
     first = RunFolder.open(out / "misreader" / "plain")
     assert first.edits_done == 3
     assert main([*run, "--json"]) == 0
-    told = checked("experiment", capsys.readouterr().out)
-    del told["schema"]
+    output = checked("experiment", capsys.readouterr().out)
+    del output["schema"]
     assert RunFolder.open(out / "misreader" / "plain").secret == first.secret
     calls = RunFolder.open(out / "misreader" / "plain").calls()
     assert len(calls) == 3 * 2 * 2  # cases, repeats, edits: none of them twice
-    model = told["models"][0]
+    model = output["models"][0]
     plain, long = model["metrics"]["ssim"]["effects"]
     assert (plain["arm"], long["arm"]) == ("plain", "long")
     assert long["difference"] < 0
     folder = RunFolder.open(out / "misreader" / "long")
-    said = {edit.notes["understood"] for chain in folder.chains.values() for edit in chain.edits}
-    assert said == {"keep"}
+    understood = {
+        edit.notes["understood"] for chain in folder.chains.values() for edit in chain.edits
+    }
+    assert understood == {"keep"}
     assert folder.header.arm.wording == "long"
     assert model["metrics"]["ssim"]["reruns"]["plain"]["repeats"] == 2
     page = (out / "misreader" / "report" / "index.html").read_text()
     assert "Effect of each arm" in page
     assert "&lt;b&gt;keep&lt;/b&gt;" in page
-    assert json.loads((out / "experiment.json").read_text()) == told
+    assert json.loads((out / "experiment.json").read_text()) == output
     # Another setting is another run: nothing is mixed.
     file.write_text(FILE.replace("wording: long", "wording: LF"))
     assert main(run) == 1
     assert "is a run of the arm" in capsys.readouterr().err
 
 
-def test_what_cannot_be_played_is_said_before_anything_is(file, tmp_path, capsys):
+def test_an_experiment_that_cannot_be_played_is_refused_before_any_edit(file, tmp_path, capsys):
     for change, words in (
         (
             "long: {temperature: 1.0, ",

@@ -1,4 +1,4 @@
-"""A run is told as it is played: to wandb, MLflow or an object; and as YAML for a model's page."""
+"""A run is reported to wandb, MLflow or a hook while it is played, and as YAML for a model's page."""
 
 import importlib.util
 import json
@@ -30,13 +30,13 @@ def mirror(image, prompt, seed):
 
 
 class Kept:
-    """A hook that keeps what it was told."""
+    """A hook that records its calls."""
 
     def __init__(self, fails_at=None):
-        self.told, self.fails_at = [], fails_at
+        self.events, self.fails_at = [], fails_at
 
     def _keep(self, what, value):
-        self.told.append((what, value))
+        self.events.append((what, value))
         if what == self.fails_at:
             raise ConnectionError("nobody listens")
 
@@ -50,28 +50,28 @@ class Kept:
         self._keep("end", results)
 
 
-def test_an_object_is_told_the_beginning_every_trip_and_the_results():
+def test_a_hook_gets_the_beginning_every_trip_and_the_results():
     kept, trips = Kept(), []
     results = evaluate(mirror, log=[kept, trips.append], **FEW)
-    assert [what for what, _ in kept.told] == ["begin", "trip", "trip", "end"]
-    about = kept.told[0][1]
+    assert [what for what, _ in kept.events] == ["begin", "trip", "trip", "end"]
+    about = kept.events[0][1]
     assert (about["suite"], about["chains"]) == ("smoke", 1)
     assert results.run.secret not in json.dumps(about)
-    assert [trip for what, trip in kept.told if what == "trip"] == trips
-    assert kept.told[-1][1] == results.metrics
+    assert [trip for what, trip in kept.events if what == "trip"] == trips
+    assert kept.events[-1][1] == results.metrics
 
 
 @pytest.mark.parametrize("fails_at", ["begin", "trip", "end"])
-def test_a_hook_that_fails_is_told_no_more_and_the_run_goes_on(fails_at, capsys):
+def test_a_hook_that_fails_is_removed_and_the_run_continues(fails_at, capsys):
     broken, whole = Kept(fails_at), Kept()
     assert evaluate(mirror, log=[broken, whole], **FEW).standing.summary.chains == 1
-    assert broken.told[-1][0] == fails_at
-    assert [what for what, _ in whole.told] == ["begin", "trip", "trip", "end"]
-    said = capsys.readouterr().err
-    assert said.count("hook Kept failed and was removed: ConnectionError: nobody listens") == 1
+    assert broken.events[-1][0] == fails_at
+    assert [what for what, _ in whole.events] == ["begin", "trip", "trip", "end"]
+    errors = capsys.readouterr().err
+    assert errors.count("hook Kept failed and was removed: ConnectionError: nobody listens") == 1
 
 
-def test_the_end_is_told_also_where_the_run_breaks_off():
+def test_hooks_end_even_if_the_run_breaks_off():
     kept = Kept()
 
     def broken(image, prompt, seed):
@@ -79,10 +79,10 @@ def test_the_end_is_told_also_where_the_run_breaks_off():
 
     with pytest.raises(Paused):
         evaluate(broken, log=kept, **FEW)
-    assert kept.told[-1] == ("end", None)
+    assert kept.events[-1] == ("end", None)
 
 
-def test_a_hook_that_is_not_here_is_told_before_anything_is_paid(capsys, monkeypatch):
+def test_a_missing_hook_is_reported_before_anything_is_paid(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     play = ["run", "--play-only", "--editor", "noop", "--suite", "smoke", "--log"]
@@ -93,7 +93,7 @@ def test_a_hook_that_is_not_here_is_told_before_anything_is_paid(capsys, monkeyp
 
 
 class Recorder(ModuleType):
-    """A package that writes down how it was called."""
+    """A package that records how it was called."""
 
     def __init__(self, name):
         super().__init__(name)
@@ -163,7 +163,7 @@ def test_mlflow_gets_trips_results_and_curves_under_the_runs_own_id(package):
 
 @pytest.mark.release
 @pytest.mark.slow
-def test_the_real_wandb_keeps_a_run_offline(monkeypatch, tmp_path):
+def test_the_real_wandb_stores_a_run_offline(monkeypatch, tmp_path):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
@@ -173,7 +173,7 @@ def test_the_real_wandb_keeps_a_run_offline(monkeypatch, tmp_path):
 
 @pytest.mark.release
 @pytest.mark.slow
-def test_the_real_mlflow_keeps_a_run_in_a_folder(monkeypatch, tmp_path):
+def test_the_real_mlflow_stores_a_run_in_a_folder(monkeypatch, tmp_path):
     pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())

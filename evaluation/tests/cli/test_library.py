@@ -1,4 +1,4 @@
-"""`evaluate()` and its results; the pages that tell of it are run as they are written."""
+"""`evaluate()` and its results; the documented examples are run as written."""
 
 import json
 import re
@@ -103,7 +103,7 @@ def test_a_function_an_editor_a_class_and_a_name_are_editors():
         assert results.folder.is_dir()
 
 
-def test_an_evaluation_goes_on_where_it_was_and_other_settings_are_refused():
+def test_an_evaluation_continues_and_other_settings_are_refused():
     asked = []
 
     def counted(image, prompt, seed):
@@ -124,7 +124,7 @@ def test_an_evaluation_goes_on_where_it_was_and_other_settings_are_refused():
     ("answer", "said"),
     [(lambda: None, "no PIL image: None"), (lambda: 1 / 0, "ZeroDivisionError: division by zero")],
 )
-def test_what_breaks_in_a_function_pauses_the_run_and_says_where(answer, said):
+def test_an_exception_in_a_function_pauses_the_run_and_is_named(answer, said):
     def broken(image, prompt, seed):
         return answer()
 
@@ -153,7 +153,7 @@ def test_bad_arguments_are_named():
         suite("smoke", trips=0)
 
 
-def test_every_trip_is_told_as_it_is_played_and_a_model_card_has_a_table(capsys):
+def test_every_trip_is_logged_and_a_model_card_has_a_table(capsys):
     told = []
     evaluate(mirror, out="run", log=told.append, **TWO_TRIPS)
     assert [row["trip"] for row in told] == [1, 2]
@@ -173,7 +173,7 @@ def judged_by(judge):
     return {**FEW, "score": ScoreOptions(metrics=["psnr", "ssim"], judge=judge)}
 
 
-def test_a_judge_is_asked_and_its_answers_are_kept_without_its_key():
+def test_a_judge_is_queried_and_its_answers_are_stored_without_its_key():
     with FakeJudge() as fake:
         settings = {"model": "m", "url": f"{fake.server.url}/v1", "key": KEY, "calls": 4}
         results = evaluate(mirror, out="run", **judged_by(settings))
@@ -187,7 +187,7 @@ def test_a_judge_is_asked_and_its_answers_are_kept_without_its_key():
 # What comes back.
 
 
-def test_frames_have_a_row_for_every_trip_chain_and_call_and_say_what_they_need():
+def test_frames_have_a_row_for_every_trip_chain_and_call_and_name_missing_packages():
     results = evaluate(mirror, **TWO_TRIPS)
     trips, chains, calls = results.trips_frame(), results.chains_frame(), results.calls_frame()
     assert (len(trips), len(chains), len(calls)) == (2, 1, 4)
@@ -197,7 +197,7 @@ def test_frames_have_a_row_for_every_trip_chain_and_call_and_say_what_they_need(
         results.trips_frame("nonesuch")
 
 
-def test_what_is_kept_aside_is_gone_with_its_results_unless_it_is_saved():
+def test_a_temporary_run_is_deleted_with_its_results_unless_saved():
     results = evaluate(mirror, **FEW)
     aside, kept = results.folder, results.save("kept")
     with pytest.raises(UserFacingError, match="already exists"):
@@ -210,7 +210,7 @@ def test_what_is_kept_aside_is_gone_with_its_results_unless_it_is_saved():
     assert main(["report", str(kept), "--metrics", "psnr"]) == 0
 
 
-def test_an_api_key_is_sent_and_not_kept():
+def test_an_api_key_is_sent_and_not_stored():
     with LocalServer(Handler) as server:
         options = {"url": f"{server.url}/v1", "allow_local": True, "api_key": "sk-very-secret"}
         results = evaluate("endpoint", options=options, **FEW)
@@ -230,7 +230,7 @@ nothing = 3
 """
 
 
-def test_an_own_editor_is_played_by_its_place_and_goes_on_there(tmp_path, capsys):
+def test_your_own_editor_is_played_by_its_location_and_continues(tmp_path, capsys):
     (tmp_path / "models").mkdir()
     (tmp_path / "models/own_one.py").write_text(OWN)
     play = [*PLAY, "--suite", "smoke", "--trips", "1", "--json"]
@@ -250,7 +250,7 @@ def test_an_own_editor_is_played_by_its_place_and_goes_on_there(tmp_path, capsys
     assert "neither an Editor nor a function" in capsys.readouterr().err
 
 
-def test_the_command_itself_finds_a_module_where_it_is_given(tmp_path):
+def test_the_command_finds_a_module_in_the_working_directory(tmp_path):
     (tmp_path / "own_two.py").write_text(OWN)
     # As the installed command does it: the folder it is given in is not on Python's path.
     code = f"""

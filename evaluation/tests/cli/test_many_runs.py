@@ -12,7 +12,7 @@ from evaluation.play.run_folder import RunFolder
 
 PLAY = ["run", "--play-only"]
 
-# Two cases that no witness looks at.
+# Two cases that no witness covers.
 PART = ["--suite", "smoke", "--trips", "1", "--cases", "desert--*,flip-horizontal"]
 FAST = ["--metrics", "psnr"]
 SECRET = "ab" * 32
@@ -23,7 +23,7 @@ def somewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def told(capsys):
+def output(capsys):
     return json.loads(capsys.readouterr().out)
 
 
@@ -32,13 +32,13 @@ def told(capsys):
 
 def test_cases_are_chosen_by_their_name_their_image_or_their_pair(capsys):
     assert main([*PLAY, "--editor", "noop", *PART, "--json"]) == 0
-    assert told(capsys)["runs"][0]["chains"] == 2
+    assert output(capsys)["runs"][0]["chains"] == 2
     assert sorted(RunFolder.open(Path("noop-smoke")).chains) == [
         "desert--flip-vertical",
         "fruit--flip-horizontal",
     ]
     assert main([*PLAY, "--editor", "noop", *PART, "--limit", "1", "--out", "one", "--json"]) == 0
-    assert told(capsys)["runs"][0]["chains"] == 1
+    assert output(capsys)["runs"][0]["chains"] == 1
     assert main([*PLAY, "--editor", "noop", *PART[:-1], "desert--*,horses"]) == 1
     assert "no case of smoke matches 'horses'" in capsys.readouterr().err
 
@@ -57,7 +57,7 @@ def test_shares_are_merged_into_the_run_that_one_machine_would_have_played(capsy
     shares = [share(number, capsys) for number in (1, 2)]
     assert [RunFolder.open(Path(s)).edits_done for s in shares] == [2, 2]
     assert main(["merge", *shares, "--out", "merged", "--json"]) == 0
-    assert told(capsys)["complete"]
+    assert output(capsys)["complete"]
     assert main([*PLAY, "--editor", "noise", *PART, "--secret", SECRET, "--out", "whole"]) == 0
     merged, whole = RunFolder.open(Path("merged")), RunFolder.open(Path("whole"))
 
@@ -70,7 +70,7 @@ def test_shares_are_merged_into_the_run_that_one_machine_would_have_played(capsy
     assert main([*PLAY, "--editor", "noise", *PART, "--secret", SECRET, "--out", "merged"]) == 0
 
 
-def test_one_share_alone_can_be_played_on(capsys):
+def test_a_share_alone_can_be_continued(capsys):
     one = share(1, capsys)
     assert main(["merge", one, "--out", "part"]) == 0
     assert "1 of 2 chains" in capsys.readouterr().out
@@ -78,7 +78,7 @@ def test_one_share_alone_can_be_played_on(capsys):
     assert RunFolder.open(Path("part")).complete
 
 
-def test_what_does_not_belong_together_is_not_merged(capsys):
+def test_shares_of_different_runs_are_not_merged(capsys):
     one = share(1, capsys)
     play = [*PLAY, *PART, "--out"]
     assert main([*play, "other-secret", "--editor", "noise"]) == 0
@@ -111,31 +111,33 @@ def test_shares_need_one_secret_and_a_number_that_exists(capsys):
 def test_one_command_plays_scores_and_compares_several_models(capsys):
     run = ["run", "--models", "blank-card, oracle", *PART, "--out", "runs", *FAST]
     assert main([*run, "--json"]) == 0
-    found = told(capsys)
+    found = output(capsys)
     assert [row["run"] for row in found["ranks"]] == ["runs/oracle-smoke", "runs/blank-card-smoke"]
     assert Path(found["page"]).is_file()
     assert [r["edits"] for r in found["runs"]] == [2, 4]
     assert main(run) == 0
     assert "rank" in capsys.readouterr().out
     assert main(["report", "runs/blank-card-smoke", "runs/oracle-smoke", "--json"]) == 0
-    assert [row["rank"] for row in told(capsys)["ranks"]] == [row["rank"] for row in found["ranks"]]
+    assert [row["rank"] for row in output(capsys)["ranks"]] == [
+        row["rank"] for row in found["ranks"]
+    ]
 
 
 def test_a_model_that_pauses_does_not_stop_the_next(capsys):
     play = [*PLAY, "--models", "noise,noop", *PART, "--max-edits", "3"]
     assert main([*play, "--json"]) == 3
-    assert [r["edits"] for r in told(capsys)["runs"]] == [3, 3]
+    assert [r["edits"] for r in output(capsys)["runs"]] == [3, 3]
     assert main([*PLAY, "--models", "noise,noop", *PART]) == 0
     assert capsys.readouterr().out.count("2 completed") == 2
 
 
-def test_nobody_is_played_where_one_name_is_wrong(capsys):
+def test_no_model_is_played_if_one_name_is_wrong(capsys):
     assert main([*PLAY, "--models", "noop,jpg", *PART]) == 1
     assert "did you mean jpeg" in capsys.readouterr().err
     assert not list(Path().iterdir())
 
 
-def test_a_run_that_pauses_is_not_scored_and_goes_on(capsys):
+def test_a_paused_run_is_not_scored_and_continues(capsys):
     run = ["run", "--editor", "noop", *PART, *FAST]
     assert main([*run, "--max-edits", "1"]) == 3
     assert not Path("noop-smoke/scores.json").exists()
@@ -175,9 +177,9 @@ def test_an_option_that_is_no_number_stays_text(text):
     assert editors._options([f"name={text}"]) == {"name": text}
 
 
-def test_the_options_of_an_editor_are_told_with_types_ranges_and_defaults(capsys):
+def test_the_options_of_an_editor_are_listed_with_types_ranges_and_defaults(capsys):
     assert main(["list", "editors", "jpeg", "--json"]) == 0
-    (quality,) = told(capsys)["options"]
+    (quality,) = output(capsys)["options"]
     assert quality == {
         "name": "quality",
         "type": "integer",
@@ -187,27 +189,27 @@ def test_the_options_of_an_editor_are_told_with_types_ranges_and_defaults(capsys
         "most": 100,
     }
     assert main(["list", "editors", "endpoint", "--json"]) == 0
-    assert {"url", "contract", "api_key"} <= {o["name"] for o in told(capsys)["options"]}
+    assert {"url", "contract", "api_key"} <= {o["name"] for o in output(capsys)["options"]}
     assert main(["list", "editors", "diffusers"]) == 0
     said = capsys.readouterr().out
     assert "checkpoint" in said
     assert said.count("required") == 2
     assert main(["list", "editors", "noise-8", "--json"]) == 0
-    assert told(capsys)["options"][0]["default"] == 8
+    assert output(capsys)["options"][0]["default"] == 8
     assert main(["list", "editors", "nobody"]) == 1
     Path("own.py").write_text("class Mine:\n    def __init__(self, steps: int = 4): pass\n")
     assert main(["list", "editors", "own.py:Mine"]) == 0
     assert "steps" in capsys.readouterr().out
 
 
-def test_every_editor_tells_its_options(capsys):
+def test_the_options_of_every_editor_can_be_listed(capsys):
     assert main(["list", "editors", "--json"]) == 0
-    for entry in told(capsys)["editors"]:
+    for entry in output(capsys)["editors"]:
         assert main(["list", "editors", entry["name"], "--json"]) == 0
-        assert isinstance(told(capsys)["options"], list)
+        assert isinstance(output(capsys)["options"], list)
 
 
-# Calibrations are kept.
+# Calibrations are cached.
 
 
 @pytest.fixture
@@ -226,12 +228,10 @@ def played(capsys):
 def scores(arguments, capsys, metrics="psnr"):
     capsys.readouterr()
     assert main([*arguments, "--metrics", metrics]) == 0
-    return told(capsys)["scores"]["images"]
+    return output(capsys)["scores"]["images"]
 
 
-def test_calibrations_are_read_where_they_are_kept_and_computed_where_they_are_broken(
-    kept, played, capsys
-):
+def test_cached_calibrations_are_read_and_broken_ones_are_computed(kept, played, capsys):
     first = scores(played, capsys)
     files = sorted(kept.iterdir())
     assert len(files) == 2
@@ -246,7 +246,7 @@ def test_calibrations_are_read_where_they_are_kept_and_computed_where_they_are_b
     assert sorted(kept.iterdir()) == files
 
 
-def test_other_metrics_and_other_versions_have_calibrations_of_their_own(
+def test_other_metrics_and_other_versions_have_their_own_calibrations(
     kept, played, capsys, monkeypatch
 ):
     scores(played, capsys)
@@ -257,7 +257,7 @@ def test_other_metrics_and_other_versions_have_calibrations_of_their_own(
     assert len(list(kept.iterdir())) == 6
 
 
-def test_only_so_many_are_kept_and_a_folder_that_cannot_be_written_does_no_harm(
+def test_the_cache_is_limited_and_a_read_only_folder_does_no_harm(
     kept, played, capsys, monkeypatch
 ):
     monkeypatch.setattr(calibration_cache, "MOST_FILES", 1)

@@ -1,4 +1,4 @@
-"""Every `--json` and every file of a run is what its schema says."""
+"""Every `--json` output and every file of a run matches its schema."""
 
 import json
 import re
@@ -17,7 +17,7 @@ PLAY = ["run", "--play-only"]
 FAST = ["--metrics", "psnr,ssim,piqe"]
 SMALL = ["--suite", "smoke", "--trips", "1", "--cases", "desert--*,fruit--*"]
 ONE_EDIT = ["--max-edits", "1", "--parallel", "1"]
-#: Where else the long ones are held against theirs.
+#: Outputs of slow commands, which other tests check.
 ELSEWHERE = {
     "experiment": "test_experiment",
     "experiment-estimate": "test_experiment",
@@ -38,7 +38,7 @@ def run(somewhere):
     return Path("run")
 
 
-def told(capsys, name, *arguments, code=0):
+def output(capsys, name, *arguments, code=0):
     capsys.readouterr()
     assert main([*map(str, arguments), "--json"]) == code
     return checked(name, capsys.readouterr().out)
@@ -58,51 +58,51 @@ def test_the_schemas_are_listed_printed_and_written(capsys, tmp_path):
 
 
 def test_lists_are_wrapped(capsys):
-    assert len(told(capsys, "suites", "list", "suites")["suites"]) > 3
-    assert told(capsys, "editors", "list", "editors", "--ready")["editors"]
-    options = told(capsys, "editor-options", "list", "editors", "jpeg")["options"]
+    assert len(output(capsys, "suites", "list", "suites")["suites"]) > 3
+    assert output(capsys, "editors", "list", "editors", "--ready")["editors"]
+    options = output(capsys, "editor-options", "list", "editors", "jpeg")["options"]
     assert options[0]["name"] == "quality"
     capsys.readouterr()
     main(["weights", "--check", "--json"])
     assert checked("weights", capsys.readouterr().out)["weights"]
 
 
-def test_playing_tells_what_was_played_and_spent_also_when_it_paused(capsys):
+def test_playing_reports_edits_and_cost_even_if_it_paused(capsys):
     play = [*PLAY, "--editor", "jpeg", *SMALL, "--out", "paused"]
-    (paused,) = told(capsys, "run", *play, *ONE_EDIT, code=3)["runs"]
+    (paused,) = output(capsys, "run", *play, *ONE_EDIT, code=3)["runs"]
     assert (paused["edits"], paused["spent"]) == (1, 0)
     assert "--max-edits 1" in paused["paused"]
-    assert told(capsys, "run", *play)["runs"][0]["outcomes"] == {"completed": 2}
+    assert output(capsys, "run", *play)["runs"][0]["outcomes"] == {"completed": 2}
     models = ["--models", "jpeg,noop", *SMALL, "--out", "many"]
-    assert len(told(capsys, "run", *PLAY, *models)["runs"]) == 2
+    assert len(output(capsys, "run", *PLAY, *models)["runs"]) == 2
     again = ["run", "--editor", "noop", *SMALL, *FAST, "--out", "again"]
-    ended = told(capsys, "run", *again, *ONE_EDIT, code=3)
+    ended = output(capsys, "run", *again, *ONE_EDIT, code=3)
     assert ended["runs"][0]["paused"]
-    assert told(capsys, "run", *again)["ranks"][0]["metric"] == "ssim"
+    assert output(capsys, "run", *again)["ranks"][0]["metric"] == "ssim"
 
 
 def test_scores_reports_merges_and_bundles(run, capsys):
-    assert told(capsys, "score", "score", run, *FAST)["complete"]
-    ranks = told(capsys, "report", "report", run, "--out", "page")["ranks"]
+    assert output(capsys, "score", "score", run, *FAST)["complete"]
+    ranks = output(capsys, "report", "report", run, "--out", "page")["ranks"]
     assert [row["run"] for row in ranks] == ["run"]
-    assert told(capsys, "merge", "merge", run, "--out", "merged")["complete"]
-    assert told(capsys, "bundle", "bundle", run, "--out", "run.zip")["images"]
-    assert told(capsys, "verify", "verify", "run.zip")["verified"] is True
+    assert output(capsys, "merge", "merge", run, "--out", "merged")["complete"]
+    assert output(capsys, "bundle", "bundle", run, "--out", "run.zip")["images"]
+    assert output(capsys, "verify", "verify", "run.zip")["verified"] is True
 
 
-def test_scores_of_a_file_are_taken_into_a_run(run, capsys):
+def test_scores_of_a_file_are_imported_into_a_run(run, capsys):
     rows = "case,trip,metric,value,version\n"
     for case, value in (("desert--flip-vertical", 50), ("fruit--flip-horizontal", 70)):
         rows += f"{case},0,musiq,60,1\n{case},1,musiq,{value},1\n"
     Path("musiq.csv").write_text(rows)
     before = (run / "scores.json").read_text()
-    taken = told(capsys, "score", "score", run, "--import", "musiq.csv")
+    taken = output(capsys, "score", "score", run, "--import", "musiq.csv")
     last = taken["no_reference"]["musiq"]["trips"]["1"]
     assert (last["source"]["worse"], last["better_cases"]) == (1, ["fruit--flip-horizontal"])
-    # Scored again, they stay; and whoever checks the bundle hears that they came from elsewhere.
-    assert "musiq" in told(capsys, "score", "score", run, *FAST, "--again")["no_reference"]
+    # They stay when the run is scored again, and verification reports that they are imported.
+    assert "musiq" in output(capsys, "score", "score", run, *FAST, "--again")["no_reference"]
     assert main(["bundle", str(run), "--out", "imported.zip"]) == 0
-    verified = told(capsys, "verify", "verify", "imported.zip")
+    verified = output(capsys, "verify", "verify", "imported.zip")
     assert (verified["different"], verified["verified"]) == (0, None)
     assert any("score file" in check["detail"] for check in verified["checks"])
     now = (run / "scores.json").read_text()
@@ -116,14 +116,14 @@ def test_scores_of_a_file_are_taken_into_a_run(run, capsys):
 def test_own_chains_one_and_many(run, capsys):
     chain = run / "chains/desert--flip-vertical"
     for folder in (chain, run / "chains"):
-        found = told(capsys, "score-chains", "score", folder, *FAST, "--no-report")
+        found = output(capsys, "score-chains", "score", folder, *FAST, "--no-report")
         assert len(found["runs"]) == 1
 
 
 def test_an_endpoint(capsys):
     with LocalServer(Handler) as server:
         address = f"{server.url}/v1"
-        assert told(capsys, "check-endpoint", "check-endpoint", address, "--allow-local")["ok"]
+        assert output(capsys, "check-endpoint", "check-endpoint", address, "--allow-local")["ok"]
 
 
 def test_the_files_of_a_run(run):
@@ -135,7 +135,7 @@ def test_the_files_of_a_run(run):
         checked("calls.jsonl", line)
 
 
-def test_every_command_with_json_was_held_against_its_schema():
+def test_every_json_output_is_checked_against_its_schema():
     whole = parser()
     subparsers = next(a for a in whole._actions if a.dest == "command").choices
     with_json = {
@@ -143,8 +143,8 @@ def test_every_command_with_json_was_held_against_its_schema():
     }
     assert with_json <= {*OUTPUTS, "list"}
     assert set(COMMANDS) >= with_json
-    held = set(
-        re.findall(r'(?:told\(\s*capsys, |checked\()"([\w.-]+)"', Path(__file__).read_text())
+    checked_outputs = set(
+        re.findall(r'(?:output\(\s*capsys, |checked\()"([\w.-]+)"', Path(__file__).read_text())
     )
-    assert OUTPUTS.keys() - held - ELSEWHERE.keys() == set()
+    assert OUTPUTS.keys() - checked_outputs - ELSEWHERE.keys() == set()
     assert FILES.keys() == {"run.json", "scores.json", "chain.json", "calls.jsonl", "bundle.json"}

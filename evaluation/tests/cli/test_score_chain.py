@@ -1,4 +1,4 @@
-"""What `score-chain` tells of a chain by the measures that end it."""
+"""`score` reports the measures of a chain and what ended it."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ METRICS = (HEADLINE, *headline_parts(), "lpips")
 
 
 @pytest.fixture
-def told(hat_chain, capsys):
+def output(hat_chain, capsys):
     if missing := load_metric("overall").missing():
         pytest.skip("; ".join(missing))
     arguments = ["score", str(hat_chain.folder), "--no-report", "--json"]
@@ -29,8 +29,8 @@ def chain_of(run):
     return chain["trips"], run["retention"][slug], slug
 
 
-def test_every_trip_says_by_what_least_is_kept_and_where(told):
-    trips, retention, _ = chain_of(told)
+def test_every_trip_names_the_part_and_window_that_lost_most(output):
+    trips, retention, _ = chain_of(output)
     assert list(retention) == list(METRICS)
     for number, trip in enumerate(trips):
         kept = {name: retention[name][number] for name in headline_parts() if retention[name]}
@@ -42,9 +42,9 @@ def test_every_trip_says_by_what_least_is_kept_and_where(told):
         assert trip["undo"] < 1  # the hat was somewhere
 
 
-def test_every_metric_says_when_the_chain_ended_and_by_what(told):
-    trips, retention, slug = chain_of(told)
-    events = {name: result["events"][slug] for name, result in told["results"].items()}
+def test_every_metric_reports_when_the_chain_ended_and_why(output):
+    trips, retention, slug = chain_of(output)
+    events = {name: result["events"][slug] for name, result in output["results"].items()}
     assert all(event["cause"] in (*CAUSES, None) for event in events.values())
     crossed = [n for n, q in enumerate(retention["overall"]) if q <= 0.5]
     event = events["overall"]
@@ -60,7 +60,7 @@ def test_every_metric_says_when_the_chain_ended_and_by_what(told):
 
 @pytest.fixture
 def small_chain(tmp_path):
-    """Two trips in which a patch comes and goes."""
+    """Two trips that add and remove a patch."""
     folder = tmp_path / "chain"
     folder.mkdir()
     bare = Image.linear_gradient("L").convert("RGB").resize((64, 48))
@@ -81,19 +81,19 @@ def judge(monkeypatch):
         yield fake
 
 
-def test_a_judge_is_asked_about_a_chain_and_about_many_and_once(small_chain, judge, capsys):
+def test_a_judge_is_queried_once_about_one_chain_and_about_many(small_chain, judge, capsys):
     asked = ["--judge", "fake-vlm", "--judge-url", f"{judge.server.url}/v1", "--json"]
     command = [*asked, "--metrics", "psnr", "--no-report", "--object", "hat"]
     for folder in (small_chain, small_chain.parent):
         assert main(["score", str(folder), *command]) == 0
-        told = json.loads(capsys.readouterr().out)
-        (run,) = told["runs"].values()
+        output = json.loads(capsys.readouterr().out)
+        (run,) = output["runs"].values()
         said = [
             [one["made"] for one in trip["evidence"] if one["witness"] == "judge"]
             for trip in chain_of(run)[0]
         ]
         assert said == [[True, None], [True]]  # the rubric says neither
-        assert KEY not in json.dumps(told)
+        assert KEY not in json.dumps(output)
         assert Path(folder / "judge.jsonl").is_file()
     before = len(judge.asked)
     assert main(["score", str(small_chain), *command]) == 0
@@ -105,10 +105,10 @@ def test_a_judge_that_is_down_changes_nothing_else(small_chain, judge, capsys, m
     judge.always = "down"
     asked = ["--judge", "fake-vlm", "--judge-url", f"{judge.server.url}/v1"]
     assert main(["score", str(small_chain), *asked, "--metrics", "psnr", "--no-report"]) == 0
-    told = capsys.readouterr()
-    assert "the judge stopped" in told.err
-    assert KEY not in told.err
-    assert "PSNR" in told.out
+    output = capsys.readouterr()
+    assert "the judge stopped" in output.err
+    assert KEY not in output.err
+    assert "PSNR" in output.out
 
 
 def test_a_pair_of_the_benchmark_can_be_named(small_chain, capsys):
@@ -131,11 +131,11 @@ def test_a_chain_with_a_cut_off_image_is_scored_up_to_the_trip_before(small_chai
     cut_off(small_chain / cut)
     command = ["score", str(small_chain), "--metrics", "psnr", "--json"]
     assert main(command) == 0
-    told = capsys.readouterr()
-    (run,) = json.loads(told.out)["runs"].values()
+    output = capsys.readouterr()
+    (run,) = json.loads(output.out)["runs"].values()
     assert len(chain_of(run)[0]) == 1
-    assert cut in told.err
-    assert "Only 1 of the 2 trips of chain can be scored" in told.err
+    assert cut in output.err
+    assert "Only 1 of the 2 trips of chain can be scored" in output.err
 
 
 @pytest.mark.parametrize("cut", ["I0_source.png", "I1_backward.png"])
@@ -150,6 +150,6 @@ def test_of_many_chains_one_with_a_cut_off_image_shortens_all(small_chain, capsy
     cut_off(small_chain.with_name("other") / "I2_backward.png")
     command = ["score", str(small_chain.parent), "--metrics", "psnr", "--no-report", "--json"]
     assert main(command) == 0
-    told = capsys.readouterr()
-    assert json.loads(told.out)["suite"]["trips"] == 1
-    assert "Only 1 of the 2 trips of other can be scored" in told.err
+    output = capsys.readouterr()
+    assert json.loads(output.out)["suite"]["trips"] == 1
+    assert "Only 1 of the 2 trips of other can be scored" in output.err

@@ -159,7 +159,7 @@ def test_scoring_again_computes_only_what_is_new(played, capsys, monkeypatch):
     assert json.loads(json.dumps(RunScores.from_dict(first["scores"]).to_dict())) == first["scores"]
 
 
-def test_other_metrics_are_not_mixed_with_the_scores_that_are_there(played, capsys):
+def test_other_metrics_are_not_mixed_with_existing_scores(played, capsys):
     run = copied(played)
     assert main(["score", str(run), "--metrics", "psnr", "--json"]) == 0
     assert main(["score", str(run), "--metrics", "psnr,ssim", "--json"]) == 0
@@ -215,7 +215,9 @@ def test_an_option_reaches_the_editor(suite_file, capsys):
 # Lists.
 
 
-def test_every_editing_model_and_editor_is_listed_with_what_it_lacks(capsys, monkeypatch):
+def test_every_editing_model_and_editor_is_listed_with_its_missing_requirements(
+    capsys, monkeypatch
+):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     main(["list", "editors", "--json"])
     listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["editors"]}
@@ -228,14 +230,14 @@ def test_every_editing_model_and_editor_is_listed_with_what_it_lacks(capsys, mon
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=str)
-def test_help_says_what_a_command_is_for(command, capsys):
+def test_help_describes_every_command(command, capsys):
     with pytest.raises(SystemExit) as stop:
         main([*command, "--help"])
     assert stop.value.code == 0
     assert len(capsys.readouterr().out) > 300
 
 
-# What goes wrong is said in one line.
+# Errors are reported in one line.
 
 
 @pytest.mark.parametrize(
@@ -269,7 +271,7 @@ def test_help_says_what_a_command_is_for(command, capsys):
         (["weights", "--file", "x"], "--file needs exactly one name"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(arguments, message, capsys, monkeypatch):
+def test_errors_are_reported_in_one_line(arguments, message, capsys, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert main(arguments) == 1
     said = capsys.readouterr().err.strip().splitlines()
@@ -294,7 +296,7 @@ def test_an_unknown_metric_is_named_with_those_that_exist(played, capsys):
     assert said.startswith("convergebench: there is no metric 'lpisp'; there are overall, object, ")
 
 
-def test_what_costs_money_is_not_played_unasked(monkeypatch, capsys):
+def test_a_paid_run_needs_confirmation(monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     play = [*PLAY, "--editor", "gpt-image-2", "--suite", "smoke"]
@@ -309,7 +311,7 @@ def test_what_costs_money_is_not_played_unasked(monkeypatch, capsys):
     assert "budget" not in capsys.readouterr().err
 
 
-def test_a_budget_is_refused_where_no_price_is_known(monkeypatch, capsys):
+def test_a_budget_is_refused_if_the_price_is_unknown(monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     play = [*PLAY, "--editor", "gpt-image-1-mini", "--suite", "smoke", "--budget", "5"]
@@ -365,7 +367,7 @@ def write_chain(folder, names):
 
 @dataclasses.dataclass
 class ScoredChain:
-    """What `score --json` says of the only chain of its only run."""
+    """The output of `score --json` for a single chain."""
 
     name: str
     trips: list

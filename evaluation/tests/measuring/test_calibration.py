@@ -1,4 +1,4 @@
-"""JPEG ladders, and the calibrations that ship: those that would be computed."""
+"""JPEG ladders, and shipped calibrations, which equal computed ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_no_loss_is_100_and_more_than_any_save_is_worse_than_1():
     assert jpeg_equivalent(0.125, LADDER) == pytest.approx(87.5)
 
 
-def test_what_was_not_run_has_no_equivalent():
+def test_a_metric_that_was_not_run_has_no_equivalent():
     assert jpeg_equivalent(None, LADDER) is None
     assert jpeg_equivalent(0.1, {}) is None
 
@@ -48,7 +48,7 @@ def test_a_larger_loss_never_has_a_better_equivalent(ladder, one, other):
     assert worse == 0 or worse >= min(ladder)
 
 
-def test_the_saves_are_what_jpeg_gives_back_in_the_order_of_the_qualities():
+def test_the_saves_are_decoded_jpegs_in_the_order_of_the_qualities():
     source = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 56, 3), dtype=np.uint8))
     errors = [
         float(np.square(np.asarray(save, dtype=float) - np.asarray(source)).mean())
@@ -87,7 +87,7 @@ def test_every_image_of_smoke_is_calibrated_by_todays_metrics(versions):
             assert found["face"] is None
 
 
-def test_what_ships_is_what_is_computed(scorer, versions, real_network):
+def test_shipped_calibrations_equal_computed_ones(scorer, versions, real_network):
     source, subject = sources.prepared(FACE, SUITE.size), chain_subject(FACE)
     computed = scorer.calibrate(source, subject)
     for name, calibration in shipped(FACE.sha256, subject, versions).items():
@@ -103,7 +103,7 @@ def test_what_ships_is_what_is_computed(scorer, versions, real_network):
         assert list(calibration.ladder.values()) == pytest.approx(ladder, rel=1e-3, abs=1e-5), AGAIN
 
 
-def test_of_other_versions_weights_pixels_and_faces_nothing_is_known(versions):
+def test_no_calibration_is_shipped_for_other_versions_weights_pixels_or_faces(versions):
     subject, known = chain_subject(FACE), {"lpips": versions["lpips"]}
     version, weights = versions["lpips"]
     assert set(shipped(FACE.sha256, subject, known)) == {"lpips"}

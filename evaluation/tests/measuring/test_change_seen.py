@@ -29,17 +29,17 @@ SMOKE = catalog.suite("smoke")
 
 @pytest.fixture(scope="module")
 def smoke_sources():
-    """The smoke suite's images, the smallest that anybody plays."""
+    """The images of the smoke suite, the smallest suite."""
     return {p.slug: sources.prepared(p, SMOKE.size) for p in SMOKE.images}
 
 
 def moved(image, right=0, down=0, zoom=1.0):
-    """The image as a camera sees it that moved a little: new pixels come in at the border."""
+    """The image after a small camera movement: new pixels appear at the border."""
     width, height = image.size
     middle = np.array([width / 2, height / 2])
     matrix = np.array([[1 / zoom, 0, 0], [0, 1 / zoom, 0]])
     matrix[:, 2] = middle - middle / zoom - np.array([right, down]) / zoom
-    # Clearly beyond the border a colour of its own, as an editor that pads would give.
+    # Far beyond the border there is one colour, as from an editor that pads.
     return image.transform(
         image.size, Image.Transform.AFFINE, matrix.ravel(), Image.Resampling.BICUBIC,
         fillcolor=tuple(int(v) for v in np.asarray(image).reshape(-1, 3).mean(axis=0)),
@@ -74,7 +74,7 @@ NOTHING_DONE = {
 
 
 @pytest.mark.parametrize("what", NOTHING_DONE)
-def test_no_change_is_seen_where_the_whole_image_is_only_worse_or_moved(what, smoke_sources):
+def test_no_change_is_seen_if_the_whole_image_is_only_worse_or_moved(what, smoke_sources):
     for slug, image in smoke_sources.items():
         verdict = change_seen(image, NOTHING_DONE[what](image), LOCAL)
         assert verdict.seen is False, (slug, verdict)
@@ -94,14 +94,14 @@ def test_every_edit_of_the_smoke_suite_is_seen_as_reference_editors_make_it(case
     "what",
     ["JPEG 30", "blur", "zoom 2 %", "shift 3 px", "shift and zoom", "resized", "wobble 2 px"],
 )
-def test_an_edit_is_seen_through_what_else_the_model_does(what, smoke_sources):
+def test_an_edit_is_seen_despite_other_changes(what, smoke_sources):
     for slug, image in smoke_sources.items():
         verdict = change_seen(image, NOTHING_DONE[what](draw("hat", image)), LOCAL)
         assert verdict.seen is True, (slug, verdict)
 
 
 def test_a_caption_is_seen_on_a_small_image_that_became_lighter(smoke_sources):
-    """In blocks of 32 px it was lost among what the light changed."""
+    """In blocks of 32 px, the change of brightness hid it."""
     case = next(case for case in SMOKE.cases if case.slug == "bottles--caption-summer")
     image, pair = smoke_sources[case.image], SMOKE.pair_by_slug[case.pair]
     edited = follow(parse(pair.forward), image, SMOKE.image_by_slug[case.image].annotations)
@@ -191,7 +191,7 @@ def test_an_honest_chain_shows_no_sign(smoke_sources):
     assert signs(*images) == []
 
 
-def test_signs_of_a_model_that_returns_what_it_was_sent_or_what_it_kept(smoke_sources):
+def test_a_model_that_returns_its_input_or_a_stored_source_shows_signs(smoke_sources):
     image = smoke_sources["astronaut"]
     edited, worn = draw("hat", image), image.filter(ImageFilter.GaussianBlur(6))
     idle = signs(image, image, image)
@@ -206,7 +206,7 @@ def test_signs_of_a_model_that_returns_what_it_was_sent_or_what_it_kept(smoke_so
     assert signs(image, image, image, pair=REPLICA) == []
 
 
-def test_signs_are_found_where_only_the_restored_images_were_kept(smoke_sources):
+def test_signs_are_found_if_only_the_restored_images_are_stored(smoke_sources):
     image = smoke_sources["astronaut"]
     source, worn = (
         EncodedImage.from_image(i) for i in (image, image.filter(ImageFilter.BoxBlur(6)))
@@ -226,7 +226,7 @@ COPIES = {
 
 
 @pytest.mark.parametrize("what", COPIES)
-def test_one_answer_for_several_cases_is_found_also_as_a_copy(what, smoke_sources):
+def test_the_same_answer_to_several_cases_is_found_even_as_a_copy(what, smoke_sources):
     first, *others = smoke_sources
     images = smoke_sources | {"zz-copy": COPIES[what](smoke_sources[first]).convert("RGB")}
     answers = {case: [EncodedImage.from_image(image)] for case, image in images.items()}

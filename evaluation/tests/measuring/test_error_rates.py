@@ -1,4 +1,4 @@
-"""The stored table of errors of "change seen" says what the method promises."""
+"""The stored error rates of "change seen" are those that the method promises."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_honest_drawings_are_seldom_missed(row):
 
 
 @pytest.mark.parametrize("row", rows("local", seen=False), ids=lambda row: row.what)
-def test_no_edit_is_taken_for_one_in_at_most_one_case(row):
+def test_at_most_one_case_without_an_edit_counts_as_edited(row):
     assert len(row.wrong) <= 1
 
 

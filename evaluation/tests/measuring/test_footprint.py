@@ -1,4 +1,4 @@
-"""The footprint is where the edit was made, and nowhere else."""
+"""The footprint covers the edit and nothing else."""
 
 import numpy as np
 import pytest
@@ -41,15 +41,15 @@ def test_the_footprint_covers_the_edit_and_a_little_around_it():
     assert mask.sum() <= (width + 6) * (height + 6)
 
 
-def test_what_else_the_model_altered_is_damage_not_footprint():
+def test_other_changes_by_the_model_are_damage_not_footprint():
     elsewhere = (0.75, 0.75, 0.85, 0.85)
     mask = footprint(SOURCE, painted(SOURCE, HEAD, elsewhere), HAT)
     assert inside(mask, HEAD) == 1
     assert inside(mask, elsewhere) == 0
 
 
-def test_what_came_back_under_a_hat_is_undo_and_counts_as_all_else():
-    """A hat hides the hair; what comes back there was invented. It is shown by itself."""
+def test_the_region_under_a_hat_is_reported_as_undo_and_counts_like_the_rest():
+    """A hat hides the hair, so the model invents what it restores there: a separate number."""
     scorer = Scorer(["overall"], witnesses=())
     if scorer.not_run:
         pytest.skip(scorer.not_run["overall"])
@@ -93,7 +93,7 @@ def test_a_model_that_warms_and_shifts_the_image_has_the_same_footprint():
     assert (plain & drifted).sum() > 0.8 * (plain | drifted).sum()
 
 
-def test_an_answer_of_another_size_and_shape_has_one_too():
+def test_an_answer_of_another_size_and_shape_has_a_footprint_too():
     edited = painted(SOURCE, HEAD).resize((700, 300), Image.Resampling.LANCZOS)
     assert inside(footprint(SOURCE, edited, HAT), HEAD) > 0.9
 
@@ -104,7 +104,7 @@ def test_tiny_images_have_footprints_of_the_same_shape(size):
     assert mask is None or mask.shape == (CELLS, CELLS)
 
 
-def test_a_chain_whose_first_edit_was_not_kept_has_no_footprint():
+def test_a_chain_without_a_stored_first_edit_has_no_footprint():
     source = EncodedImage.from_image(SOURCE)
     edited = EncodedImage.from_image(painted(SOURCE, HEAD))
     assert chain_subject(None, source, None, HAT).footprint is None

@@ -15,7 +15,7 @@ from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.subject import chain_subject
 from evaluation.testing.simulations.noise_spread import half_lives, spread
 
-#: Of weaker grain one trip says nothing: it is lost among the roundings of the wire.
+#: Weaker grain cannot be measured in one trip: it is lost in the rounding of sent images.
 ORDER = ("oracle", "noise-2", "noise-5", "noise-8")
 
 
@@ -41,7 +41,7 @@ def prepared(image, size):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suite", catalog.suites(), ids=lambda suite: suite.slug)
-def test_the_reference_editors_keep_as_much_as_is_known_of_them(suite, real_network):
+def test_the_reference_editors_keep_their_known_share(suite, real_network):
     scorer, rows = Scorer(["overall"]), catalog.editing_models()
     for case in few_cases(suite):
         image, pair = suite.image_by_slug[case.image], suite.pair_by_slug[case.pair]
@@ -59,7 +59,7 @@ def test_the_reference_editors_keep_as_much_as_is_known_of_them(suite, real_netw
         steps = pairwise(references(suite))
         assert all(lost[better] < lost[worse] for better, worse in steps), (case, lost)
         assert lost["blank-card"] > 0.95
-        # What does nothing keeps all of it, and is caught for that, except where that was asked.
+        # An editor that does nothing keeps everything, and is caught unless that was requested.
         assert lost["do-nothing"] < lost["noise-5"]
         seen = change_seen(source.decoded, edits["do-nothing"].decoded, pair).seen
         assert not seen or pair.change == "none", case

@@ -63,7 +63,7 @@ def test_the_example_server_passes_in_every_contract(example: str, contract: str
     assert steps["restored"].data["retained"] == 1.0
 
 
-def test_the_example_server_is_short_and_needs_pillow_alone() -> None:
+def test_the_example_server_is_short_and_needs_only_pillow() -> None:
     source = Path(example_server.__file__).read_text()
     assert len(source.splitlines()) < 60
     imported = {line.split()[1].split(".")[0] for line in source.splitlines() if "import " in line}
@@ -115,7 +115,7 @@ def test_steps_appear_while_they_run(example: str) -> None:
 
 @dataclass
 class Does(Editor):
-    """An editor that does one thing, whatever it is asked."""
+    """An editor that makes the same edit for any prompt."""
 
     what: Callable[[Image.Image], Any]
 
@@ -161,7 +161,7 @@ def test_another_size_is_a_warning(what: Callable[[Image.Image], Any], words: st
     assert step.advice
 
 
-def test_an_image_of_which_nothing_is_left_fails() -> None:
+def test_a_restored_image_with_nothing_left_fails() -> None:
     step = found(lambda image: Image.new("RGB", (8, 8), "red"), "restored")
     assert step.state == "failed"
     assert step.data["retained"] < 0
@@ -169,7 +169,7 @@ def test_an_image_of_which_nothing_is_left_fails() -> None:
     assert found(ImageOps.flip, "restored").state == "passed"
 
 
-def test_of_an_image_of_one_colour_nothing_can_be_kept() -> None:
+def test_an_image_of_one_colour_cannot_be_judged() -> None:
     card = EncodedImage.from_image(Image.new("RGB", (64, 64), "red"))
     report = probe.probe(Does(lambda image: image), image=card)
     steps = {step.name: step for step in report.steps}
@@ -198,7 +198,7 @@ def test_every_fault_has_its_advice(fault: Fault) -> None:
     assert step.data == {"fault": fault.value, "permanent": True}
 
 
-def test_a_call_is_tried_again_where_that_can_help(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_is_retried_if_that_can_help(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr(time, "sleep", waits.append)
     error = EditorError("busy", fault=Fault.RATE_LIMITED, retry_after=3)

@@ -1,4 +1,4 @@
-"""The scorer: every metric over a chain, features kept, nothing that was not run scored."""
+"""The scorer: every metric over a chain, cached features, no score without a run."""
 
 import json
 
@@ -130,7 +130,7 @@ def test_a_long_chain_is_read_a_few_images_at_a_time():
     assert len(ahead) == 100
 
 
-def test_an_image_that_comes_back_again_is_measured_once_and_told_each_time():
+def test_identical_restored_images_are_measured_once_and_reported_each_time():
     if reasons := [*load_metric("overall").missing(), *load_metric("brisque").missing()]:
         pytest.skip("; ".join(reasons))
     names = [*QUICK, "lpips", "overall", "object", "brisque"]
@@ -199,7 +199,7 @@ def test_retention_is_one_for_the_source_and_zero_for_the_blank_card():
     assert retention(0.6, 0.3) == pytest.approx(-1)
 
 
-def test_retention_of_what_was_not_run_is_none_and_so_is_that_of_a_blank_source():
+def test_retention_is_none_without_a_run_and_for_a_blank_source():
     assert retention(None, 0.3) is None
     assert retention(0.1, None) is None
     assert retention(0.1, 0.0) is None
@@ -213,15 +213,15 @@ def test_retention_is_finite_and_at_most_one(distance, blank):
 
 def test_the_provenance_is_json_and_names_versions_weights_and_packages():
     scorer = Scorer()
-    told = json.loads(json.dumps(scorer.provenance(), allow_nan=False))
-    assert set(told["metrics"]) | set(told["not_run"]) == set(METRICS)
+    provenance = json.loads(json.dumps(scorer.provenance(), allow_nan=False))
+    assert set(provenance["metrics"]) | set(provenance["not_run"]) == set(METRICS)
     where = {"device": "cpu", "precision": "float32"}
-    assert told["metrics"]["psnr"] == {"version": "1", "weights_sha256": None} | where
-    assert len(told["metrics"]["imagenet"]["weights_sha256"]) == 64
-    assert told["packages"]["numpy"]
+    assert provenance["metrics"]["psnr"] == {"version": "1", "weights_sha256": None} | where
+    assert len(provenance["metrics"]["imagenet"]["weights_sha256"]) == 64
+    assert provenance["packages"]["numpy"]
 
 
-def test_metrics_are_taken_once_and_unknown_ones_are_refused():
+def test_repeated_metrics_count_once_and_unknown_ones_are_refused():
     assert Scorer(["psnr", "psnr"]).names == ["psnr"]
     with pytest.raises(MetricError, match="no metric called"):
         Scorer(["psnr", "beauty"])
