@@ -340,11 +340,11 @@ JUDGE_USD = env("JUDGE_USD", default="")
 # Audited cases per run: this number, or one case in ten if that is more. 0: no audits.
 AUDITS = env.int("AUDITS", default=12)
 SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
-#: Tests of one endpoint, counted over all its submissions.
+#: Tests of one endpoint per day, over all its submissions.
 PROBES_PER_DAY = 20
 #: Chains that one address can upload per day.
 UPLOADED_CHAINS_PER_DAY = 60
-#: Runs that one address can contribute per day, and runs of all that can wait for a check.
+#: Runs that one address can contribute per day, and contributed runs that can wait for a check.
 CONTRIBUTED_RUNS_PER_DAY = 5
 CONTRIBUTED_RUNS_WAITING = 10
 #: Sessions of ten blind votes per day for one network or voter.

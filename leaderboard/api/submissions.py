@@ -310,9 +310,9 @@ def _submission(token: str) -> Submission:
     return submission
 
 
-def _check_rate(request: HttpRequest, what: str) -> None:
+def _check_rate(request: HttpRequest, limit: str) -> None:
     """Raise Throttled if the rate limit, which the pages share, is exceeded."""
-    if seconds := seconds_to_wait(request, what):
+    if seconds := seconds_to_wait(request, limit):
         raise Throttled(seconds)
 
 

@@ -124,7 +124,7 @@ def shade(time: float, longest: float) -> int:
 def widest_gap(
     parts: Sequence[Part], by_scope: dict[str, dict[int, Standing]], trips: int
 ) -> tuple[Part, Part] | None:
-    """Return the easiest and the hardest part by median half-life, or None if too few."""
+    """Return the parts with the longest and the shortest median half-life, or None."""
     medians = []
     for part in parts:
         times = sorted(_finite_life(s, trips) or 0 for s in by_scope[part.scope].values())

@@ -111,12 +111,12 @@ def api_columns() -> list[Column]:
 
 
 def _standing(name: str) -> Callable[[BoardRow], Any]:
-    """Return a getter for a field of the row's standing, or None without a standing."""
+    """Return a function that reads a field of a row's standing; None without a standing."""
     return lambda row: getattr(row.standing, name, None)
 
 
 def _bound(name: str) -> Callable[[BoardRow], float | None]:
-    """Return a getter for a bound of the half-life, or None without an interval."""
+    """Return a function that reads a bound of a row's half-life; None without an interval."""
 
     def value(row: BoardRow) -> float | None:
         if row.standing is None or not row.standing.has_interval:

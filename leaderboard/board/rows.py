@@ -98,7 +98,7 @@ def _semantic_metric(
 ) -> str | None:
     """Return the first semantic metric that every measured run has.
 
-    If there is none, returns the last semantic metric that any run has.
+    Otherwise returns the last semantic metric that any run has.
     """
     measured = {run.pk for run in runs if any(run.pk in by_run for by_run in standings.values())}
     complete = [
@@ -111,8 +111,8 @@ def _semantic_metric(
 def stamp() -> str:
     """Return a string that changes whenever the board's content changes.
 
-    The query is raw SQL because it runs on every request, and the ORM would need longer to build
-    it than the database to run it.
+    The query is raw SQL, because the ORM would need longer to build it than the database needs to
+    run it, and it runs on every request.
     """
     with connection.cursor() as cursor:
         cursor.execute(STAMP)

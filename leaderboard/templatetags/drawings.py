@@ -17,8 +17,8 @@ from leaderboard.pages.strips import SHOWN_SIDE, shown_size
 register = template.Library()
 
 
-class Compact(DjangoJSONEncoder):
-    """JSON without spaces or ASCII escapes: a third fewer bytes."""
+class CompactEncoder(DjangoJSONEncoder):
+    """JSON without spaces or ASCII escapes, which saves a third of the bytes."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{**options, "separators": (",", ":"), "ensure_ascii": False})
@@ -33,7 +33,7 @@ def chart(name: str, *arguments: Any) -> dict[str, Chart | None]:
 @register.simple_tag
 def figure_json(chart: Chart) -> SafeString:
     """Return the chart's figure as an inert script element for chart.js."""
-    return json_script(chart.figure, f"{chart.id}-figure", Compact)
+    return json_script(chart.figure, f"{chart.id}-figure", CompactEncoder)
 
 
 @register.filter

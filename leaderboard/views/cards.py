@@ -51,15 +51,15 @@ def font_of(size: int) -> ImageFont.FreeTypeFont:
     return ImageFont.truetype(FONT, size * SCALE)
 
 
-def caption(about: str, dates: Sequence[datetime | None]) -> str:
+def caption(subject: str, dates: Sequence[datetime | None]) -> str:
     """Return the bottom line: subject, date of the newest result, and host of the site."""
     newest = max((day for day in dates if day), default=None)
     dated = f"{newest.day} {newest:%B %Y}" if newest else ""
-    return " · ".join(filter(None, (about, dated, urlsplit(settings.SITE_URL).netloc)))
+    return " · ".join(filter(None, (subject, dated, urlsplit(settings.SITE_URL).netloc)))
 
 
-def draw(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
-    """Return a card with the first rows of the board as a PNG; without rows, the question alone."""
+def board_card(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
+    """Return the board's card as a PNG: its first rows, or only the question without rows."""
     image = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), GROUND)
     pen = Pen(ImageDraw.Draw(image))
     pen.text(MARGIN, 52, "ConvergeBench", 26, BAR)
@@ -70,10 +70,10 @@ def draw(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
             pen.text(MARGIN, 144, NO_MODEL, 26, QUIET)
         _bars(pen, shown, filters.suite.trips)
         life = thresholds.life(filters.threshold).lower()
-        what = f"{filters.suite}, {life} by {formatting.metric_label(filters.metric)}"
+        subject = f"{filters.suite}, {life} by {formatting.metric_label(filters.metric)}"
         if any(row.group == RANKED for row in shown):
-            what += ", ranks by usable trips"
-        foot = caption(what, [row.date for row in shown])
+            subject += ", ranks by usable trips"
+        foot = caption(subject, [row.date for row in shown])
         pen.text(MARGIN, HEIGHT - 50, pen.fitting(foot, 20, WIDTH - 2 * MARGIN), 20, QUIET)
     else:
         pen.text(MARGIN, 300, "Edit an image, undo the edit, again and again:", 30, QUIET)
@@ -197,7 +197,7 @@ def card(
     return flat_png(canvas, photographs=bool(images))
 
 
-def read(stored: StoredImage | None) -> Image.Image | None:
+def read_thumbnail(stored: StoredImage | None) -> Image.Image | None:
     """Return an image's thumbnail, or None if it cannot be read from storage."""
     try:
         return stored.read_thumbnail() if stored else None
@@ -255,7 +255,7 @@ def board(request: HttpRequest) -> HttpResponse:
     rows = query.rows() if query else []
     ranked = [row for row in rows if row.group == RANKED]
     shown = ranked or [row for row in rows if row.group != UNRANKED]
-    image = draw(shown, query.filters if query else None)
+    image = board_card(shown, query.filters if query else None)
     response = HttpResponse(image, content_type="image/png")
     return response if not query or query.is_cacheable else uncached(response)
 
@@ -279,8 +279,8 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
         life = formatting.half_life(standing.half_life, trips)
         rank = f"Rank {standing.rank}, half-life {life}. " if standing.rank else ""
         finding = f"{rank}{lifetime_sentence(results)}"
-        what = f"{run.suite}, kept by {formatting.metric_label(standing.metric.name)}"
-        about = caption(what, [run.finished_at])
+        subject = f"{run.suite}, kept by {formatting.metric_label(standing.metric.name)}"
+        about = caption(subject, [run.finished_at])
         curve = standing.curve.get("mean", ())
     response = _png(card(name, finding, about, [(editing_model.name, curve)]))
     return uncached(response) if suite_key not in ("", *by_key) else response
@@ -305,11 +305,11 @@ def case(request: HttpRequest, case_id: int) -> HttpResponse:
         .defer("evidence")
         .order_by("number")
     }
-    images = [(read(shown_case.image.stored), "Source")]
+    images = [(read_thumbnail(shown_case.image.stored), "Source")]
     for chain in ends:
         if trip := last.get(chain.pk):
             label = f"{_labelled(chain.run.editing_model)}, trip {trip.number}"
-            images.append((read(trip.restored), label))
+            images.append((read_thumbnail(trip.restored), label))
     finding = f"“{shown_case.forward}”, and back."
     if ends and not ends[0].run.editing_model.is_reference:
         usable = ends[0].usable_trips or 0.0

@@ -144,7 +144,7 @@ def headline(
 
 
 def reach(comparison: Comparison) -> float:
-    """Return the length of the longest bar: the largest bound of the difference."""
+    """Return how far the interval of the difference reaches from zero."""
     bounds = comparison.usable_trips.interval
     ends: list[float | None] = [comparison.usable_trips.estimate]
     ends += [bounds.low, bounds.high] if bounds else []

@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def index(request: HttpRequest) -> HttpResponse:
-    """Show the form; redirect an accepted file to its page."""
+    """Show the form. If a file is accepted, redirect to the page of its run."""
     if request.method == "POST" and (too_many := limited(request, "contribute")):
         return too_many
     token_before = request.POST.get("of") or request.GET.get("of") or ""
@@ -42,7 +42,7 @@ def index(request: HttpRequest) -> HttpResponse:
         return _form(request, form, why=str(error), status=429)
     except STORAGE_ERRORS as error:
         log.error("contributed run not stored", error=str(error))
-        why = "Files cannot be stored right now; please try again later."
+        why = "Files cannot be stored right now. Please try again later."
         return _form(request, form, why=why, status=503)
     return redirect(contribution)
 

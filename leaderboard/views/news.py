@@ -85,7 +85,7 @@ def feed(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @noindex_variants
-def then(request: HttpRequest) -> HttpResponse:
+def past_board(request: HttpRequest) -> HttpResponse:
     """Show the board of a suite as it was on a day."""
     if too_many := limited(request, "board_then"):
         return too_many
@@ -162,7 +162,7 @@ def news(suite: Suite | None = None, model: EditingModel | None = None) -> list[
 def board_on(suite: Suite, day: datetime.date) -> list[BoardRecord]:
     """Return the suite's board at the end of that day: ranked models first."""
     # The database selects the last record of each model, since the number of records grows.
-    rows = BoardRecord.objects.public().filter(run__suite=suite, at__lt=_end_of(day)).order_by()
+    rows = BoardRecord.objects.public().filter(run__suite=suite, at__lt=_end_of_day(day)).order_by()
     last = rows.values("run__editing_model").annotate(last=Max("pk")).values("last")
     return sorted(
         _public_records().filter(pk__in=last).exclude(kind=Kind.LEFT),
@@ -173,11 +173,13 @@ def board_on(suite: Suite, day: datetime.date) -> list[BoardRecord]:
 def reference_editors_on(suite: Suite, day: datetime.date) -> list[str]:
     """Return the names of the reference editors that had results by the end of that day."""
     runs = Run.objects.on_the_board().filter(suite=suite, editing_model__is_reference=True)
-    names = runs.filter(finished_at__lt=_end_of(day)).values_list("editing_model__name", flat=True)
+    names = runs.filter(finished_at__lt=_end_of_day(day)).values_list(
+        "editing_model__name", flat=True
+    )
     return sorted(set(names))
 
 
-def _end_of(day: datetime.date) -> datetime.datetime:
+def _end_of_day(day: datetime.date) -> datetime.datetime:
     midnight = datetime.datetime.combine(day + datetime.timedelta(days=1), datetime.time.min)
     return timezone.make_aware(midnight, datetime.UTC)
 

@@ -94,7 +94,7 @@ def page(suite: Suite, parameters: Mapping[str, str]) -> dict[str, Any]:
         "heat": heat(lines, metrics, trip, since),
         "totals": totals(lines, metrics, trip, since),
         "finding": finding(lines, metrics, trip),
-        "chart": plane(lines, cell.metric, suite) if cell else None,
+        "chart": gain_chart(lines, cell.metric, suite) if cell else None,
         "opened": cell and cell.line,
         "metric_label": label(cell.metric, lines) if cell else "",
         "judged": judged(cell.line, cell.metric, trip) if cell and cell.line else [],
@@ -206,19 +206,19 @@ def finding(lines: Lines, metrics: Sequence[str], trip: int) -> str:
     name = label(worst.metric, lines)
     lost = [line.numbers[worst.metric]["lost"] for line in worn if worst.metric in line.numbers]
     ends = [curve[trip] for curve in lost if len(curve) > trip and curve[trip] is not None]
-    gone = sum(ends) / len(ends) if ends else 0.0
+    lost_share = sum(ends) / len(ends) if ends else 0.0
     if not worst.better:
         return (
             f"No metric calls a worn image better than its source at trip {trip}, "
-            f"where only {formatting.percent(1 - gone)} is kept"
+            f"where only {formatting.percent(1 - lost_share)} is kept"
         )
     return (
         f"{name} calls {formatting.percent(worst.better)} of images better than their source at "
-        f"trip {trip}, although only {formatting.percent(1 - gone)} is kept"
+        f"trip {trip}, although only {formatting.percent(1 - lost_share)} is kept"
     )
 
 
-def plane(lines: Lines, metric: str, suite: Suite) -> Chart | None:
+def gain_chart(lines: Lines, metric: str, suite: Suite) -> Chart | None:
     """Return the chart of the metric's gain against the image lost, trip by trip."""
     shown = lines_with(metric, lines)
     if not shown:
@@ -228,18 +228,18 @@ def plane(lines: Lines, metric: str, suite: Suite) -> Chart | None:
     unit = f"points of {name}’s range" if about["in_points"] else f"units of {name}"
     return Chart(
         id="plane",
-        title=_plane_finding(shown, metric, name),
+        title=_gain_finding(shown, metric, name),
         subtitle="Each line starts at the source, at the left on the dotted line, and has a point for "
         "each trip. Above the dotted line the metric rates restored images better than the source. "
         "The line of a working metric falls.",
-        figure=_plane(shown, metric, unit),
-        table=_plane_table(shown, metric, suite.trips),
+        figure=_gain_figure(shown, metric, unit),
+        table=_gain_table(shown, metric, suite.trips),
         about=f"{suite}, {name}",
         file_name=f"{suite.key}-{metric}-plane",
     )
 
 
-def _plane_finding(shown: Lines, metric: str, name: str) -> str:
+def _gain_finding(shown: Lines, metric: str, name: str) -> str:
     rising = [
         line
         for line in shown
@@ -253,7 +253,7 @@ def _plane_finding(shown: Lines, metric: str, name: str) -> str:
     return f"{name} rises while images wear out, for {models} of {len(shown)}"
 
 
-def _plane(shown: Lines, metric: str, unit: str) -> Figure:
+def _gain_figure(shown: Lines, metric: str, unit: str) -> Figure:
     traces = []
     for place, line in enumerate(shown):
         numbers = line.numbers[metric]
@@ -291,7 +291,7 @@ def _plane(shown: Lines, metric: str, unit: str) -> Figure:
     }
 
 
-def _plane_table(shown: Lines, metric: str, trips: int) -> Table:
+def _gain_table(shown: Lines, metric: str, trips: int) -> Table:
     def number(value: float | None, form: str) -> str:
         return "–" if value is None else format(value, form).replace("-", "−")
 

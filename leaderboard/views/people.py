@@ -83,7 +83,7 @@ def begin(request: HttpRequest) -> HttpResponse:
 def answer(request: HttpRequest) -> HttpResponse:
     """Save the answer to a ticket's question. Each question can be answered once."""
     body = _body(request)
-    vote = _own_vote(request, str(body.get("ticket", "")))
+    vote = _vote_of_visitor(request, str(body.get("ticket", "")))
     viewing = body.get("looked")
     try:
         ballots.answer(
@@ -104,7 +104,7 @@ def image(request: HttpRequest, ticket: str, side: str) -> HttpResponse:
 
     Raises Http404 if the question is answered or no longer open to votes.
     """
-    vote = _own_vote(request, ticket)
+    vote = _vote_of_visitor(request, ticket)
     question = vote.question
     source = question.case.image.stored
     if not vote.is_open or source is None:
@@ -175,7 +175,7 @@ def _question(vote: Vote) -> dict[str, Any]:
     }
 
 
-def _own_vote(request: HttpRequest, ticket: str) -> Vote:
+def _vote_of_visitor(request: HttpRequest, ticket: str) -> Vote:
     """Return the vote with this ticket. Raises Http404 if it is another voter's."""
     related = (
         *("voter", "question__case__image__stored", "question__first__restored"),

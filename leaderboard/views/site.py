@@ -152,7 +152,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     # Rendered without context processors, because one of them may have caused the error.
     try:
         page = loader.get_template("500.html").render({"request": None, **site(request)})
-    except Exception:  # in what every page needs, such as the list of static files
+    except Exception:  # such as one in the list of static files, which every page needs
         log.exception("error page not rendered")
         page = BARE_ERROR_PAGE
     return HttpResponseServerError(page)

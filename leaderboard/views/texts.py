@@ -29,13 +29,13 @@ from leaderboard.pages.reported import reports
 from leaderboard.views.board import example_rows
 
 
-def release() -> str:
+def constant_stamp() -> str:
     """Return a constant stamp, for pages that change only with the code."""
     return ""
 
 
 @require_safe
-@cached_page(release)
+@cached_page(constant_stamp)
 def methodology(request: HttpRequest) -> HttpResponse:
     """Show the definitions, with examples measured by the benchmark's own code."""
     context = method() | {
@@ -62,7 +62,7 @@ def method() -> dict[str, Any]:
 
 
 @require_safe
-@cached_page(release)
+@cached_page(constant_stamp)
 def about(request: HttpRequest) -> HttpResponse:
     return render(request, "leaderboard/about.html", {"contact": settings.CONTACT_EMAIL})
 
@@ -131,7 +131,7 @@ def witness_errors() -> list[dict[str, Any]]:
 @cache
 def examples() -> dict[str, Any]:
     """Return the images and measurements that `python -m tools.examples` made."""
-    return _measured("examples")
+    return _load("examples")
 
 
 def strips() -> list[dict[str, Any]]:
@@ -146,16 +146,16 @@ def strips() -> list[dict[str, Any]]:
 @cache
 def damages() -> dict[str, Any]:
     """Return the measurements of `python -m tools.studies headline`."""
-    return _measured("damages")
+    return _load("damages")
 
 
 @cache
 def tricks() -> dict[str, Any]:
     """Return the measured retention of each trick and of honest editors."""
-    return _measured("tricks")
+    return _load("tricks")
 
 
-def _measured(name: str) -> dict[str, Any]:
+def _load(name: str) -> dict[str, Any]:
     path = settings.BASE_DIR / "static" / "img" / "examples" / f"{name}.json"
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return content
@@ -163,7 +163,7 @@ def _measured(name: str) -> dict[str, Any]:
 
 TRIPS = 10
 #: Width and height of the drawn survival curve.
-PLANE = (400, 120)
+DRAWING_SIZE = (400, 120)
 
 _STORIES = {
     "A slow decline": ("completed", [0.93, 0.86, 0.78, 0.71, 0.63, 0.56, 0.47, 0.41, 0.36, 0.30]),
@@ -196,7 +196,9 @@ def worked_example() -> dict[str, Any]:
         ],
         "half_life": formatting.half_life(summary.half_life, TRIPS),
         "usable_trips": f"{summary.usable_trips:.1f}",
-        "path": _steps(sorted((end.time, end.cause is not None) for end in events.values())),
+        "path": _survival_path(
+            sorted((end.time, end.cause is not None) for end in events.values())
+        ),
     }
 
 
@@ -224,9 +226,9 @@ def _chain(story: str, index: int) -> ChainResult:
     )
 
 
-def _steps(times: list[tuple[float, bool]]) -> str:
+def _survival_path(times: list[tuple[float, bool]]) -> str:
     """Return the survival curve as an SVG path."""
-    width, height = PLANE
+    width, height = DRAWING_SIZE
     alive, path = 1.0, "M0 0"
     for time, ended in times:
         if ended:
@@ -284,14 +286,14 @@ def stops(shown: Example) -> list[Stop]:
         )
         for step in restored[1:]
     ]
-    return [*tour_stops, *_meaning(shown)]
+    return [*tour_stops, *_explanations(shown)]
 
 
 def _kept(share: float | None) -> str:
     return "" if share is None else f"{formatting.percent(max(0.0, share))} of the image is kept."
 
 
-def _meaning(shown: Example) -> list[Stop]:
+def _explanations(shown: Example) -> list[Stop]:
     ends = [(shown.steps[0].image, "source"), (shown.steps[-1].image, shown.steps[-1].caption)]
     trips = shown.row.filters.suite.trips
     life = shown.row.standing.half_life if shown.row.standing else None

@@ -60,7 +60,7 @@ class Upload:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def index(request: HttpRequest) -> HttpResponse:
-    """Show the form; redirect an accepted upload to its page."""
+    """Show the form. If an upload is accepted, redirect to the page of its chain."""
     if request.method != "POST":
         return render(request, "leaderboard/upload_chain.html")
     if too_many := limited(request, "upload_chain"):
@@ -138,7 +138,7 @@ def detail(request: HttpRequest, token: str) -> HttpResponse:
         "deleted_at": chain.created_at + KEPT_FOR,
     }
     if chain.state == UploadedChain.State.SCORED:
-        context |= _shown(chain)
+        context |= _result_context(chain)
     response = render(request, "leaderboard/uploaded_chain.html", context)
     response["Referrer-Policy"] = "no-referrer"
     return response
@@ -150,7 +150,7 @@ def state(request: HttpRequest, token: str) -> JsonResponse:
     return JsonResponse({"state": chain.state})
 
 
-def _shown(chain: UploadedChain) -> dict[str, Any]:
+def _result_context(chain: UploadedChain) -> dict[str, Any]:
     results = chain.results
     trips, metrics = results["trips"], results["metrics"]
     names = [name for name in METRICS if name in metrics]

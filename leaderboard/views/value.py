@@ -163,7 +163,7 @@ def points(rows: Iterable[BoardRow], cost: Cost) -> list[Point]:
 
 
 def same_weights(points: Sequence[Point]) -> list[list[Point]]:
-    """Return the groups of models that are the same weights at different hosts."""
+    """Return the groups of models with the same weights at different hosts."""
     groups: dict[tuple[str, str], list[Point]] = defaultdict(list)
     for point in points:
         groups[point.row.model.weights_name].append(point)
@@ -237,7 +237,7 @@ def _figure(points: Sequence[Point], cost: Cost, trips: int) -> Figure:
                 "tickvals": axis_ticks(trips),
                 "range": [-0.03 * trips, 1.08 * trips],
             },
-            annotations=[_name(point, logarithmic) for point in named],
+            annotations=[_name_label(point, logarithmic) for point in named],
         ),
     }
 
@@ -316,7 +316,7 @@ def _links(points: Sequence[Point]) -> list[Figure]:
     ]
 
 
-def _name(point: Point, log: bool) -> Figure:
+def _name_label(point: Point, log: bool) -> Figure:
     return {
         "text": plain(point.name),
         "x": log10(point.cost) if log else point.cost,
