@@ -466,11 +466,11 @@ def test_a_run_withdrawn_during_its_check_is_never_shown(client, suite, packed, 
     monkeypatch.setattr("leaderboard.contributions.checking.REPORT_INTERVAL", 0.0)
     contribute(client, packed)
     row = ContributedRun.objects.get()
-    tell = ContributedRun.tell
+    save_progress = ContributedRun.save_progress
 
     def gone(self, done, total):
         client.post(f"{self.get_absolute_url()}withdraw/")
-        return tell(self, done, total)
+        return save_progress(self, done, total)
 
     monkeypatch.setattr(ContributedRun, "save_progress", gone)
     jobs.check_contributed_run(row.pk)
