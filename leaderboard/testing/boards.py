@@ -1,4 +1,4 @@
-"""Small invented boards for the tests of the pages."""
+"""Small invented boards for tests of pages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ KINDS = ("face", "object", "scene")
 def make_suite(
     slug: str = "demo", trips: int = 20, images: int = 8, pairs: int = 4, **fields: Any
 ) -> Suite:
-    """A frozen suite of `images` images with every pair; 10 with 12 are enough for intervals."""
+    """Create a frozen suite of all images with all pairs.
+
+    10 images with 12 pairs are enough for intervals.
+    """
     suite = Suite.objects.create(
         slug=slug,
         title=fields.pop("title", slug.title()),
@@ -76,7 +79,7 @@ def make_suite(
 
 
 def _pairs() -> Iterator[tuple[str, str, str]]:
-    """The pairs, then the same again under other names, for ever."""
+    """Yield the pairs, then the same under other names, without end."""
     yield from ((slug, *about) for slug, about in PAIRS.items())
     for number in itertools.count(2):
         for slug, (category, title) in PAIRS.items():
@@ -101,7 +104,7 @@ def make_run(
     chains: bool = False,
     **fields: Any,
 ) -> Run:
-    """A finished, published run whose curves halve every `half_life` trips."""
+    """Create a finished, published run whose curves halve every `half_life` trips."""
     model = make_model(model) if isinstance(model, str) else model
     versions = [metric_version(name) for name in metrics]
     count = suite.cases.count()
@@ -196,19 +199,19 @@ def make_standing(
 
 
 def make_chains(run: Run, half_life: float, metrics: Iterable[str]) -> list[Chain]:
-    """A played chain per case; images differ, so that there is something to resample."""
+    """Create a played chain per case; cases differ, so that intervals have a width."""
     numbers = range(1, run.suite.trips + 1)
     retention = {}
     for place, case in enumerate(run.suite.cases.select_related("image")):
-        own = half_life * (0.7 + 0.6 * (place * 7 % 10) / 10)
-        retention[case] = [round(0.5 ** (n / own), 4) for n in numbers]
+        case_half_life = half_life * (0.7 + 0.6 * (place * 7 % 10) / 10)
+        retention[case] = [round(0.5 ** (n / case_half_life), 4) for n in numbers]
     return played_chains(run, retention, metrics)
 
 
 def played_chains(
     run: Run, retention: Mapping[Case, Sequence[float]], metrics: Iterable[str]
 ) -> list[Chain]:
-    """Chains of these retentions, by case and the same by every metric."""
+    """Create chains with these retentions by case, the same by every metric."""
     metrics = list(metrics)
     chains = [
         Chain(

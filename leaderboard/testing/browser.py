@@ -1,20 +1,20 @@
-"""A page in a real browser, and everything that is wrong with it."""
+"""A page in a real browser, and its faults."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-#: The windows every page is walked in.
+#: The window sizes in which pages are checked.
 WIDE, PHONE = (1280, 900), (390, 844)
-#: Every window in every theme, and whether axe looks: once a theme, since it takes longest.
+#: All windows in all themes, and whether axe runs: once a theme, since it takes longest.
 LOOKS = (
     ("wide light", WIDE, "light", True),
     ("phone light", PHONE, "light", False),
     ("phone dark", PHONE, "dark", True),
     ("wide dark", WIDE, "dark", False),
 )
-#: Every rule, but no list of what passed: writing that down takes longer than looking.
+#: All rules, but without a list of passes, which takes longer than the checks.
 AXE = {"resultTypes": ["violations"], "preload": False, "iframes": False}
 LOADED = """() => [...document.images].every((image) => {
   const box = image.getBoundingClientRect();
@@ -26,7 +26,7 @@ LOADED = """() => [...document.images].every((image) => {
 
 @dataclass
 class Visit:
-    """An open page with what it said while it was looked at."""
+    """An open page, with the messages of its console."""
 
     page: Any
     base: str
@@ -36,15 +36,15 @@ class Visit:
         self.page.goto(self.base + address)
 
     def settle(self) -> None:
-        """Wait until all that the page asks for by itself is there, and charts fit.
+        """Wait until the page has loaded its images, and charts fit.
 
-        Not for a quiet network, which takes half a second of silence each time.
+        Playwright's "networkidle" would add half a second each time.
         """
         self.page.wait_for_load_state("load")
         self.page.wait_for_function(LOADED)
 
     def see_chart(self) -> None:
-        """Scroll to the chart and wait until plotly drew it."""
+        """Scroll to the chart and wait until plotly has drawn it."""
         self.page.locator(".plot").first.scroll_into_view_if_needed()
         self.page.wait_for_selector(".plot[data-drawn]")
 
@@ -55,29 +55,29 @@ class Visit:
         self.settle()
 
     def faults_in_all_looks(self) -> list[str]:
-        """Everything that is wrong with the open page in any window and theme."""
-        found = []
+        """Return all faults of the open page in any window and theme."""
+        faults = []
         for look, size, scheme, axe in LOOKS:
             self.show(size, scheme)
-            found += [f"{look}: {fault}" for fault in self.faults(axe=axe)]
-        return found
+            faults += [f"{look}: {fault}" for fault in self.faults(axe=axe)]
+        return faults
 
     def faults(self, *, axe: bool = True) -> list[str]:
-        """Everything that is wrong with the page as it stands now."""
-        found = list(self.complaints)
-        found += self.page.evaluate("window.violations")
+        """Return all faults of the page in its present window and theme."""
+        faults = list(self.complaints)
+        faults += self.page.evaluate("window.violations")
         shift = self.page.evaluate("window.shift")
         if shift >= 0.1:
-            found.append(f"the layout shifted by {shift:.3f}")
+            faults.append(f"the layout shifted by {shift:.3f}")
         over = self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
         if over > 0:
-            found.append(f"the page is {over} px wider than the window")
+            faults.append(f"the page is {over} px wider than the window")
         if not axe:
-            return found
+            return faults
         from axe_playwright_python.sync_playwright import Axe
 
         for violation in Axe().run(self.page, options=AXE).response["violations"]:
             if violation["impact"] in ("serious", "critical"):
                 nodes = "; ".join(node["html"][:120] for node in violation["nodes"][:3])
-                found.append(f"axe: {violation['id']}: {nodes}")
-        return found
+                faults.append(f"axe: {violation['id']}: {nodes}")
+        return faults

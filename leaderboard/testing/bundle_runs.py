@@ -25,7 +25,7 @@ PAIRS = (factories.FLIP, factories.REPLICA)
 
 
 def bundled_suite() -> Suite:
-    """Six images, so that there are intervals to recompute."""
+    """Create a suite of six images, which are enough for intervals."""
     return factories.tiny_suite(6, PAIRS, trips=2)
 
 
@@ -36,7 +36,7 @@ def bundle_of(run: Run, folder: Path, *, images: bool = True) -> Path:
 
 
 def altered(path: Path, change: Callable[[dict[str, Any]], Any], *, sealed: bool = False) -> Path:
-    """The bundle with another document, its digests as they were or made anew."""
+    """Return a copy of the bundle with a changed document; `sealed` computes digests anew."""
     with bundles.read(path) as bundle:
         document = bundle.raw
         change(document)
@@ -46,7 +46,7 @@ def altered(path: Path, change: Callable[[dict[str, Any]], Any], *, sealed: bool
 
 
 def rewritten(path: Path, contents: dict[str, bytes]) -> Path:
-    """The same zip with some entries replaced."""
+    """Return a copy of the zip with some entries replaced."""
     other = path.with_name(f"altered-{path.name}")
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(other, "w") as new:
         for info in old.infolist():

@@ -1,4 +1,4 @@
-"""A small experiment, really played: enough images and pairs for an interval, tiny images."""
+"""A small experiment that is really played: tiny images, but enough for an interval."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WAYS = (factories.FLIP, factories.TURN, factories.REPLICA)
 
 
 def worded_suite(trips: int = 2, pairs: int = PAIRS, size: int = 32) -> Suite:
-    """As many images as pairs, each pair with a short, a long and a colloquial wording."""
+    """Store a suite of as many images as pairs; pairs have three other wordings."""
     core, images = factories.core_suite(pairs, (), trips=trips, size=size, slug="worded")
     made = tuple(_pair(number) for number in range(pairs))
     cases = tuple(Case(p.slug, pair.slug) for p, pair in zip(core.images, made, strict=True))
@@ -53,7 +53,7 @@ def _pair(number: int) -> CorePair:
 
 
 def experiment(suite: Suite | None = None, **fields: Any) -> Experiment:
-    """ "wording": plain, short and long, by a reference editor that misreads what is long."""
+    """Create an experiment with plain, short and long wordings, which the editor misreads."""
     models = fields.pop("models", None) or [misreader()]
     arms = fields.pop("arms", None) or {
         "plain": {},
@@ -77,7 +77,7 @@ def misreader(slug: str = "misreader", **options: Any) -> EditingModel:
 
 
 def played(made: Experiment) -> Experiment:
-    """The experiment with all its runs played and scored."""
+    """Start, play and score all runs of the experiment; return it."""
     for run in experiments.start(made):
         jobs.play(run.pk)
         jobs.score(run.pk)
@@ -86,5 +86,5 @@ def played(made: Experiment) -> Experiment:
 
 
 def runs(made: Experiment) -> dict[str, Run]:
-    """The run of each arm, of the only model."""
+    """Return the run of each arm by the only model."""
     return {arm.name: arm.runs.get() for arm in made.arms.all()}

@@ -41,7 +41,7 @@ REPLICA = EditPair(
     change="none",
 )
 
-# Chain shapes of flips and turns, which every reference editor does exactly.
+# Chain shapes of flips and turns, which all reference editors make exactly.
 ACROSS = "Mirror the image horizontally, left to right."
 DOWN = "Mirror the image vertically, top to bottom."
 QUARTER = "Rotate the image by 90 degrees clockwise."
@@ -82,7 +82,7 @@ SHAPES = (IN_TURN, NESTED, OTHER_ORDER, QUARTERS)
 
 
 def drawn_image(number: int = 0, size: int = 64) -> Image.Image:
-    """An image of its own for every number: soft colours with structure, nowhere flat."""
+    """Return a different image for each number: soft colours with structure, nowhere flat."""
     random = np.random.default_rng(number)
     coarse = random.integers(0, 256, (size // 8, size // 8, 3), dtype=np.uint8)
     image = Image.fromarray(coarse).resize((size, size), Image.Resampling.BICUBIC)
@@ -99,7 +99,7 @@ def core_suite(
     size: int = 64,
     slug: str = "tiny",
 ) -> tuple[CoreSuite, dict[str, EncodedImage]]:
-    """A suite of every image with every pair, and its images by slug."""
+    """Return a suite of every image with every pair, and its images by slug."""
     drawn = {f"image-{number}": drawn_image(number, size) for number in range(images)}
     suite = CoreSuite(
         slug=slug,
@@ -130,10 +130,10 @@ def core_suite(
 
 
 def tiny_suite(images: int = 2, pairs: tuple[EditPair, ...] = (FLIP, TURN), **sizes: Any) -> Suite:
-    """The rows of `core_suite`, frozen."""
+    """Store `core_suite` as a frozen suite."""
     return store_suite(*core_suite(images, pairs, **sizes))
 
 
 def editing_model(slug: str = "noise", editor: str = "noise", **fields: Any) -> EditingModel:
-    """A model's row; by default a reference editor that adds noise."""
+    """Create a model; by default a reference editor that adds noise."""
     return EditingModel.objects.create(slug=slug, name=slug.capitalize(), editor=editor, **fields)

@@ -1,4 +1,4 @@
-"""A local server that speaks as much of S3 as our storage uses, and fails as it is told."""
+"""A local server with the part of S3 that the site's storage uses; it fails on request."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ BUCKET = "images"
 
 
 class FakeS3:
-    """`with FakeS3() as s3: s3.url`; `s3.fails = 503` answers everything with that.
+    """`with FakeS3() as s3: s3.url`; with `s3.fails = 503` every answer has that status.
 
-    `s3.failures = 3` of them, and it is well again.
+    With `s3.failures = 3` only the next three answers have it.
     """
 
     def __init__(self, objects: MutableMapping[str, bytes] | None = None) -> None:
@@ -42,7 +42,7 @@ class FakeS3:
 
     @property
     def options(self) -> dict[str, Any]:
-        """As the settings have them."""
+        """The options of the storage in the settings."""
         return {"bucket_name": BUCKET, "endpoint_url": self.url, "file_overwrite": True}
 
 
@@ -109,7 +109,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _unchunked(body: bytes) -> bytes:
-    """The content of a body in Amazon's own chunks."""
+    """Return the content of a body that is in Amazon's chunked encoding."""
     content = b""
     while body:
         head, _, body = body.partition(b"\r\n")

@@ -1,4 +1,4 @@
-"""An invented board of many models, for budgets and benchmarks. Never on a real site."""
+"""An invented board of many models, for budgets and benchmarks, never for a real site."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def invent_board(
 ) -> Suite:
     """Store a suite and invented results of many models and some reference editors.
 
-    Without trips there are standings only: quick, and enough for the board.
+    Without trips it stores standings only, which is quick and enough for the board.
     """
     suite = _suite(slug, cases, trips)
     metrics = [metric_version(name) for name in METRICS]
@@ -92,7 +92,7 @@ def invent_board(
 
 
 def _suite(slug: str, count: int, trips: int) -> Suite:
-    """A frozen suite of three cases an image."""
+    """Store a frozen suite of three cases an image."""
     core, images = factories.core_suite(-(-count // 3), (), trips=trips, slug=slug)
     pairs = tuple(
         CorePair(f"pair-{n}", CATEGORIES[n % 3], f"Add thing {n}.", f"Remove thing {n}.", "local")
@@ -109,7 +109,7 @@ def _suite(slug: str, count: int, trips: int) -> Suite:
 
 
 def _details(suite: Suite) -> dict[str, Any]:
-    """What a model's page says beside its numbers, as large as a real run makes it."""
+    """Return the details of a standing, as large as those of a real run."""
     keys = list(suite.cases.order_by("pk").values_list("pk", flat=True))
     return {
         "jpeg": {str(n): round(95 / n, 1) for n in range(1, suite.trips + 1)},
@@ -129,7 +129,7 @@ def _details(suite: Suite) -> dict[str, Any]:
 def _add_trips(
     chains: Sequence[Chain], metrics: Sequence[MetricVersion], images: Sequence[StoredImage]
 ) -> None:
-    """The played and scored trips of chains whose results are known."""
+    """Store the played and scored trips of chains whose results exist."""
     now = timezone.now()
     trips = Trip.objects.bulk_create(
         (
@@ -165,9 +165,9 @@ def _add_trips(
 
 
 def _add_case_values(suite: Suite, metrics: Sequence[MetricVersion], cases: int) -> None:
-    """Usable trips of each case of all runs on the board, which ranks are computed from."""
+    """Store the usable trips of each case of all runs on the board."""
     random = np.random.default_rng(suite.trips)
-    hard = np.exp(random.normal(0, 0.5, cases))  # of a case, for every model
+    ease = np.exp(random.normal(0, 0.5, cases))  # of a case, for every model
     runs = list(suite.runs.filter(current=True).order_by("pk"))
     CaseValues.objects.bulk_create(
         (
@@ -176,7 +176,7 @@ def _add_case_values(suite: Suite, metrics: Sequence[MetricVersion], cases: int)
                 metric=metric,
                 threshold=threshold,
                 usable_trips=np.minimum(
-                    suite.trips, strength * hard * np.exp(random.normal(0, 0.5, cases))
+                    suite.trips, strength * ease * np.exp(random.normal(0, 0.5, cases))
                 ).tobytes(),
             )
             for run, strength in zip(runs, np.geomspace(1, suite.trips, len(runs)), strict=True)
@@ -188,7 +188,7 @@ def _add_case_values(suite: Suite, metrics: Sequence[MetricVersion], cases: int)
 
 
 def _rank(suite: Suite) -> None:
-    """Ranks of invented standings in the order of strength, three models to a shared rank."""
+    """Rank invented standings in the order of strength, three models to a shared rank."""
     for metric, threshold in itertools.product(METRICS, THRESHOLDS):
         standings = Standing.objects.filter(
             run__suite=suite,

@@ -1,7 +1,7 @@
-"""Measures images of four megapixels as a scoring job does, and prints the memory it took.
+"""Score images of four megapixels as a score job does, and print the memory used.
 
-`manage.py shell -c "from leaderboard.testing import large_chain; large_chain.main()"`: the peak
-in MB after each step.
+`manage.py shell -c "from leaderboard.testing import large_chain; large_chain.main()"` prints the
+peak in MB after each step.
 """
 
 from __future__ import annotations
@@ -27,15 +27,18 @@ SIZE = (2400, 1600)
 
 
 def peak() -> int:
-    """The most memory that this process had so far, in MB."""
+    """Return the peak memory of this process in MB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) // 1024
 
 
 def measure() -> dict[str, int]:
-    """A source with a face, as many trips as a job takes at once, all metrics and witnesses."""
+    """Return the peak memory after each step, with all metrics and witnesses.
+
+    The source has a face; there are as many trips as a job scores at once.
+    """
     preload(job_queue.GPU)
-    found = {"imports": peak()}
+    peaks = {"imports": peak()}
     suite = catalog.suite("smoke")
     face = suite.image_by_slug["woman-with-buns"]
     large = sources.prepared(face, suite.size).resize(SIZE, Image.Resampling.BICUBIC)
@@ -46,24 +49,24 @@ def measure() -> dict[str, int]:
     edited.paste((205, 25, 30), (900, 200, 1500, 600))
     data = encode_png(edited), encode_jpeg(source.decoded, 90)
     del large, grain, noisy, edited
-    found["source"] = peak()
+    peaks["source"] = peak()
     scorer = Scorer()
     trips = [
         tuple(map(EncodedImage.from_bytes, data)) for _ in range(TRIPS_PIXELS // math.prod(SIZE))
     ]
-    there, back = trips[0]
-    # All networks are loaded by then, so that the last step tells what all of it takes.
+    edited_image, restored = trips[0]
+    # These steps load all networks, so that the last step shows the memory of everything.
     for name, pair in {
         "local": EditPair("hat", "accessories", "Add a hat.", "Remove it.", "local", object="hat"),
         "text": EditPair("sign", "text", "Write it.", "Remove it.", "local", witness="reader:HI"),
         "exact": EditPair("f", "geometry", "Flip.", "Back.", "exact", operator="flip_horizontal"),
     }.items():
-        subject = chain_subject(face, source, there, pair)
-        measure_trip(source, source, there, back, pair, scorer.panel, subject)
-        found[name] = peak()
-    scorer.score(source, [back for _, back in trips], subject)
-    found["score"] = peak()
-    return found
+        subject = chain_subject(face, source, edited_image, pair)
+        measure_trip(source, source, edited_image, restored, pair, scorer.panel, subject)
+        peaks[name] = peak()
+    scorer.score(source, [restored for _, restored in trips], subject)
+    peaks["score"] = peak()
+    return peaks
 
 
 def main() -> None:

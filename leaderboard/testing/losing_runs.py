@@ -33,7 +33,7 @@ TRIPS, IMAGES, BLANK = 10, 12, 0.8
 
 
 def losing_suite(images: int = IMAGES) -> Suite:
-    """A frozen suite of two cases an image, calibrated for one metric.
+    """Store a frozen suite of two cases an image, calibrated for one metric.
 
     12 images are just enough for intervals.
     """
@@ -73,7 +73,7 @@ def losing_suite(images: int = IMAGES) -> Suite:
 
 
 def losing_run(suite: Suite, name: str, loss: float, *, spread: float = 0.0, **model: Any) -> Run:
-    """A finished run whose chains lose `loss` of the image at every trip."""
+    """Store a finished run whose chains lose `loss` of the image at every trip."""
     random = np.random.default_rng(len(name))
     now = timezone.now()
     run = Run.objects.create(
@@ -102,8 +102,8 @@ def losing_run(suite: Suite, name: str, loss: float, *, spread: float = 0.0, **m
     losses = loss * (1 + spread * random.standard_normal(len(chains)))
     metric = MetricVersion.objects.get(name="lpips")
     Score.objects.bulk_create(
-        Score(trip=trip, metric=metric, distance=BLANK * min(1.2, own * trip.number))
-        for trip, own in zip(trips, np.repeat(losses, TRIPS), strict=True)
+        Score(trip=trip, metric=metric, distance=BLANK * min(1.2, chain_loss * trip.number))
+        for trip, chain_loss in zip(trips, np.repeat(losses, TRIPS), strict=True)
     )
     rebuild(run)
     return run

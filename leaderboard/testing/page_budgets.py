@@ -1,4 +1,4 @@
-"""What each page may cost on a first view, on a board of any size."""
+"""Budgets of queries and bytes for the first view of each page, on a board of any size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.urls import reverse
 from leaderboard.models import Case, EditingModel, Run
 from leaderboard.models.runs import RunState
 
-#: Queries a page may make when nothing is kept, and kilobytes of it as they are sent.
+#: Queries a page may make with an empty cache, and its compressed size in kilobytes.
 BUDGETS = {
     "board": (8, 120),
     "every model": (8, 120),
@@ -54,10 +54,10 @@ BUDGETS = {
 
 
 def addresses() -> dict[str, str]:
-    """A page of each kind, of the first run that there is; the last one is played from now on."""
+    """Return a page of each kind, about the first run; set the last run to playing."""
     run, *_, playing = Run.objects.order_by("pk")
     Run.objects.filter(pk=playing.pk).update(state=RunState.PLAYING, current=False)
-    # Runs of submitted models are followed by their owners alone; a reference editor's by everybody.
+    # Only owners can follow runs of submitted models; all visitors can follow reference editors.
     EditingModel.objects.filter(pk=playing.editing_model_id).update(is_reference=True)
     case = Case.objects.filter(suite=run.suite).order_by("pk").first()
     assert case
@@ -101,7 +101,7 @@ def addresses() -> dict[str, str]:
 
 @dataclass
 class Cost:
-    """Of a first view: queries with the seconds that each took, bytes as they are sent."""
+    """The cost of a first view: queries with their seconds, and compressed bytes."""
 
     queries: list[tuple[float, str, Any]] = field(default_factory=list)
     size: int = 0
@@ -109,36 +109,36 @@ class Cost:
 
     @property
     def database(self) -> float:
-        """Seconds that the database took."""
+        """The seconds spent in the database."""
         return sum(seconds for seconds, _, _ in self.queries)
 
 
 def cost(client: Any, address: str, clock: Callable[[], float] = time.perf_counter) -> Cost:
-    """What a first view costs when nothing is kept; `clock` times its queries."""
+    """Return the cost of a first view with an empty cache; `clock` times its queries."""
     cache.clear()
-    found = Cost()
+    measured = Cost()
 
     def timed(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
         start = clock()
         try:
             return execute(sql, params, many, context)
         finally:
-            found.queries.append((clock() - start, sql, params))
+            measured.queries.append((clock() - start, sql, params))
 
     with connection.execute_wrapper(timed):
         start = time.process_time()
         answer = client.get(address)
-        found.processor = time.process_time() - start
+        measured.processor = time.process_time() - start
     if answer.status_code != 200:
         raise RuntimeError(f"{address} answered {answer.status_code}")
-    found.size = len(gzip.compress(answer.content))
-    return found
+    measured.size = len(gzip.compress(answer.content))
+    return measured
 
 
 def over_budget(costs: dict[str, Cost]) -> dict[str, tuple[int, int]]:
-    """Queries and bytes of the pages that take more than they may."""
+    """Return the queries and bytes of the pages that exceed their budget."""
     return {
-        name: (len(one.queries), one.size)
-        for name, one in costs.items()
-        if len(one.queries) > BUDGETS[name][0] or one.size > BUDGETS[name][1] * 1000
+        name: (len(page.queries), page.size)
+        for name, page in costs.items()
+        if len(page.queries) > BUDGETS[name][0] or page.size > BUDGETS[name][1] * 1000
     }

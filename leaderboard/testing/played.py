@@ -1,4 +1,4 @@
-"""Runs that were really played and scored, small enough for tests of the pages."""
+"""Small runs that are really played and scored, for tests of pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leaderboard import jobs
 from leaderboard.models import EditingModel, Run, Suite
 from leaderboard.testing import factories
 
-#: Metrics that need no weights and take no time.
+#: Metrics that need no weights and little time.
 QUICK = ["psnr", "ssim"]
 #: The witness that needs no network.
 QUICK_WITNESSES = ["geometry"]
@@ -27,7 +27,7 @@ def play(
     published: bool = True,
     **fields: Any,
 ) -> Run:
-    """A run of a reference editor from start to standings; the settings name the metrics."""
+    """Start, play and score a run of a reference editor; the settings name the metrics."""
     name = name or editor.capitalize()
     slug = fields.pop("slug", editor)
     model = EditingModel.objects.filter(slug=slug).first() or EditingModel.objects.create(
@@ -42,9 +42,9 @@ def play(
 
 
 def once(blocker: Any, make: Callable[[], Made]) -> Iterator[Made]:
-    """What `make` puts into the database, kept for all tests of a module.
+    """Yield what `make` stores in the database for all tests of a module.
 
-    For a fixture of module scope; whatever a test changes is rolled back after it.
+    For a fixture of module scope. Changes by a test are rolled back after it.
     """
     with blocker.unblock(), override_settings(METRICS=QUICK, WITNESSES=QUICK_WITNESSES):
         made = make()

@@ -1,4 +1,4 @@
-"""Runs of a model behind a local endpoint, step by step: started, played, scored."""
+"""Runs of a model behind a local endpoint: start, play and score them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def served(server: EditingServer, **fields: Any) -> EditingModel:
-    """The model that the server stands for."""
+    """Create the model whose endpoint is the server."""
     options = {"url": server.url, "contract": "huggingface", "timeout": 60}
     return factories.editing_model("served", "endpoint", options=options, **fields)
 
 
 def started(server: EditingServer, trips: int = 3, images: int = 2, **fields: Any) -> Run:
-    """A queued run of two chains for each image."""
+    """Start a run of two chains for each image."""
     budget = {name: fields.pop(name) for name in list(fields) if name.startswith("budget")}
     suite = factories.tiny_suite(images, trips=trips)
     return jobs.start(served(server, **fields), suite, **budget)
@@ -41,16 +41,16 @@ def scored(run: Run) -> Run:
 
 
 def error(status: int, headers: dict[str, str] | None = None, body: bytes = b"{}") -> Reply:
-    """What the server answers instead of an image."""
+    """Return a server's answer without an image."""
     return status, {"Content-Type": "application/json", **(headers or {})}, body
 
 
 def interfere(
     method: str, action: Callable[[DatabaseStore], bool], patch: pytest.MonkeyPatch
 ) -> None:
-    """Act before every call of a method of the store, until `action` says that it is done.
+    """Call `action` before each call of a store's method, until it returns True.
 
-    That is how a run is disturbed while it is played: all threads share one connection.
+    This disturbs a run while it is played: all its threads share one connection.
     """
     original = getattr(DatabaseStore, method)
     done: list[bool] = []

@@ -1,4 +1,4 @@
-"""A run made in the shell: played, scored and packed by its commands, of a suite that a site has."""
+"""A run that the shell's commands play, score and bundle, on a suite of the site's tests."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from leaderboard.testing.played import QUICK
 
 
 def shell_bundle(folder: Path, editor: str = "jpeg", **sizes: Any) -> Path:
-    """The bundle of a run on `factories.core_suite(**sizes)`."""
+    """Return the bundle of a run on `factories.core_suite(**sizes)`."""
     suite, images = factories.core_suite(**sizes)
     run = RunFolder.create(folder / "mine", suite, editor=editor, options={})
     for chain in run.chains.values():
-        place = run.path / "chains" / chain.slug
-        place.mkdir(parents=True)
-        (place / SOURCE).write_bytes(images[chain.image].png())
+        chain_folder = run.path / "chains" / chain.slug
+        chain_folder.mkdir(parents=True)
+        (chain_folder / SOURCE).write_bytes(images[chain.image].png())
     run = RunFolder.open(run.path)
     with run.playing():
         folder_player(run, load_editor(editor), limits=Limits()).play()

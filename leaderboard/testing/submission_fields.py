@@ -1,4 +1,4 @@
-"""What somebody fills in who submits a model."""
+"""The fields of a submission."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from leaderboard.models import Suite
 
-#: A key that must be seen nowhere.
+#: An API key that must appear nowhere.
 CANARY = "sk-canary-7d1f0a"
 
 
 def least_fields(suite: Suite | str, **changes: Any) -> dict[str, Any]:
-    """The least that a submission needs; the suite by its number or its name."""
+    """Return the fewest fields of a submission; a suite by its number or its name."""
     return {
         "name": "Fine Editor 2",
         "endpoint_url": "https://93.184.216.34/v1",
@@ -24,7 +24,7 @@ def least_fields(suite: Suite | str, **changes: Any) -> dict[str, Any]:
 
 
 def form_fields(suite: Suite, **changes: Any) -> dict[str, Any]:
-    """The fields of the page's form as a browser sends them."""
+    """Return the fields of the form as a browser sends them."""
     return {
         **least_fields(suite),
         "email": "ada@example.org",

@@ -1,8 +1,8 @@
 """Upgrade from an earlier release with a run under way: python -m leaderboard.testing.upgrade REVISION
 
-That revision's own code (from git, with the packages that are installed here) makes a database
-and plays a part of a run. Then today's code migrates, plays the rest and scores, and plays the
-same run from its start beside it: images and scores must be equal to the byte.
+That revision's code (from git, with the packages installed here) creates a database and plays part
+of a run. Then today's code migrates the database, plays the rest and scores it. It also plays the
+same run from its start: images and scores must be equal to the byte.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "u" * 64
-#: Calls that the earlier release makes: the second chain is left in its middle.
+#: Number of calls that the earlier release makes: it stops in the middle of the second chain.
 CALLS = 9
 
 BEGIN = f"""
@@ -30,7 +30,7 @@ jobs.play(run.pk)
 run.refresh_from_db()
 print(run.state, run.progress.edits_done)
 """
-GO_ON = """
+CONTINUE = """
 from leaderboard import jobs
 from leaderboard.models import Run, RunProgress
 run = Run.objects.get(editing_model__slug="begun")
@@ -39,24 +39,24 @@ run.refresh_from_db()
 jobs.resume(run)
 jobs.play(run.pk)
 """
-TELL = """
+RESULTS = """
 import json
 from leaderboard import jobs
 from leaderboard.models import Run, Score, Trip
-found = []
+results = []
 for run in Run.objects.order_by("pk"):
     jobs.score(run.pk)
     run.refresh_from_db()
     trips = Trip.objects.filter(chain__run=run).order_by("chain__case__slug", "number")
     scores = Score.objects.filter(trip__chain__run=run)
     names = ("trip__chain__case__slug", "trip__number", "metric__name", "distance")
-    found.append({
+    results.append({
         "state": run.state,
         "edits": [run.progress.edits_done, run.progress.edits_total, run.progress.calls],
         "trips": list(trips.values_list("chain__case__slug", "number", "edited", "restored")),
         "scores": [(*row[:3], row[3].hex()) for row in scores.order_by(*names).values_list(*names)],
     })
-print(json.dumps(found))
+print(json.dumps(results))
 """
 
 
@@ -72,22 +72,22 @@ def main() -> int:
         begun = manage(earlier, data, "shell", "-c", _begin("begun", CALLS)).split()
         sys.stdout.write(f"{sys.argv[1]} left a run {begun[-2]} after {begun[-1]} edits\n")
         manage(ROOT, data, "migrate", "--verbosity", "0")
-        manage(ROOT, data, "shell", "-c", GO_ON)
+        manage(ROOT, data, "shell", "-c", CONTINUE)
         manage(ROOT, data, "shell", "-c", _begin("anew", None))
-        told = manage(ROOT, data, "shell", "-c", TELL).splitlines()[-1]
-    upgraded, anew = json.loads(told)
+        results = manage(ROOT, data, "shell", "-c", RESULTS).splitlines()[-1]
+    upgraded, anew = json.loads(results)
     differing = [name for name in anew if upgraded[name] != anew[name]]
     finished = upgraded["state"] == "finished" and upgraded["trips"] and upgraded["scores"]
     sys.stdout.write(
-        f"it is {upgraded['state']} now with {len(upgraded['trips'])} trips and "
-        f"{len(upgraded['scores'])} scores; {', '.join(differing) or 'nothing'} differs from "
-        "the same run played today\n"
+        f"it is {upgraded['state']} now, with {len(upgraded['trips'])} trips and "
+        f"{len(upgraded['scores'])} scores; compared with the same run played today, "
+        f"{', '.join(differing) or 'nothing'} differs\n"
     )
     return 0 if finished and not differing else 1
 
 
 def code_of(revision: str, folder: Path) -> Path:
-    """The project as it was, in a folder of its own."""
+    """Extract the project at this revision into a folder; return the folder."""
     folder.mkdir()
     archive = subprocess.run(
         ["git", "-C", str(ROOT), "archive", "--end-of-options", revision],
@@ -105,7 +105,7 @@ def _begin(slug: str, calls: int | None) -> str:
 
 
 def manage(code: Path, data: Path, *arguments: str) -> str:
-    """Run a command of the project in `code` on the database in `data`; what it wrote."""
+    """Run a command of the project in `code` on the database in `data`; return its output."""
     environment = os.environ | {
         "DATA_DIR": str(data),
         "PYTHONPATH": str(code),
@@ -114,7 +114,7 @@ def manage(code: Path, data: Path, *arguments: str) -> str:
         "AUDITS": "0",
         "OMP_NUM_THREADS": "1",
     }
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "manage.py", *arguments],
         cwd=code,
         env=environment,
@@ -122,9 +122,9 @@ def manage(code: Path, data: Path, *arguments: str) -> str:
         text=True,
         check=False,
     )
-    if done.returncode:
-        raise RuntimeError(f"{arguments[0]} in {code}: {done.stderr[-2000:]}")
-    return done.stdout
+    if result.returncode:
+        raise RuntimeError(f"{arguments[0]} in {code}: {result.stderr[-2000:]}")
+    return result.stdout
 
 
 if __name__ == "__main__":

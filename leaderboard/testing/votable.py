@@ -1,4 +1,4 @@
-"""Small public runs with real images to vote on, made without playing anything."""
+"""Small public runs with real images to vote on, created without playing."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from leaderboard.models import (
 from leaderboard.testing.boards import make_model, make_run, played_chains
 from leaderboard.testing.factories import drawn_image, tiny_suite
 
-#: By model, what a round trip takes: the first is the cleanest.
+#: The loss of each round trip, by model: the first is the cleanest.
 MODELS = {"Oracle": 0.0, "Alder": 0.06, "Beech": 0.12, "Cedar": 0.2, "Noise": 0.45}
-#: Models answer in their own sizes: the board must not tell them apart by that.
+#: Each model answers in its own size, by which the board must not distinguish it.
 SIZES = (64, 96, 48, 80, 64)
 
 
 def votable_board(
     models: Mapping[str, float] = MODELS, *, images: int = 6, trips: int = 3, side: int = 64
 ) -> Suite:
-    """A suite of two pairs with every image, and a finished public run of each model."""
+    """Create a suite of two pairs with every image, and a finished public run of each model."""
     suite = tiny_suite(images, trips=trips, size=side)
     for place, (name, loss) in enumerate(models.items()):
         votable_run(name, suite, loss, size=SIZES[place % len(SIZES)] * side // 64)
@@ -41,15 +41,17 @@ def votable_board(
 def votable_run(
     name: str, suite: Suite, loss: float, *, size: int = 64, model: EditingModel | None = None
 ) -> Run:
-    """A run whose restored images lose so much each trip: in their pixels, and by two metrics."""
+    """Create a run whose images lose `loss` each trip, in their pixels and by two metrics."""
     model = model or make_model(name, is_reference=name in ("Oracle", "Noise"))
     run = make_run(model, suite, 0.5 / loss if loss else 800, metrics=("overall", "lpips"))
-    # Its name, not its number: that is another one in every test on PostgreSQL.
+    # Seeded by the name, because primary keys differ between tests on PostgreSQL.
     random = np.random.default_rng(list(name.encode()))
     retention = {}
     for case in suite.cases.select_related("image"):
-        own = loss * random.uniform(0.8, 1.2)
-        retention[case] = [round(max(-0.1, 1 - own * n), 4) for n in range(1, suite.trips + 1)]
+        case_loss = loss * random.uniform(0.8, 1.2)
+        retention[case] = [
+            round(max(-0.1, 1 - case_loss * n), 4) for n in range(1, suite.trips + 1)
+        ]
     now, trips = timezone.now(), []
     for chain in played_chains(run, retention, ("overall", "lpips")):
         source = drawn_image(int(chain.case.image.slug.rsplit("-", 1)[-1]), suite.size)
@@ -72,7 +74,7 @@ def _stored(image: Image.Image, size: int) -> StoredImage:
     return StoredImage.objects.get_or_store(EncodedImage.from_image(image.resize((size, size))))
 
 
-def cast(
+def cast_votes(
     kind: str = "pair",
     *,
     voters: int = 8,
@@ -81,9 +83,9 @@ def cast(
     threshold: float = 0.5,
     seed: int = 0,
 ) -> list[Voter]:
-    """Votes of people who see what the metrics see, more surely the further two lie apart.
+    """Cast votes that agree with the metrics, the more surely the larger the difference.
 
-    The last `clickers` of them do not look.
+    The last `clickers` voters answer at random.
     """
     random = np.random.default_rng(seed)
     questions = Question.objects.open().filter(kind=kind).order_by("pk")
@@ -91,15 +93,15 @@ def cast(
     ordinary, golds = list(questions.filter(gold="")), list(questions.exclude(gold=""))
     made, crowd = [], [Voter.objects.create() for _ in range(voters)]
     for place, voter in enumerate(crowd):
-        looks = place < voters - clickers
+        is_clicker = place >= voters - clickers
         chosen = random.choice(len(ordinary), min(each, len(ordinary)), replace=False)
-        asked = [(ordinary[n], "") for n in chosen]
-        asked += [(one, "gold") for one in golds[: each // 4]]
-        # One in ten comes again with its sides exchanged.
-        asked += [(ordinary[n], "repeat") for n in chosen[: each // 5]]
+        ballot = [(ordinary[n], "") for n in chosen]
+        ballot += [(question, "gold") for question in golds[: each // 4]]
+        # Some questions are repeated with their sides exchanged.
+        ballot += [(ordinary[n], "repeat") for n in chosen[: each // 5]]
         session = f"session-{seed}-{voter.pk}"
         sides: dict[int, bool] = {}
-        for number, (question, role) in enumerate(asked):
+        for number, (question, role) in enumerate(ballot):
             first_left = not sides.get(question.pk, bool(random.random() < 0.5))
             sides[question.pk] = first_left
             made.append(
@@ -111,9 +113,9 @@ def cast(
                     voter=voter,
                     role=role,
                     first_left=first_left,
-                    answer=_seen(question, kind, threshold, random)
-                    if looks
-                    else _clicked(kind, random),
+                    answer=_random_answer(kind, random)
+                    if is_clicker
+                    else _honest_answer(question, kind, threshold, random),
                     seconds=3.0,
                     answered_at=timezone.now(),
                 )
@@ -122,16 +124,18 @@ def cast(
     return crowd
 
 
-def _seen(question: Question, kind: str, threshold: float, random: np.random.Generator) -> int:
-    kept = [
+def _honest_answer(
+    question: Question, kind: str, threshold: float, random: np.random.Generator
+) -> int:
+    retention = [
         trip.chain.retention("overall")[trip.number - 1]
         for trip in (question.first, question.second)
         if trip
     ]
-    gap = kept[0] - threshold if kind == "usable" else kept[0] - kept[1]
+    gap = retention[0] - (threshold if kind == "usable" else retention[1])
     yes = random.random() < 1 / (1 + np.exp(-12 * gap))
     return int(yes) if kind == "usable" else (1 if yes else -1)
 
 
-def _clicked(kind: str, random: np.random.Generator) -> int:
+def _random_answer(kind: str, random: np.random.Generator) -> int:
     return int(random.integers(2)) if kind == "usable" else int(random.choice((1, -1)))

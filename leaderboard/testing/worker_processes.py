@@ -1,4 +1,4 @@
-"""Real worker processes for tests: started, killed and restarted as a supervisor would."""
+"""Real worker processes for tests: started, killed, and restarted as by a supervisor."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MANAGE = settings.BASE_DIR / "manage.py"
 
 
 def environment(**extra: Any) -> dict[str, str]:
-    """For a process that works on the database and files of this test."""
+    """Return the environment of a process that uses the database and files of this test."""
     return os.environ | {
         "DJANGO_SETTINGS_MODULE": "leaderboard.testing.worker_settings",
         "DATABASE_URL": database_url(),
         "DATA_DIR": str(settings.DATA_DIR),
         "ALLOW_LOCAL_ENDPOINTS": "1",
         "METRICS": "psnr,ssim",
-        # It needs no network; to import torch would take most of every scoring job.
+        # It needs no network; importing torch would take most of every score job's time.
         "WITNESSES": "geometry",
         "SWEEP_SECONDS": "1",
         "LEASE_SECONDS": "3",
@@ -43,7 +43,7 @@ def database_url() -> str:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process started and that still live."""
+    """Return the living child processes of a process."""
     try:
         pids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except (FileNotFoundError, ProcessLookupError):
@@ -52,7 +52,7 @@ def children(pid: int) -> list[int]:
 
 
 class WorkerProcesses:
-    """Workers by name. `with WorkerProcesses(tmp_path) as workers: workers.hire("edits")`"""
+    """Workers by name. `with WorkerProcesses(tmp_path) as workers: workers.start("edits")`"""
 
     def __init__(self, folder: Path, **extra: Any) -> None:
         self.folder = folder
@@ -69,7 +69,7 @@ class WorkerProcesses:
         for process in self.processes.values():
             process.wait()
 
-    def hire(self, queue: str, name: str = "") -> subprocess.Popen[bytes]:
+    def start(self, queue: str, name: str = "") -> subprocess.Popen[bytes]:
         name = name or queue
         self.queues[name] = queue
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -82,18 +82,18 @@ class WorkerProcesses:
             )
         return self.processes[name]
 
-    def tend(self) -> None:
-        """Start again whoever died."""
+    def restart_dead(self) -> None:
+        """Start dead workers again."""
         for name, process in list(self.processes.items()):
             if process.poll() is not None:
-                self.hire(self.queues[name], name)
+                self.start(self.queues[name], name)
 
     def horse(self, name: str) -> int | None:
-        """The process that does the work for this worker now."""
+        """Return the process that runs this worker's job now."""
         return next(iter(children(self.processes[name].pid)), None)
 
     def kill(self, name: str, *, horse: bool) -> bool:
-        """kill -9 the worker or its horse; whether there was one."""
+        """kill -9 the worker or its horse; return False if there was none."""
         if name not in self.processes:
             return False
         pid = self.horse(name) if horse else self.processes[name].pid
@@ -108,7 +108,7 @@ class WorkerProcesses:
         return True
 
     def logs(self, last: int = 0) -> str:
-        """What everybody wrote: all of it (0), or the last lines of each."""
+        """Return the logs of all workers: everything (0), or the last lines of each."""
         parts = []
         for path in sorted(self.folder.glob("*.log")):
             lines = path.read_text(errors="replace").splitlines()[-last:]
@@ -116,10 +116,10 @@ class WorkerProcesses:
         return "\n".join(parts)
 
     def wait(self, condition: Callable[[], Any], seconds: float = 120) -> None:
-        """Until it holds, restarting whoever dies meanwhile."""
+        """Wait until the condition holds; restart workers that die meanwhile."""
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
-                raise AssertionError(f"it did not come within {seconds:g} s\n{self.logs(last=40)}")
-            self.tend()
+                raise AssertionError(f"no success within {seconds:g} s\n{self.logs(last=40)}")
+            self.restart_dead()
             time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""The site's settings with shorter times, which tests of workers choose by the environment."""
+"""The site's settings, with times that tests of workers shorten in the environment."""
 
 import os
 

@@ -1,1 +1,1 @@
-"""The topology of many machines as processes of one: what docs/operating.md draws, to be killed at."""
+"""The topology of docs/operating.md as processes of one machine, to test it by killing parts."""

@@ -1,4 +1,4 @@
-"""`make cluster`: the topology of docs/operating.md on this machine; `--kills 25` attacks it."""
+"""`make cluster`: the topology of docs/operating.md on this machine; `--kills 25` kills parts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make cluster", description=__doc__)
     parser.add_argument("--port", type=int, default=8100, help="where the proxy listens (8100)")
     parser.add_argument(
-        "--kills", type=int, default=0, help="kill so many parts at random during a run, then end"
+        "--kills", type=int, default=0, help="kill this many parts at random during runs, then end"
     )
-    parser.add_argument("--seed", type=int, default=0, help="who is killed, and when")
+    parser.add_argument("--seed", type=int, default=0, help="decides which parts are killed when")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *about: sys.exit(143))
     quick = {"METRICS": "psnr,ssim"} if args.kills else {}
@@ -38,28 +38,28 @@ def say(text: str) -> None:
 
 
 def attack(cluster: Cluster, kills: int, seed: int) -> int:
-    """Play while parts are killed; 1 where that made any difference."""
+    """Play runs while parts are killed; return 1 if that made any difference."""
     os.environ.update(cluster.environment)
     django.setup()
     drill = pkgutil.resolve_name("leaderboard.testing.cluster.drill:drill")  # needs the settings
     done = drill(cluster, kills, seed=seed, say=say)
-    silence = cluster.silence()
+    problem = cluster.unreachable_reason()
     say(
         f"{len(done.killed)} kills in {done.runs} runs and {done.seconds:.0f} s; "
         f"{', '.join(done.differing) or 'nothing'} differs; "
-        f"{done.asked_twice} edits were asked for twice; pages {silence or 'answer'}"
+        f"{done.requested_twice} edits were requested twice; pages {problem or 'answer'}"
     )
-    return int(bool(done.differing or silence))
+    return int(bool(done.differing or problem))
 
 
 def live(cluster: Cluster) -> int:
-    """Load the self-test, play the reference editors, and go on until Ctrl-C."""
+    """Load the self-test, play the reference editors, and run until Ctrl-C."""
     cluster.manage("load_benchmark", "--suites", "smoke", "--verbosity", "0")
     cluster.manage("start_run", "--references", "--suite", "smoke", "--missing")
     say(f"\n  ConvergeBench is at {cluster.address}/\n  ({', '.join(PARTS)})\n  Ctrl-C ends it.")
     try:
         while True:
-            cluster.tend()
+            cluster.restart_dead()
             time.sleep(1)
     except KeyboardInterrupt:
         return 0

@@ -1,7 +1,7 @@
-"""`make containers`: compose.yaml as a newcomer starts it, from images of Debian's packages.
+"""`make containers`: start compose.yaml as a newcomer does, from images of Debian's packages.
 
-The board comes through the proxy by TLS, a run is played to its score while a worker, a scorer and
-the database are killed, and each comes back by itself. Needs podman, podman-compose and mmdebstrap.
+The proxy must serve the board by TLS. A run is played and scored while a worker, a scorer and the
+database are killed, and each must restart. Needs podman, podman-compose and mmdebstrap.
 """
 
 from __future__ import annotations
@@ -35,32 +35,32 @@ class Site:
         self.folder, self.port = folder, port
 
     def compose(self, *arguments: str) -> str:
-        return told("podman-compose", "--project-name", PROJECT, *arguments, cwd=self.folder)
+        return output("podman-compose", "--project-name", PROJECT, *arguments, cwd=self.folder)
 
     def manage(self, *arguments: str) -> str:
-        return told("podman", "exec", self.name("web"), "/app/deploy/entrypoint.sh", *arguments)
+        return output("podman", "exec", self.name("web"), "/app/deploy/entrypoint.sh", *arguments)
 
     def name(self, part: str) -> str:
-        """The container of a part; compose has two ways to write it."""
-        names = told("podman", "ps", "--all", "--format", "{{.Names}}").split()
+        """Return the container of a part; compose has two spellings of its name."""
+        names = output("podman", "ps", "--all", "--format", "{{.Names}}").split()
         wanted = {f"{PROJECT}{mark}{part}{mark}1" for mark in "_-"}
         return next((name for name in names if name in wanted), "")
 
     def state(self, part: str) -> dict[str, Any]:
-        found = json.loads(told("podman", "inspect", self.name(part)))[0]
-        return {**found["State"], "host": found["HostConfig"], "config": found["Config"]}
+        about = json.loads(output("podman", "inspect", self.name(part)))[0]
+        return {**about["State"], "host": about["HostConfig"], "config": about["Config"]}
 
     def kill(self, part: str) -> None:
-        """Its first process, from outside: nobody asked the container to stop."""
+        """Kill its first process from outside, so that podman did not stop the container."""
         os.kill(self.state(part)["Pid"], signal.SIGKILL)
 
     def is_back(self, part: str, before: int) -> bool:
-        """Whether another process runs in place of the one that was killed."""
+        """Return True if a new process runs in place of the one that was killed."""
         return self.state(part)["Pid"] not in (0, before)
 
     def get(self, path: str) -> bytes:
-        """A page, by TLS and under the proxy's own authority."""
-        authority = told("podman", "exec", self.name("proxy"), "cat", AUTHORITY)
+        """Return a page, by TLS with the proxy's certificate authority."""
+        authority = output("podman", "exec", self.name("proxy"), "cat", AUTHORITY)
         context = ssl.create_default_context(cadata=authority)
         address = f"https://localhost:{self.port}{path}"
         with urllib.request.urlopen(address, timeout=60, context=context) as response:
@@ -68,12 +68,12 @@ class Site:
             return data
 
 
-def told(*command: str, cwd: Path = ROOT) -> str:
-    """What a command wrote; it must succeed."""
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return done.stdout
+def output(*command: str, cwd: Path = ROOT) -> str:
+    """Run a command and return its output. Raises RuntimeError if it fails."""
+    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {result.stdout[-2000:]}{result.stderr[-2000:]}")
+    return result.stdout
 
 
 def say(text: str) -> None:
@@ -81,23 +81,23 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def wait(what: str, is_so: Callable[[], Any], seconds: float = 1800) -> None:
-    """Until it is so; errors on the way are no end."""
+def wait(event: str, condition: Callable[[], Any], seconds: float = 1800) -> None:
+    """Wait until the condition holds, whatever errors it raises before."""
     deadline, why = time.monotonic() + seconds, ""
     while time.monotonic() < deadline:
         try:
-            if is_so():
-                say(what)
+            if condition():
+                say(event)
                 return
         except (OSError, RuntimeError, KeyError, ValueError) as error:
             why = str(error)
         time.sleep(2)
-    raise AssertionError(f"not so after {seconds:g} s: {what}. {why}")
+    raise AssertionError(f"not within {seconds:g} s: {event}. {why}")
 
 
 def drill(site: Site) -> None:
     site.compose("up", "--detach")
-    wait("the board comes through the proxy by TLS", lambda: b"ConvergeBench" in site.get("/"))
+    wait("the proxy serves the board by TLS", lambda: b"ConvergeBench" in site.get("/"))
     for part in ("web", "edits", "probes", "gpu"):
         state = site.state(part)
         assert state["host"]["ReadonlyRootfs"], f"{part} may write to its root"
@@ -108,13 +108,13 @@ def drill(site: Site) -> None:
     for part in KILLED:
         before = site.state(part)["Pid"]
         site.kill(part)
-        wait(f"{part} was killed and came back by itself", partial(site.is_back, part, before), 300)
+        wait(f"{part} was killed and restarted by itself", partial(site.is_back, part, before), 300)
     wait("the run has its score", lambda: b'"state": "finished"' in runs(site), 3600)
     wait("the board shows it", lambda: b"jpeg-75" in site.get("/"), 300)
 
 
 def runs(site: Site) -> bytes:
-    """What the database says of the runs, as JSON."""
+    """Return the states of all runs as JSON."""
     code = (
         "import json; from leaderboard.models import Run; "
         "print(json.dumps(list(Run.objects.values('state', 'progress__edits_done', 'reason_text'))))"
@@ -124,9 +124,9 @@ def runs(site: Site) -> bytes:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make containers", description=__doc__)
-    parser.add_argument("--port", type=int, default=8443, help="of the proxy (8443)")
-    parser.add_argument("--built", action="store_true", help="the images are built already")
-    parser.add_argument("--keep", action="store_true", help="let the site live on")
+    parser.add_argument("--port", type=int, default=8443, help="port of the proxy (8443)")
+    parser.add_argument("--built", action="store_true", help="use images that are built already")
+    parser.add_argument("--keep", action="store_true", help="do not stop the site at the end")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="convergebench-containers-") as name:
         folder = Path(name)
@@ -135,10 +135,10 @@ def main() -> int:
         shutil.copy(ROOT / "deploy/Caddyfile", folder / "deploy")
         folder.chmod(0o755)
         build = ("--settings",) if args.built else ()
-        settings = told(str(ROOT / "deploy/make_env.sh"), "localhost")
-        settings += told(str(ROOT / "deploy/debian_images.sh"), *build)
+        settings = output(str(ROOT / "deploy/make_env.sh"), "localhost")
+        settings += output(str(ROOT / "deploy/debian_images.sh"), *build)
         ports = f"HTTP_PORT={args.port + 1}\nHTTPS_PORT={args.port}\n"
-        # Enough to see a score; what scoring takes is measured elsewhere.
+        # One metric is enough for a score.
         (folder / ".env").write_text(settings + ports + "METRICS=psnr\n")
         site = Site(folder, args.port)
         try:

@@ -1,4 +1,4 @@
-"""The same run undisturbed and while everything is killed, again and again: equal to the byte."""
+"""Play a run undisturbed, and again while parts are killed: results must be equal to the byte."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from leaderboard.testing.cluster.parts import PARTS, Cluster
 
 T = TypeVar("T")
 SECRET = "c" * 64
-#: Of a run that can be disturbed, and of one that no longer can.
+#: States of a run that can be disturbed, or that has finished.
 BUSY = (*ACTIVE_STATES, RunState.FINISHED)
 
 
 @dataclass
 class Drill:
-    """What came of it: who was killed, and whether anything differs."""
+    """The result: the parts that were killed, and the differences."""
 
     killed: list[str] = field(default_factory=list)
     differing: list[str] = field(default_factory=list)
-    #: Edits that were answered more than once: the answer was on its way when it was killed.
-    asked_twice: int = 0
+    #: Edits that were answered more than once, because the first answer was not stored.
+    requested_twice: int = 0
     #: Runs that were disturbed.
     runs: int = 0
     seconds: float = 0.0
@@ -45,44 +45,44 @@ def drill(
     seed: int = 0,
     say: Callable[[str], None] = lambda text: None,
 ) -> Drill:
-    """Play a run in peace, and the same again, as often as it takes, while parts die at random.
+    """Play a run undisturbed, then again and again while parts are killed at random.
 
-    Nobody is killed while there is nothing to disturb: a run that is over is followed by the next
-    one, and a run that rests is waited for. This process works on the cluster's database too.
+    Parts are killed only while a run is active: a finished run is followed by the next, and a
+    paused run is waited for. This process uses the cluster's database too.
     """
     draw, done = random.Random(seed), Drill()
     suite = factories.tiny_suite(images, trips=trips, slug="cluster")
-    calm = begin(suite, "calm")
-    wait(cluster, calm)
-    say("played in peace")
-    storms, began = [patiently(cluster, partial(begin, suite, "stormy-1"))], time.monotonic()
+    undisturbed = begin(suite, "undisturbed")
+    wait(cluster, undisturbed)
+    say("played undisturbed")
+    runs, began = [patiently(cluster, partial(begin, suite, "disturbed-1"))], time.monotonic()
     parts: list[str] = []
     while len(done.killed) < kills:
-        if wait(cluster, storms[-1], BUSY) == RunState.FINISHED:
-            slug = f"stormy-{len(storms) + 1}"
-            storms.append(patiently(cluster, partial(begin, suite, slug)))
-        parts = parts or draw.sample(PARTS, len(PARTS))  # everybody before anybody twice
+        if wait(cluster, runs[-1], BUSY) == RunState.FINISHED:
+            slug = f"disturbed-{len(runs) + 1}"
+            runs.append(patiently(cluster, partial(begin, suite, slug)))
+        parts = parts or draw.sample(PARTS, len(PARTS))  # each part once before any part twice
         name = parts.pop()
         cluster.kill(name)
         done.killed.append(name)
         say(f"kill {len(done.killed)} of {kills}: {name}")
         time.sleep(draw.uniform(0.2, 1.5))
-        cluster.tend()
+        cluster.restart_dead()
         time.sleep(draw.uniform(0.2, 4.0))
-    for stormy in storms:
-        wait(cluster, stormy)
-    done.seconds, done.runs = time.monotonic() - began, len(storms)
-    first = told(calm)
-    for number, stormy in enumerate(storms, 1):
-        second = told(stormy)
+    for run in runs:
+        wait(cluster, run)
+    done.seconds, done.runs = time.monotonic() - began, len(runs)
+    first = results(undisturbed)
+    for number, run in enumerate(runs, 1):
+        second = results(run)
         done.differing += [f"{name} of {number}" for name in first if first[name] != second[name]]
-        answered = Call.objects.filter(run=stormy, outcome=Call.ANSWERED).count()
-        done.asked_twice += answered - 2 * len(second["trips"])
+        answered = Call.objects.filter(run=run, outcome=Call.ANSWERED).count()
+        done.requested_twice += answered - 2 * len(second["trips"])
     return done
 
 
 def begin(suite: Suite, slug: str) -> int:
-    """A run whose seeds are drawn by the same secret as any other's here: its number."""
+    """Start a run, with the same secret and so the same seeds as the others; return its key."""
     model, _ = EditingModel.objects.get_or_create(
         slug=slug,
         defaults={"name": slug, "editor": "noise", "options": {"sigma": 2.0}, "max_in_flight": 4},
@@ -97,11 +97,11 @@ def wait(
     states: Collection[str] = (RunState.FINISHED,),
     seconds: float = 3600,
 ) -> str:
-    """The run's state once it is one of these, starting again whoever dies meanwhile."""
+    """Wait until the run is in one of these states; restart dead parts; return the state."""
     rows = Run.objects.filter(pk=run).values_list("state", "resume_at", "reason_text")
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        cluster.tend()
+        cluster.restart_dead()
         state, resume_at, why = patiently(cluster, rows.get)
         if state in states:
             return str(state)
@@ -111,22 +111,22 @@ def wait(
     raise AssertionError(f"run {run} is {state} after {seconds:g} s: {why}\n{cluster.logs()}")
 
 
-def patiently(cluster: Cluster, ask: Callable[[], T], seconds: float = 300) -> T:
-    """What `ask` returns, asked again while the database is away."""
+def patiently(cluster: Cluster, query: Callable[[], T], seconds: float = 300) -> T:
+    """Return the result of `query`, repeated while the database is unavailable."""
     deadline = time.monotonic() + seconds
     while True:
         try:
-            return ask()
+            return query()
         except (OperationalError, InterfaceError):
             if time.monotonic() > deadline:
                 raise
             connection.close()
-            cluster.tend()
+            cluster.restart_dead()
             time.sleep(0.5)
 
 
-def told(run: int) -> dict[str, list[Any]]:
-    """What a run says, in an order of its own: images, scores to the bit, standings."""
+def results(run: int) -> dict[str, list[Any]]:
+    """Return a run's images, exact scores and standings in a fixed order."""
     trips = Trip.objects.filter(chain__run=run).order_by("chain__case__slug", "number")
     scores = Score.objects.filter(trip__chain__run=run)
     names = ("trip__chain__case__slug", "trip__number", "metric__name")

@@ -1,4 +1,4 @@
-"""The parts of a cluster: started, killed and started again, as machines are."""
+"""The parts of a cluster, which can be started, killed and restarted like machines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def free_port() -> int:
 class Cluster:
     """Two web servers, two edit workers, two scorers, PostgreSQL, Valkey, S3 and a proxy.
 
-    `with Cluster(folder) as cluster: cluster.tend()`; `tend` starts whoever died, as the
+    `with Cluster(folder) as cluster: cluster.restart_dead()` restarts dead parts, as the
     supervisor of each machine would.
     """
 
@@ -52,7 +52,7 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What every process of the cluster has: nothing but settings tells it where it is."""
+        """The environment of all processes of the cluster, which they get their settings from."""
         return {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "leaderboard.testing.worker_settings",
@@ -67,7 +67,7 @@ class Cluster:
             "SITE_URL": self.address,
             "DATA_DIR": str(self.folder / "data"),
             "OMP_NUM_THREADS": "1",
-            # Short, so that what the dead had is soon taken; on a busy machine the living need time.
+            # Short, to release the chains of dead workers soon; longer than delays of a busy machine.
             "LEASE_SECONDS": "15",
             "SWEEP_SECONDS": "2",
             **self._settings,
@@ -98,8 +98,8 @@ class Cluster:
         self._postgres.cleanup()
 
     def manage(self, *arguments: str, check: bool = True) -> str:
-        """Run a command of the site on the cluster; what it wrote."""
-        done = subprocess.run(
+        """Run a command of the site on the cluster; return its output."""
+        result = subprocess.run(
             [*MANAGE, *arguments],
             env=self.environment,
             cwd=ROOT,
@@ -107,9 +107,9 @@ class Cluster:
             capture_output=True,
             text=True,
         )
-        if check and done.returncode:
-            raise RuntimeError(f"manage.py {' '.join(arguments)[:200]}: {done.stderr[-2000:]}")
-        return done.stdout
+        if check and result.returncode:
+            raise RuntimeError(f"manage.py {' '.join(arguments)[:200]}: {result.stderr[-2000:]}")
+        return result.stdout
 
     def start(self, name: str) -> None:
         command = self._commands()[name]
@@ -148,8 +148,8 @@ class Cluster:
             *("--bind", f"127.0.0.1:{self.ports[name]}", "--workers", "1"),
         ]
 
-    def tend(self) -> None:
-        """Start again whoever died."""
+    def restart_dead(self) -> None:
+        """Restart dead parts."""
         if not self._postgres.get_postmaster_info().is_running():
             # The old server's children may still hold its memory for a moment.
             with suppress(Exception):
@@ -159,11 +159,11 @@ class Cluster:
                 self.start(name)
 
     def kill(self, name: str) -> None:
-        """kill -9, without a word.
+        """Kill a part without warning (kill -9).
 
-        Of a web server all processes, as when its machine dies: gunicorn's child would keep the
-        port for as long as a visitor waits for an answer, and nobody else could take it. Of a
-        worker only the first, so that what it began must notice that by itself.
+        All processes of a web server are killed, as when its machine dies; otherwise gunicorn's
+        child would keep the port while a visitor waits. Of a worker only the first process is
+        killed, so that its work horse must notice that by itself.
         """
         if name == "postgresql":
             pid = self._postgres.get_postmaster_info().pid
@@ -176,12 +176,12 @@ class Cluster:
         self.processes[name].kill()
         self.processes[name].wait()
 
-    def silence(self, seconds: float = 300) -> str:
-        """Empty as soon as the board comes through the proxy; else why it does not, at the end."""
+    def unreachable_reason(self, seconds: float = 300) -> str:
+        """Return "" as soon as the proxy serves the board, or after `seconds` the reason."""
         deadline = time.monotonic() + seconds
         why = ""
         while time.monotonic() < deadline:
-            self.tend()
+            self.restart_dead()
             try:
                 with urllib.request.urlopen(f"{self.address}/", timeout=30) as response:
                     response.read()
@@ -200,12 +200,12 @@ class Cluster:
 
 
 def _end_with_parent() -> None:
-    """Nothing of a cluster outlives the process that began it."""
+    """Have this process killed when the process that started the cluster ends."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def _gone(pid: int) -> None:
-    """Wait until a process that was killed is no more."""
+    """Wait until a killed process has ended."""
     for _ in range(100):
         try:
             os.kill(pid, 0)

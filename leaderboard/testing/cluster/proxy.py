@@ -1,4 +1,4 @@
-"""A small proxy before several web servers: each connection goes to the next that answers.
+"""A small proxy for several web servers: each connection goes to the next that answers.
 
 `python -m leaderboard.testing.cluster.proxy PORT BACKEND_PORT …`
 """
@@ -10,14 +10,14 @@ import itertools
 import sys
 from contextlib import suppress
 
-SICK = (
+UNAVAILABLE = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\n"
     b"Connection: close\r\n\r\n"
 )
 
 
 async def serve(port: int, backends: list[int]) -> None:
-    """Until the process ends."""
+    """Serve until the process ends."""
     turn = itertools.count()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -25,10 +25,10 @@ async def serve(port: int, backends: list[int]) -> None:
         for place in range(len(backends)):
             backend = backends[(first + place) % len(backends)]
             with suppress(OSError):
-                there = await asyncio.open_connection("127.0.0.1", backend)
-                await asyncio.gather(_copy(reader, there[1]), _copy(there[0], writer))
+                answers, requests = await asyncio.open_connection("127.0.0.1", backend)
+                await asyncio.gather(_copy(reader, requests), _copy(answers, writer))
                 return
-        writer.write(SICK)
+        writer.write(UNAVAILABLE)
         await _close(writer)
 
     server = await asyncio.start_server(handle, "127.0.0.1", port)

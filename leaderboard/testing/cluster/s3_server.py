@@ -1,7 +1,7 @@
-"""An S3 server whose objects are files, so that it can be killed and started again.
+"""An S3 server whose objects are files, so that it can be killed and restarted.
 
 `python -m leaderboard.testing.cluster.s3_server FOLDER PORT`; with S3_SERVER_PASSWORD (and
-S3_SERVER_USER) in the environment it answers only to that key. For trying things out: one folder,
+S3_SERVER_USER) in the environment it accepts only that key. For tests: it has one folder and makes
 no copies.
 """
 
@@ -25,7 +25,7 @@ from leaderboard.testing.fake_s3 import BUCKET, FakeS3, Handler
 
 
 class Files(MutableMapping[str, bytes]):
-    """Objects by key, each a file below a folder, written whole or not at all."""
+    """Objects by key, each a file below a folder, written atomically."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -39,9 +39,9 @@ class Files(MutableMapping[str, bytes]):
     def __setitem__(self, key: str, data: bytes) -> None:
         path = self._path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = self.folder / f".{secrets.token_hex(8)}"
-        aside.write_bytes(data)
-        aside.replace(path)
+        temporary = self.folder / f".{secrets.token_hex(8)}"
+        temporary.write_bytes(data)
+        temporary.replace(path)
 
     def __delitem__(self, key: str) -> None:
         try:
@@ -65,13 +65,13 @@ class Files(MutableMapping[str, bytes]):
 
 
 class Store(Handler):
-    """Answers whoever signs with the key (its name, the secret); anybody where there is none."""
+    """A handler that accepts requests signed with `key` (name, secret), or all if it is None."""
 
     key: tuple[str, str] | None = None
 
     def _handle(self) -> None:
         if self.key and not is_signed(self.command, self.path, dict(self.headers), *self.key):
-            self.close_connection = True  # what it sends is not read
+            self.close_connection = True  # the body is not read
             self._send(403, b"<Error><Code>SignatureDoesNotMatch</Code></Error>")
         elif urlsplit(self.path).path == "/":
             name = f"<Buckets><Bucket><Name>{BUCKET}</Name></Bucket></Buckets>"
@@ -83,23 +83,23 @@ class Store(Handler):
 
 
 def is_signed(method: str, path: str, headers: Mapping[str, str], name: str, secret: str) -> bool:
-    """Whether a request is signed with this key, as Amazon's fourth version has it."""
+    """Return True if a request is signed with this key, by AWS Signature Version 4."""
     headers = {header.lower(): value for header, value in headers.items()}
-    told = dict(
+    signed = dict(
         re.findall(
             r"(Credential|SignedHeaders|Signature)=([^,\s]+)", headers.get("authorization", "")
         )
     )
-    who, *scope = told.get("Credential", "").split("/")
-    if who != name or len(scope) != 4 or "Signature" not in told:
+    signer, *scope = signed.get("Credential", "").split("/")
+    if signer != name or len(scope) != 4 or "Signature" not in signed:
         return False
     request = AWSRequest(method, f"http://{headers.get('host', '')}{path}")
-    for header in told.get("SignedHeaders", "").split(";"):
+    for header in signed.get("SignedHeaders", "").split(";"):
         request.headers[header] = headers.get(header, "")
     request.context["timestamp"] = headers.get("x-amz-date", "")
     auth = S3SigV4Auth(Credentials(name, secret), "s3", scope[1])
     text = auth.string_to_sign(request, auth.canonical_request(request))
-    return hmac.compare_digest(auth.signature(text, request), told["Signature"])
+    return hmac.compare_digest(auth.signature(text, request), signed["Signature"])
 
 
 def main() -> None:

@@ -68,9 +68,9 @@ def endpoint(model: Model) -> Iterator[str]:
 
 @pytest.fixture
 def workers(workers: WorkerProcesses) -> WorkerProcesses:
-    workers.hire("probes")
-    workers.hire("edits")
-    workers.hire("gpu")
+    workers.start("probes")
+    workers.start("edits")
+    workers.start("gpu")
     return workers
 
 

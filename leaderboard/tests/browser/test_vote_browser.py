@@ -9,7 +9,7 @@ import pytest
 from leaderboard.models import Vote
 from leaderboard.people import counting, questions
 from leaderboard.testing.browser import PHONE, WIDE
-from leaderboard.testing.votable import cast, votable_board
+from leaderboard.testing.votable import cast_votes, votable_board
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -142,8 +142,8 @@ def test_keys_can_be_turned_off_and_a_lost_answer_is_sent_again(board, visit):
 
 
 def test_the_page_on_agreement_opens_to_the_images(board, visit):
-    cast("pair", voters=8, each=30)
-    cast("usable", voters=8, each=30, seed=1, threshold=0.9)
+    cast_votes("pair", voters=8, each=30)
+    cast_votes("usable", voters=8, each=30, seed=1, threshold=0.9)
     counting.count()
     seen = visit("/agreement/")
     page = seen.page

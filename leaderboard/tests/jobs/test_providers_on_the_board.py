@@ -158,8 +158,8 @@ def test_runs_of_all_providers_at_once_through_real_workers_end_on_the_board(
         return {state for state, _ in states} == {RunState.FINISHED}
 
     with WorkerProcesses(tmp_path, PUBLISH_AT_ONCE=1, METRICS="psnr", LEASE_SECONDS=30) as workers:
-        workers.hire("edits")
-        workers.hire("gpu")
+        workers.start("edits")
+        workers.start("gpu")
         workers.wait(all_finished, seconds=900)  # a busy machine makes no test fail
         assert KEY not in workers.logs()
     for run in runs:

@@ -42,8 +42,8 @@ def state(run: Run) -> str:
 def test_a_run_is_played_scored_and_finished(
     workers: WorkerProcesses, server: EditingServer
 ) -> None:
-    workers.hire("edits")
-    workers.hire("gpu")
+    workers.start("edits")
+    workers.start("gpu")
     run = started(server)
     workers.wait(lambda: state(run) == RunState.FINISHED)
     assert len(server.calls) == run.progress.calls == 24
@@ -56,7 +56,7 @@ def test_a_run_submitted_while_redis_is_down_starts_when_it_is_back(
     valkey.kill()
     run = started(server)  # saved, though nobody heard of it
     assert state(run) == RunState.QUEUED
-    hired = [workers.hire("edits"), workers.hire("gpu")]
+    hired = [workers.start("edits"), workers.start("gpu")]
     workers.wait(lambda: workers.logs().count("waiting for redis") == 2)
     valkey.start()
     workers.wait(lambda: state(run) == RunState.FINISHED)
@@ -68,7 +68,7 @@ def test_redis_may_be_emptied_and_restarted_in_mid_run(
     workers: WorkerProcesses, server: EditingServer, valkey: Any
 ) -> None:
     server.latency = 0.3
-    edits, gpu = workers.hire("edits"), workers.hire("gpu")
+    edits, gpu = workers.start("edits"), workers.start("gpu")
     run = started(server, trips=6)
     client = redis.Redis(unix_socket_path=valkey.socket)
     workers.wait(lambda: len(server.calls) >= 6)
@@ -90,8 +90,8 @@ def test_a_killed_horse_costs_the_edit_in_flight_and_its_chains_go_on_at_once(
 ) -> None:
     server.latency = 1
     workers.environment["LEASE_SECONDS"] = "300"  # nobody waits for it
-    workers.hire("edits")
-    workers.hire("gpu")
+    workers.start("edits")
+    workers.start("gpu")
     run = started(server, trips=2)
     workers.wait(lambda: server.in_flight == 4)
     assert workers.kill("edits", horse=True)
@@ -107,13 +107,13 @@ def test_the_horse_dies_with_its_parent_and_another_worker_takes_over(
     workers: WorkerProcesses, server: EditingServer
 ) -> None:
     server.latency = 1
-    first = workers.hire("edits", "first")
+    first = workers.start("edits", "first")
     run = started(server, trips=2)
     workers.wait(lambda: server.in_flight == 4)
     horse = workers.horse("first")
     assert horse
-    workers.hire("edits", "second")
-    workers.hire("gpu")
+    workers.start("edits", "second")
+    workers.start("gpu")
     first.kill()
     first.wait()
     del workers.processes["first"]
@@ -129,8 +129,8 @@ def test_the_horse_dies_with_its_parent_and_another_worker_takes_over(
 def test_two_workers_share_a_run(workers: WorkerProcesses, server: EditingServer) -> None:
     server.latency = 0.5
     workers.environment |= {"MAX_CALLS_IN_FLIGHT": "2"}
-    workers.hire("edits", "first")
-    workers.hire("edits", "second")
+    workers.start("edits", "first")
+    workers.start("edits", "second")
     workers.wait(lambda: job_queue.workers("edits") == 2)
     run = started(server, trips=6)
     workers.wait(lambda: Chain.objects.in_flight().values("token").distinct().count() == 2)
@@ -143,7 +143,7 @@ def test_cancel_frees_the_worker_in_the_middle_of_an_edit(
     workers: WorkerProcesses, server: EditingServer
 ) -> None:
     server.latency = 120
-    workers.hire("edits")
+    workers.start("edits")
     run = started(server)
     workers.wait(lambda: server.in_flight == 4)
     jobs.cancel(run)
@@ -157,7 +157,7 @@ def test_a_worker_told_to_stop_ends_between_two_edits_and_loses_nothing(
     workers: WorkerProcesses, server: EditingServer
 ) -> None:
     server.latency = 0.5
-    edits = workers.hire("edits")
+    edits = workers.start("edits")
     run = started(server, trips=6)
     workers.wait(lambda: len(server.calls) >= 6)
     os.kill(edits.pid, signal.SIGTERM)
@@ -165,7 +165,7 @@ def test_a_worker_told_to_stop_ends_between_two_edits_and_loses_nothing(
     assert Trip.objects.exists()
     assert run.ledger.filter(outcome=Call.CALLING).count() == 0
     assert not Chain.objects.in_flight().exists()
-    workers.hire("edits")
+    workers.start("edits")
     workers.wait(lambda: state(run) == RunState.SCORING)
     assert len(server.calls) == 48
 
@@ -174,7 +174,7 @@ def test_a_worker_that_waits_for_redis_stops_when_told_to(
     workers: WorkerProcesses, valkey: Any
 ) -> None:
     valkey.kill()
-    edits = workers.hire("edits")
+    edits = workers.start("edits")
     workers.wait(lambda: "waiting for redis" in workers.logs())
     os.kill(edits.pid, signal.SIGTERM)
     assert edits.wait(timeout=30) == 0
@@ -228,7 +228,7 @@ def test_runs_take_turns_on_one_worker(
     """A second run does not wait for the end of a first that takes for ever."""
     server.latency = 0.3
     workers.environment["TURN_SECONDS"] = "2"
-    workers.hire("edits")
+    workers.start("edits")
     long = started(server, trips=60)
     workers.wait(lambda: len(server.calls) >= 4)
     other = factories.editing_model("other", "jpeg")
@@ -251,7 +251,7 @@ def test_a_foreign_job_is_deleted_and_the_next_one_runs(
     plain = redis.Redis(unix_socket_path=valkey.socket)
     plain.hset("rq:job:junk", mapping={"data": b"\x80\x04junk", "status": "nonsense"})
     plain.rpush("rq:queue:edits", "junk")
-    workers.hire("edits")
+    workers.start("edits")
     run = started(server)
     workers.wait(lambda: state(run) == RunState.SCORING)
     assert not mark.exists()

@@ -100,7 +100,7 @@ def test_kills_at_random_moments_change_nothing(
     kills: Counter[tuple[str, str]] = Counter()
     with WorkerProcesses(tmp_path, LEASE_SECONDS=5) as workers:
         for name in ("edits-1", "edits-2", "gpu-1", "gpu-2"):
-            workers.hire(name.partition("-")[0], name)
+            workers.start(name.partition("-")[0], name)
         run = jobs.start(model, suite, secret=SECRET)
 
         def at_work(queue: str) -> list[str]:
@@ -118,7 +118,7 @@ def test_kills_at_random_moments_change_nothing(
                 if not workers.kill(chance.choice(at_work(queue) or [""]), horse=what == "horse"):
                     continue
             kills[queue, what] += 1
-            workers.tend()
+            workers.restart_dead()
         server.latency = 0.01  # enough: let it end
         workers.wait(lambda: Run.objects.get(pk=run.pk).state == RunState.FINISHED, seconds=300)
         logs = workers.logs(last=40)

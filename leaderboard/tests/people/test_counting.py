@@ -27,15 +27,15 @@ from leaderboard.models import (
 )
 from leaderboard.pages import people
 from leaderboard.people import ballots, counting, questions
-from leaderboard.testing.votable import cast
+from leaderboard.testing.votable import cast_votes
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def counted(board):
-    crowd = cast("pair", voters=10, each=40, clickers=2)
-    cast("usable", voters=8, each=40, seed=1)
+    crowd = cast_votes("pair", voters=10, each=40, clickers=2)
+    cast_votes("usable", voters=8, each=40, seed=1)
     return crowd, counting.count()
 
 
@@ -82,7 +82,7 @@ def test_the_half_life_by_votes_is_that_of_the_images_people_use(counted):
 def test_the_board_has_the_column_once_there_are_votes(client, board):
     assert "People" not in _heads(client.get("/").content.decode())
     assert "people" in [c["value"] for c in _sorts(client)]
-    cast("pair", voters=10, each=40)
+    cast_votes("pair", voters=10, each=40)
     counting.count()
     page = client.get("/").content.decode()
     assert "People" in _heads(page)
@@ -114,8 +114,8 @@ def _sorts(client):
 
 def test_votes_never_change_a_half_life(client, board):
     before = client.get("/api/v1/leaderboard").json()["rows"]
-    cast("pair", voters=10, each=40)
-    cast("usable", voters=8, each=40, seed=1)
+    cast_votes("pair", voters=10, each=40)
+    cast_votes("usable", voters=8, each=40, seed=1)
     counting.count()
     after = client.get("/api/v1/leaderboard").json()["rows"]
     for one, other in zip(before, after, strict=True):
@@ -173,7 +173,7 @@ def test_votes_propose_half_points_but_change_none(client, board):
     for chain in Chain.objects.all():
         chain.results["object"] = chain.results["overall"]
         chain.save(update_fields=["results"])
-    cast("usable", voters=10, each=60, threshold=0.25)
+    cast_votes("usable", voters=10, each=60, threshold=0.25)
     numbers = counting.count().numbers["half_points"]
     proposed = {row["part"]: row["proposed"] for row in numbers["half_points"]}
     # A quarter is kept where the term is 3: the half point is too small by about the root of it.
@@ -204,7 +204,7 @@ def test_without_votes_the_page_says_so(client, db):
 
 
 def test_with_few_votes_no_half_point_is_proposed(client, board):
-    cast("pair", voters=3, each=4)
+    cast_votes("pair", voters=3, each=4)
     assert counting.count().numbers["half_points"] is None
     assert "not enough votes yet. A part needs" in client.get("/agreement/").content.decode()
 
@@ -219,7 +219,7 @@ def test_withdrawing_a_run_removes_its_numbers(counted):
 
 def test_counting_again_changes_nothing_and_is_due_after_new_votes(board, settings):
     assert counting.is_due()
-    cast("pair", voters=6, each=30)
+    cast_votes("pair", voters=6, each=30)
     counting.count()
     before = list(PeopleStanding.objects.order_by("run").values("run", "share", "share_low"))
     weights = list(Voter.objects.order_by("pk").values_list("weight", flat=True))
@@ -229,7 +229,7 @@ def test_counting_again_changes_nothing_and_is_due_after_new_votes(board, settin
         PeopleStanding.objects.order_by("run").values("run", "share", "share_low")
     )
     assert weights == list(Voter.objects.order_by("pk").values_list("weight", flat=True))
-    cast("pair", voters=1, each=10, seed=3)
+    cast_votes("pair", voters=1, each=10, seed=3)
     assert not counting.is_due()  # not for every vote
     PeopleReport.objects.update(
         computed_at=PeopleReport.objects.get().computed_at - counting.COUNT_INTERVAL
@@ -306,7 +306,7 @@ def test_a_worker_counts_by_itself_and_the_command_at_once(
         jobs.sweep()
     waiting = job_queue.get_queue(job_queue.GPU).get_job_ids()
     assert sum(name.startswith("count_votes-") for name in waiting) == 1
-    cast("pair", voters=6, each=20)
+    cast_votes("pair", voters=6, each=20)
     jobs.count_votes(0)
     assert PeopleReport.objects.get().votes == Vote.objects.count()
     call_command("count_votes")

@@ -13,7 +13,7 @@ from leaderboard.board.rows import board_rows
 from leaderboard.models import PeopleReport, PeopleStanding, Run, Standing, Trip
 from leaderboard.pages.quality_chart import rated_models
 from leaderboard.people import counting
-from leaderboard.testing.votable import cast
+from leaderboard.testing.votable import cast_votes
 
 pytestmark = pytest.mark.django_db
 JUDGE = "vlm-1-abc"
@@ -50,7 +50,7 @@ def lines(client, **query) -> list[dict[str, str]]:
 
 def test_a_judge_that_agrees_with_people_has_its_column_plane_and_figure(client, board):
     judge_all()
-    cast("pair", voters=10, each=40)
+    cast_votes("pair", voters=10, each=40)
     counting.count()
     row = PeopleStanding.objects.get(run__editing_model__name="Beech")
     line = next(
@@ -80,7 +80,7 @@ def test_a_judge_that_agrees_with_people_has_its_column_plane_and_figure(client,
 
 def test_no_model_beats_those_on_the_line_at_both(board):
     judge_all()
-    cast("pair", voters=10, each=40)
+    cast_votes("pair", voters=10, each=40)
     counting.count()
     models = rated_models(board_rows(BoardFilters(board)))
     assert [model.name for model in models if model.best] == ["Beech", "Alder"]
@@ -97,7 +97,7 @@ def test_a_judge_without_proven_agreement_is_not_shown_as_quality(client, board,
     if why == "from elsewhere":
         Run.objects.update(source=Run.Source.EXTERNAL, verified=True)
     if why != "no votes":
-        cast("pair", voters=10, each=40)
+        cast_votes("pair", voters=10, each=40)
     counting.count()
     assert {row["edit_quality"] for row in lines(client)} == {""}
     assert 'data-label="Edit quality"' not in client.get("/").content.decode()

@@ -17,7 +17,7 @@ from leaderboard.exports import datasets
 from leaderboard.models import EditingModel, Run, Vote, Voter
 from leaderboard.people import vote_rows
 from leaderboard.testing.bundle_runs import altered
-from leaderboard.testing.votable import cast
+from leaderboard.testing.votable import cast_votes
 
 pytestmark = pytest.mark.django_db
 
@@ -31,7 +31,7 @@ def operator(client, board):
 
 
 def test_admins_read_votes_and_voters_and_cannot_change_them(operator, board):
-    cast("pair", voters=3, each=10)
+    cast_votes("pair", voters=3, each=10)
     for name in ("vote", "voter"):
         page = operator.get(reverse(f"admin:leaderboard_{name}_changelist"))
         assert page.status_code == 200
@@ -53,7 +53,7 @@ def test_admins_read_votes_and_voters_and_cannot_change_them(operator, board):
 
 
 def test_the_api_returns_every_public_vote_without_identities(client, board):
-    crowd = cast("pair", voters=3, each=10)
+    crowd = cast_votes("pair", voters=3, each=10)
     sent = client.get("/api/v1/votes?limit=200").json()
     assert sent["count"] == Vote.objects.count()
     row = next(row for row in sent["items"] if row["role"] == "")
@@ -74,8 +74,8 @@ def test_the_api_returns_every_public_vote_without_identities(client, board):
 
 
 def test_a_bundle_carries_the_votes_on_its_run_and_they_are_checked(board, tmp_path):
-    cast("pair", voters=4, each=12)
-    cast("usable", voters=2, each=8, seed=1)
+    cast_votes("pair", voters=4, each=12)
+    cast_votes("usable", voters=2, each=8, seed=1)
     run = Run.objects.select_related("suite", "editing_model").get(editing_model__slug="beech")
     path = tmp_path / "run.zip"
     site_bundles.write(run, path)
@@ -108,7 +108,7 @@ def test_a_bundle_carries_the_votes_on_its_run_and_they_are_checked(board, tmp_p
 
 
 def test_the_dataset_has_votes_as_preference_pairs_with_models_metrics_and_images(board, tmp_path):
-    cast("pair", voters=2, each=10)
+    cast_votes("pair", voters=2, each=10)
     counts = datasets.export(tmp_path / "out")
     rows = [json.loads(line) for line in (tmp_path / "out/votes.jsonl").read_text().splitlines()]
     assert len(rows) == counts.votes == Vote.objects.count()
