@@ -28,7 +28,7 @@ from leaderboard.models import Case, StoredImage, Suite
 from leaderboard.models.suites import Curation
 from leaderboard.text import safe_cell
 
-#: Time during which a bulk change can be undone by its button.
+#: Time for which the undo button of a bulk change works.
 UNDO_SECONDS = 3600
 
 
@@ -102,13 +102,13 @@ class HistoryAdmin(SimpleHistoryAdmin):
 
 
 class SafeResource(ModelResource):
-    """Rows as files for spreadsheets, with cells safe from being run as formulas."""
+    """An export for spreadsheets whose cells cannot run as formulas."""
 
     def export_field(self, field: Any, instance: Any, **options: Any) -> Any:
         return safe_cell(super().export_field(field, instance, **options))
 
 
-class NoticesConflicts(forms.ModelForm):
+class DetectsConflicts(forms.ModelForm):
     """A form that refuses to overwrite changes saved since it was opened."""
 
     seen_at = forms.CharField(required=False, widget=forms.HiddenInput)
@@ -144,7 +144,7 @@ class CurationActions(WithPages):
     pages = {"undo": "undo/"}
     actions = ("activate", "retire")
     frozen_cases: str
-    # All fields: the form for choosing them needs inline script, which the CSP forbids.
+    # Exports all fields: the form to choose them needs inline scripts, which the CSP forbids.
     export_form_class = ExportForm
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
@@ -170,7 +170,7 @@ class CurationActions(WithPages):
         before = [(row.pk, row.status) for row in rows]
         for row in rows:
             row.status = status
-            row.save()  # saved singly, so that each change is in the history
+            row.save()  # saved one by one, so that each change is in the history
         done = f"{self._counted(rows)} now {status.label.lower()}."
         messages.success(request, self._undoable(request, done, before, status) if rows else done)
 

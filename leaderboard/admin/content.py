@@ -25,8 +25,8 @@ from evaluation.editors.base import EditContext
 from evaluation.images import MAX_BYTES, EncodedImage, encode_webp
 from leaderboard.admin.base import (
     CurationActions,
+    DetectsConflicts,
     HistoryAdmin,
-    NoticesConflicts,
     SafeResource,
     WordingsField,
     WordsField,
@@ -51,7 +51,7 @@ class AnnotationsWidget(forms.Textarea):
         return super().get_context(name, value, attrs) | {"image": self.image}
 
 
-class SourceImageForm(NoticesConflicts):
+class SourceImageForm(DetectsConflicts):
     contains = WordsField(help_text="Things in the image that pairs may refer to: chair, cup.")
     file = forms.FileField(
         required=False,
@@ -64,7 +64,7 @@ class SourceImageForm(NoticesConflicts):
         exclude = ("stored",)  # set from the file
         widgets = {"annotations": AnnotationsWidget(attrs={"rows": 3, "cols": 80})}
         help_texts = {
-            "licence": "One that allows showing and editing: CC0-1.0, CC-BY-4.0 (needs an attribution), "
+            "licence": "A licence that allows showing and editing: CC0-1.0, CC-BY-4.0 (needs an attribution), "
             "MIT, public domain … Not “unknown” or “all rights reserved”.",
         }
 
@@ -133,7 +133,7 @@ class SourceImageAdmin(CurationActions, ExportMixin, HistoryAdmin):
         return super().get_queryset(request).annotate(suites=Count("suite_images", distinct=True))
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        # The pixels of an image never change: only a new one takes a file.
+        # The pixels of an image never change, so only a new image takes a file.
         fields = super().get_fields(request, obj)
         return [name for name in fields if not (obj and name == "file")]
 
@@ -155,13 +155,13 @@ class SourceImageAdmin(CurationActions, ExportMixin, HistoryAdmin):
 
 
 PREVIEW_SIZE = 384
-#: Images that a pair is shown on at first; a link shows all.
+#: Fitting images shown at first; a link shows all.
 FIRST_SHOWN = 10
 #: Large enough to detect an image that equals its mirror image.
 SYMMETRY_SIZE = 128
 
 
-class EditPairForm(NoticesConflicts):
+class EditPairForm(DetectsConflicts):
     kinds = checkboxes(Kind.choices, "Kinds of images", "None ticked: all.")
     present = WordsField(
         label="Must contain", help_text="What an image must show: brown hair, table."
@@ -239,7 +239,7 @@ class TemplateForm(forms.Form):
         taken = set(EditPair.objects.filter(slug__in=slugs).values_list("slug", flat=True))
         if bad := twice | taken:
             raise ValidationError(
-                f"These exist already, or are listed twice: {', '.join(sorted(bad))}."
+                f"These already exist or are listed twice: {', '.join(sorted(bad))}."
             )
         return lines
 
@@ -345,7 +345,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
         )
 
     def template_view(self, request: HttpRequest) -> HttpResponse:
-        """Create pairs in bulk: show them first, save them as drafts when confirmed."""
+        """Create pairs in bulk: preview them, then save them as drafts."""
         if not self.has_add_permission(request):
             raise PermissionDenied
         form = TemplateForm(request.POST or None)
@@ -408,7 +408,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
 
 
 def _as_core(source: SourceImage) -> SuiteImage:
-    """Return an image for the check whether pairs fit it, without opening its file."""
+    """Return the image's facts for `curation.misfits`, without opening its file."""
     width, height = sources.working_size(source.stored.width, source.stored.height, PREVIEW_SIZE)
     facts = suite_builder.Facts("", width, height, frozenset())
     places = drafts.prepared_places(source, PREVIEW_SIZE)

@@ -14,13 +14,13 @@ from evaluation.editors import EDITORS
 from evaluation.errors import EditorError
 from evaluation.untrusted_json import can_be_stored
 from leaderboard import endpoints
-from leaderboard.admin.base import HistoryAdmin, NoticesConflicts, ReadOnly
+from leaderboard.admin.base import DetectsConflicts, HistoryAdmin, ReadOnly
 from leaderboard.models import EditingModel, SecurityEvent, Suite
 from leaderboard.standings import refresh_ranks
 from leaderboard.text import secret_names
 
 
-class EditingModelForm(NoticesConflicts):
+class EditingModelForm(DetectsConflicts):
     new_api_key = forms.CharField(
         required=False,
         widget=forms.PasswordInput(render_value=False, attrs={"autocomplete": "off"}),

@@ -1,4 +1,4 @@
-"""Admin of runs: start, watch, pause, rescore, publish, review; tasks of the day."""
+"""Admin of runs: start, watch, pause, rescore, publish, review; the page “Today”."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ from leaderboard.templatetags.admin_state import queue_state
 IN_PROGRESS = ("budget_calls", "budget_usd")
 IN_REVIEW = ("cleared", "decision")
 BUDGET_HELP = (
-    "The run pauses before it exceeds this. The next page shows the price of a "
-    "new run and proposes a budget."
+    "The run pauses before it exceeds this budget. For a new run, the next page "
+    "shows the price and proposes a budget."
 )
 
 

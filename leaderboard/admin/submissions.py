@@ -161,7 +161,7 @@ class SubmissionAdmin(WithPages, SimpleHistoryAdmin):
         return super().change_view(request, object_id, form_url, (extra_context or {}) | more)
 
     def review_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Show the submission with its probe and cost, and take the decision."""
+        """Show the submission with its test and cost, and carry out the decision."""
         images = ("probe_sent", "probe_edited", "probe_restored")
         submission = self.row_to_change(request, pk, "suite", "editing_model", *images)
         estimate = status.estimate(submission)
@@ -216,7 +216,7 @@ class SubmissionAdmin(WithPages, SimpleHistoryAdmin):
 
 @admin.register(ContributedRun)
 class ContributedRunAdmin(admin.ModelAdmin):
-    """Read-only; a run is admitted to the ranks on the run's own admin page."""
+    """Read-only; a contributed run is published or withdrawn, but never ranked."""
 
     list_display = ("name", "contributed_by", "state", "progress", "decide", "created_at")
     list_filter = ("state",)

@@ -20,8 +20,8 @@ from evaluation.content import suite_builder
 from evaluation.content.suites import Suite as CoreSuite
 from evaluation.content.suites import SuiteError
 from leaderboard.admin.base import (
+    DetectsConflicts,
     HistoryAdmin,
-    NoticesConflicts,
     ThumbnailChoices,
     WithPages,
     checkboxes,
@@ -45,7 +45,7 @@ SECONDS_AT_ONCE = 8
 FEW = 4
 
 
-class SuiteForm(NoticesConflicts):
+class SuiteForm(DetectsConflicts):
     """A form with a field for each filter of a draft, instead of JSON."""
 
     cases = forms.IntegerField(
@@ -302,7 +302,7 @@ class SuiteAdmin(WithPages, HistoryAdmin):
 
 
 def _count(of: type[Model]) -> Coalesce:
-    """Count rows of a suite by subquery: joins would make half a million rows."""
+    """Count rows of a suite by subquery, because joins would multiply the rows."""
     rows = of._base_manager.filter(suite=OuterRef("pk")).order_by().values("suite")
     return Coalesce(Subquery(rows.annotate(count=Count("pk")).values("count")), 0)
 

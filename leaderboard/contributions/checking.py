@@ -69,7 +69,7 @@ class Stopped(Exception):
 def check(contribution_id: int) -> None:
     """Publish the run if all its numbers are confirmed; else refuse it."""
     contribution = ContributedRun.objects.filter(pk=contribution_id).first()
-    # The claim counts the attempt before any image is decoded: a crashed process cannot.
+    # The claim counts the attempt now, because a process that crashes on an image cannot.
     if contribution is None or not contribution.claim():
         return
     try:

@@ -110,7 +110,7 @@ def import_bundle(
             different.append(f"{check.line}, {check.what}: {check.detail}")
     if different and not anyway:
         raise BundleError(
-            f"{len(different)} of its lines do not recompute: {'; '.join(different[:3])}"
+            f"{len(different)} of its lines differ when recomputed: {'; '.join(different[:3])}"
         )
     suite = stored_suite or store_suite(bundle.suite, prepared)
     metrics, notes = calibrated_metrics(bundle, suite, verification)
@@ -133,7 +133,7 @@ def import_bundle(
 
 
 def imported_run(bundle: Bundle) -> Run | None:
-    """Return the run as which this bundle has already been imported, or None."""
+    """Return the run that an earlier import of this bundle created, or None."""
     return Run.objects.filter(
         source=Run.Source.EXTERNAL, provenance__bundle__digest=bundle.digest
     ).first()
@@ -397,7 +397,7 @@ def _prepared(bundle: Bundle) -> dict[str, EncodedImage]:
     suite = bundle.suite
     named = f"suite {suite.slug} v{suite.version} ({suite.content_hash[:12]})"
     if Suite.objects.filter(slug=suite.slug, version=suite.version).exists():
-        raise BundleError(f"{named} is not the suite with that name and version on this site")
+        raise BundleError(f"{named} differs from the suite with that name and version on this site")
     files = {row.slug: row.sha256 for row in bundle.document.sources}
     by_slug = {}
     for image in suite.images:
@@ -413,7 +413,9 @@ def _prepared(bundle: Bundle) -> dict[str, EncodedImage]:
             raise BundleError(f"source {image.slug}: {error}") from None
         # A frozen suite is defined by its pixels, so a source with other pixels is refused.
         if pixel_sha256(by_slug[image.slug].decoded) != image.sha256:
-            raise BundleError(f"source {image.slug} does not have the pixels its suite names")
+            raise BundleError(
+                f"source {image.slug} does not have the pixels that its suite requires"
+            )
     return by_slug
 
 

@@ -140,15 +140,15 @@ def _view(experiment: Experiment) -> ExperimentView:
 
 
 def effect_chart(view: ExperimentView, model: ModelView, metric: str) -> Chart:
-    """Draw each arm's effect with its interval."""
+    """Return the chart of each arm's effect with its interval."""
     numbers = model.results[metric]
     others = numbers["effects"][1:]
     return Chart(
         id="effects",
         title=words.finding(numbers),
         subtitle=f"Usable trips by {formatting.metric_label(metric)}, arm minus "
-        f"{numbers['baseline']}, over {numbers['cases']} cases. The intervals hold with 95\u00a0% "
-        "for all arms at once; an interval that excludes 0 is an effect.",
+        f"{numbers['baseline']}, over {numbers['cases']} cases. The 95\u00a0% intervals hold "
+        "for all arms together; an interval that excludes 0 shows an effect.",
         figure=_effects(others),
         table=Table(
             ["Arm", "Usable trips", "Effect", "95\u00a0% interval"],
@@ -164,7 +164,7 @@ def effect_chart(view: ExperimentView, model: ModelView, metric: str) -> Chart:
 
 
 def _effects(effects: Sequence[Mapping[str, Any]]) -> Figure:
-    shown = list(reversed(effects))  # plotly draws from below
+    shown = list(reversed(effects))  # plotly draws the first one at the bottom
     zero = {"color": "var(--ink-3)", "width": 1, "dash": "dot"}
     return {
         "data": [

@@ -177,7 +177,7 @@ def store(file: ExperimentFile) -> Experiment:
     """
     if file.trips or file.cases or file.limit:
         raise ExperimentError(
-            "trips, cases and limit are for the shell only: freeze a suite of those cases and "
+            "trips, cases and limit work only in the shell: freeze a suite of these cases and "
             "name it"
         )
     suite = find_suite(file.suite, Suite.objects.playable().defer("definition"))
@@ -199,7 +199,7 @@ def store(file: ExperimentFile) -> Experiment:
     wordings = ExperimentArm.Wording.values
     for position, (name, arm) in enumerate(file.arms.items()):
         if arm.wording not in wordings:
-            raise ExperimentError(f"arm {name}: wording is one of {', '.join(wordings)} here")
+            raise ExperimentError(f"arm {name}: wording must be one of {', '.join(wordings)}")
         ExperimentArm.objects.create(
             experiment=experiment,
             position=position,
@@ -214,5 +214,5 @@ def _size(name: str, sizes: tuple[str, ...]) -> str:
     if sizes == ("1K", "2K", "4K"):
         return "interleaved"
     if len(sizes) > 1:
-        raise ExperimentError(f"arm {name}: sizes in turn are 1K, 2K and 4K (interleaved) here")
+        raise ExperimentError(f"arm {name}: several sizes must be 1K, 2K and 4K (interleaved)")
     return sizes[0] if sizes else ""

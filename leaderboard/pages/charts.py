@@ -26,7 +26,7 @@ Figure = dict[str, Any]
 COLOURS = 8
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 REFERENCE_DASHES = ("dot", "longdash", "dashdot", "dash")
-#: Name of annotations that chart.js moves into the plot in narrow charts.
+#: Marks annotations that chart.js moves into the plot if the chart is narrow.
 END_NAME = "end name"
 #: Height of a name, and its distance above a line, in units of retention.
 NAME_HEIGHT, ABOVE = 0.05, 0.025
@@ -93,7 +93,7 @@ class Curve:
 
 
 def retention_chart(curves: Sequence[Curve], trips: int, **about: Any) -> Chart:
-    """Return the curves as a chart; the title, if not given, is their finding."""
+    """Return the curves as a chart, titled by their finding unless a title is given."""
     return Chart(
         **{"id": "curves", "title": retention_finding(curves, trips), **about},
         figure=retention_curves(curves, trips),
@@ -174,7 +174,7 @@ def retention_finding(curves: Sequence[Curve], trips: int) -> str:
 
 
 def retention_table(curves: Sequence[Curve], trips: int) -> Table:
-    """Return the retention of each curve at the usual trips."""
+    """Return the retention of each curve at the trips of `ticks`."""
     numbers = ticks(trips)
     rows = [[curve.name, *(_cell(curve, number) for number in numbers)] for curve in curves]
     return trips_table("Model", numbers, rows)
@@ -198,7 +198,7 @@ class LegendItem:
 
 
 def trips_axis(trips: int, stretch: float = 1.0) -> Figure:
-    """Return an axis of round trips; of more than ten only the usual ones are labelled."""
+    """Return an axis of round trips, labelled at each trip up to ten, else at `ticks`."""
     numbers = list(range(trips + 1)) if trips <= 10 else [0, *ticks(trips)]
     return {"title": {"text": "round trips"}, "tickvals": numbers, "range": [0, trips * stretch]}
 
@@ -382,7 +382,7 @@ def half_life_bar(standing: Standing, trips: int) -> SafeString:
 
 
 def sparkline(curve: dict[str, Sequence[float | None]], trips: int) -> SafeString:
-    """Return a small curve of retention with its band, drawn at the usual trips."""
+    """Return a small curve of retention with its band, drawn at the trips of `ticks`."""
     numbers = [0, *ticks(trips)]
 
     def points(values: Sequence[float | None]) -> list[str]:

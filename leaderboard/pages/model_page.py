@@ -150,7 +150,7 @@ def lifetime_sentence(results: RunResults) -> str:
 
 
 def damage(results: RunResults) -> list[dict[str, Any]]:
-    """Return retention, equivalent JPEG and every metric's value at the usual trips."""
+    """Return retention, equivalent JPEG and every metric's value at the trips of `ticks`."""
     curve, jpeg = results.standing.curve, results.standing.details.get("jpeg", {})
     rows = []
     for number in ticks(results.trips):
@@ -175,7 +175,7 @@ def damage(results: RunResults) -> list[dict[str, Any]]:
 
 
 def jpeg_sentence(results: RunResults) -> str:
-    """Return "After 5 round trips: like one JPEG save at quality 8."; may be empty."""
+    """Compare the loss with JPEG: "After 5 round trips: like one JPEG save at quality 8."."""
     jpeg = results.standing.details.get("jpeg", {})
     numbers = [n for n in ticks(results.trips) if str(n) in jpeg]
     if not numbers:

@@ -234,7 +234,7 @@ def yes_chart(lines: Sequence[Line]) -> Chart | None:
     ]
     return Chart(
         id="usable",
-        title="The less is kept, the fewer people would use it",
+        title="The less is kept, the fewer people would still use it",
         subtitle="Share of “yes, I could still use it” by the share of the image that is kept; "
         "all points have equally many votes.",
         figure={

@@ -55,7 +55,7 @@ def quality_chart(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart | No
         id="quality",
         title=_finding(models),
         subtitle=f"Edit quality, rated by a judge on first edits, against usable trips by {metric}. "
-        f"Up and to the right is better; no model beats one on the line at both.{missing}",
+        f"Up and to the right is better; no model beats those on the line at both.{missing}",
         figure=_figure(models, filters.suite.trips),
         table=_table(models),
         about=f"{filters.suite}, by {metric}",

@@ -330,7 +330,7 @@ def _published_table(
     trips: int,
     metric: str,
 ) -> Table:
-    """Return a table of our values at the usual trips and of all published values."""
+    """Return a table of our values at the trips of `ticks` and of all published values."""
     numbers = sorted({*ticks(trips), *(n for line in theirs for n in line.values)})
     lines: list[tuple[str, Mapping[int, float | None], str]] = [
         (name, dict(enumerate(values)), "measured here")

@@ -107,11 +107,11 @@ def _iso(moment: Any) -> str | None:
 
 
 #: Size of the SVG that shows the curve of an active run.
-PLANE = (300, 100)
+CURVE_SIZE = (300, 100)
 
 NOW = {
     RunState.QUEUED: "Waiting for a worker.",
-    RunState.PLAYING: "Edits are being made, many chains at once where the model allows it.",
+    RunState.PLAYING: "Edits are being made, many chains at once if the model allows it.",
     RunState.SCORING: "All edits are made. The restored images are being scored.",
     RunState.PAUSED: "Paused. Finished trips are kept.",
     RunState.FINISHED: "Finished: every chain is played and scored.",
@@ -257,8 +257,8 @@ def _mean_retention(run: Run, name: str) -> list[tuple[float, int]]:
 
 
 def path(values: list[float], trips: int) -> str:
-    """Return the curve as an SVG path on PLANE; negative values are drawn at 0."""
-    width, height = PLANE
+    """Return the curve as an SVG path on CURVE_SIZE; negative values are drawn at 0."""
+    width, height = CURVE_SIZE
     points = [
         f"{width * n / trips:.0f} {height * (1 - min(1, max(0, q))):.1f}"
         for n, q in enumerate(values)

@@ -63,7 +63,7 @@ class Jpeg:
             return f"{saved}, the lowest: even that keeps more"
         if self.equivalent > JPEG_QUALITIES[-1]:
             return f"{saved}: that loses more"
-        return f"{saved}: as much is lost"
+        return f"{saved}: the same loss"
 
 
 #: A statement of a witness on an image, and whether it is favourable.
@@ -128,7 +128,7 @@ class Frame:
 
     @property
     def window(self) -> str:
-        """The window that decided as "left top right bottom", for the viewer."""
+        """The deciding window as "left top right bottom", for the viewer."""
         return " ".join(f"{share:g}" for share in self.trip.window or ())
 
     @property
@@ -364,12 +364,12 @@ class ShortStrip:
         return self.chain.case.image.stored
 
 
-#: Columns of trips that no short strip reads.
+#: Large columns of trips that short strips do not need.
 HEAVY = ("evidence", "change_measure")
 
 
 def played_trips(chains: Iterable[Chain], numbers: Iterable[int]) -> dict[int, dict[int, Trip]]:
-    """Return the trips of these numbers by chain and number, with images; one query."""
+    """Return the trips with these numbers, by chain and number, in one query."""
     by_chain: dict[int, dict[int, Trip]] = {chain.pk: {} for chain in chains}
     trips = Trip.objects.filter(chain__in=by_chain, number__in=set(numbers))
     for trip in trips.select_related("edited", "restored").defer(*HEAVY):
@@ -388,8 +388,8 @@ def short_strips(
 ) -> list[ShortStrip]:
     """Return these chains as short strips; one query unless `played` is given.
 
-    Scored by `metric` or each chain's headline, at `numbers` or the usual trips. With `every`,
-    trips that were not played are included, so that strips line up.
+    Scores are by `metric` or by each chain's headline, at `numbers` or at `short_numbers`. With
+    `every`, trips that were not played are included, so that strips line up.
     """
     numbers = numbers or short_numbers(trips)
     if played is None:

@@ -66,14 +66,14 @@ from leaderboard.standings.stored import stored_result
 MIN_VOTES = 10
 #: Questions listed because people and the headline differ most on them.
 DIFFERENCES = 12
-#: A listed question has at least so many voters; at most this share agrees with the metric.
+#: A question is listed if it has so many voters and at most this share agrees with the metric.
 MIN_PEOPLE, MAX_AGREEMENT = 3, 1 / 3
 #: Shortest interval between two counts while votes arrive.
 COUNT_INTERVAL = timedelta(minutes=5)
 #: Most questions whose images are drawn in advance, and most seconds spent on that. The worker
 #: has other jobs, so the rest is drawn after the next count.
 PREPARED_QUESTIONS, PREPARING_SECONDS = 1_200, 20.0
-#: Lower retentions of a part count as this one: among unusable images the order says little.
+#: Lower retentions of a part count as this one, because unusable images hardly differ.
 MIN_RETENTION = 0.02
 #: Voters with a weight below this are reported as little trusted.
 TRUSTED_WEIGHT = 0.5
@@ -149,7 +149,7 @@ def table(
     by_trip: Mapping[int, VotedImage],
     models: Mapping[int, int],
 ) -> Table:
-    """Return the ordinary votes on these images; `models` numbers the compared runs."""
+    """Return the ordinary votes on these images; `models` maps compared runs to indices."""
     ordinary, images, columns = [], [], []
     for vote in votes:
         first, second = by_trip.get(vote.first), by_trip.get(vote.second or 0)
@@ -198,7 +198,7 @@ def _store_standings(
     weights: Mapping[int, float],
     judges: Mapping[int, dict[str, Any]],
 ) -> None:
-    """Replace the stored numbers by votes of all runs."""
+    """Replace the stored vote results of all runs."""
     numbers: dict[int, dict[str, Any]] = defaultdict(dict, judges)
     by_suite: dict[Suite, list[int]] = defaultdict(list)
     for pk, run in runs.items():

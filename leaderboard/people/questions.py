@@ -34,7 +34,7 @@ CASES = 60
 VISIBLE, SAME = 0.1, 0.01
 #: Share of pairs whose gap is too small for people to see.
 HARD = 0.2
-#: Votes that are enough for one question.
+#: Votes after which a question needs no more.
 ENOUGH = 5
 #: Weights of comparing two trips of one model, and of comparing with a reference editor;
 #: comparing two models after the same trip has weight 1.

@@ -113,7 +113,7 @@ def witness_preference(witness: str, first: VotedImage, second: VotedImage) -> f
     return float((gap > 0) - (gap < 0)) if gap else math.nan
 
 
-# The count.
+# Records for the count.
 
 FIELDS = (
     *("voter", "session", "question", "kind", "role", "first_left", "answer"),
@@ -166,7 +166,7 @@ def is_right(gold: str, answer: int) -> bool:
     return answer == right.get(Question.Gold(gold), answer)
 
 
-# What is published.
+# Published records.
 
 SIDES = ("first", "second")
 

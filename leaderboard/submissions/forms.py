@@ -25,7 +25,7 @@ from leaderboard.text import PlainCharField, secret_names, skeleton
 
 
 class SuiteChoiceField(forms.ModelChoiceField):
-    """A choice of suites that states the edits of each, which the submitter pays for."""
+    """A choice of suites, labelled with their edits because the submitter pays for them."""
 
     def label_from_instance(self, obj: Any) -> str:
         edits = intcomma(obj.edit_count)
@@ -257,7 +257,7 @@ class SubmissionForm(EndpointForm):
 
     @transaction.atomic
     def _use_quota(self, cleaned: dict[str, Any]) -> str | None:
-        """Count the submission, once per form, and return the message of an exceeded limit."""
+        """Count the submission, once per form; return a message if a limit is exceeded."""
         use = Use.objects.locked("submitted form", self._key(cleaned["idempotency_key"]))
         if use.count:
             return None

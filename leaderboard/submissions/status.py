@@ -100,7 +100,7 @@ STEPS = {
 
 
 def step(submission: Submission, run: Run | None) -> int:
-    """Return the step of the submission, from 1 to 5; 0 if it ended otherwise."""
+    """Return the step of the submission, from 1 to 5; 0 if it ended without a result."""
     if run and run.state == RunState.FINISHED and submission.state == Submission.State.APPROVED:
         return 5
     return STEPS.get(Submission.State(submission.state), 0)

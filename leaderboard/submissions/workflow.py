@@ -256,7 +256,7 @@ def unshare(submission: Submission) -> str:
 
 @transaction.atomic
 def withdraw(submission: Submission) -> str:
-    """Withdraw it: cancel its runs, delete its key, mark published results as withdrawn."""
+    """Withdraw a submission: cancel its runs, delete its key, withdraw its results."""
     move(submission, State.WITHDRAWN, api_key="", embargo_token=None)
     model = submission.editing_model
     if model:

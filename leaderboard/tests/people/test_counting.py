@@ -139,7 +139,7 @@ def test_the_page_on_agreement_says_who_agrees_and_where_the_threshold_lies(clie
     assert "people with each other in" in page
     assert "lies within this interval: the votes do not contradict it" in page
     assert "count for less than half" in page
-    assert "The less is kept, the fewer people would use it" in page
+    assert "The less is kept, the fewer people would still use it" in page
 
 
 def test_disagreements_of_people_and_the_headline_link_to_the_images(client, board):
