@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from evaluation.analysis.half_life import shown_half_life
 from evaluation.content import catalog
-from evaluation.testing.simulations.noise_spread import half_lives, spread
+from evaluation.testing.simulations.noise_spread import covers_the_scale, half_lives
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for sigma, half_life in by_sigma.items()
         )
         print(f"{name}, {suite.trips} trips, {options.images} images: {shown}", flush=True)
-        if suite.trips > 1 and not spread(list(by_sigma.values()), suite.trips):
+        if suite.trips > 1 and not covers_the_scale(list(by_sigma.values()), suite.trips):
             missed += 1
             print(
                 "  half-lives are not about a tenth, a quarter, a half and all of"

@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 
 class Authority:
-    """A certificate authority of our own, which clients trust by `client_context`."""
+    """A certificate authority, trusted by clients with `client_context`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,7 +32,7 @@ class Authority:
     def server_context(
         self, host: str = "localhost", days: int = 10, self_signed: bool = False
     ) -> ssl.SSLContext:
-        """A server's context with a certificate for `host`, valid for `days` (negative: expired)."""
+        """Return a server's context for `host`; with negative `days` its certificate has expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
         certificate = (

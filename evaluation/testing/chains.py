@@ -1,4 +1,4 @@
-"""Made-up chains and runs for the statistics' tests."""
+"""Generated chains and runs for tests of the statistics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ORIGINS = ("photograph", "painting", "render", "generated")
 
 
 def chain(*retention: float, **fields: Any) -> ChainResult:
-    """A chain of one image and pair, unless `fields` say otherwise."""
+    """Return a chain of a default image and pair; `fields` override them."""
     place = {
         "image": "cat",
         "pair": "hat",
@@ -32,14 +32,14 @@ def chain(*retention: float, **fields: Any) -> ChainResult:
 
 
 def halving(time: float, trips: int = 20, **fields: Any) -> ChainResult:
-    """A chain that falls exponentially, to one half after `time` trips."""
+    """Return a chain with exponential decay, at one half after `time` trips."""
     return chain(*(0.5 ** (np.arange(1, trips + 1) / time)).tolist(), **fields)
 
 
 def made_up_cases(
     count: int, images: int, pairs: int, categories: int, seed: int = 0
 ) -> list[Case]:
-    """Cases in which every image and every pair occurs, else drawn at random."""
+    """Return random cases in which every image and every pair occurs."""
     random = np.random.default_rng(seed)
     order = random.permutation(pairs)
     places = {(n % images, int(order[n % pairs])) for n in range(max(images, pairs))}
@@ -61,10 +61,10 @@ def made_up_cases(
 def run_of(
     times: np.ndarray, *, trips: int = 20, repeats: int = 1, loss: float = 0.0, seed: int = 0
 ) -> list[ChainResult]:
-    """A run in which every image has a case in each of three categories.
+    """Return a run in which every image has a case in each of three categories.
 
-    `times` by image, category (and repeat) are the halving times; `loss` is the
-    share of chains that break or get lost on their way.
+    `times` are halving times by image, category and repeat; `loss` is the share of chains that end
+    early.
     """
     random = np.random.default_rng(seed)
     times = times.reshape(len(times), len(CATEGORIES), repeats)
@@ -96,14 +96,14 @@ def spread_times(
     image: float = 0.4,
     case: float = 0.4,
 ) -> np.ndarray:
-    """Log-normal halving times whose spread is partly the image's, partly the case's."""
+    """Return log-normal halving times with a spread by image and one by case."""
     of_image = random.normal(0, image, (images, 1))
     of_case = random.normal(0, case, (images, len(CATEGORIES)))
     return median * np.exp(of_image + of_case)
 
 
 def asking(edit: Edit) -> EditStep:
-    """Ask for each step plainly: no retries, no ledger."""
+    """Make each step by one call of `edit`, without retries or a ledger."""
 
     def ask(image: EncodedImage, step: Step, context: EditContext) -> Answer:
         return edit(image, step.prompt, seed=step.seed, context=context)

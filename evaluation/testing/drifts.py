@@ -1,4 +1,4 @@
-"""What an editor may do to a whole image beside its edit: lighting, noise, motion, JPEG."""
+"""Changes of the whole image that an editor may make with its edit: light, noise, motion, JPEG."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lit(
 def wobbly(
     image: Image.Image, strength: float, smooth: float = 32, seed: int = SEED
 ) -> Image.Image:
-    """The image as if redrawn: every point moved by so many pixels (standard deviation)."""
+    """Warp the image smoothly as if redrawn; `strength` is the standard deviation in pixels."""
     import cv2
 
     width, height = image.size
@@ -48,7 +48,7 @@ def wobbly(
 
 
 def moved(image: Image.Image, right: float = 0, down: float = 0, zoom: float = 1.0) -> Image.Image:
-    """The image as a camera sees it that moved a little; beyond the border, its mean colour."""
+    """Shift and zoom the image as if the camera had moved; new pixels get its mean colour."""
     middle = np.array(image.size) / 2
     shift = middle - (middle + np.array([right, down])) / zoom
     red, green, blue = (int(value) for value in _array(image).mean(axis=(0, 1)))

@@ -1,4 +1,4 @@
-"""A local editing endpoint that counts its calls, for tests and measurements.
+"""A local editing endpoint that records its calls, for tests and benchmarks.
 
 It speaks the Hugging Face contract, takes a fixed time for an edit, answers
 the same input with the same image, and misbehaves as it is told.
@@ -22,13 +22,13 @@ import numpy as np
 from PIL import Image, ImageOps
 
 HEAD_ENDS = b"\r\n\r\n"
-#: What the server answers instead of an image: status, headers, body. None: an image.
+#: An answer instead of an image: status, headers, body.
 Reply = tuple[int, Mapping[str, str], bytes]
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call: which edit it asked for, and with which key the caller marked it."""
+    """One call; `edit` identifies image, prompt and seed, `key` is the idempotency key."""
 
     edit: str
     prompt: str
@@ -43,7 +43,7 @@ class EditingServer:
     latency: float = 0.05
     edit: Callable[[bytes, str, int], bytes] | None = None
     calls: list[Call] = field(default_factory=list)
-    #: Decides before each edit whether something else is answered.
+    #: Called before each edit; may return another answer.
     instead: Callable[[Call], Reply | None] = lambda call: None
     in_flight: int = 0
     most_in_flight: int = 0
@@ -68,10 +68,10 @@ class EditingServer:
         self._server.close()
         for caller in list(self._callers):
             caller.hang_up()
-        self._loop.call_soon(self._loop.stop)  # behind what hanging up left to do
+        self._loop.call_soon(self._loop.stop)  # after the callbacks of hanging up
 
-    def _asked(self, caller: _Caller, headers: Mapping[str, str], body: bytes) -> None:
-        """Answer a call, now or when its edit has taken its time."""
+    def _answer(self, caller: _Caller, headers: Mapping[str, str], body: bytes) -> None:
+        """Answer a call, at once or after the latency of an edit."""
         data = json.loads(body)
         image, parameters = base64.b64decode(data["inputs"]), data["parameters"]
         seed = parameters.get("seed", 0)
@@ -99,7 +99,7 @@ class EditingServer:
 
 
 class _Caller(asyncio.Protocol):
-    """One connection, call after call; asyncio's streams would cost several times as much."""
+    """One connection. A protocol, because asyncio's streams are several times slower."""
 
     transport: asyncio.Transport
 
@@ -124,12 +124,12 @@ class _Caller(asyncio.Protocol):
             return
         body = bytes(self.received[begin : begin + length])
         del self.received[: begin + length]
-        self.server._asked(self, headers, body)
+        self.server._answer(self, headers, body)
 
     def reply(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         lines = [f"HTTP/1.1 {status} OK", f"Content-Length: {len(body)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
-        if not self.transport.is_closing():  # or the caller hung up, or was killed
+        if not self.transport.is_closing():  # the caller may have hung up
             self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
 
     def hang_up(self) -> None:
@@ -137,7 +137,7 @@ class _Caller(asyncio.Protocol):
 
     @contextmanager
     def hung_up_on_error(self) -> Iterator[None]:
-        """A server that fails hangs up; its caller must not wait for it."""
+        """Hang up if the server fails, so that the caller does not wait."""
         try:
             yield
         except Exception:
@@ -146,7 +146,7 @@ class _Caller(asyncio.Protocol):
 
 
 def noisy_turn(image: bytes, prompt: str, seed: int) -> bytes:
-    """The image mirrored or upside down, with a little noise that the seed decides."""
+    """Mirror the image or turn it upside down, and add a little noise from the seed."""
     decoded = Image.open(io.BytesIO(image)).convert("RGB")
     turned = ImageOps.mirror(decoded) if "irror" in prompt else decoded.rotate(180)
     noise = np.random.default_rng(seed).integers(-6, 7, (decoded.height, decoded.width, 3))

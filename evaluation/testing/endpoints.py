@@ -1,4 +1,4 @@
-"""Endpoints as people submit them, on a hostile server."""
+"""Submitted endpoints on a hostile server."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def endpoint(server: HostileServer, **options: Any) -> Endpoint:
 
 
 def failure(server: HostileServer, *replies: bytes, **options: Any) -> EditorError:
-    """The error that these replies to an edit end in, after the checks every error must pass."""
+    """Edit with these replies; check and return the error."""
     contract = options.setdefault("contract", "openai-edits")
     server.answers(PATHS[contract], *replies)
     try:
         endpoint(server, **options).edit(IMAGE, "Add a hat.", seed=5)
     except EditorError as error:
-        found = error
+        caught = error
     else:
         raise AssertionError("the edit was answered")
-    assert KEY not in str(found)
-    assert len(found.message) < 700
-    return found
+    assert KEY not in str(caught)
+    assert len(caught.message) < 700
+    return caught

@@ -1,4 +1,4 @@
-"""Three trips of a hat put on and taken off again, as the files of a chain."""
+"""Chain files of three trips in which a hat is added and removed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ HAT = EditPair("hat", "accessories", "Add a hat.", "Remove the hat.", "local", o
 
 @dataclass(frozen=True)
 class HatChain:
-    """A folder of images, and what is known of them."""
+    """A folder of images, with expected results."""
 
     folder: Path
-    #: Of the PSNR, after the first and the last trip.
+    #: Retention by PSNR after the first and the last trip.
     kept: tuple[float, float]
-    #: Of the SSIM, in trips.
+    #: Usable trips by SSIM.
     ends: float
 
     @property
@@ -43,12 +43,12 @@ class HatChain:
 
 
 def real(shared: Path) -> HatChain:
-    """What a commercial editor made of a portrait."""
+    """Return a commercial editor's chain of a portrait."""
     return HatChain(shared / "ecb/flux_portrait_02_hat", kept=(0.87, 0.79), ends=1.4)
 
 
 def drawn(folder: Path) -> HatChain:
-    """The same of an astronaut: the hat is drawn, each trip blurs a little and adds noise."""
+    """Draw a chain of an astronaut: each trip blurs a little and adds noise."""
     image = small(256, 256)
     images = {"I0_source": image}
     for number in range(1, TRIPS + 1):

@@ -1,7 +1,7 @@
-"""A local server that behaves as badly as the internet: one behaviour per path.
+"""A local server that misbehaves in every way, with one behaviour per path.
 
-It speaks raw sockets, so that it can break HTTP in any way. `behaviour("/path")`
-registers a function that is given the connection and the request.
+It uses raw sockets, so it can break HTTP in any way. `does("/path", function)` registers a function
+of the connection and the request.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Behaviour = Callable[[socket.socket, Received], None]
 def response(
     status: int = 200, body: bytes = b"", type_: str = "", length: int | None = None, **headers: str
 ) -> bytes:
-    """A complete HTTP/1.1 response; `length` lies about the body, -1 leaves it out."""
+    """Return an HTTP/1.1 response. `length` overrides the Content-Length; -1 omits it."""
     lines = [f"HTTP/1.1 {status} Whatever"]
     if type_:
         lines.append(f"Content-Type: {type_}")
@@ -53,7 +53,7 @@ def as_json(payload: Any, status: int = 200, **headers: str) -> bytes:
 
 
 class HostileServer:
-    """Listens on 127.0.0.1; each connection has a thread of its own and may be kept alive."""
+    """Listens on 127.0.0.1 with one thread per connection; connections may stay alive."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.tls = tls
@@ -77,7 +77,7 @@ class HostileServer:
         return f"{scheme}://{host}:{self.port}{path}"
 
     def answers(self, path: str, *replies: bytes) -> str:
-        """Answer the path with these bytes in turn, the last one for ever; returns its URL."""
+        """Answer the path with these replies in turn, then repeat the last; return its URL."""
         waiting = list(replies)
 
         def answer(connection: socket.socket, _: Received) -> None:
@@ -90,7 +90,7 @@ class HostileServer:
         return self.url(path)
 
     def drips(self, path: str, start: bytes, piece: bytes, pause: float) -> str:
-        """Send `start`, then `piece` again and again, for ever."""
+        """Answer the path with `start`, then with `piece` for ever; return its URL."""
 
         def drip(connection: socket.socket, _: Received) -> None:
             connection.sendall(start)
@@ -128,7 +128,7 @@ class HostileServer:
 
 
 class _Recorder:
-    """A connection that hangs up after a response without a Content-Length."""
+    """A connection that must be closed after a response without a true Content-Length."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -162,7 +162,7 @@ def _read_request(reader: Any) -> Received | None:
 
 
 def failure(client: HttpClient, url: str, *, timeout: float = 10.0, **options: Any) -> EditorError:
-    """The error that a call ends with."""
+    """Call the URL and return the error."""
     try:
         client.send("POST", url, content=b"x", timeout=timeout, **options)
     except EditorError as error:

@@ -1,4 +1,4 @@
-"""Small image files with metadata that takes hundreds of megabytes in memory."""
+"""Small image files whose metadata takes hundreds of megabytes in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from PIL import Image
 
 
 def many_parts(kind: str, count: int) -> bytes:
-    """Return an image with so many empty chunks or segments before its pixels."""
+    """Return an image with `count` empty chunks or segments before its pixels."""
     file = io.BytesIO()
     Image.new("RGB", (128, 128), (90, 120, 30)).save(file, kind)
     data = file.getvalue()
@@ -25,7 +25,7 @@ def many_parts(kind: str, count: int) -> bytes:
 
 
 def many_texts(count: int) -> bytes:
-    """Return a PNG with so many texts of a megabyte, each packed into a kilobyte."""
+    """Return a PNG with `count` texts of a megabyte, each compressed to a kilobyte."""
     text = zlib.compress(("\U0001f600" + "a" * (2**20 - 8)).encode(), 9)
     texts = [_png_chunk(b"iTXt", b"k%03d\0\1\0\0\0%s" % (n, text)) for n in range(count)]
     data = many_parts("PNG", 0)
@@ -33,7 +33,7 @@ def many_texts(count: int) -> bytes:
 
 
 def large_profile(segments: int) -> bytes:
-    """Return a JPEG with so many segments of a colour profile, 64 KB each."""
+    """Return a JPEG whose colour profile has this many segments of 64 KB."""
     data = many_parts("JPEG", 0)
     profile = [
         b"\xff\xe2\xff\xffICC_PROFILE\0" + bytes([n, segments]) + bytes(65_519)
@@ -43,7 +43,7 @@ def large_profile(segments: int) -> bytes:
 
 
 def broken_exif(count: int) -> bytes:
-    """Return a PNG with an EXIF of so many entries, each longer than the file."""
+    """Return a PNG whose EXIF has `count` entries, each longer than the file."""
     entries = [struct.pack("<HHII", tag, 7, 0x7FFFFFFF, 8) for tag in range(count)]
     exif = b"II*\0\x08\0\0\0" + struct.pack("<H", count) + b"".join(entries) + bytes(4)
     data = many_parts("PNG", 0)

@@ -1,4 +1,4 @@
-"""Small images made on the spot."""
+"""Small generated images."""
 
 import io
 
@@ -7,7 +7,7 @@ from PIL import Image
 
 
 def gradient(width: int, height: int) -> Image.Image:
-    """An image in which no row, column or corner looks like another."""
+    """Return an image in which all rows, columns and corners differ."""
     y, x = np.mgrid[0:height, 0:width]
     pixels = np.stack(
         [255 * x / width, 255 * y / height, 255 * (x + 2 * y) / (width + 2 * height)], -1
@@ -16,7 +16,7 @@ def gradient(width: int, height: int) -> Image.Image:
 
 
 def busy(width: int, height: int, seed: int = 0) -> Image.Image:
-    """Blurred noise: an image with structure at every scale, unlike any other seed's."""
+    """Return an image with structure at every scale; each seed gives another."""
     rng = np.random.default_rng(seed)
     image = Image.new("RGB", (width, height))
     for side, share in ((4, 1.0), (16, 0.5), (64, 0.3)):

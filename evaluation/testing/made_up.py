@@ -1,7 +1,7 @@
-"""Made-up input for readers of what strangers send, and a corpus of it that grows.
+"""Generated input for parsers of untrusted data, and a growing corpus of it.
 
-`make fuzz` keeps the shortest input for every way in which a reader can end, and damages those
-too from then on; every test run reads the whole corpus.
+`make fuzz` stores the shortest input for every outcome of a parser, and later mutates these too.
+Every test run parses the whole corpus.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Any
 from hypothesis import strategies as st
 
 GROWS = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
-#: Longer input is not kept, nor more of it for one reader: words of errors may be the input's.
+#: Limits of the corpus: bytes per input, and inputs per parser.
 LONGEST = 8_000
 MOST = 120
 Reader = Callable[[bytes], object]
 
-# No float holds them: whatever takes a number from outside meets them sooner or later.
+# Numbers too large for a float.
 HUGE = st.sampled_from([10**400, -(10**400)])
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | HUGE | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
-#: What a value of a document is replaced by.
+#: Values to put into a document.
 ODD: st.SearchStrategy[Any] = st.sampled_from(
     [
         *(None, True, -1, 0, 10**9, 10**400, 1e308, float("nan"), float("-inf"), "", "x" * 300),
@@ -40,35 +40,37 @@ ODD: st.SearchStrategy[Any] = st.sampled_from(
 
 
 class Corpus:
-    """Readers by name, each with the inputs that showed something."""
+    """Parsers by name, each with stored inputs."""
 
     def __init__(
         self, folder: Path, readers: Mapping[str, Reader], refusals: Sequence[type[Exception]]
     ) -> None:
         self.folder, self.readers, self.refusals = folder, readers, tuple(refusals)
-        #: As it is when the tests begin: what grows meanwhile is damaged the next time.
+        #: The corpus at the beginning of the tests; inputs found later are mutated next time.
         self.seeds = {name: self.known(name) for name in readers}
 
     def known(self, name: str) -> list[bytes]:
-        """The inputs of a reader that are kept."""
+        """Return the stored inputs of a parser."""
         return [file.read_bytes() for file in sorted((self.folder / name).glob("*"))]
 
     def ending(self, name: str, data: bytes) -> str:
-        """How a reader ended; an exception that it should not raise goes through."""
+        """Return the outcome of a parser. Raises exceptions that the parser should not raise."""
         try:
             return f"{self.readers[name](data)}"
         except self.refusals as refusal:
-            # Words alone: numbers, names and folders differ from input to input.
-            told = re.sub(r"\S*/\S*|'[^']*'|\"[^\"]*\"", " ", str(refusal).lower())
-            words = re.findall(r"[a-z]{3,}", told)
+            # Only its words: numbers, names and paths differ between inputs.
+            message = re.sub(r"\S*/\S*|'[^']*'|\"[^\"]*\"", " ", str(refusal).lower())
+            words = re.findall(r"[a-z]{3,}", message)
             return " ".join([type(refusal).__name__, *words[:4]])
 
     def read(self, name: str, data: bytes) -> None:
-        """Have the input read; keep it where its reader never ended like this, or is shorter."""
-        how = self.ending(name, data)
+        """Parse the input; store it if its outcome is new or it is shorter than before."""
+        outcome = self.ending(name, data)
         if GROWS and len(data) <= LONGEST:
             file = (
-                self.folder / name / hashlib.sha256(how.encode(errors="replace")).hexdigest()[:12]
+                self.folder
+                / name
+                / hashlib.sha256(outcome.encode(errors="replace")).hexdigest()[:12]
             )
             file.parent.mkdir(parents=True, exist_ok=True)
             known = file.exists()
@@ -78,7 +80,7 @@ class Corpus:
                 file.write_bytes(data)
 
     def damaged(self, name: str, wholes: Sequence[bytes]) -> st.SearchStrategy[bytes]:
-        """A file of these or of the corpus with pieces cut out, doubled, overwritten or put in."""
+        """Mutate one of these files or of the corpus: cut, double, overwrite or insert pieces."""
         return _damaged([*wholes, *self.seeds[name]])
 
 
@@ -102,7 +104,7 @@ def _damaged(draw: st.DrawFn, wholes: Sequence[bytes]) -> bytes:
 
 
 def nodes(value: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key) of a document."""
+    """Return every (container, key) of a document."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     found = [(value, key) for key, _ in items]
     inner = (v for v in (value.values() if isinstance(value, dict) else value))
@@ -111,7 +113,7 @@ def nodes(value: Any) -> list[tuple[Any, Any]]:
 
 @st.composite
 def altered(draw: st.DrawFn, document: Any) -> bytes:
-    """The document as JSON, with one to three of its values replaced or gone."""
+    """Return the document as JSON, with one to three values replaced or deleted."""
     changed = copy.deepcopy(document)
     for _ in range(draw(st.integers(1, 3))):
         if not (places := nodes(changed)):

@@ -1,4 +1,4 @@
-"""Results as github.com/Qianli-ion/edit-converge-bench publishes them, with their faults."""
+"""Results in the format of github.com/Qianli-ion/edit-converge-bench, with its faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 WHOLE = ("nano_banana", "qwen", "grok")
 PARTIAL = ("flux", "gemini", "seedream")
 TRIPS = 10
-#: What a blank card scores on average.
+#: The mean SSIM of a blank card.
 BLANK_SSIM = 0.59
 _PAIRS = {
     "portrait": {"hat_add_remove": "accessories", "glasses_add_remove": "accessories"},
@@ -26,33 +26,33 @@ _CASES = [
     for number in (1, 2, 3)
     for pair, category in {**pairs, "horizontal_flip": "geometry"}.items()
 ]
-#: What the others played, one case of it alone.
+#: Cases of the other models; one of them is theirs alone.
 _FEW_CASES = [*_CASES[:2], ("portrait_01.jpg", "earrings_add_remove", "portrait", "accessories")]
 _CHAINS_TWICE, _CHAINS_AGAIN = 4, 2
 
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A results.csv, and what is known of it."""
+    """A results.csv, with expected counts."""
 
     path: Path
     rows: int
-    #: Rows that are no verbatim duplicates of others.
+    #: Rows without exact duplicates.
     distinct: int
-    #: Cases that the models of `WHOLE` have in common.
+    #: Cases that all models in WHOLE played.
     common: int
 
 
 def real(shared: Path) -> PublishedTable:
-    """The published one."""
+    """Return the published table."""
     return PublishedTable(shared / "ecb/results.csv", rows=4631, distinct=2741, common=57)
 
 
 def drawn(folder: Path) -> PublishedTable:
-    """A small one of made-up numbers: three models alike, three with a few short chains.
+    """Generate a small table: three complete models, three with a few short chains.
 
-    As in the published one LPIPS was never run and stands as 0.0, chains were appended
-    to the file twice, some were played again, and some stop without a word.
+    As in the published table, LPIPS was never run and is 0.0, some chains occur twice, some were
+    played again, and some stop without a reason.
     """
     random = np.random.default_rng(7)
     once = [row for model in WHOLE for case in _CASES for row in _chain(model, case, random)]

@@ -1,4 +1,4 @@
-"""The images of the golden table: an astronaut and four ways to lose her."""
+"""The images of the golden table: an astronaut, and four changes of the image."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +21,14 @@ def as_image(array: NDArray[np.uint8]) -> Image.Image:
 
 
 def small(width: int = 192, height: int = 176, seed: int = 0) -> Image.Image:
-    """A crop of the astronaut, large enough for every metric."""
+    """Return a crop of the astronaut, large enough for every metric."""
     rng = np.random.default_rng(seed)
     left, top = rng.integers(0, 512 - width), rng.integers(0, 512 - height)
     return as_image(ASTRONAUT[top : top + height, left : left + width])
 
 
 def worn(image: Image.Image, strength: float, seed: int = 0) -> Image.Image:
-    """The image with noise of this standard deviation."""
+    """Return the image with noise of this standard deviation."""
     values = np.asarray(image, dtype=float)
     noisy = values + np.random.default_rng(seed).normal(0, strength, values.shape)
     return as_image(np.rint(np.clip(noisy, 0, 255)).astype(np.uint8))

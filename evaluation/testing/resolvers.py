@@ -1,4 +1,4 @@
-"""Stand-ins for name resolution: tests decide where a name points."""
+"""Stand-ins for name resolution, so that tests decide what a name resolves to."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Any
 
-#: An address on the internet (example.org had it once).
+#: A public address, once of example.org.
 PUBLIC = "93.184.216.34"
 
 
 def resolver(*answers: str | Iterable[str]) -> Callable[..., Any]:
-    """A stand-in for getaddrinfo: one answer (or list of addresses) per lookup, then the last."""
+    """Return a stand-in for getaddrinfo with one answer per lookup; the last is repeated."""
     left = [[a] if isinstance(a, str) else list(a) for a in answers]
 
     def lookup(host: str, port: int, *_: Any) -> list[Any]:

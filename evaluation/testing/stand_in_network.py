@@ -1,6 +1,6 @@
-"""A stand-in for DINOv2: patches by their own pixels, in a thousandth of the time.
+"""A stand-in for DINOv2 that describes patches by their pixels, a thousand times faster.
 
-Tests that are about runs, stores and pages need the headline, not its network.
+Tests of runs, stores and pages need the headline metric, but not its network.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from evaluation.metrics.networks.dinov2 import AREA, PATCH
 from evaluation.metrics.overall import Overall
 from evaluation.metrics.views import SHAPES, THINGS, Tokens
 
-#: What the stand-in stands for.
+#: The method that the stand-in replaces.
 REAL = Overall.tokens
-# Pixels of a patch, after the image is made small.
+# The side of a patch in pixels, after the image is reduced.
 SIDE = 4
 
 
 def stand_in_patches(images: Sequence[Image.Image]) -> list[Tokens]:
-    """Return for each image its patches by layer, of unit length."""
+    """Return the patches of each image by layer, as vectors of unit length."""
     return [_patches(image) for image in images]
 
 
@@ -34,7 +34,7 @@ def _patches(image: Image.Image) -> Tokens:
     pixels = np.asarray(small, dtype=np.float32) / np.float32(255)
     shapes = pixels.reshape(rows, SIDE, columns, SIDE, 3).transpose(0, 2, 1, 3, 4)
     shapes = shapes.reshape(rows, columns, -1)
-    # Things: a patch with those around it.
+    # For things: each patch with its neighbours.
     padded = np.pad(shapes, ((1, 1), (1, 1), (0, 0)), mode="edge")
     around = [padded[down : down + rows, right : right + columns] for down, right in AROUND]
     return {SHAPES: _unit(shapes), THINGS: _unit(np.concatenate([shapes, *around], axis=-1))}

@@ -1,7 +1,7 @@
-"""Pipelines of the real diffusers classes, with a few thousand random weights, on disk.
+"""Pipelines of real diffusers classes with a few thousand random weights, saved to disk.
 
-Tokenizers are built here too, so nothing is fetched. What comes out of such a
-model is noise; what is tested is everything around it.
+Their tokenizers are built here too, so nothing is downloaded. Their images are noise: tests cover
+only the code around the model.
 """
 
 from __future__ import annotations
@@ -165,13 +165,13 @@ def omnigen(folder: Path) -> Any:
             pad_token_id=0,
         ),
         scheduler=FlowMatchEulerDiscreteScheduler(invert_sigmas=True, num_train_timesteps=1),
-        vae=_vae(32, 32, 32, 32),  # it counts on a scale of 8
+        vae=_vae(32, 32, 32, 32),  # the pipeline assumes a scale of 8
         tokenizer=bpe_tokenizer(folder, ("<|user|>", "<|assistant|>", "<|end|>", "<|diffusion|>")),
     )
 
 
 def save(build: Build, folder: Path) -> Path:
-    """The folder with a pipeline in it, always with the same weights."""
+    """Build and save a pipeline with the same weights each time; return its folder."""
     ready_torchvision()
     import torch
 
@@ -241,7 +241,7 @@ def _safety_checker() -> Any:
         projection_dim=8,
     )
     checker = StableDiffusionSafetyChecker(config)
-    # Nothing is ever as similar as 2 to a bad concept.
+    # No similarity to a bad concept reaches the threshold 2, so nothing is blanked.
     checker.concept_embeds_weights.data = torch.full_like(checker.concept_embeds_weights, 2.0)
     checker.special_care_embeds_weights.data = torch.full_like(
         checker.special_care_embeds_weights, 2.0

@@ -1,7 +1,7 @@
-"""A zoo of editors: tricks that keep everything without editing well, and honest editors.
+"""A zoo of cheating and honest editors.
 
-Each trick disguises a poor honest editor: it edits as that one does and undoes by other
-means. `evaluation.testing.zoo` plays them all; what it finds is on the methodology page.
+A trick scores well without editing well: it edits like a poor honest editor, but undoes edits by
+other means. `evaluation.testing.zoo` plays all of them for the table on the methodology page.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from evaluation.images import EncodedImage, ImageError, clean_wire, encode_jpeg,
 
 Values = npt.NDArray[Any]
 
-#: What the tricks disguise: an editor that loses most of the detail at every edit.
+#: The poor editor behind the tricks loses most of the detail at every edit.
 POOR_FACTOR = 0.3
 POOR = "the poor editor that the tricks disguise"
 NOISY = "noise"
@@ -41,13 +41,13 @@ def poor() -> RuleEditor:
 
 @dataclass
 class Trick(Editor):
-    """Edits as the poor editor does, but undoes an edit by what it kept of it, where it finds that."""
+    """Edits like the poor editor, but undoes an edit by returning a copy that it kept."""
 
     stopped_by: ClassVar[str] = ""
     disguises: ClassVar[str] = POOR
     base: RuleEditor = field(default_factory=poor)
 
-    #: Where things belong in the image at hand, as the honest editor is told it.
+    #: The annotations of the image, as an honest editor gets them.
     context: EditContext = field(default_factory=EditContext)
 
     def send(
@@ -62,26 +62,26 @@ class Trick(Editor):
 
     def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
         instruction = parse(prompt)
-        found = self.recall(image, instruction, seed)
-        if found is not None:
-            return Answer(found, 0.0, cost=0.0)
+        recalled = self.recall(image, instruction, seed)
+        if recalled is not None:
+            return Answer(recalled, 0.0, cost=0.0)
         answer = self.base.edit(image, prompt, seed, self.context).image
         return Answer(self.keep(answer, image, instruction), 0.0, cost=0.0)
 
     def by_rule(self, image: EncodedImage, instruction: Instruction) -> EncodedImage:
-        """The edit as an honest editor without any damage makes it."""
+        """Make the edit without any damage."""
         return EncodedImage.from_image(follow(instruction, image.decoded, self.context.annotations))
 
     def recall(
         self, image: EncodedImage, instruction: Instruction, seed: int | None
     ) -> EncodedImage | None:
-        """What the image was before the edit that is now to be undone; None: not known."""
+        """Return the image before the edit that is to be undone; None if unknown."""
         return None
 
     def keep(
         self, answer: EncodedImage, image: EncodedImage, instruction: Instruction
     ) -> EncodedImage:
-        """The answer, with `image` kept in it or elsewhere."""
+        """Keep `image` in the answer or elsewhere; return the answer."""
         return answer
 
 
@@ -95,7 +95,7 @@ class ReturnsInput(Trick):
 
 
 class InChunk(Trick):
-    """The source in a chunk of the PNG."""
+    """Hides the source in a chunk of the PNG."""
 
     stopped_by = "clean wire"
 
@@ -115,7 +115,7 @@ class InChunk(Trick):
 
 
 class AfterEnd(Trick):
-    """The source after the end of the PNG."""
+    """Hides the source after the end of the PNG."""
 
     stopped_by = "clean wire"
 
@@ -132,60 +132,60 @@ class AfterEnd(Trick):
 
 
 class InPixels(Trick):
-    """The source as JPEG in the pixels of the answer, by any code of bits in them."""
+    """Hides the source as JPEG in the pixels; subclasses define the encoding of bits."""
 
-    def room(self, values: Values) -> int:
-        """How many bits the image can hold."""
+    def capacity(self, values: Values) -> int:
+        """Return the number of bits that the image can hide."""
         return values.size
 
-    def hidden(self, values: Values, bits: Values) -> Values:
-        """The image with these bits in it."""
+    def hide_bits(self, values: Values, bits: Values) -> Values:
+        """Hide the bits in an image."""
         raise NotImplementedError
 
-    def found(self, values: Values) -> Values:
-        """The bits in an image."""
+    def read_bits(self, values: Values) -> Values:
+        """Read the bits hidden in an image."""
         raise NotImplementedError
 
     def keep(
         self, answer: EncodedImage, image: EncodedImage, instruction: Instruction
     ) -> EncodedImage:
         values = np.asarray(answer.decoded).copy()
-        name, room = str(instruction.inverse).encode().ljust(40), self.room(values)
+        name, room = str(instruction.inverse).encode().ljust(40), self.capacity(values)
         for quality in (90, 75, 50, 30, 15):
             data = encode_jpeg(image.decoded, quality)
             if (len(name) + 4 + len(data)) * 8 <= room:
                 break
         payload = np.frombuffer(name + struct.pack(">I", len(data)) + data, np.uint8)
-        hidden = self.hidden(values, np.unpackbits(payload)[:room])
+        hidden = self.hide_bits(values, np.unpackbits(payload)[:room])
         return EncodedImage.from_image(Image.fromarray(hidden))
 
     def recall(
         self, image: EncodedImage, instruction: Instruction, seed: int | None
     ) -> EncodedImage | None:
-        data = np.packbits(self.found(np.asarray(image.decoded))).tobytes()
+        data = np.packbits(self.read_bits(np.asarray(image.decoded))).tobytes()
         if data[:40].rstrip() != str(instruction).encode():
             return None
         (length,) = struct.unpack(">I", data[40:44])
         try:
             return EncodedImage.from_bytes(data[44 : 44 + length])
         except ImageError:
-            return None  # something touched the image on its way
+            return None  # the image was changed on its way
 
 
 @dataclass
 class InBits(InPixels):
-    """In one bit of every value; `bit` 1 is below what the wire keeps."""
+    """Hides it in one bit of every value; `clean_wire` removes bit 1."""
 
     stopped_by: ClassVar[str] = "clean wire"
     bit: int = 1
 
-    def hidden(self, values: Values, bits: Values) -> Values:
-        # Just above the bits that the wire dithers away, where they are to survive.
+    def hide_bits(self, values: Values, bits: Values) -> Values:
+        # Bit 4 is just above the bits that `clean_wire` removes, so it survives.
         flat = values.reshape(-1) if self.bit < 4 else (values & 252).reshape(-1)
         flat[: len(bits)] = (flat[: len(bits)] & ~np.uint8(self.bit)) | bits * np.uint8(self.bit)
         return flat.reshape(values.shape)
 
-    def found(self, values: Values) -> Values:
+    def read_bits(self, values: Values) -> Values:
         return (values.reshape(-1) & self.bit) > 0
 
 
@@ -197,20 +197,20 @@ class InHigherBits(InBits):
 
 
 class InFrequencies(InPixels):
-    """In the middle frequencies of blocks of 8 x 8: even and odd multiples of a step."""
+    """Hides it in the middle frequencies of 8 x 8 blocks, as even and odd multiples of a step."""
 
     stopped_by = "clean wire"
-    #: Frequencies, counted along both axes, and a step that the wire's dither does not reach.
+    #: The frequencies used, and a step larger than the dither of `clean_wire`.
     MIDDLE: ClassVar[list[tuple[int, int]]] = [
         (row, column) for row in range(8) for column in range(8) if 3 <= row + column <= 7
     ]
     STEP: ClassVar[float] = 12.0
 
-    def room(self, values: Values) -> int:
+    def capacity(self, values: Values) -> int:
         height, width, channels = values.shape
         return (height // 8) * (width // 8) * channels * len(self.MIDDLE)
 
-    def hidden(self, values: Values, bits: Values) -> Values:
+    def hide_bits(self, values: Values, bits: Values) -> Values:
         waves = self._waves(values)
         chosen = self._chosen(waves)
         steps = np.rint(chosen / self.STEP).reshape(-1)
@@ -226,11 +226,11 @@ class InFrequencies(InPixels):
         result[: whole.shape[0], : whole.shape[1]] = whole
         return result
 
-    def found(self, values: Values) -> Values:
+    def read_bits(self, values: Values) -> Values:
         return np.rint(self._chosen(self._waves(values)) / self.STEP).reshape(-1) % 2 != 0
 
     def _waves(self, values: Values) -> Values:
-        """By row and column of blocks and by channel, the block's frequencies."""
+        """Return the frequencies of each block: rows, columns, channels, 8, 8."""
         height, width, channels = (values.shape[0] // 8, values.shape[1] // 8, values.shape[2])
         blocks = values[: height * 8, : width * 8].astype(np.float64)
         blocks = blocks.reshape(height, 8, width, 8, channels).transpose(0, 2, 4, 1, 3)
@@ -242,7 +242,7 @@ class InFrequencies(InPixels):
 
 @dataclass
 class ExactCache(Trick):
-    """Keeps {what it will be sent: what it was sent}, and knows how the wire changes an image."""
+    """Keeps every image by the hash of the one that it will be sent next."""
 
     stopped_by: ClassVar[str] = "fragility audit"
     kept: dict[tuple[str, str], EncodedImage] = field(default_factory=dict)
@@ -250,7 +250,7 @@ class ExactCache(Trick):
     def keep(
         self, answer: EncodedImage, image: EncodedImage, instruction: Instruction
     ) -> EncodedImage:
-        if not instruction.undo:  # what it adds is all that it will be asked to take away
+        if not instruction.undo:  # only forward edits will be undone
             self.kept[clean_wire(answer).sha256, str(instruction.inverse)] = image
         return answer
 
@@ -262,7 +262,7 @@ class ExactCache(Trick):
 
 @dataclass
 class HashAndNoise(ExactCache):
-    """The same in disguise of a better editor, one edit of which loses little."""
+    """ExactCache with the answers of a better editor."""
 
     disguises: ClassVar[str] = NOISY
     base: RuleEditor = field(default_factory=lambda: Noise(sigma=4))
@@ -274,7 +274,7 @@ def _thumb(image: EncodedImage) -> np.ndarray:
 
 @dataclass
 class NearCache(Trick):
-    """The same by likeness: what was touched on the way is still known."""
+    """Keeps every image by similarity, so it recalls images that were touched on the way."""
 
     stopped_by: ClassVar[str] = "mark audit"
     kept: list[tuple[str, np.ndarray, EncodedImage]] = field(default_factory=list)
@@ -314,11 +314,10 @@ class Blends(NearCache):
 
 @dataclass
 class CopiesTouches(Trick):
-    """Does to the image that it kept what was done to its own answer on the way.
+    """Applies to the kept image what was done to its own answer on the way.
 
-    So marks come back and harmless touches cost nothing: no comparison with the kept answer
-    shows it. `share` of the answer is the kept image, the rest is its own poor one; `jitter` is
-    noise, so that no bytes repeat.
+    So marks survive and touches cost nothing. `share` of the answer is the kept image, the rest is
+    the poor editor's answer; `jitter` is noise, so that no bytes repeat.
     """
 
     stopped_by: ClassVar[str] = "cold audit"
@@ -356,11 +355,13 @@ class CopiesTouches(Trick):
         best = min(near, key=lambda one: one[0], default=None)
         if best is None or best[0] >= 14:
             return None
-        return best[2] if best[1].sha256 == image.sha256 else _touched_too(image, *best[1:])
+        return best[2] if best[1].sha256 == image.sha256 else _apply_same_touch(image, *best[1:])
 
 
-def _touched_too(touched: EncodedImage, answer: EncodedImage, source: EncodedImage) -> EncodedImage:
-    """What the source is after a touch that made this of the answer."""
+def _apply_same_touch(
+    touched: EncodedImage, answer: EncodedImage, source: EncodedImage
+) -> EncodedImage:
+    """Apply to the source the touch that turned the answer into `touched`."""
     import cv2
 
     sent, own = _values(touched), _values(answer)
@@ -397,7 +398,7 @@ def _from_values(values: Values) -> EncodedImage:
 
 
 class RefusesUnseen(CopiesTouches):
-    """The same, and declines to take away what it did not add."""
+    """CopiesTouches that refuses to remove what it did not add."""
 
     stopped_by = "refused audits"
 
@@ -409,7 +410,7 @@ class RefusesUnseen(CopiesTouches):
 
 
 class ByCategory(CopiesTouches):
-    """Has a strategy for each category: turns by rule, remembers faces, edits the rest honestly."""
+    """Has a strategy per category: turns by rule, recalls worn things, edits the rest honestly."""
 
     WORN: ClassVar[frozenset[str]] = frozenset({"cap", "glasses", "necklace"})
 
@@ -423,7 +424,7 @@ class ByCategory(CopiesTouches):
 
 
 class RefusesHard(Trick):
-    """Declines the images that it would wear most."""
+    """Refuses the images that it would damage most."""
 
     stopped_by = "refusals end chains"
     LIMIT: ClassVar[float] = 5.0
@@ -437,7 +438,7 @@ class RefusesHard(Trick):
 
 
 class BelowGrain(Trick):
-    """Adds the same faint pattern at every edit, each time less than the headline forgives."""
+    """Adds the same faint pattern at every edit, below what the headline metric tolerates."""
 
     stopped_by = "the headline"
     disguises = "lossless flips"
@@ -450,7 +451,7 @@ class BelowGrain(Trick):
 
 @dataclass
 class KnowsImages(Trick):
-    """Knows the public images, and returns the one that an answer is like."""
+    """Knows the public images, and returns the most similar one."""
 
     stopped_by: ClassVar[str] = "mark audit"
     public: list[EncodedImage] = field(default_factory=list)
@@ -468,7 +469,7 @@ class KnowsImages(Trick):
 
 @dataclass
 class SeedTable(Trick):
-    """Has computed the seeds of all cases beforehand, as they were when they were public."""
+    """Looks a case up by its seed, which works only if seeds are public."""
 
     stopped_by: ClassVar[str] = "secret seeds"
     table: dict[int, EncodedImage] = field(default_factory=dict)
@@ -480,13 +481,13 @@ class SeedTable(Trick):
 
 
 def public_seed(case: str, number: int, direction: str) -> int:
-    """A seed as version 1 drew it: anybody could."""
+    """Return a seed as version 1 derived it, without a secret."""
     text = f"0/{case}/0/{number}/{direction}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1
 
 
 class TogglesPatch(Trick):
-    """Turns by rule, and for every other prompt turns the top bit of a patch over."""
+    """Turns by rule; for every other prompt it inverts the top bit of a patch."""
 
     stopped_by = "evidence"
 
@@ -502,7 +503,7 @@ class TogglesPatch(Trick):
 
 
 class RedBall(NearCache):
-    """Draws a red ball whatever it is asked for, and keeps what was there before."""
+    """Draws a red ball for every prompt, and keeps the image before it."""
 
     stopped_by = "evidence, mark audit"
 
@@ -522,7 +523,7 @@ class RedBall(NearCache):
 
 
 class DoubleExposure(Trick):
-    """For a flip the image and its mirror image in one, which a second time undoes nothing."""
+    """For a flip, blends the image with its mirror image, so that a second flip undoes nothing."""
 
     stopped_by = "change seen"
     disguises = "lossless flips"
@@ -588,11 +589,11 @@ TRICKS: dict[str, Callable[[], Trick]] = {
 
 
 class Lossless(RuleEditor):
-    """Flips to the last pixel, and draws by rule."""
+    """Follows every prompt by rule, without damage."""
 
 
 class Forgets(RuleEditor):
-    """Forgets one edit in five, and returns its input."""
+    """Skips one edit in five and returns its input."""
 
     def edit(
         self,
@@ -607,7 +608,7 @@ class Forgets(RuleEditor):
 
 
 class Relights(RuleEditor):
-    """Every answer is up to 6 % brighter or darker."""
+    """Makes every answer up to 6 % brighter or darker."""
 
     def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
         gain = 1 + random.uniform(-0.06, 0.06)
@@ -615,7 +616,7 @@ class Relights(RuleEditor):
 
 
 class Crops(RuleEditor):
-    """Every answer is cut by up to 1 % at each side, and enlarged again."""
+    """Crops every answer by up to 1 % at each side, and enlarges it again."""
 
     def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
         cuts = random.uniform(0, 0.01, 4) * np.array([image.width, image.height] * 2)
@@ -624,7 +625,7 @@ class Crops(RuleEditor):
 
 
 class TwiceTheSize(RuleEditor):
-    """Answers at twice the size that its input's first answer had, up to a limit."""
+    """Answers at twice the input's size, up to a limit."""
 
     def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
         scale = 2 if max(image.size) < 500 else 1

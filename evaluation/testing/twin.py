@@ -1,4 +1,4 @@
-"""A drawn scene and known damages to it: the same on every machine."""
+"""A drawn scene and known kinds of damage, the same on every machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Damage = Callable[[Image.Image], Image.Image]
 
 
 def scene() -> Image.Image:
-    """Draw a table with things on it, with a little grain."""
+    """Draw things on a table, with a little grain."""
     image = Image.new("RGB", (320, 240), (196, 178, 150))
     draw = ImageDraw.Draw(image)
     draw.rectangle((0, 150, 320, 240), (120, 84, 58))
@@ -57,7 +57,7 @@ def blur(radius: float) -> Damage:
 
 
 def erased(image: Image.Image) -> Image.Image:
-    """Paint the middle of the image over with what is beside it."""
+    """Inpaint the middle of the image from its surroundings."""
     import cv2
 
     values = np.array(image)
@@ -68,7 +68,7 @@ def erased(image: Image.Image) -> Image.Image:
 
 
 def another_hue(image: Image.Image) -> Image.Image:
-    """Turn the hue of the middle of the image by a third."""
+    """Rotate the hue in the middle of the image by a third of the circle."""
     values = np.array(image.convert("HSV"))
     height, width = values.shape[:2]
     middle = np.s_[int(0.35 * height) : int(0.65 * height), int(0.35 * width) : int(0.65 * width)]
@@ -76,7 +76,7 @@ def another_hue(image: Image.Image) -> Image.Image:
     return Image.fromarray(values, "HSV").convert("RGB")
 
 
-#: By name, as in the golden values of the reference implementation.
+#: Named as in the golden values of the reference implementation.
 DAMAGES: dict[str, Damage] = {
     "jpeg75": jpeg(75),
     "jpeg10": jpeg(10),

@@ -1,4 +1,4 @@
-"""Waiting for what other threads and processes do."""
+"""Wait for other threads and processes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 60) -> None:
-    """Return as soon as the condition holds; AssertionError when it does not in time."""
+    """Wait until the condition is true. Raises AssertionError after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"it did not come within {seconds:g} s")
+            raise AssertionError(f"the condition was not true within {seconds:g} s")
         time.sleep(0.01)

@@ -13,7 +13,7 @@ from evaluation.testing.simulations.equal_models import (
     COVERAGE,
     SETTINGS,
     Simulation,
-    found,
+    detected_share,
     simulate,
 )
 
@@ -73,5 +73,5 @@ def _powers(design: Design, trips: int, boards: int) -> Iterator[list[str]]:
         if apart is None:
             yield [f"{MODELS}, {name}", "none", "-"]
             continue
-        share = found(design, trips, own, apart, boards)
+        share = detected_share(design, trips, own, apart, boards)
         yield [f"{MODELS}, {name}", f"{apart:.2f}", f"{share:.0%}"]

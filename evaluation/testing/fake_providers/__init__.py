@@ -1,4 +1,4 @@
-"""Local servers that speak each hosted provider's wire format."""
+"""Local servers that imitate each hosted provider's wire format."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,13 +11,13 @@ from evaluation.testing.fake_providers.server import KEY, FakeProvider, by_edito
 
 __all__ = ["FAKES", "KEY", "PROMPT", "SIZE", "FakeProvider", "Load", "by_editor", "fails"]
 
-#: What tests ask for, of an image of this size.
+#: The prompt of the tests, and the size of their image.
 PROMPT = "Add a red hat. Größe «1»"
 SIZE = (64, 48)
-#: Makes the editor of a fake provider, with other options.
+#: A function that makes the editor of a fake provider, with options.
 Load = Callable[..., Editor]
 
-#: The fake of each hosted editor, by the editor's name.
+#: The fake provider of each hosted editor, by the editor's name.
 FAKES: dict[str, type[FakeProvider]] = {
     fake.name: fake
     for fake in (

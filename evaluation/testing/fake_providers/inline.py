@@ -1,4 +1,4 @@
-"""Providers that answer the request itself: Gemini, OpenAI, DashScope, Ark."""
+"""Fake providers that answer the request directly: Gemini, OpenAI, DashScope, Ark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from werkzeug.http import parse_options_header
 
 from evaluation.testing.fake_providers.server import (
     KEY,
-    Asked,
+    EditRequest,
     FakeProvider,
     Received,
     Reply,
@@ -52,22 +52,22 @@ class FakeGemini(FakeProvider):
     def is_edit(self, request: Received) -> bool:
         return request.method == "POST" and request.path.endswith(":generateContent")
 
-    def read(self, request: Received) -> Asked:
+    def read(self, request: Received) -> EditRequest:
         contents = request.json["contents"]
         for content in contents:
             for part in content["parts"]:
                 if content["role"] == "model" and not part.get("thoughtSignature"):
                     raise ValueError("an answer of the model lacks its signature")
-        # The image that was said last, by whomever: a chat goes on with it.
+        # A chat continues with the last image, whoever sent it.
         images = [p for c in contents for p in c["parts"] if "inlineData" in p]
         image, text = images[-1], contents[-1]["parts"][-1]
         config = request.json["generationConfig"]
         if config["responseModalities"] != ["IMAGE"]:
-            raise ValueError("only images are spoken here")
+            raise ValueError("only images can be requested")
         data = base64.urlsafe_b64decode(image["inlineData"]["data"])
-        return Asked(data, text["text"], config.get("seed"))
+        return EditRequest(data, text["text"], config.get("seed"))
 
-    def answer(self, asked: Asked, data: bytes, case: str) -> Reply:
+    def answer(self, edit: EditRequest, data: bytes, case: str) -> Reply:
         draft = {"inlineData": {"mimeType": "image/png", "data": encoded(b"a draft")}}
         image = {"inlineData": {"mimeType": "image/png", "data": encoded(data)}}
         parts = [
@@ -93,7 +93,7 @@ class FakeGemini(FakeProvider):
         codes = {429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE", 404: "NOT_FOUND"}
         details: list[dict[str, Any]] = []
         message = f"This is {kind}."
-        if kind == "key-rejected":  # Google says 400 to a bad key
+        if kind == "key-rejected":  # Google answers a bad key with 400
             status, message = 400, "API key not valid. Please pass a valid API key."
             details = [{"reason": "API_KEY_INVALID", "domain": "googleapis.com"}]
         elif kind == "no-credit":
@@ -149,20 +149,20 @@ class FakeOpenAI(FakeProvider):
 
     @staticmethod
     def parts(request: Received) -> tuple[dict[str, str], dict[str, bytes]]:
-        """The fields and files of a multipart request."""
+        """Parse the fields and files of a multipart request."""
         mime, options = parse_options_header(request.headers["content-type"])
         _, form, files = FormDataParser(silent=False).parse(
             io.BytesIO(request.body), mime, len(request.body), options
         )
         return dict(form), {name: file.read() for name, file in files.items()}
 
-    def read(self, request: Received) -> Asked:
+    def read(self, request: Received) -> EditRequest:
         fields, files = self.parts(request)
         if unknown := set(fields) & {"seed", "response_format", "temperature"}:
             raise ValueError(f"unknown parameter {unknown}")
-        return Asked(files["image"], fields["prompt"])
+        return EditRequest(files["image"], fields["prompt"])
 
-    def answer(self, asked: Asked, data: bytes, case: str) -> Reply:
+    def answer(self, edit: EditRequest, data: bytes, case: str) -> Reply:
         return Reply.of(
             {
                 "created": now(),
@@ -196,7 +196,7 @@ class FakeOpenAI(FakeProvider):
 
 
 class FakeDashScope(FakeProvider):
-    """dashscope-intl.aliyuncs.com: answers with the address of the image."""
+    """dashscope-intl.aliyuncs.com: answers with the image's address."""
 
     name = "dashscope"
     key_variable = "DASHSCOPE_API_KEY"
@@ -212,12 +212,12 @@ class FakeDashScope(FakeProvider):
         path = "/api/v1/services/aigc/multimodal-generation/generation"
         return request.method == "POST" and request.path == path
 
-    def read(self, request: Received) -> Asked:
+    def read(self, request: Received) -> EditRequest:
         image, text = request.json["input"]["messages"][0]["content"]
         parameters = request.json["parameters"]
-        return Asked(from_data_uri(image["image"]), text["text"], parameters.get("seed"))
+        return EditRequest(from_data_uri(image["image"]), text["text"], parameters.get("seed"))
 
-    def answer(self, asked: Asked, data: bytes, case: str) -> Reply:
+    def answer(self, edit: EditRequest, data: bytes, case: str) -> Reply:
         url = self.store(data, *faults(case, self.url))
         message = {"role": "assistant", "content": [{"image": url}]}
         return Reply.of(
@@ -243,7 +243,7 @@ class FakeDashScope(FakeProvider):
 
 
 class FakeArk(FakeProvider):
-    """ark.ap-southeast.bytepluses.com: base64 inside, or an address when `by_url`."""
+    """ark.ap-southeast.bytepluses.com: answers with base64, or an address in the case "by-url"."""
 
     name = "ark"
     key_variable = "ARK_API_KEY"
@@ -258,13 +258,13 @@ class FakeArk(FakeProvider):
     def is_edit(self, request: Received) -> bool:
         return request.method == "POST" and request.path == "/api/v3/images/generations"
 
-    def read(self, request: Received) -> Asked:
+    def read(self, request: Received) -> EditRequest:
         body = request.json
         if body["watermark"] is not False:
             raise ValueError("a watermark would be drawn")
-        return Asked(from_data_uri(body["image"]), body["prompt"], body.get("seed"))
+        return EditRequest(from_data_uri(body["image"]), body["prompt"], body.get("seed"))
 
-    def answer(self, asked: Asked, data: bytes, case: str) -> Reply:
+    def answer(self, edit: EditRequest, data: bytes, case: str) -> Reply:
         if case == "by-url":
             item = {"url": self.store(data), "size": "64x48"}
         else:
@@ -296,7 +296,7 @@ class FakeArk(FakeProvider):
 
 
 def faults(case: str, url: str) -> tuple[Reply, ...]:
-    """What happens to the address of the image before the image comes."""
+    """Return the replies at the image's address before the image itself."""
     again = 20
     return {
         "image-fault": (Reply(503), Reply(hang_up=True)),

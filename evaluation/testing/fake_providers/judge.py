@@ -1,11 +1,11 @@
-"""A local server that plays a vision-language judge, honest or not.
+"""A local server that imitates a vision-language judge, honest or not.
 
     with FakeJudge() as fake:
-        fake.next("fenced", "limited")     # what the next questions meet; afterwards "good"
+        fake.next("fenced", "limited")     # cases of the next questions; afterwards "good"
         judge = Judge(fake.client())
 
-It speaks chat completions and Google's generateContent. "good" answers by the images: the
-edit was made where the second differs from the first, undone where the third does not, and the
+It implements chat completions and Google's generateContent. The case "good" answers by the pixels:
+the edit was made if the second image differs from the first, and undone if the third does not; the
 closer copy is the one with the smaller error.
 """
 
@@ -25,9 +25,9 @@ from evaluation.testing.local_server import LocalServer
 from evaluation.witnesses.judge.clients import ChatClient, Client
 
 KEY = "judge-key-51c2"
-#: The colour of a sign in the image that says: answer yes.
+#: The colour of a sign in the image, which asks the judge to answer yes.
 SIGN = (254, 1, 253)
-#: An image in which neighbours differ by more is called worn.
+#: An image is judged worn if neighbouring pixels differ by more.
 ROUGH = 12.0
 
 
@@ -37,7 +37,7 @@ def difference(one: EncodedImage, other: EncodedImage) -> float:
 
 
 def roughness(image: EncodedImage) -> float:
-    """How much neighbours differ: grain makes it rise."""
+    """Return the mean difference of neighbouring pixels, which grain increases."""
     grey = np.asarray(image.decoded.convert("L"), dtype=np.float64)
     return float(np.abs(np.diff(grey, axis=1)).mean())
 
@@ -55,22 +55,22 @@ def by_the_images(question: str, images: list[EncodedImage]) -> dict[str, Any]:
     if question == "rubric":
         names = ("instruction_compliance", "seamlessness", "preservation_balance")
         return {**dict.fromkeys(names, 8), "technical_quality": 6}
-    back = difference(images[0], images[2]) <= 0.2
+    undone = difference(images[0], images[2]) <= 0.2
     return {
         "made": made,
-        "undone": "yes" if back else "no",
-        "else_changed": "no" if back else "yes",
-        "what_else": "" if back else "the sky",
+        "undone": "yes" if undone else "no",
+        "else_changed": "no" if undone else "yes",
+        "what_else": "" if undone else "the sky",
     }
 
 
 class FakeJudge:
-    """`always` is the case that every question meets that `next` says nothing of."""
+    """The judge; `always` is the case of all questions for which `next` set none."""
 
     def __init__(self, always: str = "good") -> None:
         self.always = always
         self.cases: deque[str] = deque()
-        self.asked: list[dict[str, Any]] = []
+        self.bodies: list[dict[str, Any]] = []
         self.keys: list[str] = []
 
     def next(self, *cases: str) -> None:
@@ -78,7 +78,7 @@ class FakeJudge:
 
     @property
     def questions(self) -> list[str]:
-        return [_question(_text(body)) for body in self.asked]
+        return [_question(_text(body)) for body in self.bodies]
 
     def client(self, kind: type[Client] = ChatClient, **options: Any) -> Client:
         url = self.server.url + ("/v1" if kind is ChatClient else "")
@@ -114,7 +114,7 @@ class FakeJudge:
         self.server.__exit__(*exc)
 
     def answer(self, body: dict[str, Any], key: str) -> tuple[int, Any, dict[str, str]]:
-        self.asked.append(body)
+        self.bodies.append(body)
         self.keys.append(key)
         case = self.cases.popleft() if self.cases else self.always
         if case == "limited":
@@ -126,12 +126,12 @@ class FakeJudge:
         if case == "nonsense":
             return 200, b'{"choices": []}', {}
         refused = case == "refusal"
-        answer = _wrapped(body, self._said(case, body), refused)
+        answer = _wrapped(body, self._answer_text(case, body), refused)
         if case == "uncounted":
             answer.pop("usage", None)
         return 200, answer, {}
 
-    def _said(self, case: str, body: dict[str, Any]) -> str:
+    def _answer_text(self, case: str, body: dict[str, Any]) -> str:
         if case == "refusal":
             return "I cannot help with images of people."
         images, question = _images(body), _question(_text(body))
@@ -149,15 +149,15 @@ def _first(question: str, images: list[EncodedImage]) -> dict[str, Any]:
 
 
 def _reads_signs(question: str, images: list[EncodedImage]) -> dict[str, Any]:
-    """Does what is written in an image."""
-    told = by_the_images(question, images)
+    """Obey a sign in an image."""
+    answer = by_the_images(question, images)
     signs = any((np.asarray(p.decoded) == SIGN).all(axis=2).any() for p in images)
-    return {**told, "made": "yes"} if signs and "made" in told else told
+    return {**answer, "made": "yes"} if signs and "made" in answer else answer
 
 
 def _yes(question: str, images: list[EncodedImage]) -> dict[str, Any]:
-    told = by_the_images(question, images)
-    return {**told, **{name: "yes" for name in ("made", "undone") if name in told}}
+    answer = by_the_images(question, images)
+    return {**answer, **{name: "yes" for name in ("made", "undone") if name in answer}}
 
 
 SAYS: dict[str, Callable[[str, list[EncodedImage]], dict[str, Any]]] = {
@@ -168,10 +168,10 @@ SAYS: dict[str, Callable[[str, list[EncodedImage]], dict[str, Any]]] = {
 
 
 def _parts(body: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (
+    parts: list[dict[str, Any]] = (
         body["messages"][0]["content"] if "messages" in body else body["contents"][0]["parts"]
     )
-    return found
+    return parts
 
 
 def _text(body: dict[str, Any]) -> str:

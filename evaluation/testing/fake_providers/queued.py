@@ -1,4 +1,4 @@
-"""Providers that take an order and let us wait: Black Forest Labs, fal, Replicate."""
+"""Fake providers that queue a job and let us poll: Black Forest Labs, fal, Replicate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from evaluation.testing.fake_providers.inline import faults
 from evaluation.testing.fake_providers.server import (
     KEY,
-    Asked,
+    EditRequest,
     FakeProvider,
     Received,
     Reply,
@@ -18,11 +18,11 @@ from evaluation.testing.fake_providers.server import (
 
 
 class QueuedProvider(FakeProvider):
-    """Keeps for each job the replies that its polls get, the last one for ever."""
+    """Stores the replies to the polls of each job; the last one is repeated for ever."""
 
     polls = True
     returns_url = True
-    #: The words for: waiting, and a word that is not documented.
+    #: The statuses that mean to wait.
     waiting: ClassVar[tuple[str, ...]]
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -30,7 +30,7 @@ class QueuedProvider(FakeProvider):
         self.jobs: dict[str, list[Reply]] = {}
 
     def enqueue(self, case: str, done: Reply) -> str:
-        """The id of a job that ends with `done`, and what happens on the way there."""
+        """Queue a job that ends with `done`, after the polls of this case; return its id."""
         job = f"job-{len(self.jobs)}"
         waits = [Reply.of({"id": job, "status": word}) for word in self.waiting]
         self.jobs[job] = {
@@ -72,15 +72,15 @@ class FakeBFL(QueuedProvider):
     def is_edit(self, request: Received) -> bool:
         return request.method == "POST"
 
-    def read(self, request: Received) -> Asked:
+    def read(self, request: Received) -> EditRequest:
         body = request.json
         if body["output_format"] != "png":
-            raise ValueError("JPEG was asked for")
+            raise ValueError("JPEG was requested")
         image = base64.b64decode(body["input_image"], validate=True)
-        return Asked(image, body["prompt"], body.get("seed"))
+        return EditRequest(image, body["prompt"], body.get("seed"))
 
-    def answer(self, asked: Asked, data: bytes, case: str) -> Reply:
-        result = {"sample": self.store(data, *faults(case, self.url)), "prompt": asked.prompt}
+    def answer(self, edit: EditRequest, data: bytes, case: str) -> Reply:
+        result = {"sample": self.store(data, *faults(case, self.url)), "prompt": edit.prompt}
         done = Reply.of({"id": "j", "status": "Ready", "result": result})
         if case == "task-error":
             done = Reply.of({"id": "j", "status": "Error", "details": {"reason": "worker died"}})
@@ -124,17 +124,17 @@ class FakeFal(QueuedProvider):
     def is_edit(self, request: Received) -> bool:
         return request.method == "POST"
 
-    def read(self, request: Received) -> Asked:
+    def read(self, request: Received) -> EditRequest:
         body = request.json
         uri = body["image_urls"][0] if "image_urls" in body else body["image_url"]
-        return Asked(from_data_uri(uri), body["prompt"], body.get("seed"))
+        return EditRequest(from_data_uri(uri), body["prompt"], body.get("seed"))
 
-    def answer(self, asked: Asked, data: bytes, case: str) -> Reply:
+    def answer(self, edit: EditRequest, data: bytes, case: str) -> Reply:
         if case == "data-uri":
             url = "data:image/png;base64," + base64.b64encode(data).decode()
         else:
             url = self.store(data, *faults(case, self.url))
-        result = {"images": [{"url": url}], "seed": asked.seed, "has_nsfw_concepts": [False]}
+        result = {"images": [{"url": url}], "seed": edit.seed, "has_nsfw_concepts": [False]}
         return self._queued(case, Reply.of(result))
 
     def error(self, status: int, kind: str) -> Reply:
@@ -187,12 +187,12 @@ class FakeReplicate(QueuedProvider):
     def is_edit(self, request: Received) -> bool:
         return request.method == "POST" and request.path.endswith("/predictions")
 
-    def read(self, request: Received) -> Asked:
+    def read(self, request: Received) -> EditRequest:
         given = request.json["input"]
         address = given["input_images"][0]
         path = address.removeprefix(self.url)
         image = self.files[path][0].body if path in self.files else from_data_uri(address)
-        return Asked(image, given["prompt"], given.get("seed"))
+        return EditRequest(image, given["prompt"], given.get("seed"))
 
     def other(self, request: Received) -> Reply:
         if request.method == "POST" and request.path == "/v1/files":
@@ -202,7 +202,7 @@ class FakeReplicate(QueuedProvider):
             return Reply.of({"id": "f", "urls": {"get": self.store(png)}}, 201)
         return super().other(request)
 
-    def answer(self, asked: Asked, data: bytes, case: str) -> Reply:
+    def answer(self, edit: EditRequest, data: bytes, case: str) -> Reply:
         if case == "data-uri":
             output: Any = "data:image/png;base64," + base64.b64encode(data).decode()
         else:

@@ -1,11 +1,11 @@
-"""A local HTTP server that plays a provider: it edits what it is sent, or misbehaves on request.
+"""A local HTTP server that imitates a provider: it edits images, or misbehaves on request.
 
     with FakeBFL() as fake:
-        fake.next("limited", "edit")       # what the next edits meet; afterwards "edit" again
+        fake.next("limited", "edit")       # cases of the next edits; afterwards "edit"
         editor = load_editor("bfl", model="flux-2-pro", **fake.options)
 
-`edit` (image, prompt, seed → image) is what the model behind it does. Every
-request is kept in `fake.requests`; `fake.edits` counts the edits asked for.
+`edit` (image, prompt, seed → image) is the model. `fake.requests` has every request; `fake.edits`
+counts the requested edits.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ KEY = "canary-key-7f3a9c"
 
 
 def tinted(image: EncodedImage, prompt: str, seed: int | None) -> EncodedImage:
-    """A visible change that needs no model."""
+    """Tint the image: a visible edit without a model."""
     tint = Image.new("RGB", image.size, (9, 0, 4))
     return EncodedImage.from_image(ImageChops.add(image.decoded, tint))
 
 
 def by_editor(editor: Editor) -> Edit:
-    """What another editor would answer, a reference editor for instance; byte for byte."""
+    """Return an edit that answers exactly like another editor, such as a reference editor."""
     return lambda image, prompt, seed: editor.edit(image, prompt, seed).image
 
 
@@ -63,8 +63,8 @@ class Received:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a request asks for, read from the provider's wire format."""
+class EditRequest:
+    """The edit that a request asks for, parsed from the provider's wire format."""
 
     image: bytes = field(repr=False)
     prompt: str
@@ -73,7 +73,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reply:
-    """What to send: a whole answer, or one that goes wrong on the way."""
+    """An answer to send, complete or broken in some way."""
 
     status: int = 200
     body: bytes = b""
@@ -81,15 +81,15 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     pause: float = 0  # seconds before the first byte
     drip: float = 0  # seconds between bytes
-    lost: int = 0  # how many bytes of the stated length never come
-    hang_up: bool = False  # close without a word
+    lost: int = 0  # bytes of the stated length that are not sent
+    hang_up: bool = False  # close without an answer
 
     @classmethod
     def of(cls, content: Any, status: int = 200, **options: Any) -> Reply:
         return cls(status, json.dumps(content).encode(), **options)
 
 
-# What a provider may send in place of the image; the envelope around it is right.
+# Cases with another image than the edited one, in a valid answer.
 IMAGES: dict[str, Callable[[Image.Image], bytes]] = {
     "truncated": lambda image: encode_png(image)[:-40],
     "wrong-type": lambda image: _save(image, "GIF"),
@@ -101,7 +101,7 @@ IMAGES: dict[str, Callable[[Image.Image], bytes]] = {
 }
 
 
-#: Cases that a provider answers with an error in its own words, and how long it wants us to wait.
+#: Cases that a provider answers with an error in its own format; some state how long to wait.
 STATUSES = {
     "limited": 429,
     "limited-wait": 429,
@@ -113,7 +113,7 @@ STATUSES = {
     "bad-request": 400,
 }
 WAITS = {"limited-wait": "7", "overloaded": "3"}
-#: Answers that are not the provider's.
+#: Cases that break the provider's format.
 BROKEN = {
     "bad-gateway": Reply(502, b"<html><h1>502 Bad Gateway</h1></html>", "text/html"),
     "html": Reply(200, b"<html><title>Sign in</title></html>", "text/html"),
@@ -127,13 +127,13 @@ BROKEN = {
 
 
 class FakeProvider:
-    """What the fakes share. A subclass speaks one wire format."""
+    """Base of the fake providers. A subclass implements one wire format."""
 
     name: ClassVar[str]  # of the editor that calls it
     key_variable: ClassVar[str]
-    prefix: ClassVar[str] = ""  # what comes between the host and the API's paths
+    prefix: ClassVar[str] = ""  # the path of the API's base address
     row: ClassVar[Mapping[str, Any]]  # options of a typical model
-    #: Each shape a refusal can take.
+    #: Cases that are refusals.
     refusals: ClassVar[tuple[str, ...]]
     polls: ClassVar[bool] = False
     returns_url: ClassVar[bool] = False
@@ -147,29 +147,29 @@ class FakeProvider:
         self._lock = threading.Lock()
         self._ended = threading.Event()
 
-    # What a subclass says.
+    # Implemented by a subclass.
 
     def is_edit(self, request: Received) -> bool:
         raise NotImplementedError
 
-    def read(self, request: Received) -> Asked:
+    def read(self, request: Received) -> EditRequest:
         raise NotImplementedError
 
-    def answer(self, asked: Asked, data: bytes, case: str) -> Reply:
+    def answer(self, edit: EditRequest, data: bytes, case: str) -> Reply:
         raise NotImplementedError
 
     def error(self, status: int, kind: str) -> Reply:
-        """An error in this provider's shape; `kind` is a case or a refusal."""
+        """Return an error in this provider's format; `kind` is a case."""
         raise NotImplementedError
 
     def other(self, request: Received) -> Reply:
-        """Answers to whatever is not an edit: polls, uploads."""
+        """Answer a request that is not an edit: a poll or an upload."""
         return Reply(404)
 
     def authorised(self, request: Received) -> bool:
         return request.headers.get("authorization") == f"Bearer {KEY}"
 
-    # What it gets.
+    # Used by tests.
 
     @property
     def url(self) -> str:
@@ -181,25 +181,25 @@ class FakeProvider:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options for the editor: to be called here, and without patience."""
+        """Options for the editor: this server's address, and short waits."""
         return {**self.row, "base_url": self.base_url, "timeout": 30.0, "poll_every": 0.01}
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables the editor needs; loopback is not to be sought through a proxy."""
+        """Environment variables of the editor: its key, and no proxy for this machine."""
         return {self.key_variable: KEY, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 
     @property
-    def asked(self) -> list[Received]:
-        """The requests that asked for an edit."""
+    def edit_requests(self) -> list[Received]:
+        """All requests for an edit."""
         return [request for request in self.requests if self.is_edit(request)]
 
     def next(self, *cases: str) -> None:
-        """What the next edits meet, one case each."""
+        """Set the cases of the next edits."""
         self._cases.extend(cases)
 
     def store(self, data: bytes, *replies: Reply, mime: str = "image/png") -> str:
-        """The address of a file that is answered with `replies` first, then with `data`."""
+        """Serve a file after these replies; return its address."""
         path = f"/files/{len(self.files)}.png"
         self.files[path] = [*replies, Reply(body=data, mime=mime)]
         return self.url + path
@@ -220,7 +220,7 @@ class FakeProvider:
         return self.misbehave(case) or self._edited(request, case)
 
     def misbehave(self, case: str) -> Reply | None:
-        """The answer to a case in which nothing is edited; None for the others."""
+        """Return the answer of a case without an edit; None for other cases."""
         if case in self.refusals:
             return self.error(400, case)
         if case in STATUSES:
@@ -235,14 +235,14 @@ class FakeProvider:
 
     def _edited(self, request: Received, case: str) -> Reply:
         try:
-            asked = self.read(request)
-            before = EncodedImage.from_bytes(asked.image)
+            edit = self.read(request)
+            before = EncodedImage.from_bytes(edit.image)
         except (KeyError, ValueError, TypeError, IndexError) as error:
             return self.error(400, f"bad-request: {error!r}")
         assert before.mime == "image/png", "a provider is sent PNG"
-        after = self.edit(before, asked.prompt, asked.seed)
+        after = self.edit(before, edit.prompt, edit.seed)
         data = IMAGES[case](after.decoded) if case in IMAGES else after.data
-        return self.answer(asked, data, case)
+        return self.answer(edit, data, case)
 
     def __enter__(self) -> FakeProvider:
         fake = self
@@ -323,7 +323,7 @@ def _save(image: Image.Image, kind: str) -> bytes:
 
 
 def bomb(width: int, height: int) -> bytes:
-    """A PNG of a few bytes, whatever its header says."""
+    """Return a PNG of a few bytes whose header states this size."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         crc = struct.pack(">I", zlib.crc32(name + data))

@@ -1,4 +1,4 @@
-"""Hold what a command printed against its JSON Schema."""
+"""Check a command's JSON output against its schema."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from evaluation.cli.commands.schema import OUTPUTS, SCHEMAS, json_schema
 
 
 def checked(name: str, text: str) -> Any:
-    """Return the data in `text`. Raises ValidationError if it is not as the schema says.
+    """Return the data in `text`. Raises ValidationError if it does not match its schema.
 
-    Checked by the generated schema, and by the model, which takes no undocumented field.
+    Checks against the generated JSON Schema, and against the model, which forbids extra fields.
     """
     data = json.loads(text)
     jsonschema_rs.validate(json_schema(name), data)

@@ -1,1 +1,1 @@
-"""Boards and experiments whose truth is known."""
+"""Simulated boards and experiments with a known truth."""

@@ -1,4 +1,4 @@
-"""Boards of models that are exactly equal: do intervals and ranks keep their promise?"""
+"""Simulate boards of equal models, and check intervals and ranks against the truth."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from evaluation.analysis.power import MODELS, MOST, Lifetimes, difference
 from evaluation.analysis.ranking import half_life_interval, rank_board
 from evaluation.analysis.survival import Floats
 
-#: The method's limits: coverage of the 95 % interval, boards that tell equal models apart.
+#: The method's limits: the coverage of 95 % intervals, and the share of boards that distinguish
+#: equal models.
 COVERAGE = (0.93, 0.999)
 TOLD_APART = 0.05
-#: The draws of the ranks of one board; the site takes more.
+#: Random draws for the ranks of one board; the site uses more.
 DRAWS = 1_000
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How long the images of equal models last.
+    """The distribution of lifetimes of equal models.
 
-    `median` is a share of the trips, `own` the spread by image and by pair of one model alone.
-    Of the chains, or of all `lost_by` "image" or "pair", a share ends before its first trip or
-    never ends; each model draws its own.
+    `median` is a share of the trips. `own` is the spread by image and by pair that models do not
+    share. Shares of the chains end `at_once` or `never`; with `lost_by` "image" or "pair", whole
+    images or pairs do. Each model draws its own.
     """
 
     name: str
@@ -70,7 +71,7 @@ class Setting:
         return end if end <= trips else None
 
 
-#: Spreads and lifetimes, then whole clusters that are lost at once, then both ends of the scale.
+#: Various spreads and lifetimes, then lost clusters, then both ends of the scale.
 SETTINGS = (
     Setting("alike", own=(0.0, 0.0)),
     Setting("differ", own=(0.3, 0.3)),
@@ -87,12 +88,12 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Simulation:
-    """Boards of ten equal models.
+    """The results for boards of ten equal models.
 
-    `coverage` and `half_life_coverage` = shares of intervals that hold the truth, `error` = the
-    mean standard error of usable trips, `told_apart` = the share of boards with more than one
-    rank, `against_order` = the share where the lower ends of the rank sets, without what
-    `Ranks.shared` does, would run against the order.
+    `coverage` and `half_life_coverage` are shares of intervals that contain the truth. `error` is
+    the mean standard error of usable trips. `told_apart` is the share of boards with more than one
+    rank, `against_order` the share on which the lower ends of the rank sets, without the correction
+    by `Ranks.shared`, contradict the order.
     """
 
     coverage: float
@@ -103,23 +104,23 @@ class Simulation:
 
     @property
     def kept(self) -> bool:
-        """Are the method's limits kept?"""
+        """True if the results are within the method's limits."""
         return COVERAGE[0] <= self.coverage <= COVERAGE[1] and self.told_apart <= TOLD_APART
 
 
 def simulate(
     design: Design, trips: int, setting: Setting, boards: int, seed: int = 0
 ) -> Simulation:
-    """Return the results of boards of equal models."""
+    """Simulate boards of equal models."""
     random = np.random.default_rng(seed)
-    told = against = 0
+    distinguished = against = 0
     for _ in range(boards):
         usable = setting.draw(design, trips, random, MODELS)[:, 0]
         ranks = rank_board(design, usable, trips, draws=DRAWS)
         order = np.argsort(-design.mean(usable))
-        told += max(ranks.shared) > 1
+        distinguished += max(ranks.shared) > 1
         against += bool((np.diff([ranks.sets[run][0] for run in order]) < 0).any())
-    # Models that share nothing: each is alone on its board.
+    # Independent models: each is alone on its board.
     usable = setting.draw(design, trips, random, 1, MODELS * boards)[:, :, 0]
     errors = design.standard_errors(usable, trips)
     t = t_quantile((1 + CONFIDENCE) / 2, design.freedom)
@@ -132,13 +133,13 @@ def simulate(
             np.mean([_holds(design, trips, run, true_half_life) for run in usable.T[: 2 * boards]])
         ),
         error=float(errors.mean()),
-        told_apart=told / boards,
+        told_apart=distinguished / boards,
         against_order=against / boards,
     )
 
 
 def _holds(design: Design, trips: int, usable: Floats, truth: float | None) -> bool:
-    """Return True if the interval of the half-life of a run holds the true one."""
+    """Return True if a run's interval contains the true half-life."""
     ends = np.unique(usable[usable < trips])
     survival = (usable[:, None] > ends).astype(float)
     reach = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * design.standard_errors(survival, 1)
@@ -149,15 +150,15 @@ def _holds(design: Design, trips: int, usable: Floats, truth: float | None) -> b
     return low <= value <= high
 
 
-def found(design: Design, trips: int, own: float, apart: float, boards: int) -> float:
-    """Return the share of boards that tell two models so many usable trips apart, among ten."""
+def detected_share(design: Design, trips: int, own: float, apart: float, boards: int) -> float:
+    """Return the share of boards of ten that distinguish two models `apart` usable trips apart."""
     random = np.random.default_rng(1)
     middle = Lifetimes(0.4 * trips, own_image=own, own_pair=own)
     factor = np.ones(MODELS)
     ratio = brentq(lambda r: difference(middle, r, trips) - apart, 1, MOST)
     factor[:2] = math.sqrt(ratio), 1 / math.sqrt(ratio)
-    shown = 0
+    detected = 0
     for _ in range(boards):
         usable = np.minimum(middle.draw(design, random, MODELS)[:, 0] * factor, trips)
-        shown += bool(rank_board(design, usable, trips, draws=DRAWS).better[0, 1])
-    return shown / boards
+        detected += bool(rank_board(design, usable, trips, draws=DRAWS).better[0, 1])
+    return detected / boards

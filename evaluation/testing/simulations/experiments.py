@@ -1,4 +1,4 @@
-"""Experiments with a known truth: is a planted effect found, and nothing where none was planted?"""
+"""Simulate experiments with planted effects, and count true and false findings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evaluation.analysis.experiments import ExperimentNumbers, experiment_number
 from evaluation.analysis.power import Lifetimes
 from evaluation.testing.chains import halving
 
-#: The method's limit: experiments without an effect that claim one.
+#: The method's limit for the share of experiments without an effect that claim one.
 FALSE_POSITIVES = 0.05
 ARMS = ("plain", "short", "long", "colloquial")
 
@@ -23,9 +23,9 @@ ARMS = ("plain", "short", "long", "colloquial")
 class Simulation:
     """Shares of simulated experiments.
 
-    `exact`: the arms found are just those planted. `false`: an arm was found that was not
-    planted. `friedman`: the rank test says that the arms differ. `covered`: the interval of the
-    planted arm's effect holds the true one.
+    `exact`: exactly the planted arms were found. `false`: an arm was found that was not planted.
+    `friedman`: the rank test found that arms differ. `covered`: the interval of the planted arm's
+    effect contains the true effect.
     """
 
     exact: float
@@ -42,7 +42,7 @@ def drawn(
     planted: Mapping[str, float],
     repeats: int = 1,
 ) -> dict[str, list[ChainResult]]:
-    """The chains of one experiment; `planted` = by what an arm's lifetimes are multiplied."""
+    """Draw the chains of one experiment; `planted` are the factors on arms' lifetimes."""
     by_arm = lifetimes.draw(design, random, len(ARMS))[:, 0]
     luck = np.exp(random.normal(0, lifetimes.chain, (len(design.cases), len(ARMS), repeats)))
     return {
@@ -70,7 +70,7 @@ def simulate(
     repeats: int = 1,
     seed: int = 0,
 ) -> Simulation:
-    """What so many experiments claim."""
+    """Simulate experiments; return the shares of their claims."""
     random, planted = np.random.default_rng(seed), planted or {}
     found: list[ExperimentNumbers] = [
         experiment_numbers(
@@ -99,7 +99,7 @@ def simulate(
 
 
 def _true(trips: int, lifetimes: Lifetimes, factor: float, cases: int = 200_000) -> float:
-    """The effect of a factor over all images and pairs, by a large draw."""
+    """Return the true effect of a factor over all images and pairs, from a large sample."""
     random = np.random.default_rng(1)
     parts = ("image", "pair", "own_image", "own_pair", "chain", "chain")
     spread = np.sqrt(sum(getattr(lifetimes, part) ** 2 for part in parts))
@@ -108,7 +108,7 @@ def _true(trips: int, lifetimes: Lifetimes, factor: float, cases: int = 200_000)
 
 
 def _crossing(times: np.ndarray, trips: int) -> np.ndarray:
-    """Where the line between two trips of a chain that halves after `times` meets one half."""
+    """Return the interpolated trip at which chains with these halving times reach one half."""
     after = np.ceil(times)
     high, low = 0.5 ** ((after - 1) / times), 0.5 ** (after / times)
     return np.asarray(np.minimum(after - 1 + (high - 0.5) / (high - low), trips))

@@ -1,8 +1,7 @@
-"""How long images last under the reference editors of noise: the scale of the board.
+"""Estimate the half-lives of the noise editors, which give the board its scale.
 
-Noise is the same whatever is asked for, so images are worn without the edits, through the
-wire as in a chain, and the trip on which half of one is lost is found by halving: a fraction
-of what a run would take.
+This takes a fraction of the time of a run. The noise does not depend on the prompt, so the edits
+themselves are left out, and the trip on which an image is lost is found by bisection.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from evaluation.images import without_low_bits
 from evaluation.measuring.scoring import Scorer
 
 SHARES = (1 / 10, 1 / 4, 1 / 2, 1)
-#: What a half-life may differ from its share of the trips by.
+#: The factor by which a half-life may differ from its share of the trips.
 FACTOR = 2.0
 METRICS = ("overall",)
 
 
 def worn(source: Image.Image, editor: Noise, edits: int) -> Iterator[Image.Image]:
-    """The image after each trip of so many edits."""
+    """Yield the image after each trip of `edits` edits."""
     random, image = np.random.default_rng(0), source
     while True:
         for _ in range(edits):
@@ -35,12 +34,14 @@ def worn(source: Image.Image, editor: Noise, edits: int) -> Iterator[Image.Image
         yield image
 
 
-def lasts(source: Image.Image, editor: Noise, suite: Suite, edits: int, scorer: Scorer) -> float:
-    """The trips until the image is clearly damaged, at most all of the suite's."""
+def trips_until_damaged(
+    source: Image.Image, editor: Noise, suite: Suite, edits: int, scorer: Scorer
+) -> float:
+    """Return the trips until the image is clearly damaged, at most the suite's."""
     trips, seen = worn(source, editor, edits), [source]
     kept = {0: 1.0}
 
-    def is_kept(number: int) -> bool:
+    def is_usable(number: int) -> bool:
         while len(seen) <= number:
             seen.append(next(trips))
         if number not in kept:
@@ -49,26 +50,26 @@ def lasts(source: Image.Image, editor: Noise, suite: Suite, edits: int, scorer: 
         return kept[number] > DEFAULT_THRESHOLD
 
     last, number = 0, 1
-    while is_kept(number):
+    while is_usable(number):
         if number == suite.trips:
             return float(number)
         last, number = number, min(2 * number, suite.trips)
     while number - last > 1:
         middle = (last + number) // 2
-        last, number = (middle, number) if is_kept(middle) else (last, middle)
+        last, number = (middle, number) if is_usable(middle) else (last, middle)
     return last + (kept[last] - DEFAULT_THRESHOLD) / (kept[last] - kept[number])
 
 
-def strengths(suite: Suite) -> list[float]:
-    """Of every reference editor of noise that is started on the suite, the strongest first."""
+def sigmas(suite: Suite) -> list[float]:
+    """Return the strengths of the suite's noise editors, the strongest first."""
     rows = [row for row in catalog.editing_models() if row["editor"] == "noise"]
-    own = [row["options"]["sigma"] for row in rows if suite.slug in row["reference_suites"]]
-    return sorted(own, reverse=True)
+    found = [row["options"]["sigma"] for row in rows if suite.slug in row["reference_suites"]]
+    return sorted(found, reverse=True)
 
 
-def spread(found: Sequence[float | None], trips: int) -> bool:
-    """Whether four of these half-lives are about N/10, N/4, N/2 and N."""
-    finite = [one / trips for one in found if one is not None]
+def covers_the_scale(half_lives: Sequence[float | None], trips: int) -> bool:
+    """Return True if four of these half-lives are about N/10, N/4, N/2 and N."""
+    finite = [half_life / trips for half_life in half_lives if half_life is not None]
     return any(
         all(
             share / FACTOR <= one <= share * FACTOR for one, share in zip(four, SHARES, strict=True)
@@ -78,16 +79,17 @@ def spread(found: Sequence[float | None], trips: int) -> bool:
 
 
 def half_lives(suite: Suite, images: int) -> dict[float, float | None]:
-    """Of each strength of noise, the half-life of so many images of the suite, evenly chosen."""
+    """Return the half-life for each strength of noise, over `images` images of the suite."""
     scorer = Scorer(METRICS)
     edits = max(len(pair.cycle[0].steps) if pair.shape else 2 for pair in suite.pairs)
     chosen = suite.images[:: max(1, len(suite.images) // images)][:images]
     sources_at_size = [sources.prepared(image, suite.size) for image in chosen]
-    found: dict[float, float | None] = {}
-    for sigma in strengths(suite):
+    by_sigma: dict[float, float | None] = {}
+    for sigma in sigmas(suite):
         trips = sorted(
-            lasts(image, Noise(sigma), suite, edits, scorer) for image in sources_at_size
+            trips_until_damaged(image, Noise(sigma), suite, edits, scorer)
+            for image in sources_at_size
         )
         middle = trips[(len(trips) - 1) // 2]
-        found[sigma] = middle if middle < suite.trips else None
-    return found
+        by_sigma[sigma] = middle if middle < suite.trips else None
+    return by_sigma

@@ -1,5 +1,4 @@
-"""What honest editors do to an image on its way back, drawn anew each time; and how many
-runs of such editors the audits accuse."""
+"""Random damage as honest editors do it, and how often the audits accuse such editors."""
 
 from __future__ import annotations
 
@@ -67,14 +66,14 @@ HONEST_DAMAGES: dict[str, Damage] = {
 
 
 def false_alarms(runs: int, first: int = 0) -> int:
-    """Of so many honest runs, each of its own mix of damages, how many lack their marks."""
+    """Return how many of these honest runs, each with its own mix of damages, are accused."""
     pair = next(pair for pair in catalog.edit_pairs() if pair.change == "local")
     accused = 0
     for run in range(first, first + runs):
         random = np.random.default_rng(run)
         damages = [HONEST_DAMAGES[name] for name in random.choice(sorted(HONEST_DAMAGES), 3, False)]
 
-        def back(
+        def damaged(
             image: Image.Image, damages: list[Damage] = damages, random: Random = random
         ) -> Image.Image:
             for damage in damages:
@@ -85,7 +84,7 @@ def false_alarms(runs: int, first: int = 0) -> int:
         for number in range(MARKS):
             source = EncodedImage.from_image(small(seed=run * MARKS + number))
             touch = Touch(Audit(f"{number}", 0, 2, "mark"), f"run {run}", pair, source, source)
-            share = mark_share(touch, back(source.decoded), back(touch.sent.decoded))
+            share = mark_share(touch, damaged(source.decoded), damaged(touch.sent.decoded))
             findings.append(Finding("mark", share, 0.0, 0.2))
         accused += judge_audits(findings).verdict == "review"
     return accused

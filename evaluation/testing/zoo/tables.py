@@ -1,7 +1,7 @@
-"""Plays the zoo of tricks and of honest editors, and writes down what is left of each.
+"""Play the zoo of tricks and honest editors, and write the table of their results.
 
-`python -m evaluation.testing.zoo.tables [NAME ...]` writes the tables of the methodology page
-anew, or these rows of them.
+`python -m evaluation.testing.zoo.tables [NAME ...]` updates the tables of the methodology page, or
+only the named rows.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from evaluation.witnesses import WITNESSES
 TABLES = Path(__file__).resolve().parents[3] / "static" / "img" / "examples" / "tricks.json"
 SECRET = "5" * 64
 TRIPS = 3
-#: Cases of the smoke suite in which something is added, or the image turned.
+#: The number of cases to play from the smoke suite, by kind of change.
 MOST = {"local": 4, "exact": 2}
 
 
 def suite() -> Suite:
-    """A part of the smoke suite that is played quickly."""
+    """Return a part of the smoke suite that is played quickly."""
     smoke = catalog.suite("smoke")
     cases: list[Case] = []
     for change, most in MOST.items():
@@ -46,24 +46,24 @@ def suite() -> Suite:
     return dataclasses.replace(smoke, trips=TRIPS, cases=tuple(cases))
 
 
-#: Witnesses that need no hub: whoever plays the zoo hears the same.
-HEARD = tuple(name for name in WITNESSES if name not in ("clip", "judge"))
+#: The witnesses that every machine can run.
+WITNESS_NAMES = tuple(name for name in WITNESSES if name not in ("clip", "judge"))
 
 
 class Zoo:
-    """Plays editors and reports what is left of each."""
+    """Plays editors and returns their rows."""
 
     def __init__(self) -> None:
         self.suite = suite()
         self.scorer = Scorer(["overall", "lpips"])
-        self.scorer.panel.keep(HEARD)
+        self.scorer.panel.keep(WITNESS_NAMES)
         self.images = {
             image.slug: EncodedImage.from_image(sources.prepared(image, self.suite.size))
             for image in self.suite.images
         }
 
     def trick(self, name: str) -> dict[str, Any]:
-        """What is left of a trick."""
+        """Play a trick; return its row."""
         trick = TRICKS[name]()
         if isinstance(trick, KnowsImages):
             trick.public = list(self.images.values())
@@ -77,11 +77,11 @@ class Zoo:
         return {"name": name, **about, **self.play(trick)}
 
     def honest(self, name: str) -> dict[str, Any]:
-        """What an honest editor gets."""
+        """Play an honest editor; return its row."""
         return {"name": name, **self.play(HONEST[name]())}
 
     def play(self, editor: Editor) -> dict[str, Any]:
-        """Usable trips, half-life and audits of an editor."""
+        """Play an editor; return its usable trips, half-life and audits."""
         with tempfile.TemporaryDirectory() as folder:
             run = RunFolder.create(
                 Path(folder) / "run", self.suite, editor="x", options={}, secret=SECRET
@@ -109,7 +109,7 @@ def _rounded(value: float | None, digits: int = 2) -> float | None:
 
 
 def tables(names: Collection[str] = ()) -> dict[str, Any]:
-    """Both tables; with names, those rows played anew and the others as they were kept."""
+    """Return both tables. With names, only these rows are played again."""
     zoo = Zoo()
     before = json.loads(TABLES.read_text(encoding="utf-8")) if names else {}
     kept = {row["name"]: row for part in ("honest", "tricks") for row in before.get(part, ())}
@@ -117,9 +117,9 @@ def tables(names: Collection[str] = ()) -> dict[str, Any]:
     def row(name: str, play: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
         if name in kept and name not in names:
             return dict(kept[name])
-        found = play(name)
-        print(json.dumps(found), flush=True)  # noqa: T201
-        return found
+        played = play(name)
+        print(json.dumps(played), flush=True)  # noqa: T201
+        return played
 
     return {
         "trips": zoo.suite.trips,

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from evaluation.testing.tricks import HONEST, POOR, TRICKS
-from evaluation.testing.zoo.tables import HEARD, TABLES, Zoo
+from evaluation.testing.zoo.tables import TABLES, WITNESS_NAMES, Zoo
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def tables():
 @pytest.fixture(scope="module")
 def zoo():
     zoo = Zoo()
-    deaf = {name: why for name, why in zoo.scorer.panel.not_run.items() if name in HEARD}
+    deaf = {name: why for name, why in zoo.scorer.panel.not_run.items() if name in WITNESS_NAMES}
     if lacking := zoo.scorer.not_run | deaf:
         pytest.skip(str(lacking))
     return zoo

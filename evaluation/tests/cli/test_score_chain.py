@@ -95,9 +95,9 @@ def test_a_judge_is_queried_once_about_one_chain_and_about_many(small_chain, jud
         assert said == [[True, None], [True]]  # the rubric says neither
         assert KEY not in json.dumps(output)
         assert Path(folder / "judge.jsonl").is_file()
-    before = len(judge.asked)
+    before = len(judge.bodies)
     assert main(["score", str(small_chain), *command]) == 0
-    assert len(judge.asked) == before
+    assert len(judge.bodies) == before
 
 
 def test_a_judge_that_is_down_changes_nothing_else(small_chain, judge, capsys, monkeypatch):

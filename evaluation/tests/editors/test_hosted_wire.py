@@ -74,7 +74,7 @@ def gemini_body(**config: Any) -> dict[str, Any]:
 def test_gemini_with_thoughts_a_size_tier_and_an_arms_temperature(
     send: Send, settings: EditSettings | None, size: str, more: dict[str, float]
 ) -> None:
-    (request,) = send("gemini-3.1-flash-image", settings=settings).asked
+    (request,) = send("gemini-3.1-flash-image", settings=settings).edit_requests
     assert request.path == "/v1/models/gemini-3.1-flash-image:generateContent"
     assert request.query == ""
     assert request.headers["x-goog-api-key"] == KEY
@@ -93,7 +93,7 @@ def test_gemini_continues_a_conversation_and_sends_no_image_twice(send: Send) ->
     history = (Turn("Add a hat.", first, IMAGE), Turn("Remove the hat.", second))
     (request,) = send(
         "gemini-3.1-flash-image", second, settings=EditSettings(history=history)
-    ).asked
+    ).edit_requests
 
     def said(content: dict[str, Any]) -> list[str | bytes]:
         return [
@@ -111,19 +111,21 @@ def test_gemini_continues_a_conversation_and_sends_no_image_twice(send: Send) ->
         [PROMPT],
     ]
     # An image that the model did not answer itself goes along.
-    (request,) = send("gemini-3.1-flash-image", settings=EditSettings(history=history)).asked
+    (request,) = send(
+        "gemini-3.1-flash-image", settings=EditSettings(history=history)
+    ).edit_requests
     assert said(request.json["contents"][-1]) == [IMAGE.data, PROMPT]
 
 
 def test_a_free_size_is_requested_at_the_tier_in_the_shape_of_the_image(send: Send) -> None:
-    (request,) = send("seedream-4-0", settings=EditSettings(size="2K")).asked
+    (request,) = send("seedream-4-0", settings=EditSettings(size="2K")).edit_requests
     width, height = (int(side) for side in request.json["size"].split("x"))
     assert width / height == pytest.approx(4 / 3, rel=0.02)
     assert width * height == pytest.approx(2048**2, rel=0.05)
 
 
 def test_nano_banana_takes_a_ratio_only_and_no_seed_is_sent_without_one(send: Send) -> None:
-    (request,) = send("gemini-2-5-flash-image", seed=None).asked
+    (request,) = send("gemini-2-5-flash-image", seed=None).edit_requests
     assert request.path == "/v1/models/gemini-2.5-flash-image:generateContent"
     body = gemini_body(imageConfig={"aspectRatio": "4:3"})
     del body["generationConfig"]["seed"]
@@ -155,7 +157,7 @@ def test_nano_banana_takes_a_ratio_only_and_no_seed_is_sent_without_one(send: Se
     ],
 )
 def test_openai(send: Send, slug: str, expected: dict[str, str]) -> None:
-    (request,) = send(slug).asked
+    (request,) = send(slug).edit_requests
     assert (request.path, request.query) == ("/v1/images/edits", "")
     assert request.headers["authorization"] == f"Bearer {KEY}"
     fields, files = FakeOpenAI.parts(request)
@@ -321,7 +323,7 @@ def test_google_api_key_wins_over_gemini_api_key_and_vertex_is_not_used(
 ) -> None:
     monkeypatch.setenv("GEMINI_API_KEY", "another-key")
     monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
-    (request,) = send("gemini-2-5-flash-image").asked
+    (request,) = send("gemini-2-5-flash-image").edit_requests
     assert request.headers["x-goog-api-key"] == KEY
 
 

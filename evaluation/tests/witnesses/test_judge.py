@@ -60,7 +60,7 @@ def test_the_judge_confirms_an_edit_made_and_undone(fake, kind):
 
 def test_requests_have_temperature_0_and_the_schema_of_the_answer(fake):
     Judge(fake.client()).examine(TRIP_MADE)
-    body = fake.asked[-1]
+    body = fake.bodies[-1]
     schema = body["response_format"]["json_schema"]["schema"]
     assert body["temperature"] == 0
     assert schema["properties"]["made"]["enum"] == ["yes", "no", "unsure"]
@@ -94,13 +94,13 @@ def test_an_unusable_answer_is_stored_and_gives_no_evidence(fake, case, outcome,
 def test_a_server_that_rejects_schemas_gets_none_afterwards(fake):
     fake.always = "no-schema"
     assert Judge(fake.client()).examine(TRIP_MADE).made is True
-    assert ["response_format" in body for body in fake.asked] == [True, False, False]
+    assert ["response_format" in body for body in fake.bodies] == [True, False, False]
 
 
 def test_a_rate_limited_judge_is_asked_again(fake):
     fake.next("limited", "limited")
     assert Judge(fake.client()).examine(TRIP_MADE).made is True
-    assert len(fake.asked) == 4
+    assert len(fake.bodies) == 4
 
 
 def test_a_judge_that_is_down_stops_after_a_few_failures(fake, monkeypatch):
@@ -108,7 +108,7 @@ def test_a_judge_that_is_down_stops_after_a_few_failures(fake, monkeypatch):
     fake.always = "down"
     judge = Judge(fake.client())
     assert [judge.examine(TRIP_MADE) for _ in range(6)] == [None] * 6
-    assert len(fake.asked) == 3
+    assert len(fake.bodies) == 3
     assert "500" in judge.stopped
     assert KEY not in judge.stopped
     assert judge.summary()["calls"] == 0
@@ -133,7 +133,7 @@ def test_any_fault_of_its_server_only_stops_the_judge(fake, monkeypatch, case):
 def test_an_untrusted_address_goes_through_the_guarded_client(fake):
     judge = Judge(fake.client(untrusted=True))
     assert judge.examine(TRIP_MADE) is None
-    assert fake.asked == []
+    assert fake.bodies == []
     assert judge.stopped
 
 
@@ -195,7 +195,7 @@ def test_no_question_is_paid_for_twice_even_by_another_process(fake, tmp_path):
     file.write_text(file.read_text() + '\n{"key": "cut o')
     again = Judge(fake.client(), AnswerFile(file))
     assert again.examine(TRIP_MADE) == first
-    assert len(fake.asked) == 2
+    assert len(fake.bodies) == 2
     assert again.examine(TripToJudge(BARE, BARE, HATTED, OTHER, HAT)).kept is False
     assert len(AnswerFile(file).all()) == 3
 
@@ -211,7 +211,7 @@ def test_the_judge_stops_at_its_budget(fake, budget):
     judge = Judge(fake.client(), **budget)
     images = [image((n, 0, n + 5, 9)) for n in range(5)]
     said = [judge.examine(TripToJudge(BARE, BARE, edited, BARE, HAT)) for edited in images]
-    assert len(fake.asked) == 3
+    assert len(fake.bodies) == 3
     assert said[0] is not None
     assert said[2:] == [None] * 3
     assert "budget" in judge.stopped
@@ -237,7 +237,7 @@ def test_without_a_token_count_an_upper_bound_is_charged(fake):
     images = [image((n, 0, n + 5, 9)) for n in range(5)]
     for edited in images:
         judge.examine(TripToJudge(BARE, BARE, edited, BARE, HAT))
-    assert 0 < len(fake.asked) < 4
+    assert 0 < len(fake.bodies) < 4
     assert "budget" in judge.stopped
 
 
@@ -274,11 +274,11 @@ def test_the_judge_is_asked_if_an_image_is_worn(fake):
     asked = [number for number, said in enumerate(found) if said is not None]
     assert asked == [0, 1, 2, 3, 5, 10, 12]  # the source, the trips of the study, the last
     assert (found[0], found[1], found[10], found[12]) == (0, 0, 1, 1)
-    schema = fake.asked[0]["response_format"]["json_schema"]["schema"]
+    schema = fake.bodies[0]["response_format"]["json_schema"]["schema"]
     assert schema["properties"]["worn"]["enum"] == ["yes", "no"]  # no way out
-    before = len(fake.asked)
+    before = len(fake.bodies)
     assert ask_worn(judge, BARE, 12, restored.get, "pond--flip") == found
-    assert len(fake.asked) == before  # of the same images nothing is paid twice
+    assert len(fake.bodies) == before  # of the same images nothing is paid twice
     poor = Judge(fake.client(), budget_calls=2)
     assert [said for said in ask_worn(poor, BARE, 12, restored.get, "") if said is not None] == [
         0,

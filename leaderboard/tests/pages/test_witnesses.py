@@ -44,8 +44,8 @@ def test_a_judges_answer_is_stored_shown_and_paid_for_once(client, judged):
     run, fake = judged("prefers-first")
     assert run.state == RunState.FINISHED
     assert judge_said(run)
-    assert run.judge_answers.count() == len(fake.asked) == run.provenance["judge"]["calls"]
-    assert 0 < len(fake.asked) <= most_calls(run.progress.chains_total, run.suite.trips)
+    assert run.judge_answers.count() == len(fake.bodies) == run.provenance["judge"]["calls"]
+    assert 0 < len(fake.bodies) <= most_calls(run.progress.chains_total, run.suite.trips)
     rated = run.standings.filter(scope="all")[0].counts["rubric"]
     assert (rated["cases"], rated["judge"]) == (4, run.provenance["judge"]["version"])
     assert rated["score"] == pytest.approx(0.85 * 0.8 + 0.15 * 0.6)
