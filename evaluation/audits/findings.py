@@ -83,16 +83,16 @@ def find(
     kind: Kind,
     touch: Touch,
     source: EncodedImage,
-    own: EncodedImage,
+    restored: EncodedImage,
     answer: EncodedImage,
     scorer: Scorer,
 ) -> Finding:
     """Compare an audit's answer with the chain's own restored image of the same trip."""
     share, operator = None, ""
     if kind == "mark":
-        share, operator = locate_mark(touch, own.decoded, answer.decoded)
+        share, operator = locate_mark(touch, restored.decoded, answer.decoded)
     original = touch.expected(source.decoded, operator)
-    chain = touch.expected(fit(own.decoded, source.size), operator)
+    chain = touch.expected(fit(restored.decoded, source.size), operator)
     images = [blank_card(original), chain, fit(answer.decoded, source.size)]
     chain_retention, answer_retention = _retentions(scorer, original, images)
     return Finding(
@@ -105,14 +105,17 @@ def find(
 
 
 def find_cold(
-    cold: Cold, own: EncodedImage, answer: EncodedImage, scorer: Scorer
+    cold: Cold, restored: EncodedImage, answer: EncodedImage, scorer: Scorer
 ) -> Finding | None:
     """Compare a cold audit's answer with the chain's restored image, outside the drawn object.
 
     None if LPIPS does not run here, or not on an image this small.
     """
     source = cold.source
-    images = [blank_card(source.decoded), *(fit(p.decoded, source.size) for p in (own, answer))]
+    images = [
+        blank_card(source.decoded),
+        *(fit(p.decoded, source.size) for p in (restored, answer)),
+    ]
     if COLD_METRIC not in scorer.metrics or scorer.size_problems(source.size).get(COLD_METRIC):
         return None
     outside = [cold.outside(image) for image in images]
@@ -148,12 +151,12 @@ def _retentions(scorer: Scorer, source: Image.Image, images: list[Image.Image]) 
     return [q if (q := retention(d, blank)) is not None else 1.0 for d in distances]
 
 
-def mark_share(touch: Touch, own: Image.Image, answer: Image.Image) -> float:
+def mark_share(touch: Touch, restored: Image.Image, answer: Image.Image) -> float:
     """Return the share of the mark in the answer: 1 = as painted, 0 = absent."""
-    return locate_mark(touch, own, answer)[0]
+    return locate_mark(touch, restored, answer)[0]
 
 
-def locate_mark(touch: Touch, own: Image.Image, answer: Image.Image) -> tuple[float, str]:
+def locate_mark(touch: Touch, restored: Image.Image, answer: Image.Image) -> tuple[float, str]:
     """Return the share of the mark in the answer, and the operator that moved it.
 
     The difference between the answer and the chain's own restored image is projected onto the
@@ -162,9 +165,9 @@ def locate_mark(touch: Touch, own: Image.Image, answer: Image.Image) -> tuple[fl
     """
     import cv2
 
-    scale = SIDE / max(own.size)
-    size = (max(16, round(own.width * scale)), max(16, round(own.height * scale)))
-    pair = registered(unaligned(own.resize(size, Image.Resampling.BOX), fit(answer, size)))
+    scale = SIDE / max(restored.size)
+    size = (max(16, round(restored.width * scale)), max(16, round(restored.height * scale)))
+    pair = registered(unaligned(restored.resize(size, Image.Resampling.BOX), fit(answer, size)))
     sigma = 0.01 * SIDE
     excess = cv2.GaussianBlur((pair.after - pair.before) * pair.inside[..., None], (0, 0), sigma)
     reach = range(-round(MOVED * SIDE), round(MOVED * SIDE) + 1, 2)
@@ -199,11 +202,11 @@ MEDIANS = ("marks_kept", "loss_under_audit", "cold_gap", "changed_elsewhere")
 
 
 def judge_audits(
-    findings: Sequence[Finding], made: Sequence[bool] = (), silent: Sequence[Kind] = ()
+    findings: Sequence[Finding], edits_made: Sequence[bool] = (), silent: Sequence[Kind] = ()
 ) -> Audited:
     """Judge the audits of a run: clean, or in need of review with reasons.
 
-    `made` has the verdict on the first edit of each case that a witness covers. `silent` has the
+    `edits_made` has the verdict on the first edit of each case that a witness covers. `silent` has the
     kind of each audit that got no image although its chain went on.
     """
     shares = [finding.kept for finding in findings if finding.kept is not None]
@@ -247,9 +250,9 @@ def judge_audits(
                 f"it gave no image to {count} extra edits ({kind} audits) of chains in which it "
                 "made the same edit"
             )
-    if len(made) >= LEAST_COVERED and sum(made) < LEAST_EVIDENCE * len(made):
+    if len(edits_made) >= LEAST_COVERED and sum(edits_made) < LEAST_EVIDENCE * len(edits_made):
         reasons.append(
-            f"in {len(made) - sum(made)} of {len(made)} cases that a witness looked at, "
+            f"in {len(edits_made) - sum(edits_made)} of {len(edits_made)} cases that a witness looked at, "
             "the edit does not show what was asked for"
         )
     verdict: Literal["clean", "review"] = "review" if reasons else "clean"

@@ -55,8 +55,8 @@ def _place(
         return places[random.integers(len(places))]
     import cv2
 
-    whole = cv2.resize(changed, size, interpolation=cv2.INTER_LINEAR)
-    change = [float(whole[y : y + diameter, x : x + diameter].mean()) for x, y in places]
+    resized = cv2.resize(changed, size, interpolation=cv2.INTER_LINEAR)
+    change = [float(resized[y : y + diameter, x : x + diameter].mean()) for x, y in places]
     calm = np.argsort(change, kind="stable")[: max(1, round(CALM * len(places)))]
     return places[int(random.choice(calm))]
 

@@ -132,7 +132,7 @@ class _Audits:
         """Check the run's medians and flags against the stated findings."""
         run = self.document.run
         first = [chain.trips[0] for chain in self.document.chains if chain.trips]
-        made = [Verdict.of(trip.evidence).made for trip in first if trip.step is not None]
+        edits_made = [Verdict.of(trip.evidence).made for trip in first if trip.step is not None]
         silent = [
             line.kind
             for line in self.document.audits
@@ -142,7 +142,7 @@ class _Audits:
         ]
         try:
             findings = from_dicts([line.finding for line in self.document.audits if line.finding])
-            audited = judge_audits(findings, [v for v in made if v is not None], silent)
+            audited = judge_audits(findings, [v for v in edits_made if v is not None], silent)
         except (KeyError, TypeError) as error:
             yield Check("run", "audits", DIFFERENT, f"a finding is malformed: {error}")
             return

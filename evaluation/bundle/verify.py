@@ -66,7 +66,7 @@ from evaluation.records import (
 from evaluation.run_secret import chain_seeds, commitment
 
 IMPORTED = "it was computed elsewhere and imported from a score file"
-NOT_QUERIED = "judges are not queried again: their answers are stored where they ran"
+NOT_QUERIED = "judges are not queried again: their answers are stored where the run was scored"
 #: The valid answers to each kind of vote.
 ANSWERS = {"pair": (-1, 0, 1), "usable": (0, 1)}
 #: The measures of a trip that are independent of whether its edit was seen.
@@ -100,15 +100,17 @@ class Verification:
         self.bundle, self.document, self.suite = bundle, bundle.document, bundle.suite
         self.arm = bundle.arm
         self.names = {id(row): name for name, row in bundles.lines(bundle.raw)}
-        pinned, pins = bundle.scored_metrics, self.document.run.metrics
+        metrics, versions = bundle.scored_metrics, self.document.run.metrics
         no_reference = [
-            name for name in no_reference_metrics() if "missing" not in pins.get(name, "missing")
+            name
+            for name in no_reference_metrics()
+            if "missing" not in versions.get(name, "missing")
         ]
-        self.scorer = Scorer(name for name in (*pinned, *no_reference) if name in METRICS)
-        self.unable = {name: reason for name in pinned if (reason := self._unable(name))}
+        self.scorer = Scorer(name for name in (*metrics, *no_reference) if name in METRICS)
+        self.unable = {name: reason for name in metrics if (reason := self._unable(name))}
         #: By no-reference metric of the run: the reason why it cannot run here, or "".
         self.no_reference = {name: self._unable(name) for name in no_reference}
-        self.able = [name for name in pinned if name not in self.unable]
+        self.able = [name for name in metrics if name not in self.unable]
         self.able += [name for name, reason in self.no_reference.items() if not reason]
         self.secrets = self.document.run.secrets
         #: The calibrations computed here, by image and metric, once the sources are checked.
@@ -173,13 +175,13 @@ class Verification:
             yield Check("run", "chains", EQUAL, count)
         for chain in self.document.chains:
             numbers = [trip.number for trip in chain.trips]
-            whole = [trip for trip in chain.trips if trip.forward and trip.backward]
+            complete = [trip for trip in chain.trips if trip.forward and trip.backward]
             why = ""
             if numbers != list(range(1, min(len(numbers), self.suite.trips) + 1)):
                 why = f"the trips are not numbered from 1, to at most {self.suite.trips}"
-            elif chain.outcome == "completed" and len(whole) < self.suite.trips:
-                why = f"completed with only {len(whole)} of {self.suite.trips} trips"
-            elif chain.outcome != "lost" and any(trip.step is None for trip in whole):
+            elif chain.outcome == "completed" and len(complete) < self.suite.trips:
+                why = f"completed with only {len(complete)} of {self.suite.trips} trips"
+            elif chain.outcome != "lost" and any(trip.step is None for trip in complete):
                 why = "a restored image was not measured"
             elif any(t.step is None and (t.scores or not t.is_empty) for t in chain.trips):
                 why = "an unmeasured trip has measurements"
@@ -415,17 +417,17 @@ class Verification:
 
     def _unable(self, name: str) -> str:
         """Return why this metric's scores cannot be computed here; "" if they can."""
-        pinned = self.document.run.metrics[name]
+        stated = self.document.run.metrics[name]
         if name not in METRICS:
             return "this metric is unknown here"
         if name in self.scorer.not_run:
             return self.scorer.not_run[name]
         here = self.scorer.metrics[name]
-        if here.version != pinned.get("version"):
+        if here.version != stated.get("version"):
             return (
-                f"scored by version {pinned.get('version')}, but {here.version} is installed here"
+                f"scored by version {stated.get('version')}, but {here.version} is installed here"
             )
-        if (here.weights_sha256 or "") != (pinned.get("weights_sha256") or ""):
+        if (here.weights_sha256 or "") != (stated.get("weights_sha256") or ""):
             return "scored with different weights"
         return ""
 
@@ -486,8 +488,8 @@ def stop_checks(bundle: Bundle) -> Iterator[Check]:
                 for trip in chain.trips
                 if trip.forward and trip.backward
             ]
-            whole = len(images) == len(chain.trips)
-            repeats = whole and has_converged(images, stop_after)
+            is_complete = len(images) == len(chain.trips)
+            repeats = is_complete and has_converged(images, stop_after)
             yield compared(line, "repeats itself", True, repeats)
 
 

@@ -66,13 +66,13 @@ def write(source: RunSource, file: Path | IO[bytes], *, images: bool) -> dict[st
         sealed = bundles.sealed(_document(source, images=images))
     except ValidationError as error:
         raise BundleError(bundles.invalid(error)) from None
-    named = _named(source) if images else ()
+    image_files = _image_files(source) if images else ()
     if not isinstance(file, Path):
-        bundles.pack(file, sealed, named)
+        bundles.pack(file, sealed, image_files)
         return sealed
     part = file.with_name(f".{file.name}.part")
     try:
-        bundles.pack(part, sealed, named)
+        bundles.pack(part, sealed, image_files)
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)
@@ -99,7 +99,7 @@ def _dumped(records: Iterable[Record]) -> list[dict[str, Any]]:
     return [record.model_dump() for record in records]
 
 
-def _named(source: RunSource) -> Iterator[tuple[str, bytes]]:
+def _image_files(source: RunSource) -> Iterator[tuple[str, bytes]]:
     for sha256, mime, data in source.images():
         yield bundles.image_name(sha256, mime), data
 

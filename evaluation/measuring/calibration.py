@@ -2,9 +2,9 @@
 
 A calibration is the same on every machine. Those of `smoke` are shipped, because they take 40 s
 of processor time while a fresh board waits for its first row. A shipped calibration is used if its
-metric, version, weights, pixels and face match. It was computed on a CPU in full precision and
-serves every device. `python -m tools.calibrations smoke` writes these files, and a test recomputes
-one calibration. Verification never uses them.
+metric, version, weights, pixels and face match; otherwise it is computed. Shipped ones were made
+on a CPU in full precision and serve every device. `python -m tools.calibrations smoke` writes the
+files, and a test recomputes one calibration. Verification never uses them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def stored_source_data(
     calibrations: Mapping[str, Calibration | None],
 ) -> dict[str, Mapping[str, Any]]:
     """Return the stored data on a source, by metric that stores any."""
-    return {name: made.stored for name, made in calibrations.items() if made and made.stored}
+    return {name: c.stored for name, c in calibrations.items() if c and c.stored}
 
 
 def jpeg_saves(source: Image.Image) -> Iterator[Image.Image]:

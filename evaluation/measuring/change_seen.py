@@ -163,21 +163,21 @@ def _local(before: Image.Image, after: Image.Image) -> ChangeSeen:
     images = unaligned(before, after)
     # Correcting global changes only removes differences, so it is skipped if there are few.
     if _top(images.blocks) < TOP:
-        return _judged(images)
+        return _judge_blocks(images)
     images = equally_sharp(registered(images))
     straight = unwarped(images)
     if straight is None:
-        verdict, smooth = _judged(images), _judged(without_grain(images))
+        verdict, smooth = _judge_blocks(images), _judge_blocks(without_grain(images))
         # Grain over the whole image hides an edit from the median, but not from a viewer.
         grainy = smooth.measure["median"] < GRAIN * verdict.measure["median"]
         return smooth if grainy and not verdict.seen else verdict
     # In a warped image, the edit is a difference that remains after straightening, or colours
     # that no warp can explain.
-    verdict = _judged(straight)
-    return verdict if verdict.seen else _judged(explained_by_motion(images))
+    verdict = _judge_blocks(straight)
+    return verdict if verdict.seen else _judge_blocks(explained_by_motion(images))
 
 
-def _judged(images: Aligned) -> ChangeSeen:
+def _judge_blocks(images: Aligned) -> ChangeSeen:
     """Judge whether some blocks changed much, and much more than the others."""
     top, median = _top(images.blocks), float(np.median(images.blocks))
     seen = top >= TOP and top >= TOP_TO_MEDIAN * median

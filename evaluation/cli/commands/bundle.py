@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(f"{out} is a folder; name a file with --out")
     document = pack_run(folder, out, images=not args.no_images)
     shipped = {(s.slug, s.content_hash) for s in catalog.suites()}
-    whole = (folder.suite.slug, folder.suite.content_hash) in shipped
+    is_whole_suite = (folder.suite.slug, folder.suite.content_hash) in shipped
     if args.json:
         echo_json(
             BundleOutput(
@@ -70,13 +70,13 @@ def run(args: argparse.Namespace) -> int:
                 digest=document["digest"],
                 run=str(args.run),
                 suite=folder.suite.slug,
-                whole_suite=whole,
+                whole_suite=is_whole_suite,
                 chains=len(document["chains"]),
                 images=document["images"],
             )
         )
         return 0
-    if not whole:
+    if not is_whole_suite:
         note(
             f"this run covers a part of {folder.suite.slug}, or your own suite: others can "
             "verify it, but no board can list it"

@@ -191,8 +191,8 @@ def _play(runs: Sequence[ArmRun]) -> list[Played]:
             budget=None if budget is None else budget - spent,
             max_edits=None if max_edits is None else max_edits - calls,
         )
-        named = replace(arm_run.chosen, name=f"{arm_run.chosen.name}, {arm_run.name}")
-        played.append(play_run(arm_run.folder, named, rest))
+        labelled = replace(arm_run.chosen, name=f"{arm_run.chosen.name}, {arm_run.name}")
+        played.append(play_run(arm_run.folder, labelled, rest))
         if played[-1].pause:
             break
     return played

@@ -159,9 +159,9 @@ def _entries() -> list[EditorEntry]:
                 missing=_missing(partial(load_row, row)),
             )
         )
-    taken = {entry.name for entry in entries}
+    listed = {entry.name for entry in entries}
     for name in EDITORS:
-        if name not in taken:
+        if name not in listed:
             missing = _missing(partial(load_editor, name))
             entries.append(
                 EditorEntry(

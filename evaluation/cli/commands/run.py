@@ -163,7 +163,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    # Problems with the metrics are reported before anything is paid.
+    # Make the scorer first: problems with the metrics are reported before anything is paid.
     scorer = None if args.play_only else new_scorer(args.metrics)
     runs = _play_all(args)
     if scorer is None or any(played.pause for played in runs):
@@ -218,7 +218,7 @@ def _play_all(args: argparse.Namespace) -> list[Played]:
         if unable := options.arm.unable(editor.editor):
             raise CommandError(f"{editor.name} has no floor: {'; '.join(unable)}")
         options.price_of(editor)
-    # All folders first: a wrong folder is reported before anything is paid.
+    # Open all folders first: a wrong folder is reported before anything is paid.
     folders = [open_run(_out(args, editor, suite), suite, editor, options) for editor in chosen]
     runs = []
     for folder, editor in zip(folders, chosen, strict=True):

@@ -308,9 +308,9 @@ def score_chains(args: argparse.Namespace) -> int:
 
 
 def _own_run(external: ExternalRuns, model: str, scores: RunScores, results: Results) -> OwnRun:
-    placed = external.runs[model]
+    chains = external.runs[model]
     return OwnRun(
-        chains={slug: place.chain.source.parent.name for slug, place in placed.items()},
+        chains={slug: placed.chain.source.parent.name for slug, placed in chains.items()},
         retention={
             slug: {name: scores.retention(chain, name) for name in scores.metrics}
             for slug, chain in scores.chains.items()

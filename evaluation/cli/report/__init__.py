@@ -165,7 +165,7 @@ class Report:
         return drawn
 
     def parts(self) -> list[tuple[str, str, str, Summary]]:
-        """Return (scope, value, run, summary) by category, kind of image and origin."""
+        """Return (kind, value, run, summary) by category, kind of image and origin."""
         rows = []
         for run in self.runs:
             chains = run.scores.results(self.suite, self.metric)
