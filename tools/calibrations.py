@@ -1,4 +1,4 @@
-"""Write the calibrations that ship: `python -m tools.calibrations SUITE ...`."""
+"""Write the shipped calibrations of a suite: python -m tools.calibrations SUITE ..."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from evaluation.metrics import MetricError, full_reference_metrics
 
 
 def compute(slug: str) -> dict[str, Any]:
-    """The contents of a suite's file, by the metrics that run here."""
-    # All but CLIP, whose weights few machines have: what lacks one that everybody has is of no use.
+    """Return the content of a suite's file. Raises MetricError if a metric cannot run here."""
+    # Without CLIP, because most machines do not have its weights.
     suite = catalog.suite(slug)
     scorer = Scorer([n for n in full_reference_metrics() if n != "clip"], witnesses=())
     if scorer.not_run:
@@ -27,11 +27,11 @@ def compute(slug: str) -> dict[str, Any]:
     for image in tqdm(suite.images, unit="image"):
         source = EncodedImage.from_image(sources.prepared(image, suite.size))
         subject = chain_subject(image)
-        found = scorer.calibrate(source, subject)
+        calibrations = scorer.calibrate(source, subject)
         distances = {
-            name: made and [made.blank, *made.ladder.values()] for name, made in found.items()
+            name: row and [row.blank, *row.ladder.values()] for name, row in calibrations.items()
         }
-        stored = {name: made.stored for name, made in found.items() if made and made.stored}
+        stored = {name: row.stored for name, row in calibrations.items() if row and row.stored}
         images[image.sha256] = {
             "face": face_shares(subject),
             "distances": distances,

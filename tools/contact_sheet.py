@@ -1,9 +1,7 @@
-"""Draw a suite's cases with annotations as one image.
+"""Draw all cases of a suite on one sheet: python -m tools.contact_sheet SUITE.
 
-`python -m tools.contact_sheet SUITE`
-
-
-Reference editors play the edits; for review, since no drawing may cover the wrong thing.
+Each cell shows the annotations and the edit by a reference editor. The sheet is for review: no
+drawing may cover something important.
 """
 
 from __future__ import annotations
@@ -65,15 +63,15 @@ def annotated(image: Image.Image, places: Annotations) -> Image.Image:
 
 
 def case_image(image: Image.Image, source: SuiteImage, pair: EditPair) -> Image.Image:
-    """Return a case's image with annotations after the first edit by rule.
+    """Return a case's image after the first edit by rule, with its annotations.
 
-    The annotations are drawn after edits that cover all, before edits that must not cover them, and
-    before edits that move them.
+    Drawings, turns and shrinking are applied to the annotated image; other edits come before the
+    annotations, because they would hide them.
     """
     places = source.annotations
     try:
         instruction = parse(pair.forward)
-    except EditorError:  # a pair that only models can play
+    except EditorError:  # only models can make this edit
         return annotated(image, places)
     if instruction.action in ("draw", "turn", "shrink"):
         return follow(instruction, annotated(image, places), places)
@@ -83,7 +81,7 @@ def case_image(image: Image.Image, source: SuiteImage, pair: EditPair) -> Image.
 def sheet(suite: Suite) -> Image.Image:
     """Return a sheet with a cell for every case of a shipped suite."""
 
-    @lru_cache(maxsize=4)  # cases of an image follow each other
+    @lru_cache(maxsize=4)  # consecutive cases share images
     def images(image: SuiteImage) -> Image.Image:
         return sources.prepared(image, suite.size)
 
@@ -97,7 +95,7 @@ def sheet(suite: Suite) -> Image.Image:
 
 
 def _sheet(cells: Iterable[tuple[Image.Image, str]], count: int) -> Image.Image:
-    """Return the cells in rows of COLUMNS, each with its caption."""
+    """Arrange captioned images in rows of COLUMNS cells."""
     columns = min(COLUMNS, count)
     rows = math.ceil(count / columns)
     page = Image.new("RGB", (columns * CELL, rows * (CELL + CAPTION)), "white")

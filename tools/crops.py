@@ -1,9 +1,8 @@
-"""Make the committed images again from the packages they come from.
+"""Cut the committed images from the packages they come from.
 
-`fixtures/crops.json` names each package with the hash of its archive, and each image with
-its path or byte range, its own hash, and the box and size it is cut to. The images lie in
-fixtures/pictures/, so playing does not need this; `python -m tools.crops --check`
-shows that they are what they claim to be.
+`fixtures/crops.json` lists each package with the hash of its archive, and each image with its path
+or byte range, its hash, and the box and size to cut. The results are committed in
+fixtures/pictures/. `python -m tools.crops --check` verifies them.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from evaluation.content.sources import OriginError
 
 QUALITY = 90
 FETCH_SECONDS = 900
-# How each kind of package is fetched; the archive lands in the working folder.
+# The command that downloads each kind of package into the working folder.
 COMMANDS = {
     "npm": ("npm", "pack", "--ignore-scripts", "--silent"),
     "sdist": (sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:"),
@@ -50,7 +49,7 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True)
 class Archive:
-    """A package's archive: how it is fetched, and the hash it must have."""
+    """A package's archive: how to download it, and its expected hash."""
 
     kind: str
     package: str
@@ -58,14 +57,14 @@ class Archive:
     options: tuple[str, ...] = ()
 
     def path(self) -> Path:
-        """The archive in the cache, fetched the first time."""
+        """Return the archive in the cache, downloaded on first use. Raises OriginError."""
         path = cache_folder() / f"{self.sha256[:16]}-{self.kind}"
         if not path.is_file():
             self._fetch(path)
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-        if found != self.sha256:
+        actual = hashlib.sha256(path.read_bytes()).hexdigest()
+        if actual != self.sha256:
             raise OriginError(
-                f"{path} is not the pinned {self.package} (SHA-256 {found[:12]}…): delete it and "
+                f"{path} is not the pinned {self.package} (SHA-256 {actual[:12]}…): delete it and "
                 "try again"
             )
         return path
@@ -74,11 +73,11 @@ class Archive:
         program, *arguments = COMMANDS[self.kind]
         if shutil.which(program) is None:
             raise OriginError(
-                f"images of {self.package} need {program}: install it, or fetch the package "
+                f"images of {self.package} need {program}: install it, or download the package "
                 f"elsewhere and put its archive at {path}"
             )
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A folder of its own, then a rename: two processes may fetch at once.
+        # Download into a temporary folder, then rename: two processes may download at once.
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             command = [program, *arguments, *self.options, self.package]
             try:
@@ -96,13 +95,13 @@ class Archive:
             except subprocess.TimeoutExpired:
                 raise OriginError(f"{' '.join(command)} took over {FETCH_SECONDS} s") from None
             except ValueError:
-                raise OriginError(f"{' '.join(command)} left no archive") from None
+                raise OriginError(f"{' '.join(command)} did not download one archive") from None
             fetched.replace(path)
 
 
 @dataclass(frozen=True)
 class Crop:
-    """A committed image: where its original is, and what is cut from it."""
+    """A committed image: its original, and the part that is cut from it."""
 
     file: str
     archive: str
@@ -110,41 +109,41 @@ class Crop:
     sha256: str
     bytes: tuple[int, int] | None = None  # offset and length of an image inside the file
     box: tuple[int, int, int, int] | None = None
-    side: int = 0  # the longer side's pixels, where it is made smaller
+    side: int = 0  # the longer side in pixels after shrinking; 0: unchanged
     quality: int = QUALITY
-    oriented: bool = True  # False where the EXIF orientation is known to be wrong
+    oriented: bool = True  # False if the EXIF orientation is wrong
     pixels: tuple[int, int] | None = None  # width and height of bzip2-packed raw RGB
 
     @property
     def is_copy(self) -> bool:
-        """Return True if the original's own bytes are committed, since they are lossy already."""
+        """Return True if the original's bytes are committed, to avoid a second lossy save."""
         return not (self.box or self.side or self.pixels)
 
 
 def crops() -> tuple[dict[str, Archive], list[Crop]]:
-    """The archives by name, and the images cut from them."""
+    """Return the archives by name, and the images cut from them."""
     data = json.loads((catalog.folder() / "crops.json").read_text(encoding="utf-8"))
     archives = {name: _built(Archive, row) for name, row in data["archives"].items()}
     return archives, [_built(Crop, row) for row in data["images"]]
 
 
 def original(crop: Crop, archives: Mapping[str, Archive]) -> bytes:
-    """The original's bytes, checked against their hash."""
+    """Return the original's bytes. Raises OriginError if their hash differs."""
     path = archives[crop.archive].path()
     data = _member(path, archives[crop.archive].kind, crop.path)
     if crop.bytes:
         data = data[crop.bytes[0] : sum(crop.bytes)]
-    found = hashlib.sha256(data).hexdigest()
-    if found != crop.sha256:
+    actual = hashlib.sha256(data).hexdigest()
+    if actual != crop.sha256:
         raise OriginError(
-            f"{crop.path} of {crop.archive} has changed: {found[:12]}…, expected "
+            f"{crop.path} of {crop.archive} has changed: its SHA-256 is {actual[:12]}…, expected "
             f"{crop.sha256[:12]}…"
         )
     return data
 
 
 def cut(crop: Crop, data: bytes) -> bytes:
-    """The committed file's bytes, of the original's."""
+    """Return the bytes of the committed file, cut from those of the original."""
     if crop.is_copy:
         return data
     if crop.pixels:
@@ -193,9 +192,9 @@ def _built(kind: type[Any], row: Mapping[str, Any]) -> Any:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.crops", description=__doc__)
-    parser.add_argument("files", nargs="*", help="names in fixtures/pictures; all when left out")
-    parser.add_argument("--check", action="store_true", help="write nothing, compare only")
-    parser.add_argument("--to", type=Path, help="folder; fixtures/pictures when left out")
+    parser.add_argument("files", nargs="*", help="file names in fixtures/pictures (default: all)")
+    parser.add_argument("--check", action="store_true", help="compare only, write nothing")
+    parser.add_argument("--to", type=Path, help="output folder (default: fixtures/pictures)")
     options = parser.parse_args(arguments)
     archives, known = crops()
     wanted = [crop for crop in known if not options.files or crop.file in options.files]

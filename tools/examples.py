@@ -1,6 +1,6 @@
 """Draw the methodology page's examples: real images, measured by the real metrics.
 
-The files are committed; run `python -m tools.examples` again when a metric's version changes.
+The files are committed. Run `python -m tools.examples` after a change of a metric's version.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from tools.studies.known_damages import bent, erased, smeared, turned_hue
 
 FOLDER = Path(__file__).resolve().parents[1] / "static" / "img" / "examples"
 SIZE = 320
-#: Strips are measured at the size at which they are shown.
+#: The size at which strips are shown and measured.
 STRIP_SIZE = 512
-#: For the blank cards: busy, calm and dark images.
+#: The images shown with their blank cards: busy, calm and dark ones.
 CARDS = {
     "astronaut": "skimage:astronaut",
     "coffee": "skimage:coffee",
@@ -66,14 +66,14 @@ PUPILS = ((0.387, 0.427), (0.571, 0.436))
 
 @dataclass(frozen=True)
 class Strip:
-    """A source image and a damage to it, with what one sees in a word."""
+    """A source image, a damage to it, and a short description of the damage."""
 
     image: str
     damage: Damage
     words: str
-    #: What the source shows, for those who do not see it.
+    #: A description of the source image, for screen readers.
     shows: str
-    #: A damage that the headline does not notice enough.
+    #: True if the headline metric underestimates the damage.
     missed: bool = False
 
 
@@ -105,7 +105,7 @@ STRIPS: tuple[Strip, ...] = (
 
 
 class Examples:
-    """Draws every example into a folder, with what the metrics say of it."""
+    """Draw every example into a folder, and measure it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -122,7 +122,7 @@ class Examples:
         (self.folder / "examples.json").write_text(text + "\n", encoding="utf-8")
 
     def _strips(self) -> list[dict[str, Any]]:
-        """Each strip's two images, with the number and the part that decided."""
+        """Return each strip's two images, its retention, and the part of the metric that decided."""
         lines = []
         for place, (strip, measured) in enumerate(zip(STRIPS, measure_strips(), strict=True), 1):
             source = known_damages.shipped(strip.image, STRIP_SIZE)
@@ -143,7 +143,7 @@ class Examples:
         return sources.prepare(EncodedImage.from_bytes(data).decoded, SIZE)
 
     def _card(self, name: str) -> dict[str, Any]:
-        """An image, its blank card, and what the raw metric says of the card."""
+        """Return an image, its blank card, and the card's raw SSIM."""
         source = self._source(name)
         card = blank_card(source)
         (distance,) = self.scorer.score(source, [card]).distances["ssim"] or (0.0,)
@@ -156,7 +156,7 @@ class Examples:
         }
 
     def _noop(self) -> dict[str, Any]:
-        """The same instruction to an editor that follows it and to one that does nothing."""
+        """Return the answers of an editor that follows an instruction and of one that does nothing."""
         source = self._source("astronaut")
         pair = next(pair for pair in catalog.edit_pairs() if pair.slug == "crown")
         lines = []
@@ -169,14 +169,14 @@ class Examples:
         return {"prompt": pair.forward, "lines": lines}
 
     def _write(self, image: Image.Image, name: str) -> dict[str, Any]:
-        # Lossy enough to be small, far finer than the damage that is shown.
+        # Lossy, to keep files small; the loss is much smaller than the damage shown.
         data = encode_webp(image, lossless=False, quality=82)
         (self.folder / f"{name}.webp").write_bytes(data)
         return {"file": f"img/examples/{name}.webp", "width": image.width, "height": image.height}
 
 
 def measure_strips() -> list[dict[str, Any]]:
-    """Return what the headline keeps of each strip, and the part that decided."""
+    """Return each strip's retention by the headline metric, and the part that decided."""
     metric, suite = Overall(), catalog.suite(known_damages.SUITE)
     measured = []
     prepared: dict[str, Any] = {}

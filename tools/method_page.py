@@ -71,7 +71,7 @@ def _table(element: Element) -> str:
 
 
 def _inline(element: Element) -> str:
-    """Return the text of an element on one line, with its marks."""
+    """Return the text of an element on one line, with Markdown marks."""
     parts = [element.text or ""]
     for child in element:
         mark, inner = MARKS.get(child.tag, ""), _inline(child)
@@ -81,7 +81,7 @@ def _inline(element: Element) -> str:
 
 
 def _latex(element: Element) -> str:
-    """Return a formula of MathML as LaTeX."""
+    """Convert a MathML formula to LaTeX."""
     inner = [_latex(child) for child in element]
     text = (element.text or "").strip()
     match element.tag:

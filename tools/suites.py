@@ -1,4 +1,4 @@
-"""Build the suites that ship from their drafts: `python -m tools.suites`."""
+"""Build the shipped suites from their drafts: python -m tools.suites."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def write(suite: Suite, overwrite: bool = False) -> Path:
     path = suite_path(suite)
     if path.is_file() and not overwrite and Suite.read(path).content_hash != suite.content_hash:
         raise SuiteError(
-            f"{path.name} is frozen and would change; give the draft a new version, or say "
-            "--overwrite as long as it was never played"
+            f"{path.name} is frozen and would change: give the draft a new version, or use "
+            "--overwrite if the suite was never played"
         )
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(suite.to_dict(), indent=1, ensure_ascii=False) + "\n", "utf-8")
@@ -58,11 +58,13 @@ def write(suite: Suite, overwrite: bool = False) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build the suites named on the command line; return the exit code."""
+    """Build the suites given on the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.suites", description=__doc__)
-    parser.add_argument("suites", nargs="*", help="slugs; all that ship when left out")
-    parser.add_argument("--check", action="store_true", help="write nothing, compare only")
-    parser.add_argument("--overwrite", action="store_true", help="even where a version differs")
+    parser.add_argument("suites", nargs="*", help="slugs of suites (default: all)")
+    parser.add_argument("--check", action="store_true", help="compare only, write nothing")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace frozen suites that differ"
+    )
     options = parser.parse_args(arguments)
     stale = 0
     for draft in shipped_drafts():
@@ -70,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         suite = shipped(draft)
         if reasons := refusals(suite, draft.narrow):
-            parser.error(f"{suite.key} may not be frozen: {'; '.join(reasons[:5])}")
+            parser.error(f"{suite.key} cannot be frozen: {'; '.join(reasons[:5])}")
         path = suite_path(suite)
         same = path.is_file() and Suite.read(path).content_hash == suite.content_hash
         if not same and not options.check:

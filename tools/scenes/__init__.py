@@ -1,1 +1,1 @@
-"""The benchmark's own rendered images, and how they are made (needs the extra `scenes`)."""
+"""Render the benchmark's own images with mitsuba (needs the extra `scenes`)."""

@@ -1,4 +1,4 @@
-"""Render the scenes again: python -m tools.scenes [NAME ...] [--preview] [--to FOLDER]."""
+"""Render scenes: python -m tools.scenes [NAME ...] [--preview] [--to FOLDER]."""
 
 from __future__ import annotations
 
@@ -39,17 +39,19 @@ QUALITY = 92
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.scenes", description=__doc__)
-    parser.add_argument("names", nargs="*", help="all scenes when left out")
-    parser.add_argument("--preview", action="store_true", help="small and grainy, in seconds")
+    parser.add_argument("names", nargs="*", help="names of scenes (default: all)")
+    parser.add_argument(
+        "--preview", action="store_true", help="render small and grainy images fast"
+    )
     parser.add_argument("--samples", type=int, help="rays per pixel")
     parser.add_argument(
-        "--scale", type=int, default=1, help="2 for the images called NAME-2k, 4 for NAME-4k"
+        "--scale", type=int, default=1, help="2 renders the files NAME-2k, 4 the files NAME-4k"
     )
-    parser.add_argument("--to", type=Path, help="folder; fixtures/pictures when left out")
+    parser.add_argument("--to", type=Path, help="output folder (default: fixtures/pictures)")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.names) - set(SCENES))
     if unknown:
-        parser.error(f"no scene {', '.join(unknown)}; there are {', '.join(SCENES)}")
+        parser.error(f"unknown scene {', '.join(unknown)}; choose from {', '.join(SCENES)}")
     folder = options.to or catalog.folder() / "pictures"
     folder.mkdir(parents=True, exist_ok=True)
     use_mitsuba()

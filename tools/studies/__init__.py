@@ -1,1 +1,1 @@
-"""Studies of the benchmark's own judgements on images whose truth is known."""
+"""Studies of the benchmark's error rates, on images with a known truth."""

@@ -1,4 +1,4 @@
-"""Measure how often the benchmark errs: python -m tools.studies STUDY."""
+"""Measure the benchmark's error rates: python -m tools.studies STUDY."""
 
 from __future__ import annotations
 

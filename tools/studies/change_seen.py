@@ -1,4 +1,4 @@
-"""The study of "change seen": how often the judgement of the forward edit errs."""
+"""The study of "change seen": error rates of the verdict on forward edits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from evaluation.measuring.error_rates import ErrorRate, ErrorTable
 from tools.studies import tables
 from tools.studies.change_seen_rates import DAMAGES, DRIFTS, FALSE_FLIPS, error_rates
 
-HELP = 'measure how often "change seen" errs, on the shipped images'
+HELP = 'measure the error rates of "change seen" on the shipped images'
 DESCRIPTION = """\
-Every trip is asked: was the edit made at all? This study measures how often that
-judgement errs: on drawings and flips that were made, while the model also moved,
-recoloured or wore out the whole image; and on images in which nothing was made.
-It takes a few minutes."""
+"Change seen" decides for every trip if the edit was made at all. This study measures its
+error rates: on drawings and flips that were made in images that were also moved, recoloured
+or damaged as a whole, and on images without an edit. It takes a few minutes."""
 SUITES = ("smoke", "lite")
 
 
@@ -24,11 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--suite",
         action="append",
         metavar="SUITE",
-        help=f"whose images and pairs; may be given again (default: {', '.join(SUITES)})",
+        help=f"a suite to use; may be repeated (default: {', '.join(SUITES)})",
     )
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     parser.add_argument(
-        "--store", action="store_true", help="keep the table as the one that the site shows"
+        "--store", action="store_true", help="store the table for the methodology page"
     )
 
 
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print(tables.as_json(measured))
         return
-    print(tables.as_text(["edit", "and beside it"], [(_edit(rate), rate) for rate in rates]))
+    print(tables.as_text(["edit", "other change"], [(_edit(rate), rate) for rate in rates]))
 
 
 def _edit(rate: ErrorRate) -> str:

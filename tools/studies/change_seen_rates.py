@@ -1,7 +1,7 @@
-"""Error rates of "change seen": honest edits it misses, and changes it sees in vain.
+"""Error rates of "change seen": missed edits and false alarms.
 
-Measured on shipped images, with the drawings and flips of the reference editors under
-everything else that a model may do to the whole image.
+They are measured on shipped images, with drawings and flips by the reference editors and other
+changes that a model may make to the whole image.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from evaluation.measuring.change_seen import change_seen
 from evaluation.measuring.error_rates import ErrorRate
 from evaluation.testing.drifts import Drift, as_jpeg, lit, moved, noisy, wobbly
 
-#: What becomes of an image (first) that should have become its flip (second).
+#: Returns an answer, given the image and its correct flip.
 Answer = Callable[[Image.Image, Image.Image], Image.Image]
 
 WARMTH = (25, 0, -25)
@@ -29,7 +29,7 @@ WARMTH = (25, 0, -25)
 
 @dataclass(frozen=True)
 class Shipped:
-    """A case of a suite with its image."""
+    """A case of a shipped suite with its image."""
 
     slug: str
     image: Image.Image
@@ -38,13 +38,13 @@ class Shipped:
 
     @cached_property
     def edited(self) -> Image.Image:
-        """The forward edit, as the reference editors make it."""
+        """The forward edit by a reference editor."""
         return follow(parse(self.pair.forward), self.image, self.places)
 
 
 def shipped_cases(suites: Iterable[Suite], change: str) -> list[Shipped]:
-    """The suites' cases whose pairs are judged this way."""
-    found = []
+    """Return the suites' cases with this change of the pair ("local" or "exact")."""
+    cases = []
     for suite in suites:
         images: dict[str, Image.Image] = {}
         for case in suite.cases:
@@ -55,12 +55,12 @@ def shipped_cases(suites: Iterable[Suite], change: str) -> list[Shipped]:
             if case.image not in images:
                 images[case.image] = sources.prepared(image, suite.size)
             slug = f"{suite.slug}/{case.slug}"
-            found.append(Shipped(slug, images[case.image], pair, image.annotations))
-    return found
+            cases.append(Shipped(slug, images[case.image], pair, image.annotations))
+    return cases
 
 
 def error_rates(suites: Iterable[Suite]) -> Iterator[ErrorRate]:
-    """Every row of the table, one after the other."""
+    """Yield the rows of the table."""
     suites = list(suites)
     local, exact = (shipped_cases(suites, change) for change in ("local", "exact"))
     for name, drift in DRIFTS.items():
@@ -78,13 +78,13 @@ def _flipped_and_damaged(drift: Drift, _: Image.Image, truth: Image.Image) -> Im
 
 
 def with_drawing(name: str, drift: Drift, cases: Iterable[Shipped]) -> ErrorRate:
-    """Count drawings that are missed in images that drifted."""
+    """Count missed drawings in images with this drift."""
     verdicts = {case.slug: change_seen(case.image, drift(case.edited), case.pair) for case in cases}
     return _rate("local", name, True, {slug: v.seen for slug, v in verdicts.items()})
 
 
 def without_edit(name: str, drift: Drift, cases: Iterable[Shipped]) -> ErrorRate:
-    """Count drawings that are seen but were not made; every image once."""
+    """Count false alarms in images with this drift and no drawing, each image once."""
     images = {case.slug.partition("--")[0]: case for case in cases}
     verdicts = {
         slug: change_seen(case.image, drift(case.image), case.pair).seen
@@ -94,7 +94,7 @@ def without_edit(name: str, drift: Drift, cases: Iterable[Shipped]) -> ErrorRate
 
 
 def with_flip(name: str, answer: Answer, cases: Iterable[Shipped], *, seen: bool) -> ErrorRate:
-    """Count flips and turns that are judged wrongly."""
+    """Count wrong verdicts on flips and turns."""
     verdicts = {}
     for case in cases:
         truth = operators.apply(case.pair.operator, case.image)

@@ -1,4 +1,4 @@
-"""The study of the headline: its numbers for damages whose look is known."""
+"""The study of the headline metric: its values for known damages."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from tools.studies.known_damages import (
     turned_hue,
 )
 
-HELP = "measure the headline on damages whose look is known, on the shipped images"
+HELP = "measure the headline metric on known damages of shipped images"
 DESCRIPTION = """\
-Measure the headline on damage that any viewer sees, and on changes that no viewer sees.
-Shipped images of the standard suite, drawn with a seed, are changed in known ways; things in
-them are painted over or take on another hue. Each group is shown with the count that the
-method was published with, on other images. It takes a few minutes on a quiet machine."""
+Measure the headline metric on damages that every viewer sees, and on changes that no viewer
+sees. Random images of the standard suite are damaged in known ways, and things in them are
+painted over or get another hue. Each group is shown with the published count, which was
+measured on other images. It takes a few minutes on an idle machine."""
 FILE = Path(__file__).resolve().parents[2] / "static" / "img" / "examples" / "damages.json"
 SEED = 35
-# The steps of the ladders are in pixels of large images.
+# Smaller images are left out, because the steps of the ladders are in pixels.
 LEAST_SIDE = 640
-#: Of the method's first measurement, on other images: by group, and by step of a ladder.
+#: Published results of the first measurement, on other images: by group, and by step of a ladder.
 GROUPS = {
     "harmless": "0 of 168 below, lowest 80 %",
     "a thing lost": "27 of 28 below",
@@ -78,7 +78,7 @@ ON_WHOLE_IMAGES: Mapping[str, Mapping[str, Damage]] = {
 
 @dataclass(frozen=True)
 class Measured:
-    """One damaged image: what the headline keeps, and the part that decided."""
+    """One damaged image: its retention, and the part of the metric that decided."""
 
     group: str
     what: str
@@ -89,7 +89,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Row:
-    """All images with one damage, or with those of one group."""
+    """The results of all images with one damage, or with the damages of one group."""
 
     group: str
     what: str
@@ -104,11 +104,13 @@ class Row:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--images", type=int, default=12, help="drawn from the suite (12)")
-    parser.add_argument("--size", type=int, default=SIZE, help=f"working size ({SIZE})")
+    parser.add_argument(
+        "--images", type=int, default=12, help="number of random images (default: 12)"
+    )
+    parser.add_argument("--size", type=int, default=SIZE, help=f"working size (default: {SIZE})")
     parser.add_argument("--json", action="store_true", help="print every measurement as JSON")
     parser.add_argument(
-        "--store", action="store_true", help="keep the table as the one that the site shows"
+        "--store", action="store_true", help="store the table for the methodology page"
     )
 
 
@@ -134,59 +136,59 @@ def run(args: argparse.Namespace) -> None:
         }
         FILE.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if args.json:
-        print(json.dumps([asdict(one) for one in measured], indent=1, ensure_ascii=False))
+        print(json.dumps([asdict(row) for row in measured], indent=1, ensure_ascii=False))
         return
     print(as_text(rows))
 
 
 def drawn(count: int) -> list[str]:
-    """Draw images of the suite, with a seed."""
+    """Choose random images of the suite, always the same ones."""
     suite = catalog.suite(SUITE)
     large = [image.slug for image in suite.images if min(image.width, image.height) >= LEAST_SIDE]
     return sorted(random.Random(SEED).sample(large, min(count, len(large))))
 
 
 def measure(metric: Overall, slug: str, size: int, *, whole: bool) -> Iterator[Measured]:
-    """Measure every damage of one image; `whole`: also those of the whole image."""
+    """Measure the damages to things in an image, and with `whole` those of the whole image."""
     source = shipped(slug, size)
     prepared = metric.prepare_subject(
         source, chain_subject(catalog.suite(SUITE).image_by_slug[slug])
     )
 
-    def one(group: str, what: str, image: Image.Image) -> Measured:
+    def measured(group: str, what: str, image: Image.Image) -> Measured:
         (loss,) = metric.losses([prepared], [image])
         return Measured(group, what, slug, round(1 - loss.distance, 4), loss.because)
 
     if whole:
         for group, damages in ON_WHOLE_IMAGES.items():
             for what, damage in damages.items():
-                yield one(group, what, damage(source))
-    for thing in of(THINGS, slug):
-        yield one("a thing lost", thing.word, erased(source, thing.box))
-    for thing in of(COLOURED, slug):
-        yield one("another hue", thing.word, turned_hue(source, thing.box))
+                yield measured(group, what, damage(source))
+    for thing in things_in(slug, THINGS):
+        yield measured("a thing lost", thing.word, erased(source, thing.box))
+    for thing in things_in(slug, COLOURED):
+        yield measured("another hue", thing.word, turned_hue(source, thing.box))
 
 
-def of(things: Sequence[Thing], slug: str) -> list[Thing]:
+def things_in(slug: str, things: Sequence[Thing]) -> list[Thing]:
     return [thing for thing in things if thing.image == slug]
 
 
 def summary(measured: Sequence[Measured]) -> list[Row]:
-    """Return a row for each step of a ladder, and one for each other group."""
+    """Return one row for each step of a ladder and for each other group."""
     rows = []
     for group, published in GROUPS.items():
-        own = [one for one in measured if one.group == group]
+        of_group = [row for row in measured if row.group == group]
         by_step = group == "step by step"
-        for what in dict.fromkeys(one.what for one in own) if by_step else [""]:
-            some = [one for one in own if one.what == what] if by_step else own
-            if some:
-                rows.append(_row(group, what, some, PUBLISHED.get(what, published)))
+        for what in dict.fromkeys(row.what for row in of_group) if by_step else [""]:
+            chosen = [row for row in of_group if row.what == what] if by_step else of_group
+            if chosen:
+                rows.append(_row(group, what, chosen, PUBLISHED.get(what, published)))
     return rows
 
 
 def _row(group: str, what: str, measured: Sequence[Measured], published: str) -> Row:
-    kept = [one.kept for one in measured]
-    reasons = [one.because for one in measured]
+    kept = [row.kept for row in measured]
+    reasons = [row.because for row in measured]
     return Row(
         group=group,
         what=what,

@@ -1,4 +1,4 @@
-"""The study of intervals and ranks: do they keep their promise on the shipped suites?"""
+"""The study of intervals and ranks: coverage and false differences on the shipped suites."""
 
 from __future__ import annotations
 
@@ -17,15 +17,22 @@ from evaluation.testing.simulations.equal_models import (
     simulate,
 )
 
-HELP = "simulate boards of equal models: coverage, and equal models that seem to differ"
+HELP = "simulate boards of equal models: coverage, and equal models reported as different"
 DESCRIPTION = """\
-Draws boards of ten models whose images last equally long, on the cases of the
-shipped suites. The 95 % interval of usable trips must hold the truth in 93 to
-99.9 %, and at most 5 % of boards may tell equal models apart. "Found" is the share
-of boards that show the difference which the suite's page promises in 80 %.
-It takes ten minutes."""
+Simulates boards of ten equally good models on the cases of the shipped suites. The 95 %
+interval of usable trips must contain the truth in 93 to 99.9 % of cases, and at most 5 % of
+boards may report a difference. "Found" is the share of boards that detect the difference
+that the suite's page promises to detect in 80 %. It takes ten minutes."""
 SUITES = ("smoke", "lite", "portraits", "standard")
-HEAD = ("suite", "setting", "U held", "half-life held", "error of U", "separated", "kept")
+HEAD = (
+    "suite",
+    "setting",
+    "coverage of U",
+    "of half-life",
+    "error of U",
+    "differences",
+    "as promised",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--suite",
         action="append",
         metavar="SUITE",
-        help=f"whose design; may be given again (default: {', '.join(SUITES)})",
+        help=f"a suite to simulate; may be repeated (default: {', '.join(SUITES)})",
     )
-    parser.add_argument("--boards", type=int, default=1000, help="boards a row (default: 1000)")
+    parser.add_argument("--boards", type=int, default=1000, help="boards per row (default: 1000)")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,7 +1,7 @@
-"""Known damages on shipped images, for the study of the headline and the strips.
+"""Known damages of shipped images, for the study of the headline metric and the example strips.
 
-Harmless ones leave an image as good as new; things are painted over or take another hue; ladders
-raise one damage step by step; mild and strong ones are kinds that no constant was chosen on.
+Harmless damages are invisible. Things are painted over or get another hue. Ladders increase one
+damage step by step. Mild and strong damages are of kinds that no constant was tuned on.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ from evaluation.testing.drifts import lit, moved, wobbly
 from evaluation.testing.twin import Damage, blur, jpeg, noise, zoom
 
 SUITE, SIZE = "standard", 1024
-# How far an erased thing is painted over beyond its box, of the longer side.
+# The margin around the box of an erased thing, as a share of the longer side.
 MARGIN = 0.004
-# In pixels around each point that is painted over.
-INPAINTED = 5
-# Of 256 hues: how far a hue is turned, and how far apart those of one thing lie.
-TURN, ALIKE = 85, 16
+# The radius of inpainting, in pixels.
+INPAINT_RADIUS = 5
+# The turn of a hue, and the largest difference of hues within a thing, of 256 hues.
+TURN, SAME_HUE = 85, 16
+# The smallest saturation of a coloured pixel, of 255.
 COLOURFUL = 60
 MIDDLE: Box = (0.3, 0.3, 0.6, 0.6)
 
 
 @dataclass(frozen=True)
 class Thing:
-    """A thing in a shipped image: its box, and the word for it."""
+    """A thing in a shipped image, with its name and box."""
 
     image: str
     word: str
     box: Box
 
 
-#: Each at least a thirteenth of the side wide and high; thinner and smaller ones are known to be
-#: missed.
+#: Things at least a thirteenth of the side wide and high. The metric is known to miss smaller and
+#: thinner things.
 THINGS = (
     Thing("living-room", "the picture on the wall", (0.36, 0.17, 0.62, 0.39)),
     Thing("living-room", "the bookcase", (0.04, 0.28, 0.25, 0.71)),
@@ -70,7 +71,7 @@ THINGS = (
     Thing("tulips", "a tulip on the table", (0.65, 0.775, 0.86, 0.92)),
     Thing("concert-poster", "a vase of flowers", (0.13, 0.41, 0.285, 0.70)),
 )
-#: Those of one colour.
+#: The things of one colour.
 COLOURED = tuple(
     thing
     for thing in THINGS
@@ -101,26 +102,26 @@ def shipped(slug: str, size: int = SIZE) -> Image.Image:
 
 
 def erased(image: Image.Image, box: Box) -> Image.Image:
-    """Paint a box over with what is around it."""
+    """Inpaint a box from its surroundings."""
     import cv2
 
     values = np.array(image)
     mask = np.zeros(values.shape[:2], np.uint8)
     mask[_inside(image, box, MARGIN)] = 255
-    return Image.fromarray(np.asarray(cv2.inpaint(values, mask, INPAINTED, cv2.INPAINT_TELEA)))
+    return Image.fromarray(np.asarray(cv2.inpaint(values, mask, INPAINT_RADIUS, cv2.INPAINT_TELEA)))
 
 
 def turned_hue(image: Image.Image, box: Box, turn: int = TURN) -> Image.Image:
-    """Turn the hue of the thing in a box: of what has the colour of its middle."""
+    """Turn the hue of the pixels in a box that have the colour of its middle."""
     values = np.array(image.convert("HSV"))
     part = values[_inside(image, box)]
     hue, saturation = part[..., 0].astype(int), part[..., 1]
     rows, columns = (slice(side // 4, -(side // 4)) for side in hue.shape)
     middle = hue[rows, columns][saturation[rows, columns] > COLOURFUL]
-    # Hues lie on a circle: the distance of 250 to 3 is 9.
+    # Hues are on a circle: the distance from 250 to 3 is 9.
     apart = np.abs((hue - int(np.median(middle)) + 128) % 256 - 128)
-    own = (apart < ALIKE) & (saturation > COLOURFUL)
-    part[own, 0] = (hue[own] + turn) % 256
+    matching = (apart < SAME_HUE) & (saturation > COLOURFUL)
+    part[matching, 0] = (hue[matching] + turn) % 256
     return Image.fromarray(values, "HSV").convert("RGB")
 
 
@@ -147,12 +148,12 @@ def resampled(share: float) -> Damage:
 
 
 def smeared(image: Image.Image, box: Box = MIDDLE) -> Image.Image:
-    """Smear a box over."""
+    """Blur a box strongly."""
     return _pasted(image, image.filter(ImageFilter.GaussianBlur(max(image.size) / 25)), box)
 
 
 def bent(image: Image.Image, box: Box = MIDDLE, strength: float = 1 / 64) -> Image.Image:
-    """Bend a box out of shape, by so much of the side."""
+    """Distort a box by `strength`, a share of the longer side."""
     longest = max(image.size)
     return _pasted(image, wobbly(image, longest * strength, smooth=longest / 40), box)
 
@@ -166,7 +167,7 @@ def _pasted(image: Image.Image, other: Image.Image, inside: Box) -> Image.Image:
 
 
 def blocky(image: Image.Image) -> Image.Image:
-    """Show the image in squares of a 64th of its side."""
+    """Pixelate an image to squares of 1/64 of its longer side."""
     step = max(image.size) // 64
     return image.reduce(step).resize(image.size, Image.Resampling.NEAREST)
 

@@ -17,27 +17,34 @@ def as_json(measured: ErrorTable, **more: Any) -> str:
 
 
 def store(measured: ErrorTable, name: str) -> None:
-    """Store the table as the one that the site shows."""
+    """Store the table that the methodology page shows."""
     table_file(name).write_text(as_json(measured) + "\n", encoding="utf-8")
 
 
 def merged(old: ErrorTable, new: ErrorTable) -> ErrorTable:
-    """Return the old table with the new rows in place of those that they measure again."""
+    """Return the old table with all measured-again rows replaced by the new ones."""
     again = {(row.of, row.what, row.suite) for row in new.rows}
     rest = tuple(row for row in old.rows if (row.of, row.what, row.suite) not in again)
     return ErrorTable({**old.suites, **new.suites}, (*rest, *new.rows))
 
 
 def as_text(head: list[str], rates: list[tuple[str, ErrorRate]]) -> str:
-    """Lay out a table; `head` names the first two columns."""
+    """Format a table of error rates; `head` names the first two columns."""
     return table(
         [*head, "judged", "seen", "wrong", "which"],
         [
-            [first, rate.what, str(rate.judged), str(rate.seen), f"{rate.rate:.0%}", _few(rate)]
+            [
+                first,
+                rate.what,
+                str(rate.judged),
+                str(rate.seen),
+                f"{rate.rate:.0%}",
+                _examples(rate),
+            ]
             for first, rate in rates
         ],
     )
 
 
-def _few(rate: ErrorRate) -> str:
+def _examples(rate: ErrorRate) -> str:
     return ", ".join(rate.wrong[:3]) + (" …" if len(rate.wrong) > 3 else "")

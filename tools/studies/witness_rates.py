@@ -1,8 +1,8 @@
-"""Error rates of the witnesses on images whose truth is known: drawn edits, with wear.
+"""Error rates of the witnesses on drawn edits, in images with and without wear.
 
-Rows that should be seen: an edit that was made, one that was undone, what else was there and
-still is. Rows that should not: a red ball instead of the edit, an edit that was left on,
-something else painted over, another person's face.
+Witnesses should confirm edits that were made, edits that were undone, and other things that are
+still there. They should deny a red ball instead of the edit, an edit that was not undone, a thing
+that was painted over, and another person's face.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from evaluation.testing.drifts import Drift, as_jpeg, noisy
 from evaluation.witnesses import Panel, TripToJudge
 from evaluation.witnesses.detector import LEAST_AREA, SURE, detector
 
-#: What each worn thing is drawn as, of those that may end a chain.
-WORN = ("glasses", "sunglasses", "hat", "cap", "beanie")
-#: Who wears one of these already is not asked to.
+#: The drawings of worn things that may end a chain.
+WORN_THINGS = ("glasses", "sunglasses", "hat", "cap", "beanie")
+#: Nothing is drawn on portraits with these labels.
 COVERED = frozenset({"glasses", "sunglasses", "hat", "cap", "beanie", "headwear", "headscarf"})
 NOT_FACES = frozenset({"profile", "cropped head", "sculpture", "animal"})
 
 
 def through_latent(image: Image.Image) -> Image.Image:
-    """Once through the autoencoder of the latent editor."""
+    """Pass an image once through the autoencoder of the latent editor."""
     editor: Any = load_editor("latent")
     answer: EncodedImage = editor.damage(image, np.random.default_rng(0))
     return answer.decoded
@@ -53,66 +53,66 @@ WEAR: dict[str, Drift] = {
 
 
 @dataclass(frozen=True)
-class Known:
-    """A trip, what was done in it, and which answers would be right, by half."""
+class LabelledTrip:
+    """A trip with a description of its edit, and the true verdicts by question."""
 
     name: str
     what: str
     truth: Mapping[str, bool]
     trip: TripToJudge
-    #: The witness whose answers these are; empty for all.
+    #: The only witness to test; empty for all.
     of: str = ""
 
 
 class Tally:
-    """Counts right and wrong by witness, by what was done, and by what was asked."""
+    """Count right and wrong verdicts by witness, question and edit."""
 
     def __init__(self) -> None:
-        self._said: dict[tuple[str, str, bool], dict[str, bool]] = defaultdict(dict)
+        self._verdicts: dict[tuple[str, str, bool], dict[str, bool]] = defaultdict(dict)
 
-    def hear(self, panel: Panel, known: Known) -> None:
-        for heard in panel.evidence(known.trip):
-            if known.of not in ("", heard["witness"]):
+    def add(self, panel: Panel, labelled: LabelledTrip) -> None:
+        for item in panel.evidence(labelled.trip):
+            if labelled.of not in ("", item["witness"]):
                 continue
-            for question, truth in known.truth.items():
-                if heard.get(question) is not None:
-                    key = heard["witness"], f"{question}, {known.what}", truth
-                    self._said[key][known.name] = heard[question]
+            for question, truth in labelled.truth.items():
+                if item.get(question) is not None:
+                    key = item["witness"], f"{question}, {labelled.what}", truth
+                    self._verdicts[key][labelled.name] = item[question]
 
     def rates(self) -> Iterator[ErrorRate]:
-        for (of, what, truth), said in sorted(self._said.items()):
-            wrong = tuple(name for name, verdict in said.items() if verdict is not truth)
-            yield ErrorRate(of, what, truth, len(said), sum(said.values()), wrong)
+        for (of, what, truth), verdicts in sorted(self._verdicts.items()):
+            wrong = tuple(name for name, verdict in verdicts.items() if verdict is not truth)
+            yield ErrorRate(of, what, truth, len(verdicts), sum(verdicts.values()), wrong)
 
 
 def drawn_rates(panel: Panel, suite: Suite) -> list[ErrorRate]:
-    """Of the suite's own cases: the oracle's edits, edits left on, a red ball instead."""
+    """Measure the suite's own cases: the oracle's edits, edits not undone, red balls instead."""
     return _rates(panel, _drawn(suite))
 
 
 def worn_rates(panel: Panel, suite: Suite) -> list[ErrorRate]:
-    """Of every bare annotated face of people: each worn thing, wear by wear in turn."""
+    """Measure every worn thing on every bare annotated face, alternating the kinds of wear."""
     return _rates(panel, _worn(suite))
 
 
 def flipped_rates(panel: Panel, suite: Suite) -> list[ErrorRate]:
-    """Of every image: each exact move, wear by wear in turn."""
+    """Measure every exact operator on every image, alternating the kinds of wear."""
     return _rates(panel, _flipped(suite))
 
 
 def rest_rates(panel: Panel, suite: Suite) -> list[ErrorRate]:
-    """Of every image: itself through wear, a thing painted over, another face in its place."""
+    """Measure every image worn, with a thing painted over, and with another face."""
     return _rates(panel, _bystanders(suite))
 
 
-def _rates(panel: Panel, trips: Iterable[Known]) -> list[ErrorRate]:
+def _rates(panel: Panel, trips: Iterable[LabelledTrip]) -> list[ErrorRate]:
     tally = Tally()
-    for known in trips:
-        tally.hear(panel, known)
+    for labelled in trips:
+        tally.add(panel, labelled)
     return list(tally.rates())
 
 
-def _drawn(suite: Suite) -> Iterator[Known]:
+def _drawn(suite: Suite) -> Iterator[LabelledTrip]:
     editor = load_editor("oracle")
     for case in suite.cases:
         pair, image = suite.pair_by_slug[case.pair], suite.image_by_slug[case.image]
@@ -141,15 +141,15 @@ def _drawn(suite: Suite) -> Iterator[Known]:
             ) -> TripToJudge:
                 return TripToJudge(source, source, y, x, pair, about)
 
-            yield Known(name, wear, {"made": True, "undone": True}, trip(after, back))
-            yield Known(name, f"left on, {wear}", {"undone": False}, trip(after, after))
+            yield LabelledTrip(name, wear, {"made": True, "undone": True}, trip(after, back))
+            yield LabelledTrip(name, f"left on, {wear}", {"undone": False}, trip(after, after))
             if pair.object != "ball":
                 about = chain_subject(image, source, else_, pair)
                 what = f"a red ball instead, {wear}"
-                yield Known(name, what, {"made": False}, trip(else_, back, about))
+                yield LabelledTrip(name, what, {"made": False}, trip(else_, back, about))
 
 
-def _flipped(suite: Suite) -> Iterator[Known]:
+def _flipped(suite: Suite) -> Iterator[LabelledTrip]:
     wears = cycle(WEAR.items())
     for image in suite.images:
         source = EncodedImage.from_image(sources.prepared(image, suite.size))
@@ -160,18 +160,22 @@ def _flipped(suite: Suite) -> Iterator[Known]:
             after, back = (EncodedImage.from_image(worn(i)) for i in (flipped, source.decoded))
             name, what = f"{image.slug}--{operator}", f"every move, {wear}"
             trip = TripToJudge(source, source, after, back, pair)
-            yield Known(name, what, {"made": True, "undone": True}, trip)
-            yield Known(name, f"left on, {what}", {"undone": False}, replace(trip, restored=after))
-            yield Known(name, f"not moved, {what}", {"made": False}, replace(trip, edited=back))
+            yield LabelledTrip(name, what, {"made": True, "undone": True}, trip)
+            yield LabelledTrip(
+                name, f"left on, {what}", {"undone": False}, replace(trip, restored=after)
+            )
+            yield LabelledTrip(
+                name, f"not moved, {what}", {"made": False}, replace(trip, edited=back)
+            )
 
 
-def _worn(suite: Suite) -> Iterator[Known]:
+def _worn(suite: Suite) -> Iterator[LabelledTrip]:
     wears = cycle(WEAR.items())
     bare = [p for p in suite.images if _is_bare(p)]
     for image in bare:
         source = EncodedImage.from_image(sources.prepared(image, suite.size))
         ball = draw("ball", source.decoded, image.annotations)
-        for thing in WORN:
+        for thing in WORN_THINGS:
             wear, worn = next(wears)
             pair = EditPair(
                 thing, "accessories", f"Add {thing}.", f"Remove {thing}.", "local", object=thing
@@ -183,10 +187,12 @@ def _worn(suite: Suite) -> Iterator[Known]:
             name, subject = f"{image.slug}--{thing}", chain_subject(image)
             trip = TripToJudge(source, source, after, back, pair, subject)
             what = f"worn things, {wear}"
-            yield Known(name, what, {"made": True, "undone": True}, trip)
-            yield Known(name, f"left on, {what}", {"undone": False}, replace(trip, restored=after))
+            yield LabelledTrip(name, what, {"made": True, "undone": True}, trip)
+            yield LabelledTrip(
+                name, f"left on, {what}", {"undone": False}, replace(trip, restored=after)
+            )
             instead = replace(trip, edited=else_)
-            yield Known(name, f"a red ball instead, {what}", {"made": False}, instead)
+            yield LabelledTrip(name, f"a red ball instead, {what}", {"made": False}, instead)
 
 
 def _is_bare(image: SuiteImage) -> bool:
@@ -195,7 +201,7 @@ def _is_bare(image: SuiteImage) -> bool:
     return bool(whole) and "person" in has and not has & (COVERED | NOT_FACES)
 
 
-def _bystanders(suite: Suite) -> Iterator[Known]:
+def _bystanders(suite: Suite) -> Iterator[LabelledTrip]:
     pair = EditPair("nothing", "replication", "Nothing.", "Nothing.", "none")
     faces = [p for p in suite.images if _is_bare(p)]
     for image in suite.images:
@@ -211,19 +217,19 @@ def _bystanders(suite: Suite) -> Iterator[Known]:
             )
 
         for wear, worn in WEAR.items():
-            yield Known(image.slug, wear, {"kept": True}, trip(worn(source.decoded)))
+            yield LabelledTrip(image.slug, wear, {"kept": True}, trip(worn(source.decoded)))
         if erased := _erased(source.decoded):
             what = "a thing painted over"
-            yield Known(image.slug, what, {"kept": False}, trip(erased), "rest")
+            yield LabelledTrip(image.slug, what, {"kept": False}, trip(erased), "rest")
         if image in faces and others:
             other = others[len(image.slug) % len(others)]
             exchanged = _other_face(source.decoded, image, suite, other)
             what = "another face"
-            yield Known(image.slug, what, {"kept": False}, trip(exchanged), "identity")
+            yield LabelledTrip(image.slug, what, {"kept": False}, trip(exchanged), "identity")
 
 
 def _erased(image: Image.Image) -> Image.Image | None:
-    """The surest thing that is not most of the image, painted over from its border."""
+    """Inpaint the most confidently detected thing; None without a thing of moderate size."""
     import cv2
 
     things = (t for t in detector().things(image) if t.sure >= SURE and LEAST_AREA <= t.area <= 0.3)
@@ -242,7 +248,7 @@ def _erased(image: Image.Image) -> Image.Image | None:
 def _other_face(
     image: Image.Image, own: SuiteImage, suite: Suite, other: SuiteImage
 ) -> Image.Image:
-    """The image with another's face, hair and all, in the place of its own."""
+    """Replace the face of an image by the face of another image."""
     theirs = sources.prepared(other, suite.size)
     left, top, right, bottom = _face_box(own, image.size)
     exchanged = image.copy()
@@ -257,7 +263,7 @@ def _face_box(image: SuiteImage, size: tuple[int, int]) -> tuple[int, int, int, 
     return round(left * wide), round(top * high), round(right * wide), round(bottom * high)
 
 
-#: What the command measures of a suite, by the name of its option's value.
+#: The measurements on a suite, by the value of --measure.
 MEASURES: dict[str, Callable[[Panel, Suite], list[ErrorRate]]] = {
     "drawn": drawn_rates,
     "worn": worn_rates,

@@ -1,4 +1,4 @@
-"""The study of witnesses: how often they err, on chains whose truth is known."""
+"""The study of witnesses: their error rates on chains with a known truth."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from evaluation.witnesses import WITNESSES, TripToJudge
 from tools.studies import tables
 from tools.studies.witness_rates import MEASURES
 
-HELP = "measure how often the witnesses err, on chains whose truth is known"
+HELP = "measure the error rates of the witnesses on chains with a known truth"
 DESCRIPTION = """\
-Witnesses say whether an edit was made and undone. This study counts how often they
-are wrong. A folder is one of these:
-- a run in which every edit was made and undone, such as one of the oracle;
-- with --not-made, a run in which none was made, such as one of an editor that draws a
-  red ball whatever it is asked;
+Witnesses judge if an edit was made and undone. This study counts their errors. FOLDER is
+one of these:
+- a run in which every edit was made and undone, such as a run of the oracle;
+- with --not-made, a run in which no edit was made, such as a run of an editor that draws
+  a red ball for every prompt;
 - chains of any editor that a person judged by eye:
     FOLDER/CHAIN/I0_source.png, I1_forward.png, I1_backward.png, ...   as for `score`
     FOLDER/CHAIN/judged.json
       {"object": "hat",
        "trips": [{"made": true, "undone": true, "same_person": false, "kept": true}, ...]}
-  "kept" is of what else was there. Answers that are left out are not counted. FOLDER
-  may be one such chain itself.
+  "kept" means that all other things are still there. Missing answers are not counted.
+  FOLDER may also be a single judged chain.
 For example:
   python -m tools.studies witnesses oracle-smoke judged-chains --not-made red-ball-smoke"""
 JUDGED = "judged.json"
 
 
 class Judgement(BaseModel):
-    """A person's judgement of one trip; None: not judged."""
+    """A person's judgement of one trip; None if not judged."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -54,7 +54,7 @@ class Judgement(BaseModel):
 
 
 class JudgedChain(BaseModel):
-    """The file beside the images of a judged chain."""
+    """The content of judged.json in the folder of a judged chain."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -74,35 +74,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=Path,
         metavar="FOLDER",
-        help="a folder in which no edit that was asked for was made; may be given again",
+        help="a folder of a run in which no requested edit was made; may be repeated",
     )
     parser.add_argument(
         "--suite",
         action="append",
         default=[],
         metavar="SUITE",
-        help="judge drawn edits of this suite, and a red ball in their place, through wear",
+        help="judge drawn edits of this suite, and red balls instead of them, on worn images",
     )
     parser.add_argument(
         "--measure",
         default="drawn",
         metavar="WHAT",
-        help=f"of a suite, with commas between: {', '.join(MEASURES)} (drawn)",
+        help=f"what to measure with --suite, comma-separated: {', '.join(MEASURES)} "
+        "(default: drawn)",
     )
-    parser.add_argument("--witness", metavar="NAMES", help="hear only these, with commas between")
-    parser.add_argument("--trips", type=int, default=1, help="of each chain of a run (1)")
+    parser.add_argument("--witness", metavar="NAMES", help="only these witnesses, comma-separated")
+    parser.add_argument(
+        "--trips", type=int, default=1, help="trips to judge in each chain of a run (default: 1)"
+    )
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     parser.add_argument(
         "--store",
         action="store_true",
-        help="keep the rows in the table that the site shows, in the place of those they "
-        "measure anew",
+        help="store the rows in the table of the methodology page, replacing older rows",
     )
 
 
 def run(args: argparse.Namespace) -> None:
     """Measure and print the table."""
-    scorer = Scorer(["face"])  # it finds the face of an image that nobody annotated
+    scorer = Scorer(["face"])  # to detect faces in images without annotations
     panel = scorer.panel
     if args.witness:
         panel.keep(_known(args.witness, WITNESSES))
@@ -122,37 +124,37 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print(tables.as_json(measured, not_run=panel.not_run))
         return
-    print(tables.as_text(["witness", "looked for"], [(rate.of, rate) for rate in rows]))
+    print(tables.as_text(["witness", "searched for"], [(rate.of, rate) for rate in rows]))
     for name, why in panel.not_run.items():
         print(f"{name} was not run: {why}")
 
 
 def _known(names: str, among: Collection[str]) -> list[str]:
-    """Return the names. Raises CommandError naming the first unknown one."""
-    asked = [name.strip() for name in names.split(",")]
-    for name in asked:
+    """Split comma-separated names. Raises CommandError naming the first unknown name."""
+    requested = [name.strip() for name in names.split(",")]
+    for name in requested:
         if name not in among:
-            raise CommandError(f"there is no {name!r}; there are {', '.join(among)}")
-    return asked
+            raise CommandError(f"there is no {name!r}; choose from {', '.join(among)}")
+    return requested
 
 
 def _rates(
     scorer: Scorer, folder: Path, truth: Judgement, trips: int, suites: dict[str, str]
 ) -> list[ErrorRate]:
-    """By witness, thing and question: how often it was wrong in this folder."""
+    """Return the error rates in this folder, by witness, thing and question."""
     judged = _run_trips(folder, truth, trips, suites)
     if not (folder / "run.json").is_file():
         judged = _judged_trips(folder, scorer)
     verdicts: dict[tuple[str, str, bool], dict[str, bool]] = defaultdict(dict)
     for slug, trip, truths in judged:
-        for heard in scorer.panel.evidence(trip):
+        for item in scorer.panel.evidence(trip):
             for question in ("made", "undone", "kept"):
-                person = question == "kept" and heard["witness"] == "identity"
+                person = question == "kept" and item["witness"] == "identity"
                 should = truths.same_person if person else getattr(truths, question)
-                if should is None or heard.get(question) is None:
+                if should is None or item.get(question) is None:
                     continue
-                key = heard["witness"], f"{heard['thing']} {question}, {folder.name}", should
-                verdicts[key][slug] = heard[question]
+                key = item["witness"], f"{item['thing']} {question}, {folder.name}", should
+                verdicts[key][slug] = item[question]
     return [
         ErrorRate(
             of,
@@ -169,7 +171,7 @@ def _rates(
 def _run_trips(
     folder: Path, truth: Judgement, trips: int, suites: dict[str, str]
 ) -> Iterator[tuple[str, TripToJudge, Judgement]]:
-    """The first trips of every chain of a run, by the chain's name and the trip's number."""
+    """Yield name, images and truth of the first trips of every chain of a run."""
     run = RunFolder.open(folder)
     suites[run.suite.slug] = run.suite.content_hash
     for chain in run.chains.values():
@@ -179,21 +181,21 @@ def _run_trips(
         for number, edits in enumerate(islice(chain.trips, trips), start=1):
             images = [before, *(run.read(chain, edit) for edit in edits)]
             for move in pair.trip(number).moves:
-                own, edited = pair.move_as_pair(number, move), images[move.edited]
+                edit_pair, edited = pair.move_as_pair(number, move), images[move.edited]
                 first, last = images[move.before], move.restored
                 if not (subject and not pair.shape):
-                    subject = chain_subject(image, first, edited, own)
+                    subject = chain_subject(image, first, edited, edit_pair)
                 back = None if last is None else images[last]
-                trip = TripToJudge(source, first, edited, back, own, subject)
+                trip = TripToJudge(source, first, edited, back, edit_pair, subject)
                 yield f"{chain.slug} {number}{move.letter}", trip, truth
             before = images[-1]
 
 
 def _judged_trips(folder: Path, scorer: Scorer) -> Iterator[tuple[str, TripToJudge, Judgement]]:
-    """The judged trips of chains that were played elsewhere."""
+    """Yield name, images and truth of the trips that a person judged."""
     files = sorted(folder.rglob(JUDGED))
     if not files:
-        raise CommandError(f"{folder} is no run, and no chain in it has a {JUDGED} (see --help)")
+        raise CommandError(f"{folder} is not a run and contains no {JUDGED} (see --help)")
     for file in files:
         judged, chain = _judgements(file), find_chain(file.parent)
         pair = changed_pair(chain.pair, {"object": judged.object})

@@ -14,7 +14,7 @@ def test_every_rendered_image_of_the_catalog_has_its_scene():
 def test_an_unknown_scene_is_answered_with_the_known_ones(capsys):
     with pytest.raises(SystemExit):
         main(["moonbase"])
-    assert "no scene moonbase; there are fruit, teapot" in capsys.readouterr().err
+    assert "unknown scene moonbase; choose from fruit, teapot" in capsys.readouterr().err
 
 
 @pytest.mark.release
