@@ -31,13 +31,13 @@ class Hook(Protocol):
     """An observer of a run. Several threads may call it, but never two at once."""
 
     def begin(self, about: Mapping[str, Any]) -> None:
-        """Begin with the run's name, editor, options and suite, as plain data."""
+        """Begin a run, given its name, editor, options and suite as plain data."""
 
     def on_trip(self, trip: Mapping[str, Any]) -> None:
-        """Record a played trip: chain, image, pair, trip, seconds, cost."""
+        """Record a played trip: chain, image, pair, trip, seconds and cost."""
 
     def end(self, results: Mapping[str, MetricResult] | None) -> None:
-        """End with the results by metric, the headline first; None if it was not scored."""
+        """End the run; `results` are by metric, the headline first, None if it was not scored."""
 
 
 #: Called after every trip that is played.

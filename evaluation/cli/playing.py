@@ -185,7 +185,7 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for the settings and limits of playing."""
     money = parser.add_argument_group("limits on cost, in USD")
     money.add_argument(
-        "--budget", type=dollars, metavar="USD", help="pause before this is exceeded"
+        "--budget", type=dollars, metavar="USD", help="pause before the cost exceeds this"
     )
     money.add_argument(
         "--price", type=dollars, metavar="USD", help="price of one edit, if it is unknown"

@@ -26,7 +26,7 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics",
         metavar="NAMES",
-        help=f"only these, separated by commas ({', '.join(METRICS)})",
+        help=f"only these metrics, separated by commas ({', '.join(METRICS)})",
     )
 
 

@@ -47,8 +47,8 @@ HELP = "play an editor on a suite, score it and write a report"
 DESCRIPTION = """\
 Plays every case of a suite into a run folder, one chain of round trips per case,
 scores the restored images and writes a report. Every answer is stored before the next
-request: stop it with Ctrl-C, kill it, lose the network; the same command continues
-where it was and repeats no finished edit. Several models are compared in one report.
+request. After Ctrl-C, a crash or a network failure, the same command continues the run
+and repeats no finished edit. Several models are compared in one report.
 
 With --audits the run is audited as on a site: some inverse edits are requested again
 on an altered copy of the editor's own answer, with a mark painted on it, or saved
