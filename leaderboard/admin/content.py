@@ -253,11 +253,11 @@ class TemplateForm(forms.Form):
 
     def pairs(self) -> list[EditPair]:
         """Return an unsaved draft for each object."""
-        made = []
+        pairs = []
         for line in self.cleaned_data["objects"]:
             bare = self.bare(line)
             texts = {"object": line, "name": f"the {bare}"}
-            made.append(
+            pairs.append(
                 EditPair(
                     slug=self.slug(line),
                     title=bare.capitalize(),
@@ -270,7 +270,7 @@ class TemplateForm(forms.Form):
                     change=EditPair.Change.LOCAL,
                 )
             )
-        return made
+        return pairs
 
 
 @admin.register(EditPair)
@@ -349,14 +349,14 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
         if not self.has_add_permission(request):
             raise PermissionDenied
         form = TemplateForm(request.POST or None)
-        made = form.pairs() if form.is_bound and form.is_valid() else []
-        if made and "save" in request.POST:
+        pairs = form.pairs() if form.is_bound and form.is_valid() else []
+        if pairs and "save" in request.POST:
             with transaction.atomic():
-                for pair in made:
+                for pair in pairs:
                     pair.save()
-            messages.success(request, f"{len(made)} draft pair(s) created.")
+            messages.success(request, f"{len(pairs)} draft pair(s) created.")
             return redirect("admin:leaderboard_editpair_changelist")
-        return self.page(request, "template", form=form, pairs=made)
+        return self.page(request, "template", form=form, pairs=pairs)
 
     def fits_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show every active image with the reasons why this pair does not fit it."""

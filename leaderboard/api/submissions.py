@@ -156,11 +156,11 @@ class SubmissionOut(Schema):
 
     @staticmethod
     def resolve_next(submission: Submission) -> str:
-        return status.what_next(submission, workflow.run_of(submission))
+        return status.what_next(submission, workflow.newest_run(submission))
 
     @staticmethod
     def resolve_ended(submission: Submission) -> bool:
-        return status.has_ended(submission, workflow.run_of(submission))
+        return status.has_ended(submission, workflow.newest_run(submission))
 
     @staticmethod
     def resolve_reviews_before(submission: Submission) -> int | None:
@@ -178,7 +178,7 @@ class SubmissionOut(Schema):
 
     @staticmethod
     def resolve_run(submission: Submission) -> dict[str, Any] | None:
-        run = workflow.run_of(submission)
+        run = workflow.newest_run(submission)
         return run_progress(run) if run else None
 
 

@@ -218,7 +218,7 @@ def _around(effect: Mapping[str, Any]) -> str:
 
 def curves_chart(view: ExperimentView, model: ModelView, metric: str) -> Chart:
     numbers, trips = model.results[metric], view.experiment.suite.trips
-    drawn = [Curve.of(arm, curve) for arm, curve in numbers["curves"].items()]
+    drawn = [Curve.from_json(arm, curve) for arm, curve in numbers["curves"].items()]
     return Chart(
         id="curves",
         title=retention_finding(drawn, trips),

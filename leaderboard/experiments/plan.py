@@ -52,11 +52,11 @@ def settled(experiment: Experiment) -> dict[str, Arm]:
     plain = {arm.name: arm.core for arm in arms}
     check_apart(plain)
     pairs = experiment.suite.core.pairs
-    variants = variants_of(pairs)
+    variants = wordings_by_pair(pairs)
     return {name: arm.resolved(pairs, variants) for name, arm in plain.items()}
 
 
-def variants_of(pairs: tuple[CorePair, ...]) -> dict[str, tuple[Variant, ...]]:
+def wordings_by_pair(pairs: tuple[CorePair, ...]) -> dict[str, tuple[Variant, ...]]:
     """Return the alternative wordings of a suite's pairs, written by curators."""
     rows = EditPair.objects.filter(slug__in=[pair.slug for pair in pairs])
     return {slug: _variants(variants) for slug, variants in rows.values_list("slug", "variants")}

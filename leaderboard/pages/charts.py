@@ -79,8 +79,8 @@ class Curve:
     hidden: bool = False
 
     @classmethod
-    def of(cls, name: str, curve: dict[str, Any], **flags: bool) -> Curve:
-        """Build the curve from the JSON of `Standing.curve`."""
+    def from_json(cls, name: str, curve: dict[str, Any], **flags: bool) -> Curve:
+        """Build a curve from the JSON of `Standing.curve`."""
         bounds = curve.get("low", ()), curve.get("high", ())
         return cls(name, curve.get("mean", ()), *bounds, **flags)
 

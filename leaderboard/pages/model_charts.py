@@ -45,7 +45,7 @@ def curves_chart(results: RunResults) -> Chart | None:
     for name in sorted(results.names, key=lambda name: name != results.metric):
         curve = standings[name].curve
         band = curve if name == results.metric else {"mean": curve.get("mean", ())}
-        curves.append(Curve.of(formatting.metric_label(name), band))
+        curves.append(Curve.from_json(formatting.metric_label(name), band))
     return retention_chart(
         curves,
         trips,
@@ -213,7 +213,7 @@ def _past_title(records: Sequence[BoardRecord], name: Any, suite: Any) -> str:
 HAVE_A_FLOOR = (EditingModel.Access.LOCAL, EditingModel.Access.REFERENCE)
 
 
-def floor_of(results: RunResults, user: Any) -> Standing | None:
+def floor_standing(results: RunResults, user: Any) -> Standing | None:
     """Return the standing of the model's newest floor run on the suite, by the shown metric."""
     run, standing = results.run, results.standing
     if run.editing_model.access not in HAVE_A_FLOOR:
@@ -253,8 +253,8 @@ def floor_chart(results: RunResults, floor: Standing) -> Chart:
     run, standing, trips = results.run, results.standing, results.trips
     name = run.editing_model.name
     curves = [
-        Curve.of(name, standing.curve),
-        Curve.of(f"floor of {name}", floor.curve),
+        Curve.from_json(name, standing.curve),
+        Curve.from_json(f"floor of {name}", floor.curve),
     ]
     return retention_chart(
         curves,

@@ -69,7 +69,7 @@ class RunResults:
     metric: str
 
     @classmethod
-    def of(
+    def for_run(
         cls, run: Run, standings: Mapping[str, Standing] | None = None, metric: str = ""
     ) -> Self | None:
         """Build the results, shown by this metric or else by the first one with a standing.
@@ -381,7 +381,7 @@ def _shipped() -> frozenset[str]:
 # Number of attempts, and results on sealed suites
 
 
-def tries(model: EditingModel, suite: Suite) -> dict[str, dict[str, int]]:
+def count_attempts(model: EditingModel, suite: Suite) -> dict[str, dict[str, int]]:
     """Count runs and submissions for a suite by this model, its address and its organisation.
 
     Readers need these counts because the best of many attempts looks better than it is.

@@ -92,7 +92,7 @@ class ReportedLine:
         return f"{self.model} ({self.number_of_cases} {noun})"
 
 
-def lines_of(values: Iterable[PublishedFigure]) -> list[ReportedLine]:
+def group_lines(values: Iterable[PublishedFigure]) -> list[ReportedLine]:
     """Group the values of one metric into a line for each model and source."""
     by_source: dict[tuple[str, str], list[PublishedFigure]] = {}
     for value in values:
@@ -149,7 +149,7 @@ def _report(number: int, source: str, figures: Sequence[PublishedFigure]) -> Rep
         figures[0].published_on,
         sorted({figure.model_name for figure in figures}, key=str.casefold),
         [
-            _chart(f"reported-{number}-{name}", source, name, lines_of(by_metric[name]))
+            _chart(f"reported-{number}-{name}", source, name, group_lines(by_metric[name]))
             for name in names
         ],
     )
@@ -268,7 +268,7 @@ def _published_lines(values: Sequence[PublishedFigure], model: str) -> list[Repo
     """Return the lines of a metric; those of `model` first, then the longest."""
     same = skeleton(model)
     lines = sorted(
-        lines_of(values),
+        group_lines(values),
         key=lambda line: (skeleton(line.model) != same, -len(line.values), line.model),
     )
     return lines[: LINES + MORE_LINES]

@@ -318,8 +318,8 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
     time, cause = event["time"], event["cause"]
     lasted, last = formatting.in_trips(time, trips), chain.retention(metric)[-1:]
     if cause == "censored":
-        left = formatting.percent(last[0]) if last else "all"
-        return f"{left} of the image is still there {formatting.after_round_trips(trips)}."
+        kept = formatting.percent(last[0]) if last else "all"
+        return f"{kept} of the image is kept {formatting.after_round_trips(trips)}."
     if cause == "stopped":
         return "It was stopped before half was lost by this metric, so its end is unknown."
     if cause in CROSSED:

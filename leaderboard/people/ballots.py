@@ -37,7 +37,7 @@ def voter_key(request: HttpRequest) -> str | None:
     return request.get_signed_cookie(COOKIE, default=None, salt=SALT, max_age=YEAR)  # type: ignore[no-any-return]
 
 
-def voter_of(request: HttpRequest) -> Voter | None:
+def current_voter(request: HttpRequest) -> Voter | None:
     key = voter_key(request)
     return Voter.objects.filter(key=key).first() if key else None
 

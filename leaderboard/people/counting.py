@@ -98,8 +98,8 @@ def count() -> PeopleReport:
     votes = counted_votes()
     runs = votable_runs().filter(current=True).select_related("suite").order_by("pk").in_bulk()
     models = {run: number for number, run in enumerate(runs)}
-    asked = Question.objects.filter(votes__answer__isnull=False)
-    shown = Q(pk__in=asked.values("first")) | Q(pk__in=asked.values("second"))
+    voted = Question.objects.filter(votes__answer__isnull=False)
+    shown = Q(pk__in=voted.values("first")) | Q(pk__in=voted.values("second"))
     images = voted_images(Trip.objects.filter(shown, chain__run__in=votable_runs()))
     pairs = table(votes, Kind.PAIR, images, models)
     single = table(votes, Kind.USABLE, images, models)

@@ -140,27 +140,29 @@ def _pairs(candidates: Sequence[VotedImage], counts: VoteCounts) -> Iterator[Que
                 yield _pair(candidate, other, counts, OWN_TRIPS)
 
 
-def _differ(one: VotedImage, other: VotedImage) -> bool:
+def _differ(image: VotedImage, other: VotedImage) -> bool:
     """Return True if the two images can look different."""
-    return one.image != other.image and abs(_kept(one) - _kept(other)) >= SAME
+    return image.image != other.image and abs(_kept(image) - _kept(other)) >= SAME
 
 
-def _pair(one: VotedImage, other: VotedImage, counts: VoteCounts, weight: float = 1.0) -> Question:
-    gap = _kept(one) - _kept(other)
+def _pair(
+    image: VotedImage, other: VotedImage, counts: VoteCounts, weight: float = 1.0
+) -> Question:
+    gap = _kept(image) - _kept(other)
     certain = STEEPNESS * gap
-    strengths = counts.strength.get(one.run), counts.strength.get(other.run)
-    if None not in strengths and one.run != other.run:
+    strengths = counts.strength.get(image.run), counts.strength.get(other.run)
+    if None not in strengths and image.run != other.run:
         certain = (certain + strengths[0] - strengths[1]) / 2  # type: ignore[operator]
     closeness = 1 / math.cosh(min(30.0, abs(certain)) / 2) ** 2  # 4 p (1 - p)
-    if max(_kept(one), _kept(other)) < LOST:
+    if max(_kept(image), _kept(other)) < LOST:
         weight *= 0.2  # if both are lost, neither is closer
-    if one.is_reference or other.is_reference:
+    if image.is_reference or other.is_reference:
         weight *= REFERENCE
-    runs = (min(one.run, other.run), max(one.run, other.run))
-    first, second = sorted((one, other), key=lambda image: image.trip)
+    runs = (min(image.run, other.run), max(image.run, other.run))
+    first, second = sorted((image, other), key=lambda side: side.trip)
     answered = counts.pair[first.trip, second.trip]
-    seldom = min(counts.compared[one.run], counts.compared[other.run])
-    votes = (1 + counts.runs[runs]) * (1 + counts.case[one.case]) * (1 + seldom)
+    fewest = min(counts.compared[image.run], counts.compared[other.run])
+    votes = (1 + counts.runs[runs]) * (1 + counts.case[image.case]) * (1 + fewest)
     information = (0.1 + closeness) * weight / math.sqrt(votes)
     information *= _repeat_factor(answered)
     return _question(first, second, information=information, ease=min(1.0, abs(gap)))

@@ -278,14 +278,14 @@ class SubmissionForm(EndpointForm):
         return workflow.save_once(submission)
 
 
-def curl_of(submission: Submission) -> str:
+def submission_curl(submission: Submission) -> str:
     """Return the request to a submitted endpoint as a curl command without the key."""
     fields = endpoints.editor_options(submission) | {"endpoint_url": submission.endpoint_url}
     settings = EndpointForm.settings(fields | {"model_id": submission.model_id})
     return _as_curl(settings, submission.suite.size)
 
 
-def curl_line(values: Any) -> str:
+def form_curl(values: Any) -> str:
     """Return the request of an unfinished form as a curl command, or a comment on its problem."""
     fields = {name: values.get(name) for name in EndpointForm.base_fields}
     try:

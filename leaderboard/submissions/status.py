@@ -39,7 +39,7 @@ TONES = {
 
 def state(submission: Submission) -> dict[str, Any]:
     """Return state, test, queue, run and next step, as the submitter may see them."""
-    run = workflow.run_of(submission)
+    run = workflow.newest_run(submission)
     label = _label(submission, run)
     return {
         "state": submission.state,
@@ -158,7 +158,7 @@ def cost(submission: Submission) -> str:
 
 
 def _pace_is_known(submission: Submission) -> bool:
-    run = workflow.run_of(submission)
+    run = workflow.newest_run(submission)
     return bool(run and run.progress.edits_done)
 
 
@@ -236,7 +236,7 @@ def result(run: Run | None) -> dict[str, Any] | None:
     """Return the private result for the submitter; None before the end."""
     if run is None or run.state != RunState.FINISHED or run.suite.sealed:
         return None
-    results = RunResults.of(run)
+    results = RunResults.for_run(run)
     if results is None:
         return {"answer": "The run is finished, but nothing could be scored."}
     trips, details = results.trips, results.standing.details

@@ -134,7 +134,7 @@ def approve(
     return jobs.start(model, suite, budget_calls=budget_calls, budget_usd=budget_usd)
 
 
-def run_of(submission: Submission) -> Run | None:
+def newest_run(submission: Submission) -> Run | None:
     """Return the model's newest run on its suite; no query if runs are prefetched.
 
     Runs by staff on other suites, even sealed ones, do not belong to the submitter.
@@ -157,7 +157,7 @@ def _lock(submission: Submission) -> None:
 def _finished_run(submission: Submission) -> Run:
     """Lock the submission and return its finished run. Raises NotPossible."""
     _lock(submission)
-    run = run_of(submission)
+    run = newest_run(submission)
     if submission.state != State.APPROVED or run is None or run.state != RunState.FINISHED:
         raise NotPossible("There is no result yet. It appears when the run has finished.")
     return run

@@ -207,7 +207,7 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
     drawn = [row for row in models if _made_edits(row)]
     references = [row for row in groups[REFERENCE] if _made_edits(row)]
     curves = [
-        Curve.of(row.model.name, row.standing.curve, hidden=place >= CURVES)
+        Curve.from_json(row.model.name, row.standing.curve, hidden=place >= CURVES)
         for place, row in enumerate(drawn[: CURVES + MORE_CURVES])
         if row.standing
     ]
@@ -219,7 +219,7 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
     scale = between[:: max(1, len(between) // REFERENCE_CURVES)] if curves else references
     coloured = [] if curves else between
     curves += [
-        Curve.of(
+        Curve.from_json(
             row.model.name,
             row.standing.curve,
             reference=row not in coloured,
@@ -229,7 +229,7 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
         if row.standing
     ]
     curves += [
-        Curve.of(f"{row.model.name} (not ranked)", row.standing.curve, reference=True)
+        Curve.from_json(f"{row.model.name} (not ranked)", row.standing.curve, reference=True)
         for row in unranked[:MORE_CURVES]
         if row.standing
     ]

@@ -272,7 +272,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
     name = _labelled(editing_model)
     finding, about = "How many round trips does an image last?", caption("Not measured yet", [])
     curve: Sequence[float | None] = ()
-    results = RunResults.of(run) if run else None
+    results = RunResults.for_run(run) if run else None
     if run and results:
         standing = results.standing
         trips = run.suite.trips

@@ -152,7 +152,7 @@ def reach(comparison: Comparison) -> float:
 
 
 def curves(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart:
-    drawn = [Curve.of(row.model.name, row.standing.curve) for row in rows if row.standing]
+    drawn = [Curve.from_json(row.model.name, row.standing.curve) for row in rows if row.standing]
     return retention_chart(
         drawn,
         filters.suite.trips,

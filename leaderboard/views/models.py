@@ -19,7 +19,7 @@ from leaderboard.models import EditingModel, Run, Standing
 from leaderboard.page_cache import cached_page, uncached
 from leaderboard.pages import model_page, strips
 from leaderboard.pages.charts import axis_ticks
-from leaderboard.pages.model_charts import floor_of, floor_sentence
+from leaderboard.pages.model_charts import floor_sentence, floor_standing
 from leaderboard.pages.model_page import RunResults
 from leaderboard.standings import changes
 from leaderboard.views.site import noindex_variants, withdrawn
@@ -55,13 +55,13 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
             "suite": run.suite,
             "trips": run.suite.trips,
             "reproduce": model_page.reproduce(run),
-            "tries": model_page.tries(model, run.suite),
+            "attempts": model_page.count_attempts(model, run.suite),
             "history": _history(runs, standings),
             "sealed": model_page.open_against_sealed(counted, standings),
         }
-        if results := RunResults.of(run, standings.get(run.pk, {}), metric):
+        if results := RunResults.for_run(run, standings.get(run.pk, {}), metric):
             context |= results_context(results)
-            if floor := floor_of(results, request.user):
+            if floor := floor_standing(results, request.user):
                 context |= {"floor": floor, "floor_sentence": floor_sentence(results, floor)}
     unknown = {suite, metric} - {"", *run_by_suite, *context.get("metrics", ())}
     context["unknown"] = sorted(item[:60] for item in unknown)

@@ -56,7 +56,7 @@ def begin(request: HttpRequest) -> HttpResponse:
     kind = _body(request).get("kind")
     if kind not in Kind.values:
         return _problem(f"kind: must be one of {', '.join(Kind.values)}", 422)
-    voter = ballots.voter_of(request)
+    voter = ballots.current_voter(request)
     if voter and (left := ballots.open_session(voter, kind)):
         return JsonResponse(_session(left))
     if seconds := seconds_to_wait(request, "vote_session"):
@@ -136,7 +136,7 @@ def image(request: HttpRequest, ticket: str, side: str) -> HttpResponse:
 @noindex
 def done(request: HttpRequest, session: str) -> HttpResponse:
     """Reveal the models of a finished session, with metric values and other people's answers."""
-    voter = ballots.voter_of(request)
+    voter = ballots.current_voter(request)
     if voter is None or not ballots.is_finished(session, voter):
         return redirect("vote")
     votes = Vote.objects.filter(session=session, voter=voter)

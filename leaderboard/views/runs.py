@@ -32,7 +32,7 @@ def detail(request: HttpRequest, run_id: int) -> HttpResponse:
     if run is None:
         return withdrawn(request, Run.objects.filter(pk=run_id))
     trips = run.suite.trips
-    results = RunResults.of(run)
+    results = RunResults.for_run(run)
     metric = results.metric if results else HEADLINE
     order = request.GET.get("order", "worst" if results else "suite")
     cause = request.GET.get("cause", "")

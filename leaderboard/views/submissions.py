@@ -21,7 +21,7 @@ from leaderboard.models import Submission, Suite
 from leaderboard.models.entries import SUBMISSION_MOVES
 from leaderboard.submissions import status as stages
 from leaderboard.submissions import workflow
-from leaderboard.submissions.forms import EndpointForm, SubmissionForm, curl_line, curl_of
+from leaderboard.submissions.forms import EndpointForm, SubmissionForm, form_curl, submission_curl
 from leaderboard.text import absolute
 from leaderboard.views import images
 from leaderboard.views.site import noindex
@@ -54,7 +54,7 @@ def submit(request: HttpRequest) -> HttpResponse:
         form, status = SubmissionForm(), 200
     context = {
         "form": form,
-        "curl": curl_line(form.data if form.is_bound else {**form.initial, **DEFAULTS}),
+        "curl": form_curl(form.data if form.is_bound else {**form.initial, **DEFAULTS}),
         "contracts": [find_contract(name) for name in CONTRACTS],
         "examples": [(name, path.name, path.read_text()) for name, path in EXAMPLES.items()],
         "suites": Suite.objects.playable().defer("definition"),
@@ -76,7 +76,7 @@ def preview(request: HttpRequest) -> HttpResponse:
     """Serve the request that the form describes so far, as a curl command."""
     if too_many := limited(request, "submit_preview"):
         return too_many
-    return HttpResponse(curl_line(request.POST), content_type="text/plain; charset=utf-8")
+    return HttpResponse(form_curl(request.POST), content_type="text/plain; charset=utf-8")
 
 
 @never_cache
@@ -91,7 +91,7 @@ def _page(
     request: HttpRequest, submission: Submission, form: EndpointForm | None = None
 ) -> HttpResponse:
     """Return the submission's page. `form` is an invalid correction that was just sent."""
-    run = workflow.run_of(submission)
+    run = workflow.newest_run(submission)
     correctable = Submission.State.PROBING in SUBMISSION_MOVES[submission.state]
     context = {
         "submission": submission,
@@ -101,7 +101,7 @@ def _page(
         "token": submission.token,
         "cost": stages.cost(submission),
         "result": stages.result(run),
-        "curl": curl_of(submission),
+        "curl": submission_curl(submission),
         "correction": (form or EndpointForm(instance=submission)) if correctable else None,
         "embargo": submission.embargo_token
         and absolute(reverse("embargo", args=[submission.embargo_token])),
@@ -130,7 +130,7 @@ def status_json(request: HttpRequest, token: str) -> JsonResponse:
 def embargo(request: HttpRequest, token: str) -> HttpResponse:
     """Show an unpublished result to anyone who has the link that the submitter shared."""
     submission = get_object_or_404(_submissions(), embargo_token=token)
-    run = workflow.run_of(submission)
+    run = workflow.newest_run(submission)
     result = stages.result(run)
     withdrawn = submission.state != State.APPROVED or (run and run.withdrawn_at)
     if run is None or result is None or withdrawn:
@@ -148,7 +148,7 @@ def image(request: HttpRequest, token: str, form: str, sha256: str) -> HttpRespo
     is_shared_link = submission.token != token
     probe_images = [] if is_shared_link else [stored for _, stored in submission.probe_images]
     probe_image = next((stored for stored in probe_images if stored.pk == sha256), None)
-    run = workflow.run_of(submission)
+    run = workflow.newest_run(submission)
     # A shared link gives access only to what its page shows.
     if is_shared_link and (run is None or run.withdrawn_at or submission.state != State.APPROVED):
         raise Http404

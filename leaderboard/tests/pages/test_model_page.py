@@ -9,7 +9,7 @@ from evaluation.metrics import HEADLINE
 from leaderboard import jobs
 from leaderboard.models import Run, Standing, Submission, Suite
 from leaderboard.pages import model_page, strips
-from leaderboard.pages.model_page import open_against_sealed, tries
+from leaderboard.pages.model_page import count_attempts, open_against_sealed
 from leaderboard.testing import factories
 from leaderboard.testing.boards import make_model, make_run, make_suite
 from leaderboard.testing.played import once, play
@@ -200,15 +200,15 @@ def test_runs_of_a_model_an_address_and_an_organisation_are_counted(suite):
     for played, times in ((one, 2), (two, 3), (three, 1), (model("alone"), 1)):
         for _ in range(times):
             jobs.start(played, suite)
-    assert counts(tries(one, suite)["runs"]) == (2, 5, 3)
+    assert counts(count_attempts(one, suite)["runs"]) == (2, 5, 3)
     Run.objects.filter(editing_model=two).update(source=Run.Source.EXTERNAL)
-    assert counts(tries(one, suite)["runs"]) == (2, 2, 3)
+    assert counts(count_attempts(one, suite)["runs"]) == (2, 2, 3)
 
 
 def test_submissions_are_counted_in_every_state(suite, client):
     one = model("one", "https://API.example.com/v1", "Example Labs")
     run = jobs.start(one, suite)
-    assert counts(tries(one, suite)["submissions"]) == (0, 0, 0)
+    assert counts(count_attempts(one, suite)["submissions"]) == (0, 0, 0)
     for name, address, who, state in (
         ("ONE", "https://api.example.com/v1", "Example Labs", "approved"),
         ("one", "https://api.example.com/v0", "", "withdrawn"),
@@ -220,7 +220,7 @@ def test_submissions_are_counted_in_every_state(suite, client):
             name=name, endpoint_url=address, organisation=who, state=state, suite=suite,
             email="a@example.org", contract="cog",
         )  # fmt: skip
-    assert counts(tries(one, suite)["submissions"]) == (2, 3, 2)
+    assert counts(count_attempts(one, suite)["submissions"]) == (2, 3, 2)
     Run.objects.filter(pk=run.pk).update(published=True)
     page = client.get(one.get_absolute_url()).content.decode()
     assert "1 run of this model" in page
@@ -231,7 +231,7 @@ def test_models_without_address_or_organisation_share_none(suite):
     alone, other = model("alone"), model("other")
     jobs.start(alone, suite)
     jobs.start(other, suite)
-    assert counts(tries(alone, suite)["runs"]) == (1, 0, 0)
+    assert counts(count_attempts(alone, suite)["runs"]) == (1, 0, 0)
 
 
 def standing_on(sealed: bool, usable: float, low: float | None, high: float | None, pk: int):

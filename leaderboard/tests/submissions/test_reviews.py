@@ -256,7 +256,7 @@ def test_a_run_on_another_suite_is_not_the_submitters(client, reviewed, finished
     run = jobs.start(reviewed.editing_model, elsewhere)
     assert run.pk > finished.pk
     reviewed.refresh_from_db()
-    assert workflow.run_of(reviewed) == finished
+    assert workflow.newest_run(reviewed) == finished
 
 
 def test_the_page_says_what_a_run_costs_and_how_long_reviews_took(client, reviewed, suite):
