@@ -26,7 +26,7 @@ def validated(figure):
 
 
 def test_curves_are_a_valid_figure_with_a_band_per_model():
-    curves = [Curve.from_json("A", CURVE), Curve.of("Y", CURVE, reference=True)]
+    curves = [Curve.from_json("A", CURVE), Curve.from_json("Y", CURVE, reference=True)]
     figure = validated(retention_curves(curves, 3))
     band, line, reference = figure.data
     assert band.fill == "toself"
@@ -82,7 +82,7 @@ def test_gaps_in_curves_are_not_drawn(curve):
 
 
 def test_the_table_says_what_was_not_run():
-    table = retention_table([Curve.from_json("A", CURVE), Curve.of("B", {})], 3)
+    table = retention_table([Curve.from_json("A", CURVE), Curve.from_json("B", {})], 3)
     assert table.head[1] == "after 1 round trip"
     assert table.rows[0][2] == "60\u00a0% (50–70)"
     assert set(table.rows[1][1:]) == {"not run"}
