@@ -1,4 +1,4 @@
-"""A hostile server, the guarded client that calls it, and calibrations that tests share."""
+"""Fixtures: a hostile server, a guarded client, and shared calibrations."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from evaluation.testing.hostile_server import HostileServer
 def calibrations_of_this_session(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[None]:
-    """Calibrations are kept between tests, but never from one state of the code to the next."""
+    """Share calibrations between the tests of a session, not with earlier sessions."""
     with pytest.MonkeyPatch.context() as patch:
-        kept = tmp_path_factory.mktemp("calibrations")
-        patch.setenv("CONVERGEBENCH_CALIBRATIONS", str(kept))
+        folder = tmp_path_factory.mktemp("calibrations")
+        patch.setenv("CONVERGEBENCH_CALIBRATIONS", str(folder))
         yield
 
 

@@ -1,4 +1,4 @@
-"""Arms: what they set, what they refuse, and that a chain goes on in its own arm."""
+"""Arms: their settings, invalid settings, and chains that continue in their arm."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_seeds_are_fixed_or_per_edit_or_absent():
 
 
 class Listening(Editor):
-    """Mirrors images, and remembers what it was asked with."""
+    """Mirrors images and records its arguments."""
 
     takes_temperature = takes_history = True
 
@@ -209,7 +209,7 @@ def test_a_clean_up_runs_between_trips_and_not_on_stored_images():
     assert np.std(np.diff(np.asarray(cleaned.decoded, dtype=float), axis=0)) < np.std(
         np.diff(np.asarray(edits[1].answer.image.decoded, dtype=float), axis=0)
     )
-    # What an exact inverse is given is what the trip began with.
+    # The exact inverse gets the image that the trip began with.
     assert editor.heard[3][3].before.sha256 == cleaned.sha256
     other = arm.model_copy(update={"cleanup_version": "another"})
     with pytest.raises(ArmError, match="began with another, but non-local means"):

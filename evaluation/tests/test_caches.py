@@ -1,4 +1,4 @@
-"""What is remembered, for how long, and that nothing is made twice."""
+"""Caches keep recent values and make no value twice."""
 
 from threading import Barrier, Thread
 
@@ -14,7 +14,7 @@ def test_a_value_is_made_once_and_the_least_recently_used_is_dropped():
 
     assert [ask(key) for key in "abab"] == ["A", "B", "A", "B"]
     ask("a")
-    ask("c")  # in place of b, which was asked for longest ago
+    ask("c")  # replaces b, the least recently used
     assert made == ["a", "b", "c"]
     ask("a")
     ask("b")
@@ -39,8 +39,8 @@ def test_a_property_is_computed_once_and_threads_do_not_wait_for_another_instanc
     class Thing:
         @computed_once
         def value(self) -> int:
-            """What it is."""
-            both.wait()  # passes only where both are being computed
+            """The value."""
+            both.wait()  # returns only if both are being computed
             computed.append(self)
             return len(computed)
 
@@ -52,4 +52,4 @@ def test_a_property_is_computed_once_and_threads_do_not_wait_for_another_instanc
         thread.join()
     assert {thing.value for thing in things} == {1, 2}
     assert len(computed) == 2
-    assert Thing.value.__doc__ == "What it is."
+    assert Thing.value.__doc__ == "The value."

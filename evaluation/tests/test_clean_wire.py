@@ -1,4 +1,4 @@
-"""What is sent to an editor: the pixels alone, without their low bits, in a file that anybody reads."""
+"""Images sent to an editor: only pixels without their low bits, in a valid PNG."""
 
 import io
 import struct
@@ -72,7 +72,7 @@ def test_only_the_pixels_of_a_file_are_sent(kind, hidden):
     sent = clean_wire(image)
     names = chunk_names(sent.data)
     assert (names[0], set(names[1:-1]), names[-1]) == (b"IHDR", {b"IDAT"}, b"IEND")
-    # The same pixels from a file that hides nothing give the very same bytes.
+    # The same pixels from a file without hidden data give the same bytes.
     assert sent.data == clean_wire(EncodedImage.from_image(image.decoded)).data
     assert EncodedImage.from_bytes(sent.data).decoded.tobytes() == sent.decoded.tobytes()
 

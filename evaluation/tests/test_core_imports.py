@@ -1,4 +1,4 @@
-"""The core loads without Django and without torch: pages and the edits worker need neither."""
+"""The harness can be imported without Django and torch."""
 
 import json
 import pkgutil
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import evaluation
 
-# jobs.py is the glue to the site; the others are run, not imported.
+# These may use Django or torch.
 APART = ("leaderboard.jobs", "evaluation.tests", "evaluation.benchmarks")
 
 CORE = sorted(
@@ -19,7 +19,7 @@ CORE = sorted(
 
 
 def loaded_by(code):
-    """The top-level modules in a fresh Python after running `code`."""
+    """Return the top-level modules that a fresh Python has loaded after running `code`."""
     report = "; import sys, json; print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
     run = subprocess.run(
         [sys.executable, "-c", code + report],

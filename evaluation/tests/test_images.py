@@ -1,4 +1,4 @@
-"""Images: what is refused, what is converted and how, and that nothing else comes out."""
+"""Images: which are refused, and how the others are converted."""
 
 import io
 import struct
@@ -48,7 +48,7 @@ def chunk(name, data):
 
 
 def raw_png(values, colour_type, *, bits=16, before=b"", size=None, interlaced=False):
-    """A PNG written by hand: Pillow cannot write most of the 16-bit kinds."""
+    """Encode a PNG by hand, because Pillow cannot write most 16-bit kinds."""
     height, width = size or values.shape[:2]
     header = struct.pack(">IIBBBBB", width, height, bits, colour_type, 0, 0, interlaced)
     rows = b"".join(b"\0" + row.astype(f">u{bits // 8}").tobytes() for row in values)
@@ -60,7 +60,7 @@ def pixels(data):
     return np.asarray(EncodedImage.from_bytes(data).decoded)
 
 
-# What is refused
+# Refused images
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_texts_that_inflate_to_a_bomb_together_are_refused():
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
 def test_an_image_of_endless_parts_is_refused_before_they_are_read(kind):
-    # What follows the last part is not read.
+    # Bytes after the last part are not read.
     whole = many_parts(kind, 10_000) + bytes(2**20)
     assert EncodedImage.from_bytes(whole).size == (128, 128)
     start = time.monotonic()
@@ -166,7 +166,7 @@ def test_the_second_image_in_a_phones_jpeg_does_not_matter():
     assert np.abs(np.asarray(image.decoded).astype(int) - np.asarray(first)).mean() < 3
 
 
-# Truncation and rubbish
+# Truncated and random files
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_truncated_file_is_refused_unless_it_decodes_completely(kind, options)
             assert np.array_equal(pixels(data[:length]), whole)
         except ImageError:
             refused += 1
-    # Only the few bytes that end a file may be missing without a loss.
+    # Only the last few bytes of a file may be missing without a loss.
     assert refused >= len(data) - 24
 
 
@@ -234,7 +234,7 @@ def test_damaged_images_decode_or_raise_an_image_error(seed, edits, cut, head):
     assert image.decoded.size == image.size
 
 
-# Conversions, by one documented path
+# Conversions
 
 
 def test_the_bytes_are_kept_as_answered():
@@ -353,7 +353,7 @@ def test_unreadable_exif_does_not_invalidate_the_image():
 
 
 def linear_profile():
-    """sRGB's primaries with a linear curve, and a name that says sRGB."""
+    """Return a linear profile with sRGB's primaries and name."""
     profile = bytearray(PROFILE)
     tags = struct.unpack(">I", profile[128:132])[0]
     for n in range(tags):

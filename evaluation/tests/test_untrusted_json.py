@@ -1,4 +1,4 @@
-"""JSON of strangers takes about as much memory as it has bytes."""
+"""Untrusted JSON takes about as much memory as it has bytes."""
 
 from __future__ import annotations
 

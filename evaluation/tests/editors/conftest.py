@@ -1,4 +1,4 @@
-"""Every hosted editor, in front of a local server that speaks its wire format."""
+"""Fixtures: every hosted editor with a local server that imitates its provider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Local pipelines: the real classes with tiny random weights, loaded from disk."""
+"""Local pipelines: real diffusers classes with tiny random weights, loaded from disk."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PIPELINES: dict[str, tuple[tiny.Build, dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder of a tiny pipeline by its class, built once."""
+    """Return a function that builds the tiny pipeline of a class once and returns its folder."""
     built: dict[str, Path] = {}
 
     def folder(name: str) -> Path:
@@ -58,7 +58,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def make_qwen_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Qwen's pipelines scale every input to 1 MP, 10 s on a CPU whatever the weights."""
+    """Stop Qwen's pipelines from scaling every input to 1 MP, which takes 10 s on a CPU."""
     from diffusers.pipelines.qwenimage import pipeline_qwenimage_edit as module
 
     real = module.calculate_dimensions
@@ -71,12 +71,12 @@ def image() -> EncodedImage:
 
 
 def row_of(name: str) -> dict[str, Any]:
-    """The first shipped row that uses this class."""
+    """Return the first shipped row of this pipeline class."""
     return next(row for row in editing_models() if row["options"].get("pipeline") == name)
 
 
 def load(name: str, folder: Path, **params: Any) -> Editor:
-    """The shipped row's editor with tiny weights: its options are tested along with it."""
+    """Load the shipped row's editor, with its options but tiny weights."""
     row = row_of(name)
     options = {**row["options"], "checkpoint": str(folder), "revision": None}
     if "area" in options.get("size", {}):
@@ -321,7 +321,7 @@ def test_a_model_is_placed_by_the_free_memory(free: int, excluded: set[Any], exp
     ],
 )
 def test_the_pipeline_is_moved_to_its_placement(free: int, called: str) -> None:
-    """No GPU is needed to see which of diffusers' three ways is taken."""
+    """Tested without a GPU: only the called method matters."""
     import torch
 
     pipe = Mock()

@@ -1,4 +1,4 @@
-"""The shipped rows: each loads, says what it needs, and names no model that was shut down."""
+"""The shipped rows: each loads, states what it needs, and names no retired model."""
 
 from __future__ import annotations
 

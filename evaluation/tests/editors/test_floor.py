@@ -1,4 +1,4 @@
-"""The floor under a local model: its autoencoder alone, whatever the prompt says."""
+"""The floor of a local model: a pass through its autoencoder, without an edit."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_floor_is_played_scored_and_verified_in_a_shell(tmp_path, monkeypatch,
     assert main(["score", "floor", "--metrics", "psnr,piqe", "--json"]) == 0
     scores = checked("score", capsys.readouterr().out)["scores"]
     (chain,) = scores["chains"].values()
-    assert chain["trips"][0]["change_seen"] is None  # a flip that nobody asked for is not missed
+    assert chain["trips"][0]["change_seen"] is None  # a floor has no flip to be seen
     assert main(["bundle", "floor", "--out", "floor.zip"]) == 0
     capsys.readouterr()
     assert main(["verify", "floor.zip", "--json"]) == 0

@@ -1,4 +1,4 @@
-"""Every hosted editor meets every case, against a local server that speaks its wire format."""
+"""Every hosted editor in every case, with a local server that imitates its provider."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evaluation.testing.fake_providers import (
 )
 from evaluation.testing.waiting import wait_until
 
-# What each case must come to, for every provider. Refusals are listed by the fakes.
+# The expected fault of each case, for every provider. The fakes list their refusals.
 OUTCOMES = {
     "limited": fails(Fault.RATE_LIMITED),
     "limited-wait": fails(Fault.RATE_LIMITED, retry_after=7),

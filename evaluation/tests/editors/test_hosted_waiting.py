@@ -1,4 +1,4 @@
-"""Hosted editors that let us wait or fetch, and what only one of them does."""
+"""Hosted editors that are polled or return addresses, and what is special to one provider."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_openais_cost_is_counted_from_its_tokens(load: Load, image: EncodedImage
 def test_an_interrupt_of_the_worker_passes_through_the_sdk(
     fake: FakeProvider, load: Load, image: EncodedImage
 ) -> None:
-    """RQ ends a job by raising from a signal; taken for a network error it would be lost."""
+    """RQ ends a job by raising from a signal, which must not be treated as a network error."""
     import signal
 
     class JobTimeout(Exception):

@@ -1,4 +1,4 @@
-"""The exact request each hosted editor sends: nothing rewritten, every size stated."""
+"""The exact request that each hosted editor sends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Send = Callable[..., FakeProvider]
 
 @pytest.fixture
 def send(monkeypatch: pytest.MonkeyPatch) -> Iterator[Send]:
-    """Edits one image with the editor of a shipped row, against its fake."""
+    """Edits one image with the editor of a shipped row and its fake provider."""
     running: list[FakeProvider] = []
 
     def one_edit(
@@ -110,7 +110,7 @@ def test_gemini_continues_a_conversation_and_sends_no_image_twice(send: Send) ->
         [second.data],
         [PROMPT],
     ]
-    # An image that the model did not answer itself goes along.
+    # An image that is not the model's own answer is sent.
     (request,) = send(
         "gemini-3.1-flash-image", settings=EditSettings(history=history)
     ).edit_requests
@@ -333,7 +333,7 @@ PROMPTS = ("Add a red hat.", "Remove the hat.")
 
 
 def besides(request: Received) -> dict[str, str]:
-    """Every word of a request but pixels, prompt and the length that follows from those."""
+    """Return a request without its pixels, prompt and length."""
     body = request.body
     pixels = IMAGE.data
     for written in (pixels, base64.b64encode(pixels), base64.urlsafe_b64encode(pixels)):

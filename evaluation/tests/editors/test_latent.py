@@ -28,7 +28,7 @@ def coffee():
 
 @pytest.fixture(scope="module")
 def kl_folder(tmp_path_factory):
-    """An AutoencoderKL of a few thousand random weights, as part of a pipeline."""
+    """Save an AutoencoderKL with a few thousand random weights as part of a pipeline."""
     ready_torchvision()
     from diffusers import AutoencoderKL
 
@@ -130,7 +130,7 @@ def test_a_large_image_is_the_same_when_processed_in_tiles(monkeypatch):
     monkeypatch.setattr(latent, "_autoencode_whole", lambda a, i: seen.append(i.size) or one(a, i))
     tiled = np.asarray(latent.autoencode(autoencoder, image), dtype=int)
     assert len(seen) == 6
-    # To the bit on the machines that it was tried on; another may add up in another order.
+    # Equal to the bit on the machines tested; others may add in another order.
     assert np.abs(tiled - whole).max() <= 1
 
 

@@ -1,4 +1,4 @@
-"""The neural eraser with its real network; without its weights it says how to get them."""
+"""The neural eraser with its real network, and without its weights."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_it_paints_over_the_thing_and_leaves_every_other_pixel(eraser, portrait)
     drawn = difference(source, worn) > 0
     left = difference(worn, back) > 0
     assert drawn.sum() > 200
-    # All of the drawing is painted over, with a rim of a few pixels and nothing far from it.
+    # The whole drawing is painted over with a rim of a few pixels, and nothing else.
     assert (left & drawn).sum() > 0.9 * drawn.sum()
     rows, columns = np.nonzero(drawn)
     top, bottom = max(rows.min() - 4, 0), rows.max() + 5
@@ -48,7 +48,7 @@ def test_it_paints_over_the_thing_and_leaves_every_other_pixel(eraser, portrait)
     outside = left.copy()
     outside[top:bottom, side:end] = False
     assert not outside.any()
-    # It guesses: nearer to the source than the glasses were, and not the source.
+    # The guessed background is nearer to the source than the glasses, but not equal to it.
     assert 0 < difference(source, back)[drawn].mean() < difference(source, worn)[drawn].mean()
 
 

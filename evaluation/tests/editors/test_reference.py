@@ -24,7 +24,7 @@ REFERENCES = ("oracle", "noop", "blank-card", "loses-things", "hue-drift", *DAMA
 
 @pytest.fixture(scope="module")
 def image():
-    """A smooth image with an edge and some grain, 192 x 160."""
+    """Return a smooth image with an edge and some grain, 192 x 160."""
     random = np.random.default_rng(1)
     y, x = np.mgrid[0:160, 0:192]
     pixels = np.stack([x, 255 - y, (x + y) / 2], axis=2) + random.normal(0, 6, (160, 192, 3))
@@ -100,7 +100,7 @@ def test_each_damage_grows_when_it_is_repeated(name, image):
         current = editor.edit(current, "Copy the image exactly.", seed=seed).image
         errors.append(_error(image, current))
     assert errors[0] > 0
-    # Saving as JPEG again or shrinking to the same 16 px again soon changes nothing more.
+    # Repeated JPEG saves or thumbnails of 16 px soon change nothing more.
     slack = 1e-4 if name in ("jpeg", "thumbnail") else 0.0
     assert all(later > earlier - slack for earlier, later in pairwise(errors))
 
@@ -242,7 +242,7 @@ def _error(a, b):
 
 
 def changed(before, after):
-    """The box of all changed pixels."""
+    """Return the box of all changed pixels."""
     return ImageChops.difference(before.decoded, after.decoded).convert("L").getbbox()
 
 

@@ -1,4 +1,4 @@
-"""Whatever an endpoint replies ends in an image's bytes, a refusal or an EditorError."""
+"""Every reply of an endpoint gives image bytes, a refusal or an EditorError."""
 
 from __future__ import annotations
 

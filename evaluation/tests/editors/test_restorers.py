@@ -1,4 +1,4 @@
-"""The baselines for restoration: they mend what they can, and follow other prompts by rule."""
+"""The restoration baselines: they restore images, and follow other prompts by rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evaluation.editors import load_editor
 from evaluation.images import EncodedImage
 from evaluation.weights.packages import EsrganSlim
 
-#: A photograph: filters are made for such.
+#: A photograph, for which the filters are made.
 IMAGE = EncodedImage.from_image(Image.fromarray(data.astronaut()).resize((160, 160)))
 
 
@@ -51,7 +51,7 @@ def test_asked_for_a_flip_it_flips():
 
 @pytest.fixture
 def small_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model of the same kind: enlarges, keeps the colours, and adds a bias of 10 to red."""
+    """Write a model of the same format that enlarges an image and adds 10 to red."""
     layers = [
         {"name": "in", "class_name": "InputLayer", "config": {}, "inbound_nodes": []},
         {

@@ -14,7 +14,7 @@ from evaluation.testing.resolvers import PUBLIC, resolver
 
 
 def refusal(url: str, **rules: Any) -> AddressRefused:
-    """What the URL is refused with, by its text or by what its name resolves to."""
+    """Parse and resolve a URL; return the refusal."""
     checked = Rules(resolver=resolver(PUBLIC), **rules)
     with pytest.raises(AddressRefused) as caught:
         checked.resolve(checked.parse(url))
@@ -128,7 +128,7 @@ def test_a_name_with_any_private_address_is_refused(address: str) -> None:
     with pytest.raises(AddressRefused) as caught:
         rules.resolve(url)
     assert caught.value.kind == "not_public"
-    # Where a name points inside our network is nobody's business but the log's.
+    # Only the log may contain the address that a name resolves to.
     assert caught.value.message.startswith("address not public:")
     assert address.partition("%")[0] in caught.value.detail or ":" in address
 

@@ -53,7 +53,7 @@ def test_connections_are_kept_and_shared_by_threads(
 def test_idle_connections_are_closed(
     client: HttpClient, server: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stranger whose every answer lies at another host must not use up our descriptors."""
+    """A peer that always answers with addresses on new hosts must not exhaust our sockets."""
     monkeypatch.setattr(client_module, "KEEPALIVE_SECONDS", 0.05)
     url = server.answers("/ok", response(200, b"x"))
     together = threading.Barrier(8)
@@ -149,7 +149,7 @@ def test_a_typing_error_is_no_security_event(events: list[tuple[str, str]]) -> N
 def test_a_name_that_turns_private_after_the_check_is_blocked_at_connect(
     server: HostileServer, events: list[tuple[str, str]]
 ) -> None:
-    """Rebinding: public at submission, loopback at the call. The server must see nothing."""
+    """DNS rebinding: public at submission, loopback at the call. The server must get nothing."""
     rules = Rules(resolver=resolver(PUBLIC, "127.0.0.1"), ports=frozenset({server.port}))
     client = HttpClient(rules, on_security_event=lambda *event: events.append(event))
     url = f"https://rebind.example:{server.port}/"
@@ -164,7 +164,7 @@ def test_a_name_that_turns_private_after_the_check_is_blocked_at_connect(
 def test_the_socket_is_opened_to_the_address_that_was_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A resolver that would answer differently a moment later is not asked a second time."""
+    """The name is not looked up again, since the second answer may differ."""
     dialled: list[Any] = []
 
     def connect(_: socket.socket, address: Any) -> None:
@@ -196,7 +196,7 @@ def test_a_name_with_hundreds_of_addresses_costs_four_attempts(
 def test_our_own_address_is_recognised_by_the_source_of_the_connection(
     server: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A public address of this very machine, which nobody put on the deny list."""
+    """A public address of this machine that is not on the deny list."""
     real = socket.socket.connect
     monkeypatch.setattr(
         backend.socket.socket,

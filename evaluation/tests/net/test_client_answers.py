@@ -1,4 +1,4 @@
-"""Answers that are too large, packed, cut or broken, and what the client makes of them."""
+"""Answers that are too large, compressed, truncated or broken."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
 
 def received(answer: bytes, max_bytes: int = 10_000) -> Reply:
-    """Return the reply made of an answer after which the server hangs up."""
+    """Return the client's reply to an answer after which the server hangs up."""
     client = HttpClient(Rules(allow_local=True), max_bytes=max_bytes)
     client._backend.connect_tcp = MockBackend([answer]).connect_tcp  # type: ignore[method-assign]
     return client.send("POST", "http://127.0.0.1/", content=b"hi", timeout=5)

@@ -1,4 +1,4 @@
-"""Answers that are large in memory: one at a time, and a process with many stays small."""
+"""Large answers are processed one at a time, so that memory stays bounded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from evaluation.net.large_answers import LargeAnswers
 
-#: Eight threads get the largest image that is taken, 16 bit deep, at once.
+#: Eight threads get the largest accepted 16-bit image at once.
 ATTACK = """
 import io, struct, threading, zlib
 from pathlib import Path

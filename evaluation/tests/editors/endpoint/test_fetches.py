@@ -1,4 +1,4 @@
-"""Answers of an endpoint that are to be fetched: from an address, or later."""
+"""Answers of an endpoint that must be fetched from an address, or polled."""
 
 from __future__ import annotations
 

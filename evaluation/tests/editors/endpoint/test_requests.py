@@ -1,4 +1,4 @@
-"""What an endpoint is sent in every contract, and which settings are refused."""
+"""The requests to an endpoint in every contract, and settings that are refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from evaluation.testing.hostile_server import HostileServer, Received, as_json
 
 
 def form(received: Received) -> dict[str, Any]:
-    """The fields of a multipart body; files are (name, type, bytes)."""
+    """Return the fields of a multipart body; files are (name, type, bytes)."""
     head = f"Content-Type: {received.headers['content-type']}\r\n\r\n".encode()
     parts: dict[str, Any] = {}
     for part in BytesParser(policy=HTTP).parsebytes(head + received.body).iter_parts():
