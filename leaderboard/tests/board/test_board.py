@@ -160,7 +160,7 @@ def test_a_category_ranks_by_its_own_standings(client, suite):
 
 def test_the_state_of_the_board_is_in_its_url(suite):
     make_run("A", suite, metrics=("lpips", "ssim"))
-    asked = {
+    parameters = {
         "suite": "demo-v1",
         "metric": "ssim",
         "threshold": "0.75",
@@ -169,7 +169,7 @@ def test_the_state_of_the_board_is_in_its_url(suite):
         "sort": "-price",
         "every": "1",
     }
-    filters = BoardQuery.parse(asked).filters
+    filters = BoardQuery.parse(parameters).filters
     assert filters.query() == (
         "suite=demo-v1&metric=ssim&threshold=0.75&cases=category:geometry"
         "&weights=open&sort=-price&every=1"

@@ -31,15 +31,15 @@ def suite():
     return suite
 
 
-def shown(**asked):
-    found = BoardQuery.parse(asked)
+def shown(**parameters):
+    found = BoardQuery.parse(parameters)
     names = {row.model.name for row in board_rows(found.filters, found.runs)}
     assert "Oracle" in names, "reference editors are always shown"
     return names - {"Oracle"}
 
 
 @pytest.mark.parametrize(
-    ("asked", "names"),
+    ("parameters", "names"),
     [
         ({"q": "acme"}, {"Cheap", "Local"}),
         ({"q": "ACME lab"}, {"Local"}),
@@ -56,18 +56,18 @@ def shown(**asked):
         ({"since": "2020-01-01"}, {"Cheap", "Dear", "Local"}),
     ],
 )
-def test_each_filter_excludes_models_that_do_not_match(suite, asked, names):
-    assert shown(**asked) == names
+def test_each_filter_excludes_models_that_do_not_match(suite, parameters, names):
+    assert shown(**parameters) == names
 
 
 def test_filters_are_in_the_url_and_each_can_be_removed(client, suite):
-    asked = {"q": "e", "provider": "Banana", "played": "submitted endpoint", "price": "0.2"}
-    query = BoardQuery.parse({**asked, "since": "2026-01-02", "weights": "closed"})
+    parameters = {"q": "e", "provider": "Banana", "played": "submitted endpoint", "price": "0.2"}
+    query = BoardQuery.parse({**parameters, "since": "2026-01-02", "weights": "closed"})
     again = dict(parse_qsl(query.filters.query()))
     assert BoardQuery.parse(again).filters == query.filters
-    assert len(query.choices) == 6
-    without = [BoardQuery.parse(dict(parse_qsl(q))) for _, q in query.choices]
-    assert {len(one.choices) for one in without} == {5}
+    assert len(query.active_filters) == 6
+    without = [BoardQuery.parse(dict(parse_qsl(q))) for _, q in query.active_filters]
+    assert {len(one.active_filters) for one in without} == {5}
     page = client.get("/", {"q": "nobody"}).content.decode()
     assert "No ranked model matches these filters" in page
 
