@@ -249,7 +249,7 @@ def test_the_socket_of_a_deep_folder_is_in_a_private_folder(tmp_path):
     assert socket.parent.parent == tmp_path
     assert socket.parent.stat().st_mode & 0o077 == 0
     socket.parent.chmod(0o777)  # as an attacker would prepare it
-    assert "is not yours alone" in python(code, **where).stderr
+    assert "Other users can access" in python(code, **where).stderr
 
 
 def test_the_about_page_names_the_contact(client, settings):
