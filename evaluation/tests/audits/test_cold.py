@@ -36,7 +36,7 @@ def cold_of(case, secret="secret"):
 DRAWN = [case for case in SMOKE.cases if object_of(SMOKE.pair_by_slug[case.pair])]
 
 
-# What is sent.
+# The sent image.
 
 
 @pytest.mark.parametrize("case", DRAWN, ids=lambda case: case.slug)
@@ -72,7 +72,7 @@ def test_a_cold_audit_requests_the_removal_of_the_drawing(tmp_path):
         assert next(prompt for name, prompt in calls if name == image) == backward
 
 
-# When it is sent.
+# The time of sending.
 
 
 class Watched(type(HONEST["JPEG 75"]())):
@@ -120,7 +120,7 @@ def test_no_chain_sends_a_source_before_its_cold_audit(tmp_path):
     for image in images:
         first = [prompt for name, prompt in calls if name == image]
         assert first[0] == backward[image]
-        assert len(first) == 2 * 2 * 2 * 2 + 1 + 2  # edits, a cold audit, two touched ones
+        assert len(first) == 2 * 2 * 2 * 2 + 1 + 2  # edits, a cold audit, two touched audits
 
 
 def test_a_cold_audit_that_always_fails_neither_ends_nor_delays_chains(tmp_path):
@@ -139,7 +139,7 @@ def test_a_cold_audit_that_always_fails_neither_ends_nor_delays_chains(tmp_path)
     assert (other.image, flip.forward) in calls
 
 
-# What it shows.
+# Findings.
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ def test_the_same_secret_always_gives_the_same_touch(kind):
     assert clean_wire(touched(kind).sent).data == touched(kind).sent.data
 
 
-# How much came back.
+# The share of the mark.
 
 
 @pytest.mark.parametrize("name", sorted(HONEST_DAMAGES))
@@ -139,7 +139,7 @@ def test_an_answer_at_twice_the_size_has_the_whole_mark():
     assert mark_share(touch, own, answer) == pytest.approx(1, abs=0.1)
 
 
-# What a touch costs.
+# The loss by a touch.
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +191,7 @@ def test_other_changes_by_an_edit_are_measured_outside_its_footprint():
     assert changed_elsewhere(SOURCE, mirrored, LOCAL, Scorer(["ssim"])) is None
 
 
-# What follows.
+# Verdicts.
 
 HONEST = Finding("mark", 1.0, 0.0, 0.1)
 FRAGILE = Finding("fragility", None, 0.0, 0.1)
@@ -238,7 +238,7 @@ def test_partly_kept_marks_are_only_a_hint():
 
 
 def test_no_honest_run_of_a_dozen_is_accused():
-    """200 of them are in `make bench`: false alarms below 1 %."""
+    """`make bench` has 200 of them: false alarms are below 1 %."""
     assert false_alarms(12) == 0
 
 

@@ -1,7 +1,7 @@
-"""Every trick of the zoo ends no better than what it disguises, or out; no honest editor is out.
+"""Every trick of the zoo is unranked or useless; no honest editor is unranked.
 
 The tables on the methodology page are checked here, row by row; `python -m
-evaluation.testing.zoo.tables` writes them anew.
+evaluation.testing.zoo.tables` writes them again.
 """
 
 import json
@@ -26,7 +26,7 @@ def zoo():
     return zoo
 
 
-#: Nothing comes back by it, but its pattern hides the blur of the poor editor from `sharpness`.
+#: It restores nothing, but its pattern hides the blur of the poor editor from `sharpness`.
 LOOKS_SHARPER = "the source in the frequencies"
 
 
@@ -61,7 +61,7 @@ def same(row, found):
     assert found["loss_under_audit"] == pytest.approx(row["loss_under_audit"], abs=0.1)
 
 
-#: Played here, one that evidence stops and one that nothing should; the tables' own command
+#: Played here: a trick that evidence stops, and an honest editor. The command of the tables
 #: plays them all.
 PLAYED_TRICKS = ("toggles a patch",)
 PLAYED_HONEST = ("JPEG 75",)

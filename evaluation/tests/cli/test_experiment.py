@@ -1,4 +1,4 @@
-"""`convergebench experiment`: from a file to a page, in pieces, and refusals in words."""
+"""`convergebench experiment`: from a file to a page, with interruptions and errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_experiment_is_estimated_played_in_pieces_scored_and_reported(file, t
     del output["schema"]
     assert RunFolder.open(out / "misreader" / "plain").secret == first.secret
     calls = RunFolder.open(out / "misreader" / "plain").calls()
-    assert len(calls) == 3 * 2 * 2  # cases, repeats, edits: none of them twice
+    assert len(calls) == 3 * 2 * 2  # cases, repeats, edits: no edit is played twice
     model = output["models"][0]
     plain, long = model["metrics"]["ssim"]["effects"]
     assert (plain["arm"], long["arm"]) == ("plain", "long")

@@ -145,7 +145,7 @@ def test_wandb_gets_trips_results_and_curves(package):
     assert [row["trip/trip"] for row in rows if "played" in row] == [1, 2]
     (summary,) = [args[0] for name, args, _ in wandb.calls if name == "summary"]
     assert summary["ssim/usable_trips"] == 2
-    assert "ssim/half_life" not in summary  # longer than two trips can tell
+    assert "ssim/half_life" not in summary  # longer than two trips can measure
     assert wandb.calls[-1][0] == "finish"
 
 

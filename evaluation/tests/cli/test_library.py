@@ -31,7 +31,7 @@ from examples.example_server import Handler
 PLAY = ["run", "--play-only"]
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-# No witness looks at a flip: nothing heavy is loaded.
+# No witness covers a flip, so nothing heavy is loaded.
 FEW = {
     "suite": suite("smoke", trips=1, cases="desert--*"),
     "score": ScoreOptions(metrics=["psnr", "ssim"]),
@@ -92,7 +92,7 @@ def test_the_notebook_runs_from_top_to_bottom():
     assert len(names["trips"]) == 2 * len(names["results"].scores.chains)
 
 
-# What evaluate takes.
+# Arguments of evaluate.
 
 
 def test_a_function_an_editor_a_class_and_a_name_are_editors():
@@ -184,7 +184,7 @@ def test_a_judge_is_queried_and_its_answers_are_stored_without_its_key():
         evaluate(mirror, out="run", **judged_by({"model": "m", "kind": "telnet"}))
 
 
-# What comes back.
+# Results.
 
 
 def test_frames_have_a_row_for_every_trip_chain_and_call_and_name_missing_packages():
@@ -218,7 +218,7 @@ def test_an_api_key_is_sent_and_not_stored():
     assert not any(b"sk-very-secret" in data for data in written)
 
 
-# Own editors in the shell.
+# Your own editors in the shell.
 
 OWN = """
 from PIL import ImageOps
@@ -252,7 +252,7 @@ def test_your_own_editor_is_played_by_its_location_and_continues(tmp_path, capsy
 
 def test_the_command_finds_a_module_in_the_working_directory(tmp_path):
     (tmp_path / "own_two.py").write_text(OWN)
-    # As the installed command does it: the folder it is given in is not on Python's path.
+    # Like the installed command, which does not have the working directory on Python's path.
     code = f"""
 import sys
 sys.path = [{str(DOCS.parent)!r}, *(path for path in sys.path if path)]

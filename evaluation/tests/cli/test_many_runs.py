@@ -1,4 +1,4 @@
-"""Several models, several machines, parts of a suite; and all steps in one command."""
+"""Several models, several machines, parts of a suite, and all steps in one command."""
 
 import json
 from pathlib import Path
@@ -105,7 +105,7 @@ def test_shares_need_one_secret_and_a_number_that_exists(capsys):
             main([*play, wrong])
 
 
-# Several models, and all in one go.
+# Several models, and all steps in one command.
 
 
 def test_one_command_plays_scores_and_compares_several_models(capsys):

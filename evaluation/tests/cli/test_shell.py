@@ -1,4 +1,4 @@
-"""`convergebench` from the shell: what people type, what they get, and how it fails."""
+"""`convergebench` from the shell: commands, outputs and errors."""
 
 import dataclasses
 import io
@@ -45,7 +45,7 @@ def suite_file(tmp_path_factory):
     cases = (
         Case("books", "clock"),
         Case("books", "rotate-180"),
-        Case("fruit", "flip-horizontal"),  # a face would be looked at by four networks
+        Case("fruit", "flip-horizontal"),  # four networks would score a face
     )
     suite = dataclasses.replace(SMOKE, slug="mini", trips=3, cases=cases)
     file = tmp_path_factory.mktemp("suite") / "mini.json"
@@ -351,7 +351,7 @@ def test_a_closed_pipe_is_no_error():
     assert done.stderr == ""
 
 
-# score, of images that are not a run's.
+# score, of images that are not from a run.
 
 
 def write_chain(folder, names):

@@ -1,4 +1,4 @@
-"""A change is seen where one was made, and only there."""
+"""A change is seen if an edit was made, and only then."""
 
 import io
 
@@ -174,7 +174,7 @@ def test_tiny_images_are_judged_too(size):
 
 
 def signs(*images, pair=LOCAL):
-    """The signs in the chain of these images: its source, then edited and restored in turn."""
+    """The signs of a chain: `images` are its source, then edited and restored ones in turn."""
     source, *answers = [EncodedImage.from_image(image) for image in images]
     errors, before = [], source
     trips = zip(answers[::2], answers[1::2], strict=True)

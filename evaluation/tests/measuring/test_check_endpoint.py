@@ -20,7 +20,7 @@ def command(*words: str) -> int:
 
 @pytest.fixture
 def server() -> Iterator[HostileServer]:
-    """A server that speaks Cog and edits as the example does, if the key is right."""
+    """A Cog server that edits like the example if the key is right."""
     with HostileServer() as server:
 
         def predict(connection: object, received: Received) -> None:

@@ -17,7 +17,7 @@ SOURCE = as_image(ASTRONAUT)
 
 
 def painted(image, *boxes, colour=(20, 90, 200)):
-    """The image with boxes, in shares of its sides, painted over."""
+    """The image with painted boxes, given as shares of its sides."""
     image = image.copy()
     for box in boxes:
         scaled = [share * side for share, side in zip(box, image.size * 2, strict=True)]

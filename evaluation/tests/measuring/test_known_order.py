@@ -1,4 +1,4 @@
-"""The reference editors come in their known order on every suite that ships."""
+"""The reference editors have their known order on every shipped suite."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ORDER = ("oracle", "noise-2", "noise-5", "noise-8")
 
 
 def few_cases(suite):
-    """One case, of each of two categories where an image is small; the smallest of large ones."""
+    """Cases of one or two categories; of a suite with large images, the smallest case."""
     if suite.size > 1024:
         edited = [case for case in suite.cases if suite.pair_by_slug[case.pair].change != "none"]
         return [min(edited, key=lambda case: suite.image_by_slug[case.image].width)]
@@ -29,7 +29,7 @@ def few_cases(suite):
 
 
 def references(suite):
-    """All of them, or a few where an image takes long."""
+    """All reference editors, or some of them if images are large."""
     return ORDER if suite.size <= 1024 else (ORDER[0], *ORDER[2:])
 
 

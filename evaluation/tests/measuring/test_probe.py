@@ -110,7 +110,7 @@ def test_steps_appear_while_they_run(example: str) -> None:
     assert states.index(("forward", "passed")) < states.index(("backward", "running"))
 
 
-# --- editors that do wrong ---------------------------------------------------------------
+# --- editors with faults -----------------------------------------------------------------
 
 
 @dataclass
@@ -212,7 +212,7 @@ def test_a_call_is_retried_if_that_can_help(monkeypatch: pytest.MonkeyPatch) -> 
     assert waits == []
 
 
-# --- endpoints that do wrong -------------------------------------------------------------
+# --- endpoints with faults ---------------------------------------------------------------
 
 
 def probed(server: HostileServer, reply: bytes, **options: Any) -> ProbeReport:

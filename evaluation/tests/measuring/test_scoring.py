@@ -125,7 +125,7 @@ def test_a_long_chain_is_read_a_few_images_at_a_time():
             yield source
 
     assert scorer.score(source, chain()).distances["psnr"] == [0.0] * 100
-    # The first are measured when only their own batch and the next are read.
+    # The first images are measured after only their batch and the next one are read.
     assert ahead[0] <= 2 * batches.BATCH
     assert len(ahead) == 100
 
