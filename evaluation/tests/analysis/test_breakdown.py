@@ -15,7 +15,7 @@ from evaluation.analysis.thresholds import THRESHOLDS
 from evaluation.testing.chains import CATEGORIES, KINDS, chain, halving, run_of, spread_times
 
 
-def test_every_chain_is_in_all_its_category_its_kind_and_its_pair():
+def test_every_chain_counts_in_the_scopes_of_its_case():
     run = run_of(spread_times(9, np.random.default_rng(0)))
     parts = scopes(run)
     assert len(parts["all"]) == len(run)
@@ -24,7 +24,7 @@ def test_every_chain_is_in_all_its_category_its_kind_and_its_pair():
     assert {f"category:{c}" for c in CATEGORIES} | {f"kind:{k}" for k in KINDS} < set(parts)
 
 
-def test_each_part_is_summarised_for_itself():
+def test_each_scope_is_summarised_separately():
     good = [halving(15, image=f"p{i}", category="geometric", pair="flip") for i in range(4)]
     poor = [halving(3, image=f"p{i}") for i in range(4)]
     found = breakdown([*good, *poor], 20)
@@ -33,7 +33,7 @@ def test_each_part_is_summarised_for_itself():
     assert found["all"].cases == found["kind:face"].cases == 8
 
 
-def test_cases_come_worst_first_with_their_repeats_together():
+def test_cases_are_ordered_from_the_worst_with_repeats_combined():
     run = [
         halving(9, image="middling"),
         chain(outcome="refused", image="worst"),
@@ -45,7 +45,7 @@ def test_cases_come_worst_first_with_their_repeats_together():
     assert [case.usable_trips for case in found] == pytest.approx([0, 9, 15])
 
 
-def test_a_case_has_the_numbers_of_a_summary_of_its_own():
+def test_a_case_has_the_numbers_of_a_summary_of_its_chains():
     torn = [halving(time, image="torn", repeat=r) for r, time in enumerate((2, 7, 12))]
     lost = [chain(0.9, outcome="lost", image="lost")]
     run = [*torn, *lost, *(halving(9, image=f"p{i}") for i in range(3))]

@@ -18,7 +18,7 @@ from evaluation.tests.analysis.random_chains import chains_of_a_run
 N = 20
 
 
-def test_where_nothing_is_lost_a_cases_value_is_the_mean_of_its_chains():
+def test_without_lost_chains_a_cases_value_is_the_mean_of_its_chains():
     run = run_of(np.random.default_rng(1).uniform(2, 30, (9, 3, 2)), repeats=2)
     values = case_values(run, N)
     assert len(values.cases) == 27
@@ -40,7 +40,7 @@ def test_the_mean_of_the_values_is_the_runs_number_whatever_was_lost(chains, rep
     assert curve == pytest.approx([np.nan if q is None else q for q in summary.curve], nan_ok=True)
 
 
-def test_pseudo_values_are_those_of_lifelines_leaving_one_case_out_after_another():
+def test_pseudo_values_equal_those_of_lifelines():
     run = run_of(np.random.default_rng(2).uniform(2, 30, (12, 3)), loss=0.4)
     run = [replace(c, category="one") for c in run if c.played]
     assert sum(c.outcome == "lost" for c in run) >= 3
@@ -64,7 +64,7 @@ def test_pseudo_values_are_those_of_lifelines_leaving_one_case_out_after_another
     assert abs(whole - expected.mean()) < 0.05  # the shift hardly matters
 
 
-def test_a_loss_moves_the_values_of_its_own_category_alone():
+def test_a_lost_chain_changes_only_values_of_its_category():
     run = run_of(np.random.default_rng(3).uniform(2, 30, (12, 3)))
     cut = replace(run[0], retention=run[0].retention[:1], outcome="lost")
     before, after = case_values(run, N), case_values([cut, *run[1:]], N)
@@ -74,12 +74,12 @@ def test_a_loss_moves_the_values_of_its_own_category_alone():
     assert (before.usable != after.usable).any()
 
 
-def test_a_single_case_that_was_lost_keeps_the_category_at_what_was_seen():
+def test_a_category_whose_only_case_was_lost_keeps_its_measured_value():
     values = case_values([chain(0.9, 0.9, outcome="lost"), halving(5, pair="cup", category="x")], N)
     assert values.usable.tolist() == pytest.approx([event(halving(5), N, 0.5).time, N])
 
 
-def test_a_lost_case_takes_the_mean_of_its_category_and_the_others_speak_for_it():
+def test_a_lost_case_takes_the_mean_of_its_category():
     run = [
         chain(0.9, 0.8, image="a"),
         chain(0.7, 0.4, image="b"),
@@ -92,7 +92,7 @@ def test_a_lost_case_takes_the_mean_of_its_category_and_the_others_speak_for_it(
     assert summarise(run, 2).curve[2] == pytest.approx((0.6 + 0.1) / 2)
 
 
-def test_a_category_that_was_lost_altogether_takes_the_mean_of_the_others():
+def test_a_lost_category_takes_the_mean_of_the_others():
     run = [
         chain(0.9, 0.8, image="a"),
         chain(0.7, 0.4, image="b"),
@@ -106,12 +106,12 @@ def test_a_category_that_was_lost_altogether_takes_the_mean_of_the_others():
     assert nobody.usable.tolist() == [1]
 
 
-def test_a_break_below_zero_does_not_lift_the_mean_curve():
+def test_a_chain_that_breaks_below_zero_does_not_raise_the_mean_curve():
     assert list(extended_curve(chain(-0.5, outcome="failed"), 3)) == [1, -0.5, -0.5, -0.5]
     assert list(extended_curve(chain(0.8, outcome="failed"), 3)) == [1, 0.8, 0, 0]
 
 
-def test_a_broken_chain_counts_nothing_from_its_last_whole_trip_on():
+def test_a_broken_chain_counts_zero_after_its_last_whole_trip():
     assert chain_auc(chain(outcome="refused"), N) == 0
     assert chain_auc(chain(0.8, outcome="refused"), 2) == pytest.approx(0.45)
     assert chain_auc(chain(0.8, 0.0), 2) == pytest.approx(0.65)
@@ -120,7 +120,7 @@ def test_a_broken_chain_counts_nothing_from_its_last_whole_trip_on():
     assert chain_auc(chain(0.8, outcome="lost"), 2) == pytest.approx(0.45)
 
 
-def test_values_can_be_kept_in_the_suites_order_and_read_back_by_scope():
+def test_values_stored_in_the_suites_order_rank_any_scope():
     """What a site stores: one number per case, in the order of the suite's cases."""
     run = run_of(spread_times(12, np.random.default_rng(0)))
     values = case_values(run, N)

@@ -54,7 +54,7 @@ def test_a_clear_difference_needs_no_more_cases(times):
     assert found.usable_trips.more_cases == found.auc.more_cases == 0
 
 
-def test_turning_the_comparison_round_turns_the_signs(times):
+def test_swapping_the_runs_swaps_the_signs(times):
     first, second = run_of(times), run_of(spread_times(30, np.random.default_rng(9)))
     one, two = compared(first, second), compared(second, first)
     for name in ("usable_trips", "auc"):
@@ -66,7 +66,7 @@ def test_turning_the_comparison_round_turns_the_signs(times):
     assert one.separated == two.separated
 
 
-def test_the_interval_is_students_around_the_paired_difference(times):
+def test_the_interval_is_students_t_around_the_paired_difference(times):
     first, second = case_values(run_of(times), 20), case_values(run_of(times * 0.9), 20)
     found = compare(first, second)
     design = first.design
@@ -77,7 +77,7 @@ def test_the_interval_is_students_around_the_paired_difference(times):
     assert found.p_ahead == pytest.approx(expected)
 
 
-def test_pairing_sees_what_two_intervals_apart_do_not():
+def test_pairing_detects_differences_that_separate_intervals_miss():
     """A fifth less on every case, on cases that are very different."""
     times = spread_times(30, np.random.default_rng(0), image=0.6, case=0.6)
     first, second = case_values(run_of(times), 20), case_values(run_of(times * 0.8), 20)
@@ -92,7 +92,7 @@ def test_twins_cannot_be_separated_by_any_number_of_cases(times):
     assert found.usable_trips.more_cases is None
 
 
-def test_the_number_of_cases_it_asks_for_does_separate():
+def test_the_proposed_number_of_cases_separates_the_runs():
     """A small true difference: what 20 images leave open, the answer's number shows."""
     random = np.random.default_rng(4)
 
@@ -111,7 +111,7 @@ def test_the_number_of_cases_it_asks_for_does_separate():
     assert sum(shown) >= 10
 
 
-def test_a_half_life_beyond_the_suite_is_none_and_json_takes_it():
+def test_a_half_life_beyond_the_suite_is_none_and_valid_json():
     perfect, broken = constant(*[1.0] * 20), constant(*[1.0] * 5, outcome="failed")
     found = compared(perfect, broken)
     assert found.usable_trips.estimate == 15
@@ -124,7 +124,7 @@ def test_a_half_life_beyond_the_suite_is_none_and_json_takes_it():
     json.dumps(asdict(same), allow_nan=False)
 
 
-def test_orders_that_disagree_are_noticed():
+def test_a_longer_half_life_with_fewer_usable_trips_is_noticed():
     """One lasts for 9 trips on every case; the other for ever on half, else for none."""
     steady = [halving(9, image=f"p{i:02}", pair=f"q{i % 15}") for i in range(30)]
     torn = [
@@ -140,7 +140,7 @@ def test_orders_that_disagree_are_noticed():
     assert not compared(steady, steady).crossed
 
 
-def test_a_model_that_loses_few_images_at_once_is_ahead_by_its_start():
+def test_a_model_that_loses_fewer_images_early_is_ahead_early():
     """All last for 10 trips; of the other nearly half fall at once, the rest at 12."""
     whole = [halving(10, image=f"p{i:02}", pair=f"q{i % 15}") for i in range(30)]
     torn = [
@@ -152,13 +152,13 @@ def test_a_model_that_loses_few_images_at_once_is_ahead_by_its_start():
     assert found.crossed == "early"
 
 
-def test_a_few_images_give_differences_without_intervals():
+def test_too_few_images_give_differences_without_intervals():
     found = compared(constant(*[1.0] * 20, count=3), constant(outcome="failed", count=3))
     assert found.usable_trips.estimate == 20
     assert found.usable_trips.interval is found.usable_trips.more_cases is found.p_ahead is None
     assert not found.separated
 
 
-def test_a_comparison_without_auc_says_so():
+def test_a_comparison_without_auc_has_none():
     lost = constant(0.9, outcome="lost")
     assert compared(lost, lost).auc is None

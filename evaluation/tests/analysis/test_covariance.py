@@ -63,7 +63,7 @@ def by_hand(design, values):
     return total
 
 
-def test_the_covariance_is_the_methods_cluster_by_cluster(design, values):
+def test_the_covariance_equals_the_formula_cluster_by_cluster(design, values):
     assert covariance(design, values) == pytest.approx(by_hand(design, values))
     assert design.standard_errors(values, LONGEST) == pytest.approx(
         np.sqrt(np.diag(by_hand(design, values)))
@@ -80,7 +80,7 @@ def test_a_case_with_an_image_and_a_pair_of_its_own_is_counted_once():
     assert design.standard_errors(values, LONGEST)[0] == pytest.approx(np.hypot(textbook, ends))
 
 
-def test_two_models_each_bring_pseudo_clusters_to_their_difference(design, values):
+def test_each_model_adds_pseudo_clusters_to_a_difference(design, values):
     first, second = values[:, :1], values[:, 1:2]
     shares = design.shares(values[:, :2], LONGEST)
     assert design.difference_errors(first, second, LONGEST) == pytest.approx(
@@ -94,7 +94,7 @@ def test_the_start_of_a_curve_has_no_error(design):
     assert design.standard_errors(start, np.array([0.0])) == 0
 
 
-def test_degrees_of_freedom_are_counted_by_what_is_fewest(design):
+def test_degrees_of_freedom_follow_the_rarer_of_images_and_pairs(design):
     assert (design.images, design.pairs, design.categories) == (20, 15, 4)
     assert design.freedom == 11
 
@@ -115,7 +115,7 @@ def test_an_interval_needs_ten_images_twelve_pairs_and_five_degrees_of_freedom(s
 
 @settings(max_examples=50)
 @given(st.integers(0, 1000))
-def test_weights_sum_to_one_and_to_the_same_for_every_category(seed):
+def test_weights_sum_to_one_equally_over_categories(seed):
     design = Design(made_up_cases(30, 11, 13, 5, seed))
     shares = {}
     for case, weight in zip(design.cases, design.weights, strict=True):
@@ -133,7 +133,7 @@ def test_the_order_of_the_cases_changes_nothing(design, values):
     )
 
 
-def test_what_all_cases_of_a_category_share_adds_no_error(design, values):
+def test_a_shift_of_a_whole_category_adds_no_error(design, values):
     category = np.array([[int(case.category[-1])] for case in design.cases])
     more = values + 0.5 * category
     more -= design.mean(more) - design.mean(values)
@@ -155,7 +155,7 @@ def test_draws_have_the_covariance_of_a_multivariate_t(design, values):
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 6, 13, 28, 89, 300])
-def test_students_t_is_that_of_scipy(freedom):
+def test_students_t_equals_scipys(freedom):
     for t in (-12.0, -2.5, -0.1, 0.0, 0.7, 3.0, 40.0):
         assert t_probability(t, freedom) == pytest.approx(stats.t.cdf(t, freedom), abs=1e-12)
     for probability in (0.5, 0.8, 0.975, 0.9999):

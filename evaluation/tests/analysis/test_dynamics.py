@@ -48,7 +48,7 @@ def test_an_editor_that_never_moves_is_idempotent_without_a_path(start):
     assert (found.regime, found.contraction, found.path_efficiency) == ("idempotent", 0, None)
 
 
-def test_one_jump_and_a_faint_flicker_is_no_drift():
+def test_one_jump_and_a_faint_flicker_are_not_a_drift():
     assert dynamics([0.1, *[0.001] * 19], 0.1).regime == "idempotent"
 
 
@@ -84,7 +84,7 @@ def test_a_tint_at_every_step_drifts(start):
         ([0.1, 0.01, 0.2, 0.01, 0.3, 0.01, 0.02, 0.05], 0.2),  # no trend to speak of
     ],
 )
-def test_what_the_steps_do_not_tell_is_undetermined(steps, distance):
+def test_unclear_steps_are_undetermined(steps, distance):
     assert dynamics(steps, distance).regime == "undetermined"
 
 
@@ -95,7 +95,7 @@ def test_impossible_steps_are_refused():
 
 
 @given(st.lists(st.floats(0, 1, allow_subnormal=False), max_size=25), st.floats(0, 1))
-def test_any_steps_give_a_regime_and_clean_json(steps, distance):
+def test_any_steps_give_a_regime_and_valid_json(steps, distance):
     found = dynamics(steps, distance)
     assert found.regime in REGIMES
     json.dumps(asdict(found), allow_nan=False)
@@ -110,5 +110,5 @@ def test_a_run_has_the_medians_of_its_chains():
     assert summarise_dynamics([]).contraction is None
 
 
-def test_steps_that_no_image_has_do_not_overflow():
+def test_impossibly_steep_steps_do_not_overflow():
     assert np.isfinite(dynamics([1e-320, 1.0], 1.0).contraction)

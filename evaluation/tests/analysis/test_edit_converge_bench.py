@@ -51,14 +51,14 @@ def shared_cases(runs):
     return set.intersection(*({c.key for c in runs[m] if c.repeat == 0} for m in WHOLE))
 
 
-def test_the_known_defects_are_there_and_caught(rows, runs, published_table):
+def test_the_known_defects_of_the_data_are_handled(rows, runs, published_table):
     assert len(rows) == published_table.distinct  # the rest are verbatim duplicates
     assert {row["lpips"] for row in rows} == {"0.0"}  # never run: no metric for us
     assert any(c.repeat for c in runs["grok"])
     assert {m: len({c.case for c in chains}) for m, chains in runs.items()}["seedream"] == 3
 
 
-def test_models_alike_are_tied(runs, shared_cases, published_table):
+def test_equal_models_are_tied(runs, shared_cases, published_table):
     assert len(shared_cases) == published_table.common
     for threshold in THRESHOLDS:
         placings = board(runs, TRIPS, threshold, keys=shared_cases)
@@ -69,17 +69,17 @@ def test_models_alike_are_tied(runs, shared_cases, published_table):
         assert {p.run for p in placings if not p.complete} == set(PARTIAL)
 
 
-def test_without_shared_cases_nobody_is_ranked(runs):
+def test_without_shared_cases_no_model_is_ranked(runs):
     assert {p.rank for p in board(runs, TRIPS)} == {None}
 
 
-def test_the_order_of_the_complete_is_that_of_usable_trips(runs, shared_cases):
+def test_complete_runs_are_ordered_by_usable_trips(runs, shared_cases):
     placings = [p for p in board(runs, TRIPS, keys=shared_cases) if p.complete]
     usable = [p.summary.usable_trips for p in placings]
     assert usable == sorted(usable, reverse=True)
 
 
-def test_two_of_them_are_compared_on_what_both_played(runs, published_table):
+def test_two_models_are_compared_on_their_shared_cases(runs, published_table):
     found = compare(case_values(runs["nano_banana"], TRIPS), case_values(runs["grok"], TRIPS))
     assert found.cases >= published_table.common
     assert not found.separated

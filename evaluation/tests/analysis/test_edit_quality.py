@@ -20,14 +20,14 @@ def rubric(score: float, version: str = "j-1"):
     return {"witness": "judge", "version": version, "thing": "rubric", "amounts": amounts}
 
 
-def test_the_rating_is_the_rubrics_score_and_other_evidence_is_none():
+def test_only_rubric_evidence_is_a_rating():
     hat = {"witness": "judge", "version": "j-1", "thing": "a hat", "amounts": ()}
     assert rating(chain(0.9), [hat, rubric(0.7)]) == Rating(chain(0.9).case, "j-1", 0.7)
     assert rating(chain(0.9), [hat]) is None
     assert rating(chain(0.9), []) is None
 
 
-def test_a_refused_edit_counts_nothing_and_an_unjudged_one_is_left_out():
+def test_a_refused_edit_counts_zero_and_an_unjudged_one_is_left_out():
     refused = rating(chain(outcome="refused"), [])
     assert refused == Rating(chain().case, "", 0.0)
     assert rating(chain(outcome="lost"), []) is None
@@ -36,7 +36,7 @@ def test_a_refused_edit_counts_nothing_and_an_unjudged_one_is_left_out():
     assert edit_quality(rated[1:]) is None  # refusals alone need no judge
 
 
-def test_categories_weigh_the_same_and_repeats_are_one_case():
+def test_categories_weigh_equally_and_repeats_are_one_case():
     rows = [Rating(case(n, 1, "objects"), "j", 0.9) for n in range(3)]
     rows += [Rating(case(9, 2, "accessories"), "j", score) for score in (0.1, 0.3)]
     found = edit_quality(rows)

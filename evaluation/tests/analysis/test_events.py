@@ -35,7 +35,7 @@ def test_reaching_the_threshold_exactly_is_a_crossing():
     assert event(chain(0.75, 0.5), 2, 0.5).time == 2
 
 
-def test_the_first_passage_counts_and_a_return_is_recorded():
+def test_the_first_passage_counts_and_a_recovery_is_recorded():
     back = chain(0.4, 0.9, 0.9)
     assert event(back, 3, 0.5).time < 1
     assert event(back, 3, 0.5).recovered
@@ -50,7 +50,7 @@ def test_the_cause_of_a_crossing_is_the_part_that_was_smallest_on_that_trip():
     assert event(worn, 3, 0.9).cause == "colour"
 
 
-def test_a_metric_that_is_not_made_of_parts_names_its_own_cause():
+def test_a_metric_without_parts_has_its_own_cause():
     assert event(chain(0.2), 1, 0.5).cause == "whole"
     assert event(chain(0.2, cause="face"), 1, 0.5).cause == "face"
     assert [crossing_cause(name) for name in ("lpips", "ssim", "object", "colour", "face")] == [
@@ -72,13 +72,13 @@ def test_a_gate_at_trip_3_leaves_two_usable_trips(flags, cause):
     assert event(whole, 2, 0.5).cause is None
 
 
-def test_a_gate_comes_before_the_crossing_of_its_trip_and_after_that_of_an_earlier_one():
+def test_a_gate_precedes_a_crossing_on_its_trip_but_not_an_earlier_one():
     assert event(chain(0.9, 0.1, change_seen=(True, False)), 2, 0.5).cause == "not_made"
     assert event(chain(0.9, 0.1, undone=(True, False)), 2, 0.5).time == 1
     assert event(chain(0.1, 0.9, change_seen=(True, False)), 2, 0.5).cause == "whole"
 
 
-def test_of_two_gates_the_earlier_trip_counts_and_on_one_trip_what_comes_first():
+def test_of_two_gates_the_earlier_one_counts():
     both = chain(1.0, 1.0, 1.0, made=(True, True, False), undone=(True, False, True))
     assert event(both, 3, 0.5).cause == "not_undone"
     once = chain(1.0, change_seen=(False,), made=(False,), undone=(False,))
@@ -86,7 +86,7 @@ def test_of_two_gates_the_earlier_trip_counts_and_on_one_trip_what_comes_first()
     assert event(replace(once, change_seen=(None,)), 1, 0.5).cause == "not_the_edit"
 
 
-def test_what_nobody_judged_ends_nothing():
+def test_unjudged_trips_end_no_chain():
     unjudged = chain(0.9, 0.8, change_seen=(None, None), made=(None,), undone=(None, None))
     assert event(unjudged, 2, 0.5).cause is None
 
@@ -176,7 +176,7 @@ def first_passage(found, trips, threshold):
 
 
 @given(any_chain(), st.integers(1, 6), st.sampled_from(THRESHOLDS))
-def test_events_are_what_the_rule_says_read_aloud(found, trips, threshold):
+def test_events_equal_a_literal_reading_of_the_method(found, trips, threshold):
     seen = event(found, trips, threshold)
     assert (seen.time, seen.cause) == first_passage(found, trips, threshold)
     assert seen.cause is None or seen.cause in CAUSES
@@ -191,7 +191,7 @@ def test_a_longer_chain_gives_every_smaller_number_of_trips(found):
             assert short.cause == long.cause
 
 
-def test_a_case_is_named_by_image_and_pair_and_knows_its_scopes():
+def test_a_case_has_a_name_and_scopes():
     case = Case("cat", "hat", "objects", "face", "photograph")
     assert str(case) == f"{case}" == "cat--hat"
     assert case.scopes == (

@@ -36,7 +36,7 @@ def arms(times, trips=8, design=SMOKE):
     }
 
 
-def test_where_nothing_was_planted_at_most_one_experiment_in_twenty_claims_something():
+def test_without_an_effect_at_most_one_experiment_in_twenty_claims_one():
     for own, repeats in ((0.2, 1), (0.2, 3)):
         lifetimes = Lifetimes(3.2, own_image=own, own_pair=own)
         seen = simulate(SMOKE, 8, lifetimes, 40, repeats=repeats)
@@ -51,7 +51,7 @@ def test_a_planted_effect_is_found_and_no_other():
 
 
 @given(st.lists(st.integers(-3, 3), min_size=2, max_size=8))
-def test_the_signed_rank_test_is_scipys_also_with_ties_and_zeros(halves):
+def test_the_signed_rank_test_equals_scipys_with_ties_and_zeros(halves):
     differences = np.array(halves) / 2
     expected = stats.wilcoxon(differences, zero_method="zsplit").pvalue if any(halves) else 1.0
     assert signed_rank(differences) == pytest.approx(expected, abs=1e-12)
@@ -65,7 +65,7 @@ def test_many_differences_with_ties_are_tested_as_by_scipy(rows):
     assert signed_rank(differences) == pytest.approx(expected, abs=1e-12)
 
 
-def test_equal_arms_have_no_effect_and_a_different_one_has_exactly_its_own():
+def test_equal_arms_have_no_effect_and_a_different_arm_has_its_exact_effect():
     told = experiment_numbers(arms({"plain": 4.0, "same": 4.0, "less": 2.0}), 8)
     assert [effect.sure for effect in told.effects] == [False, False, True]
     assert told.effects[1].difference == 0
@@ -75,7 +75,7 @@ def test_equal_arms_have_no_effect_and_a_different_one_has_exactly_its_own():
     assert told.ranks.p < words.SIGNIFICANT
 
 
-def test_the_interval_of_one_arm_is_students_and_those_of_many_are_wider():
+def test_one_arm_has_students_interval_and_several_arms_have_wider_ones():
     random = np.random.default_rng(0)
     design = Design(made_up_cases(40, 16, 24, 6))
     usable = random.normal(5, 1, (40, 6))
@@ -97,7 +97,7 @@ def test_few_images_give_differences_without_an_interval():
     assert "too few to tell arms apart" in words.finding(told.to_dict())
 
 
-def test_friedman_and_its_post_hoc_are_scipys_with_holms_correction():
+def test_friedmans_and_the_post_hoc_tests_equal_scipys_with_holms_correction():
     random = np.random.default_rng(1)
     usable = random.normal(5, 1, (30, 4)) + np.array([0, 0, 1.5, 0])
     found = rank_test("abcd", usable)
@@ -119,7 +119,7 @@ def test_friedman_and_its_post_hoc_are_scipys_with_holms_correction():
     }
 
 
-def test_two_arms_or_all_alike_are_no_trouble_for_a_rank_test():
+def test_rank_tests_accept_two_arms_and_equal_arms():
     same = rank_test("abc", np.full((10, 3), 4.0))
     assert (same.statistic, same.p) == (0.0, 1.0)
     two = rank_test("ab", np.column_stack([np.full(10, 4.0), np.linspace(1, 3, 10)]))
@@ -128,7 +128,7 @@ def test_two_arms_or_all_alike_are_no_trouble_for_a_rank_test():
     assert rank_test("abc", np.ones((1, 3))).p is None
 
 
-def test_sensitivity_is_told_by_category_and_reruns_by_arm():
+def test_sensitivity_is_by_category_and_reruns_are_by_arm():
     random = np.random.default_rng(3)
     chains = drawn(SMOKE, 8, Lifetimes(3.2), random, {"long": 0.3}, repeats=3)
     told = experiment_numbers(chains, 8)

@@ -56,7 +56,7 @@ def test_the_half_life_is_the_trip_by_which_half_of_the_cases_have_ended(times, 
     assert found == (expected if expected is None else pytest.approx(expected))
 
 
-def test_half_lost_at_once_and_half_never_is_a_half_life_of_nothing():
+def test_half_lost_at_once_and_half_never_is_a_half_life_of_zero():
     never = [chain(*[1.0] * N, image=f"a{i}") for i in range(5)]
     at_once = [chain(outcome="refused", image=f"b{i}") for i in range(5)]
     assert summarise([*never, *at_once], N).half_life == 0
@@ -69,7 +69,7 @@ def test_images_clearly_damaged_by_the_first_trip_lasted_for_a_part_of_it():
     assert summarise([chain(*[0.25] * N, change_seen=(False,))], N).half_life == 0
 
 
-def test_the_half_life_weighs_repeats_and_categories_as_usable_trips_do():
+def test_the_half_life_weights_repeats_and_categories_like_usable_trips():
     nine = ending_at(*[4] * 9, category="many")
     one = [chain(*[1.0] * N, image="alone", category="one", repeat=r) for r in range(3)]
     assert summarise([*nine, *one], N).half_life == pytest.approx(4)
@@ -90,7 +90,7 @@ def test_a_half_life_is_shown_in_trips_or_as_longer_than_the_suite():
 
 
 @pytest.mark.parametrize("ratio", [0.5, 0.9, 0.93, 0.955])
-def test_a_run_of_equal_exponential_curves_has_the_formulas_numbers(ratio):
+def test_equal_exponential_curves_have_the_numbers_of_the_formula(ratio):
     """Q_n = r^n on every case: usable until the straight line between two trips meets 1/2."""
     run = [
         chain(*(ratio**n for n in range(1, N + 1)), image=f"p{i}", category=f"c{i % 3}")
@@ -157,7 +157,7 @@ def test_a_chain_that_breaks_at_trip_3_was_usable_for_two(outcome):
     assert summary.incidence[outcome] == (0, 0, *[1] * (N - 1))
 
 
-def test_a_chain_refused_at_once_has_nothing_on_any_suite():
+def test_a_chain_refused_at_once_has_zero_trips_on_any_suite():
     for trips in (1, 5, 20):
         summary = summarise([chain(outcome="refused")], trips)
         assert (summary.usable_trips, summary.half_life, summary.auc) == (0, 0, 0)
@@ -181,7 +181,7 @@ def test_a_blank_card_has_no_usable_trip():
     assert unjudged.auc == pytest.approx(0.5 / N)
 
 
-def test_usable_by_trip_is_what_a_shorter_suite_would_have_said():
+def test_usable_by_trip_equals_the_result_of_a_shorter_suite():
     run = [
         halving(time, image=f"p{i}", category=f"c{i % 2}") for i, time in enumerate((2, 5, 9, 30))
     ]
@@ -190,7 +190,7 @@ def test_usable_by_trip_is_what_a_shorter_suite_would_have_said():
     assert found == pytest.approx([0, *(summarise(run, n).usable_trips for n in range(1, N + 1))])
 
 
-def test_our_own_loss_is_censored_and_counted():
+def test_a_chain_lost_by_the_benchmark_is_censored_and_counted():
     summary = summarise([chain(0.9, 0.9, outcome="lost"), linear(0.05, pair="cup")], N)
     assert (summary.outcomes["lost"], summary.censored, summary.causes["whole"]) == (1, 1, 1)
     assert summary.half_life == pytest.approx(10)
@@ -198,7 +198,7 @@ def test_our_own_loss_is_censored_and_counted():
     assert summary.curve[10] == pytest.approx(0.5)  # the lost chain is no longer in the mean
 
 
-def test_a_chain_lost_before_its_first_trip_says_nothing():
+def test_a_chain_lost_before_its_first_trip_changes_nothing():
     lost = chain(outcome="lost", pair="cup", category="other")
     alone, beside = summarise([linear(0.05)], N), summarise([linear(0.05), lost], N)
     assert beside.usable_trips == alone.usable_trips
@@ -216,7 +216,7 @@ def test_a_long_chain_gives_every_smaller_number_of_trips():
     assert (summarise([whole], 10).outcomes["refused"], summarise([whole], 10).reframed) == (1, 1)
 
 
-def test_a_chain_that_fails_after_its_crossing_is_no_completed_chain():
+def test_a_chain_that_fails_after_its_crossing_is_not_completed():
     summary = summarise([chain(0.4, 0.3, outcome="failed"), linear(0.05, pair="cup")], N)
     assert (summary.causes["whole"], summary.causes["failed"]) == (2, 0)
     assert (summary.outcomes["completed"], summary.outcomes["failed"]) == (1, 1)
@@ -225,7 +225,7 @@ def test_a_chain_that_fails_after_its_crossing_is_no_completed_chain():
 # How cases are weighed
 
 
-def test_every_category_weighs_the_same_and_kinds_weigh_nothing():
+def test_categories_weigh_equally_whatever_the_kinds():
     """Nine flips that hold, one hat that fails; a street that fails is one more hat."""
     flips = [chain(*[1.0] * N, pair=f"flip-{i}", category="geometric") for i in range(9)]
     hat = chain(outcome="refused")
@@ -247,7 +247,7 @@ def test_repeats_share_the_weight_of_their_case():
     assert summarise([*holds, *fails], N).curve[5] == pytest.approx(0.5)
 
 
-def test_a_loss_in_one_category_takes_no_weight_from_it():
+def test_a_lost_chain_does_not_reduce_its_categorys_weight():
     """One weighted curve over all cases would drop to a third here."""
     lasting = chain(*[1.0] * N)
     lost = chain(1.0, outcome="lost", pair="cup")
@@ -276,7 +276,7 @@ def test_a_summary_survives_json_and_its_bounds(chains):
 
 
 @given(chains_of_a_run())
-def test_survival_and_incidence_add_up_to_everything(chains):
+def test_survival_and_incidence_sum_to_one(chains):
     summary = summarise(chains, 6)
     if not any(c.played for c in chains):
         return
@@ -300,7 +300,7 @@ def test_a_higher_threshold_never_has_more_usable_trips(chains):
 
 
 @given(chains_of_a_run(lost=False))
-def test_where_nothing_is_lost_usable_trips_are_the_mean_of_the_times(chains):
+def test_without_lost_chains_usable_trips_are_the_mean_of_the_times(chains):
     by_category = {}
     for c in chains:
         by_category.setdefault(c.category, []).append(event(c, 6, 0.5).time)
@@ -330,7 +330,7 @@ def test_adding_a_censored_case_never_lowers_survival(chains, trips, category):
 
 
 @given(chains_of_a_run(lost=False))
-def test_breaking_a_chain_never_helps(chains):
+def test_breaking_a_chain_never_raises_a_number(chains):
     """Refusing the last trip that was still whole: no number may rise."""
     whole = [c for c in chains if c.outcome == "completed"]
     if not whole:

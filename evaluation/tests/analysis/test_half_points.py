@@ -45,7 +45,7 @@ def proposed(result):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_half_point_that_is_wrong_is_recovered_and_the_others_stay(seed):
+def test_a_wrong_half_point_is_recovered_and_the_others_stay(seed):
     truth = {"object": 2.5}
     single = votes(truth, seed=seed, count=4000)
     result = refit(HALVES, single, votes(truth, seed=seed + 10, pairs=True))
@@ -61,14 +61,14 @@ def test_a_half_point_that_is_too_large_is_recovered_too():
     assert proposed(result)["sharpness"] == pytest.approx(0.5, rel=0.2)
 
 
-def test_where_nothing_is_wrong_the_proposal_gains_nothing():
+def test_with_correct_half_points_the_proposal_gains_nothing():
     result = refit(HALVES, votes({}, seed=4), votes({}, seed=5, count=600, pairs=True))
     assert all(0.75 < change < 1.35 for change in proposed(result).values())
     assert result.gain_low <= 0.01
     assert abs(result.after.share - result.before.share) < 0.02
 
 
-def test_a_part_that_few_votes_bear_on_keeps_its_half_point():
+def test_a_part_informed_by_few_votes_keeps_its_half_point():
     result = refit(HALVES, votes({}), votes({}, pairs=True))
     text = result.half_points[TEXT]
     assert (text.part, text.today, text.proposed, text.votes) == ("text", 0.35, None, 0)
@@ -81,7 +81,7 @@ def test_without_enough_votes_voters_or_cases_nothing_is_proposed(how):
     assert refit(HALVES, votes({"object": 2.0}, **how), nothing) is None
 
 
-def test_people_who_answer_by_chance_move_nothing_far_and_gain_nothing():
+def test_random_answers_change_little_and_gain_nothing():
     random = np.random.default_rng(3)
     single = votes({})
     single.ballots.answer[:] = random.integers(2, size=len(single.ballots))

@@ -20,7 +20,7 @@ print(sorted({name.split(".")[0] for name in sys.modules}))
 """
 
 
-def test_comparing_ranking_and_votes_load_numpy_alone():
+def test_comparing_ranking_and_votes_load_only_numpy():
     run = subprocess.run(
         [sys.executable, "-c", CODE],
         cwd=Path(evaluation.__file__).parent.parent,

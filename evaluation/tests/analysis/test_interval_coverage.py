@@ -22,7 +22,7 @@ DESIGNS = [(24, 10, 12, 4, 10), (40, 16, 24, 6, 10), (300, 97, 36, 8, 20)]
 
 @pytest.mark.parametrize("own", [0.2, 0.3])
 @pytest.mark.parametrize(("cases", "images", "pairs", "categories", "trips"), DESIGNS)
-def test_intervals_cover_and_equal_models_are_not_told_apart(
+def test_intervals_cover_and_equal_models_are_not_separated(
     cases, images, pairs, categories, trips, own
 ):
     design = Design(made_up_cases(cases, images, pairs, categories))
@@ -43,7 +43,7 @@ class CountedTwice(Design):
 
 @pytest.mark.parametrize("slug", ["smoke", "lite"])
 @pytest.mark.parametrize("never", [True, False])
-def test_intervals_hold_at_both_ends_of_the_scale_as_those_of_version_2_did_not(slug, never):
+def test_intervals_cover_at_both_ends_of_the_scale_unlike_those_of_version_2(slug, never):
     suite = catalog.suite(slug)
     most, least = {"never": 0.95, "at_once": 0.05}, {"never": 0.05, "at_once": 0.95}
     setting = Setting("", **(most if never else least))
@@ -55,7 +55,7 @@ def test_intervals_hold_at_both_ends_of_the_scale_as_those_of_version_2_did_not(
     assert old.coverage < COVERAGE[0]
 
 
-def test_lite_finds_smaller_differences_than_by_the_rule_of_version_2():
+def test_lite_detects_smaller_differences_than_with_the_rule_of_version_2():
     suite = catalog.suite("lite")
     design = suite_design(suite)
     now, before = (power(d, suite.trips) for d in (design, CountedTwice(design.cases)))

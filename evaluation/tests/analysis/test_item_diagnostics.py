@@ -29,7 +29,7 @@ def found(runs, image="special"):
     return next(d for d in diagnose(runs, 20) if d.image == image)
 
 
-def test_an_ordinary_case_tells_models_apart_and_raises_no_flag():
+def test_an_ordinary_case_discriminates_and_raises_no_flag():
     runs = runs_of(lambda m: halving(5 + m, image="special"))
     diagnosis = found(runs)
     assert diagnosis.discrimination > 0.95
@@ -38,14 +38,14 @@ def test_an_ordinary_case_tells_models_apart_and_raises_no_flag():
     assert all(not d.quarantine for d in diagnose(runs, 20))
 
 
-def test_a_jump_at_trip_1_with_every_model_and_then_nothing_is_ill_posed():
+def test_a_jump_at_trip_1_with_every_model_and_no_later_change_is_ill_posed():
     runs = runs_of(lambda m: chain(*np.linspace(0.55 + m / 100, 0.54, 20), image="special"))
     assert "ill_posed" in found(runs).flags
     assert diagnose(runs, 20)[0].image == "special"
     assert found(runs).jump == pytest.approx(0.38)
 
 
-def test_one_model_that_copes_acquits_the_pair():
+def test_one_model_without_the_jump_clears_the_pair():
     def special(m):
         flat = chain(*[0.5] * 20, image="special")
         return flat if m else halving(15, image="special")
@@ -53,14 +53,14 @@ def test_one_model_that_copes_acquits_the_pair():
     assert "ill_posed" not in found(runs_of(special)).flags
 
 
-def test_models_that_jump_on_every_case_are_poor_not_the_case():
+def test_models_that_jump_on_every_case_do_not_flag_a_case():
     runs = {
         f"thumbnail-{m}": [chain(*[0.4] * 20, image=f"p{i}") for i in range(6)] for m in range(4)
     }
     assert all("ill_posed" not in d.flags for d in diagnose(runs, 20))
 
 
-def test_a_steady_fall_after_the_jump_is_no_sign():
+def test_a_steady_fall_after_the_jump_raises_no_flag():
     runs = runs_of(lambda m: chain(*np.linspace(0.6, 0.1, 20), image="special"))
     assert "ill_posed" not in found(runs).flags
 
@@ -71,7 +71,7 @@ def test_a_case_where_better_models_do_worse_is_misleading():
     assert diagnosis.quarantine
 
 
-def test_cases_that_everybody_or_nobody_passes_are_flagged_but_stay():
+def test_cases_that_all_or_no_models_pass_are_flagged_but_stay():
     easy = found(runs_of(lambda m: chain(*[1.0] * 20, image="special")))
     hard = found(runs_of(lambda m: chain(outcome="refused", image="special")))
     assert (easy.flags, easy.difficulty, easy.discrimination) == (("too_easy",), 0, None)
@@ -80,7 +80,7 @@ def test_cases_that_everybody_or_nobody_passes_are_flagged_but_stay():
     assert not (hard.quarantine)
 
 
-def test_few_runs_accuse_nobody():
+def test_few_runs_raise_no_flag():
     flat = chain(*[0.5] * 20, image="special")
     two = found(runs_of(lambda m: flat, models=2))
     assert (two.flags, two.discrimination) == ((), None)

@@ -29,11 +29,11 @@ def chains():
 @pytest.mark.parametrize(
     ("trips", "asked"), [(3, [3]), (5, [5]), (8, [5, 8]), (20, [5, 10, 20]), (50, [5, 10, 20, 50])]
 )
-def test_the_trips_of_the_paper_are_asked_where_the_suite_has_them(trips, asked):
+def test_the_papers_trips_are_reported_if_the_suite_has_them(trips, asked):
     assert reported_trips(trips) == asked
 
 
-def test_returns_are_counted_against_the_source_and_against_the_first_return():
+def test_restored_images_are_compared_with_the_source_and_the_first_restored_image():
     found = no_reference_numbers(chains(), 5, PINNED)
     last = found["brisque"]["trips"]["5"]
     # Neither the chain whose source has no value nor the one that broke is counted.
@@ -45,7 +45,7 @@ def test_returns_are_counted_against_the_source_and_against_the_first_return():
     assert (found["musiq"]["imported"], found["brisque"]["imported"]) == (True, False)
 
 
-def test_curves_lay_what_is_gained_beside_what_is_lost():
+def test_curves_have_the_gain_and_the_loss_of_each_trip():
     found = no_reference_numbers(chains(), 5, PINNED)["brisque"]
     assert found["value"][0] == 30
     assert found["gained"][0] == found["lost"][0] == 0
@@ -53,13 +53,13 @@ def test_curves_lay_what_is_gained_beside_what_is_lost():
     assert found["gained"][5] == 0.6667  # hundredths of the range from 0 to 150
 
 
-def test_a_metric_that_was_not_run_is_not_there():
+def test_a_metric_that_was_not_run_is_absent():
     assert no_reference_numbers(chains(), 5, {}) == {}
     assert no_reference_numbers(chains(), 5, {"niqe": {"version": "1"}}) == {}
     assert share({"restored": 0, "worse": 0}) is None
 
 
-def test_a_model_that_is_asked_outright_is_laid_against_what_was_kept():
+def test_answers_of_a_judge_are_counted_by_retention():
     told = [
         QualityChain("a", {"worn": (0, 0, 0, 1)}, (0.9, 0.6, 0.2)),
         QualityChain("b", {"worn": (1, 0, None, 0)}, (0.9, 0.6, 0.1)),

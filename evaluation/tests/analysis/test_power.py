@@ -13,14 +13,14 @@ def design():
     return Design(made_up_cases(300, 97, 36, 8))
 
 
-def test_a_suite_of_300_cases_finds_two_to_four_trips_of_twenty(design):
+def test_a_suite_of_300_cases_detects_two_to_four_trips_of_twenty(design):
     found = power(design, 20)
     assert 1.5 < found.models_alike < 3
     assert found.models_alike < found.models_differ < 4
     assert power(design, 20) == found
 
 
-def test_more_cases_find_smaller_differences():
+def test_more_cases_detect_smaller_differences():
     sizes = [(24, 10, 12, 4), (60, 20, 24, 4), (300, 97, 36, 4), (900, 300, 100, 4)]
     found = [detectable(Design(made_up_cases(*size)), 20, 0.2) for size in sizes]
     assert found == sorted(found, reverse=True)
@@ -31,7 +31,7 @@ def test_more_models_on_a_board_need_larger_differences(design):
     assert two < ten < thirty
 
 
-def test_a_suite_without_images_or_pairs_enough_finds_nothing():
+def test_a_suite_with_too_few_images_or_pairs_detects_nothing():
     found = power(Design(made_up_cases(24, 9, 12, 4)), 20)
     assert found.models_alike is found.models_differ is None
 
@@ -43,7 +43,7 @@ def test_the_true_usable_trips_are_the_mean_of_the_drawn_ones():
     assert drawn.mean() == pytest.approx(lifetimes.usable_trips(20), rel=0.005)
 
 
-def test_lifetimes_share_what_they_should():
+def test_lifetimes_share_factors_of_images_and_pairs():
     """By image and pair alone all models are alike; by their own they differ."""
     design = Design(made_up_cases(60, 30, 30, 3))
     shared = Lifetimes(9.0, own_image=0, own_pair=0, chain=0)

@@ -47,7 +47,7 @@ def constant(number, **fields):
 # The board
 
 
-def test_a_clear_order_is_found_with_ranks_of_their_own(times):
+def test_clearly_different_runs_have_separate_ranks(times):
     runs = {"half": run_of(times), "whole": run_of(times * 2), "third": run_of(times / 3)}
     placings = board(runs, 20)
     assert [p.run for p in placings] == ["whole", "half", "third"]
@@ -56,7 +56,7 @@ def test_a_clear_order_is_found_with_ranks_of_their_own(times):
     assert [p.p_first for p in placings] == [1, 0, 0]
 
 
-def test_twins_share_the_rank_and_the_first_place_and_the_next_rank_is_three(times):
+def test_equal_runs_share_the_first_rank_and_the_next_rank_is_three(times):
     runs = {"b": run_of(times), "a": run_of(times), "poor": run_of(times / 3)}
     placings = board(runs, 20)
     assert [(p.run, p.rank, p.p_first) for p in placings] == [
@@ -101,7 +101,7 @@ def test_the_suite_decides_what_is_complete_not_the_runs(times):
     assert placing.summary == summarise([c for c in run if c.key in fewer], 20)
 
 
-def test_a_case_lost_before_its_first_trip_is_lacking_a_later_loss_is_censored(times):
+def test_a_case_lost_before_its_first_trip_is_missing_and_a_later_loss_is_censored(times):
     run = run_of(times)
     place = {
         name: getattr(run[0], name) for name in ("image", "pair", "category", "kind", "origin")
@@ -127,7 +127,7 @@ def test_the_reference_editors_have_the_ends_of_the_scale():
     assert [p.p_first for p in placings] == [1, 0, 0]
 
 
-def test_too_few_images_separate_nobody_and_have_no_interval():
+def test_too_few_images_separate_no_runs_and_give_no_interval():
     good, bad = constant([1.0] * 20), constant([], outcome="failed")
     few = board({"good": good[:11], "bad": bad[:11]}, 20)
     assert [(p.run, p.rank, p.rank_set, p.p_first) for p in few] == [
@@ -140,7 +140,7 @@ def test_too_few_images_separate_nobody_and_have_no_interval():
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.2])
-def test_a_board_is_ready_for_json_and_the_same_again(times, loss):
+def test_a_board_is_valid_json_and_reproducible(times, loss):
     runs = {f"run-{i}": run_of(times * (1 + i / 5), loss=loss, seed=i) for i in range(4)}
     placings = board(runs, 20)
     text = json.dumps([asdict(p) for p in placings], allow_nan=False)
@@ -154,7 +154,7 @@ def test_a_board_is_ready_for_json_and_the_same_again(times, loss):
         assert sum(p.p_first for p in placings) == pytest.approx(1)
 
 
-def test_boards_of_nothing_are_empty_or_unranked():
+def test_boards_without_chains_are_empty_or_unranked():
     assert board({}, 20) == []
     lost = [chain(outcome="lost", image=f"p{i}") for i in range(12)]
     (placing,) = board({"lost": lost}, 20)
@@ -166,7 +166,7 @@ def test_boards_of_nothing_are_empty_or_unranked():
 # Intervals
 
 
-def test_the_half_lifes_interval_is_where_the_band_of_survival_holds_one_half(times):
+def test_the_half_lifes_interval_is_where_the_survival_band_contains_one_half(times):
     """By hand: the band at the middle of every step of the curve."""
     run = run_of(times, loss=0.1)
     values = case_values(run, 20)
@@ -195,7 +195,7 @@ def test_the_survival_of_the_cases_is_that_of_the_run(chains):
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 1000), st.sampled_from([0.0, 0.3]), st.sampled_from([1.0, 4.0, 12.0, 60.0]))
-def test_the_half_lifes_interval_holds_the_half_life(seed, loss, median):
+def test_the_half_lifes_interval_contains_the_half_life(seed, loss, median):
     random = np.random.default_rng(seed)
     run = run_of(spread_times(12, random, median=median), loss=loss, seed=seed)
     found = Bounds.of(case_values(run, 20)).half_life
@@ -240,7 +240,7 @@ def test_ranks_go_down_group_by_group(design):
     assert ranks.tiers == ("A", "A", "B", "B")
 
 
-def test_no_rank_is_better_than_that_of_a_run_before_it(design):
+def test_no_rank_is_better_than_that_of_a_run_with_more_usable_trips(design):
     """The second is surely worse than the first, the noisy third is not: it shares its rank."""
     random = np.random.default_rng(1)
     first = random.normal(10, 3, len(design.cases))
@@ -268,7 +268,7 @@ def test_exactly_equal_runs_have_one_rank_and_tier_whatever_their_order_and_erro
         assert set(ranks.tiers) == {"A"}
 
 
-def test_classes_open_one_after_another_beyond_the_alphabet(design):
+def test_tiers_continue_beyond_the_alphabet(design):
     """Each of thirty runs is surely worse than the run before it."""
     levels = np.arange(30.0, 0, -1)
     ranks = rank_board(design, np.tile(levels, (len(design.cases), 1)), 0, draws=200)
@@ -278,7 +278,7 @@ def test_classes_open_one_after_another_beyond_the_alphabet(design):
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 8))
-def test_ranks_follow_the_order_and_lie_in_their_sets(seed, runs):
+def test_ranks_follow_the_order_and_are_in_their_sets(seed, runs):
     random = np.random.default_rng(seed)
     design = Design(made_up_cases(30, 12, 14, 3, seed))
     spread = random.uniform(0.01, 4, runs)
@@ -294,7 +294,7 @@ def test_ranks_follow_the_order_and_lie_in_their_sets(seed, runs):
     assert sum(ranks.p_first) == pytest.approx(1)
 
 
-def test_a_columns_place_changes_nothing(design):
+def test_the_order_of_runs_changes_nothing(design):
     random = np.random.default_rng(3)
     table = random.normal(10, 2, (len(design.cases), 6)) + random.normal(0, 0.5, 6)
     order = random.permutation(6)
@@ -303,7 +303,7 @@ def test_a_columns_place_changes_nothing(design):
     assert [one.p_first[n] for n in order] == pytest.approx(list(two.p_first), abs=0.02)
 
 
-def test_means_from_elsewhere_decide_the_order(design):
+def test_given_means_decide_the_order(design):
     """In a part of a suite where chains were lost the curve's own area is shown."""
     table = np.random.default_rng(4).normal(10, 1, (len(design.cases), 2))
     assert rank_board(design, table, 20, [3.0, 9.0]).shared == (2, 1)
@@ -324,7 +324,7 @@ def test_a_scope_leaves_out_cases_that_the_metric_does_not_apply_to(design):
         rank_scope(design.cases, stored, 20, "all")
 
 
-def test_runs_that_are_all_but_equal_are_not_told_apart_by_a_rounding(design):
+def test_rounding_does_not_separate_nearly_equal_runs(design):
     first = np.random.default_rng(8).normal(10, 3, len(design.cases))
     again = (first * 3 + 1 - 1) / 3
     ranks = rank_board(design, np.column_stack([first, again]), 20)
@@ -332,14 +332,14 @@ def test_runs_that_are_all_but_equal_are_not_told_apart_by_a_rounding(design):
     assert ranks.p_first == pytest.approx((0.5, 0.5), abs=0.02)
 
 
-def test_boards_of_one_and_of_none(design):
+def test_boards_of_one_run_and_of_no_run(design):
     table = np.random.default_rng(5).normal(10, 1, (len(design.cases), 1))
     alone = rank_board(design, table, 20)
     assert (alone.shared, alone.sets, alone.p_first) == ((1,), ((1, 1),), (1.0,))
     assert rank_board(design, table[:, :0], 20).shared == ()
 
 
-def test_the_critical_value_of_two_runs_is_students_own(design):
+def test_the_critical_value_of_two_runs_is_students_t(design):
     """One difference alone needs no correction: the draws must find the t of the tables."""
     random = np.random.default_rng(6)
     apart = random.normal(0, 1, len(design.cases))
@@ -356,7 +356,7 @@ def test_the_critical_value_of_two_runs_is_students_own(design):
 # Sure differences of all pairs at once
 
 
-def test_a_sure_difference_is_the_quantile_of_the_largest_of_every_pair():
+def test_the_significant_difference_is_the_quantile_of_the_largest_of_all_pairs():
     random = np.random.default_rng(3)
     shares = random.normal(0, 1, (12, 9)) * np.exp(random.normal(0, 1, 9))
     shares[:, 2] = shares[:, 1]  # two runs that never differ
@@ -368,6 +368,6 @@ def test_a_sure_difference_is_the_quantile_of_the_largest_of_every_pair():
 
 
 @pytest.mark.parametrize("runs", [1, 48])
-def test_runs_that_never_differ_reach_nothing(runs):
+def test_runs_that_never_differ_need_no_factor(runs):
     drawn = np.repeat(np.random.default_rng(1).normal(0, 1, (50, 1)), runs, axis=1)
     assert simultaneous_reach(drawn, np.zeros((runs, runs)), 0.95) == 0

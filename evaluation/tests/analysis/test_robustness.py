@@ -45,7 +45,7 @@ def found_by(runs, others=None):
     return {(agreement.about, agreement.choice): agreement for agreement in found}
 
 
-def test_every_choice_has_its_agreement_with_the_boards_order(runs):
+def test_every_choice_has_an_agreement_with_the_boards_order(runs):
     found = found_by(runs, {"ssim": runs})
     assert {about for about, _ in found} == {*("metric", "threshold", "trips", *BREAKDOWNS)}
     assert {c for about, c in found if about == "category"} == set(CATEGORIES)
@@ -56,12 +56,12 @@ def test_every_choice_has_its_agreement_with_the_boards_order(runs):
     assert all(agreement.runs == 5 for agreement in found.values())
 
 
-def test_a_metric_that_turns_the_order_round_is_found_out(runs):
+def test_a_metric_that_reverses_the_order_has_negative_tau(runs):
     turned = dict(zip(runs, reversed(runs.values()), strict=True))
     assert found_by(runs, {"ssim": turned})["metric", "ssim"].tau == -1
 
 
-def test_an_order_that_one_category_makes_turns_round_without_it():
+def test_leaving_out_the_decisive_category_reverses_the_order():
     lasts = {"flips": {"objects": 2.0, "geometric": 19.0}, "things": {"objects": 6.0}}
     runs = {
         name: run_of(np.tile([own.get(category, 2.0) for category in CATEGORIES], (12, 1)))
@@ -72,7 +72,7 @@ def test_an_order_that_one_category_makes_turns_round_without_it():
     assert found["category", "objects"].tau == found["category", "replication"].tau == 1
 
 
-def test_short_suites_are_what_playing_fewer_trips_gives(runs):
+def test_orders_by_fewer_trips_equal_those_of_shorter_suites(runs):
     found = found_by(runs)
     order = {name: summarise(run, 20).usable_trips for name, run in runs.items()}
     for trips in (1, 5, 12):
@@ -80,14 +80,14 @@ def test_short_suites_are_what_playing_fewer_trips_gives(runs):
         assert found["trips", str(trips)].tau == kendall_tau(order, shorter)
 
 
-def test_only_runs_that_both_have_count(runs):
+def test_only_shared_runs_count(runs):
     some = {name: runs[name] for name in ("run-0", "run-3")}
     found = found_by(runs, {"identity": some, "clip": {"run-0": runs["run-0"]}})
     assert (found["metric", "identity"].runs, found["metric", "identity"].tau) == (2, 1)
     assert (found["metric", "clip"].runs, found["metric", "clip"].tau) == (1, None)
 
 
-def test_ties_and_lone_runs_have_no_order():
+def test_ties_and_single_runs_have_no_order():
     assert kendall_tau({"a": 1.0}, {"a": 2.0}) is None
     assert kendall_tau({"a": 1.0, "b": 1.0 + 1e-13}, {"a": 2.0, "b": 1.0}) is None
     assert kendall_tau({"a": 1.0, "b": 3.0, "c": 2.0}, {"a": 1.0, "b": 2.0, "c": 3.0}) == (
@@ -95,7 +95,7 @@ def test_ties_and_lone_runs_have_no_order():
     )
 
 
-def test_a_suite_of_one_category_is_not_left_with_nothing(runs):
+def test_the_only_category_of_a_suite_is_not_left_out(runs):
     one = {
         name: [replace(c, category="only", kind="face", origin="photograph") for c in run]
         for name, run in runs.items()
@@ -115,14 +115,14 @@ def repeated(spread, cases=12, models=4, again=12):
     return runs
 
 
-def test_playing_again_keeps_the_order_where_luck_is_small():
+def test_reruns_keep_the_order_if_chance_is_small():
     same = retest(repeated(0.0), 20)
     assert (same.repeats, same.cases, same.runs, same.tau) == (2, 36, 4, 1)
     assert same.difference == pytest.approx(0)
     assert retest(repeated(0.8), 20).difference > 0.3
 
 
-def test_only_cases_that_were_played_again_are_a_test():
+def test_only_repeated_cases_are_compared():
     third = retest(repeated(0.2, again=4), 20)
     assert third.cases == 12
     assert retest({"a": run_of(spread_times(9, np.random.default_rng(0)))}, 20) is None
@@ -140,25 +140,25 @@ def run_with(case_spread, rerun_spread, repeats=3, images=80, shift=(0, 0, 0)):
     return run_of(times, repeats=repeats)
 
 
-def test_the_two_spreads_are_told_apart():
+def test_the_two_spreads_are_separated():
     found = repeat_spread(run_with(2.0, 0.5), 20)
     assert (found.repeats, found.cases) == (3, 240)
     assert found.case == pytest.approx(2.0, rel=0.1)
     assert found.rerun == pytest.approx(0.5, rel=0.1)
 
 
-def test_cases_that_differ_by_luck_alone_have_no_spread_of_their_own():
+def test_cases_that_differ_only_by_chance_have_no_spread():
     found = repeat_spread(run_with(0.0, 1.0), 20)
     assert found.case < 0.3
     assert found.rerun == pytest.approx(1.0, rel=0.1)
 
 
-def test_friedman_sees_a_model_that_was_changed_between_repeats():
+def test_friedmans_test_notices_a_model_that_changed_between_repeats():
     assert repeat_spread(run_with(2.0, 0.5), 20).friedman_p > 0.05
     assert repeat_spread(run_with(2.0, 0.5, shift=(0, 0, -1)), 20).friedman_p < 1e-6
 
 
-def test_friedman_is_scipys_over_the_cases_with_every_repeat():
+def test_friedmans_test_equals_scipys_over_cases_with_every_repeat():
     run = run_with(2.0, 1.0, images=6)
     columns = [[event(c, 20, 0.5).time for c in run if c.repeat == r] for r in range(3)]
     expected = friedmanchisquare(*columns)
@@ -168,12 +168,12 @@ def test_friedman_is_scipys_over_the_cases_with_every_repeat():
         assert found.friedman_p == pytest.approx(expected.pvalue)
 
 
-def test_reruns_that_are_all_alike_do_not_differ():
+def test_equal_reruns_do_not_differ():
     found = repeat_spread(run_with(2.0, 0.0), 20)
     assert (found.rerun, found.friedman_p) == (pytest.approx(0, abs=1e-9), 1)
 
 
-def test_one_repeat_has_no_spread_and_two_no_friedman():
+def test_one_repeat_gives_no_spread_and_two_give_no_friedmans_test():
     single = repeat_spread(run_with(1.0, 1.0, repeats=1), 20)
     assert single.rerun is single.case is single.friedman_p is None
     double = repeat_spread(run_with(1.0, 1.0, repeats=2), 20)

@@ -69,7 +69,7 @@ def of_all(chains, threshold=0.5, metric="lpips"):
     return next(row for row in found if row.scope == "all" and row.threshold == threshold)
 
 
-def test_a_standing_has_every_number_by_the_name_it_is_kept_under():
+def test_a_standing_has_every_stored_field():
     chains = a_run()
     found = of_all(chains)
     summary = summarise([c.result for c in chains], TRIPS)
@@ -88,7 +88,7 @@ def test_a_standing_has_every_number_by_the_name_it_is_kept_under():
     assert set(numbers["details"]) == {"jpeg", "dynamics", "witnesses", "repeats"}
 
 
-def test_every_threshold_and_scope_has_one_and_only_all_carries_the_values():
+def test_every_threshold_and_scope_has_a_standing_and_only_all_has_values():
     every = list(standings("lpips", a_run(), TRIPS))
     found = [row for row, _ in every]
     scopes = {s.scope for s in found}
@@ -98,7 +98,7 @@ def test_every_threshold_and_scope_has_one_and_only_all_carries_the_values():
     assert not any(s.has_interval for s in found if s.scope.startswith("pair:"))
 
 
-def test_a_site_ranks_any_scope_from_the_values_it_kept():
+def test_any_scope_is_ranked_from_stored_values():
     """One array of floats by run, in the suite's order: no chain is needed again."""
     cases = made_up_cases(60, 24, 28, 2)
     kept, usable = [], []
@@ -119,7 +119,7 @@ def test_a_site_ranks_any_scope_from_the_values_it_kept():
     assert {"all", "category:category-0"} <= told
 
 
-def test_the_cause_of_a_composite_is_the_metric_that_was_smallest():
+def test_the_cause_of_the_headline_is_the_part_that_lost_most():
     worn = measured(CASE, [0.1, 0.8], "completed", "overall", because=["shape", "object"])
     assert worn.result.because == ("shape", "object")
     assert event(worn.result, 2, 0.5).cause == "object"
@@ -135,7 +135,7 @@ def test_witnesses_that_gate_end_a_chain():
     assert event(left_on.result, 3, 0.5).cause == "not_undone"
 
 
-def test_witnesses_that_do_not_gate_are_counted_and_end_nothing():
+def test_witnesses_that_do_not_gate_are_counted_and_end_no_chain():
     doubted = {"made": [True, False, True, True], "undone": [True, None, False, True]}
     chain = measured(CASE, [0.1] * 4, gates=[False] * 4, **doubted)
     assert event(chain.result, 4, 0.5).cause is None
@@ -148,20 +148,20 @@ def test_witnesses_that_do_not_gate_are_counted_and_end_nothing():
     assert row.counts["edits_made"] is None
 
 
-def test_a_trip_that_never_came_back_is_still_judged_forward():
+def test_a_trip_without_a_restored_image_is_still_judged_forward():
     trips = [trip(1, 0.1), trip(2, None, change_seen=False, scored=False)]
     found = measured_chain("lpips", CASE, 0, "refused", trips, 1.0, LADDER, 5)
     assert event(found.result, 5, 0.5).cause == "not_made"
 
 
-def test_a_metric_that_could_not_score_what_was_scored_has_no_chain():
+def test_a_metric_that_lacks_a_scored_trip_has_no_chain():
     assert measured(CASE, [0.1, None, 0.2]) is None
     assert measured_chain("lpips", CASE, 0, "completed", [trip(1, 0.1)], None, {}, 1) is None
 
 
 @pytest.mark.parametrize("outcome", ["completed", "refused", "lost"])
 @pytest.mark.parametrize("gate", [None, "change_seen", "made", "undone"])
-def test_a_chain_comes_back_from_what_was_kept_of_it_with_its_events(outcome, gate):
+def test_a_chain_is_restored_from_stored_numbers_with_its_events(outcome, gate):
     flags = {gate: [True, True, False, True]} if gate else {}
     because = {"because": ["colour", "object", "grain", "object"]}
     for distances in ([0.1, 0.2, 0.3, 0.9], [0.1, 0.6, 0.2, 0.3]):
@@ -178,7 +178,7 @@ def test_a_chain_comes_back_from_what_was_kept_of_it_with_its_events(outcome, ga
 
 
 @pytest.mark.parametrize("outcome", ["", "completed"])
-def test_a_chain_that_is_still_in_play_is_censored_where_it_stands(outcome):
+def test_a_chain_still_in_play_is_censored_at_its_last_trip(outcome):
     numbers = chain_numbers(measured(CASE, [0.1, 0.2], "lost"), TRIPS)
     found = event(chain_of_numbers("lpips", CASE, 0, outcome, numbers, TRIPS), TRIPS, 0.5)
     assert (found.time, found.cause) == (2.0, None)
@@ -222,7 +222,7 @@ def test_a_case_lost_before_its_first_trip_leaves_a_run_incomplete():
     assert list(standings("lpips", [unplayed], TRIPS)) == []
 
 
-def test_repeats_are_spoken_of_where_there_are_any():
+def test_repeats_are_reported_if_a_run_has_any():
     assert of_all(a_run()).details["repeats"] is None
     twice = of_all(a_run(repeats=2)).details["repeats"]
     assert (twice["repeats"], twice["cases"]) == (2, 30)

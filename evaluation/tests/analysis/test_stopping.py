@@ -98,7 +98,7 @@ def numbers(metric, chains):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_run_stopped_after_the_fact_has_the_headline_of_the_full_one(seed):
+def test_a_stopped_run_has_the_headline_of_the_full_run(seed):
     full = recorded_run(seed)
     short = [cut(c, c) for c in full["overall"]]
     assert 0 < sum(c.result.outcome == KNOWN for c in short) < len(short)
@@ -112,7 +112,7 @@ def test_a_run_stopped_after_the_fact_has_the_headline_of_the_full_one(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_another_metric_is_as_in_the_full_run_or_not_known(seed):
+def test_other_metrics_equal_the_full_run_or_are_unknown(seed):
     full = recorded_run(seed, strength=0.7)
     headline = full["overall"]
     short = [cut(c, h) for c, h in zip(full["ssim"], headline, strict=True)]
@@ -128,7 +128,7 @@ def test_another_metric_is_as_in_the_full_run_or_not_known(seed):
         case_values([c.result for c in short], TRIPS, 0.25)
 
 
-def test_auc_and_the_tail_of_the_curve_are_not_known_and_never_those_of_survivors():
+def test_auc_and_the_tail_of_the_curve_are_unknown_not_those_of_survivors():
     full = recorded_run()["overall"]
     short = [cut(c, c) for c in full]
     first = min(len(c.result.retention) for c in short if c.result.outcome == KNOWN)
@@ -174,7 +174,7 @@ def test_the_end_is_known_when_the_lowest_threshold_is_reached_or_a_gate_closed(
     assert known_at(chain(outcome="lost")) is None
 
 
-def test_a_chain_that_gives_the_same_images_again_and_again_is_not_played_on():
+def test_a_chain_that_repeats_its_images_is_stopped():
     same = [("y", "x")] * 4
     assert has_converged(same, 3)
     assert not has_converged(same[1:], 3)
@@ -186,7 +186,7 @@ def test_a_chain_that_gives_the_same_images_again_and_again_is_not_played_on():
     assert stopped(3, 1, [], 3) == stopped(9, 1, [], 0) == ""
 
 
-def test_a_converged_chain_counts_as_the_full_one_by_every_number():
+def test_a_converged_chain_has_all_numbers_of_the_full_chain():
     case = Case("cat", "hat", "objects", "face", "photograph")
     full = recorded(case, [0.9, *[0.8] * (TRIPS - 1)], "ssim")
     short = recorded(case, [0.9, *[0.8] * 4], "ssim", CONVERGED)
@@ -199,7 +199,7 @@ def test_a_converged_chain_counts_as_the_full_one_by_every_number():
         assert part[key] == expected
 
 
-def test_a_stopped_chain_comes_back_from_what_was_kept_of_it():
+def test_a_stopped_chain_is_restored_from_stored_numbers():
     case = Case("cat", "hat", "objects", "face", "photograph")
     found = recorded(case, [0.9, 0.7, 0.4, 0.45], "ssim", KNOWN)
     kept = json.loads(json.dumps(chain_numbers(found, TRIPS)))
@@ -213,7 +213,7 @@ def test_a_stopped_chain_comes_back_from_what_was_kept_of_it():
     assert not is_complete([unknown], [unknown.result.key], TRIPS)
 
 
-def test_replicas_are_played_to_the_end_where_global_edits_are_held_against_them():
+def test_identity_pairs_are_played_to_the_end_if_the_suite_has_global_edits():
     hires, replication = catalog.suite("hires"), catalog.suite("replication")
     none = next(pair.slug for pair in hires.pairs if pair.change == "none")
     assert not may_stop(none, hires)
@@ -221,6 +221,6 @@ def test_replicas_are_played_to_the_end_where_global_edits_are_held_against_them
     assert may_stop(none, replication)
 
 
-def test_what_is_saved_is_what_was_not_asked_for():
+def test_edits_saved_counts_edits_not_requested():
     assert edits_saved(20, [4, 20, 7]) == 2 * (16 + 0 + 13)
     assert replace(chain(0.5), outcome=KNOWN).played

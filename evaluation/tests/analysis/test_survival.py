@@ -54,7 +54,7 @@ def test_kaplan_meier_agrees_with_lifelines_on_its_own_data():
     assert summary.usable_trips == pytest.approx(restricted_mean_survival_time(fitted, t=80))
 
 
-def test_equal_categories_agree_with_the_weighted_curve_of_lifelines_where_nothing_is_lost():
+def test_equal_categories_agree_with_the_weighted_curve_of_lifelines_without_lost_chains():
     random = np.random.default_rng(3)
     sizes = {"objects": 20, "geometric": 4, "colour": 6}
     run = [
@@ -74,7 +74,7 @@ def test_equal_categories_agree_with_the_weighted_curve_of_lifelines_where_nothi
     assert summary.survival == pytest.approx(expected.tolist())
 
 
-def test_incidence_agrees_with_aalen_johansen_of_lifelines_where_chains_were_lost():
+def test_incidence_agrees_with_aalen_johansen_of_lifelines_with_lost_chains():
     random = np.random.default_rng(4)
     run = []
     for i in range(60):
@@ -120,7 +120,7 @@ def test_one_category_is_plain_kaplan_meier(chains):
 
 
 @given(chains_of_a_run())
-def test_the_drawn_curve_has_the_area_of_the_usable_trips(chains):
+def test_the_area_under_the_steps_is_the_usable_trips(chains):
     chains = [c for c in chains if c.played]
     if not chains:
         return

@@ -54,7 +54,7 @@ def pairs(rows):
     return Ballots(voter, places, places, first, second, answer.astype(float), answer.astype(float))
 
 
-def test_planted_strengths_lie_in_their_intervals_in_spite_of_a_third_who_do_not_look():
+def test_intervals_cover_planted_strengths_although_a_third_of_voters_are_careless():
     inside = []
     for seed in range(4):
         found, _ = estimated(crowd(MIXED, PLANTED, seed=seed))
@@ -70,14 +70,14 @@ def test_planted_strengths_lie_in_their_intervals_in_spite_of_a_third_who_do_not
     assert sum(inside) >= 0.9 * len(inside)
 
 
-def test_without_the_rule_the_strengths_would_shrink_and_miss():
+def test_without_voter_weights_strengths_shrink_and_miss():
     made = crowd(MIXED, PLANTED, seed=1)
     as_cast = fit(made.ballots, np.ones(len(made.ballots)), 6)
     weighed, _ = estimated(made)
     assert abs(as_cast[0] - PLANTED[0]) > abs(weighed[0].strength - PLANTED[0])
 
 
-def test_clickers_and_always_left_are_found_and_honest_voters_are_not_accused():
+def test_careless_voters_lose_weight_and_honest_voters_do_not():
     made = crowd(MIXED, PLANTED, seed=2)
     _, found = estimated(made)
     for kind in (CLICKER, LEFT):
@@ -89,12 +89,12 @@ def test_clickers_and_always_left_are_found_and_honest_voters_are_not_accused():
     assert np.mean([found[voter].weight for voter in made.of(COLOUR)]) < np.mean(weights)
 
 
-def test_a_crowd_of_clickers_alone_prefers_nobody():
+def test_a_crowd_of_random_clickers_prefers_no_model():
     found, _ = estimated(crowd({CLICKER: 20}, PLANTED, seed=3))
     assert found is None or all(one.share_low <= 0.5 <= one.share_high for one in found)
 
 
-def test_equal_models_are_rarely_told_apart():
+def test_equal_models_are_rarely_separated():
     apart = 0
     for seed in range(6):
         found, _ = estimated(crowd({HONEST: 25}, np.zeros(5), seed=seed))
@@ -119,7 +119,7 @@ def test_a_tie_is_half_a_vote_for_either():
     assert fit(mixed, np.ones(40), 2) == pytest.approx(fit(halved, np.ones(40), 2))
 
 
-def test_who_has_won_every_vote_is_not_endlessly_strong():
+def test_a_model_that_won_every_vote_has_a_finite_strength():
     ballots = pairs([(n % 8, 0, 1, 1) for n in range(8)])
     assert np.isfinite(fit(ballots, np.ones(8), 3)).all()
 
@@ -131,7 +131,7 @@ def test_the_weight_by_checks_is_the_stated_rule():
     assert 0 < Checks(10, 5, 10, 5).weight < 0.3
 
 
-def test_twelve_times_left_is_not_yet_chance_but_forty_times_is_a_habit():
+def test_forty_votes_for_the_left_side_lower_the_weight_and_twelve_do_not():
     def always(times):
         return weigh_voters({0: Checks()}, pairs([(0, 0, 1, 1)] * times))[0]
 
@@ -140,7 +140,7 @@ def test_twelve_times_left_is_not_yet_chance_but_forty_times_is_a_habit():
     assert "chooses a side" in always(40).reasons
 
 
-def test_a_share_says_how_far_it_may_be_off_for_other_voters_and_cases():
+def test_the_interval_of_a_share_covers_other_voters_and_cases():
     values = np.array([1.0, 1, 0, 1, 1, 0, 1, 1])
     voter, case = np.arange(8) // 2, np.arange(8) % 4
     found = weighted_share(values, np.ones(8), voter, case)
@@ -161,7 +161,7 @@ def ballots(voter, question, answer):
     return Ballots(voter, question, question, nothing, nothing, answer, answer)
 
 
-def test_agreement_counts_choices_halves_ties_and_leaves_out_the_silent():
+def test_agreement_halves_ties_and_leaves_out_missing_choices():
     own = ballots([0, 1, 2, 3, 0], [0, 0, 1, 1, 2], [1, 1, -1, 0, 1])
     says = np.array([1.0, 1, 1, 1, 0])
     everywhere, shared = agreement_with_people(says, own, np.ones(5))
@@ -179,7 +179,7 @@ def test_people_agree_with_other_people_never_with_themselves():
     assert agreement_among_people(own, np.ones(5)).share == pytest.approx(0.5)
 
 
-def test_a_metric_as_good_as_a_person_reaches_the_ceiling_and_none_lies_above_by_much():
+def test_a_metric_as_good_as_a_person_reaches_the_agreement_among_people():
     random = np.random.default_rng(1)
     questions, voters = 60, 12
     truth = random.choice((1.0, -1.0), questions)
@@ -204,7 +204,7 @@ def usable_votes(threshold, number=400, slope=12.0):
 
 
 @pytest.mark.parametrize("threshold", [0.3, 0.6])
-def test_the_threshold_at_which_half_say_no_is_found_within_its_interval(threshold):
+def test_the_unusable_threshold_is_within_its_interval(threshold):
     kept, own = usable_votes(threshold)
     found = unusable_threshold(kept, own, np.ones(len(own)))
     assert found.low < threshold < found.high
@@ -214,7 +214,7 @@ def test_the_threshold_at_which_half_say_no_is_found_within_its_interval(thresho
     assert bins[0]["yes"] < 0.5 < bins[-1]["yes"]
 
 
-def test_a_metric_that_does_not_matter_has_no_threshold():
+def test_a_metric_unrelated_to_votes_has_no_threshold():
     kept, own = usable_votes(0.5)
     assert unusable_threshold(1 - kept, own, np.ones(len(own))) is None
     few = own.only(np.arange(len(own)) < 20)
@@ -236,7 +236,7 @@ def asked_of(life, number=40, voters=8, seed=0, **fields):
     return found
 
 
-def test_human_usable_trips_are_those_that_people_said():
+def test_usable_trips_by_votes_equal_those_that_people_voted_for():
     weights = dict.fromkeys(range(8), 1.0)
     found = usable_trips_by_votes(asked_of(4.0), weights, TRIPS)
     assert enough(found.usable_votes, found.usable_voters)
@@ -249,7 +249,7 @@ def test_human_usable_trips_are_those_that_people_said():
     assert longer.half_life is None
 
 
-def test_who_is_not_believed_does_not_count():
+def test_voters_without_weight_do_not_count():
     asked = asked_of(4.0)
     assert usable_trips_by_votes(asked, {}, TRIPS) is None
     halves = usable_trips_by_votes(asked, dict.fromkeys(range(4), 1.0), TRIPS)
@@ -266,7 +266,7 @@ def test_a_model_that_makes_no_edit_keeps_its_images_for_no_trip():
     assert found.half_life == pytest.approx(0, abs=1e-9)
 
 
-def test_after_the_last_question_a_chain_is_censored_not_ended():
+def test_after_the_last_judged_trip_a_chain_is_censored():
     weights = dict.fromkeys(range(8), 1.0)
     short = [
         JudgedChain(

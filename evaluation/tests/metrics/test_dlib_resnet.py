@@ -43,7 +43,7 @@ def portraits():
     return found
 
 
-def test_the_numbers_are_those_of_dlib(file, portraits):
+def test_embeddings_equal_those_of_dlib(file, portraits):
     import dlib
 
     theirs, ours, wanted = dlib.face_recognition_model_v1(str(file)), Faces(), []
@@ -60,7 +60,7 @@ def test_the_numbers_are_those_of_dlib(file, portraits):
     assert min(distances) > 0.5  # they are different people
 
 
-def test_a_face_has_the_same_bits_whichever_thread_and_how_many(network):
+def test_embeddings_are_identical_in_any_number_of_threads(network):
     import torch
 
     face = np.random.default_rng(0).integers(0, 256, (150, 150, 3), dtype=np.uint8)

@@ -63,7 +63,7 @@ RUNNING = [
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_the_golden_table_comes_out(name):
+def test_the_golden_table_is_reproduced(name):
     metric = ready(name)
     source = metric.prepare(as_image(ASTRONAUT))
     for change, expected in GOLDEN[name].items():
@@ -71,7 +71,7 @@ def test_the_golden_table_comes_out(name):
         assert metric.shown(distance) == pytest.approx(expected, abs=TOLERANCE[name]), change
 
 
-def test_imagenet_features_know_a_coffee_and_a_cat_from_an_astronaut():
+def test_imagenet_features_separate_a_coffee_and_a_cat_from_an_astronaut():
     metric = ready("imagenet")
     source = metric.prepare(as_image(ASTRONAUT))
     distances = metric.distances(source, [as_image(data.coffee()), as_image(data.chelsea())])
@@ -79,7 +79,7 @@ def test_imagenet_features_know_a_coffee_and_a_cat_from_an_astronaut():
 
 
 @pytest.mark.parametrize("name", RUNNING)
-def test_an_image_is_at_distance_zero_of_itself(name):
+def test_an_image_has_distance_zero_to_itself(name):
     metric, image = ready(name), small()
     assert metric.distances(metric.prepare(image), [image, image]) == pytest.approx(
         [0, 0], abs=1e-9
@@ -87,7 +87,7 @@ def test_an_image_is_at_distance_zero_of_itself(name):
 
 
 @pytest.mark.parametrize("name", RUNNING)
-def test_a_batch_gives_what_single_images_give(name):
+def test_a_batch_gives_the_distances_of_single_images(name):
     metric, image = ready(name), small()
     source = metric.prepare(image)
     others = [worn(image, strength) for strength in (1, 5, 20, 80)]
@@ -132,7 +132,7 @@ images = st.tuples(st.integers(11, 40), st.integers(11, 40)).flatmap(
 
 @given(images)
 @settings(max_examples=60, deadline=None)
-def test_psnr_and_ssim_are_those_of_scikit_image(pair):
+def test_psnr_and_ssim_equal_those_of_scikit_image(pair):
     one, other = pair
     psnr, ssim = load_metric("psnr"), load_metric("ssim")
     (distance,) = ssim.distances(ssim.prepare(as_image(one)), [as_image(other)])
@@ -146,7 +146,7 @@ def test_psnr_and_ssim_are_those_of_scikit_image(pair):
         assert psnr.shown(distance) == pytest.approx(peak_signal_noise_ratio(one, other), abs=1e-6)
 
 
-def test_ssim_is_exact_where_rows_do_not_divide_by_the_strip():
+def test_ssim_is_exact_if_strips_do_not_divide_the_rows():
     metric = load_metric("ssim")
     for height in (74, 75, 138, 139, 140):
         one = small(width=33, height=height)
@@ -170,7 +170,7 @@ def test_the_mean_squared_error_is_exact(pair):
     assert mse(*pair) == pytest.approx(np.square(one - other).mean() / 255**2, rel=1e-12)
 
 
-def test_psnr_is_shown_as_decibels_capped_at_60_and_in_words_where_identical():
+def test_psnr_is_shown_in_decibels_up_to_60_or_as_identical():
     psnr = metric_class("psnr")()
     assert psnr.shown(0.0) == 60
     assert psnr.shown(1e-9) == 60
@@ -184,7 +184,7 @@ def test_psnr_is_shown_as_decibels_capped_at_60_and_in_words_where_identical():
     ]
 
 
-def test_a_metric_says_which_size_it_cannot_measure():
+def test_a_metric_names_the_sizes_it_cannot_measure():
     assert metric_class("ms_ssim")().size_problem((176, 900)) is None
     assert "at least 176 px" in metric_class("ms_ssim")().size_problem((900, 175))
     assert metric_class("ssim")().size_problem((11, 11)) is None
@@ -202,7 +202,7 @@ def test_the_smallest_image_a_metric_takes_is_measured(name):
     assert distances[1] == pytest.approx(0, abs=1e-9)
 
 
-def test_a_value_that_is_no_number_is_an_error_and_rounding_below_zero_is_zero():
+def test_nan_is_an_error_and_a_distance_rounded_below_zero_is_zero():
     metric = load_metric("psnr")
     for value in (float("nan"), float("inf"), -float("inf")):
         with pytest.raises(MetricError, match="not a number"):
@@ -215,19 +215,19 @@ def test_an_unknown_metric_names_the_known_ones():
         load_metric("vmaf")
 
 
-def test_people_are_told_what_each_metric_looks_at_and_no_two_look_alike():
+def test_every_metric_has_its_own_description():
     told = [metric_class(name).looks_at for name in METRICS]
     assert all(told)
     assert len(set(told)) == len(told)
 
 
-def test_the_headline_comes_first_then_what_it_is_made_of_then_the_semantic_metrics():
+def test_the_headline_is_first_then_its_parts_then_semantic_metrics():
     first = [HEADLINE, *headline_parts(), "lpips", *semantic_metrics()]
     assert [*METRICS][: len(first)] == first
     assert semantic_metrics() == ("clip", "imagenet")
 
 
-def test_metrics_come_in_one_order_and_the_forgotten_ones_last():
+def test_metrics_have_one_order_and_unregistered_ones_are_last():
     assert in_order(["psnr", "zebra", "lpips", "aardvark", "psnr"]) == [
         "lpips",
         "psnr",

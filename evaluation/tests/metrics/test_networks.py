@@ -90,7 +90,7 @@ def test_a_gpu_too_small_for_one_image_leaves_the_work_to_the_cpu():
     assert metric.device == "cpu"
 
 
-def test_features_made_on_the_gpu_follow_to_the_cpu():
+def test_features_computed_on_the_gpu_move_to_the_cpu():
     metric = Hungry("cuda", {"cuda": 1, "cpu": 9})
     source = metric.prepare(IMAGES[0])
     metric.room["cuda"] = 0
@@ -104,20 +104,20 @@ def test_features_made_on_the_gpu_follow_to_the_cpu():
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 byte"),
     ],
 )
-def test_a_cpu_without_memory_for_one_image_says_so(error):
+def test_a_cpu_without_memory_for_one_image_reports_it(error):
     metric = Hungry("cpu", {"cpu": 0}, error)
     with pytest.raises(MetricError, match="not enough memory for hungry of 1 x 8 pixels"):
         metric.prepare(IMAGES[0])
 
 
-def test_other_errors_are_not_taken_for_a_lack_of_memory():
+def test_other_errors_are_not_treated_as_lack_of_memory():
     metric = Hungry("cuda", {"cuda": 0, "cpu": 0}, RuntimeError("the network is broken"))
     with pytest.raises(RuntimeError, match="broken"):
         metric.prepare(IMAGES[0])
     assert len(metric.tried) == 1
 
 
-def test_a_network_that_leaves_the_gpu_is_loaded_anew_in_full_precision(monkeypatch):
+def test_a_network_that_leaves_the_gpu_is_loaded_again_in_full_precision(monkeypatch):
     metric = Hungry("cuda", {"cuda": 0, "cpu": 9})
     assert metric.precision == "float16"
     metric.network = "rounded to half"
@@ -126,7 +126,7 @@ def test_a_network_that_leaves_the_gpu_is_loaded_anew_in_full_precision(monkeypa
     assert metric.precision == "float32"
 
 
-def test_a_gpu_can_be_told_to_work_in_full_precision(monkeypatch):
+def test_a_gpu_can_be_set_to_full_precision(monkeypatch):
     monkeypatch.setenv("CONVERGEBENCH_PRECISION", "float32")
     assert Hungry("cuda", {}).precision == "float32"
     monkeypatch.setenv("CONVERGEBENCH_PRECISION", "double")
@@ -161,7 +161,7 @@ def test_half_precision_keeps_to_its_tolerance(real_network):
         assert half[name][0] == 1  # equal images stay equal
 
 
-def test_a_gpu_says_what_a_cpu_says_within_the_tolerance(real_network):
+def test_gpu_and_cpu_agree_within_the_tolerance(real_network):
     if not torch.cuda.is_available():
         pytest.skip("this machine has no CUDA device")
     full, gpu = kept(device="cpu"), kept(device="cuda")
@@ -208,7 +208,7 @@ def tiny_weights(tmp_path_factory):
     return file
 
 
-def test_clip_runs_from_the_file_it_is_given(tiny_weights, monkeypatch):
+def test_clip_runs_from_a_given_file(tiny_weights, monkeypatch):
     monkeypatch.setenv("CLIP_WEIGHTS", str(tiny_weights))
     metric = TinyClip()
     assert metric.missing() == []
@@ -222,7 +222,7 @@ def test_clip_runs_from_the_file_it_is_given(tiny_weights, monkeypatch):
     assert distances == pytest.approx(alone, abs=1e-6)
 
 
-def test_clip_in_half_precision_says_nearly_the_same(tiny_weights, monkeypatch):
+def test_clip_in_half_precision_gives_nearly_the_same_distances(tiny_weights, monkeypatch):
     monkeypatch.setenv("CLIP_WEIGHTS", str(tiny_weights))
     image = small()
     others = [image, worn(image, 5), worn(image, 60)]
@@ -232,7 +232,7 @@ def test_clip_in_half_precision_says_nearly_the_same(tiny_weights, monkeypatch):
     assert half.distances(half.prepare(image), others) == pytest.approx(wanted, abs=HALF_TOLERANCE)
 
 
-def test_clip_tells_the_direction_of_an_edit_and_of_none(tiny_weights, monkeypatch):
+def test_clip_measures_the_direction_of_an_edit(tiny_weights, monkeypatch):
     monkeypatch.setenv("CLIP_WEIGHTS", str(tiny_weights))
     metric, image = TinyClip(), small()
     score = metric.direction(image, worn(image, 60), "a portrait", "a portrait with glasses")
@@ -241,9 +241,7 @@ def test_clip_tells_the_direction_of_an_edit_and_of_none(tiny_weights, monkeypat
     assert metric.direction(image, worn(image, 60), "the same", "the same") is None
 
 
-def test_the_witness_of_clips_direction_is_heard_of_pairs_that_say_it_in_words(
-    tiny_weights, monkeypatch
-):
+def test_the_clip_direction_witness_judges_pairs_with_descriptions(tiny_weights, monkeypatch):
     monkeypatch.setenv("CLIP_WEIGHTS", str(tiny_weights))
     witness, image = load_witness("clip"), small()
     witness.share({"clip": TinyClip()})
@@ -259,7 +257,7 @@ def test_the_witness_of_clips_direction_is_heard_of_pairs_that_say_it_in_words(
     assert witness.examine(TripToJudge(before, before, edited, before, silent)) is None
 
 
-def test_clip_without_weights_is_not_run_and_says_what_to_do(tmp_path, monkeypatch):
+def test_clip_without_weights_is_not_run_and_names_the_remedy(tmp_path, monkeypatch):
     monkeypatch.delenv("CLIP_WEIGHTS", raising=False)
     monkeypatch.setenv("CONVERGEBENCH_WEIGHTS", str(tmp_path))
     scorer = Scorer(["psnr", "clip"])
@@ -268,7 +266,7 @@ def test_clip_without_weights_is_not_run_and_says_what_to_do(tmp_path, monkeypat
     assert scores.distances == {"psnr": [0.0], "clip": None}
 
 
-def test_a_file_of_something_else_is_refused_by_name(tmp_path, monkeypatch, tiny_weights):
+def test_a_file_that_is_not_clip_is_refused_by_name(tmp_path, monkeypatch, tiny_weights):
     other = tmp_path / "other.safetensors"
     other.write_bytes(b"not weights at all")
     monkeypatch.setenv("CLIP_WEIGHTS", str(other))
@@ -306,7 +304,7 @@ def lpips_or_skip():
     return metric
 
 
-def test_the_source_passing_once_gives_what_the_package_gives_of_a_pair():
+def test_cached_source_features_give_the_packages_distance():
     metric = lpips_or_skip()
     image, noisy = pair_of_images((160, 120))
     one, other = (as_tensor([i], "cpu").div(127.5).sub(1) for i in (image, noisy))
@@ -315,7 +313,7 @@ def test_the_source_passing_once_gives_what_the_package_gives_of_a_pair():
     assert metric.distances(metric.prepare(image), [noisy]) == pytest.approx([wanted], rel=1e-5)
 
 
-def test_lpips_of_a_large_image_is_the_same_by_bands(monkeypatch):
+def test_lpips_of_a_large_image_is_equal_in_bands(monkeypatch):
     metric = lpips_or_skip()
     image, noisy = pair_of_images((300, 430))
     whole = metric.distances(metric.prepare(image), [noisy])
@@ -328,7 +326,7 @@ def test_lpips_of_a_large_image_is_the_same_by_bands(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["ssim", "ms_ssim", "psnr"])
-def test_a_large_image_has_the_same_numbers_with_less_held(name, monkeypatch):
+def test_a_large_image_has_equal_numbers_with_less_memory(name, monkeypatch):
     metric = load_metric(name)
     image, noisy = pair_of_images((420, 300))
     wanted = metric.distances(metric.prepare(image), [noisy])
@@ -336,7 +334,7 @@ def test_a_large_image_has_the_same_numbers_with_less_held(name, monkeypatch):
     assert metric.distances(metric.prepare(image), [noisy]) == pytest.approx(wanted, rel=1e-5)
 
 
-def test_scoring_large_images_gives_the_same_and_keeps_little(monkeypatch):
+def test_scoring_large_images_gives_equal_scores_and_caches_little(monkeypatch):
     names = ["psnr", "ssim", "ms_ssim"]
     names += [] if load_metric("lpips").missing() else ["lpips", "overall"]
     image, noisy = pair_of_images((420, 300))
@@ -353,7 +351,7 @@ def test_scoring_large_images_gives_the_same_and_keeps_little(monkeypatch):
 # torchvision beside another torch
 
 
-def test_lpips_and_open_clip_import_after_torchvision_failed_to():
+def test_lpips_and_open_clip_import_after_a_failed_import_of_torchvision():
     code = (
         "try: import torchvision\nexcept Exception: pass\n"
         "from evaluation.torch_compat import ready_torchvision\n"
@@ -370,7 +368,7 @@ def test_lpips_and_open_clip_import_after_torchvision_failed_to():
 
 
 @pytest.mark.parametrize("side", [1, 2, 3, 7, 16, 33])
-def test_a_quickened_network_gives_the_numbers_of_the_plain_one(side):
+def test_an_optimised_network_gives_the_numbers_of_the_original(side):
     torch.manual_seed(0)
     plain = torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 5, padding=2),
@@ -393,7 +391,7 @@ def test_a_quickened_network_gives_the_numbers_of_the_plain_one(side):
             assert torch.allclose(quick(given), expected, atol=1e-5)
 
 
-def test_a_quickened_layer_multiplies_as_the_plain_one_and_drops_its_copy_of_the_weights():
+def test_an_optimised_layer_multiplies_like_the_original_and_drops_its_weights():
     torch.manual_seed(0)
     plain = torch.nn.Sequential(torch.nn.Linear(7, 40), torch.nn.GELU(), torch.nn.Linear(40, 3))
     quick = optimise_for_cpu(copy.deepcopy(plain))
@@ -403,7 +401,7 @@ def test_a_quickened_layer_multiplies_as_the_plain_one_and_drops_its_copy_of_the
     assert quick[0].weight.numel() == 0
 
 
-def test_attention_by_rows_is_that_of_torch():
+def test_attention_by_rows_equals_torchs():
     torch.manual_seed(0)
     query, key, value = torch.randn(3, 2, 6, ROWS + 3, 8)
     found, _ = attention(None, query, key, value, None, scaling=0.3)
@@ -411,7 +409,7 @@ def test_attention_by_rows_is_that_of_torch():
     assert torch.allclose(found, expected.transpose(1, 2), atol=1e-6)
 
 
-def test_the_number_of_threads_is_as_it_was_after_scoring():
+def test_scoring_restores_the_number_of_threads():
     before = torch.get_num_threads()
     image = small(40, 40)
     Scorer(["imagenet"]).score(image, [worn(image, n) for n in range(3)])

@@ -41,7 +41,7 @@ def values():
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_the_numbers_are_those_of_other_implementations(values, name):
+def test_values_equal_those_of_other_implementations(values, name):
     found = values(IMAGES[name]())
     brisque, niqe, piqe = GOLDEN[name]
     assert found["brisque"] == pytest.approx(brisque, abs=0.01)
@@ -49,12 +49,12 @@ def test_the_numbers_are_those_of_other_implementations(values, name):
     assert found["piqe"] == pytest.approx(piqe, abs=0.001)
 
 
-def test_a_colour_image_is_read_by_its_luma(values):
+def test_a_colour_image_is_measured_by_its_luma(values):
     image = as_image(ASTRONAUT)
     assert values(image.convert("L").convert("RGB")) == values(image)
 
 
-def test_what_a_metric_cannot_say_is_none_and_never_a_number(values):
+def test_an_undefined_value_is_none(values):
     tiny = values(Image.new("RGB", (20, 20), "red"))
     assert tiny["brisque"] is None
     assert tiny["niqe"] is None
@@ -63,19 +63,19 @@ def test_what_a_metric_cannot_say_is_none_and_never_a_number(values):
     assert np.isfinite(black["niqe"])
 
 
-def test_strong_noise_is_called_worse_by_all_of_them(values):
+def test_all_metrics_rate_strong_noise_worse(values):
     image = as_image(ASTRONAUT).crop((0, 0, 256, 256))
     clean, noisy = values(image), values(worn(image, 40))
     assert all(value_scale(name, {}).gained(clean[name], noisy[name]) < 0 for name in clean)
 
 
-def test_piqe_calls_a_worn_portrait_better(values, hat_chain):
+def test_piqe_rates_a_worn_portrait_better(values, hat_chain):
     """On a real chain, in which a face becomes another man's, and on a drawn one."""
     before, after = (values(p.decoded) for p in (hat_chain.source, hat_chain.restored[-1]))
     assert value_scale("piqe", {}).gained(before["piqe"], after["piqe"]) > 1
 
 
-def test_they_are_pinned_as_other_metrics_are_and_give_no_distance(values):
+def test_no_reference_metrics_are_pinned_and_have_no_distance(values):
     scorer = Scorer(["psnr", *no_reference_metrics()], witnesses=())
     pins = scorer.provenance()["metrics"]
     assert [bool(pins[name]["weights_sha256"]) for name in no_reference_metrics()] == [
@@ -109,7 +109,7 @@ def test_without_weights_a_metric_is_not_run(tmp_path, monkeypatch):
         ("mine", {"higher_is_better": True}, "mine", True),
     ],
 )
-def test_values_read_by_the_metric_the_published_table_or_the_pin(name, pin, label, higher):
+def test_scales_come_from_the_metric_the_published_table_or_the_pin(name, pin, label, higher):
     scale = value_scale(name, pin)
     assert (scale.label, scale.higher_is_better) == (label, higher)
     assert value_scale("mine", {}) is None

@@ -83,7 +83,7 @@ def test_nothing_lost_is_exactly_nothing(overall, drawn):
     assert all(part.distance == 0 for part in loss.parts.values())
 
 
-def test_a_source_comes_back_from_what_is_stored_of_it(overall, drawn):
+def test_a_source_is_restored_from_its_stored_features(overall, drawn):
     stored = json.loads(json.dumps(overall.to_store(drawn)))
     again = overall.prepare_subject(scene(), Subject(), stored)
     worn = noise(8)(scene())
@@ -93,7 +93,7 @@ def test_a_source_comes_back_from_what_is_stored_of_it(overall, drawn):
     assert from_text(to_text(table)) == pytest.approx(table, abs=2e-5)
 
 
-def test_each_part_is_a_metric_with_half_at_its_half_point():
+def test_each_part_has_retention_one_half_at_its_half_point():
     assert headline_parts() == tuple(part.name for part in PARTS)
     for part in PARTS:
         assert metric_class(part.name) is part
@@ -115,7 +115,7 @@ def test_the_parts_add_up_to_the_headline():
         assert lost[because] == max(lost.values())
 
 
-def test_where_a_thing_is_lost_is_framed_and_colours_of_the_whole_are_not(overall, drawn):
+def test_a_lost_object_has_a_window_and_colours_of_the_whole_have_none(overall, drawn):
     (loss,) = overall.losses([drawn], [erased(scene())])
     left, top, right, bottom = loss.window
     assert left < 0.6
@@ -125,7 +125,7 @@ def test_where_a_thing_is_lost_is_framed_and_colours_of_the_whole_are_not(overal
     assert loss.parts["colour"].window is loss.parts["grain"].window is None
 
 
-def test_undo_looks_only_where_the_edit_was_made(overall, drawn):
+def test_undo_measures_only_where_the_edit_was_made(overall, drawn):
     (loss,) = overall.losses([drawn], [another_hue(scene())])
     middle = np.zeros((CELLS, CELLS), dtype=bool)
     middle[20:28, 20:28] = True
@@ -135,7 +135,7 @@ def test_undo_looks_only_where_the_edit_was_made(overall, drawn):
     assert loss.retention_within(np.zeros_like(middle)) is None
 
 
-def test_a_shift_is_registered_and_what_left_the_frame_is_framing(overall, drawn):
+def test_a_shift_is_registered_and_counts_as_framing(overall, drawn):
     moved = Image.fromarray(np.roll(np.asarray(scene()), 6, axis=1))
     image, inside, reframed = register(scene(), moved)
     assert 0 < reframed < 0.05
@@ -158,7 +158,7 @@ def test_a_face_is_compared_by_its_annotation():
     assert gone.parts["face"].window == (0.36, 0.1, 0.53, 0.36)
 
 
-def test_lost_letters_are_lost_text():
+def test_lost_letters_count_as_lost_text():
     scorer = Scorer(["text"], witnesses=())
     if scorer.not_run:
         pytest.skip(str(scorer.not_run))
@@ -170,7 +170,7 @@ def test_lost_letters_are_lost_text():
     assert scores.distances["text"][1] > 0.8
 
 
-def test_a_machine_without_faces_and_text_measures_the_rest_and_says_so(monkeypatch):
+def test_without_face_and_text_networks_the_other_parts_are_measured(monkeypatch):
     whole = Overall().running_version
     for name in ("face", "text"):
         monkeypatch.setattr(metric_class(name), "modules", {"no_such_module": "none"})
@@ -183,7 +183,7 @@ def test_a_machine_without_faces_and_text_measures_the_rest_and_says_so(monkeypa
     assert set(loss.parts) == {*headline_parts()} - {"face", "text"}
 
 
-def test_chains_of_one_source_share_what_is_known_of_it(monkeypatch):
+def test_chains_of_one_source_share_its_features(monkeypatch):
     scorer, prepared = Scorer([HEADLINE], witnesses=()), []
     if scorer.not_run:
         pytest.skip(str(scorer.not_run))
@@ -205,7 +205,7 @@ def test_chains_of_one_source_share_what_is_known_of_it(monkeypatch):
 # The tools of the parts
 
 
-def test_unlike_finds_a_patch_within_one_step_and_counts_lost_and_invented():
+def test_dissimilarity_finds_a_patch_within_one_step_and_counts_lost_and_invented():
     random = np.random.default_rng(0)
     patches = random.normal(size=(6, 8, 16)).astype(np.float32)
     patches /= np.linalg.norm(patches, axis=-1, keepdims=True)
@@ -237,7 +237,7 @@ def _slowly(one, other):
     return np.maximum(missing(one, other), missing(other, one))
 
 
-def test_windows_are_means_and_those_mostly_outside_do_not_count():
+def test_window_means_leave_out_windows_mostly_outside():
     values = np.arange(20.0).reshape(4, 5)
     assert window_means(values, 2)[1, 2] == pytest.approx(values[1:3, 2:4].mean())
     inside = np.ones((4, 5), dtype=bool)
@@ -248,7 +248,7 @@ def test_windows_are_means_and_those_mostly_outside_do_not_count():
     assert found[2, 2] == pytest.approx(values[2:4, 2:4].mean())
 
 
-def test_harmless_copies_are_the_same_each_time():
+def test_harmless_copies_are_reproducible():
     one, other = harmless_copies(scene()), harmless_copies(scene())
     assert [a.tobytes() for a in one] == [b.tobytes() for b in other]
     assert len(one) == 3

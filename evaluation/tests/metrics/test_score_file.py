@@ -26,7 +26,7 @@ def read(text):
     return parse(text.encode(), "scores.csv")
 
 
-def test_images_are_found_by_hash_and_by_place():
+def test_images_are_found_by_hash_and_by_case():
     by_hash = chain()
     place_values(
         read(f"{HEAD}{SOURCE},musiq,61.5,pyiqa 0.1.13\n{SECOND},musiq,40,pyiqa 0.1.13\n"), [by_hash]
@@ -39,7 +39,7 @@ def test_images_are_found_by_hash_and_by_place():
     assert (one.quality, two.quality) == ({}, {"mine": [None, None, 0.5]})
 
 
-def test_json_says_the_same():
+def test_json_gives_the_same_values_as_csv():
     rows = [{"sha256": FIRST, "metric": "nima", "value": 4.5, "version": "1"}]
     own = chain()
     found = parse(json.dumps(rows).encode(), "scores.json")
@@ -74,12 +74,12 @@ def test_json_says_the_same():
         ("[{", "is not readable JSON"),
     ],
 )
-def test_what_does_not_fit_is_named(text, said):
+def test_invalid_lines_and_fields_are_named(text, said):
     with pytest.raises(ScoreFileError, match=re.escape(said)):
         read(text)
 
 
-def test_an_image_of_another_run_and_a_second_word_on_one_are_refused():
+def test_unknown_images_and_contradicting_values_are_refused():
     with pytest.raises(ScoreFileError, match="line 2, sha256: the run has no image dddddddddddd"):
         place_values(read(f"{HEAD}{'d' * 64},musiq,1,1\n"), [chain()])
     with pytest.raises(ScoreFileError, match="line 2, case: the run has no image pond--hat"):

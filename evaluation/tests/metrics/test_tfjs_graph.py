@@ -42,7 +42,7 @@ def node(op, *inputs, name="out", **attributes):
 
 
 @pytest.mark.parametrize(("side", "stride", "kernel"), [(8, 1, 3), (9, 2, 3), (8, 2, 3), (7, 2, 5)])
-def test_same_padding_puts_the_odd_pixel_on_the_far_side(side, stride, kernel):
+def test_same_padding_adds_the_odd_pixel_at_the_far_side(side, stride, kernel):
     weights = np.random.default_rng(1).normal(size=(kernel, kernel, 3, 4)).astype(np.float32)
     bias = np.arange(4, dtype=np.float32)
     convolve = node(
@@ -85,7 +85,7 @@ def test_a_depthwise_convolution_keeps_channels_apart():
 
 
 @pytest.mark.parametrize("half", [True, False])
-def test_images_are_resized_as_torch_does_where_torch_can(half):
+def test_images_are_resized_like_torch_resizes_them(half):
     resize = node("ResizeBilinear", "x", "size", half_pixel_centers={"b": half})
     image = random_image(4, 6)
     (found,) = graph([resize], size=np.array([8, 12])).run({"x": image}, ["out"])
@@ -115,7 +115,7 @@ def test_packed_weights_are_unpacked():
         Graph(data + bytes(3))
 
 
-def test_an_operation_that_is_not_known_is_named():
+def test_an_unsupported_operation_is_named():
     with pytest.raises(GraphError, match="out is Bessel"):
         graph([node("Bessel", "x")]).run({"x": random_image(2, 2)}, ["out"])
 

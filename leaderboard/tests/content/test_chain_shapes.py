@@ -52,7 +52,7 @@ def answers(run: Run) -> list[Any]:
     ]
 
 
-def test_the_oracle_keeps_everything_on_every_shape() -> None:
+def test_the_oracle_loses_nothing_on_every_shape() -> None:
     run = play("oracle", shapes(), is_reference=True)
     assert run.state == RunState.FINISHED
     assert (run.progress.edits_total, run.progress.edits_done) == (28, 28)
@@ -69,7 +69,7 @@ def test_the_oracle_keeps_everything_on_every_shape() -> None:
 
 
 @pytest.mark.parametrize("answered", [1, 2, 3, 5])
-def test_a_worker_that_dies_in_the_middle_of_a_trip_leaves_a_chain_that_goes_on_at_the_next_step(
+def test_a_chain_resumes_at_the_next_step_after_its_worker_died(
     monkeypatch: pytest.MonkeyPatch, answered: int
 ) -> None:
     suite = factories.tiny_suite(1, (NESTED,), trips=2)
@@ -134,7 +134,7 @@ def differences(path: Path) -> list[str]:
         return [f"{c.line}, {c.what}" for c in verify(bundle) if c.verdict == DIFFERENT]
 
 
-def test_a_bundle_of_shapes_verifies_and_an_altered_step_has_a_name(packed: Path) -> None:
+def test_a_bundle_of_shapes_verifies_and_an_altered_step_is_named(packed: Path) -> None:
     assert differences(packed) == []
 
     def other_seed(document: Any) -> None:
@@ -212,7 +212,7 @@ def test_images_of_middle_steps_are_kept_by_the_garbage_collector() -> None:
         ({"steps": [{"name": "A", "prompt": "x"}]}, "steps", "no shape"),
     ],
 )
-def test_a_curator_is_told_what_is_wrong_with_a_shape(
+def test_a_curator_reads_what_is_wrong_with_a_shape(
     fields: dict[str, Any], field: str, message: str
 ) -> None:
     pair = EditPair(slug="x", title="X", category="objects", forward="x", backward="y", **fields)
@@ -221,7 +221,7 @@ def test_a_curator_is_told_what_is_wrong_with_a_shape(
     assert message in str(told.value.message_dict[field])
 
 
-def test_rows_of_round_trips_carry_nothing_of_shapes() -> None:
+def test_rows_of_round_trips_have_no_shape_fields() -> None:
     run = play("jpeg", factories.tiny_suite(1, trips=1), is_reference=True)
     assert not TripStep.objects.exists()
     assert set(Case.objects.values_list("edits", flat=True)) == {2}
@@ -230,7 +230,7 @@ def test_rows_of_round_trips_carry_nothing_of_shapes() -> None:
     assert IN_TURN.edits(2) == 4
 
 
-def test_what_a_model_said_it_was_thinking_is_shown_below_the_strip_escaped_and_bounded(
+def test_a_models_thoughts_are_shown_below_the_strip_escaped_and_bounded(
     client: Client,
 ) -> None:
     run = play("jpeg", factories.tiny_suite(1, (NESTED,), trips=1), is_reference=True)

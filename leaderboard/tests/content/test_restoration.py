@@ -48,7 +48,7 @@ def restoration() -> Suite:
     return factories.tiny_suite(2, PAIRS, trips=2, slug="restoration", size=64)
 
 
-def test_a_trip_asks_the_model_once_and_the_ledger_says_what_we_made(restoration):
+def test_a_trip_calls_the_model_once_and_the_ledger_lists_our_steps(restoration):
     model = factories.editing_model("oracle", "oracle", price_per_edit="0.1", is_reference=True)
     assert model.estimate_on(restoration).edits == 8
     assert model.estimate_on(restoration).usd == pytest.approx(0.8)
@@ -68,7 +68,7 @@ def test_a_trip_asks_the_model_once_and_the_ledger_says_what_we_made(restoration
     assert (run.progress.calls, run.progress.edits_done) == (8, 8)
 
 
-def test_who_returns_the_source_keeps_all_and_who_does_nothing_keeps_less(restoration):
+def test_returning_the_source_loses_nothing_and_doing_nothing_loses_more(restoration):
     oracle, nothing = play("oracle", restoration), play("noop", restoration)
     kept = [
         run.standings.get(metric__name="ssim", threshold=0.5, scope="all").curve["mean"][1]
@@ -84,7 +84,7 @@ def test_who_returns_the_source_keeps_all_and_who_does_nothing_keeps_less(restor
     assert sent[0] == sent[1]
 
 
-def test_a_chain_that_stopped_after_our_edit_goes_on_with_the_model(restoration):
+def test_a_chain_interrupted_after_our_edit_resumes_with_the_model(restoration):
     run = jobs.start(factories.editing_model("noop", "noop"), restoration)
     jobs.play(run.pk)
     Trip.objects.filter(chain__run=run, number=2).update(restored=None)
@@ -100,7 +100,7 @@ def test_a_chain_that_stopped_after_our_edit_goes_on_with_the_model(restoration)
     assert run.ledger.filter(outcome=Call.ANSWERED).count() == 8
 
 
-def test_its_bundle_verifies_and_another_damaged_image_does_not(restoration, tmp_path):
+def test_a_restorations_bundle_verifies_and_a_swapped_damaged_image_does_not(restoration, tmp_path):
     path = bundle_of(play("noop", restoration), tmp_path)
     with bundles.read(path) as bundle:
         checks = list(verify(bundle))
@@ -114,7 +114,7 @@ def test_its_bundle_verifies_and_another_damaged_image_does_not(restoration, tmp
         assert degradation_check("trip 1", pair, 1, source, made).verdict == verdict
 
 
-def test_its_pages_show_what_we_made(restoration, client):
+def test_a_restorations_pages_show_our_damaged_images(restoration, client):
     run = play("noop", restoration)
     case = restoration.cases.first()
     page = client.get(f"/runs/{run.pk}/").content.decode()
@@ -126,7 +126,7 @@ def test_its_pages_show_what_we_made(restoration, client):
     assert client.get("/gallery/").status_code == 200
 
 
-def test_the_shell_plays_it_and_packs_it_up(tmp_path: Path, capsys, monkeypatch):
+def test_the_shell_plays_and_bundles_a_restoration(tmp_path: Path, capsys, monkeypatch):
     core, images = factories.core_suite(1, PAIRS, trips=1, size=64, slug="restoration")
     monkeypatch.setattr(
         "evaluation.content.sources.prepared", lambda wanted, size: images[wanted.slug].decoded

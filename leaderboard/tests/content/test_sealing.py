@@ -104,7 +104,7 @@ def files(folder):
 
 
 @pytest.mark.usefixtures("quick_metrics")
-def test_nothing_of_a_sealed_suite_is_found_by_a_crawler(client, runs, tmp_path):
+def test_a_crawler_finds_nothing_of_a_sealed_suite(client, runs, tmp_path):
     opened, run = runs
     case = opened.suite.cases.first()
     one, api = f"/api/v1/runs/{opened.pk}", "/api/v1/"
@@ -144,7 +144,7 @@ def test_nothing_of_a_sealed_suite_is_found_by_a_crawler(client, runs, tmp_path)
 
 
 @pytest.mark.usefixtures("quick_metrics")
-def test_who_guesses_an_address_of_a_sealed_suite_gets_nothing(client, runs, tmp_path):
+def test_guessed_addresses_of_a_sealed_suite_give_nothing(client, runs, tmp_path):
     _, run = runs
     case = run.suite.cases.first()
     sha256 = run.suite.images.first().stored_id
@@ -175,14 +175,14 @@ def headline_only(settings):
 
 
 @pytest.mark.usefixtures("headline_only")
-def test_its_standings_are_told(client, runs):
+def test_standings_of_a_sealed_suite_are_public(client, runs):
     _, run = runs
     refresh_ranks(run.suite)
     text = client.get("/suites/").content.decode()
     assert run.editing_model.name in text[text.index("sealed</span>") :]
 
 
-def test_a_folder_that_does_not_fit_is_refused_in_words(folder):
+def test_an_invalid_folder_is_refused_with_the_reason(folder):
     suite = tiny_suite(pairs=(FLIP,))
     with pytest.raises(CommandError, match="2 images are too few"):
         call_command("seal_suite", suite.key, folder)

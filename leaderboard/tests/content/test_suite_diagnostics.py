@@ -20,7 +20,7 @@ def _quick(settings: Any) -> None:
     settings.METRICS = QUICK
 
 
-def test_a_case_on_which_every_model_does_nothing_is_hard_however_perfect_its_images():
+def test_a_case_on_which_every_model_does_nothing_is_hard():
     suite = factories.tiny_suite()
     runs = [play("noop", suite, slug=f"noop-{number}") for number in range(3)]
     # All but what the wire's dither takes.
@@ -29,7 +29,7 @@ def test_a_case_on_which_every_model_does_nothing_is_hard_however_perfect_its_im
         assert (case.runs, case.difficulty, case.flags) == (3, 1.0, (TOO_HARD,))
 
 
-def test_a_case_on_which_every_model_keeps_everything_is_easy():
+def test_a_case_on_which_no_model_loses_anything_is_easy():
     suite = factories.tiny_suite()
     for number in range(3):
         play("oracle", suite, slug=f"oracle-{number}")
@@ -37,7 +37,7 @@ def test_a_case_on_which_every_model_keeps_everything_is_easy():
         assert (case.difficulty, case.flags) == (0.0, (TOO_EASY,))
 
 
-def test_a_metric_that_was_not_run_is_not_what_cases_are_judged_by():
+def test_cases_are_not_diagnosed_by_a_metric_that_was_not_run():
     run = play("noise", factories.tiny_suite())
     Run.objects.filter(pk=run.pk).update(
         metrics={"lpips": {"missing": "no weights"}, **run.metrics}

@@ -79,7 +79,7 @@ def run() -> Run:
     return play("jpeg", factories.tiny_suite(1, trips=1))
 
 
-def test_the_same_run_gives_the_same_bytes_and_only_when_it_is_finished(run, tmp_path):
+def test_a_finished_run_always_gives_the_same_bytes(run, tmp_path):
     first = bundle_of(run, tmp_path).read_bytes()
     assert bundle_of(run, tmp_path).read_bytes() == first
     out = tmp_path / "x.zip"
@@ -91,7 +91,7 @@ def test_the_same_run_gives_the_same_bytes_and_only_when_it_is_finished(run, tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"run-{run.pk}.zip", "x.zip"]
 
 
-def test_a_bundle_holds_every_prompt_hash_score_and_image(run, tmp_path):
+def test_a_bundle_contains_every_prompt_hash_score_and_image(run, tmp_path):
     with bundles.read(bundle_of(run, tmp_path)) as bundle:
         document = bundle.document
         assert bundle.suite.content_hash == run.suite.content_hash
@@ -104,7 +104,7 @@ def test_a_bundle_holds_every_prompt_hash_score_and_image(run, tmp_path):
         assert EncodedImage.from_bytes(bundle.image(edit.sha256)).size == (64, 64)
 
 
-def test_no_secret_travels(run, tmp_path):
+def test_a_bundle_contains_no_secret(run, tmp_path):
     model = run.editing_model
     model.options = {"url": "https://example.com/v1/secret-path", "note": "kept"}
     model.api_key = "sk-canary"
@@ -116,7 +116,7 @@ def test_no_secret_travels(run, tmp_path):
     assert "kept" in text
 
 
-def test_the_page_gives_public_runs_without_images_unless_asked(run, client, monkeypatch):
+def test_the_page_sends_public_runs_without_images_by_default(run, client, monkeypatch):
     def got(query: str = "") -> bytes:
         return b"".join(client.get(f"/runs/{run.pk}/bundle.zip{query}").streaming_content)
 
@@ -133,7 +133,7 @@ def test_the_page_gives_public_runs_without_images_unless_asked(run, client, mon
 # Verifying
 
 
-def test_an_honest_bundle_recomputes_to_the_last_number(packed, capsys):
+def test_every_number_of_an_honest_bundle_is_recomputed(packed, capsys):
     assert convergebench(["verify", str(packed.images)]) == 0
     said = capsys.readouterr().out
     assert "0 different, 0 not checked. Every number was recomputed and is equal." in said
@@ -152,7 +152,7 @@ def test_style_edits_refusals_and_repeats_recompute_as_well(editor, tmp_path):
     assert differing(bundle_of(run, tmp_path)) == []
 
 
-def test_a_drift_that_the_identity_pairs_do_not_give_is_named(tmp_path):
+def test_an_altered_drift_is_named(tmp_path):
     run = play("jpeg", factories.tiny_suite(2, (factories.REPLICA, WINTER), trips=1))
 
     def steadier(document: dict[str, Any]) -> None:
@@ -181,7 +181,7 @@ def test_one_altered_byte_in_one_score_fails_and_names_the_line(packed, capsys):
     assert f"different    {named}" in capsys.readouterr().out
 
 
-def test_digests_made_anew_do_not_help_where_the_images_are_there(packed):
+def test_recomputed_digests_do_not_hide_altered_scores_with_images(packed):
     def better(document: dict[str, Any]) -> None:
         document["chains"][3]["trips"][1]["scores"]["ssim"] *= 0.9
 
@@ -191,7 +191,7 @@ def test_digests_made_anew_do_not_help_where_the_images_are_there(packed):
     assert "standing ssim at 0.5, all, numbers" in found
 
 
-def test_seeds_that_the_secret_does_not_draw_are_named(packed):
+def test_seeds_that_do_not_follow_from_the_secret_are_named(packed):
     def another_seed(document: dict[str, Any]) -> None:
         document["chains"][0]["trips"][1]["backward"]["seed"] += 1
 
@@ -206,7 +206,7 @@ def test_seeds_that_the_secret_does_not_draw_are_named(packed):
     assert f"{chain}, trip 1, forward seed" in found
 
 
-def test_without_images_scores_are_not_checked_and_sums_are(packed):
+def test_without_images_only_sums_are_checked(packed):
     path = packed.numbers
     with bundles.read(path) as bundle:
         checks = list(verify(bundle))
@@ -240,7 +240,7 @@ def test_without_images_scores_are_not_checked_and_sums_are(packed):
         ("bundle, digest of all lines", lambda d: d.update(digest="0" * 64)),
     ],
 )
-def test_whatever_is_altered_has_a_name(packed, what, change):
+def test_every_alteration_is_named(packed, what, change):
     path = packed.images
     resealed = "bundle" not in what
     assert what in differing(altered(path, change, sealed=resealed))
@@ -267,7 +267,7 @@ def test_another_version_of_a_metric_is_not_compared(packed):
     assert not [c for c in checks if c.verdict == DIFFERENT]
 
 
-def test_the_checks_come_as_json_too(packed, capsys):
+def test_the_checks_are_available_as_json(packed, capsys):
     path = packed.numbers
     assert convergebench(["verify", "--json", str(path)]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -296,7 +296,7 @@ ODD = st.sampled_from(
     deadline=None,
 )
 @given(data=st.data())
-def test_no_document_breaks_the_check(packed, data):
+def test_no_document_crashes_the_check(packed, data):
     with bundles.read(packed.numbers) as bundle:
         document = json.loads(json.dumps(bundle.raw))
     places = nodes({k: v for k, v in document.items() if k != "standings"})
@@ -312,7 +312,7 @@ def test_no_document_breaks_the_check(packed, data):
 
 
 @pytest.mark.parametrize("letter", ["\0", "\ud800"])
-def test_a_text_that_no_database_takes_is_refused_before_anything_is_made_of_it(packed, letter):
+def test_text_that_no_database_stores_is_refused_first(packed, letter):
     with bundles.read(packed.numbers) as bundle:
         document = json.loads(json.dumps(bundle.raw))
     document["suite"]["definition"]["title"] += letter
@@ -345,7 +345,7 @@ def test_a_bundle_becomes_an_external_verified_run_on_another_site(packed, clien
     assert client.get(f"/runs/{new.pk}/cases/{case}/").status_code == 200
 
 
-def test_the_same_bundle_twice_is_one_run(packed):
+def test_importing_a_bundle_twice_gives_one_run(packed):
     path = packed.images
     imported(path)
     assert "is already here" in imported(path)
@@ -357,7 +357,7 @@ def test_an_imported_run_never_takes_the_place_of_ours(run, tmp_path):
     assert Run.objects.get(current=True) == run
 
 
-def test_without_images_it_is_unverified_and_altered_it_says_so(packed, client):
+def test_a_bundle_without_images_is_unverified_and_an_altered_one_is_marked(packed, client):
     bundled_suite()
     path = packed.numbers
     imported(path, "--model", "somebody")
@@ -379,7 +379,7 @@ def test_without_images_it_is_unverified_and_altered_it_says_so(packed, client):
     assert client.get(f"/runs/{verified[0].pk}/").status_code == 200
 
 
-def test_a_strangers_calibration_is_never_taken(packed):
+def test_calibrations_are_never_imported(packed):
     path = packed.images
 
     def harsher(document: dict[str, Any]) -> None:

@@ -130,7 +130,7 @@ def test_a_run_is_a_valid_every_eval_ever_record_with_the_numbers_of_its_page(cl
         assert result["metric_config"]["max_score"] == run.suite.trips
 
 
-def test_the_record_says_who_could_have_remembered_an_image(client, run):
+def test_the_record_states_who_could_have_cached_an_image(client, run):
     relation = {}
     for editor, source in (("gemini", "ours"), ("endpoint", "ours"), ("gemini", "external")):
         EditingModel.objects.update(editor=editor)
@@ -144,7 +144,7 @@ def test_the_record_says_who_could_have_remembered_an_image(client, run):
     }
 
 
-def test_a_run_as_eval_results_is_read_by_the_hub(client, run):
+def test_the_hub_reads_a_runs_eval_results(client, run):
     page = f"/runs/{run.pk}/eval-results.yaml"
     answer = client.get(page, {"dataset": "somebody/losing"}).content
     (entry,) = parse_eval_result_entries(yaml.safe_load(answer))
@@ -156,7 +156,7 @@ def test_a_run_as_eval_results_is_read_by_the_hub(client, run):
         assert client.get(page, {"dataset": wrong}).status_code == 422
 
 
-def test_what_is_not_public_has_no_record(client, run):
+def test_runs_that_are_not_public_have_no_record(client, run):
     Run.objects.update(published=False)
     assert client.get(f"/runs/{run.pk}/every-eval-ever.json").status_code == 404
     assert client.get(f"/runs/{run.pk}/eval-results.yaml?dataset=a/b").status_code == 404

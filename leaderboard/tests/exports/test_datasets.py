@@ -51,7 +51,7 @@ def test_the_dataset_has_images_retention_preferences_and_licences(runs, tmp_pat
     assert "`preferences.jsonl` come\nfrom metrics" in (out / "README.md").read_text()
 
 
-def test_what_is_not_public_is_not_exported(runs, tmp_path):
+def test_runs_that_are_not_public_are_not_exported(runs, tmp_path):
     Run.objects.update(published=False)
     with pytest.raises(CommandError, match="no public run"):
         call_command("export_results", "dataset", str(tmp_path / "data"))
@@ -59,7 +59,7 @@ def test_what_is_not_public_is_not_exported(runs, tmp_path):
         call_command("export_results", "dataset", str(tmp_path / "data"), "--suite", "other-v1")
 
 
-def test_a_folder_that_holds_something_is_left_alone(tmp_path):
+def test_a_folder_that_is_not_empty_is_left_alone(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(CommandError, match="is not empty"):
         call_command("export_results", "dataset", str(tmp_path))

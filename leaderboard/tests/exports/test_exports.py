@@ -50,13 +50,13 @@ def test_the_board_as_csv_has_the_rows_of_the_page(client):
 
 
 @pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1+cmd", "-1+cmd", "@SUM(1)"])
-def test_a_spreadsheet_runs_no_formula_of_ours(client, name):
+def test_exported_cells_are_never_formulas(client, name):
     make_run(make_model(name, slug="m"), make_suite(), 9.0)
     cell = table(client.get("/?format=csv"))[0]["model"]
     assert cell.startswith("'")
 
 
-def test_every_score_of_a_run_comes_as_csv_and_json(client, suite):
+def test_every_score_of_a_run_is_in_csv_and_json(client, suite):
     run = losing_run(suite, "m", 0.1)
     lines = b"".join(client.get(f"/runs/{run.pk}/scores.csv").streaming_content).decode()
     rows = list(csv.DictReader(io.StringIO(lines)))
@@ -81,7 +81,7 @@ def models_in(client, suite) -> set[str]:
     return set(found["model"].to_pylist())
 
 
-def test_a_suites_scores_come_as_parquet_of_what_is_public_now(client, suite):
+def test_a_suites_parquet_has_the_scores_that_are_public_now(client, suite):
     run = losing_run(suite, "one", 0.1)
     refresh_ranks(suite)
     assert models_in(client, suite) == set()  # no worker has written it yet
@@ -100,7 +100,7 @@ def test_a_suites_scores_come_as_parquet_of_what_is_public_now(client, suite):
     assert models_in(client, suite) == {"two"}
 
 
-def test_only_the_newest_file_of_a_suite_is_kept(suite):
+def test_older_files_of_a_suite_are_deleted(suite):
     for name in ("one", "two"):
         losing_run(suite, name, 0.1)
         refresh_ranks(suite)
@@ -115,7 +115,7 @@ def test_only_the_newest_file_of_a_suite_is_kept(suite):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("way", ["withdraw the run", "hide the model", "withdraw the submission"])
-def test_every_way_off_the_board_asks_for_a_new_file(client, suite, valkey, way):
+def test_every_way_off_the_board_requires_a_new_file(client, suite, valkey, way):
     run = losing_run(suite, "m", 0.1)
     refresh_ranks(suite)
     queue = django_rq.get_queue("gpu")
@@ -143,7 +143,7 @@ def test_every_way_off_the_board_asks_for_a_new_file(client, suite, valkey, way)
     assert [job.rsplit("-", 2)[0] for job in queue.get_job_ids()] == [f"export-{suite.pk}"]
 
 
-def test_a_file_that_was_never_asked_for_is_found_missing(suite):
+def test_a_file_that_was_never_written_is_stale(suite):
     losing_run(suite, "m", 0.1)
     refresh_ranks(suite)
     assert score_exports.stale() == [suite]

@@ -67,7 +67,7 @@ def test_the_admins_export_has_no_formula(admin_client, text):
 @pytest.mark.parametrize(
     "address", ["javascript:alert(1)", "data:text/html,x", "ftp://x", "https://a b", "//x", "x"]
 )
-def test_a_bundle_links_to_the_web_alone(address):
+def test_a_bundle_links_only_to_web_addresses(address):
     (found,) = ModelRecord.model_fields["paper_url"].metadata
     assert re.search(found.pattern, address) is None
     assert re.search(found.pattern, "https://example.org/paper?x=1")
@@ -91,7 +91,7 @@ def test_a_secret_is_found_however_deep(extra):
     assert secret_names(extra)
 
 
-def test_parameters_of_models_are_no_secrets():
+def test_parameters_of_models_are_not_secrets():
     assert not secret_names({"guidance": 4, "loras": [{"path": "x", "scale": 1.0}]})
 
 
@@ -146,7 +146,7 @@ def test_what_can_be_stored_can_be_encoded(value):
         ("noise", "https://evil.example", True),  # has no key to send
     ],
 )
-def test_a_providers_key_goes_to_hosts_in_the_settings_alone(settings, editor, url, goes):
+def test_a_providers_key_is_sent_only_to_hosts_in_the_settings(settings, editor, url, goes):
     settings.PROVIDER_HOSTS = ["proxy.example.org"]
     if goes:
         endpoints.check_key_destination(editor, {"base_url": url})
