@@ -1,4 +1,4 @@
-"""Made-up voters whose skill and bias are known: do the statistics find what was planted?"""
+"""Simulated voters with known skill and bias, to check the statistics of votes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evaluation.analysis.votes import Ballots, Checks
 Answer = Callable[[np.random.Generator, float, float, bool], int]
 
 HONEST, CLICKER, LEFT, COLOUR = "honest", "clicker", "always left", "colour only"
-#: How far a gold pair lies apart: nobody who looks gets it wrong.
+#: The difference of a gold pair: every careful voter gets it right.
 GOLD_GAP = 6.0
 
 
@@ -47,7 +47,7 @@ KINDS: dict[str, Answer] = {
 
 @dataclass(frozen=True)
 class Crowd:
-    """Votes of a crowd, and who is who in it."""
+    """The votes of a crowd, with the kind of each voter."""
 
     ballots: Ballots
     checks: dict[int, Checks]
@@ -67,7 +67,7 @@ def crowd(
     seed: int = 0,
     case_spread: float = 0.4,
 ) -> Crowd:
-    """So many voters of each kind, each with so many votes in sessions of ten.
+    """Return the votes of a crowd; each voter votes in sessions of ten.
 
     Eight of ten are pairs of two models on some case, on which each has a strength of its own
     around the planted one; one is gold, one comes again with its sides exchanged.
@@ -97,7 +97,7 @@ def crowd(
                     question = hash((case, min(one, other), max(one, other))) % 2**31
                     side = said if left else -said
                     rows.append((voter, case, question, int(one), int(other), said, side))
-                # The easiest of the session comes again: who looks says the same.
+                # The session's easiest pair is repeated: a careful voter answers the same.
                 gap, colour, said = max(own, key=lambda pair: abs(pair[0]))
                 again = answer(random, gap, colour, bool(random.random() < 0.5))
                 made[2] += 1

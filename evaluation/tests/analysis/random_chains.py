@@ -1,4 +1,4 @@
-"""Chains for properties that hold whatever happens to them."""
+"""Random chains for property-based tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evaluation.testing.chains import chain
 
 @st.composite
 def chains_of_a_run(draw: st.DrawFn, lost: bool = True) -> list[ChainResult]:
-    """Up to eight chains of six trips in two categories, which cross, break, or get lost."""
+    """Generate up to eight chains of six trips in two categories, which cross, break or get lost."""
     outcomes = ["refused", "blank", "failed"] + ["lost"] * lost
     found = []
     for i in range(draw(st.integers(1, 8))):

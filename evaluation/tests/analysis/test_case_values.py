@@ -100,10 +100,10 @@ def test_a_lost_category_takes_the_mean_of_the_others():
     ]
     values = case_values(run, 2)
     assert values.design.mean(values.curve).tolist() == pytest.approx([1, 0.65, 0.6])
-    nobody = case_values([chain(0.5, outcome="lost")], 2)
-    assert np.isnan(nobody.curve).tolist() == [[False, False, True]]
-    assert np.isnan(nobody.auc).all()
-    assert nobody.usable.tolist() == [1]
+    no_values = case_values([chain(0.5, outcome="lost")], 2)
+    assert np.isnan(no_values.curve).tolist() == [[False, False, True]]
+    assert np.isnan(no_values.auc).all()
+    assert no_values.usable.tolist() == [1]
 
 
 def test_a_chain_that_breaks_below_zero_does_not_raise_the_mean_curve():
@@ -121,7 +121,7 @@ def test_a_broken_chain_counts_zero_after_its_last_whole_trip():
 
 
 def test_values_stored_in_the_suites_order_rank_any_scope():
-    """What a site stores: one number per case, in the order of the suite's cases."""
+    """The site stores one number per case, in the order of the suite's cases."""
     run = run_of(spread_times(12, np.random.default_rng(0)))
     values = case_values(run, N)
     order = [values.cases[n] for n in np.random.default_rng(1).permutation(len(values.cases))]

@@ -78,7 +78,7 @@ def test_the_interval_is_students_t_around_the_paired_difference(times):
 
 
 def test_pairing_detects_differences_that_separate_intervals_miss():
-    """A fifth less on every case, on cases that are very different."""
+    """One run lasts a fifth less on every case; cases differ widely."""
     times = spread_times(30, np.random.default_rng(0), image=0.6, case=0.6)
     first, second = case_values(run_of(times), 20), case_values(run_of(times * 0.8), 20)
     assert compare(first, second).separated
@@ -93,11 +93,11 @@ def test_twins_cannot_be_separated_by_any_number_of_cases(times):
 
 
 def test_the_proposed_number_of_cases_separates_the_runs():
-    """A small true difference: what 20 images leave open, the answer's number shows."""
+    """20 images cannot show a small true difference, but the proposed number of cases can."""
     random = np.random.default_rng(4)
 
     def pair_of_runs(images):
-        """Every case with a pair of its own: more cases are more of everything."""
+        """Return two runs in which every case has its own pair."""
         common = spread_times(images, random, case=0.2)
         luck = [spread_times(images, random, median=1, image=0, case=0.3) for _ in "ab"]
         runs = run_of(common * luck[0] * 1.12), run_of(common * luck[1])
@@ -125,7 +125,7 @@ def test_a_half_life_beyond_the_suite_is_none_and_valid_json():
 
 
 def test_a_longer_half_life_with_fewer_usable_trips_is_noticed():
-    """One lasts for 9 trips on every case; the other for ever on half, else for none."""
+    """One run lasts 9 trips on every case; the other lasts forever on half of them, else not at all."""
     steady = [halving(9, image=f"p{i:02}", pair=f"q{i % 15}") for i in range(30)]
     torn = [
         chain(*[1.0 if i % 10 > 4 else 0.0] * 20, image=f"p{i:02}", pair=f"q{i % 15}")
@@ -141,7 +141,7 @@ def test_a_longer_half_life_with_fewer_usable_trips_is_noticed():
 
 
 def test_a_model_that_loses_fewer_images_early_is_ahead_early():
-    """All last for 10 trips; of the other nearly half fall at once, the rest at 12."""
+    """All chains of one run last 10 trips; in the other nearly half fall at once, the rest at 12."""
     whole = [halving(10, image=f"p{i:02}", pair=f"q{i % 15}") for i in range(30)]
     torn = [
         halving(12 if i % 15 > 6 else 0.2, image=f"p{i:02}", pair=f"q{i % 15}") for i in range(30)

@@ -30,7 +30,7 @@ def covariance(design, values):
 
 
 def by_hand(design, values):
-    """The covariance, cluster by cluster as the method writes it."""
+    """Return the covariance cluster by cluster, as the method states it."""
     cases, columns = design.cases, values.shape[1]
     categories = sorted({case.category for case in cases})
     means = {
@@ -71,7 +71,7 @@ def test_the_covariance_equals_the_formula_cluster_by_cluster(design, values):
 
 
 def test_a_case_with_an_image_and_a_pair_of_its_own_is_counted_once():
-    """In one category it is the textbook's error of a mean, beside the pseudo-clusters."""
+    """With one category it is the textbook error of a mean plus the pseudo-clusters."""
     design = Design([Case(f"p{i:02}", f"q{i:02}", "c", "k", "o") for i in range(40)])
     values = np.random.default_rng(1).normal(8, 2, (40, 1))
     textbook = values.std(ddof=1) / np.sqrt(40)

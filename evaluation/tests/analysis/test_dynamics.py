@@ -1,4 +1,4 @@
-"""Orbits of known kind, made of images of 4,000 values."""
+"""Dynamics of simulated orbits of known kinds, on images of 4,000 values."""
 
 from __future__ import annotations
 

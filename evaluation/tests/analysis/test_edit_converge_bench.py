@@ -25,7 +25,7 @@ def rows(published_table):
 
 @pytest.fixture(scope="module")
 def runs(rows):
-    """SSIM retention by model. What is left of a doubled case is a repeat of it."""
+    """Return SSIM retention by model; a duplicated case counts as a repeat."""
     seen: Counter[tuple[str, ...]] = Counter()
     curves = defaultdict(dict)
     for row in rows:
@@ -47,7 +47,7 @@ def runs(rows):
 
 @pytest.fixture(scope="module")
 def shared_cases(runs):
-    """One chain of every case that the three models with a full set have in common."""
+    """Return one chain of every case that the three complete models share."""
     return set.intersection(*({c.key for c in runs[m] if c.repeat == 0} for m in WHOLE))
 
 

@@ -1,4 +1,4 @@
-"""What a judge says of first edits: means over cases and categories, with intervals."""
+"""A judge's ratings of first edits: means over cases and categories, with intervals."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_two_judges_are_never_averaged():
 
 
 def test_the_interval_covers_other_images_and_edits():
-    """In at least 93 of 100 made-up suites, with image and pair effects."""
+    """Intervals cover in at least 93 of 100 simulated suites with image and pair effects."""
     random = np.random.default_rng(3)
     places = [(n, m) for n in range(14) for m in range(14) if (n + m) % 4 == 0]
     covered = 0

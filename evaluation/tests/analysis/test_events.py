@@ -157,7 +157,7 @@ def any_chain(draw):
 
 
 def first_passage(found, trips, threshold):
-    """The rule of the method read aloud, trip by trip."""
+    """Apply the method's rule literally, trip by trip."""
     before = 1.0
     for n in range(1, trips + 1):
         for judged, cause in ((found.change_seen, "not_made"), (found.made, "not_the_edit")):

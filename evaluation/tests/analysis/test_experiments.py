@@ -1,4 +1,4 @@
-"""What an experiment claims: the planted effect, and nothing where none was planted."""
+"""Experiments: planted effects are found, and no effect is claimed without one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SMOKE = suite_design(catalog.suite("smoke"))
 
 
 def arms(times, trips=8, design=SMOKE):
-    """Chains that halve after the arm's time, the same in every case."""
+    """Return chains that fall to one half at the arm's time in every case."""
     return {
         name: [halving(time, trips, **case._asdict(), repeat=0) for case in design.cases]
         for name, time in times.items()
@@ -66,13 +66,13 @@ def test_many_differences_with_ties_are_tested_as_by_scipy(rows):
 
 
 def test_equal_arms_have_no_effect_and_a_different_arm_has_its_exact_effect():
-    told = experiment_numbers(arms({"plain": 4.0, "same": 4.0, "less": 2.0}), 8)
-    assert [effect.sure for effect in told.effects] == [False, False, True]
-    assert told.effects[1].difference == 0
-    assert told.effects[2].difference == pytest.approx(-2.0, abs=0.05)
-    assert told.effects[0].usable_trips == pytest.approx(4.0, abs=0.05)
-    assert told.ranks.mean_ranks == {"plain": 1.5, "same": 1.5, "less": 3.0}
-    assert told.ranks.p < words.SIGNIFICANT
+    numbers = experiment_numbers(arms({"plain": 4.0, "same": 4.0, "less": 2.0}), 8)
+    assert [effect.sure for effect in numbers.effects] == [False, False, True]
+    assert numbers.effects[1].difference == 0
+    assert numbers.effects[2].difference == pytest.approx(-2.0, abs=0.05)
+    assert numbers.effects[0].usable_trips == pytest.approx(4.0, abs=0.05)
+    assert numbers.ranks.mean_ranks == {"plain": 1.5, "same": 1.5, "less": 3.0}
+    assert numbers.ranks.p < words.SIGNIFICANT
 
 
 def test_one_arm_has_students_interval_and_several_arms_have_wider_ones():
@@ -90,11 +90,11 @@ def test_one_arm_has_students_interval_and_several_arms_have_wider_ones():
 
 def test_few_images_give_differences_without_an_interval():
     few = Design(made_up_cases(6, 3, 3, 1))
-    told = experiment_numbers(arms({"plain": 4.0, "less": 2.0}, design=few), 8)
-    assert not told.enough
-    assert told.effects[1].low is None
-    assert not told.sure_effects
-    assert "too few to tell arms apart" in words.finding(told.to_dict())
+    numbers = experiment_numbers(arms({"plain": 4.0, "less": 2.0}, design=few), 8)
+    assert not numbers.enough
+    assert numbers.effects[1].low is None
+    assert not numbers.sure_effects
+    assert "too few to tell arms apart" in words.finding(numbers.to_dict())
 
 
 def test_friedmans_and_the_post_hoc_tests_equal_scipys_with_holms_correction():
@@ -131,15 +131,15 @@ def test_rank_tests_accept_two_arms_and_equal_arms():
 def test_sensitivity_is_by_category_and_reruns_are_by_arm():
     random = np.random.default_rng(3)
     chains = drawn(SMOKE, 8, Lifetimes(3.2), random, {"long": 0.3}, repeats=3)
-    told = experiment_numbers(chains, 8)
+    numbers = experiment_numbers(chains, 8)
     categories = {case.category for case in SMOKE.cases}
-    assert {row.category for row in told.sensitivity} == categories
-    assert {row.worst for row in told.sensitivity} == {"long"}
-    assert all(row.by_rerun and row.by_rerun > 0 for row in told.sensitivity)
-    spread = told.reruns["plain"]
+    assert {row.category for row in numbers.sensitivity} == categories
+    assert {row.worst for row in numbers.sensitivity} == {"long"}
+    assert all(row.by_rerun and row.by_rerun > 0 for row in numbers.sensitivity)
+    spread = numbers.reruns["plain"]
     assert spread.repeats == 3
     assert 0 < spread.icc < 1
-    data = told.to_dict()
+    data = numbers.to_dict()
     assert json.loads(json.dumps(data, allow_nan=False)) == data
     for sentence in (
         words.finding(data),

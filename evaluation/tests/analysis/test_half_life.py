@@ -28,7 +28,7 @@ def linear(loss, trips=N, **fields):
 
 
 def ending_at(*times, trips=N, **fields):
-    """A case for each time, worn to one half by then on a straight line."""
+    """Return a case for each time, whose retention falls linearly to one half by then."""
     return [
         chain(*(1 - 0.5 * n / time for n in range(1, trips + 1)), image=f"p{i}", **fields)
         for i, time in enumerate(times)
@@ -64,7 +64,7 @@ def test_half_lost_at_once_and_half_never_is_a_half_life_of_zero():
 
 
 def test_images_clearly_damaged_by_the_first_trip_lasted_for_a_part_of_it():
-    """The time of an end is a fraction: 0 is for what ended before any image came back."""
+    """Ends are fractions of trips; 0 means that the chain ended before an image was restored."""
     assert summarise([chain(*[0.25] * N)], N).half_life == pytest.approx(2 / 3)
     assert summarise([chain(*[0.25] * N, change_seen=(False,))], N).half_life == 0
 
@@ -78,7 +78,7 @@ def test_the_half_life_weights_repeats_and_categories_like_usable_trips():
 
 
 def test_a_lost_chain_is_at_risk_until_it_was_lost():
-    """Ends at 4 and 10, one lost between them: 2/3 are left, then none."""
+    """Chains end at 4 and 10 with one lost in between: 2/3 survive, then none."""
     lost = chain(*[0.9] * 6, outcome="lost", image="lost")
     assert summarise([*ending_at(4, 10), lost], N).half_life == pytest.approx(10)
     early = chain(*[0.9] * 2, outcome="lost", image="lost")
@@ -151,7 +151,7 @@ def test_a_chain_that_breaks_at_trip_3_was_usable_for_two(outcome):
     summary = summarise([chain(1.0, 1.0, outcome=outcome)], N)
     assert (summary.half_life, summary.usable_trips) == (2, 2)
     assert summary.causes[outcome] == summary.outcomes[outcome] == 1
-    # Nothing from its last whole trip on: on no suite is a break worth half a trip.
+    # Zero after its last whole trip, so a break is never worth half a trip.
     assert summary.auc == pytest.approx(2 / N)
     assert summary.curve[3:] == (0,) * (N - 2)
     assert summary.incidence[outcome] == (0, 0, *[1] * (N - 1))
@@ -226,7 +226,7 @@ def test_a_chain_that_fails_after_its_crossing_is_not_completed():
 
 
 def test_categories_weigh_equally_whatever_the_kinds():
-    """Nine flips that hold, one hat that fails; a street that fails is one more hat."""
+    """Nine flips last and one hat fails; a failing street counts as one more hat."""
     flips = [chain(*[1.0] * N, pair=f"flip-{i}", category="geometric") for i in range(9)]
     hat = chain(outcome="refused")
     scene = chain(outcome="refused", kind="scene", image="street")
@@ -240,7 +240,7 @@ def test_categories_weigh_equally_whatever_the_kinds():
 
 
 def test_repeats_share_the_weight_of_their_case():
-    """Also where an unfinished run has three repeats of one case and two of another."""
+    """This also holds if an unfinished run has three repeats of one case and two of another."""
     holds = [chain(*[1.0] * N, repeat=r) for r in range(3)]
     fails = [chain(outcome="failed", pair="cup", repeat=r) for r in range(2)]
     assert summarise([*holds, *fails], N).usable_trips == pytest.approx(N / 2)
@@ -248,7 +248,7 @@ def test_repeats_share_the_weight_of_their_case():
 
 
 def test_a_lost_chain_does_not_reduce_its_categorys_weight():
-    """One weighted curve over all cases would drop to a third here."""
+    """A single weighted curve over all cases would drop to a third here."""
     lasting = chain(*[1.0] * N)
     lost = chain(1.0, outcome="lost", pair="cup")
     falling = linear(0.1, category="geometric", pair="flip")
@@ -292,7 +292,7 @@ def test_survival_and_incidence_sum_to_one(chains):
 
 @given(chains_of_a_run(lost=False))
 def test_a_higher_threshold_never_has_more_usable_trips(chains):
-    """Not so with lost chains: Kaplan-Meier may then read more from a later event."""
+    """With lost chains this does not hold: a later event may then raise Kaplan-Meier's curve."""
     found = [summarise(chains, 6, threshold) for threshold in THRESHOLDS]
     for numbers in ([s.usable_trips for s in found], [s.half_life for s in found]):
         known = [math.inf if number is None else number for number in numbers]
@@ -331,7 +331,7 @@ def test_adding_a_censored_case_never_lowers_survival(chains, trips, category):
 
 @given(chains_of_a_run(lost=False))
 def test_breaking_a_chain_never_raises_a_number(chains):
-    """Refusing the last trip that was still whole: no number may rise."""
+    """If the last whole trip is refused instead, no number may rise."""
     whole = [c for c in chains if c.outcome == "completed"]
     if not whole:
         return

@@ -1,4 +1,4 @@
-"""Pages compare and rank: the statistics they import must stay small."""
+"""Pages compare and rank, so the statistics that they import must be light."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do intervals and ranks keep their promise? Boards of ten equal models, drawn anew.
+"""Coverage of intervals and ranks on simulated boards of ten equal models.
 
 The small simulation; `python -m tools.studies intervals` prints the whole table.
 """
@@ -31,7 +31,7 @@ def test_intervals_cover_and_equal_models_are_not_separated(
 
 
 class CountedTwice(Design):
-    """The rule of version 2: every case by image and by pair, no pseudo-clusters."""
+    """Compute errors by the rule of version 2: clusters by image and by pair, no pseudo-clusters."""
 
     def __init__(self, cases):
         super().__init__(cases)
@@ -64,7 +64,7 @@ def test_lite_detects_smaller_differences_than_with_the_rule_of_version_2():
 
 
 def test_intervals_of_real_chains_cover_too():
-    """From retention to interval: chains that fall in a line, cross, and get lost on their way."""
+    """Intervals also cover for chains that fall linearly, cross and get lost."""
     trips, draws = 10, 200
     cases = made_up_cases(60, 20, 20, 4)
     lifetimes = Lifetimes(0.4 * trips)

@@ -11,7 +11,7 @@ from evaluation.testing.chains import chain, halving
 
 
 def runs_of(special, models=8, cases=12):
-    """Models of growing strength on ordinary cases, and `special(strength)` for one more."""
+    """Return runs of models of growing strength on ordinary cases and on one special case."""
     random = np.random.default_rng(0)
     return {
         f"model-{m}": [

@@ -1,4 +1,4 @@
-"""Banana100's question of one run: who notices that images wear out?"""
+"""Banana100's question for one run: which metrics notice that images wear out?"""
 
 import pytest
 
@@ -13,7 +13,7 @@ PINNED = {"brisque": {"version": "1"}, "musiq": {"version": "2", "file": "f" * 6
 
 
 def chains():
-    """BRISQUE (lower is better) praises the first two and sees the third; MUSIQ sees all."""
+    """BRISQUE (lower is better) notices only the third image, MUSIQ all of them."""
     kept = (0.8, 0.6, 0.4, 0.2, 0.1)
     return [
         QualityChain("a", {"brisque": (30, 25, 20, 15, 10, 0), "musiq": (60, 9, 8, 7, 6, 5)}, kept),
@@ -60,11 +60,11 @@ def test_a_metric_that_was_not_run_is_absent():
 
 
 def test_answers_of_a_judge_are_counted_by_retention():
-    told = [
+    chains = [
         QualityChain("a", {"worn": (0, 0, 0, 1)}, (0.9, 0.6, 0.2)),
         QualityChain("b", {"worn": (1, 0, None, 0)}, (0.9, 0.6, 0.1)),
     ]
-    found = no_reference_numbers(told, 3, {"worn": {"version": "1"}})["worn"]
+    found = no_reference_numbers(chains, 3, {"worn": {"version": "1"}})["worn"]
     assert found["value"][0] == 0.5  # half of the sources are called worn: false alarms
     assert [(row["asked"], row["worn"]) for row in found["by_kept"]] == [
         (2, 0),

@@ -44,7 +44,7 @@ def test_the_true_usable_trips_are_the_mean_of_the_drawn_ones():
 
 
 def test_lifetimes_share_factors_of_images_and_pairs():
-    """By image and pair alone all models are alike; by their own they differ."""
+    """Shared factors are equal for all models; own factors differ."""
     design = Design(made_up_cases(60, 30, 30, 3))
     shared = Lifetimes(9.0, own_image=0, own_pair=0, chain=0)
     drawn = shared.draw(design, np.random.default_rng(0), 3)[:, 0]

@@ -40,7 +40,7 @@ def by_run(placings):
 
 
 def constant(number, **fields):
-    """A run of one kind of chain on 12 images and as many pairs."""
+    """Return a run of equal chains on 12 images and 12 pairs."""
     return [chain(*number, image=f"p{i:02}", pair=f"q{i:02}", **fields) for i in range(12)]
 
 
@@ -67,7 +67,7 @@ def test_equal_runs_share_the_first_rank_and_the_next_rank_is_three(times):
 
 
 def test_the_order_is_by_usable_trips_whatever_the_half_life_says(times):
-    """Nine of ten cases of one last for 11 trips; of the other, six last for ever."""
+    """In one run nine of ten cases last 11 trips; in the other six last forever."""
     steady = [halving(11 if i % 10 else 1, image=f"p{i:02}", pair=f"q{i % 15}") for i in range(30)]
     torn = [
         chain(*[1.0 if i % 10 > 3 else 0.0] * 20, image=f"p{i:02}", pair=f"q{i % 15}")
@@ -167,7 +167,7 @@ def test_boards_without_chains_are_empty_or_unranked():
 
 
 def test_the_half_lifes_interval_is_where_the_survival_band_contains_one_half(times):
-    """By hand: the band at the middle of every step of the curve."""
+    """Find the interval by evaluating the band in the middle of every step."""
     run = run_of(times, loss=0.1)
     values = case_values(run, 20)
     found = Bounds.of(values)
@@ -207,7 +207,7 @@ def test_the_half_lifes_interval_contains_the_half_life(seed, loss, median):
 
 
 def test_a_model_that_never_failed_has_an_interval_too():
-    """Fourteen cases that last say little about the fifteenth: no interval is a point."""
+    """Fourteen lasting cases leave the fifteenth uncertain, so no interval is a point."""
     found = Bounds.of(case_values(constant([1.0] * 20), 20))
     assert found.usable_trips.high == 20
     assert 14 < found.usable_trips.low < 19
@@ -231,7 +231,7 @@ def test_intervals_stay_within_what_is_possible():
 
 
 def test_ranks_go_down_group_by_group(design):
-    """The best and the second cannot be told apart, nor the third and the fourth."""
+    """The first and the second cannot be separated, nor the third and the fourth."""
     random = np.random.default_rng(1)
     middles = np.array([10.0, 9.95, 5.0, 4.95])
     ranks = rank_board(design, middles + random.normal(0, 0.5, (len(design.cases), 4)), 20)
@@ -241,7 +241,7 @@ def test_ranks_go_down_group_by_group(design):
 
 
 def test_no_rank_is_better_than_that_of_a_run_with_more_usable_trips(design):
-    """The second is surely worse than the first, the noisy third is not: it shares its rank."""
+    """The second is significantly worse than the first, the noisy third is not but shares its rank."""
     random = np.random.default_rng(1)
     first = random.normal(10, 3, len(design.cases))
     noise = random.normal(0, 12, len(design.cases))
@@ -255,7 +255,7 @@ def test_no_rank_is_better_than_that_of_a_run_with_more_usable_trips(design):
 
 
 def test_exactly_equal_runs_have_one_rank_and_tier_whatever_their_order_and_errors(design):
-    """Of two equal runs the steady one is surely worse than the first, the noisy one is not."""
+    """One of two equal runs is significantly worse than the first; the noisy one is not."""
     random = np.random.default_rng(1)
     first = random.normal(10, 3, len(design.cases))
     noise = random.normal(0, 4, len(design.cases))
@@ -269,9 +269,9 @@ def test_exactly_equal_runs_have_one_rank_and_tier_whatever_their_order_and_erro
 
 
 def test_tiers_continue_beyond_the_alphabet(design):
-    """Each of thirty runs is surely worse than the run before it."""
-    levels = np.arange(30.0, 0, -1)
-    ranks = rank_board(design, np.tile(levels, (len(design.cases), 1)), 0, draws=200)
+    """Each of thirty runs is significantly worse than the run before it."""
+    usable = np.arange(30.0, 0, -1)
+    ranks = rank_board(design, np.tile(usable, (len(design.cases), 1)), 0, draws=200)
     assert ranks.tiers[:3] == ("A", "B", "C")
     assert ranks.tiers[25:28] == ("Z", "AA", "AB")
 
@@ -304,7 +304,7 @@ def test_the_order_of_runs_changes_nothing(design):
 
 
 def test_given_means_decide_the_order(design):
-    """In a part of a suite where chains were lost the curve's own area is shown."""
+    """In a part of a suite with lost chains, the area of that part's curve is shown."""
     table = np.random.default_rng(4).normal(10, 1, (len(design.cases), 2))
     assert rank_board(design, table, 20, [3.0, 9.0]).shared == (2, 1)
     assert rank_board(design, table, 20, [9.0, 3.0]).shared == (1, 2)
@@ -340,17 +340,17 @@ def test_boards_of_one_run_and_of_no_run(design):
 
 
 def test_the_critical_value_of_two_runs_is_students_t(design):
-    """One difference alone needs no correction: the draws must find the t of the tables."""
+    """A single difference needs no correction, so the draws must give Student's t."""
     random = np.random.default_rng(6)
     apart = random.normal(0, 1, len(design.cases))
     apart -= design.mean(apart)
     reach = t_quantile(0.975, design.freedom)
-    for factor, told in ((0.97, False), (1.03, True)):
+    for factor, expected in ((0.97, False), (1.03, True)):
         gap = 0.0
         for _ in range(50):  # the error depends a little on where both lie
             table = np.column_stack([10 + apart + gap, np.full(len(apart), 10.0)])
             gap = factor * reach * design.difference_errors(table[:, :1], table[:, 1:], 20)[0]
-        assert rank_board(design, table, 20, draws=100_000).better[0, 1] == told
+        assert rank_board(design, table, 20, draws=100_000).better[0, 1] == expected
 
 
 # Sure differences of all pairs at once

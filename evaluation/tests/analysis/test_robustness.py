@@ -18,7 +18,7 @@ HEADLINE = ("overall", 0.5)
 
 @pytest.fixture
 def runs():
-    """Five models of growing strength, on the same cases."""
+    """Return runs of five models of growing strength on the same cases."""
     random = np.random.default_rng(0)
     common = spread_times(12, random, case=0.2)
     return {

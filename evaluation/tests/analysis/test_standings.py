@@ -1,4 +1,4 @@
-"""From the scores of a run to what is kept of it, and back."""
+"""Standings computed from scores, and chains restored from stored numbers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def trip(
 
 
 def measured(case, distances, outcome="completed", metric="lpips", repeat=0, **by_trip):
-    """A chain with these distances; what `by_trip` gives goes trip by trip."""
+    """Return a chain with these distances; `by_trip` gives measures of each trip."""
     trips = [
         trip(number, distance, **{name: values[number - 1] for name, values in by_trip.items()})
         for number, distance in enumerate(distances, 1)
@@ -53,7 +53,7 @@ def measured(case, distances, outcome="completed", metric="lpips", repeat=0, **b
 
 
 def a_run(strength=1.0, cases=None, repeats=1):
-    """A run on 30 cases whose chains fall in lines, some steeper than others."""
+    """Return a run on 30 cases whose chains fall linearly, some more steeply."""
     random = np.random.default_rng(0)
     found = []
     for case in cases or made_up_cases(30, 12, 14, 3):
@@ -99,7 +99,7 @@ def test_every_threshold_and_scope_has_a_standing_and_only_all_has_values():
 
 
 def test_any_scope_is_ranked_from_stored_values():
-    """One array of floats by run, in the suite's order: no chain is needed again."""
+    """One array of floats per run, in the suite's order, suffices for ranking."""
     cases = made_up_cases(60, 24, 28, 2)
     kept, usable = [], []
     for strength in (1.0, 2.0):
@@ -185,7 +185,7 @@ def test_a_chain_still_in_play_is_censored_at_its_last_trip(outcome):
 
 
 def test_the_jpeg_of_equal_loss_counts_a_broken_chain_as_worse_than_any():
-    """Eight of ten refused at trip 2: version 1 still said "JPEG 95" after ten trips."""
+    """Eight of ten chains are refused at trip 2; version 1 still showed "JPEG 95" after ten trips."""
     cases = made_up_cases(10, 10, 10, 1)
     kept = [measured(case, [0.05] * TRIPS) for case in cases]
     refused = [measured(case, [0.05], "refused") for case in cases]
@@ -201,7 +201,7 @@ def test_the_jpeg_of_equal_loss_counts_a_broken_chain_as_worse_than_any():
 
 
 def test_a_run_is_complete_by_the_cases_that_the_metric_applies_to():
-    """Identity has nothing to say of images without a face."""
+    """The face metric does not apply to images without a face."""
     cases = made_up_cases(30, 12, 14, 3)
     faces = [case for case in cases if case.kind == "face"]
     run = a_run(cases=faces)

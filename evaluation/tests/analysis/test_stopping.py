@@ -1,4 +1,4 @@
-"""Chains that are stopped when their end is known: what stays exact, and what is not known."""
+"""Early stopping: numbers that remain exact, and numbers that become unknown."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EXACT = (
 
 
 def recorded(case, kept, metric, outcome="completed", gate=None):
-    """A chain of one metric as it was recorded: what is kept by trip, and where a gate closed."""
+    """Return a chain by one metric with its retention and the trip at which a gate closed."""
     trips = [
         ScoredTrip(
             number,
@@ -58,7 +58,7 @@ def recorded(case, kept, metric, outcome="completed", gate=None):
 
 
 def recorded_run(seed=0, strength=1.0):
-    """A full run by the headline and by a metric that falls later; some refuse, some recover."""
+    """Return a full run by the headline and by a metric that falls later, with refusals and recoveries."""
     random = np.random.default_rng(seed)
     run = {"overall": [], "ssim": []}
     for case in made_up_cases(60, 14, 16, 4):
@@ -76,7 +76,7 @@ def recorded_run(seed=0, strength=1.0):
 
 
 def cut(measured, headline, k=K):
-    """The chain as it would have been played by the rule; `headline` is the full one."""
+    """Return the chain as early stopping would have left it; `headline` is the full chain."""
     known, played = known_at(headline.result), len(headline.result.retention)
     last = min(TRIPS, known + k) if known else TRIPS
     if played <= last:

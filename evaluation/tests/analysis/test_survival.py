@@ -1,4 +1,4 @@
-"""Kaplan-Meier and Aalen-Johansen beside lifelines, scipy and a published table."""
+"""Kaplan-Meier and Aalen-Johansen compared with lifelines, scipy and a published table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ N = 20
 
 
 def arm(ended, going, trips):
-    """Chains that break after so many trips, and chains that we lost after so many."""
+    """Return chains that broke and chains that were lost after these numbers of trips."""
     return [
         chain(*[0.9] * time, outcome=outcome, image=f"{outcome}-{i}")
         for outcome, times in (("failed", ended), ("lost", going))
@@ -131,7 +131,7 @@ def test_the_area_under_the_steps_is_the_usable_trips(chains):
 
 
 def test_three_quarters_of_two_thirds_are_a_half():
-    """Kaplan-Meier multiplies fractions, and a median must not miss one half by a rounding."""
+    """Kaplan-Meier multiplies fractions; rounding must not move the median past one half."""
     assert summarise(arm([1, 1, 3], [2, 2, 2, 6, 6], 6), 6).half_life == 3
     for size in range(2, 60):
         half = arm(range(1, size // 2 + 1), [60] * (size - size // 2), 60)

@@ -1,4 +1,4 @@
-"""Votes: simulated voters of known skill and bias, agreement, and how long images last."""
+"""Votes: simulated voters of known skill and bias, agreement, and usable trips by votes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def estimated(made):
 
 
 def pairs(rows):
-    """Ballots of (voter, first, second, answer), each on a case of its own."""
+    """Return ballots of (voter, first, second, answer), each on its own case."""
     voter, first, second, answer = np.array(rows).T
     places = np.arange(len(rows))
     return Ballots(voter, places, places, first, second, answer.astype(float), answer.astype(float))
@@ -103,7 +103,7 @@ def test_equal_models_are_rarely_separated():
 
 
 def test_strengths_are_those_of_bradley_and_terry():
-    """Two models, 75 of 100 votes: the odds are 3, but for the prior's half vote each."""
+    """With 75 of 100 votes the odds are 3, apart from the prior's half vote for each model."""
     ballots = pairs([(n % 10, 0, 1, 1 if n < 75 else -1) for n in range(100)])
     one, other = fit(ballots, np.ones(100), 2)
     odds = (75 + PRIOR / 2) / (25 + PRIOR / 2)
@@ -224,7 +224,7 @@ def test_a_metric_unrelated_to_votes_has_no_threshold():
 
 
 def asked_of(life, number=40, voters=8, seed=0, **fields):
-    """Chains that people would use for `life` trips, give or take; asked after 1, 3, 5, 10."""
+    """Return chains that people judge usable for about `life` trips, judged after 1, 3, 5 and 10."""
     random = np.random.default_rng(seed)
     found = []
     for case in made_up_cases(number, 12, 14, 3):

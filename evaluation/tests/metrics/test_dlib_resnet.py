@@ -1,4 +1,4 @@
-"""The face embedding by torch, against dlib's own, and what is not its file."""
+"""The face embedding by torch compared with dlib's, and invalid files."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,7 +33,7 @@ def network(file):
 
 @pytest.fixture(scope="module")
 def portraits():
-    """Some portraits, each with the place of its face."""
+    """Return some portraits with the boxes of their faces."""
     network, found = Faces(), []
     for row in catalog.source_images():
         if row.slug in PORTRAITS:

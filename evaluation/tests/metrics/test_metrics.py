@@ -1,4 +1,4 @@
-"""The metrics against published numbers, second implementations and each other."""
+"""Metrics compared with published numbers, second implementations and each other."""
 
 import math
 from functools import cache
@@ -40,7 +40,7 @@ TOLERANCE = {"psnr": 1e-4, "ssim": 1e-4, "ms_ssim": 1e-4, "lpips": 1e-3, "imagen
 
 @cache
 def ready(name):
-    """The metric, with its weights fetched where they can be; skips where they cannot."""
+    """Return the metric with its weights; skip the test if they cannot be fetched."""
     metric = load_metric(name)
     if name == "lpips":
         try:
@@ -216,9 +216,9 @@ def test_an_unknown_metric_names_the_known_ones():
 
 
 def test_every_metric_has_its_own_description():
-    told = [metric_class(name).looks_at for name in METRICS]
-    assert all(told)
-    assert len(set(told)) == len(told)
+    descriptions = [metric_class(name).looks_at for name in METRICS]
+    assert all(descriptions)
+    assert len(set(descriptions)) == len(descriptions)
 
 
 def test_the_headline_is_first_then_its_parts_then_semantic_metrics():

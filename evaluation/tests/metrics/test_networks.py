@@ -1,4 +1,4 @@
-"""What the networks share: memory that runs out, CLIP from a file, torchvision's operators."""
+"""Networks: lack of memory, CLIP from a file, torchvision's operators."""
 
 import copy
 import json
@@ -32,7 +32,7 @@ ROOT = Path(evaluation.__file__).parent.parent
 
 
 class Tensor:
-    """Stands for features on a device this machine may not have."""
+    """Stand-in for features on a device that this machine may not have."""
 
     def __init__(self, device):
         self.device = device
@@ -42,7 +42,7 @@ class Tensor:
 
 
 class Hungry(FeatureMetric):
-    """A metric whose device holds `room` images at a time; its distance is the width."""
+    """A metric whose device has memory for `room` images; its distance is the image's width."""
 
     name = label = version = "hungry"
     higher_is_better = False
@@ -138,7 +138,7 @@ def test_a_gpu_can_be_set_to_full_precision(monkeypatch):
 
 
 def kept(**made):
-    """What each metric says is kept of a worn portrait, by networks that are made so."""
+    """Return each metric's retentions of a worn portrait, with networks set up as given."""
     scorer = Scorer(["overall", "lpips", "imagenet"])
     if scorer.not_run:
         pytest.skip("; ".join(scorer.not_run.values()))

@@ -1,4 +1,4 @@
-"""BRISQUE, NIQE and PIQE: their numbers, and what they say of images that wear out."""
+"""BRISQUE, NIQE and PIQE: their numbers, and their values of worn images."""
 
 import numpy as np
 import pytest
@@ -70,7 +70,7 @@ def test_all_metrics_rate_strong_noise_worse(values):
 
 
 def test_piqe_rates_a_worn_portrait_better(values, hat_chain):
-    """On a real chain, in which a face becomes another man's, and on a drawn one."""
+    """It does so on a real chain, in which a face turns into another man's, and on a drawn one."""
     before, after = (values(p.decoded) for p in (hat_chain.source, hat_chain.restored[-1]))
     assert value_scale("piqe", {}).gained(before["piqe"], after["piqe"]) > 1
 

@@ -1,4 +1,4 @@
-"""The headline: golden values of its reference implementation, and what each part looks at."""
+"""The headline: golden values of its reference implementation, and its parts."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_dissimilarity_finds_a_patch_within_one_step_and_counts_lost_and_invente
 
 
 def _slowly(one, other):
-    """Patch by patch, as it is written in words."""
+    """Compute the dissimilarity patch by patch."""
     rows, columns = one.shape[:2]
 
     def missing(a, b):

@@ -1,4 +1,4 @@
-"""Score files: what fits is placed, what does not is named with its line and field."""
+"""Score files: valid values are added to chains, invalid lines and fields are named."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def test_images_are_found_by_hash_and_by_case():
     assert (one.quality, two.quality) == ({}, {"mine": [None, None, 0.5]})
 
 
-def test_json_gives_the_same_values_as_csv():
+def test_json_rows_are_read_too():
     rows = [{"sha256": FIRST, "metric": "nima", "value": 4.5, "version": "1"}]
     own = chain()
     found = parse(json.dumps(rows).encode(), "scores.json")

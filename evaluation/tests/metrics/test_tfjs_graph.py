@@ -1,4 +1,4 @@
-"""The interpreter of TensorFlow.js graphs, against sums done by hand and by torch."""
+"""The interpreter of TensorFlow.js graphs compared with results by hand and by torch."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ def numbers(*values):
 
 
 def graph(nodes, **weights):
-    """A graph with these nodes, and constants of these arrays."""
+    """Return a graph with these nodes and constant arrays."""
     specs, data = [], b""
     for name, array in weights.items():
         kind = "int32" if array.dtype.kind == "i" else "float32"

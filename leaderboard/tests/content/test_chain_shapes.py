@@ -39,7 +39,7 @@ def chain(run: Run, pair: str) -> Chain:
 
 
 def answers(run: Run) -> list[Any]:
-    """Every answer of a run by its place."""
+    """Return every answer of a run by case, trip and step."""
     trips = Trip.objects.filter(chain__run=run)
     steps = TripStep.objects.filter(chain__run=run)
     return [
@@ -191,8 +191,8 @@ def test_pages_exports_and_the_api_show_every_step(client: Client, tmp_path: Pat
     assert [row[1] for row in case["steps"][0]] == ["A", "B", "b", "a"]
     call_command("export_results", "dataset", str(tmp_path / "out"))
     lines = (tmp_path / "out" / "degraded.jsonl").read_text().splitlines()
-    told = {row["case"]: row["steps"] for row in map(json.loads, lines)}
-    assert told["image-0--nested"][0][1] == ["2-B", "B", NESTED.steps[1].prompt]
+    steps_by_case = {row["case"]: row["steps"] for row in map(json.loads, lines)}
+    assert steps_by_case["image-0--nested"][0][1] == ["2-B", "B", NESTED.steps[1].prompt]
 
 
 def test_images_of_middle_steps_are_kept_by_the_garbage_collector() -> None:
@@ -216,9 +216,9 @@ def test_a_curator_reads_what_is_wrong_with_a_shape(
     fields: dict[str, Any], field: str, message: str
 ) -> None:
     pair = EditPair(slug="x", title="X", category="objects", forward="x", backward="y", **fields)
-    with pytest.raises(ValidationError) as told:
+    with pytest.raises(ValidationError) as error:
         pair.clean()
-    assert message in str(told.value.message_dict[field])
+    assert message in str(error.value.message_dict[field])
 
 
 def test_rows_of_round_trips_have_no_shape_fields() -> None:

@@ -1,4 +1,4 @@
-"""A model's page shows the floor under it; the board does not."""
+"""A model's page shows the floor set by its autoencoder; the board does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Restoration: we degrade, the model restores; one call a trip, the rest is ours and free."""
+"""Restoration: the benchmark degrades an image, the model restores it, with one call a trip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sealed suite tells its numbers and nothing else, at whatever address one asks."""
+"""A sealed suite shows its numbers and nothing else, at every address."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def runs(folder):
-    """A finished run on an open suite, beside another, and one on its sealed twin."""
+    """Play finished runs on an open suite and on its sealed twin."""
     suite = tiny_suite(pairs=(FLIP,))
     call_command("seal_suite", suite.key, folder, narrow=True, verbosity=0)
     sealed = Suite.objects.sealed().get()
@@ -58,7 +58,7 @@ LINK = re.compile(r"""["'>=](?:https?://[^/"'<>\s]+)?(/[^"'<>\s#]*)""")
 
 
 def routes(patterns=None, before=""):
-    """Every route of the site but the admin's, as Django writes it."""
+    """Yield every route of the site except the admin's, as Django writes it."""
     for pattern in get_resolver().url_patterns if patterns is None else patterns:
         route = before + str(pattern.pattern)
         if isinstance(pattern, URLResolver):
@@ -68,7 +68,7 @@ def routes(patterns=None, before=""):
 
 
 def crawl(client, *starts):
-    """Every address of the site that a link leads to, with what it answers."""
+    """Return every linked address of the site with its answer."""
     found, todo, visited = {}, deque(starts), set()
     while todo:
         address = todo.popleft()
@@ -95,7 +95,7 @@ def crawl(client, *starts):
 
 
 def files(folder):
-    """What is in a folder of files, and in the archives among them."""
+    """Return the content of a folder's files and of archives among them."""
     found = {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     for name in [name for name in found if name.endswith(".zip")]:
         with zipfile.ZipFile(name) as archive:
@@ -111,7 +111,7 @@ def test_a_crawler_finds_nothing_of_a_sealed_suite(client, runs, tmp_path):
     scores.write(opened.suite)
     found, visited = crawl(
         client,
-        # All that take nothing, so that a page added later is looked at too.
+        # Every route without arguments, so that pages added later are checked too.
         *(f"/{route}" for route in routes() if not re.search(r"[<^]", route)),
         *("/embed/chart/?chart=value", "/vote/?mode=usable", f"/suites/{opened.suite.slug}/"),
         *(f"{one}{part}" for part in ("", "/status", "/standings", "/chains")),

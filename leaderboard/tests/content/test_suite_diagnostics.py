@@ -1,4 +1,4 @@
-"""What finished runs say of the cases of their suite."""
+"""Diagnostics of a suite's cases from its finished runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run travels: written as a bundle, checked by anybody, imported elsewhere as external."""
+"""Bundles: written from a run, verified by anyone, imported elsewhere as external runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 
 @dataclass(frozen=True)
 class Packed:
-    """One run, played once for all tests here: its bundles and what its site showed."""
+    """A run played once for all tests: its bundles, and the numbers that its site showed."""
 
     images: Path
     numbers: Path
@@ -75,7 +75,7 @@ def differing(path: Path) -> list[str]:
 
 @pytest.fixture
 def run() -> Run:
-    """A small run that is still in the database."""
+    """Return a small run in the database."""
     return play("jpeg", factories.tiny_suite(1, trips=1))
 
 
@@ -277,7 +277,7 @@ def test_the_checks_are_available_as_json(packed, capsys):
 
 
 def nodes(value: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key) of a document."""
+    """Yield every (container, key) of a document."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     found = [(value, key) for key, _ in items]
     inner = (v for v in (value.values() if isinstance(value, dict) else value))
@@ -303,7 +303,9 @@ def test_no_document_crashes_the_check(packed, data):
     for place in data.draw(st.lists(st.integers(0, len(places) - 1), min_size=1, max_size=3)):
         holder, key = places[place]
         holder[key] = data.draw(ODD)
-    with contextlib.suppress(LookupError, TypeError, AttributeError):  # nobody can seal that
+    with contextlib.suppress(
+        LookupError, TypeError, AttributeError
+    ):  # such a document cannot be sealed
         document = bundles.sealed(document)
     content = json.dumps(document).encode()
     path = rewritten(packed.numbers, {bundles.DOCUMENT: content})
@@ -379,7 +381,7 @@ def test_a_bundle_without_images_is_unverified_and_an_altered_one_is_marked(pack
     assert client.get(f"/runs/{verified[0].pk}/").status_code == 200
 
 
-def test_calibrations_are_never_imported(packed):
+def test_an_altered_calibration_is_not_imported(packed):
     path = packed.images
 
     def harsher(document: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A run for other people's catalogues: each file is held to its reader's own rules."""
+"""Records for other catalogues, validated by their own schemas and readers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXTS = {"type": "object", "additionalProperties": TEXT}
 
 
 def fields(required: str, **properties: object) -> dict[str, object]:
-    """An object with these fields; ours may use no others, where the schema would allow some."""
+    """Return a schema of an object with these fields only, stricter than the original."""
     return {
         "type": "object",
         "required": required.split(),
@@ -130,7 +130,7 @@ def test_a_run_is_a_valid_every_eval_ever_record_with_the_numbers_of_its_page(cl
         assert result["metric_config"]["max_score"] == run.suite.trips
 
 
-def test_the_record_states_who_could_have_cached_an_image(client, run):
+def test_the_record_states_the_evaluators_relationship(client, run):
     relation = {}
     for editor, source in (("gemini", "ours"), ("endpoint", "ours"), ("gemini", "external")):
         EditingModel.objects.update(editor=editor)

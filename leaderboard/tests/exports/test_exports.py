@@ -1,4 +1,4 @@
-"""Results that travel: the same numbers as the pages, in files that are safe to open."""
+"""Exports have the numbers of the pages, in files that are safe to open."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_every_score_of_a_run_is_in_csv_and_json(client, suite):
 
 
 def models_in(client, suite) -> set[str]:
-    """Whose scores the suite's Parquet file holds; empty where there is none."""
+    """Return the models in the suite's Parquet file; empty without a file."""
     pq = pytest.importorskip("pyarrow.parquet")
     answer = client.get(f"/suites/{suite.slug}/{suite.version}/scores.parquet")
     if answer.status_code == 404:

@@ -1,4 +1,4 @@
-"""Texts of strangers in files and on pages: never a formula, a script or a secret."""
+"""Untrusted text in files and on pages never becomes a formula, a script or a secret."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_bundle_links_only_to_web_addresses(address):
     assert re.search(found.pattern, "")
 
 
-# Secrets of submitters, and of ours.
+# Secrets of submitters and of the site.
 
 
 @pytest.mark.parametrize(
