@@ -1,4 +1,4 @@
-"""A local endpoint for the jobs to call, and jobs that wait for nothing."""
+"""A local endpoint for jobs to call, and jobs without long waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Audits of a run: planned, called once, survived, measured, and what follows from them."""
+"""Audits of a run: they are planned, called once, measured, and decide its flags."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def start(server: EditingServer, **fields: Any) -> Run:
 
 
 def keeps_sources(server: EditingServer) -> Callable[[bytes, str, int], bytes]:
-    """A cheat: turns an image it has turned before back to what it was, by likeness."""
+    """A cheat: it recognises an image that it edited before and returns its source."""
     kept: list[tuple[np.ndarray, bytes]] = []
 
     def small(data: bytes) -> np.ndarray:
@@ -112,7 +112,7 @@ def test_the_audit_comes_before_the_chains_own_call(server: EditingServer) -> No
         assert order == ["forward", "audit", "backward"]
 
 
-def test_an_honest_run_is_clean_and_tells_what_came_back(server: EditingServer) -> None:
+def test_an_honest_run_is_clean_and_shows_its_audits(server: EditingServer) -> None:
     run = scored(played(start(server)))
     assert run.state == RunState.FINISHED
     assert run.review.flags == []
@@ -121,7 +121,7 @@ def test_an_honest_run_is_clean_and_tells_what_came_back(server: EditingServer) 
     assert all(audit.finding for audit in of(run))
 
 
-def test_a_model_that_returns_what_it_kept_is_out_of_the_ranks_with_a_reason(
+def test_a_model_that_returns_stored_images_is_not_ranked_and_the_reason_is_shown(
     server: EditingServer,
 ) -> None:
     server.edit = keeps_sources(server)
@@ -135,11 +135,11 @@ def test_a_model_that_returns_what_it_kept_is_out_of_the_ranks_with_a_reason(
     assert run.is_ranked
 
 
-def test_a_killed_run_makes_no_audit_twice(
+def test_a_killed_run_repeats_no_audit(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
-        """No handler of ours may see it, as with a kill."""
+        """An exception that no handler catches, as after a kill."""
 
     run = start(server)
     turns = iter(range(10_000))
@@ -211,7 +211,7 @@ def test_an_outage_at_an_audit_pauses_the_run_and_it_is_made_later(
     assert run.progress.edits_done == EDITS + CHAINS
 
 
-def test_the_plan_is_nobodys_business_before_the_run_has_finished(
+def test_the_plan_of_audits_is_secret_until_the_run_has_finished(
     server: EditingServer, client: Any
 ) -> None:
     run = played(start(server))
@@ -233,7 +233,7 @@ def test_the_plan_is_nobodys_business_before_the_run_has_finished(
     assert "1 run of this model" in model
 
 
-def test_scored_again_the_audits_are_measured_again_and_paid_no_more(
+def test_scoring_again_measures_the_audits_again_without_new_calls(
     server: EditingServer,
 ) -> None:
     run = scored(played(start(server)))
@@ -252,7 +252,7 @@ def local_pair() -> EditPair:
 
 
 def edits_of(editor: Editor) -> Callable[[bytes, str, int], bytes]:
-    """An endpoint that has this editor behind it."""
+    """An endpoint that answers with this editor."""
 
     def edit(image: bytes, prompt: str, seed: int) -> bytes:
         return editor.edit(EncodedImage.from_bytes(image), prompt, seed).image.png()
@@ -308,10 +308,10 @@ def test_no_source_is_sent_before_its_cold_audit(
     assert made.run.review.cold_gap == run.review.cold_gap
 
 
-def test_a_memory_goes_from_the_form_to_a_review_without_a_persons_hint(
+def test_a_model_with_a_memory_is_flagged_for_review_without_a_hint_by_a_person(
     server: EditingServer, lpips: None, client: Any, valkey: Any
 ) -> None:
-    """It passes the marks and the harmless touches, and keeps everything for ever."""
+    """The model passes marks and harmless alterations, and stores everything for ever."""
     server.edit = edits_of(CopiesTouches())
     suite = factories.tiny_suite(6, (local_pair(),), trips=TRIPS, size=128)
     fields = form_fields(suite, endpoint_url=server.url, contract="huggingface")
@@ -342,9 +342,7 @@ def differing(path: Path) -> set[str]:
         return {f"{c.line}, {c.what}" for c in verify(bundle) if c.verdict == DIFFERENT}
 
 
-def test_a_bundle_tells_the_audits_and_anybody_can_check_them(
-    server: EditingServer, tmp_path: Path
-) -> None:
+def test_a_bundle_has_the_audits_and_can_be_verified(server: EditingServer, tmp_path: Path) -> None:
     run = scored(played(start(server)))
     with bundles.read(bundle_of(run, tmp_path)) as bundle:
         checks = list(verify(bundle))
@@ -396,9 +394,7 @@ def test_a_bundle_tells_the_audits_and_anybody_can_check_them(
     assert {"run, secret", "run, planned audits"} <= found
 
 
-def test_an_imported_run_brings_its_audits(
-    server: EditingServer, tmp_path: Path, client: Any
-) -> None:
+def test_an_imported_run_has_its_audits(server: EditingServer, tmp_path: Path, client: Any) -> None:
     run = scored(played(start(server)))
     with bundles.read(bundle_of(run, tmp_path)) as bundle:
         made = import_bundle(bundle, model_slug="elsewhere")
@@ -414,7 +410,7 @@ def test_an_imported_run_brings_its_audits(
 
 
 def cut(run: Run, trips: int) -> Chain:
-    """A chain of the run that failed after so many trips."""
+    """Return a chain of the run that failed after so many trips."""
     chain = run.chains.select_related("case").first()
     assert chain is not None
     Trip.objects.filter(chain=chain, number__gt=trips).delete()
@@ -424,18 +420,18 @@ def cut(run: Run, trips: int) -> Chain:
     return chain
 
 
-def test_what_is_played_after_the_secret_was_told_is_drawn_by_a_new_one(
+def test_chains_played_after_the_secret_is_public_use_a_new_secret(
     server: EditingServer, tmp_path: Path, client: Any
 ) -> None:
     run = scored(played(start(server)))
-    told, seeds = run.published_secret, {call.seed for call in server.calls}
+    published, seeds = run.published_secret, {call.seed for call in server.calls}
     chain = cut(run, 1)
     before = len(server.calls)
     assert jobs.play_again(run) == 1
     run.refresh_from_db()
     assert run.published_secret is None
-    assert run.earlier_secrets == [told]
-    assert run.secret != told
+    assert run.earlier_secrets == [published]
+    assert run.secret != published
     assert set(chain.audits.values_list("outcome", flat=True)) == {""}
     assert run.progress.edits_total == EDITS + CHAINS  # a small suite is audited whole, again
     scored(played(run))
@@ -450,11 +446,11 @@ def test_what_is_played_after_the_secret_was_told_is_drawn_by_a_new_one(
     assert run.review.marks_kept == pytest.approx(1, abs=0.1)
     Run.objects.filter(pk=run.pk).update(published=True)
     page = client.get(run.editing_model.get_absolute_url()).content.decode()
-    assert str(told) in page
+    assert str(published) in page
     assert run.secret in page
 
 
-def test_an_audit_of_an_answer_that_is_gone_is_made_again(server: EditingServer) -> None:
+def test_an_audit_of_a_deleted_answer_is_made_again(server: EditingServer) -> None:
     run = played(start(server))
     secret, chain = run.secret, cut(run, 1)
     (audit,) = chain.audits.all()
@@ -465,4 +461,4 @@ def test_an_audit_of_an_answer_that_is_gone_is_made_again(server: EditingServer)
     played(run)
     audit.refresh_from_db()
     assert audit.outcome == Audit.Outcome.ANSWERED
-    assert run.secret == secret  # nobody was told
+    assert run.secret == secret  # it is not public yet

@@ -1,4 +1,4 @@
-"""A hosted model that is replaced behind its name is noticed, and a noisy one is not accused."""
+"""Changed answers of a hosted model are detected, and noise is not reported as a change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ticked() -> EditingModel:
     return editing_model("hosted", "noop", canary=True, price_per_edit="0.01")
 
 
-def test_a_ticked_model_is_played_every_week_within_a_budget(ticked):
+def test_a_canary_model_is_played_every_week_within_a_budget(ticked):
     suite = tiny_suite(slug=changes.SUITE)
     editing_model("other", "noop")
     canaries.start_due()
@@ -42,7 +42,7 @@ def test_a_ticked_model_is_played_every_week_within_a_budget(ticked):
 
 
 def two_runs(first: float, second: float) -> EditingModel:
-    """A model whose images lost `first` of themselves at each trip, and now `second`."""
+    """Create a model with two runs, whose images lose `first` and `second` at each trip."""
     suite = losing_suite()
     type(suite).objects.filter(pk=suite.pk).update(slug=changes.SUITE)
     before, after = losing_run(suite, "hosted", first), losing_run(suite, "again", second)

@@ -1,4 +1,4 @@
-"""What a run gives to the editor of a submitted endpoint, and what its row cannot change."""
+"""Options that a run gives to a submitted endpoint's editor, and those its row cannot set."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def run_of(**options: Any) -> Run:
     return Run(pk=7, editing_model=model)
 
 
-def test_the_key_arrives_in_the_clear() -> None:
+def test_the_editor_gets_the_decrypted_key() -> None:
     editor = editor_of(run_of(url="https://example.com/v1"))
     assert isinstance(editor, Endpoint)
     assert editor.api_key == KEY
     assert KEY not in repr(editor)
 
 
-def test_attempts_are_named_by_the_run_and_its_secret_alone() -> None:
+def test_attempts_are_named_by_the_run_and_its_secret_only() -> None:
     run, same = (run_of(url="https://example.com/v1") for _ in range(2))
     groups = {getattr(editor_of(one), "group", "") for one in (run, run, same)}
     assert len(groups) == 2  # another secret, another name
@@ -37,7 +37,7 @@ def test_attempts_are_named_by_the_run_and_its_secret_alone() -> None:
     assert run.secret not in groups
 
 
-def test_a_row_cannot_open_our_network(settings: Any) -> None:
+def test_options_of_a_row_cannot_open_the_private_network(settings: Any) -> None:
     settings.ALLOW_LOCAL_ENDPOINTS = False
     settings.ALLOWED_HOSTS = ["board.example.org"]
     wide = {"allow_local": True, "ports": [22, 443, 6379], "deny": []}
@@ -51,7 +51,7 @@ def test_a_row_cannot_open_our_network(settings: Any) -> None:
 @pytest.mark.parametrize(
     "url", ["https://files.example.org/", "https://203.0.114.7/", "https://bench.example.net/"]
 )
-def test_what_else_is_ours_stays_closed(settings: Any, url: str) -> None:
+def test_other_private_addresses_stay_closed(settings: Any, url: str) -> None:
     settings.ALLOW_LOCAL_ENDPOINTS = False
     settings.ALLOWED_HOSTS = ["*"]
     settings.SITE_URL = "https://bench.example.net:443"
@@ -60,14 +60,14 @@ def test_what_else_is_ours_stays_closed(settings: Any, url: str) -> None:
         editor_of(run_of(url=url))
 
 
-def test_the_development_setting_opens_it(settings: Any) -> None:
+def test_the_development_setting_opens_private_addresses(settings: Any) -> None:
     settings.ALLOW_LOCAL_ENDPOINTS = True
     editor = editor_of(run_of(url="http://127.0.0.1:8000/v1"))
     assert isinstance(editor, Endpoint)
     assert editor.allow_local
 
 
-def test_security_events_reach_whoever_asked_for_them(settings: Any) -> None:
+def test_security_events_reach_the_callback(settings: Any) -> None:
     settings.ALLOW_LOCAL_ENDPOINTS = False
     events: list[tuple[str, str]] = []
     with pytest.raises(AddressRefused):

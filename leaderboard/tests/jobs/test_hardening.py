@@ -1,4 +1,4 @@
-"""Runs under attack or accident: shared endpoints, two admins at once, uploads that must go."""
+"""Runs under attack or accident: shared endpoints, two admins at once, expired uploads."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_endpoint_submitted_twice_has_one_limit_and_one_pace(suite):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_admins_who_press_at_once_play_nothing_twice(suite):
+def test_two_admins_at_once_play_no_chain_twice(suite):
     run = jobs.start(factories.editing_model(), suite)
     Chain.objects.filter(run=run).update(state=ChainState.PLAYED, outcome=Outcome.FAILED)
     Run.objects.filter(pk=run.pk).update(state=RunState.PAUSED)
@@ -73,7 +73,7 @@ def test_two_admins_who_press_at_once_play_nothing_twice(suite):
 
 
 @pytest.mark.django_db
-def test_after_a_day_the_files_of_an_upload_are_gone_too():
+def test_files_of_an_upload_are_deleted_after_a_day():
     kept = StoredImage.objects.get_or_store(EncodedImage.from_image(factories.drawn_image(801)))
     gone = StoredImage.objects.get_or_store(EncodedImage.from_image(factories.drawn_image(802)))
     gone.write_copy()

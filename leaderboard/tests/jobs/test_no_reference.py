@@ -1,4 +1,4 @@
-"""Workers ask no-reference metrics of every restored image; score files bring others."""
+"""No-reference metrics: workers run them on each restored image; score files add others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Run:
     return play("noise")
 
 
-def test_every_return_and_the_source_have_a_value(run: Run) -> None:
+def test_each_restored_image_and_the_source_have_a_value(run: Run) -> None:
     chains = list(Chain.objects.filter(run=run))
     assert chains
     for chain in chains:
@@ -46,7 +46,7 @@ def test_every_return_and_the_source_have_a_value(run: Run) -> None:
     assert [chain.quality for chain in Chain.objects.filter(run=run)] == before
 
 
-def test_a_score_file_is_taken_whole_or_not_at_all(run: Run, tmp_path: Path) -> None:
+def test_a_score_file_is_imported_completely_or_not_at_all(run: Run, tmp_path: Path) -> None:
     chain = Chain.objects.filter(run=run).select_related("case__image__stored").first()
     assert chain
     source = chain.case.image.stored
@@ -63,13 +63,13 @@ def test_a_score_file_is_taken_whole_or_not_at_all(run: Run, tmp_path: Path) -> 
     call_command("import_results", "scores", file, run.pk, verbosity=0)
     chain.refresh_from_db()
     assert chain.quality["musiq"][:2] == [60.0, 70.0]
-    told = NoReferenceResult.objects.get(run=run).numbers["musiq"]
-    assert (told["imported"], told["label"]) == (True, "MUSIQ")
+    numbers = NoReferenceResult.objects.get(run=run).numbers["musiq"]
+    assert (numbers["imported"], numbers["label"]) == (True, "MUSIQ")
     with pytest.raises(CommandError, match="no run 99999"):
         call_command("import_results", "scores", file, 99999)
 
 
-def test_all_values_can_be_taken_away(run: Run, client: Client) -> None:
+def test_all_values_can_be_downloaded(run: Run, client: Client) -> None:
     answer = client.get(f"/runs/{run.pk}/no-reference.csv")
     assert isinstance(answer, StreamingHttpResponse)
     head, *rows = b"".join(answer).decode().splitlines()  # type: ignore[arg-type]
@@ -83,9 +83,7 @@ def test_all_values_can_be_taken_away(run: Run, client: Client) -> None:
     assert client.get(f"/runs/{run.pk}/no-reference.csv").status_code == 404
 
 
-def test_a_bundle_carries_the_values_and_whoever_checks_it_recomputes_them(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_bundle_has_the_values_and_verification_recomputes_them(run: Run, tmp_path: Path) -> None:
     write(run, tmp_path / "run.zip", images=True)
     with bundles.read(tmp_path / "run.zip") as bundle:
         checks = list(verify(bundle))

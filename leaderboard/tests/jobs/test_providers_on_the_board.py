@@ -38,7 +38,7 @@ def _settings(quick_metrics: None, settings: Any) -> None:
 
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, FakeProvider]]:
-    """All providers at once; behind each is the reference editor that saves as JPEG."""
+    """All providers at once; each answers with the reference editor that saves as JPEG."""
     edit = remembered(by_editor(load_editor("jpeg")))
     with ExitStack() as stack:
         fakes = {name: stack.enter_context(fake(edit=edit)) for name, fake in FAKES.items()}
@@ -49,14 +49,14 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, FakeProvider]]:
 
 
 def remembered(edit: Edit) -> Edit:
-    """The same edit; what another provider was asked already is not drawn again."""
+    """The same edit, cached for requests that another provider has answered already."""
     answers: dict[tuple[str, str], EncodedImage] = {}
 
     def remembering(image: EncodedImage, prompt: str, seed: int | None) -> EncodedImage:
-        asked = image.sha256, prompt
-        if asked not in answers:
-            answers[asked] = edit(image, prompt, seed)
-        return answers[asked]
+        request = image.sha256, prompt
+        if request not in answers:
+            answers[request] = edit(image, prompt, seed)
+        return answers[request]
 
     return remembering
 
@@ -69,7 +69,7 @@ def hosted(fake: FakeProvider) -> EditingModel:
 
 
 def on_board(run: Run, suite_edits: int) -> None:
-    """The run is whole, paid for, ranked, and its model is in the board's table."""
+    """Assert that the run is complete, paid for and ranked, and its model on the board."""
     run.refresh_from_db()
     assert (run.state, run.reason_text, run.progress.last_error) == (RunState.FINISHED, "", "")
     assert run.complete
@@ -114,7 +114,7 @@ def test_an_image_that_is_lost_is_fetched_again_while_the_provider_keeps_it(
     assert trip.restored.read().data == data
     on_board(run, 8)
     assert fakes["fal"].edits == 8
-    # Where it was is nobody else's business: such an address may be signed.
+    # The address must not be public, because it may be signed.
     with zipfile.ZipFile(bundle_of(run, tmp_path)) as archive:
         assert trip.restored_notes[IMAGE_ADDRESS] not in archive.read("bundle.json").decode()
     default_storage.delete(trip.restored.name)
@@ -125,9 +125,9 @@ def test_an_image_that_is_lost_is_fetched_again_while_the_provider_keeps_it(
 
 
 def part_of_smoke() -> Suite:
-    """Two cases and two trips of it: seven providers play it, and every trip is scored.
+    """Return a small part of the smoke suite, since all providers play it.
 
-    Flips and turns, which no network has to look at: that would take most of the time.
+    It has flips and turns only: networks for other edits would take most of the time.
     """
     smoke = catalog.suite("smoke")
     cases = tuple(c for c in smoke.cases if smoke.pair_by_slug[c.pair].change == "exact")[:2]

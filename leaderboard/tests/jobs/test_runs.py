@@ -1,4 +1,4 @@
-"""Runs, their moves and claims, and what a play job does with every kind of answer."""
+"""Runs, their moves and claims, and how a play job handles each kind of answer."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_lapsed_lease_is_taken_over_and_its_old_owner_can_write_nothing(
     assert Chain.objects.held(new).filter(pk=chain.pk).exists()
 
 
-def test_a_lapsed_lease_that_nobody_took_is_still_its_owners(server: EditingServer) -> None:
+def test_an_unclaimed_lapsed_lease_still_belongs_to_its_owner(server: EditingServer) -> None:
     run, token = started(server), uuid4()
     Chain.objects.claim(run, token, 1)
     Chain.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
@@ -95,7 +95,7 @@ def test_a_lapsed_lease_that_nobody_took_is_still_its_owners(server: EditingServ
 # Playing
 
 
-def test_every_trip_is_played_once_and_kept(server: EditingServer) -> None:
+def test_each_trip_is_played_once_and_stored(server: EditingServer) -> None:
     run = played(started(server))
     assert run.state == RunState.SCORING
     assert len(server.calls) == len({call.edit for call in server.calls}) == 24
@@ -107,14 +107,14 @@ def test_every_trip_is_played_once_and_kept(server: EditingServer) -> None:
     }
 
 
-def test_to_play_again_costs_nothing(server: EditingServer) -> None:
+def test_playing_a_finished_run_makes_no_calls(server: EditingServer) -> None:
     run = played(started(server))
     played(run)
     played(run)
     assert len(server.calls) == 24
 
 
-def test_the_same_secret_asks_for_the_same_edits(server: EditingServer) -> None:
+def test_the_same_secret_requests_the_same_edits(server: EditingServer) -> None:
     model, suite = served(server), factories.tiny_suite()
     for _ in range(2):
         played(jobs.start(model, suite, secret="7" * 64))
@@ -124,7 +124,7 @@ def test_the_same_secret_asks_for_the_same_edits(server: EditingServer) -> None:
     assert len({call.edit for call in server.calls}) == 48
 
 
-def test_a_chain_goes_on_with_the_edit_it_lacks(server: EditingServer) -> None:
+def test_a_chain_continues_with_its_missing_edit(server: EditingServer) -> None:
     run = played(started(server))
     before = list(Trip.objects.order_by("pk").values_list("edited", "restored"))
     chain = run.chains.first()
@@ -161,12 +161,12 @@ def test_images_are_stored_before_their_rows_and_only_once(server: EditingServer
 
 
 def first_calls(count: int, reply: Reply) -> Any:
-    """The first calls get `reply`, the rest an image."""
+    """Answer the first calls with `reply`, the others with an image."""
     left = iter(range(count))
     return lambda call: reply if next(left, None) is not None else None
 
 
-def test_server_errors_are_retried_and_written_into_the_ledger(server: EditingServer) -> None:
+def test_server_errors_are_retried_and_recorded_in_the_ledger(server: EditingServer) -> None:
     server.instead = first_calls(3, error(503))
     run = played(started(server))
     assert run.state == RunState.SCORING
@@ -176,7 +176,7 @@ def test_server_errors_are_retried_and_written_into_the_ledger(server: EditingSe
     assert run.progress.calls == 27
 
 
-def test_a_refusal_is_an_outcome_and_not_asked_again(server: EditingServer) -> None:
+def test_a_refusal_is_an_outcome_and_not_repeated(server: EditingServer) -> None:
     refusal = error(400, body=b'{"error": {"code": "content_policy_violation", "message": "no"}}')
     server.instead = first_calls(1, refusal)
     run = played(started(server))
@@ -195,7 +195,7 @@ def test_an_image_of_one_colour_ends_its_chain_as_blank(server: EditingServer) -
     assert run.state == RunState.SCORING
 
 
-def test_an_answer_that_is_never_an_image_breaks_its_chain_after_the_retries(
+def test_a_chain_fails_after_retries_if_no_answer_is_an_image(
     server: EditingServer,
 ) -> None:
     broken = 200, {"Content-Type": "image/png"}, b"half a pictu"
@@ -230,7 +230,7 @@ def test_a_rejected_key_pauses_until_a_person_resumes(
     assert answered == 24
 
 
-def test_a_key_that_was_rotated_under_a_worker_pauses_the_run_with_words(
+def test_a_key_rotated_while_a_worker_runs_pauses_the_run_with_a_message(
     server: EditingServer, settings: Any
 ) -> None:
     """The rotation ran before this worker was restarted with the new key."""
@@ -286,7 +286,7 @@ def test_one_image_that_always_fails_ends_its_chain_while_others_are_answered(
     assert sorted(run.chains.values_list("outcome", flat=True)) == ["completed"] * 3 + ["failed"]
 
 
-def test_a_rate_limit_holds_all_calls_and_is_no_failure(server: EditingServer) -> None:
+def test_a_rate_limit_blocks_all_calls_and_is_no_failure(server: EditingServer) -> None:
     server.instead = first_calls(1, error(429, {"Retry-After": "1"}))
     began = time.monotonic()
     run = played(started(server))
@@ -297,7 +297,7 @@ def test_a_rate_limit_holds_all_calls_and_is_no_failure(server: EditingServer) -
     assert after.earliest("started_at").started_at >= limited.started_at + timedelta(seconds=0.99)
 
 
-def test_a_rate_limit_of_another_worker_is_heeded(server: EditingServer) -> None:
+def test_a_rate_limit_met_by_another_worker_blocks_calls(server: EditingServer) -> None:
     run = started(server)
     until = timezone.now() + timedelta(seconds=1.5)
     Pace.objects.create(editing_model=run.editing_model, blocked_until=until)
@@ -305,7 +305,7 @@ def test_a_rate_limit_of_another_worker_is_heeded(server: EditingServer) -> None
     assert run.ledger.earliest("started_at").started_at >= until
 
 
-def test_a_long_rate_limit_frees_the_worker_and_says_until_when(server: EditingServer) -> None:
+def test_a_long_rate_limit_frees_the_worker_and_states_its_end(server: EditingServer) -> None:
     server.instead = lambda call: error(429, {"Retry-After": "7200"})
     run = played(started(server))
     assert (run.state, run.reason) == (RunState.PAUSED, Fault.RATE_LIMITED)
@@ -313,14 +313,14 @@ def test_a_long_rate_limit_frees_the_worker_and_says_until_when(server: EditingS
     assert timedelta(hours=1.9) < run.resume_at - timezone.now() < timedelta(hours=2.1)
 
 
-def test_an_unknown_editor_pauses_with_what_is_known(server: EditingServer) -> None:
+def test_an_unknown_editor_pauses_the_run_and_lists_the_known_ones(server: EditingServer) -> None:
     run = jobs.start(factories.editing_model(editor="no-such"), factories.tiny_suite())
     played(run)
     assert (run.state, run.reason) == (RunState.PAUSED, "configuration")
     assert "no-such" in run.reason_text
 
 
-def test_storage_that_fails_pauses_the_run_and_marks_nothing_done(
+def test_failing_storage_pauses_the_run_and_counts_nothing_as_done(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*args: Any) -> None:

@@ -1,4 +1,4 @@
-"""What people do to runs: budgets, pause, cancel, play again; and what a killed job leaves."""
+"""Control of runs: budgets, pause, cancel, play again; and the remains of a killed job."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick"), pytest.ma
 
 
 @pytest.mark.parametrize("budget", [1, 7, 23])
-def test_a_run_pauses_before_it_would_make_a_call_too_many(
+def test_a_run_pauses_before_it_exceeds_its_budget_of_calls(
     server: EditingServer, budget: int
 ) -> None:
     run = played(started(server, budget_calls=budget))
@@ -52,7 +52,7 @@ def test_failed_calls_count_towards_the_budget(server: EditingServer) -> None:
     assert len(server.calls) <= 5
 
 
-def test_a_run_pauses_before_it_would_spend_too_much(server: EditingServer) -> None:
+def test_a_run_pauses_before_it_exceeds_its_budget_in_usd(server: EditingServer) -> None:
     budget = {"budget_usd": Decimal("0.50"), "price_per_edit": Decimal("0.04")}
     run = played(started(server, **budget))
     assert (run.state, run.reason) == (RunState.PAUSED, "budget")
@@ -72,12 +72,12 @@ def claimed(store: DatabaseStore) -> ClaimedChain:
 
 
 def hold_up(store: DatabaseStore) -> None:
-    """Make the store see that its leases have lapsed, as after a pause of the whole process."""
+    """Let the store notice that its leases have lapsed, as after a pause of the process."""
     for chain in store._renewed:
         store._renewed[chain] -= settings.LEASE_SECONDS
 
 
-def test_a_chain_that_was_taken_over_gets_no_call(server: EditingServer) -> None:
+def test_a_job_makes_no_call_for_a_chain_it_has_lost(server: EditingServer) -> None:
     store = store_of(started(server, max_in_flight=4))
     ours, lost = claimed(store), claimed(store)
     Chain.objects.filter(pk=lost.key).update(token=uuid4())
@@ -91,7 +91,7 @@ def test_a_chain_that_was_taken_over_gets_no_call(server: EditingServer) -> None
 
 
 def test_two_jobs_share_one_budget(server: EditingServer) -> None:
-    """Two jobs of one run, in turn: what one has in flight the other must not spend again."""
+    """Two jobs of one run in turn: the second must count the first one's calls in flight."""
     run = started(server, budget_calls=3, max_in_flight=4)
     stores = [store_of(run), store_of(run)]
     for store in stores:
@@ -103,7 +103,7 @@ def test_two_jobs_share_one_budget(server: EditingServer) -> None:
 
 
 @pytest.mark.parametrize("budget", [{"budget_calls": 60}, {"budget_usd": Decimal("0.60")}])
-def test_near_the_end_of_the_budget_a_job_counts_what_others_spent_since_it_looked(
+def test_near_the_end_of_the_budget_a_job_recounts_what_others_have_spent(
     server: EditingServer, budget: dict[str, Any]
 ) -> None:
     run = started(server, max_in_flight=4, price_per_edit=Decimal("0.01"), **budget)
@@ -151,7 +151,7 @@ def test_cancel_ends_a_run_in_the_middle_of_an_edit_within_seconds(
     assert set(run.ledger.values_list("outcome", flat=True)) <= {Call.LOST, Fault.UNREACHABLE}
 
 
-def test_what_was_finished_before_a_cancel_is_kept_and_can_go_on(
+def test_finished_chains_survive_a_cancel_and_the_run_can_continue(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = started(server)
@@ -224,7 +224,7 @@ def test_a_job_that_lost_its_chains_writes_nothing_more(
     played(run)
     assert Chain.objects.held(thief).count() == 4
     before = run.progress.edits_done
-    # What was in flight at that moment came back to nobody: the ledger shows it, no row does.
+    # Answers to calls in flight at that moment were lost: the ledger has them, no row does.
     assert (
         before
         == Trip.objects.filter(edited__isnull=False).count()
@@ -239,7 +239,7 @@ def test_a_kill_between_answer_and_commit_repeats_that_call(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
-        """No handler of ours may see it, as with a kill."""
+        """An exception that no handler catches, as after a kill."""
 
     original = database_store._save_answer_row
 
@@ -265,7 +265,7 @@ def test_a_kill_between_answer_and_commit_repeats_that_call(
     assert run.ledger.filter(outcome=Call.ANSWERED).count() == 24
 
 
-def test_the_sweeper_takes_lapsed_chains_back_also_from_ended_runs(server: EditingServer) -> None:
+def test_the_sweep_releases_lapsed_chains_of_ended_runs_too(server: EditingServer) -> None:
     run = started(server)
     Chain.objects.claim(run, uuid4(), 4)
     Run.objects.update(state=RunState.CANCELLED)
@@ -295,7 +295,7 @@ def test_broken_chains_are_played_again_from_their_last_good_image(
     assert len(server.calls) - calls <= sum(2 * (3 - played) for played in kept.values())
 
 
-def test_commands_say_what_they_did_and_what_they_cannot(server: EditingServer) -> None:
+def test_commands_report_what_they_did_and_what_is_refused(server: EditingServer) -> None:
     run = started(server)
     out = io.StringIO()
     call_command("runs", "pause", run.pk, "--reason", "The owner asked", stdout=out)
@@ -316,7 +316,7 @@ def test_commands_say_what_they_did_and_what_they_cannot(server: EditingServer) 
         call_command("runs", "rescore", run.pk, stdout=out)
 
 
-def test_the_reference_editors_of_a_suite_are_those_that_belong_to_its_scale() -> None:
+def test_reference_editors_start_on_their_own_suites_only() -> None:
     suite = factories.tiny_suite()
     for slug, suites in (("everywhere", None), ("here", ["tiny"]), ("there", ["lite"])):
         factories.editing_model(slug, is_reference=True, reference_suites=suites)
@@ -327,11 +327,11 @@ def test_the_reference_editors_of_a_suite_are_those_that_belong_to_its_scale() -
     assert set(started_on.values_list("editing_model__slug", flat=True)) == {"everywhere", "here"}
     call_command("start_run", "by-name", suite="tiny", verbosity=0)
     assert started_on.filter(editing_model__slug="by-name").exists()
-    with pytest.raises(ValidationError, match="Enter a list of slugs"):
+    with pytest.raises(ValidationError, match="Enter a list of suite slugs"):
         EditingModel(slug="x", name="x", editor="jpeg", reference_suites="lite").full_clean()
 
 
-def test_start_run_starts_what_is_missing_and_nothing_twice(server: EditingServer) -> None:
+def test_start_run_starts_missing_runs_once(server: EditingServer) -> None:
     served(server, is_reference=True)
     factories.editing_model("other", is_reference=True)
     factories.editing_model("restorer", "restorer", is_reference=True)

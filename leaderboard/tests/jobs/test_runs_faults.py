@@ -1,4 +1,4 @@
-"""Storage, the database, clocks and garbage collection let a run down; it loses nothing."""
+"""Faults of storage, database, clocks and garbage collection: a run loses nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_run_whose_images_are_in_s3_is_played_scored_and_cleaned_up_after(
 
 
 @pytest.mark.parametrize("status", [403, 503])
-def test_s3_that_answers_with_errors_pauses_the_run_and_it_goes_on_later(
+def test_s3_that_answers_with_errors_pauses_the_run_and_it_continues_later(
     server: EditingServer, s3: FakeS3, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resilience, "STORAGE_PATIENCE_SECONDS", 0.5)
@@ -72,7 +72,7 @@ def test_s3_that_answers_with_errors_pauses_the_run_and_it_goes_on_later(
     assert not run.chains.filter(outcome=Outcome.LOST).exists()
 
 
-def test_s3_that_is_started_again_is_waited_for_and_no_edit_is_paid_twice(
+def test_a_job_waits_while_s3_restarts_and_no_edit_is_paid_twice(
     server: EditingServer, s3: FakeS3
 ) -> None:
     run = started(server)
@@ -83,7 +83,7 @@ def test_s3_that_is_started_again_is_waited_for_and_no_edit_is_paid_twice(
     assert Call.objects.filter(run=run).count() == run.progress.edits_done
 
 
-def test_a_disk_that_is_full_while_scoring_pauses_the_run_and_it_goes_on_by_itself(
+def test_a_full_disk_while_scoring_pauses_the_run_and_it_resumes_by_itself(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*args: Any) -> None:
@@ -103,7 +103,7 @@ def test_a_disk_that_is_full_while_scoring_pauses_the_run_and_it_goes_on_by_itse
     assert scored(played(run)).state == RunState.FINISHED
 
 
-def test_a_thumbnail_is_drawn_once_even_when_a_run_is_scored_again(
+def test_a_thumbnail_is_made_once_even_if_a_run_is_scored_again(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = scored(played(started(server)))
@@ -116,8 +116,8 @@ def test_a_thumbnail_is_drawn_once_even_when_a_run_is_scored_again(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_garbage_collected_all_the_while_takes_nothing_from_a_run(server: EditingServer) -> None:
-    """The worst case: every answer is an old image that nothing refers to any more."""
+def test_garbage_collection_removes_no_image_of_a_run_under_way(server: EditingServer) -> None:
+    """The worst case: every answer is an old, unreferenced image."""
     first = played(started(server))
     suite, model = first.suite, first.editing_model
     names = set(StoredImage.objects.values_list("pk", flat=True))
@@ -151,7 +151,7 @@ def test_garbage_collected_all_the_while_takes_nothing_from_a_run(server: Editin
 
 
 @pytest.mark.django_db(transaction=True)
-def test_garbage_collection_cannot_come_between_an_image_and_its_trip(
+def test_garbage_collection_cannot_run_between_storing_an_image_and_its_trip(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if connection.vendor == "sqlite":
@@ -185,7 +185,7 @@ def test_garbage_collection_cannot_come_between_an_image_and_its_trip(
 # The database
 
 
-def test_a_database_that_is_away_while_scoring_needs_no_person(
+def test_an_unavailable_database_while_scoring_needs_no_person(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*args: Any) -> None:
@@ -202,7 +202,7 @@ def test_a_database_that_is_away_while_scoring_needs_no_person(
     assert scored(run).state == RunState.FINISHED
 
 
-def test_sums_that_take_longer_than_a_lease_are_drawn_by_one_worker(
+def test_one_worker_finalises_a_run_even_if_that_takes_longer_than_a_lease(
     server: EditingServer,
 ) -> None:
     run = played(started(server))
@@ -217,9 +217,7 @@ def test_sums_that_take_longer_than_a_lease_are_drawn_by_one_worker(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_claim_of_the_sums_is_renewed_while_they_are_drawn(
-    server: EditingServer, settings: Any
-) -> None:
+def test_a_claim_of_finalising_is_renewed_meanwhile(server: EditingServer, settings: Any) -> None:
     run = played(started(server))
     settings.LEASE_SECONDS = 0.6
     with resilience.finalising(run, uuid4()):
@@ -230,7 +228,7 @@ def test_a_claim_of_the_sums_is_renewed_while_they_are_drawn(
         assert not run.claim_finalising(uuid4())
 
 
-def test_a_worker_killed_while_it_drew_the_sums_is_followed_after_one_lease(
+def test_another_worker_finalises_a_run_one_lease_after_a_kill(
     server: EditingServer,
 ) -> None:
     run = played(started(server))
@@ -250,7 +248,7 @@ def test_a_run_killed_between_its_start_and_its_provenance_gets_it_from_the_next
     assert run.provenance["suite"]["content_hash"] == run.suite.content_hash
 
 
-def test_counters_recounted_while_a_run_plays_miss_nothing(server: EditingServer) -> None:
+def test_counters_recounted_while_a_run_plays_are_complete(server: EditingServer) -> None:
     run = played(started(server, budget_calls=7))
     RunProgress.objects.update(calls=99, edits_done=99, spent_usd=Decimal(9))
     run.refresh_from_db()
@@ -270,10 +268,10 @@ def test_a_scoring_job_from_before_a_rescore_writes_nothing(server: EditingServe
         job.store._write(chain, trips, [])
 
 
-def test_a_chain_taken_back_in_mid_edit_is_not_played_twice_by_the_same_job(
+def test_a_chain_released_during_an_edit_is_not_played_twice_by_the_same_job(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job that was held up for longer than its lease claims what the sweeper put back."""
+    """A job that was delayed for longer than its lease claims chains that the sweep released."""
     server.latency = 0.3
     taken_back: list[int] = []
 
@@ -300,7 +298,7 @@ def limited(after: float | None) -> EditorError:
     return EditorError("slow down", fault=Fault.RATE_LIMITED, retry_after=after)
 
 
-def test_a_worker_whose_clock_is_wrong_holds_up_nobody(
+def test_a_worker_with_a_wrong_clock_delays_no_other(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = factories.editing_model("served", "endpoint", calls_per_minute=60)
@@ -319,7 +317,7 @@ def test_a_worker_whose_clock_is_wrong_holds_up_nobody(
     assert next_call < timezone.now() + timedelta(seconds=5)
 
 
-def test_an_endpoint_that_always_says_again_at_once_is_asked_less_and_less_often() -> None:
+def test_an_endpoint_with_retry_after_0_is_called_less_and_less_often() -> None:
     waits = [pacing._block(limited(0.0), failures) for failures in range(1, 13)]
     assert waits[:4] == [0, 0, 0, 0]
     assert all(later > sooner for sooner, later in pairwise(waits[4:]))
@@ -327,7 +325,7 @@ def test_an_endpoint_that_always_says_again_at_once_is_asked_less_and_less_often
     assert pacing._block(limited(1e9), 1) == pacing.LONGEST_BLOCK
 
 
-def test_calls_that_cost_more_than_the_list_says_stay_within_the_budget(
+def test_calls_that_cost_more_than_the_listed_price_stay_within_the_budget(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from evaluation.editors.endpoint import Endpoint
@@ -345,7 +343,7 @@ def test_calls_that_cost_more_than_the_list_says_stay_within_the_budget(
     assert Decimal("0.40") < run.progress.spent_usd <= Decimal("0.50")
 
 
-def test_garbage_is_what_nothing_refers_to_and_is_old(server: EditingServer) -> None:
+def test_old_unreferenced_images_are_garbage(server: EditingServer) -> None:
     run = played(started(server, trips=1))
     orphan = StoredImage.objects.get_or_store(factories_image(50))
     young = StoredImage.objects.get_or_store(factories_image(51))
@@ -369,7 +367,7 @@ def factories_image(number: int) -> EncodedImage:
     return EncodedImage.from_image(factories.drawn_image(number))
 
 
-def test_a_chain_whose_image_is_gone_is_lost_and_the_run_goes_on(server: EditingServer) -> None:
+def test_a_chain_with_a_missing_image_is_lost_and_the_run_continues(server: EditingServer) -> None:
     run = played(started(server, budget_calls=13))
     trip = Trip.objects.filter(restored__isnull=False).latest("number")
     last = trip.chain.trips.latest("number")
@@ -384,7 +382,7 @@ def test_a_chain_whose_image_is_gone_is_lost_and_the_run_goes_on(server: Editing
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_database_that_drops_its_connections_is_asked_again(
+def test_queries_are_repeated_if_the_database_drops_its_connections(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = started(server)

@@ -38,7 +38,7 @@ class Psnr2(Psnr):
 
 @pytest.fixture
 def change_psnr(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """From the call on the metric's code is another."""
+    """Replace the code of the metric from now on."""
     return lambda: monkeypatch.setitem(METRICS, "psnr", f"{__name__}:Psnr2")
 
 
@@ -65,7 +65,7 @@ def test_a_played_run_is_scored_and_finished(server: EditingServer) -> None:
     assert 0 < trip.step < trip.from_source * 2 < 1  # type: ignore[operator]
 
 
-def test_a_run_is_judged_by_the_witnesses_that_its_worker_is_told_of(
+def test_a_run_is_judged_by_the_witnesses_in_the_workers_settings(
     server: EditingServer, settings: Any
 ) -> None:
     settings.WITNESSES = ["geometry"]
@@ -78,7 +78,7 @@ def test_a_run_is_judged_by_the_witnesses_that_its_worker_is_told_of(
     assert heard == {"geometry"}
 
 
-def test_reference_editors_are_judged_only_by_witnesses_whose_word_counts(
+def test_reference_editors_are_judged_only_by_witnesses_that_decide(
     server: EditingServer, settings: Any
 ) -> None:
     settings.WITNESSES = []  # all that can run here
@@ -95,7 +95,7 @@ def test_reference_editors_are_judged_only_by_witnesses_whose_word_counts(
     assert gating <= set(REFERENCE_EDITOR_WITNESSES)
 
 
-def test_runs_of_strangers_wait_for_a_look_and_references_do_not(
+def test_runs_of_submitted_models_wait_for_review_and_references_do_not(
     server: EditingServer, settings: Any
 ) -> None:
     suite = factories.tiny_suite(images=1, trips=1)
@@ -110,7 +110,7 @@ def test_runs_of_strangers_wait_for_a_look_and_references_do_not(
     assert published == {"stranger": False, "reference": True, "at-once": True}
 
 
-def test_to_score_again_changes_nothing(server: EditingServer) -> None:
+def test_scoring_again_changes_nothing(server: EditingServer) -> None:
     run = scored(played(started(server)))
     before = numbers()
     scored(run)
@@ -164,7 +164,7 @@ def test_two_score_jobs_on_one_run_score_no_chain_twice(
     assert run.progress.trips_scored == 12
 
 
-def test_chains_stay_with_the_job_that_scores_them_however_long_a_batch_takes(
+def test_chains_stay_with_their_score_job_during_a_long_batch(
     server: EditingServer,
 ) -> None:
     run = played(started(server))
@@ -175,7 +175,7 @@ def test_chains_stay_with_the_job_that_scores_them_however_long_a_batch_takes(
     assert Chain.objects.claim_scores(run, uuid4(), 9) == []
 
 
-def test_a_run_tells_of_every_device_that_scored_it(
+def test_a_run_lists_every_device_that_scored_it(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = played(started(server))
@@ -187,7 +187,7 @@ def test_a_run_tells_of_every_device_that_scored_it(
     assert scored(run).provenance["scoring"]["devices"] == ["cpu float32", "cuda float32"]
 
 
-def test_a_job_killed_between_two_batches_leaves_scores_that_the_next_goes_on_from(
+def test_after_a_kill_between_batches_the_next_job_continues_from_the_scores(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = played(started(server))
@@ -195,7 +195,7 @@ def test_a_job_killed_between_two_batches_leaves_scores_that_the_next_goes_on_fr
     monkeypatch.setattr(score_loop, "TRIPS_PIXELS", 1)  # one trip at a time
 
     class Killed(BaseException):
-        """No handler of ours may see it, as with a kill."""
+        """An exception that no handler catches, as after a kill."""
 
     write, count = DatabaseScores._write, iter(range(100))
 
@@ -223,7 +223,7 @@ def test_a_job_killed_between_two_batches_leaves_scores_that_the_next_goes_on_fr
     assert run.progress.trips_scored == 12
 
 
-def test_a_metric_that_changed_in_mid_run_pauses_it_instead_of_mixing_curves(
+def test_a_metric_that_changes_during_a_run_pauses_it(
     server: EditingServer, change_psnr: Callable[[], None]
 ) -> None:
     run = played(started(server))
@@ -238,7 +238,7 @@ def test_a_metric_that_changed_in_mid_run_pauses_it_instead_of_mixing_curves(
     assert set(Score.objects.values_list("metric__version", flat=True)) == {"1"}
 
 
-def test_a_metric_that_went_away_in_mid_run_pauses_it(
+def test_a_metric_that_becomes_unavailable_during_a_run_pauses_it(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = played(started(server))
@@ -279,7 +279,7 @@ def test_a_metric_that_cannot_run_here_is_missing_with_its_reason_and_never_zero
     assert set(Score.objects.values_list("metric__name", flat=True)) == {"ssim"}
 
 
-def test_an_error_in_scoring_pauses_the_run_with_its_words(
+def test_an_error_in_scoring_pauses_the_run_with_its_message(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*args: Any, **options: Any) -> None:
@@ -292,7 +292,7 @@ def test_an_error_in_scoring_pauses_the_run_with_its_words(
     monkeypatch.undo()
 
 
-def test_an_error_in_the_sums_pauses_the_run_and_a_resume_finishes_it(
+def test_an_error_in_the_standings_pauses_the_run_and_a_resume_finishes_it(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(run: Run) -> None:
@@ -307,7 +307,7 @@ def test_an_error_in_the_sums_pauses_the_run_and_a_resume_finishes_it(
     assert scored(played(run)).state == RunState.FINISHED
 
 
-def test_a_run_whose_chains_all_broke_still_ends(server: EditingServer) -> None:
+def test_a_run_whose_chains_all_failed_still_finishes(server: EditingServer) -> None:
     server.instead = lambda call: (
         400,
         {"Content-Type": "application/json"},
@@ -324,7 +324,7 @@ def test_a_run_whose_chains_all_broke_still_ends(server: EditingServer) -> None:
 
 
 def test_global_edits_are_judged_by_the_models_own_drift(server: EditingServer) -> None:
-    """A style edit counts only when it moves more than the same model asked for no change."""
+    """A style edit counts only if it changes more than the model's edit without a change."""
     style = factories.EditPair(
         slug="style",
         category="style",
@@ -344,7 +344,7 @@ def test_global_edits_are_judged_by_the_models_own_drift(server: EditingServer) 
     assert judged == {"replica": None, "style": True}
 
 
-def test_an_image_that_is_gone_costs_its_chain_and_not_the_run(server: EditingServer) -> None:
+def test_a_missing_image_ends_its_chain_but_not_the_run(server: EditingServer) -> None:
     run = played(started(server))
     trip = Trip.objects.filter(number=2).first()
     assert trip

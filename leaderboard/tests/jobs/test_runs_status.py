@@ -1,4 +1,4 @@
-"""What people see of a run: how far it is, what it waits for, what stopped it."""
+"""The status of a run for people: progress, queue, and the reason of a pause."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from leaderboard.testing.served_runs import played, served, started
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick")]
 
 
-def test_progress_counts_what_is_left_in_few_queries(
+def test_progress_counts_remaining_work_in_few_queries(
     server: EditingServer, django_assert_max_num_queries: Any, valkey: Any
 ) -> None:
     valkey.kill()
@@ -42,7 +42,7 @@ def test_progress_counts_what_is_left_in_few_queries(
     assert not now["ended"]
 
 
-def test_a_queued_run_knows_its_place(server: EditingServer) -> None:
+def test_a_queued_run_shows_its_place_in_the_queue(server: EditingServer) -> None:
     model, suite = served(server), factories.tiny_suite()
     runs = [jobs.start(model, suite) for _ in range(3)]
     assert [progress(run)["position"] for run in runs] == [1, 2, 3]
@@ -61,7 +61,7 @@ def test_a_blocked_address_is_a_security_event_and_needs_a_person(
     assert not server.calls
 
 
-def test_an_error_of_ours_pauses_the_run_instead_of_coming_back_for_ever(
+def test_an_internal_error_pauses_the_run_instead_of_recurring_for_ever(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*args: Any) -> None:
@@ -74,14 +74,14 @@ def test_an_error_of_ours_pauses_the_run_instead_of_coming_back_for_ever(
     assert not run.chains.in_flight().exists()
 
 
-def test_an_alarm_of_the_endpoint_guard_is_written_down(server: EditingServer) -> None:
+def test_an_alarm_of_the_endpoint_guard_is_recorded(server: EditingServer) -> None:
     run = started(server)
     DatabaseStore(run, uuid4(), job_queue.EDITS).alarm("redirect", "to 10.0.0.1")
     event = SecurityEvent.objects.get()
     assert (event.kind, event.editing_model) == ("redirect", run.editing_model)
 
 
-def test_a_run_that_goes_on_with_other_code_says_so(
+def test_a_run_that_continues_with_other_code_records_it(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = played(started(server, budget_calls=3))
@@ -96,7 +96,7 @@ def test_a_run_that_goes_on_with_other_code_says_so(
     assert run.provenance["later"] == [{"code": {"version": "99"}}, {"code": {"version": "100"}}]
 
 
-def test_an_unwell_endpoint_is_left_alone_for_longer_each_time(server: EditingServer) -> None:
+def test_a_failing_endpoint_is_paused_for_longer_each_time(server: EditingServer) -> None:
     pacer = pacing.Pacer(started(server).editing_model)
     rests = []
     for failures in (1, 5, 10, 20, 50, 5000):

@@ -1,4 +1,4 @@
-"""A run that is played and scored in the shell gives the images and numbers of the site's."""
+"""A run in the shell has the same images and numbers as a run of the site."""
 
 from __future__ import annotations
 

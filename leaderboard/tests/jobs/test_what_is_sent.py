@@ -1,4 +1,4 @@
-"""Nothing that an endpoint is sent names the case but its pixels and its prompt."""
+"""Requests to an endpoint reveal the case only by pixels and prompt."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ANSWERS = {
 
 
 def play(contract: str) -> tuple[Run, list[Received]]:
-    """A run of two cases of each of two images, and all that the endpoint was sent."""
+    """Play two cases of each of two images; return the run and all requests."""
     suite = Suite.objects.first() or factories.tiny_suite(2, trips=2)
     with HostileServer() as server:
         server.answers(PATHS[contract], ANSWERS[contract])
@@ -46,7 +46,7 @@ def sent_images() -> list[bytes]:
 
 
 def besides(request: Received) -> dict[str, str]:
-    """Every word of a request but pixels and prompt, and the length that follows from those."""
+    """Return a request without its pixels, its prompt and its length."""
     body = request.body
     for data in sent_images():
         body = body.replace(data, b"PIXELS").replace(base64.b64encode(data), b"PIXELS")
@@ -102,7 +102,7 @@ def chunk_names(data: bytes) -> list[bytes]:
     return names
 
 
-def test_what_an_answer_hides_in_its_file_does_not_reach_the_next_edit() -> None:
+def test_metadata_hidden_in_an_answer_does_not_reach_the_next_edit() -> None:
     hidden = b"the source itself"
     tail = IMAGE.data.index(b"IEND") - 4
     chunk = struct.pack(">I", len(hidden)) + b"prVt" + hidden + b"\0\0\0\0"
@@ -119,12 +119,12 @@ def test_what_an_answer_hides_in_its_file_does_not_reach_the_next_edit() -> None
     assert {name for data in sent for name in chunk_names(data)} == {b"IHDR", b"IDAT", b"IEND"}
 
 
-def test_the_secret_is_told_when_the_run_has_finished_and_not_before(client) -> None:
+def test_the_secret_is_published_when_the_run_has_finished(client) -> None:
     run, _ = play("huggingface")
     Run.objects.filter(pk=run.pk).update(published=True)
     pages = [run.get_absolute_url(), f"/api/v1/runs/{run.pk}"]
     for page in pages:
         assert run.secret not in client.get(page).content.decode()
     jobs.score(run.pk)
-    told = client.get(pages[1]).json()
-    assert told["secret"] == run.secret
+    document = client.get(pages[1]).json()
+    assert document["secret"] == run.secret

@@ -50,11 +50,11 @@ def test_a_run_is_played_scored_and_finished(
     assert run.standings.exists()
 
 
-def test_a_run_submitted_while_redis_is_down_starts_when_it_is_back(
+def test_a_run_queued_while_redis_is_down_starts_when_it_is_back(
     workers: WorkerProcesses, server: EditingServer, valkey: Any
 ) -> None:
     valkey.kill()
-    run = started(server)  # saved, though nobody heard of it
+    run = started(server)  # saved, but not enqueued
     assert state(run) == RunState.QUEUED
     hired = [workers.start("edits"), workers.start("gpu")]
     workers.wait(lambda: workers.logs().count("waiting for redis") == 2)
@@ -64,7 +64,7 @@ def test_a_run_submitted_while_redis_is_down_starts_when_it_is_back(
     assert [worker.poll() for worker in hired] == [None, None]
 
 
-def test_redis_may_be_emptied_and_restarted_in_mid_run(
+def test_a_run_survives_an_emptied_and_restarted_redis(
     workers: WorkerProcesses, server: EditingServer, valkey: Any
 ) -> None:
     server.latency = 0.3
@@ -85,11 +85,11 @@ def test_redis_may_be_emptied_and_restarted_in_mid_run(
     assert gpu.poll() is None
 
 
-def test_a_killed_horse_costs_the_edit_in_flight_and_its_chains_go_on_at_once(
+def test_a_killed_horse_loses_the_edit_in_flight_and_its_chains_continue_at_once(
     workers: WorkerProcesses, server: EditingServer
 ) -> None:
     server.latency = 1
-    workers.environment["LEASE_SECONDS"] = "300"  # nobody waits for it
+    workers.environment["LEASE_SECONDS"] = "300"  # so that no test waits for it
     workers.start("edits")
     workers.start("gpu")
     run = started(server, trips=2)
@@ -153,7 +153,7 @@ def test_cancel_frees_the_worker_in_the_middle_of_an_edit(
     assert not Chain.objects.in_flight().exists()
 
 
-def test_a_worker_told_to_stop_ends_between_two_edits_and_loses_nothing(
+def test_a_stopped_worker_ends_between_two_edits_and_loses_nothing(
     workers: WorkerProcesses, server: EditingServer
 ) -> None:
     server.latency = 0.5
@@ -170,7 +170,7 @@ def test_a_worker_told_to_stop_ends_between_two_edits_and_loses_nothing(
     assert len(server.calls) == 48
 
 
-def test_a_worker_that_waits_for_redis_stops_when_told_to(
+def test_a_worker_that_waits_for_redis_can_be_stopped(
     workers: WorkerProcesses, valkey: Any
 ) -> None:
     valkey.kill()
@@ -183,7 +183,7 @@ def test_a_worker_that_waits_for_redis_stops_when_told_to(
 
 @pytest.fixture
 def own_signals() -> Iterator[None]:
-    """What signals mean to this process is after the test what it was before."""
+    """Restore the signal handlers of this process after the test."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
     for number, handler in before.items():
@@ -192,10 +192,10 @@ def own_signals() -> Iterator[None]:
 
 @pytest.mark.usefixtures("valkey", "own_signals")
 @pytest.mark.parametrize("error", [None, OSError])
-def test_a_worker_told_to_stop_while_it_looks_for_lost_work_stops(
+def test_a_worker_can_be_stopped_during_a_sweep(
     settings: Any, monkeypatch: pytest.MonkeyPatch, error: type[Exception] | None
 ) -> None:
-    """Also where what it interrupts has an error of its own to tell."""
+    """This holds even if the interrupted code raises an error of its own."""
     settings.SWEEP_SECONDS = 0
     looked: list[int] = []
 
@@ -225,7 +225,7 @@ def test_a_worker_told_to_stop_while_it_looks_for_lost_work_stops(
 def test_runs_take_turns_on_one_worker(
     workers: WorkerProcesses, server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second run does not wait for the end of a first that takes for ever."""
+    """A second run does not wait for the end of a very long first one."""
     server.latency = 0.3
     workers.environment["TURN_SECONDS"] = "2"
     workers.start("edits")

@@ -1,4 +1,4 @@
-"""kill -9, again and again: the run ends as if nothing had happened."""
+"""kill -9, again and again: the run has the same results as without kills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The address is told when the site answers, by a process that takes nothing from it."""
+"""The address is printed when the site answers, by a process without Django."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Unwell(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def unwell() -> Iterator[str]:
-    """The address of a site that answers, if only that it is unwell."""
+    """Yield the address of a site that answers with errors only."""
     server = HTTPServer(("127.0.0.1", 0), Unwell)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -34,23 +34,25 @@ def unwell() -> Iterator[str]:
     thread.join()
 
 
-def test_a_site_that_is_unwell_has_an_address_too(
+def test_the_address_of_a_failing_site_is_printed_too(
     unwell: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert announcing.main(unwell, "More comes behind it.") == 0
-    told = capsys.readouterr().out
-    assert told == f"\n  ConvergeBench is at {unwell}\n  Ctrl-C ends it.\n  More comes behind it.\n"
+    printed = capsys.readouterr().out
+    assert (
+        printed == f"\n  ConvergeBench is at {unwell}\n  Ctrl-C ends it.\n  More comes behind it.\n"
+    )
 
 
-def test_a_site_that_never_answers_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:
+def test_waiting_for_a_site_that_never_answers_ends(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))  # bound, and nobody listens
+        free.bind(("127.0.0.1", 0))  # bound, but without a listener
         address = f"http://127.0.0.1:{free.getsockname()[1]}/"
         assert announcing.main(address, patience=0.1) == 1
     assert f"did not answer at {address}" in capsys.readouterr().out
 
 
-def test_it_imports_nothing_that_the_first_page_waits_for(unwell: str) -> None:
+def test_announcing_imports_no_django(unwell: str) -> None:
     code = (
         "import sys; from leaderboard.operation import announcing; "
         f"assert announcing.main({unwell!r}) == 0; "

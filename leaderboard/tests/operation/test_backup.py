@@ -1,4 +1,4 @@
-"""The drill: everything is destroyed, and the same board comes back."""
+"""Backup and restore: everything is destroyed, and the same board is restored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [
 
 
 def everything() -> dict[str, Any]:
-    """What must come back: every standing and score, and the pixels behind them."""
+    """Return what must be restored: all standings, scores and pixels."""
     names = [field.name for field in Standing._meta.concrete_fields]
     rows = StoredImage.objects.order_by("pk")
     return {
@@ -106,7 +106,7 @@ def test_a_second_backup_copies_only_what_is_new(tmp_path: Path):
         ("image", "missing"),
     ],
 )
-def test_what_is_not_a_whole_backup_replaces_nothing(tmp_path: Path, change: str, match: str):
+def test_an_incomplete_backup_replaces_nothing(tmp_path: Path, change: str, match: str):
     StoredImage.objects.get_or_store(EncodedImage.from_image(factories.drawn_image(1)))
     out, kept = tmp_path / "backup", tmp_path / "images"
     call_command("backup", out, images=kept, stdout=StringIO())
@@ -133,8 +133,8 @@ def test_what_is_not_a_whole_backup_replaces_nothing(tmp_path: Path, change: str
     assert StoredImage.objects.count() == 1
 
 
-def test_a_database_that_this_version_cannot_read_gives_way_to_the_one_from_before(tmp_path: Path):
-    """Its migrations have the names of ours, and a column is called otherwise."""
+def test_the_previous_database_is_restored_if_the_new_one_cannot_be_read(tmp_path: Path):
+    """Its migrations have this version's names, but a column has another name."""
     table = EditingModel._meta.db_table
 
     def rename(old: str, new: str) -> None:

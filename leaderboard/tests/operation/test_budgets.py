@@ -1,4 +1,4 @@
-"""Every page on invented boards of two sizes: the same queries, and within its budget of bytes."""
+"""All pages on invented boards of two sizes: equal queries, within their budgets."""
 
 from __future__ import annotations
 

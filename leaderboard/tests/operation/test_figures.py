@@ -1,4 +1,4 @@
-"""Figures to watch a site by: true whoever is asked, and what alerts and dashboards ask for."""
+"""Monitoring figures: the same from each process, and those that alerts and dashboards use."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ pytestmark = pytest.mark.django_db
 DEPLOY = Path(settings.BASE_DIR) / "deploy"
 
 
-def told() -> dict[tuple[str, ...], float]:
-    """Every figure by its name and labels."""
+def reported() -> dict[tuple[str, ...], float]:
+    """Return the value of each figure by its name and labels."""
     text = figures.exposition(CollectorRegistry()).decode()
     return {
         (sample.name.removeprefix("convergebench_"), *sample.labels.values()): sample.value
@@ -45,7 +45,7 @@ def told() -> dict[tuple[str, ...], float]:
 
 @pytest.fixture
 def run() -> Run:
-    """Under way: one chain in flight, one whose worker is gone, two waiting, calls of all kinds."""
+    """Create a run with a chain in flight, one of a dead worker, two waiting, and all calls."""
     run = jobs.start(factories.editing_model("m"), factories.tiny_suite())
     now = timezone.now()
     first, second, *_ = run.chains.order_by("pk")
@@ -71,8 +71,8 @@ def run() -> Run:
     return Run.objects.get(pk=run.pk)
 
 
-def test_a_run_under_way_is_told_in_figures(run: Run):
-    found = told()
+def test_figures_describe_a_run_under_way(run: Run):
+    found = reported()
     assert found["runs", "playing"] == 1
     assert found["chains_in_flight", "m"] == 1
     assert found["leases_lapsed",] == 1
@@ -85,17 +85,17 @@ def test_a_run_under_way_is_told_in_figures(run: Run):
     assert found["edits_saved_total", "m"] == 7
 
 
-def test_a_scrape_takes_few_queries_however_many_runs_there_are(run: Run):
+def test_a_scrape_takes_few_queries_with_any_number_of_runs(run: Run):
     with CaptureQueriesContext(connection) as few:
-        told()
+        reported()
     for _ in range(3):
         jobs.start(run.editing_model, run.suite)
     with CaptureQueriesContext(connection) as more:
-        told()
+        reported()
     assert len(few) == len(more) <= 12
 
 
-def test_the_page_has_the_figures_and_those_of_all_web_processes(
+def test_the_page_has_the_figures_of_the_site_and_of_all_web_processes(
     run: Run, rf: RequestFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     count = "from prometheus_client import Counter; Counter('visits', 'Visits.').inc({})"
@@ -123,14 +123,14 @@ def test_the_page_has_the_figures_and_those_of_all_web_processes(
         {"REMOTE_ADDR": "nonsense"},
     ],
 )
-def test_figures_are_for_our_own_network(rf: RequestFactory, sent: dict[str, str]):
-    """They name models that nobody has published yet."""
+def test_figures_are_served_only_to_private_networks(rf: RequestFactory, sent: dict[str, str]):
+    """They name models that are not public yet."""
     with pytest.raises(Http404):
         health.metrics(rf.get("/metrics", **sent))
 
 
-def test_alerts_and_the_dashboard_ask_for_figures_that_there_are(run: Run):
-    known = {f"convergebench_{name}" for name, *_ in told()} | {
+def test_alerts_and_the_dashboard_use_existing_figures(run: Run):
+    known = {f"convergebench_{name}" for name, *_ in reported()} | {
         f"convergebench_{name}" for name in ("audits", "runs_paused")
     }
     texts = [(DEPLOY / "prometheus/alerts.yaml").read_text()]
@@ -143,7 +143,7 @@ def test_alerts_and_the_dashboard_ask_for_figures_that_there_are(run: Run):
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Debian's package prometheus")
 @pytest.mark.parametrize("what", ["rules", "config"])
-def test_promtool_finds_nothing_wrong(what: str, tmp_path: Path, run: Any):
+def test_promtool_accepts_the_files(what: str, tmp_path: Path, run: Any):
     file = {"rules": "alerts.yaml", "config": "prometheus.yaml"}[what]
     command = ["promtool", "check", what, str(DEPLOY / "prometheus" / file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

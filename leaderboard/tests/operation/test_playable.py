@@ -1,4 +1,4 @@
-"""From a provider's key to a run: what can be played here is offered with its price."""
+"""Models that a key or weights make playable are offered with the price of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE = "admin:index"
 
 @pytest.fixture(autouse=True)
 def models(monkeypatch):
-    """Two hosted models with a price, one without, and local weights that are not here."""
+    """Create two hosted models with a price, one without, and one without its weights."""
     for name in ("GEMINI_API_KEY", "GOOGLE_API_KEY", "BFL_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(playable, "GPUS", ())
@@ -41,7 +41,7 @@ def test_without_a_key_nothing_is_offered(admin_client):
     assert "No unplayed model has its key" in admin_client.get(reverse(PAGE)).content.decode()
 
 
-def test_with_a_key_its_models_are_offered_one_click_before_the_price(admin_client, monkeypatch):
+def test_with_a_key_its_models_are_offered_with_their_price(admin_client, monkeypatch):
     suite = tiny_suite(slug="lite")
     monkeypatch.setenv("GEMINI_API_KEY", "a-key")
     assert [offer.model.slug for offer in playable.offers()] == ["cheap", "dear", "unpriced"]
@@ -56,7 +56,7 @@ def test_with_a_key_its_models_are_offered_one_click_before_the_price(admin_clie
     assert not Run.objects.exists()
 
 
-def test_what_was_played_is_not_offered_again_unless_it_failed(monkeypatch):
+def test_a_played_model_is_offered_again_only_if_its_run_failed(monkeypatch):
     monkeypatch.setenv("GEMINI_API_KEY", "a-key")
     run = jobs.start(EditingModel.objects.get(slug="cheap"), tiny_suite(slug="lite"))
     assert "cheap" not in [offer.model.slug for offer in playable.offers()]
@@ -64,14 +64,14 @@ def test_what_was_played_is_not_offered_again_unless_it_failed(monkeypatch):
     assert "cheap" in [offer.model.slug for offer in playable.offers()]
 
 
-def test_nothing_is_offered_where_all_were_played(monkeypatch):
+def test_nothing_is_offered_if_all_models_were_played(monkeypatch):
     monkeypatch.setenv("GEMINI_API_KEY", "a-key")
     EditingModel.objects.exclude(slug="cheap").delete()
     jobs.start(EditingModel.objects.get(), tiny_suite(slug="lite"))
     assert playable.offers() == []
 
 
-def test_up_names_what_the_keys_can_play_and_the_command_with_a_budget(monkeypatch, settings):
+def test_up_prints_the_playable_models_and_the_command_with_a_budget(monkeypatch, settings):
     settings.AUDITS = LEAST
     monkeypatch.setenv("GEMINI_API_KEY", "a-key")
     names, command, estimate = playable.advice()
@@ -81,6 +81,6 @@ def test_up_names_what_the_keys_can_play_and_the_command_with_a_budget(monkeypat
     assert f"{edits:,} edits, about ${edits * 0.039:,.2f}" in estimate
 
 
-def test_up_says_how_a_gpu_gets_weights(monkeypatch):
+def test_up_prints_how_to_get_weights_for_a_gpu(monkeypatch):
     monkeypatch.setattr(playable, "GPUS", ("/dev/null",))
     assert "hf download nobody/no-such-weights" in playable.advice()[-1]

@@ -1,4 +1,4 @@
-"""`runs rescore --suite`: all that is outdated, and nothing twice."""
+"""`runs rescore --suite`: each outdated run is scored again once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rescore(*args: object, **options: object) -> str:
     return out.getvalue()
 
 
-def test_a_stopped_rescore_of_a_suite_goes_on_where_it_stopped(monkeypatch):
+def test_an_interrupted_rescore_of_a_suite_continues_where_it_stopped(monkeypatch):
     suite = make_suite(images=1)
     runs = [make_run(f"Model {number}", suite, 4, chains=True) for number in range(4)]
     fresh = make_run("Fresh", suite, 4)
@@ -47,7 +47,7 @@ def test_a_stopped_rescore_of_a_suite_goes_on_where_it_stopped(monkeypatch):
     assert Run.objects.get(pk=fresh.pk).state == RunState.FINISHED
 
 
-def test_it_wants_runs_or_a_suite():
+def test_rescore_needs_runs_or_a_suite():
     for runs, suite in (((), None), ((1,), "smoke")):
         with pytest.raises(CommandError, match="Name runs"):
             rescore(*runs, suite=suite)

@@ -1,4 +1,4 @@
-"""Scoring is made ready behind the pages: what they say of it, and what a failure leaves."""
+"""Preparation of scoring in the background: what pages report, and failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def state(settings, tmp_path):
     return Path(settings.SCORING_STATE)
 
 
-def test_where_nobody_prepares_anything_nothing_is_said_or_waited_for(settings):
+def test_without_preparation_nothing_is_shown_or_waited_for(settings):
     settings.SCORING_STATE = ""
     write(Stage.INSTALLING)
     assert read() is None
@@ -33,13 +33,13 @@ def test_where_nobody_prepares_anything_nothing_is_said_or_waited_for(settings):
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"stage": "other", "detail": ""}', "\0"])
-def test_a_file_that_says_nothing_known_stops_nobody(state, content):
+def test_an_invalid_state_file_blocks_nothing(state, content):
     state.write_text(content)
     assert read() is None
     wait_until_ready()
 
 
-def test_a_worker_waits_through_a_failure_until_it_is_ready(state):
+def test_a_worker_waits_until_scoring_is_ready_even_after_a_failure(state):
     write(Stage.FAILED, "no room")
     waiting = threading.Thread(target=wait_until_ready, args=(0.01,))
     waiting.start()
@@ -52,7 +52,7 @@ def test_a_worker_waits_through_a_failure_until_it_is_ready(state):
 
 
 @pytest.mark.django_db
-def test_the_board_says_what_is_installed_and_forgets_it_when_it_is_in(client, state):
+def test_the_board_shows_the_installation_until_it_is_complete(client, state):
     make_run("First", make_suite(images=2), 4, rank=1)
     write(Stage.CHECKING)
     quiet = client.get("/").content.decode()
@@ -66,18 +66,18 @@ def test_the_board_says_what_is_installed_and_forgets_it_when_it_is_in(client, s
 
 
 @pytest.mark.django_db
-def test_only_staff_reads_why_it_failed(client, admin_client, state):
+def test_only_staff_sees_the_reason_of_a_failed_installation(client, admin_client, state):
     make_suite(images=2)
     write(Stage.FAILED, "No space left on device in /srv/secret-place")
-    told = client.get("/").content.decode()
-    assert "Nothing is scored at the moment" in told
-    assert "secret-place" not in told
+    page = client.get("/").content.decode()
+    assert "Nothing is scored at the moment" in page
+    assert "secret-place" not in page
     assert "No space left on device in /srv/secret-place" in admin_client.get("/").content.decode()
     assert "secret-place" not in client.get("/").content.decode()
 
 
 @pytest.mark.django_db
-def test_a_run_that_waits_for_scoring_says_so(state):
+def test_a_run_that_waits_for_scoring_shows_it(state):
     run = make_run("First", make_suite(images=2), 4)
     run.state = RunState.SCORING
     write(Stage.INSTALLING)
@@ -89,7 +89,7 @@ def test_a_run_that_waits_for_scoring_says_so(state):
 def prepare(
     tmp_path: Path, pip: str
 ) -> tuple[subprocess.CompletedProcess[str], Preparation | None]:
-    """`prepare_scoring` with a make whose recipe is this shell line; how it ended, what it told."""
+    """Run `prepare_scoring` with this shell line as make; return its result and stage."""
     make = tmp_path / "make"
     make.write_text(f"#!/bin/sh\n{pip}\n")
     make.chmod(0o700)
@@ -109,22 +109,22 @@ def prepare(
     return done, read()
 
 
-def test_a_failed_install_says_why_and_what_to_do(tmp_path, state):
-    done, told = prepare(
+def test_a_failed_installation_reports_the_reason_and_the_fix(tmp_path, state):
+    done, preparation = prepare(
         tmp_path, "echo Collecting torch; echo ERROR: No space left on device >&2; exit 2"
     )
     assert done.returncode == 1
     assert "No space left on device" in done.stderr
     assert "run `make up` again" in done.stderr
     assert "Traceback" not in done.stderr
-    assert told is not None
-    assert told.stage is Stage.FAILED
-    assert told.detail.startswith("ERROR: No space left on device")
+    assert preparation is not None
+    assert preparation.stage is Stage.FAILED
+    assert preparation.detail.startswith("ERROR: No space left on device")
     assert "Collecting torch" in (tmp_path / "scoring_packages.log").read_text()
 
 
-def test_what_an_interrupted_install_left_is_installed_anew(tmp_path):
-    """pip writes INSTALLER when all of a package is there; without it, it is not."""
+def test_a_package_of_an_interrupted_installation_is_installed_again(tmp_path):
+    """pip writes INSTALLER last, so a package without it is incomplete."""
     packages = tmp_path / "lib" / "python3.11" / "site-packages"
     whole, half = packages / "whole-1.dist-info", packages / "half-1.dist-info"
     for folder in (whole, half):

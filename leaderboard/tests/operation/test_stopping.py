@@ -1,4 +1,4 @@
-"""Chains of the site that are stopped when their end is known: cheaper, and the same numbers."""
+"""Chains that stop when their end is known have the same numbers for fewer edits."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ EXACT = (
 
 
 def play_to_the_end(run: Run) -> Run:
-    """As two workers would: one plays what it may, the other scores what there is."""
+    """Play and score in turn, as two workers would."""
     for _ in range(3 * TRIPS):
         jobs.play(run.pk)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(score_job, "LINGER_SECONDS", 0)  # nobody plays meanwhile
+            patch.setattr(score_job, "LINGER_SECONDS", 0)  # no other job plays meanwhile
             jobs.score(run.pk)
         run.refresh_from_db()
         if run.state == RunState.FINISHED:
@@ -48,7 +48,7 @@ def begin(suite: Suite, editor: str, stop_after: int, **fields: Any) -> Run:
 
 @pytest.fixture(scope="module")
 def runs(django_db_setup: None, django_db_blocker: Any) -> Iterator[dict[tuple[str, int], Run]]:
-    """Two models, each played to the end and stopped when known."""
+    """Runs of several models, each with all trips and with early stopping."""
 
     def make() -> dict[tuple[str, int], Run]:
         suite = factories.tiny_suite(1, trips=TRIPS)
@@ -84,7 +84,7 @@ def test_a_stopped_run_has_the_headline_of_the_full_one_for_fewer_edits(runs, ed
             assert getattr(rows[short.pk][key], name) == getattr(standing, name), (key, name)
 
 
-def test_what_ended_each_chain_says_so(runs):
+def test_the_outcome_of_each_chain_is_shown(runs):
     noise = runs["noise", K].chains.all()
     assert {chain.outcome for chain in noise} == {Outcome.KNOWN}
     for chain in noise:
@@ -126,7 +126,7 @@ def test_a_chain_waits_for_its_scores_before_it_is_played_on():
     assert set(run.chains.values_list("trips_played", flat=True)) == {K + 2}
 
 
-def test_a_stopped_run_is_packed_and_verified(runs, tmp_path: Path):
+def test_a_stopped_run_is_bundled_and_verified(runs, tmp_path: Path):
     for editor in ("noise", "oracle"):
         run = Run.objects.select_related("suite", "editing_model").get(pk=runs[editor, K].pk)
         path = bundle_runs.bundle_of(run, tmp_path)
@@ -150,7 +150,7 @@ def test_a_bundle_cannot_claim_that_a_chain_converged(runs, tmp_path: Path):
     }
 
 
-def test_scored_again_a_run_stays_and_one_whose_end_is_no_longer_known_is_played_on(runs):
+def test_after_a_rescore_only_chains_with_an_unknown_end_are_played_on(runs):
     run = Run.objects.get(pk=runs["noise", K].pk)
     before = list(Standing.objects.filter(run=run, scope="all").values("threshold", *EXACT))
     jobs.score_again(run)
@@ -172,7 +172,7 @@ def test_scored_again_a_run_stays_and_one_whose_end_is_no_longer_known_is_played
     assert (chain.outcome, chain.trips_played) == (Outcome.KNOWN, chain.known_at + K)
 
 
-def test_reference_editors_are_played_to_the_end_and_others_as_the_suite_says():
+def test_reference_editors_play_all_trips_and_other_models_follow_the_suite():
     suite = factories.tiny_suite(1, slug="sayings")
     Suite.objects.filter(pk=suite.pk).update(stop_after=3)
     suite.refresh_from_db()
@@ -182,7 +182,7 @@ def test_reference_editors_are_played_to_the_end_and_others_as_the_suite_says():
     assert jobs.start(paid.editing_model, suite, stop_after=0).stop_after == 0
 
 
-def test_an_audit_of_a_trip_that_never_came_stays_planned(settings: Any):
+def test_an_audit_of_a_trip_that_was_not_played_stays_planned(settings: Any):
     settings.AUDITS = 12
     suite = factories.tiny_suite(3, trips=TRIPS, slug="audited")
     run = play_to_the_end(begin(suite, "jpeg", K, options={"quality": 1}))

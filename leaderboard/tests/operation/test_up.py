@@ -1,4 +1,4 @@
-"""`manage.py up`: what keeps it from starting is said in one line, and nothing outlives it."""
+"""`manage.py up` reports in one line why it cannot start, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def start(folder: Path, *wrapper: str) -> subprocess.Popen[str]:
     )
 
 
-def test_a_damaged_database_is_one_clear_line(tmp_path):
+def test_a_damaged_database_is_reported_in_one_line(tmp_path):
     database = tmp_path / "site.sqlite3"
     database.write_bytes(os.urandom(2**16))
     _, error = (process := start(tmp_path)).communicate(timeout=60)
@@ -42,7 +42,7 @@ def test_a_damaged_database_is_one_clear_line(tmp_path):
     assert len(error.splitlines()) == 1
 
 
-def test_ctrl_c_while_the_database_is_made_is_no_fault(tmp_path):
+def test_ctrl_c_during_the_migration_is_no_error(tmp_path):
     process = start(tmp_path)
     assert process.stdout
     assert process.stdout.readline() == "convergebench: database ...\n"
@@ -51,7 +51,7 @@ def test_ctrl_c_while_the_database_is_made_is_no_fault(tmp_path):
     assert (process.returncode, error) == (130, "stopped\n")
 
 
-def test_a_full_disk_is_one_clear_line(tmp_path):
+def test_a_full_disk_is_reported_in_one_line(tmp_path):
     small = f'mount -t tmpfs -o size=300k none {tmp_path} && exec "$0" "$@"'
     alone = ("unshare", "--map-root-user", "--mount", "sh", "-c", small)
     if not shutil.which("unshare") or subprocess.run([*alone, "true"], check=False).returncode:
@@ -71,13 +71,13 @@ def test_a_full_disk_is_one_clear_line(tmp_path):
         (PermissionError(errno.EACCES, "Permission denied", "x"), "cannot start: "),
     ],
 )
-def test_whatever_keeps_the_site_from_starting_is_named(error, words):
+def test_the_reason_why_the_site_cannot_start_is_reported(error, words):
     reason = up.reason(error)
     assert words in reason
     assert len(reason.splitlines()) == 1
 
 
-def test_services_need_no_command_of_the_path():
+def test_services_need_no_command_on_path():
     commands = up.Command()._services()
     assert {"valkey", "web", "worker-edits"} <= commands.keys()
     for command in commands.values():
