@@ -39,20 +39,20 @@ class PlainSerializer:
         # Integers are stored plainly, because Redis increments them itself.
         if type(value) is int:
             return value
-        return json.dumps(value, default=_packed).encode()
+        return json.dumps(value, default=_encode_bytes).encode()
 
     def loads(self, data: bytes) -> Any:
         try:
             return int(data)
         except ValueError:
-            return json.loads(data, object_hook=_unpacked)
+            return json.loads(data, object_hook=_decode_bytes)
 
 
-def _packed(value: Any) -> dict[str, str]:
+def _encode_bytes(value: Any) -> dict[str, str]:
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
     raise TypeError(f"{type(value).__name__} cannot be stored in a shared cache")
 
 
-def _unpacked(value: dict[str, Any]) -> Any:
+def _decode_bytes(value: dict[str, Any]) -> Any:
     return base64.b64decode(value["bytes"]) if value.keys() == {"bytes"} else value

@@ -30,13 +30,15 @@ OTHERS = {
 def manifests() -> list[dict[str, Any]]:
     names = yaml.safe_load((DEPLOY / "kustomize/kustomization.yaml").read_text())["resources"]
     texts = [(DEPLOY / "kustomize" / name).read_text() for name in names]
-    return [found for text in texts for found in yaml.safe_load_all(text)]
+    return [manifest for text in texts for manifest in yaml.safe_load_all(text)]
 
 
-@pytest.mark.parametrize("found", manifests(), ids=lambda m: f"{m['kind']}-{m['metadata']['name']}")
-def test_kubernetes_accepts_every_manifest(found: dict[str, Any]):
-    kubernetes_validate.validate(found, "1.31", strict=True)
-    pod = found["spec"].get("template", {}).get("spec", {})
+@pytest.mark.parametrize(
+    "manifest", manifests(), ids=lambda m: f"{m['kind']}-{m['metadata']['name']}"
+)
+def test_kubernetes_accepts_every_manifest(manifest: dict[str, Any]):
+    kubernetes_validate.validate(manifest, "1.31", strict=True)
+    pod = manifest["spec"].get("template", {}).get("spec", {})
     assert not pod or pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     for container in pod.get("containers", ()):
         assert container["securityContext"]["readOnlyRootFilesystem"]
@@ -53,13 +55,13 @@ def test_kubernetes_accepts_the_output_of_kustomize():
         text=True,
         check=True,
     )
-    found = list(yaml.safe_load_all(made.stdout))
-    assert len(found) == len(manifests())
-    for manifest in found:
+    built = list(yaml.safe_load_all(made.stdout))
+    assert len(built) == len(manifests())
+    for manifest in built:
         assert manifest["metadata"]["namespace"] == "convergebench"
         kubernetes_validate.validate(manifest, "1.31", strict=True)
-    names = {one["metadata"]["name"] for one in found if one["kind"] == "Deployment"}
-    scaled = [one["spec"] for one in found if one["kind"] == "HorizontalPodAutoscaler"]
+    names = {one["metadata"]["name"] for one in built if one["kind"] == "Deployment"}
+    scaled = [one["spec"] for one in built if one["kind"] == "HorizontalPodAutoscaler"]
     assert {spec["scaleTargetRef"]["name"] for spec in scaled} == {"edits", "gpu"} <= names
     source = (ROOT / "leaderboard/operation/figures.py").read_text()
     for spec in scaled:

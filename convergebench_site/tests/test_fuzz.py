@@ -68,17 +68,17 @@ def read_answer(data: bytes, step: int = 60) -> str:
 
 def read_judge(data: bytes) -> str:
     client = ChatClient(model="m", key="a-secret-key", prices=(1.0, 1.0))
-    said = client._read(Reply(200, {}, data))
-    assert said.cost is None or 0 <= said.cost < 1e6
-    return "refused" if said.refused else type(TRIP.read(said.text)).__name__
+    reply = client._read(Reply(200, {}, data))
+    assert reply.cost is None or 0 <= reply.cost < 1e6
+    return "refused" if reply.refused else type(TRIP.read(reply.text)).__name__
 
 
 def read_image(data: bytes) -> str:
     head = EncodedImage.from_head(data, max_pixels=10**6)
-    found = EncodedImage.from_bytes(data, max_pixels=10**6)
-    assert (found.mime, max(found.size)) == (head.mime, max(head.size))  # it may be turned
-    assert found.width * found.height <= 10**6
-    return f"{found.mime} {len(found.notes)}"
+    image = EncodedImage.from_bytes(data, max_pixels=10**6)
+    assert (image.mime, max(image.size)) == (head.mime, max(head.size))  # it may be turned
+    assert image.width * image.height <= 10**6
+    return f"{image.mime} {len(image.notes)}"
 
 
 def read_zip(data: bytes) -> str:
@@ -151,8 +151,8 @@ def test_any_bytes_are_json_or_not(data: bytes) -> None:
 
 SAID = '{"made": "yes", "undone": "no", "else_changed": "no", "what_else": ""}'
 CHATS = [
-    json.dumps({"choices": [{"message": {"content": said}}]}).encode()
-    for said in (SAID, f"```json\n{SAID}\n```", '{"closer": "first"}', "I cannot see it.")
+    json.dumps({"choices": [{"message": {"content": text}}]}).encode()
+    for text in (SAID, f"```json\n{SAID}\n```", '{"closer": "first"}', "I cannot see it.")
 ]
 
 
@@ -162,10 +162,10 @@ def test_any_response_of_a_judge_is_read_or_refused(data: bytes) -> None:
 
 
 @given(st.text(max_size=300) | st.text(alphabet='{}[]":,\\ nytesmadeuo', max_size=300))
-def test_any_text_of_a_judge_is_parsed_or_gives_no_answer(said: str) -> None:
+def test_any_text_of_a_judge_is_parsed_or_gives_no_answer(text: str) -> None:
     for question in QUESTIONS:
         with contextlib.suppress(ValueError):
-            question.read(said)
+            question.read(text)
 
 
 # Images and files.
@@ -190,14 +190,14 @@ def test_any_image_is_decoded_or_refused(data: bytes) -> None:
 
 
 def zips() -> list[bytes]:
-    found = []
+    files = []
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w", method) as archive:
             archive.writestr("I0_source.png", b"x" * 200)
             archive.writestr(bundles.DOCUMENT, '{"format": 1, "suite": {}}')
-        found.append(file.getvalue())
-    return [*found, hidden_directory(3)]
+        files.append(file.getvalue())
+    return [*files, hidden_directory(3)]
 
 
 @given(CORPUS.damaged("zip", zips()) | st.binary(max_size=200))
@@ -303,6 +303,6 @@ def test_any_vote_is_accepted_or_refused(client, value: Any) -> None:
 
 @given(seconds=JSON, looked=st.dictionaries(st.text(max_size=8), JSON) | st.just({}))
 def test_reported_viewing_data_is_bounded(seconds: Any, looked: dict[str, Any]) -> None:
-    kept = ballots._seconds(seconds)
-    assert kept is None or 0 <= kept <= ballots.LONGEST_SECONDS
+    stored = ballots._seconds(seconds)
+    assert stored is None or 0 <= stored <= ballots.LONGEST_SECONDS
     assert set(ballots._looked(looked)) <= {"zoom", "flicker", "width"}

@@ -77,8 +77,8 @@ ANSWERED = (200, 301, 302, 304, 400, 404, 405, 410, 422, 429)
 
 def _addresses() -> list[str]:
     """The URL pattern of every page; parameters are filled in below."""
-    found = [str(one.pattern) for one in get_resolver("leaderboard.urls").url_patterns]
-    return sorted(found)
+    patterns = [str(pattern.pattern) for pattern in get_resolver("leaderboard.urls").url_patterns]
+    return sorted(patterns)
 
 
 FILLINGS = (
@@ -138,15 +138,15 @@ def test_any_url_gets_a_response(
 )
 @given(
     kind=st.sampled_from(["pair", "usable"]),
-    said=st.sampled_from(["left", "right", "yes", "no", "neither"]) | JSON,
+    answer=st.sampled_from(["left", "right", "yes", "no", "neither"]) | JSON,
     seconds=JSON,
     looked=st.fixed_dictionaries({}, optional={"width": JSON, "zoom": JSON, "flicker": JSON})
     | JSON,
 )
-@example(kind="pair", said="left", seconds=10**400, looked={"width": 10**400})
-@example(kind="usable", said="²", seconds=float("nan"), looked={"zoom": []})
+@example(kind="pair", answer="left", seconds=10**400, looked={"width": 10**400})
+@example(kind="usable", answer="²", seconds=float("nan"), looked={"zoom": []})
 def test_any_answer_to_an_open_question_is_accepted_once_or_refused(
-    visitor: Client, kind: str, said: Any, seconds: Any, looked: Any
+    visitor: Client, kind: str, answer: Any, seconds: Any, looked: Any
 ) -> None:
     def post(address: str, body: Any) -> Any:
         return visitor.post(address, json.dumps(body), content_type="application/json")
@@ -157,7 +157,7 @@ def test_any_answer_to_an_open_question_is_accepted_once_or_refused(
         Vote.objects.all().delete()
         return
     ticket = session.json()["questions"][0]["ticket"]
-    body = {"ticket": ticket, "answer": said, "seconds": seconds, "looked": looked}
+    body = {"ticket": ticket, "answer": answer, "seconds": seconds, "looked": looked}
     first, second = post("/vote/answer", body), post("/vote/answer", body)
     taken = Vote.objects.get(ticket=ticket)
     if first.status_code == 200:

@@ -38,9 +38,9 @@ def late_imports(tree: ast.AST) -> list[str]:
 
 def test_no_function_imports_our_own_modules_to_hide_a_cycle():
     """Only heavy packages may be imported late. A late import of our own hides a cycle."""
-    found = {}
+    late_by_module = {}
     for path in MODULES:
         name = str(path.relative_to(ROOT))
         if "/tests/" not in name and name not in AFTER_SETUP:
-            found[name] = late_imports(ast.parse(path.read_text(encoding="utf-8")))
-    assert {name: late for name, late in found.items() if late} == {}
+            late_by_module[name] = late_imports(ast.parse(path.read_text(encoding="utf-8")))
+    assert {name: late for name, late in late_by_module.items() if late} == {}

@@ -50,7 +50,7 @@ def png(width: int, height: int) -> bytes:
 @pytest.mark.slow
 def test_a_web_process_stays_under_200_megabytes(server: WebServer):
     server.migrate()
-    found = {}
+    peak_memory = {}
     for name, data, status in (
         ("bzip2.zip", zipped(zipfile.ZIP_BZIP2), 422),
         ("lzma.zip", zipped(zipfile.ZIP_LZMA), 422),
@@ -66,8 +66,8 @@ def test_a_web_process_stays_under_200_megabytes(server: WebServer):
     ):
         files = {f"{n}{name}": data for n in range(6)}
         assert server.post("/upload/", files) == status, name
-        found[name] = server.peak()
-    assert max(found.values()) < 200, found
+        peak_memory[name] = server.peak()
+    assert max(peak_memory.values()) < 200, peak_memory
 
 
 @pytest.mark.release
@@ -96,5 +96,5 @@ def test_a_worker_scores_four_megapixels_in_less_than_a_gigabyte(tmp_path):
         capture_output=True,
         check=True,
     )
-    found = json.loads(answer.stdout.splitlines()[-1])
-    assert max(found.values()) < 1024, found
+    peak_memory = json.loads(answer.stdout.splitlines()[-1])
+    assert max(peak_memory.values()) < 1024, peak_memory

@@ -236,9 +236,9 @@ def test_stored_files_are_readable_by_their_owner_only(tmp_path):
         DJANGO_SETTINGS_MODULE="convergebench_site.settings",
     )
     assert done.returncode == 0, done.stderr
-    found = {path.name: path.stat().st_mode & 0o077 for path in (folder, *folder.rglob("*"))}
-    assert {"data", "site.sqlite3", "secret_key", "field_key", "originals", "x"} <= found.keys()
-    assert set(found.values()) == {0}, found
+    modes = {path.name: path.stat().st_mode & 0o077 for path in (folder, *folder.rglob("*"))}
+    assert {"data", "site.sqlite3", "secret_key", "field_key", "originals", "x"} <= modes.keys()
+    assert set(modes.values()) == {0}, modes
 
 
 def test_the_socket_of_a_deep_folder_is_in_a_private_folder(tmp_path):
@@ -281,13 +281,13 @@ def test_pinned_hashes_match_the_installed_versions():
 
 def entries(name: str) -> dict[str, tuple[str, tuple[str, ...]]]:
     """The version and hashes of each package in a requirements file."""
-    found = re.split(r"\n(?=\S)", pins(name))[1:]
+    packages = re.split(r"\n(?=\S)", pins(name))[1:]
     return {
         text.split("==")[0]: (
             re.split(r"[=\s]+", text)[1],
             tuple(re.findall(r"sha256:\w+", text)),
         )
-        for text in found
+        for text in packages
     }
 
 

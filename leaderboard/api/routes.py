@@ -43,7 +43,7 @@ If a request was interrupted, repeat it with the same `idempotency_key`: it retu
 submission instead of making a second one.
 
 ### Limits
-300 requests a minute for each token or network address, and 20 submissions an hour, {per_day} a
+300 requests a minute for each token or network address; 20 submissions an hour and {per_day} a
 day. Beyond that the status is 429, and `Retry-After` gives the seconds to wait.
 """
 

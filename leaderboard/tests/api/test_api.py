@@ -127,8 +127,8 @@ def test_lists_take_the_same_number_of_queries_for_any_number_of_rows(
     run, case = Run.objects.all()[0], Case.objects.all()[0]
     for trip in Trip.objects.filter(number=1, chain__run=run)[:3]:
         question = Question.objects.create(kind="usable", case=trip.chain.case, first=trip)
-        said = {"answer": 1, "answered_at": timezone.now(), "kind": "usable", "place": 0}
-        Vote.objects.create(question=question, voter=Voter.objects.create(), **said)
+        answer = {"answer": 1, "answered_at": timezone.now(), "kind": "usable", "place": 0}
+        Vote.objects.create(question=question, voter=Voter.objects.create(), **answer)
     for path in (
         "/votes?",
         *("/models?", "/suites?", "/runs?", "/cases?suite=invented&", "/published-figures?"),
@@ -136,9 +136,9 @@ def test_lists_take_the_same_number_of_queries_for_any_number_of_rows(
     ):
         queries = {}
         for limit in (1, 200):
-            with CaptureQueriesContext(connection) as asked:
+            with CaptureQueriesContext(connection) as captured:
                 rows = client.get(f"/api/v1{path}limit={limit}").json()["items"]
-            queries[len(rows)] = len(asked)
+            queries[len(rows)] = len(captured)
         assert len(queries) == 2, f"{path} lists too little to tell"
         assert len(set(queries.values())) == 1, (path, queries)
     get(client, "/leaderboard")  # what may be chosen of a suite is read once per process

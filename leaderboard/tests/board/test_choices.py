@@ -32,8 +32,8 @@ def suite():
 
 
 def shown(**parameters):
-    found = BoardQuery.parse(parameters)
-    names = {row.model.name for row in board_rows(found.filters, found.runs)}
+    query = BoardQuery.parse(parameters)
+    names = {row.model.name for row in board_rows(query.filters, query.runs)}
     assert "Oracle" in names, "reference editors are always shown"
     return names - {"Oracle"}
 

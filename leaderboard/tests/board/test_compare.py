@@ -114,7 +114,7 @@ def test_the_page_explains_why_half_life_and_usable_trips_disagree(client, runs)
 
 def test_the_paired_difference_equals_that_of_the_statistics_module(suite, runs):
     rows = [row for row in board_rows(BoardFilters(suite)) if row.model.name in ("Long", "Short")]
-    found = comparing.cached_comparisons(rows, BoardFilters(suite), stamp())
+    comparisons = comparing.cached_comparisons(rows, BoardFilters(suite), stamp())
     chains = [
         [
             ChainResult(
@@ -131,8 +131,8 @@ def test_the_paired_difference_equals_that_of_the_statistics_module(suite, runs)
         for run in runs[:2]
     ]
     expected = compare(*(case_values(own, suite.trips) for own in chains))
-    assert found.leader == runs[0].pk
-    assert found.against[runs[1].pk] == expected
+    assert comparisons.leader == runs[0].pk
+    assert comparisons.against[runs[1].pk] == expected
 
 
 def test_a_change_that_was_not_seen_ends_the_chain_in_comparisons_too(suite, runs):
@@ -140,8 +140,8 @@ def test_a_change_that_was_not_seen_ends_the_chain_in_comparisons_too(suite, run
         chain.results["overall"]["gate"] = [3, "not_made"]
         chain.save()
     rows = [row for row in board_rows(BoardFilters(suite)) if row.model.name in ("Long", "Short")]
-    found = comparing.cached_comparisons(rows, BoardFilters(suite), stamp())
-    (comparison,) = found.against.values()
+    comparisons = comparing.cached_comparisons(rows, BoardFilters(suite), stamp())
+    (comparison,) = comparisons.against.values()
     assert comparison.first.usable_trips == pytest.approx(2)
 
 

@@ -32,12 +32,12 @@ def test_orders_by_other_thresholds_and_without_parts_are_compared_with_the_boar
     refresh_ranks(suite)
     jobs.export(suite.pk)
     report = SuiteReport.objects.get(suite=suite)
-    found = {(row["about"], row["choice"]): row["tau"] for row in report.robustness["agreements"]}
+    taus = {(row["about"], row["choice"]): row["tau"] for row in report.robustness["agreements"]}
     assert report.robustness["runs"] == 3
-    assert found["threshold", "0.75"] == 1
-    assert found["category", "accessories"] == 1
-    assert found["pair", "hat-0"] == 1
-    assert {about for about, _ in found} == {"threshold", "trips", "category", "kind", "pair"}
+    assert taus["threshold", "0.75"] == 1
+    assert taus["category", "accessories"] == 1
+    assert taus["pair", "hat-0"] == 1
+    assert {about for about, _ in taus} == {"threshold", "trips", "category", "kind", "pair"}
 
 
 def test_a_category_that_reverses_the_order_is_found(client, suite):
@@ -53,8 +53,8 @@ def test_a_category_that_reverses_the_order_is_found(client, suite):
     refresh_ranks(suite)
     reports.write(suite)
     report = SuiteReport.objects.get(suite=suite)
-    found = {(row["about"], row["choice"]): row["tau"] for row in report.robustness["agreements"]}
-    assert found["category", "objects"] == -1
+    taus = {(row["about"], row["choice"]): row["tau"] for row in report.robustness["agreements"]}
+    assert taus["category", "objects"] == -1
     html = page(client, reverse("robustness"))
     assert "The order depends most on one choice: without one" in html
     assert "−1.00" in html

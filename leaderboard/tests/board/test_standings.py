@@ -144,17 +144,17 @@ def test_the_note_on_ranking_matches_the_ranks(client, suite):
     refresh_ranks(suite)
     for ranks, names in (("", PLACE), ("here", PLACE_HERE)):
         filters = BoardFilters(suite, metric="lpips", ranks=ranks)
-        said, rest = filters.ranking_note.split(". ")
+        first_sentence, rest = filters.ranking_note.split(". ")
         page = html.unescape(client.get("/", {"metric": "lpips", "ranks": ranks}).content.decode())
         assert filters.ranking_note in page
         for way, run in runs.items():
             ranked = place(run, names)[0] is not None
-            assert (f"“{way}”" in said) == ranked
+            assert (f"“{way}”" in first_sentence) == ranked
             assert (f"“{way}”" in rest) != ranked
         rows = board_rows(filters)
         assert {row.run.played for row in rows} == set(Played)
         for row in rows:
-            assert (row.group == RANKED) == (f"“{row.run.played}”" in said)
+            assert (row.group == RANKED) == (f"“{row.run.played}”" in first_sentence)
 
 
 def test_exactly_equal_models_share_rank_and_class_in_any_order(suite):
