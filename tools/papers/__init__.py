@@ -1,1 +1,1 @@
-"""Papers from public results: a report on a suite, and published tables beside ours."""
+"""Write papers from public results: reports on suites, and comparisons with published papers."""

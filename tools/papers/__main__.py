@@ -1,4 +1,4 @@
-"""Write papers from what a site publishes: python -m tools.papers report|reproduce."""
+"""Write papers from a site's public results: python -m tools.papers report|reproduce."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.papers", description=__doc__)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    written = commands.add_parser(
+    report_parser = commands.add_parser(
         "report",
         help="write a suite's results as a paper",
         description="Write a suite's results as LaTeX, HTML, figures and tables, and as a PDF if "
-        "a TeX is installed.",
+        "TeX is installed.",
     )
-    written.add_argument("suite", help="lite, or lite-v2 for one version")
-    written.set_defaults(run=_report)
+    report_parser.add_argument("suite", help="a suite: lite, or lite-v2 for one version")
+    report_parser.set_defaults(run=_report)
 
-    laid = commands.add_parser(
+    reproduce_parser = commands.add_parser(
         "reproduce",
-        help="write the tables of a published paper beside ours",
-        description="Write the tables of a published paper beside the results of a site's runs. "
-        "`manage.py start_run` starts the runs that are missing.",
+        help="compare the tables of a published paper with a site's results",
+        description="Compare the tables of a published paper with the results of a site's runs. "
+        "Start missing runs with `manage.py start_run`.",
     )
-    laid.add_argument("paper", choices=reproduction.PAPERS)
-    laid.add_argument(
-        "--model", action="append", default=[], help="only this editing model, by its slug"
+    reproduce_parser.add_argument("paper", choices=reproduction.PAPERS)
+    reproduce_parser.add_argument(
+        "--model", action="append", default=[], help="only the editing model with this slug"
     )
-    laid.add_argument("--suite", default="", help="another suite than the paper's")
-    laid.set_defaults(run=_reproduce)
+    reproduce_parser.add_argument("--suite", default="", help="use this suite, not the paper's")
+    reproduce_parser.set_defaults(run=_reproduce)
 
-    for command in (written, laid):
+    for command in (report_parser, reproduce_parser):
         command.add_argument(
             "--source",
             required=True,
             help="address of a site, a folder written by --save, or a run bundle (.zip)",
         )
-        command.add_argument("--save", type=Path, help="keep the site's answers in this folder")
-        command.add_argument("--out", type=Path, required=True, help="folder for the files")
+        command.add_argument("--save", type=Path, help="save the site's answers in this folder")
+        command.add_argument("--out", type=Path, required=True, help="output folder")
     options = parser.parse_args(arguments)
     try:
         print(options.run(options, Source.open(options.source, options.save)))

@@ -1,7 +1,6 @@
-"""Documents of plain text, printed as LaTeX, HTML, Markdown and CSV.
+"""Render documents of plain text as LaTeX, HTML, Markdown and CSV.
 
-Names come from strangers, so every text is escaped by the template's environment: whatever a
-name contains, it is printed and never obeyed.
+Texts are untrusted, such as names of models. So the templates' environments escape every text.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from evaluation.errors import UserFacingError
 from leaderboard.text import safe_cell
 
 AUTHOR = "The ConvergeBench contributors"
-#: What a table's cell shows if there is no number.
+#: The content of a table's cell without a number.
 NOTHING = "–"
-#: A LaTeX page holds about so many rows; a longer table continues below another head.
+#: Longer tables are split into several LaTeX tables, each with a head.
 ROWS_PER_PAGE = 40
-#: Letters of a row's name from which on it is broken into lines.
+#: Longer names of rows, in letters, are broken into lines.
 LONG_NAME = 40
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -44,7 +43,7 @@ _SPECIAL = {
     "|": r"\textbar{}",
     '"': r"{\ttfamily\char34}",
     "`": r"{\ttfamily\char96}",
-    # After a line's end these begin an argument, and two of some melt into another sign.
+    # These can begin an argument after a line break, or form ligatures.
     "[": "{[}",
     "]": "{]}",
     "*": "{*}",
@@ -107,7 +106,7 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~$!&])")
 
 
 class DocumentError(UserFacingError):
-    """A document that cannot be written."""
+    """A document cannot be written."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Verbatim:
-    """Text that is shown line by line, unchanged: a hash, a citation."""
+    """Text shown line by line, unchanged, such as a hash or a citation."""
 
     kind: ClassVar[str] = "verbatim"
     text: str
@@ -162,7 +161,7 @@ class Table:
         return any(len(row[0]) > LONG_NAME for row in self.rows)
 
     def csv(self) -> str:
-        """Return the cells as CSV; none is read as a formula."""
+        """Return the table as CSV; spreadsheets will not run cells as formulas."""
         text = io.StringIO(newline="")
         writer = csv.writer(text)
         writer.writerow([safe_cell(cell) for cell in self.head])
@@ -172,7 +171,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing beside the document: figures/NAME.pdf and figures/NAME.svg."""
+    """A figure, in the files figures/NAME.pdf and figures/NAME.svg."""
 
     kind: ClassVar[str] = "figure"
     name: str
@@ -204,7 +203,7 @@ class Document:
         return [b for section in self.sections for b in section.blocks if isinstance(b, Table)]
 
     def latex(self) -> str:
-        # LaTeX is full of braces, so its template has other marks.
+        # The template has other delimiters, because LaTeX uses braces.
         environment = _environment(
             finalize=_escape_latex,
             block_start_string="<%",
@@ -222,7 +221,7 @@ class Document:
 
     def markdown(self) -> str:
         environment = _environment(finalize=_escape_markdown)
-        environment.filters["raw"] = Printed
+        environment.filters["raw"] = Escaped
         return environment.get_template("document.md").render(document=self)
 
     def write(self, folder: Path, main: str) -> None:
@@ -237,24 +236,24 @@ class Document:
 
 
 def check_folder(folder: Path, main: str) -> None:
-    """Raise DocumentError if the folder holds something else than an earlier document."""
+    """Raise DocumentError if the folder has other files than those of a document."""
     if folder.exists() and any(folder.iterdir()) and not (folder / main).exists():
-        raise DocumentError(f"{folder} holds something else; name a new folder")
+        raise DocumentError(f"{folder} contains other files; choose a new folder")
 
 
-class Printed(str):
-    """Text that is escaped already."""
+class Escaped(str):
+    """Text that is already escaped."""
 
     __slots__ = ()
 
 
 def escape_latex(text: str) -> str:
-    """Escape a text for LaTeX; a letter that its fonts lack is named by its number."""
+    """Escape a text for LaTeX; a letter that TeX fonts lack becomes its code, [U+XXXX]."""
     return "".join(_escape_letter(letter) for letter in _without_controls(text))
 
 
 def escape_markdown(text: str) -> str:
-    """Put the text on one line without mark-up."""
+    """Escape a text for Markdown, on one line."""
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 
@@ -270,22 +269,22 @@ def _environment(**options: Any) -> Environment:
 
 
 def _escape_latex(value: Any) -> str:
-    return value if isinstance(value, Printed) else escape_latex(str(value))
+    return value if isinstance(value, Escaped) else escape_latex(str(value))
 
 
 def _escape_markdown(value: Any) -> str:
-    return value if isinstance(value, Printed) else escape_markdown(str(value))
+    return value if isinstance(value, Escaped) else escape_markdown(str(value))
 
 
-def _breakable(line: str) -> Printed:
-    """Escape a line of code that may be broken anywhere: a hash has no spaces."""
+def _breakable(line: str) -> Escaped:
+    """Escape a line that may be broken anywhere, such as a hash without spaces."""
     indent = len(line) - len(line.lstrip())
     letters = [r"\ " if letter == " " else escape_latex(letter) for letter in line.strip()]
-    return Printed("~" * indent + r"\allowbreak{}".join(letters))
+    return Escaped("~" * indent + r"\allowbreak{}".join(letters))
 
 
 def _without_controls(text: str) -> str:
-    """Remove line ends and control characters, which mean something to TeX."""
+    """Remove line breaks and control characters, because TeX interprets them."""
     shown = "".join(
         " "
         if unicodedata.category(c) in ("Cc", "Zl", "Zp") or (c.isspace() and c != "\u00a0")

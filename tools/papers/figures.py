@@ -1,4 +1,4 @@
-"""Drawings of the report as vectors: PDF for LaTeX, SVG for the page."""
+"""Draw the report's figures as vector graphics: PDF for LaTeX, SVG for HTML."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from evaluation.errors import UserFacingError
 from tools.papers.source import Json
 
 GREY = "#8a9396"
-#: Curves in one drawing: more cannot be told apart.
+#: The numbers of curves and bars that remain readable in one figure.
 MOST_CURVES, MOST_REFERENCES, MOST_BARS = 8, 4, 30
 WIDTH = 6.4  # inches
-#: Letters of a name that fit beside a drawing.
+#: The length of names, in letters, that fits next to a figure.
 LONGEST_NAME = 36
 
 
 class DrawingError(UserFacingError):
-    """Drawings that cannot be made on this machine."""
+    """Figures cannot be drawn on this machine."""
 
 
 def curves(rows: Sequence[Json], references: Sequence[Json], trips: int) -> Any:
-    """Draw the retention by round trip, with bands; reference editors thin and grey."""
+    """Draw retention by round trip with bands, and reference editors thin and grey."""
     figure, axes = _axes(3.8)
     handles, names = [], []
     for place, row in enumerate(rows[:MOST_CURVES]):
@@ -54,14 +54,14 @@ def curves(rows: Sequence[Json], references: Sequence[Json], trips: int) -> Any:
         handles.append(line)
         names.append(f"{row['model']['name']} (reference editor)")
     axes.axhline(DEFAULT_THRESHOLD, color=INK, linewidth=0.7, linestyle=":")
-    axes.set(xlim=(0, trips), ylim=(-0.1, 1.03), xlabel="round trips", ylabel="image kept")
+    axes.set(xlim=(0, trips), ylim=(-0.1, 1.03), xlabel="round trips", ylabel="retention")
     axes.grid(visible=True)
     _legend(figure, handles, names)
     return figure
 
 
 def lasting(rows: Sequence[Json], trips: int) -> Any:
-    """Draw usable trips with their intervals, the longest first."""
+    """Draw usable trips with their intervals, the largest first."""
     shown = rows[:MOST_BARS]
     figure, axes = _axes(0.9 + 0.26 * len(shown))
     for place, row in enumerate(shown):
@@ -78,7 +78,7 @@ def lasting(rows: Sequence[Json], trips: int) -> Any:
 
 
 def causes(rows: Sequence[Json]) -> Any:
-    """Draw the share of chains that each cause ended."""
+    """Draw the share of chains ended by each cause."""
     shown = [row for row in rows if row["standing"]["counts"].get("chains")][:MOST_BARS]
     figure, axes = _axes(1.2 + 0.26 * len(shown))
     left = [0.0] * len(shown)
@@ -104,11 +104,11 @@ def causes(rows: Sequence[Json]) -> Any:
 
 
 def save(figure: Any, folder: Path, name: str) -> None:
-    """Save the drawing as NAME.pdf and NAME.svg: the same bytes for the same numbers."""
+    """Save a figure reproducibly as NAME.pdf and NAME.svg."""
     import matplotlib as mpl
 
     for text in figure.findobj(mpl.text.Text):
-        text.set_parse_math(False)  # names come from strangers
+        text.set_parse_math(False)  # names are untrusted
     folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):
         figure.savefig(folder / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
@@ -139,7 +139,7 @@ def _named(axes: Any, rows: Sequence[Json]) -> None:
 
 
 def _legend(figure: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
-    """Write names below the drawing, since it leaves out labels that begin with _."""
+    """Write names below the figure; set as labels, those beginning with _ would be left out."""
     if not handles:
         return
     legend = figure.legend(

@@ -1,4 +1,4 @@
-"""Write a suite's results as a paper: LaTeX, HTML, figures, CSV, and a PDF by TeX."""
+"""Write a suite's results as a paper: LaTeX, HTML, figures, CSV, and a PDF if TeX is installed."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from tools.papers.documents import (
 from tools.papers.source import Json, Source
 
 TEX, PDF = "paper.tex", "paper.pdf"
-#: Compilers that are tried, the first that is installed. None may run a program.
+#: Compilers, by preference; their options prevent that documents run programs.
 COMPILERS = {
     "pdflatex": ("-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", TEX),
     "tectonic": ("--untrusted", "--only-cached", TEX),
 }
-#: References settle in the second run.
+#: Runs per compiler: pdflatex resolves references in its second run.
 PASSES = {"pdflatex": 2, "tectonic": 1}
 SECONDS = 180
-#: What TeX leaves beside the paper.
+#: Temporary files of TeX.
 LEFT_OVER = (".aux", ".log", ".out")
-#: An order of two says too little to compare it with another.
+#: The smallest number of models whose orders are compared.
 FEWEST_TO_ORDER = 3
 
 
@@ -48,16 +48,16 @@ class Board:
     """A suite's public results, the longest-lasting model first."""
 
     def __init__(self, source: Source, name: str) -> None:
-        """Raises DocumentError if nothing was measured on the suite."""
+        """Read a board. Raises DocumentError if the suite has no results."""
         self._source = source
         self.suite = source.suite(name)
         self.trips: int = self.suite["trips"]
         if self.suite.get("elsewhere"):
-            raise DocumentError(f"{self.title} was published elsewhere: nothing was measured here")
+            raise DocumentError(f"{self.title} was imported from a paper and has no runs here")
         self.answer = source.board(self.suite["key"])
         rows = [row for row in self.answer["rows"] if row["standing"]]
         if not rows:
-            raise DocumentError(f"there are no results on {self.title} yet: play a run first")
+            raise DocumentError(f"{self.title} has no results yet: play a run first")
         self.definition = source.definition(self.suite["key"])
         if not self.definition:
             raise DocumentError(f"the file of {self.title} is not public")
@@ -75,7 +75,7 @@ class Board:
 
     @property
     def shown(self) -> list[Json]:
-        """Return the rows that the results are about: the reference editors if there is no model."""
+        """The rows to show: the models, or the reference editors if there are no models."""
         return self.models or self.references
 
     @cached_property
@@ -98,7 +98,7 @@ class Board:
         headline = self.shown[0]["standing"]["metric"]
         for name in in_order({name for metrics in by_metric.values() for name in metrics}):
             if name != headline:
-                usable = {run: found[name] for run, found in by_metric.items() if name in found}
+                usable = {run: trips[name] for run, trips in by_metric.items() if name in trips}
                 yield f"By another metric: {formatting.metric_label(name)}", usable
         for threshold in THRESHOLDS:
             if threshold != DEFAULT_THRESHOLD:
@@ -107,13 +107,13 @@ class Board:
                     for row in self.shown
                 }
                 usable = {
-                    run: found[headline] for run, found in at_threshold.items() if headline in found
+                    run: trips[headline] for run, trips in at_threshold.items() if headline in trips
                 }
                 yield f"By another threshold: until {named(threshold)}", usable
 
 
 def write(source: Source, suite: str, folder: Path) -> str:
-    """Write the paper of a suite's board; return what was written, in words."""
+    """Write the paper on a suite's board; return a message about the files."""
     check_folder(folder, TEX)
     board = Board(source, suite)
     document = paper(board)
@@ -138,7 +138,7 @@ def paper(board: Board) -> Document:
             Section("Robustness", _robustness(board)),
             Section("Agreement with people", _people(board)),
             Section("Limits", _limits()),
-            Section("How to cite and to check", _citation(board)),
+            Section("How to cite and verify", _citation(board)),
         ],
     )
 
@@ -146,36 +146,36 @@ def paper(board: Board) -> Document:
 def _abstract(board: Board) -> str:
     cases = formatting.count(len(board.definition["cases"]), "case")
     text = (
-        "An image-editing model is asked for an edit and then for its inverse, again and again. "
-        f"On {board.title}, {cases} of {board.trips} round trips "
-        "each, we measure after how many of them an image can no longer be used. "
+        "We ask image-editing models for an edit and then for its inverse, again and again, and "
+        "measure after how many round trips an image is no longer usable. "
+        f"On {board.title} ({cases} of {board.trips} round trips each), we measured "
         f"{formatting.count(len(board.ranked), 'ranked model')} "
-        f"and {formatting.count(len(board.references), 'reference editor')} were measured."
+        f"and {formatting.count(len(board.references), 'reference editor')}."
     )
     if not board.ranked:
         return text
     best = board.ranked[0]
     around = tables.interval(best["standing"])
     text += (
-        f" The longest-lasting, {best['model']['name']}, keeps an image usable for "
-        f"{best['standing']['usable_trips']:.1f} trips"
+        f" The best model, {best['model']['name']}, keeps images usable for "
+        f"{best['standing']['usable_trips']:.1f} trips on average"
         f"{f' (95 % interval {around})' if around else ''}."
     )
     leaders = [row for row in board.ranked if row["standing"]["rank"] == 1]
     if len(leaders) > 1:
-        text += f" {len(leaders)} models share the first rank: the cases cannot tell them apart."
+        text += f" {len(leaders)} models share the first rank, because their results do not differ."
     return text
 
 
 def _introduction() -> list[Block]:
     return [
         Paragraph(
-            "People do not edit once: they try, look, and take back. An editing system in which "
-            "every step costs a little of the image cannot be steered for long, however good a "
-            "single edit looks. A round trip, an edit and its inverse, has the source itself "
-            "as its "
-            "reference, so what is lost can be measured without asking people. An edit that is "
-            "not made, or not taken back, ends a chain as much as wear does."
+            "People edit an image many times: they try an edit, look at it, and undo it. If every "
+            "step damages the image a little, an editing system soon becomes unusable, however "
+            "good a single edit looks. A round trip consists of an edit and its inverse. Its "
+            "reference is the source image itself, so the loss can be measured without asking "
+            "people. A chain ends when the image is worn, and also when an edit is not made or "
+            "not undone."
         )
     ]
 
@@ -199,36 +199,33 @@ def _methods(board: Board) -> list[Block]:
     label = formatting.metric_label(HEADLINE)
     lost = named(DEFAULT_THRESHOLD)
     return [
-        Paragraph(f"This is method version {METHOD_VERSION}; numbers of other versions never mix."),
+        Paragraph(f"All numbers are of method version {METHOD_VERSION}; versions are never mixed."),
         Points(
             [
                 "Chain: the source is sent with the forward prompt, the answer with the backward "
-                "prompt, and so on. What is sent on is never the answer's own bytes but its "
-                "pixels, "
-                "rounded to multiples of four by ordered dither, without any other data.",
-                "Retention of a plain metric: Q = 1 - d(source, restored) / d(source, blank "
-                "card), where "
-                "the blank card is the source's mean colour. 1 is identical, 0 no better than "
-                "the card.",
-                f"{label}, the headline: Q = 1 / (1 + the sum of (d / D)^2) over nine parts: "
-                "objects, "
-                "shapes, colours of a region and of the whole, sharpness, grain, framing, and face "
-                "and text where there are any. D is the distance at which half is lost.",
+                "prompt, and so on. Only the pixels of an answer are sent on, rounded to multiples "
+                "of four by ordered dither, without metadata.",
+                "Retention by a plain metric: Q = 1 - d(source, restored) / d(source, blank "
+                "card). The blank card has the source's mean colour. 1 means identical, 0 no "
+                "better than the card.",
+                f"Retention by the headline metric ({label}): Q = 1 / (1 + the sum of (d / D)^2) "
+                "over nine parts: objects, shapes, local and global colours, sharpness, grain, "
+                "framing, and face and text if there are any. At the distance D half is lost.",
                 "Change seen: every forward edit is checked for having been made, by pixels and, "
-                "where a witness with a known error can see it, by meaning. An edit that was not "
-                "made, or was not undone, ends the chain before that trip.",
+                "if a witness with a known error rate applies, by content. An edit that was not "
+                "made or not undone ends the chain before that trip.",
                 f"Event: the first trip at which {lost}, the edit fails, or the model breaks the "
                 "chain (refusal, blank image, no answer).",
                 "Usable trips: the area under the survival curve up to the suite's last trip. "
-                "Half-life: of the exponential decay with as many usable trips; never extrapolated "
-                "past the last trip.",
-                "Means are taken over repeats, then cases of a category, then categories, each "
-                "category the same.",
-                "Intervals speak of other images and of other edits: the covariance of all "
-                "models is the sum of two cluster-robust ones, by image and by pair, with "
+                "Half-life: that of the exponential decay with as many usable trips, never "
+                "extrapolated beyond the last trip.",
+                "Means are taken over repeats, then over the cases of a category, then over "
+                "categories with equal weights.",
+                "Intervals generalise to other images and other edits: the covariance of all "
+                "models is the sum of two cluster-robust covariances, by image and by pair, with "
                 "Student's t. Ranks are sets from simultaneous intervals of all differences.",
-                "Audits: extra backward calls on touched answers show an editor that keeps the "
-                "source aside or hides it in its answer.",
+                "Audits: extra backward calls with altered answers expose editors that store the "
+                "source or hide it in their answers.",
             ]
         ),
         tables.versions_table(list(board.runs.values())),
@@ -241,29 +238,31 @@ def _results(board: Board) -> list[Block]:
     if board.models:
         blocks += [
             tables.standings_table(board.models, trips),
-            tables.besides_table(board.models),
+            tables.details_table(board.models),
         ]
     else:
-        blocks.append(Paragraph("No model is on this board yet; its reference editors are."))
+        blocks.append(
+            Paragraph("No model is on this board yet. The results are those of reference editors.")
+        )
     blocks += [
         Figure(
             "lasting", f"Usable trips of {trips} with 95 % intervals; reference editors in grey."
         ),
         Figure(
             "curves",
-            "Image kept after each round trip, mean over cases with 95 % bands. 0 is a blank "
+            "Retention after each round trip, mean over cases with 95 % bands. 0 is a blank "
             "card of the image's mean colour.",
         ),
         tables.retention_table(shown, trips),
         tables.category_table(shown, board.standings),
         tables.causes_table(shown),
-        Figure("causes", "Share of the chains that each cause ended."),
+        Figure("causes", "Share of chains ended by each cause."),
         tables.metrics_table(shown, board.standings),
     ]
     if board.references:
         blocks.append(tables.reference_editors_table(board.references, trips))
     audits = tables.audits_table(board.rows, board.runs)
-    blocks.append(audits or Paragraph("No audit was played in these runs."))
+    blocks.append(audits or Paragraph("These runs have no audits."))
     return blocks
 
 
@@ -275,12 +274,12 @@ def _robustness(board: Board) -> list[Block]:
         if tau is not None and len(order.keys() & map(str, usable)) >= FEWEST_TO_ORDER:
             lines.append((choice, tau))
     if not lines:
-        return [Paragraph("Too few results to say how robust the order is.")]
+        return [Paragraph("There are too few results to measure how robust the order is.")]
     compared = "models" if board.models else "reference editors"
     return [
         Paragraph(
-            f"The order of {len(order)} {compared} by usable trips, and the orders that our other "
-            "choices would have given."
+            f"The order of {len(order)} {compared} by usable trips, compared with their orders by "
+            "other metrics and thresholds."
         ),
         tables.robustness_table(lines),
     ]
@@ -289,7 +288,7 @@ def _robustness(board: Board) -> list[Block]:
 def _people(board: Board) -> list[Block]:
     people = tables.people_tables(board.rows, board.agreement)
     return list(people) or [
-        Paragraph("There are not enough votes yet to say how far these numbers agree with people.")
+        Paragraph("There are not enough votes yet to compare these numbers with people's votes.")
     ]
 
 
@@ -297,16 +296,15 @@ def _limits() -> list[Block]:
     return [
         Points(
             [
-                "A round trip measures what survives, not how good an edit looks: a cautious "
-                "editor with small edits is favoured over a bold one.",
-                "Not every undoing is well defined: what stood behind an added chair can only be "
-                "guessed. The place of the edit is left out of what ends a chain.",
-                "Hosted models change behind their name: a run is a date, and it is printed.",
+                "A round trip measures what survives, not how good an edit looks. This favours "
+                "cautious editors with small edits.",
+                "Not every edit can be undone exactly: the background behind an added chair can "
+                "only be guessed. So damage in the place of the edit does not end a chain.",
+                "Hosted models change without a new name, so every run is printed with its date.",
                 "Images come from open collections that models may have been trained on.",
-                "Metrics were made for single distortions: half-lives by different metrics are "
-                "not comparable with each other.",
-                "Where no witness can see what was asked for, only pixels say that an edit was "
-                "made.",
+                "Metrics were made for single distortions, so half-lives by different metrics "
+                "cannot be compared.",
+                "If no witness can recognise the edit, only pixels show that it was made.",
             ]
         )
     ]
@@ -315,9 +313,9 @@ def _limits() -> list[Block]:
 def _citation(board: Board) -> list[Block]:
     return [
         Paragraph(
-            "Every run can be downloaded as a bundle with its images, scores and secret; "
-            "“convergebench verify” computes each number again. Cite the suite by its hash and "
-            "the numbers by their date:"
+            "Every run can be downloaded as a bundle with its images, scores and secret. "
+            "“convergebench verify” recomputes every number. Cite the suite with its hash and "
+            "the numbers with their date:"
         ),
         Verbatim(_bibtex(board)),
     ]
@@ -339,14 +337,14 @@ def _bibtex(board: Board) -> str:
 
 
 def compile_pdf(folder: Path) -> str:
-    """Make paper.pdf if a TeX is installed; return the outcome in words."""
+    """Compile paper.pdf if TeX is installed; return a message about the outcome."""
     name = next((name for name in COMPILERS if shutil.which(name)), None)
     (folder / PDF).unlink(missing_ok=True)
     if name is None:
-        return f"no TeX is here ({' or '.join(COMPILERS)}), so no {PDF}: compile {TEX} elsewhere"
+        return f"no {PDF}, because TeX is not installed ({' or '.join(COMPILERS)})"
     for _ in range(PASSES[name]):
         try:
-            done = subprocess.run(  # noqa: S603 (a fixed command, found on this machine)
+            done = subprocess.run(  # noqa: S603 (a fixed command)
                 [str(shutil.which(name)), *COMPILERS[name]],
                 cwd=folder,
                 capture_output=True,
@@ -354,11 +352,11 @@ def compile_pdf(folder: Path) -> str:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            return f"{name} did not end: {error}"
+            return f"{name} failed: {error}"
         if done.returncode:
             output = done.stdout.decode(errors="replace")
             first = next((line for line in output.splitlines() if line.startswith("!")), "")
-            return f"{name} could not set {TEX}: {first or 'see paper.log'}"
+            return f"{name} failed on {TEX}: {first or 'see paper.log'}"
     for ending in LEFT_OVER:
         (folder / TEX).with_suffix(ending).unlink(missing_ok=True)
     return f"{PDF} by {name}"

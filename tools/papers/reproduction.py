@@ -1,4 +1,4 @@
-"""Lay published tables beside ours: a paper's facts (fixtures/papers), and a site's runs."""
+"""Compare the tables of a published paper (fixtures/papers) with a site's runs."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ BANANA_TRIPS = (5, 10, 20)
 
 @dataclass(frozen=True)
 class Entry:
-    """One model of a paper, and its run on our suite if there is one."""
+    """A model of a paper, and its run on our suite if there is one."""
 
-    #: As the paper calls it; empty for a model that the paper did not play.
-    called: str
+    #: The paper's name of the model; empty for a model that is not in the paper.
+    paper_name: str
     model: Json
     run: Json | None
-    #: Runs of experiments, each of which plays the suite in another way.
+    #: Runs of experiments on the suite.
     arms: Sequence[Json]
     estimate: Estimate
     source: Source = field(repr=False)
@@ -70,7 +70,7 @@ class Entry:
         return next((row for row in rows if row["scope"] == "all"), None)
 
     def own_value(self, metric: str, trip: int) -> float | None:
-        """Return the metric's own value after so many trips, mean over cases."""
+        """Return the mean value of a metric after `trip` trips, in the metric's usual unit."""
         standing = self.standing(metric)
         shown = (standing["curve"].get("shown") or []) if standing else []
         return shown[trip] if trip < len(shown) else None
@@ -78,7 +78,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A paper's facts with the entries of our suite."""
+    """The facts of a paper, and our results for its models."""
 
     facts: Json
     suite: Suite
@@ -96,12 +96,12 @@ def read_facts(paper: str) -> dict[str, Any]:
 
 
 def write(source: Source, paper: str, folder: Path, models: Iterable[str], suite: str) -> str:
-    """Write the comparison; return what was written, in words."""
+    """Write the comparison; return a message about runs and files."""
     check_folder(folder, TEXT)
     comparison = compare(source, read_facts(paper), list(models), suite)
     document(comparison, TABLES[paper](comparison)).write(folder, TEXT)
     lines = [
-        f"{entry.called or entry.name}: {entry.status}"
+        f"{entry.paper_name or entry.name}: {entry.status}"
         + ("." if entry.run else f"; it would take {entry.estimate}.")
         for entry in comparison.entries
     ]
@@ -112,25 +112,27 @@ def compare(source: Source, facts: Json, models: Sequence[str] = (), suite: str 
     """Find the run of every model of the paper, or of `models` by slug."""
     key = source.suite(suite or facts["suite"])["key"]
     core = Suite.from_dict(source.definition(key))
-    names = {slug: called for called, slug in facts["models"].items()}
+    names = {slug: name for name, slug in facts["models"].items()}
     entries = [
-        _entry(source, core, slug, names.get(slug, ""), named=bool(models))
+        _entry(source, core, slug, names.get(slug, ""), required=bool(models))
         for slug in models or names
     ]
     return Comparison(facts, core, [entry for entry in entries if entry], source)
 
 
-def _entry(source: Source, suite: Suite, slug: str, called: str, *, named: bool) -> Entry | None:
+def _entry(
+    source: Source, suite: Suite, slug: str, paper_name: str, *, required: bool
+) -> Entry | None:
     model = source.model(slug)
     if model is None:
-        if named:
-            raise DocumentError(f"there is no editing model {slug} here")
-        model = {"slug": slug, "name": called, "price_per_edit": None}
+        if required:
+            raise DocumentError(f"the site has no editing model {slug}")
+        model = {"slug": slug, "name": paper_name, "price_per_edit": None}
     runs = [run for run in source.runs(slug, suite.key) if run["state"] == "finished"]
     plain = sorted((run for run in runs if not run["arm"]), key=lambda r: (r["current"], r["id"]))
     price = model["price_per_edit"]
     return Entry(
-        called,
+        paper_name,
         model,
         plain[-1] if plain else None,
         sorted((run for run in runs if run["arm"]), key=lambda run: int(run["id"])),
@@ -144,18 +146,17 @@ def document(comparison: Comparison, tables: Sequence[Table]) -> Document:
     url = f", {facts['url']}" if facts.get("url") else ""
     cited = f"{facts['title']} ({facts['authors']}, {facts['published']}{url})"
     return Document(
-        title=f"{facts['title']}, beside ConvergeBench",
-        abstract=f"What {cited} published, beside what was measured here on {suite.key}, method "
-        f"version {METHOD_VERSION}. Of {len(entries)} models {len(comparison.measured)} are "
-        "measured.",
+        title=f"{facts['title']}, compared with ConvergeBench",
+        abstract=f"The results of {cited}, compared with results on {suite.key} by method version "
+        f"{METHOD_VERSION}. {len(comparison.measured)} of {len(entries)} models were measured.",
         sections=[
             Section(
                 "Settings",
                 [
                     Table(
                         "settings",
-                        "What was done there, and what is done here",
-                        ["Setting", "There", "Here"],
+                        "Settings of the paper and of this benchmark",
+                        ["Setting", "Paper", "Here"],
                         [list(map(str, row)) for row in facts["settings"]],
                     )
                 ],
@@ -165,18 +166,23 @@ def document(comparison: Comparison, tables: Sequence[Table]) -> Document:
                 [
                     Table(
                         "runs",
-                        "What was played here, and what it takes",
-                        ["Model", "There", "Here", "Takes"],
+                        "Runs on this site, and the estimated effort of a run",
+                        ["Model", "Name in the paper", "Here", "Estimate"],
                         [
-                            [one.name, one.called or NOTHING, one.status, str(one.estimate)]
-                            for one in entries
+                            [
+                                entry.name,
+                                entry.paper_name or NOTHING,
+                                entry.status,
+                                str(entry.estimate),
+                            ]
+                            for entry in entries
                         ],
                     )
                 ],
             ),
             Section("Tables", list(tables)),
             Section(
-                "To do it again",
+                "Reproduction",
                 [
                     Paragraph("The suite is frozen; its content hash is"),
                     Verbatim(suite.content_hash),
@@ -187,13 +193,13 @@ def document(comparison: Comparison, tables: Sequence[Table]) -> Document:
 
 
 def forerunner(comparison: Comparison) -> list[Table]:
-    """Mean scores after each round, as published and as measured here."""
+    """Compare mean scores after each round trip."""
     published: dict[tuple[str, str, int], float] = {
         (figure["model"], figure["metric"], figure["trip"]): figure["value"]
         for figure in comparison.source.published_figures()
         if figure["source"] == comparison.facts["figures"]
     }
-    ours = {entry.called: entry for entry in comparison.measured if entry.called}
+    ours = {entry.paper_name: entry for entry in comparison.measured if entry.paper_name}
     lines = []
     for (model, metric, trip), value in sorted(published.items()):
         here = ours[model].own_value(metric, trip) if model in ours else None
@@ -201,7 +207,7 @@ def forerunner(comparison: Comparison) -> list[Table]:
             [_scored(model, metric, trip), f"{value:.3f}", _number(here), _difference(here, value)]
         )
     for entry in comparison.measured:
-        if not entry.called:
+        if not entry.paper_name:
             lines += [
                 [
                     _scored(entry.name, metric, trip),
@@ -214,11 +220,11 @@ def forerunner(comparison: Comparison) -> list[Table]:
     return [
         Table(
             "scores",
-            "Mean score after so many round trips, as published and as measured here",
+            "Mean score after each number of round trips, published and measured here",
             ["Model, metric", "Published", "Here", "Difference"],
             lines,
-            note="Other images, other edits, and there no check that an edit was made: a "
-            "difference is no error of either.",
+            note="Images and edits differ, and the paper does not check if edits were made. So a "
+            "difference is not an error of either.",
         ),
         _usable_by_ssim(comparison),
     ]
@@ -229,7 +235,7 @@ def _scored(model: str, metric: str, trip: int) -> str:
 
 
 def _usable_by_ssim(comparison: Comparison) -> Table:
-    """Usable trips by SSIM: of their rows, if these were imported, and of our runs."""
+    """Compare usable trips by SSIM: of the paper's scores, if imported, and of our runs."""
     source, figures = comparison.source, comparison.facts["figures"]
     theirs: list[list[str]] = []
     for suite in source.suites:
@@ -251,12 +257,13 @@ def _usable_by_ssim(comparison: Comparison) -> Table:
     ]
     return Table(
         "usable",
-        "Usable trips by SSIM: their rows by our method, and our runs",
-        ["Model", "Their rows", "Our run"],
+        "Usable trips by SSIM: the paper's scores by our method, and our runs",
+        ["Model", "Paper's scores", "Our run"],
         [*theirs, *ours],
         note=""
         if theirs
-        else "Their rows are not on this site: manage.py import_results edit-converge-bench brings them.",
+        else "The paper's scores are not on this site: run manage.py import_results "
+        "edit-converge-bench.",
     )
 
 
@@ -277,20 +284,23 @@ def banana100(comparison: Comparison) -> list[Table]:
             ]
         )
     gaps = [
-        [f"{entry.name}, {one.get('label', name)}", *(_gap(one, n) for n in BANANA_TRIPS)]
+        [
+            f"{entry.name}, {metric_numbers.get('label', name)}",
+            *(_gap(metric_numbers, n) for n in BANANA_TRIPS),
+        ]
         for entry, numbers in quality
-        for name, one in numbers.items()
+        for name, metric_numbers in numbers.items()
     ]
-    stated = facts["brisque"]
+    published = facts["brisque"]
     brisque = [
         [
             "As published (one image)",
-            f"{stated['first']:g}",
-            f"{stated['then']:g}",
-            f"{stated['then'] - stated['first']:+.1f}",
+            f"{published['first']:g}",
+            f"{published['then']:g}",
+            f"{published['then'] - published['first']:+.1f}",
         ],
         *(
-            [entry.name, *_fall(numbers["brisque"], stated["after"])]
+            [entry.name, *_change(numbers["brisque"], published["after"])]
             for entry, numbers in quality
             if "brisque" in numbers
         ),
@@ -298,33 +308,33 @@ def banana100(comparison: Comparison) -> list[Table]:
     return [
         Table(
             "metrics",
-            "Which metrics call the image worse after 5, 10 and 20 steps in every case",
-            ["Metric", "Usual range", "Better", "There", *(entry.name for entry, _ in quality)],
+            "Which metrics rate images after 5, 10 and 20 steps as worse in every case",
+            ["Metric", "Usual range", "Better", "Paper", *(entry.name for entry, _ in quality)],
             verdicts,
-            note="Here: cases called worse than the first restored image at each of these trips, of "
-            "all. A metric that was not run says so: BRISQUE, NIQE and PIQE run here, others come "
-            "by a score file (convergebench score --import).",
+            note="Here: the number of cases rated worse than the first restored image after each of "
+            "these trips. BRISQUE, NIQE and PIQE run here; other metrics need a score file "
+            "(convergebench score --import).",
         ),
         Table(
             "gaps",
             "Mean change of a metric since the first restored image, in points of its usual range",
             ["Model, metric", *(f"Step {n}" for n in BANANA_TRIPS)],
             gaps,
-            note="Above 0: the metric praises the damage. There: positive somewhere for every one "
-            "of 21 metrics.",
+            note="Above 0 the metric rates the damaged image as better. In the paper this happens "
+            "for each of its 21 metrics.",
         ),
         Table(
             "brisque",
-            f"BRISQUE of the source and after {stated['after']} steps (lower is meant to be better)",
-            ["Model", "Source", f"Step {stated['after']}", "Change"],
+            f"BRISQUE of the source and after {published['after']} steps (lower should be better)",
+            ["Model", "Source", f"Step {published['after']}", "Change"],
             brisque,
-            note=f"There: {stated['where']}.",
+            note=f"In the paper: {published['where']}.",
         ),
     ]
 
 
 def _quality(entry: Entry, trips: int) -> Mapping[str, Any]:
-    """Count what the no-reference metrics say of a run's images."""
+    """Return the statistics of the no-reference metrics on a run."""
     chains: dict[tuple[str, str], dict[str, dict[int, float | None]]] = defaultdict(
         lambda: defaultdict(dict)
     )
@@ -337,16 +347,19 @@ def _quality(entry: Entry, trips: int) -> Mapping[str, Any]:
     by_chain = [
         QualityChain(
             case,
-            {name: [values.get(n) for n in range(max(values) + 1)] for name, values in one.items()},
+            {
+                name: [values.get(n) for n in range(max(values) + 1)]
+                for name, values in by_metric.items()
+            },
             [],
         )
-        for (case, _), one in chains.items()
+        for (case, _), by_metric in chains.items()
     ]
     return no_reference_numbers(by_chain, trips, pinned)
 
 
 def _noticed(numbers: Mapping[str, Any] | None, trips: int) -> str:
-    """ "at 5: 3 of 12, at 10: 4 of 12": cases called worse than the first restored image."""
+    """Format cases rated worse than the first restored image: "at 5: 3 of 12, at 10: 4 of 12"."""
     if not numbers:
         return formatting.NOT_RUN
     parts = []
@@ -363,7 +376,7 @@ def _gap(numbers: Mapping[str, Any], trip: int) -> str:
     return NOTHING if gap is None else f"{gap:+.1f}".replace("-", "−")
 
 
-def _fall(numbers: Mapping[str, Any], trip: int) -> list[str]:
+def _change(numbers: Mapping[str, Any], trip: int) -> list[str]:
     values = numbers.get("value") or []
     first = values[0] if values else None
     then = values[trip] if len(values) > trip else None
@@ -376,7 +389,7 @@ def _fall(numbers: Mapping[str, Any], trip: int) -> list[str]:
 
 
 def pico(comparison: Comparison) -> list[Table]:
-    """Compare the share of good edits by type: published, and seen made here."""
+    """Compare the share of good edits by type, published and measured here."""
     pairs = {pair.slug: pair.type for pair in comparison.suite.pairs}
     measured = [(entry, _made_by_type(entry, pairs)) for entry in comparison.measured]
     lines = []
@@ -386,7 +399,7 @@ def pico(comparison: Comparison) -> list[Table]:
         cells = [
             kind.title,
             NOTHING if kind.success is None else f"{kind.success:.4f}",
-            str(sum(one == kind.key for one in pairs.values())),
+            str(sum(key == kind.key for key in pairs.values())),
         ]
         for _, made in measured:
             here = made.get(kind.key)
@@ -396,19 +409,20 @@ def pico(comparison: Comparison) -> list[Table]:
     return [
         Table(
             "types",
-            "Share of good edits by type: published for Nano Banana, and here",
+            "Share of good edits by type: published for Nano Banana, and measured here",
             ["Type of edit", "Published", "Pairs here", *heads],
             lines,
-            note="Here: the share of forward edits that were made, as witnesses saw it, else by "
-            "pixels; mean over the pairs of the type. The paper publishes nine of its 35 types.",
+            note="Here: the share of forward edits that were made, by witnesses if they can judge "
+            "it, else by pixels; mean over the pairs of the type. The paper publishes nine of its "
+            "35 types.",
         ),
         Table(
             "composition",
-            "What the data set is made of",
+            "Composition of the data set",
             ["Part", "Size", "Share"],
             [list(map(str, row)) for row in comparison.facts["composition"]],
-            note="A fact of the data set: there is nothing to measure of it here. Our own chains "
-            "leave as preferences and sequences by manage.py export_results dataset.",
+            note="This cannot be measured here. manage.py export_results dataset exports our "
+            "chains as preferences and sequences.",
         ),
     ]
 
@@ -432,10 +446,10 @@ def _number(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.3f}"
 
 
-def _difference(here: float | None, there: float | None) -> str:
-    if here is None or there is None:
+def _difference(here: float | None, published: float | None) -> str:
+    if here is None or published is None:
         return NOTHING
-    return f"{here - there:+.3f}".replace("-", "−")
+    return f"{here - published:+.3f}".replace("-", "−")
 
 
 def _restoration(comparison: Comparison) -> list[Table]:

@@ -1,4 +1,4 @@
-"""The study of Nano Banana 2 for restoration: its tables 2 to 5, and ours beside them."""
+"""Compare tables 2 to 5 of the study of Nano Banana 2 for restoration with our results."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from leaderboard import formatting
 from tools.papers.documents import NOTHING, Table
 from tools.papers.source import Json, Source
 
-#: As the study calls them; the other three of its metrics come by score files, if at all.
+#: The study's metrics that run here; its three other metrics need score files.
 FULL = ("psnr", "ssim", "lpips")
-#: Blocks and treatments that Friedman's test needs at least.
+#: The smallest numbers of blocks and treatments for Friedman's test.
 FEWEST_CASES, FEWEST_ARMS = 2, 3
-#: The scenes of the study, and our image for each.
+#: The study's scenes, and our image for each.
 RESTORED = {
     "Aerial view": "two-shuttles",
     "Animal fur": "raccoon",
@@ -35,30 +35,30 @@ RESTORED = {
     "Hand-drawn": "flower-book",
     "Fabric texture": "man-in-a-checked-shirt",
 }
-#: Case and repeat → distance.
+#: Distances by case and repeat.
 Distances = Mapping[tuple[str, int], float]
 
 
-class Restored:
-    """One run's first trips: their distances by metric, case and repeat."""
+class RestorationRun:
+    """The distances of a run's first trips, by metric, case and repeat."""
 
     def __init__(self, model: str, run: Json, suite: Suite, source: Source) -> None:
         self.model = model
-        #: One of the study's prompts; the plain wording is its LF3.
+        #: The study's name of the prompt; the plain wording is its LF3.
         wording = run["arm"].get("wording", PLAIN)
         self.prompt = "LF3" if wording == PLAIN else wording.upper()
         self.cases: Mapping[str, Case] = {case.slug: case for case in suite.cases}
         distances: dict[str, dict[tuple[str, int], float]] = defaultdict(dict)
         for row in source.scores(run["id"]):
             if row["trip"] == "1" and row["distance"]:
-                place = row["case"], int(row["repeat"])
-                distances[row["metric"]][place] = float(row["distance"])
+                key = row["case"], int(row["repeat"])
+                distances[row["metric"]][key] = float(row["distance"])
         self.distances: Mapping[str, Distances] = distances
 
     def shown(self, metric: str, cases: Iterable[str] | None = None) -> str:
-        """Print the metric's own value of the mean distance over these cases."""
-        wanted = set(self.cases if cases is None else cases)
-        values = [d for (case, _), d in self.distances.get(metric, {}).items() if case in wanted]
+        """Format the mean distance over these cases, in the metric's usual unit."""
+        chosen = set(self.cases if cases is None else cases)
+        values = [d for (case, _), d in self.distances.get(metric, {}).items() if case in chosen]
         if not values or metric not in METRICS:
             return NOTHING
         shown = metric_class(metric)().shown(fmean(values))
@@ -78,13 +78,13 @@ def restoration(
     runs: Sequence[tuple[str, Json]],
     arms: Sequence[tuple[str, Json]],
 ) -> list[Table]:
-    """Methods, scenes and degradations, prompts with Friedman's test, reruns."""
-    restored = [Restored(model, run, suite, source) for model, run in runs]
-    prompts = [Restored(model, run, suite, source) for model, run in arms]
+    """Return all tables: methods, scenes and degradations, prompts, reruns."""
+    restored = [RestorationRun(model, run, suite, source) for model, run in runs]
+    prompts = [RestorationRun(model, run, suite, source) for model, run in arms]
     return [
         _methods(facts, restored),
         _parts(facts, restored),
-        *(_matrix(one) for one in restored),
+        *(_matrix(run) for run in restored),
         _prompts(facts, prompts),
         _friedman(prompts),
         _reruns(facts, prompts),
@@ -100,70 +100,70 @@ def _head(facts: Json) -> list[str]:
     return [name.upper() for name in facts["metrics"]]
 
 
-def _ours(one: Restored, facts: Json, cases: Iterable[str] | None = None) -> list[str]:
+def _ours(run: RestorationRun, facts: Json, cases: Iterable[str] | None = None) -> list[str]:
     names = facts["metrics"]
-    return [one.shown(name, cases) if name in FULL else formatting.NOT_RUN for name in names]
+    return [run.shown(name, cases) if name in FULL else formatting.NOT_RUN for name in names]
 
 
-def _methods(facts: Json, restored: Sequence[Restored]) -> Table:
+def _methods(facts: Json, restored: Sequence[RestorationRun]) -> Table:
     lines = [[f"{name} (published)", *_cells(v)] for name, v in facts["methods"].items()]
-    lines += [[f"{one.model} (here)", *_ours(one, facts)] for one in restored]
+    lines += [[f"{run.model} (here)", *_ours(run, facts)] for run in restored]
     return Table(
         "methods",
         "Over all scenes and degradations (their table 5)",
         ["Method", *_head(facts)],
         lines,
-        note="Other images, and our degradations: compare methods within a half. “Do nothing” "
-        "is what the degraded images themselves score.",
+        note="Images and degradations differ: compare published methods with each other, and "
+        "methods here with each other. “Do nothing” is the score of the degraded images.",
     )
 
 
-def _parts(facts: Json, restored: Sequence[Restored]) -> Table:
+def _parts(facts: Json, restored: Sequence[RestorationRun]) -> Table:
     lines = []
-    titles = {one.title: one.name for one in DEGRADATIONS.values()}
-    stated = facts["parts"]
+    titles = {degradation.title: degradation.name for degradation in DEGRADATIONS.values()}
+    published = facts["parts"]
     for title in [*RESTORED, *titles]:
-        if title in stated:
-            lines.append([f"{title}: Nano Banana 2 (published)", *_cells(stated[title])])
-        for one in restored:
+        if title in published:
+            lines.append([f"{title}: Nano Banana 2 (published)", *_cells(published[title])])
+        for run in restored:
             cases = (
-                one.of_scene(RESTORED[title])
+                run.of_scene(RESTORED[title])
                 if title in RESTORED
-                else one.of_degradation(titles[title])
+                else run.of_degradation(titles[title])
             )
-            name = f"{title}: {one.model} (here)"
-            lines.append([name, *_ours(one, facts, cases)])
+            name = f"{title}: {run.model} (here)"
+            lines.append([name, *_ours(run, facts, cases)])
     return Table(
         "parts", "By scene and by degradation (their table 4)", ["Part", *_head(facts)], lines
     )
 
 
-def _matrix(one: Restored) -> Table:
-    """Print scene by degradation by the headline metric, else by SSIM."""
-    metric = HEADLINE if HEADLINE in one.distances else "ssim"
+def _matrix(run: RestorationRun) -> Table:
+    """Show scores by scene and degradation, by the headline metric if it was run, else SSIM."""
+    metric = HEADLINE if HEADLINE in run.distances else "ssim"
     head = [degradation.title for degradation in DEGRADATIONS.values()]
     lines = []
     for scene, slug in RESTORED.items():
-        rows = one.of_scene(slug)
-        cells = [one.shown(metric, rows & one.of_degradation(name)) for name in DEGRADATIONS]
+        rows = run.of_scene(slug)
+        cells = [run.shown(metric, rows & run.of_degradation(name)) for name in DEGRADATIONS]
         if rows:
             lines.append([scene, *cells])
     return Table(
-        f"matrix-{re.sub('[^a-z0-9]+', '-', one.model.lower())}",
-        f"{one.model}: {formatting.metric_label(metric)} by scene and degradation",
+        f"matrix-{re.sub('[^a-z0-9]+', '-', run.model.lower())}",
+        f"{run.model}: {formatting.metric_label(metric)} by scene and degradation",
         ["Scene", *head],
         lines,
     )
 
 
-def _prompts(facts: Json, arms: Sequence[Restored]) -> Table:
+def _prompts(facts: Json, arms: Sequence[RestorationRun]) -> Table:
     lines = []
     for name, values in facts["prompts"].items():
         lines.append([f"{name}: Nano Banana 2 (published)", *_cells(values)])
         lines += [
-            [f"{name}: {one.model} (here)", *_ours(one, facts)]
-            for one in arms
-            if one.prompt == name
+            [f"{name}: {run.model} (here)", *_ours(run, facts)]
+            for run in arms
+            if run.prompt == name
         ]
     return Table(
         "prompts",
@@ -172,18 +172,18 @@ def _prompts(facts: Json, arms: Sequence[Restored]) -> Table:
         lines,
         note=""
         if arms
-        else "No prompt was played here yet: examples/experiments/restoration.yaml plays them.",
+        else "No prompt was tested here yet: start examples/experiments/restoration.yaml.",
     )
 
 
-def _friedman(arms: Sequence[Restored]) -> Table:
-    """Test by each metric if prompts differ, over the cases that all of a model's arms have."""
-    by_model: dict[str, list[Restored]] = defaultdict(list)
-    for one in arms:
-        by_model[one.model].append(one)
+def _friedman(arms: Sequence[RestorationRun]) -> Table:
+    """Test by each metric if prompts differ, on the cases shared by all arms of a model."""
+    by_model: dict[str, list[RestorationRun]] = defaultdict(list)
+    for run in arms:
+        by_model[run.model].append(run)
     lines = []
     for model, runs in by_model.items():
-        tests = [_test([_by_case(one, metric) for one in runs]) for metric in FULL]
+        tests = [_test([_by_case(run, metric) for run in runs]) for metric in FULL]
         for place, what in enumerate(("statistic", "p")):
             cells = [NOTHING if test is None else f"{test[place]:.3f}" for test in tests]
             lines.append([f"{model}, {len(runs)} prompts, {what}", *cells])
@@ -192,20 +192,20 @@ def _friedman(arms: Sequence[Restored]) -> Table:
         "Do the prompts differ? Friedman's test over cases",
         ["Model", *(name.upper() for name in FULL)],
         lines,
-        note="Rank tests take cases for independent, though seven share an image: the intervals "
-        "of the experiment's page decide, these do not.",
+        note="The test assumes independent cases, but seven cases share each image. Use the "
+        "intervals on the experiment's page instead.",
     )
 
 
-def _reruns(facts: Json, arms: Sequence[Restored]) -> Table:
+def _reruns(facts: Json, arms: Sequence[RestorationRun]) -> Table:
     """Test if reruns of the same prompt differ."""
     lines = []
-    for name, stated in facts["reruns"].items():
-        lines.append([f"{name}: statistic (published)", *_cells(stated["stat"][: len(FULL)])])
-        lines.append([f"{name}: p (published)", *_cells(stated["p"][: len(FULL)])])
-        for one in arms:
-            if one.prompt == name:
-                lines.append([f"{name}: p, {one.model} (here)", *_rerun(one)])
+    for name, published in facts["reruns"].items():
+        lines.append([f"{name}: statistic (published)", *_cells(published["stat"][: len(FULL)])])
+        lines.append([f"{name}: p (published)", *_cells(published["p"][: len(FULL)])])
+        for run in arms:
+            if run.prompt == name:
+                lines.append([f"{name}: p, {run.model} (here)", *_rerun(run)])
     return Table(
         "reruns",
         "Do reruns of one prompt differ? Friedman's test over three runs (their table 3)",
@@ -214,35 +214,35 @@ def _reruns(facts: Json, arms: Sequence[Restored]) -> Table:
     )
 
 
-def _rerun(one: Restored) -> list[str]:
+def _rerun(run: RestorationRun) -> list[str]:
     cells = []
     for metric in FULL:
         by_repeat: dict[int, dict[str, float]] = defaultdict(dict)
-        for (case, repeat), distance in one.distances.get(metric, {}).items():
+        for (case, repeat), distance in run.distances.get(metric, {}).items():
             by_repeat[repeat][case] = distance
         test = _test(list(by_repeat.values()))
         cells.append(NOTHING if test is None else f"{test[1]:.3f}")
     return cells
 
 
-def _by_case(one: Restored, metric: str) -> dict[str, float]:
+def _by_case(run: RestorationRun, metric: str) -> dict[str, float]:
     values: dict[str, list[float]] = defaultdict(list)
-    for (case, _), distance in one.distances.get(metric, {}).items():
+    for (case, _), distance in run.distances.get(metric, {}).items():
         values[case].append(distance)
     return {case: fmean(distances) for case, distances in values.items()}
 
 
 def _test(treatments: Sequence[Mapping[str, float]]) -> tuple[float, float] | None:
-    """Return Friedman's statistic and p over the shared cases, or None if these are too few."""
+    """Return Friedman's statistic and p over the shared cases; None if there are too few."""
     import numpy as np
     from scipy.stats import friedmanchisquare
 
-    shared = sorted(set.intersection(*(set(one) for one in treatments))) if treatments else []
+    shared = sorted(set.intersection(*(set(values) for values in treatments))) if treatments else []
     if len(shared) < FEWEST_CASES or len(treatments) < FEWEST_ARMS:
         return None
-    columns = [[one[case] for case in shared] for one in treatments]
+    columns = [[values[case] for case in shared] for values in treatments]
     if not np.ptp(columns, axis=0).any():
-        return 0.0, 1.0  # the same in every case: no rank differs
+        return 0.0, 1.0  # all treatments have equal ranks
     result = friedmanchisquare(*columns)
     return float(result.statistic), float(result.pvalue)
 
@@ -250,11 +250,11 @@ def _test(treatments: Sequence[Mapping[str, float]]) -> tuple[float, float] | No
 def _scenes() -> Table:
     return Table(
         "scenes",
-        "Which image stands for which scene, and what each degradation does",
-        ["There", "Here"],
+        "Our image for each scene, and our definition of each degradation",
+        ["Study", "Here"],
         [
             *([scene, slug] for scene, slug in RESTORED.items()),
-            *([one.title, one.words] for one in DEGRADATIONS.values()),
+            *([degradation.title, degradation.words] for degradation in DEGRADATIONS.values()),
         ],
-        note="No crowd ships: a group of people around a shuttle stands for it.",
+        note="There is no image of a crowd here, so a group of people around a shuttle replaces it.",
     )

@@ -1,4 +1,4 @@
-"""Public results of a site: over HTTP, from saved answers, or from a run bundle."""
+"""Read the public results of a site over HTTP, from saved answers, or from a run bundle."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ PAGE = 200
 TIMEOUT_SECONDS = 60
 HTTP_NOT_FOUND = 404
 
-#: Return the text at a path, or None if there is nothing.
+#: Returns the text at a path, or None if the path does not exist.
 Fetch = Callable[[str], str | None]
 Json = dict[str, Any]
 
 
 class SourceError(UserFacingError):
-    """Results that cannot be read."""
+    """Results cannot be read."""
 
 
 class Source:
-    """Answers of `/api/v1/` and the site's CSV exports, by path."""
+    """A site's public results: answers of `/api/v1/` and CSV exports."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
 
     @classmethod
     def open(cls, name: str, save: Path | None = None) -> Self:
-        """Open a site by its address, a folder of saved answers, or a bundle."""
+        """Open a site's address, a folder of saved answers, or a bundle."""
         if name.startswith(("http://", "https://")):
             fetch = _site(name.rstrip("/"))
             return cls(_saving(fetch, save) if save else fetch)
         path = Path(name)
         if path.is_dir():
-            return cls(lambda wanted: _read(path / _file_name(wanted)))
+            return cls(lambda url_path: _read(path / _file_name(url_path)))
         return cls(_bundle(path).get)
 
     @cached_property
@@ -62,13 +62,13 @@ class Source:
             if name in (suite["slug"], suite_key(suite["slug"], suite["version"]))
         ]
         if not suites:
-            keys = ", ".join(suite_key(one["slug"], one["version"]) for one in self.suites)
+            keys = ", ".join(suite_key(row["slug"], row["version"]) for row in self.suites)
             raise SourceError(f"there is no suite {name!r}; there are {keys or 'none'}")
         suite = max(suites, key=lambda suite: int(suite["version"]))
         return suite | {"key": suite_key(suite["slug"], suite["version"])}
 
     def definition(self, key: str) -> Json:
-        """Return the suite's file: images, pairs and cases."""
+        """Return the suite file: images, pairs and cases."""
         return dict(self._one(f"suites/{key}") or {})
 
     def board(self, key: str) -> Json:
@@ -84,14 +84,14 @@ class Source:
         return dict(self._one(f"runs/{number}") or {})
 
     def standings(self, run: int, threshold: float = DEFAULT_THRESHOLD) -> list[Json]:
-        """Return a run's standings by every metric and scope."""
+        """Return a run's standings, by every metric and scope."""
         return self._all(f"runs/{run}/standings", threshold=threshold)
 
     def scores(self, run: int) -> list[dict[str, str]]:
         return self._table(f"runs/{run}/scores.csv")
 
     def no_reference(self, run: int) -> list[dict[str, str]]:
-        """Return what no-reference metrics give each image of a run."""
+        """Return the values of no-reference metrics for each image of a run."""
         return self._table(f"runs/{run}/no-reference.csv")
 
     def published_figures(self) -> list[Json]:
@@ -105,11 +105,11 @@ class Source:
         return None if text is None else json.loads(text)
 
     def _all(self, path: str, **query: Any) -> list[Json]:
-        """Return every item of a paginated list."""
+        """Return all items of a paginated list."""
         items: list[Json] = []
         while True:
-            asked = urlencode(query | {"limit": PAGE, "offset": len(items)})
-            page = self._one(f"{path}?{asked}") or {"items": [], "count": 0}
+            parameters = urlencode(query | {"limit": PAGE, "offset": len(items)})
+            page = self._one(f"{path}?{parameters}") or {"items": [], "count": 0}
             items += page["items"]
             if not page["items"] or len(items) >= page["count"]:
                 return items
@@ -153,7 +153,7 @@ def _read(path: Path) -> str | None:
 
 
 def _bundle(path: Path) -> Mapping[str, str]:
-    """Return the answers of a site that holds one run: that of the bundle."""
+    """Return the answers of an imaginary site that has only the bundle's run."""
     with bundles.read(path) as bundle:
         document = bundle.document.model_dump()
         suite = bundle.suite
@@ -183,7 +183,7 @@ def _bundle(path: Path) -> Mapping[str, str]:
                 "usd_per_edit": model["price_per_edit"] and float(model["price_per_edit"]),
                 "date": run["finished_at"],
                 "run": 1,
-                "reason": "" if model["is_reference"] else "One run alone",
+                "reason": "" if model["is_reference"] else "Single run from a bundle",
                 "people_prefer": None,
             }
         ],
@@ -202,7 +202,7 @@ def _bundle(path: Path) -> Mapping[str, str]:
     }
     for threshold in {row["threshold"] for row in standings}:
         rows = [row for row in standings if row["threshold"] == threshold]
-        # A bundle is one answer: the pages of a site's answer are not imitated.
+        # All standings are on one page.
         answers[f"runs/1/standings?{urlencode({'threshold': threshold} | first)}"] = _page(rows)
     texts = {f"api/v1/{path}": json.dumps(answer) for path, answer in answers.items()}
     return texts | {"runs/1/scores.csv": _scores(document["chains"])}
@@ -218,7 +218,7 @@ def _standing(row: Json, run: Json) -> Json:
 
 
 def _scores(chains: list[Json]) -> str:
-    """Return the distances of a bundle's chains as the site exports them."""
+    """Return the distances of a bundle's chains in the format of the site's export."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(("case", "image", "pair", "repeat", "trip", "metric", "distance"))

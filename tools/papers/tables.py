@@ -1,4 +1,4 @@
-"""Tables of the report: rows of the board in, cells of text out."""
+"""Build the report's tables from rows of the board."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from evaluation.witnesses import witness_label
 from leaderboard import formatting
 from tools.papers.documents import NOTHING, Table
 
-#: A row of the board, a standing, a run or a suite as the API gives it.
+#: A row of the board, a standing, a run or a suite from the API.
 Json = Mapping[str, Any]
-#: By run: its standings by every metric and scope at the default threshold.
+#: By run: the standings by every metric and scope, at the default threshold.
 Standings = Mapping[int, Sequence[Json]]
 
 
@@ -43,7 +43,7 @@ def suite_table(definition: Json) -> Table:
 
 
 def standings_table(rows: Sequence[Json], trips: int) -> Table:
-    """List every measured model with its interval and possible ranks."""
+    """List every model with its interval and possible ranks."""
     reasons = [f"{row['model']['name']}: {row['reason']}." for row in rows if row["reason"]]
     return Table(
         "standings",
@@ -67,15 +67,16 @@ def standings_table(rows: Sequence[Json], trips: int) -> Table:
             ]
             for row in rows
         ],
-        note="Models that the cases cannot tell apart share a rank. "
+        note="Models share a rank if their results do not differ significantly. "
         + (f"Not ranked: {' '.join(reasons)}" if reasons else ""),
     )
 
 
-def besides_table(rows: Sequence[Json]) -> Table:
+def details_table(rows: Sequence[Json]) -> Table:
+    """Show area under the curve, edits made, refusals, price and date of each model."""
     return Table(
         "besides",
-        "Area under the curve, edits that were made, refusals, price and date",
+        "Area under the curve, edits made, refusals, price and date",
         ["Model", "AUC", "Change seen", "Refused", "USD per edit", "Played"],
         [
             [
@@ -94,7 +95,7 @@ def besides_table(rows: Sequence[Json]) -> Table:
 def reference_editors_table(rows: Sequence[Json], trips: int) -> Table:
     return Table(
         "references",
-        "Reference editors, which follow prompts by rule and do a known damage",
+        "Reference editors, which edit by rule with a known damage",
         ["Editor", "Usable trips", "95 %", "Half-life", "95 %", "Change seen"],
         [
             [
@@ -108,7 +109,7 @@ def reference_editors_table(rows: Sequence[Json], trips: int) -> Table:
 
 
 def retention_table(rows: Sequence[Json], trips: int) -> Table:
-    """Print the curves as numbers."""
+    """Show the curves as numbers."""
     numbers = ticks(trips)
 
     def retentions(standing: Json) -> list[str]:
@@ -117,7 +118,7 @@ def retention_table(rows: Sequence[Json], trips: int) -> Table:
 
     return Table(
         "kept",
-        "Image kept after so many round trips, mean over cases",
+        "Retention after each number of round trips, mean over cases",
         ["Model", *(str(number) for number in numbers)],
         [[row["model"]["name"], *retentions(row["standing"])] for row in rows],
         note="100 % is the source itself, 0 % a blank card of its mean colour.",
@@ -125,19 +126,20 @@ def retention_table(rows: Sequence[Json], trips: int) -> Table:
 
 
 def category_table(rows: Sequence[Json], standings: Standings) -> Table:
-    """Print usable trips by category of edit."""
+    """Show usable trips by category of edit."""
     by_run = {
         row["run"]: {
-            one["scope"].removeprefix("category:"): one
-            for one in standings[row["run"]]
-            if one["metric"] == row["standing"]["metric"] and one["scope"].startswith("category:")
+            standing["scope"].removeprefix("category:"): standing
+            for standing in standings[row["run"]]
+            if standing["metric"] == row["standing"]["metric"]
+            and standing["scope"].startswith("category:")
         }
         for row in rows
     }
     categories = sorted({name for scopes in by_run.values() for name in scopes})
     return Table(
         "categories",
-        "Usable trips by category of edit, with 95 % intervals where there are enough cases",
+        "Usable trips by category of edit, with 95 % intervals if there are enough cases",
         ["Model", *(name.capitalize() for name in categories)],
         [
             [row["model"]["name"], *(_usable(by_run[row["run"]].get(c)) for c in categories)]
@@ -147,7 +149,7 @@ def category_table(rows: Sequence[Json], standings: Standings) -> Table:
 
 
 def causes_table(rows: Sequence[Json]) -> Table:
-    """Print the share of chains that each cause ended."""
+    """Show the share of chains ended by each cause."""
     counted = {row["run"]: row["standing"]["counts"].get("causes") or {} for row in rows}
     present = [name for name in CAUSES if any(causes.get(name) for causes in counted.values())]
 
@@ -161,14 +163,14 @@ def causes_table(rows: Sequence[Json]) -> Table:
     heads = [CAUSES[name][:1].upper() + CAUSES[name][1:] for name in present]
     return Table(
         "causes",
-        "What ended the chains: share of each cause, and of chains that did not end",
+        "Share of chains ended by each cause, and of chains that did not end",
         ["Model", *heads, "Still usable or unknown"],
         [[row["model"]["name"], *shares(row)] for row in rows],
     )
 
 
 def metrics_table(rows: Sequence[Json], standings: Standings) -> Table:
-    """Print usable trips by every metric."""
+    """Show usable trips by every metric."""
     by_run = {row["run"]: usable_trips(standings[row["run"]]) for row in rows}
     names = in_order({name for metrics in by_run.values() for name in metrics})
     return Table(
@@ -186,17 +188,17 @@ def metrics_table(rows: Sequence[Json], standings: Standings) -> Table:
             for row in rows
             for metrics in [by_run[row["run"]]]
         ],
-        note="Metrics wear at different speeds: compare models within a column, never columns.",
+        note="Metrics fall at different rates: compare models within a column, not columns.",
     )
 
 
 def usable_trips(standings: Sequence[Json]) -> dict[str, float]:
     """Return the usable trips over all cases, by metric."""
-    return {one["metric"]: one["usable_trips"] for one in standings if one["scope"] == "all"}
+    return {row["metric"]: row["usable_trips"] for row in standings if row["scope"] == "all"}
 
 
 def versions_table(runs: Sequence[Json]) -> Table:
-    """List the code and weights that measured."""
+    """List the versions and weights of the metrics that were run."""
     pinned: Counter[tuple[str, str, str]] = Counter()
     for run in runs:
         for name, about in run["metrics"].items():
@@ -207,7 +209,7 @@ def versions_table(runs: Sequence[Json]) -> Table:
     lines = sorted(pinned, key=lambda key: (order.index(key[0]) if key[0] in order else 99, key))
     return Table(
         "versions",
-        "Metrics as they were run",
+        "Versions of the metrics",
         ["Metric", "Version", "Weights (SHA-256, first 16)", "Runs"],
         [
             [formatting.metric_label(name), version, weights[:16] or "none", str(pinned[key])]
@@ -218,7 +220,7 @@ def versions_table(runs: Sequence[Json]) -> Table:
 
 
 def audits_table(rows: Sequence[Json], runs: Mapping[int, Json]) -> Table | None:
-    """Print what the audits found, or return None if none was played."""
+    """Show the findings of audits; None if no run was audited."""
     audited = [
         (row["model"]["name"], run)
         for row in rows
@@ -229,13 +231,13 @@ def audits_table(rows: Sequence[Json], runs: Mapping[int, Json]) -> Table | None
         return None
     return Table(
         "audits",
-        "Audits: what came back when a model's own answer was touched",
+        "Audits: answers to altered images",
         [
             "Model",
             "Marks kept",
             "Loss under audit",
             "Cold gap",
-            "What else its edits changed",
+            "Unrequested changes",
             "Judged",
         ],
         [
@@ -249,20 +251,20 @@ def audits_table(rows: Sequence[Json], runs: Mapping[int, Json]) -> Table | None
             ]
             for name, run in audited
         ],
-        note="Marks kept below 50 %, or a loss above 30 %, takes a run out of the ranks until a "
-        "person has looked.",
+        note="A run with less than 50 % of marks kept, or a loss above 30 %, is unranked until a "
+        "person has checked it.",
     )
 
 
 def people_tables(rows: Sequence[Json], agreement: Json) -> list[Table]:
-    """Print what people say of each model and of each metric; empty without votes."""
+    """Show votes for models, and agreement of metrics with votes; empty without votes."""
     tables = []
     preferred = [row for row in rows if row["people_prefer"] is not None]
     if preferred:
         tables.append(
             Table(
                 "people",
-                "What people prefer in blind pairs, ties halved",
+                "People's preferences in blind comparisons; a tie counts half for each model",
                 ["Model", "Share won", "95 %"],
                 [
                     [
@@ -273,7 +275,7 @@ def people_tables(rows: Sequence[Json], agreement: Json) -> list[Table]:
                     ]
                     for row in preferred
                 ],
-                note="Never part of the half-life.",
+                note="Votes do not affect half-lives.",
             )
         )
     lines = [line for line in agreement.get("lines", ()) if line.get("everywhere")]
@@ -281,10 +283,10 @@ def people_tables(rows: Sequence[Json], agreement: Json) -> list[Table]:
         tables.append(
             Table(
                 "agreement",
-                "How often a metric or witness says of a pair what people say (whole site)",
-                ["Metric or witness", "Where it speaks", "Where all speak"],
+                "How often metrics and witnesses agree with people's votes (whole site)",
+                ["Metric or witness", "If it decides", "If all decide"],
                 [
-                    [_speaker(line), _share(line["everywhere"]), _share(line.get("shared"))]
+                    [_label(line), _share(line["everywhere"]), _share(line.get("shared"))]
                     for line in lines
                 ],
             )
@@ -293,13 +295,13 @@ def people_tables(rows: Sequence[Json], agreement: Json) -> list[Table]:
 
 
 def robustness_table(lines: Sequence[tuple[str, float]]) -> Table:
-    """Print Kendall's tau of the board's order with the orders that other choices give."""
+    """Show Kendall's tau of the board's order with the orders by other choices."""
     return Table(
         "robustness",
-        "How far the order agrees with the orders by other choices (Kendall's tau)",
+        "Agreement of the order with the orders by other choices (Kendall's tau)",
         ["Choice", "Agreement"],
         [[choice, f"{tau:.2f}".replace("-", "−")] for choice, tau in lines],
-        note="1 is the same order, -1 the reverse.",
+        note="1 is the same order, -1 the reverse order.",
     )
 
 
@@ -325,7 +327,7 @@ def _lasts(standing: Json, trips: int) -> list[str]:
 
 
 def interval(standing: Json) -> str:
-    """Return the interval of the usable trips; empty if there is none."""
+    """Format the interval of the usable trips; empty without an interval."""
     if not standing["has_interval"]:
         return ""
     return formatting.interval(standing["usable_trips_low"], standing["usable_trips_high"])
@@ -345,10 +347,10 @@ def _decimals(value: float | None, digits: int) -> str:
 def _judged(run: Json) -> str:
     if not run["held_because"]:
         return "nothing found"
-    return "looked at, lets rank" if run["ranked"] else "out of the ranks"
+    return "checked, ranked" if run["ranked"] else "unranked"
 
 
-def _speaker(line: Json) -> str:
+def _label(line: Json) -> str:
     label = formatting.metric_label if line.get("kind") == "metric" else witness_label
     return str(label(line["name"]))
 

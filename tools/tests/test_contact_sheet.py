@@ -14,7 +14,7 @@ PORTRAIT = Annotations(
 )
 
 
-def test_a_drawing_is_pasted_in_its_spot_and_nowhere_else():
+def test_a_drawing_is_pasted_only_in_its_spot():
     image = Image.new("RGB", (400, 500), (120, 140, 160))
     changed = ImageChops.difference(image, drawings.draw("glasses", image, PORTRAIT)).getbbox()
     assert changed is not None

@@ -12,7 +12,7 @@ from tools import crops
 from tools.crops import cache_folder
 
 
-def test_an_image_is_cut_from_its_archive_and_checked(tmp_path, monkeypatch):
+def test_an_image_is_cut_from_its_archive_and_verified(tmp_path, monkeypatch):
     monkeypatch.setenv("CONVERGEBENCH_IMAGES", str(tmp_path))
     monkeypatch.setattr(catalog, "folder", lambda: tmp_path)
     image, buffer = encoded(busy(300, 200)), io.BytesIO()
@@ -49,7 +49,7 @@ def test_every_committed_image_is_rendered_by_a_scene_or_cut_from_a_package():
 
 
 @pytest.mark.slow
-def test_committed_images_are_what_their_packages_give_today():
+def test_committed_images_match_their_packages():
     archives, known = crops.crops()
     cached = {
         name

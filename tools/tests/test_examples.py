@@ -23,7 +23,7 @@ def test_the_examples_of_the_methodology_page_are_drawn(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_number_beside_each_strip_is_what_the_headline_says_today(real_network):
+def test_the_number_of_each_strip_is_up_to_date(real_network):
     if len(Overall().parts) < 9:
         pytest.skip("the networks of faces or text are not here")
     measured = examples.measure_strips()

@@ -61,7 +61,7 @@ def test_a_report_has_the_numbers_of_the_standings(run, saved, tmp_path, capsys,
     monkeypatch.setattr(report.shutil, "which", lambda _: None)
     out = tmp_path / "paper"
     assert main(["report", run.suite.slug, "--source", str(saved), "--out", str(out)]) == 0
-    assert "no TeX is here" in capsys.readouterr().out
+    assert "TeX is not installed" in capsys.readouterr().out
     standing = run.standings.get(metric__name=QUICK[0], threshold=0.5, scope="all")
     (line,) = rows(out, "references")
     assert (line["Editor"], line["Usable trips"]) == (NAME, f"{standing.usable_trips:.1f}")
@@ -72,7 +72,7 @@ def test_a_report_has_the_numbers_of_the_standings(run, saved, tmp_path, capsys,
     for name in ("curves", "lasting", "causes"):
         assert (out / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
     assert main(["report", run.suite.slug, "--source", str(saved), "--out", str(tmp_path)]) == 1
-    assert "holds something else" in capsys.readouterr().err
+    assert "contains other files" in capsys.readouterr().err
 
 
 def test_a_report_of_a_bundle_has_the_same_numbers(run, tmp_path):
@@ -85,7 +85,7 @@ def test_a_report_of_a_bundle_has_the_same_numbers(run, tmp_path):
     assert line["Usable trips"] in {f"{value:.1f}" for value in usable}
 
 
-def test_published_papers_are_laid_beside_ours(run, saved, tmp_path, capsys):
+def test_published_papers_are_compared_with_our_results(run, saved, tmp_path, capsys):
     for paper in reproduction.PAPERS:
         out = tmp_path / "out" / paper
         options = ["--source", str(saved), "--out", str(out), "--model", "jpeg-75"]
@@ -134,7 +134,7 @@ def test_no_text_becomes_a_latex_command(text):
     assert depth == 0
 
 
-def test_markdown_html_and_csv_hold_texts_of_strangers():
+def test_markdown_html_and_csv_escape_untrusted_texts():
     table = Table("t", "Caption", ["a", "b"], [["=1+1|x", "<script>"]])
     document = Document("T", "", [Section("S", [table, Verbatim("x")])])
     text = document.markdown()
@@ -145,7 +145,7 @@ def test_markdown_html_and_csv_hold_texts_of_strangers():
 
 
 @pytest.mark.release
-@pytest.mark.skipif(not shutil.which("pdflatex"), reason="no TeX is here")
-def test_tex_sets_it(run, saved, tmp_path):
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="TeX is not installed")
+def test_tex_compiles_the_report(run, saved, tmp_path):
     written = report.write(Source.open(str(saved)), run.suite.slug, tmp_path / "paper")
     assert "paper.pdf by pdflatex" in written

@@ -28,7 +28,7 @@ def test_the_study_of_change_seen_prints_its_table(monkeypatch, capsys):
     assert "a drawing" in capsys.readouterr().out
 
 
-def test_the_stored_table_has_a_row_for_everything_that_is_tried():
+def test_the_stored_table_has_a_row_for_every_case():
     tried = (
         ("local", True, change_seen_rates.DRIFTS),
         ("local", False, change_seen_rates.DRIFTS),
@@ -42,7 +42,7 @@ def test_the_stored_table_has_a_row_for_everything_that_is_tried():
 
 @pytest.mark.parametrize("what", ["a fifth lighter", "a wobble of 4 px"])
 def test_a_row_measured_now_agrees_with_the_stored_one(what):
-    """Whoever changes a rule of "change seen" measures its table again."""
+    """After a change of "change seen" its table must be measured again."""
     drift = change_seen_rates.DRIFTS[what]
     cases = change_seen_rates.shipped_cases([catalog.suite("lite")], "local")[:2]
     stored = {
@@ -69,7 +69,7 @@ def test_the_study_of_witnesses_prints_its_table(monkeypatch, capsys):
 
 
 def judged_chain(folder, trips):
-    """A drawn chain: sunglasses come and go, then they stay; with what a person saw."""
+    """A judged chain of drawn sunglasses: added and removed, then added and left."""
     woman = SMOKE.image_by_slug["smiling-woman"]
     image = sources.prepared(woman, SMOKE.size)
     worn = draw("sunglasses", image, woman.annotations)
@@ -90,7 +90,7 @@ def judged_chain(folder, trips):
 SEEN = [{"made": True, "undone": True}, {"made": True, "undone": False}]
 
 
-def test_a_folder_of_judged_chains_is_held_against_what_people_saw(tmp_path, capsys):
+def test_a_folder_of_judged_chains_is_compared_with_its_judgements(tmp_path, capsys):
     pytest.importorskip("torch", reason="torch is not installed (pip install .[worker])")
     folder = tmp_path / "by-eye"
     folder.mkdir()
@@ -117,7 +117,7 @@ def test_a_wrong_judgement_counts_as_an_error_of_the_witness(tmp_path, capsys):
     assert (row["should_be_seen"], row["judged"], row["wrong"]) == (False, 1, ["woman 1"])
 
 
-def test_a_folder_that_nobody_judged_is_refused_with_the_layout(tmp_path, capsys):
+def test_a_folder_without_judgements_is_refused_with_the_layout(tmp_path, capsys):
     judged_chain(tmp_path / "woman", [])
     (tmp_path / "woman" / "judged.json").write_text('{"object": "hat", "trips": [{"done": true}]}')
     assert main(["witnesses", str(tmp_path / "woman")]) == 1
@@ -134,7 +134,7 @@ def test_the_site_knows_every_kind_of_wear():
     assert tuple(witness_rates.WEAR) == WEAR
 
 
-def test_rows_that_are_measured_again_replace_the_stored_ones():
+def test_rows_measured_again_replace_stored_rows():
     first = STORED.rows[0]
     newer = ErrorTable({"smoke": "new"}, (replace(first, judged=1000),))
     merged = tables.merged(replace(STORED, rows=(first,)), newer)
@@ -142,7 +142,7 @@ def test_rows_that_are_measured_again_replace_the_stored_ones():
     assert merged.suites["smoke"] == "new"
 
 
-def test_the_study_of_the_headline_counts_what_it_keeps_by_damage(monkeypatch, capsys, tmp_path):
+def test_the_study_of_the_headline_counts_losses_by_damage(monkeypatch, capsys, tmp_path):
     bottle = next(thing for thing in known_damages.THINGS if thing.word == "the orange bottle")
     few = {"harmless": {"JPEG 85": known_damages.HARMLESS["JPEG 85"]}}
     few["strong"] = {"turned grey": known_damages.STRONG["turned grey"]}
@@ -168,7 +168,7 @@ def test_the_images_of_the_headline_study_are_drawn_the_same_every_time():
     assert len(set(headline.drawn(5))) == 5
 
 
-def test_only_the_thing_in_the_box_takes_on_another_hue():
+def test_only_the_thing_in_the_box_gets_another_hue():
     image = known_damages.shipped("bottles", 256)
     bottle = next(thing for thing in known_damages.THINGS if thing.word == "the green bottle")
     blue = known_damages.turned_hue(image, bottle.box).split()[2]

@@ -16,12 +16,12 @@ from tools.suites import main, shipped, write
         for draft in shipped_drafts()
     ],
 )
-def test_a_shipped_suite_is_what_its_draft_gives_today(draft):
+def test_a_shipped_suite_matches_its_draft(draft):
     frozen = catalog.suite(f"{draft.slug}-v{draft.version}")
     assert shipped(draft).content_hash == frozen.content_hash
 
 
-def test_the_command_says_what_is_up_to_date(capsys):
+def test_the_command_reports_unchanged_suites(capsys):
     assert main(["smoke", "--check"]) == 0
     assert "smoke v2: unchanged, 14 images, 14 cases, 224 edits" in capsys.readouterr().out
 
@@ -38,6 +38,6 @@ def test_a_frozen_suite_is_not_overwritten_by_accident(tmp_path, monkeypatch):
     assert Suite.read(path).content_hash == second.content_hash
 
 
-def test_every_scene_of_the_study_has_its_image():
+def test_every_scene_of_the_study_has_an_image():
     suite = catalog.suite("restoration")
     assert {image.slug for image in suite.images} == set(RESTORED.values())
