@@ -215,7 +215,7 @@ def _unranked_reason(run: Run, filters: BoardFilters, measured: bool) -> str:
     if run.source == Run.Source.EXTERNAL:
         if run.verified is None:
             return "Played elsewhere, not checked yet"
-        return f"Played elsewhere, numbers {'checked' if run.verified else 'did not recompute'}"
+        return f"Played elsewhere, numbers {'checked' if run.verified else 'not reproduced'}"
     if reason := run.unranked_reason:
         return f"{reason[:1].upper()}{reason[1:]}"
     if run.played not in filters.ranked_ways:
@@ -225,7 +225,7 @@ def _unranked_reason(run: Run, filters: BoardFilters, measured: bool) -> str:
     if scored and measured:
         return f"Scored by another version of {label}"
     if scored and run.progress.edits_saved:
-        return f"Stopped early: its end by {label} is not known"
+        return f"Stopped early: half-life by {label} not known"
     return f"{label} {formatting.NOT_RUN}" if not scored else "No case of this kind"
 
 

@@ -73,7 +73,7 @@ def test_the_board_is_ordered_by_usable_trips_even_if_no_half_life_is_reached(su
         ),
         ({"state": RunState.FAILED, "current": False}, "The run failed"),
         ({"source": Run.Source.EXTERNAL}, "not checked yet"),
-        ({"source": Run.Source.EXTERNAL, "verified": False}, "did not recompute"),
+        ({"source": Run.Source.EXTERNAL, "verified": False}, "numbers not reproduced"),
         ({"source": Run.Source.PUBLISHED}, "Published elsewhere"),
         ({"metrics": ()}, "Overall not run"),
     ],

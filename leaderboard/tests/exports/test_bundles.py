@@ -375,7 +375,7 @@ def test_a_bundle_without_images_is_unverified_and_an_altered_one_is_marked(pack
     assert list(verified.values_list("verified", flat=True)) == [None, False]
     page = client.get("/").content
     assert b"not checked yet" in page
-    assert b"did not recompute" in page
+    assert b"numbers not reproduced" in page
     case = verified[0].chains.first().case_id
     assert client.get(f"/runs/{verified[0].pk}/cases/{case}/").status_code == 200
     assert client.get(f"/runs/{verified[0].pk}/").status_code == 200
