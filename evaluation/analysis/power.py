@@ -91,10 +91,12 @@ def suite_design(suite: Suite) -> Design:
 
 def power(design: Design, trips: int) -> Power:
     """Return the differences that a suite with these cases and trips can detect."""
-    return Power(*(detectable(design, trips, spread) for spread in (0.2, 0.3)))
+    return Power(*(detectable_difference(design, trips, spread) for spread in (0.2, 0.3)))
 
 
-def detectable(design: Design, trips: int, own: float, models: int = MODELS) -> float | None:
+def detectable_difference(
+    design: Design, trips: int, own: float, models: int = MODELS
+) -> float | None:
     """Return the difference in usable trips of two models that 80 % of boards detect.
 
     The two lifetimes are around 0.4 N, where usable trips spread most. `own` is the spread of one
@@ -105,7 +107,7 @@ def detectable(design: Design, trips: int, own: float, models: int = MODELS) -> 
     random = np.random.default_rng(SEED)
     middle = Lifetimes(0.4 * trips, own_image=own, own_pair=own)
     lifetimes = middle.draw(design, random, 2, BOARDS)
-    reach = _reach(design.freedom, models, random)
+    errors_needed = _significance_factor(design.freedom, models, random)
 
     def is_detected(ratio: float) -> bool:
         better, worse = (
@@ -113,7 +115,7 @@ def detectable(design: Design, trips: int, own: float, models: int = MODELS) -> 
             for side, factor in enumerate((math.sqrt(ratio), 1 / math.sqrt(ratio)))
         )
         errors = design.difference_errors(better, worse, trips)
-        sure = design.mean(better - worse) > reach * errors
+        sure = design.mean(better - worse) > errors_needed * errors
         return bool(sure.mean() >= POWER)
 
     low, high = 1.0, 1.1
@@ -136,7 +138,7 @@ def difference(middle: Lifetimes, ratio: float, trips: int) -> float:
     return better - worse
 
 
-def _reach(freedom: int, models: int, random: np.random.Generator) -> float:
+def _significance_factor(freedom: int, models: int, random: np.random.Generator) -> float:
     """Return how many standard errors make a difference significant on a board of equal models."""
     drawn = random.standard_normal((DRAWS, models))
     largest = np.ptp(drawn, axis=1) / math.sqrt(2) / t_scale(random, freedom, DRAWS)

@@ -196,7 +196,7 @@ def rank_scope(
 def _compared(
     design: Design, usable: Floats, trips: int, mean_usable: Floats, draws: int, seed: int
 ) -> tuple[Floats, float, list[float | None]]:
-    """Return the errors of all differences, the factor of a significant one, and P(first)."""
+    """Return the errors of all differences, the significance factor and P(first)."""
     shares = design.shares(usable, trips)
     # Errors of differences of shares: variances and covariances would leave rounding errors for
     # nearly equal runs.
@@ -208,10 +208,10 @@ def _compared(
     # Equal runs differ only by the draws of their pseudo-clusters, so they share a mean.
     _, alike = np.unique(np.round(usable, 9), axis=1, return_inverse=True)
     p_first = (np.bincount(alike, p_first) / np.bincount(alike))[alike]
-    return errors, simultaneous_reach(drawn, errors, CONFIDENCE), p_first.tolist()
+    return errors, significance_factor(drawn, errors, CONFIDENCE), p_first.tolist()
 
 
-def simultaneous_reach(drawn: Floats, errors: Floats, confidence: float) -> float:
+def significance_factor(drawn: Floats, errors: Floats, confidence: float) -> float:
     """Return how many standard errors make a difference significant, for all pairs at once.
 
     This is the quantile at `confidence`, over the rows of `drawn`, of the largest difference

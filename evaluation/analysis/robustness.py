@@ -43,10 +43,10 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Retest:
-    """Agreement between the boards by each playing of repeated cases.
+    """Agreement between the boards of the first repeat, the second repeat and so on.
 
-    Means over all pairs of playings: `tau` of the two orders, and `difference` in a run's usable
-    trips.
+    `tau` of the two orders and `difference` in a run's usable trips are means over all pairs of
+    repeats.
     """
 
     repeats: int
@@ -91,35 +91,35 @@ def kendall_tau(one: Mapping[str, float], two: Mapping[str, float]) -> float | N
 def retest(
     runs: Mapping[str, Sequence[ChainResult]], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> Retest | None:
-    """Compare the orders of repeated playings, on the cases that every run repeated."""
-    playings = {name: _by_repeat(chains) for name, chains in runs.items()}
+    """Compare the boards of all repeats, on the cases that every run repeated."""
+    repeats_by_run = {name: _by_repeat(chains) for name, chains in runs.items()}
     repeats = (
-        sorted(set.intersection(*(set(run_playings) for run_playings in playings.values())))
+        sorted(set.intersection(*(set(run_repeats) for run_repeats in repeats_by_run.values())))
         if runs
         else []
     )
-    shared = [set(run_playings[repeat]) for run_playings in playings.values() for repeat in repeats]
+    shared = [
+        set(run_repeats[repeat]) for run_repeats in repeats_by_run.values() for repeat in repeats
+    ]
     cases = set.intersection(*shared) if shared else set()
     if len(repeats) < 2 or not cases:
         return None
     boards: list[dict[str, float]] = []
     for repeat in repeats:
         summaries = {
-            name: summarise(
-                [run_playings[repeat][case] for case in sorted(cases)], trips, threshold
-            )
-            for name, run_playings in playings.items()
+            name: summarise([run_repeats[repeat][case] for case in sorted(cases)], trips, threshold)
+            for name, run_repeats in repeats_by_run.items()
         }
         boards.append({name: summary.usable_trips or 0.0 for name, summary in summaries.items()})
-    both = list(itertools.combinations(boards, 2))
-    taus = [tau for first, second in both if (tau := kendall_tau(first, second)) is not None]
+    board_pairs = list(itertools.combinations(boards, 2))
+    taus = [tau for first, second in board_pairs if (tau := kendall_tau(first, second)) is not None]
     return Retest(
         repeats=len(repeats),
         cases=len(cases),
         runs=len(runs),
         tau=statistics.fmean(taus) if taus else None,
         difference=statistics.fmean(
-            abs(first[name] - second[name]) for first, second in both for name in runs
+            abs(first[name] - second[name]) for first, second in board_pairs for name in runs
         ),
     )
 

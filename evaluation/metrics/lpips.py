@@ -31,8 +31,8 @@ class Band:
     height: int
 
     @classmethod
-    def of(cls, height: int, rows: int = BAND) -> Iterator[Band]:
-        """Yield the bands of an image from its top."""
+    def split(cls, height: int, rows: int = BAND) -> Iterator[Band]:
+        """Split an image of this height into bands, from its top."""
         for begin in range(0, height, rows):
             # A short rest joins the last band, because its last layers could be empty.
             last = height - begin - rows < HALO
@@ -111,7 +111,7 @@ class Lpips(FeatureMetric):
     def _by_bands(self, source: Image.Image, image: Image.Image) -> float:
         """Return the distance of a large image, computed in bands of rows."""
         sums, counts = [0.0] * len(STRIDES), [0] * len(STRIDES)
-        for band in Band.of(source.height):
+        for band in Band.split(source.height):
             box = (0, band.first, source.width, band.last)
             wanted = self.features([source.crop(box)])
             maps = self._maps([wanted], [image.crop(box)])

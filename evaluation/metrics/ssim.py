@@ -78,19 +78,19 @@ class Moments:
             whole += light.sum(axis=(0, 1), dtype=np.float64)
         return whole / (height * width), structure / (height * width)
 
-    def _compare_rows(self, rows: slice, here: Plane, there: Plane) -> tuple[Plane, Plane]:
+    def _compare_rows(self, rows: slice, source: Plane, other: Plane) -> tuple[Plane, Plane]:
         """Return the maps of luminance and of contrast-and-structure similarity."""
         if self.mean is None or self.variance is None:
-            mean, variance = moments(here)
+            mean, variance = moments(source)
         else:
             mean, variance = self.mean[rows], self.variance[rows]
-        other_mean, spread = moments(there)
-        covariance = smooth(here * there)
+        other_mean, other_variance = moments(other)
+        covariance = smooth(source * other)
         covariance -= mean * other_mean
-        spread += variance
+        other_variance += variance
         bright, others = mean + OFFSET, other_mean + OFFSET
         light = _ratio(bright * others, bright * bright + others * others, C1)
-        return light, _ratio(covariance, spread, C2)
+        return light, _ratio(covariance, other_variance, C2)
 
 
 def moments(values: Plane) -> tuple[Plane, Plane]:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from evaluation.analysis.covariance import Design
-from evaluation.analysis.power import MODELS, detectable, suite_design
+from evaluation.analysis.power import MODELS, detectable_difference, suite_design
 from evaluation.cli.playing import find_suite
 from evaluation.cli.printing import progress, table
 from evaluation.testing.simulations.equal_models import (
@@ -76,7 +76,7 @@ def _cells(seen: Simulation) -> list[str]:
 
 def _powers(design: Design, trips: int, boards: int) -> Iterator[list[str]]:
     for own, name in ((0.2, "alike"), (0.3, "differ")):
-        apart = detectable(design, trips, own)
+        apart = detectable_difference(design, trips, own)
         if apart is None:
             yield [f"{MODELS}, {name}", "none", "-"]
             continue

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evaluation.analysis.covariance import Design
-from evaluation.analysis.power import Lifetimes, detectable, power
+from evaluation.analysis.power import Lifetimes, detectable_difference, power
 from evaluation.testing.chains import made_up_cases
 
 
@@ -22,12 +22,12 @@ def test_a_suite_of_300_cases_detects_two_to_four_trips_of_twenty(design):
 
 def test_more_cases_detect_smaller_differences():
     sizes = [(24, 10, 12, 4), (60, 20, 24, 4), (300, 97, 36, 4), (900, 300, 100, 4)]
-    found = [detectable(Design(made_up_cases(*size)), 20, 0.2) for size in sizes]
+    found = [detectable_difference(Design(made_up_cases(*size)), 20, 0.2) for size in sizes]
     assert found == sorted(found, reverse=True)
 
 
 def test_more_models_on_a_board_need_larger_differences(design):
-    two, ten, thirty = (detectable(design, 20, 0.2, models) for models in (2, 10, 30))
+    two, ten, thirty = (detectable_difference(design, 20, 0.2, models) for models in (2, 10, 30))
     assert two < ten < thirty
 
 

@@ -17,7 +17,7 @@ from evaluation.analysis.ranking import (
     board,
     rank_board,
     rank_scope,
-    simultaneous_reach,
+    significance_factor,
 )
 from evaluation.testing.chains import chain, halving, made_up_cases, run_of, spread_times
 from evaluation.tests.analysis.random_chains import chains_of_a_run
@@ -364,10 +364,10 @@ def test_the_significant_difference_is_the_quantile_of_the_largest_of_all_pairs(
     drawn = random.normal(0, 1, (700, 12)) @ shares
     scale = np.divide(1, errors, out=np.zeros_like(errors), where=errors > 1e-9)
     largest = [(np.abs(row[:, None] - row) * scale).max() for row in drawn]
-    assert simultaneous_reach(drawn, errors, 0.95) == np.quantile(largest, 0.95)
+    assert significance_factor(drawn, errors, 0.95) == np.quantile(largest, 0.95)
 
 
 @pytest.mark.parametrize("runs", [1, 48])
 def test_runs_that_never_differ_need_no_factor(runs):
     drawn = np.repeat(np.random.default_rng(1).normal(0, 1, (50, 1)), runs, axis=1)
-    assert simultaneous_reach(drawn, np.zeros((runs, runs)), 0.95) == 0
+    assert significance_factor(drawn, np.zeros((runs, runs)), 0.95) == 0

@@ -318,8 +318,8 @@ def test_lpips_of_a_large_image_is_equal_in_bands(monkeypatch):
     image, noisy = pair_of_images((300, 430))
     whole = metric.distances(metric.prepare(image), [noisy])
     monkeypatch.setattr(metrics_base, "LARGE_PIXELS", 1_000)
-    monkeypatch.setattr(Band.of.__func__, "__defaults__", (128,))
-    assert len(list(Band.of(430))) == 3
+    monkeypatch.setattr(Band.split.__func__, "__defaults__", (128,))
+    assert len(list(Band.split(430))) == 3
     held = metric.prepare(image)
     assert held is image
     assert metric.distances(held, [image, noisy]) == pytest.approx([0, *whole], rel=1e-5)
