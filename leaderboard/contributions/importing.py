@@ -316,7 +316,7 @@ def _trips(
             number=trip.number,
             place=place,
             name=step.name,
-            image=_named(images, step),
+            image=_stored_image(images, step),
             seed=step.seed,
             seconds=step.seconds,
             notes=kept_notes(step),
@@ -338,7 +338,9 @@ def _answer(
     """Return the fields of a trip's row for one of its answers, if there is one."""
     if edit is None:
         return {}
-    return Trip.answer_fields(step, _named(images, edit), edit.seed, edit.seconds, kept_notes(edit))
+    return Trip.answer_fields(
+        step, _stored_image(images, edit), edit.seed, edit.seconds, kept_notes(edit)
+    )
 
 
 def _audits(bundle: Bundle, run: Run, images: Mapping[str, StoredImage]) -> None:
@@ -350,8 +352,8 @@ def _audits(bundle: Bundle, run: Run, images: Mapping[str, StoredImage]) -> None
             kind=line.kind,
             outcome=line.outcome,
             words=line.words[:200],
-            sent=_named(images, line.sent),
-            answer=_named(images, line.answer),
+            sent=_stored_image(images, line.sent),
+            answer=_stored_image(images, line.answer),
             seed=line.seed,
             seconds=line.seconds,
             finding=line.finding,
@@ -377,7 +379,7 @@ def kept_notes(edit: EditRecord) -> dict[str, Any]:
     return notes
 
 
-def _named(images: Mapping[str, StoredImage], file: FileRecord | None) -> StoredImage | None:
+def _stored_image(images: Mapping[str, StoredImage], file: FileRecord | None) -> StoredImage | None:
     return images.get(file.sha256) if file else None
 
 

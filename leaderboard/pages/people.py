@@ -28,11 +28,12 @@ from leaderboard.people.vote_rows import (
 
 
 @dataclass(frozen=True)
-class Line:
+class AgreementLine:
     """A line of the report: a metric or witness, and how often it agrees with people."""
 
     name: str
     kind: str
+    #: Agreement over all pairs, and over pairs with several voters.
     everywhere: Mapping[str, Any] | None
     shared: Mapping[str, Any] | None
     threshold: Mapping[str, Any] | None = None
@@ -67,7 +68,7 @@ class Line:
         return dot(self.everywhere)
 
     @property
-    def at(self) -> str:
+    def threshold_text(self) -> str:
         """Threshold at which half of the people say no: "47 % (41–52)"."""
         return _with_interval(self.threshold, "threshold") if self.threshold else ""
 
@@ -80,6 +81,7 @@ class Line:
 
 
 def dot(share: Mapping[str, Any] | None) -> Mapping[str, float] | None:
+    """Return a share and its interval on a scale from chance (0) to always (100)."""
     if not share:
         return None
     ends = {"share": share["share"], "low": share["low"], "high": share["high"]}
@@ -139,7 +141,7 @@ class Difference:
 def agreement(report: PeopleReport) -> dict[str, Any]:
     """Return the template context of the agreement page."""
     numbers = report.numbers
-    compared = [Line(**line) for line in numbers.get("lines", ())]
+    compared = [AgreementLine(**line) for line in numbers.get("lines", ())]
     first = next((line for line in compared if line.is_headline), None)
     ceiling = numbers.get("ceiling")
     agreeing = [line for line in compared if line.everywhere]
@@ -160,7 +162,7 @@ def agreement(report: PeopleReport) -> dict[str, Any]:
     }
 
 
-def finding(first: Line | None, ceiling: Mapping[str, Any] | None) -> str:
+def finding(first: AgreementLine | None, ceiling: Mapping[str, Any] | None) -> str:
     """Return the page's finding in one sentence."""
     if first is None or not first.everywhere:
         return ""
@@ -170,19 +172,19 @@ def finding(first: Line | None, ceiling: Mapping[str, Any] | None) -> str:
     return text
 
 
-def threshold_words(first: Line | None) -> str:
+def threshold_words(first: AgreementLine | None) -> str:
     """Compare our threshold with that of the voters, by the headline metric."""
     if first is None or not first.threshold:
         return ""
     ours = formatting.percent(DEFAULT_THRESHOLD)
     if first.includes_ours:
         return (
-            f"Half of the people would no longer use an image that keeps {first.at} by the headline. "
+            f"Half of the people would no longer use an image that keeps {first.threshold_text} by the headline. "
             f"Our threshold of {ours} lies within this interval: the votes do not contradict it."
         )
     side = "later" if first.threshold["threshold"] < DEFAULT_THRESHOLD else "earlier"
     return (
-        f"Half of the people would no longer use an image that keeps {first.at} by the headline. "
+        f"Half of the people would no longer use an image that keeps {first.threshold_text} by the headline. "
         f"Our threshold of {ours} lies outside this interval: people give up an image {side} than "
         "the headline does."
     )
@@ -213,7 +215,7 @@ def half_points(proposal: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return {"rows": rows, "words": text}
 
 
-def yes_chart(lines: Sequence[Line]) -> Chart | None:
+def yes_chart(lines: Sequence[AgreementLine]) -> Chart | None:
     """Return the share of people who would still use an image, by its retention."""
     shown = [line for line in lines if line.curve]
     shown.sort(key=lambda line: not line.is_headline)
@@ -293,7 +295,7 @@ def differences(numbers: Mapping[str, Any]) -> list[Difference]:
 
 
 @dataclass
-class Answered:
+class AnsweredQuestion:
     """A question of a session with the voter's answer."""
 
     question: Question
@@ -331,7 +333,7 @@ class Answered:
         return f"You were asked twice, with the sides exchanged, and answered {how}."
 
 
-def revealed(votes: QuerySet[Vote]) -> list[Answered]:
+def revealed(votes: QuerySet[Vote]) -> list[AnsweredQuestion]:
     """Return the questions of a finished session with answers and model names."""
     related = ("question__case__image__stored",)
     trips = [
@@ -345,7 +347,7 @@ def revealed(votes: QuerySet[Vote]) -> list[Answered]:
     images = voted_images(
         Trip.objects.filter(pk__in={key for ids in both_ids for key in ids if key})
     )
-    by_question: dict[int, Answered] = {}
+    by_question: dict[int, AnsweredQuestion] = {}
     for vote in ordered:
         question = vote.question
         if question.pk in by_question:
@@ -354,7 +356,7 @@ def revealed(votes: QuerySet[Vote]) -> list[Answered]:
         both = [(question.first, 1)] + ([(question.second, -1)] if question.second else [])
         sides = both if vote.first_left else both[::-1]
         shown = [ShownImage(trip, vote.answer == sign) for trip, sign in sides]
-        by_question[question.pk] = Answered(
+        by_question[question.pk] = AnsweredQuestion(
             question,
             vote.answer or 0,
             vote.role,

@@ -288,7 +288,7 @@ def table(
     ]
 
 
-def ended(chain: Chain, metric: str) -> dict[str, Any] | None:
+def end_event(chain: Chain, metric: str) -> dict[str, Any] | None:
     """Return when and why the chain stopped being usable; None if not scored."""
     event: dict[str, Any] | None = (
         chain.numbers(metric).get("events", {}).get(f"{DEFAULT_THRESHOLD:g}")
@@ -298,7 +298,7 @@ def ended(chain: Chain, metric: str) -> dict[str, Any] | None:
 
 def goodness(chain: Chain, metric: str) -> tuple[Any, ...]:
     """Return a sort key that puts the best chain last: scored, trips, retention."""
-    event = ended(chain, metric)
+    event = end_event(chain, metric)
     if event is None:
         return False, False, 0.0, 0.0
     # A chain that never ended lasts longest.
@@ -312,7 +312,7 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
         return "Not played yet."
     if chain.state != ChainState.PLAYED:
         return f"{formatting.count(chain.trips_played, 'round trip')} of {trips} played so far."
-    event = ended(chain, metric)
+    event = end_event(chain, metric)
     if event is None:
         return ENDED.get(chain.outcome, "Not scored yet.")
     time, cause = event["time"], event["cause"]
@@ -332,6 +332,7 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
 MOST_LOST = {part.name: f"most lost: {part.label.lower()}" for part in PARTS}
 #: Causes of falling below the threshold, as the start of a sentence.
 CROSSED = {name: f"{CAUSES[name][0].upper()}{CAUSES[name][1:]}" for name in CROSSINGS}
+#: Other causes of an end, as the start of a sentence.
 EVENTS = {
     "not_made": "The edit was not made",
     "not_the_edit": "It was not the edit asked for",
@@ -341,6 +342,7 @@ EVENTS = {
     "failed": "No usable answer came",
     "lost": "We lost the chain",
 }
+#: Sentences on chains that ended before they could be scored.
 ENDED: dict[str, str] = {
     Outcome.REFUSED: "The model refused before the first restored image.",
     Outcome.BLANK: "The model answered with a blank image before the first restored image.",
