@@ -163,9 +163,9 @@ def _colour_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
         paled = (1 - share) * np.eye(3) + share * LIGHT
         gain, paler_offset = _gain_fit(paled @ x, y)
         paler = gain[:, None] * paled
-        left = _trimmed_mean(_colour_error(x, y, paler, paler_offset), DESATURATED_FITTING)
-        if left < DESATURATED_WORTH * least:
-            matrix, offset, least = paler, paler_offset, left / DESATURATED_WORTH
+        error = _trimmed_mean(_colour_error(x, y, paler, paler_offset), DESATURATED_FITTING)
+        if error < DESATURATED_WORTH * least:
+            matrix, offset, least = paler, paler_offset, error / DESATURATED_WORTH
     return matrix, offset
 
 
@@ -293,11 +293,11 @@ def _refine_flow(images: Aligned, flow: Values, scale: float) -> Values:
     y = _pull(y, small)
     search = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
     before, after = ((255 * np.clip(v, 0, 1)).astype(np.uint8) for v in (x, y))
-    more = search.calc(before, after, cast(Any, None))
-    left = cv2.GaussianBlur(np.abs(_pull(y, more) - x), (0, 0), side / 85)
-    trust = 1 / (1 + np.square(left / FLOW_DOUBT))
+    step = search.calc(before, after, cast(Any, None))
+    error = cv2.GaussianBlur(np.abs(_pull(y, step) - x), (0, 0), side / 85)
+    trust = 1 / (1 + np.square(error / FLOW_DOUBT))
     weights, weighted = (
-        cv2.GaussianBlur(v, (0, 0), FLOW_SMOOTHING * side) for v in (trust, more * trust[..., None])
+        cv2.GaussianBlur(v, (0, 0), FLOW_SMOOTHING * side) for v in (trust, step * trust[..., None])
     )
     small += weighted / (weights[..., None] + 1e-6)
     length = np.linalg.norm(small, axis=2, keepdims=True)
@@ -359,9 +359,9 @@ def registrations(x: Values, y: Values) -> list[Floats]:
     warps = []
     # findTransformECC finds only the nearest maximum. Start it from no warp and, if the images
     # still differ, from the best of several zooms.
-    for begin in (_rest_position, _best_zoom):
-        start = begin(small_x, small_y, size)
-        if begin is _best_zoom and np.abs(start - np.eye(2, 3)).max() < NEARBY:
+    for find_start in (_no_warp, _best_zoom):
+        start = find_start(small_x, small_y, size)
+        if find_start is _best_zoom and np.abs(start - np.eye(2, 3)).max() < NEARBY:
             break  # it would find the same maximum again
         agreement: float = 0.0
         try:
@@ -391,7 +391,7 @@ def grey(values: Values) -> Values:
     return mean
 
 
-def _rest_position(x: Values, y: Values, size: tuple[int, int]) -> Values:
+def _no_warp(x: Values, y: Values, size: tuple[int, int]) -> Values:
     return np.eye(2, 3, dtype=np.float32)
 
 

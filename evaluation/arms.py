@@ -56,30 +56,30 @@ class Arm(BaseModel):
     wording: str = Field(
         default=PLAIN,
         pattern=r"^[a-z0-9][a-z0-9 ,+-]{0,39}$",
-        description="The name of a wording that the pairs carry.",
+        description="The name of a wording that all pairs have.",
     )
-    fidelity: bool = Field(default=False, description=f"Say “{FIDELITY}” after every prompt.")
+    fidelity: bool = Field(default=False, description=f"Add “{FIDELITY}” to every prompt.")
     also: str = Field(
-        default="", max_length=MAX_SENTENCE, description="Any other sentence after every prompt."
+        default="", max_length=MAX_SENTENCE, description="Another sentence to add to every prompt."
     )
     seeds: SeedMode = "per-edit"
     temperature: float | None = Field(default=None, ge=0, le=MAX_TEMPERATURE, allow_inf_nan=False)
     sizes: Annotated[tuple[Literal["512", "1K", "2K", "4K"], ...], Strict(False)] = Field(
-        default=(), max_length=8, description="Asked for in turn, one for each trip."
+        default=(), max_length=8, description="Sizes to request in turn, one for each trip."
     )
     session: Literal["alone", "conversation"] = "alone"
     cleanup: Literal["", "denoise"] = Field(
         default="",
-        description="Done to a restored image before the next trip, never to what is scored.",
+        description="Applied to a restored image before the next trip, never to the scored image.",
     )
     repeats: int = Field(
         default=0,
         ge=0,
         le=MAX_REPEATS,
-        description="Times each case is played; 0: as the suite says.",
+        description="How often each case is played; 0: as set by the suite.",
     )
     floor: bool = Field(
-        default=False, description="Make no edit: one pass through the model's autoencoder each."
+        default=False, description="Replace each edit by one pass through the model's autoencoder."
     )
     prompts: dict[str, Annotated[tuple[Prompt, Prompt], Strict(False)]] = {}
     cleanup_version: str = ""
@@ -102,8 +102,10 @@ class Arm(BaseModel):
 
     @model_validator(mode="after")
     def _floor_makes_no_edit(self) -> Self:
-        asks = self.rewords or self.temperature is not None or self.sizes or self.session != ALONE
-        if self.floor and asks:
+        has_prompt_settings = (
+            self.rewords or self.temperature is not None or self.sizes or self.session != ALONE
+        )
+        if self.floor and has_prompt_settings:
             raise ValueError("floor makes no edit: it has no wording, temperature, size or session")
         return self
 
@@ -145,14 +147,14 @@ class Arm(BaseModel):
             words.append(f"temperature {self.temperature:g}")
         if self.sizes:
             in_turn = " in turn" if len(self.sizes) > 1 else ""
-            words.append(f"asked for at {', '.join(self.sizes)}{in_turn}")
+            words.append(f"requested at {', '.join(self.sizes)}{in_turn}")
         if self.session != ALONE:
             words.append(SESSIONS[self.session])
         if self.cleanup:
             words.append(CLEANUPS[self.cleanup])
         if self.floor:
-            words.append("no edit, only through the model’s autoencoder")
-        return "; ".join(words) or "as the suite is played"
+            words.append("no edit, only a pass through the model’s autoencoder")
+        return "; ".join(words) or "default settings"
 
     # Before the run.
 
@@ -174,8 +176,8 @@ class Arm(BaseModel):
             raise ArmError(f"the pair {shape} is a chain shape, which has no floor")
         prompts = {}
         if self.rewords:
-            others = variants or {}
-            prompts = {pair.slug: self._prompts(pair, others.get(pair.slug, ())) for pair in pairs}
+            by_slug = variants or {}
+            prompts = {pair.slug: self._prompts(pair, by_slug.get(pair.slug, ())) for pair in pairs}
         version = cleanup_version() if self.cleanup else ""
         return self.model_copy(update={"prompts": prompts, "cleanup_version": version})
 
@@ -186,8 +188,8 @@ class Arm(BaseModel):
         chosen = next((variant for variant in wordings if variant.name == self.wording), None)
         if chosen is None:
             raise ArmError(f"the pair {pair.slug} has no {self.wording} wording: add one first")
-        after = " ".join(filter(None, (FIDELITY if self.fidelity else "", self.also.strip())))
-        return f"{chosen.forward} {after}".strip(), f"{chosen.backward} {after}".strip()
+        suffix = " ".join(filter(None, (FIDELITY if self.fidelity else "", self.also.strip())))
+        return f"{chosen.forward} {suffix}".strip(), f"{chosen.backward} {suffix}".strip()
 
     def unable(self, editor: Editor) -> list[str]:
         """Return the reasons why the editor cannot play the arm; empty if it can."""

@@ -28,10 +28,10 @@ class Estimate:
 
     def __str__(self) -> str:
         money = "price not known" if self.usd is None else f"about ${self.usd:,.2f}"
-        whole = f"{self.edits:,} edits, {money}, about {duration(self.seconds)}"
+        summary = f"{self.edits:,} edits, {money}, about {duration(self.seconds)}"
         if not self.stop_after:
-            return whole
-        return f"at most {whole}: chains stop {self.stop_after} trips after their end is known"
+            return summary
+        return f"at most {summary}: chains stop {self.stop_after} trips after their end is known"
 
 
 def estimate(
@@ -51,12 +51,12 @@ def estimate(
     """
     if edits < 0 or in_flight < 1 or (price is not None and price < 0):
         raise ValueError("edits and price must not be negative, and in_flight must be at least 1")
-    each = USUAL_SECONDS if seconds_per_edit is None else seconds_per_edit
+    per_edit = USUAL_SECONDS if seconds_per_edit is None else seconds_per_edit
     at_once = max(1, min(in_flight, edits, chains or in_flight))
     if chains:  # each slot plays whole chains, one after another
-        seconds = math.ceil(chains / at_once) * (edits / chains) * each
+        seconds = math.ceil(chains / at_once) * (edits / chains) * per_edit
     else:
-        seconds = math.ceil(edits / at_once) * each
+        seconds = math.ceil(edits / at_once) * per_edit
     if calls_per_minute:
         seconds = max(seconds, edits * 60 / calls_per_minute)
     return Estimate(edits, None if price is None else edits * price, seconds, stop_after)

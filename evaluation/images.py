@@ -276,8 +276,8 @@ def _eight_bit(image: Image.Image, data: bytes) -> Image.Image:
             values = high * 256 + np.asarray(other.crop(box))
         strip = np.rint(values / 257).astype(np.uint8)
         if key is not None:  # one 16-bit colour means "transparent"
-            seen = np.where((values == np.array(key)).all(axis=-1, keepdims=True), 0, 255)
-            strip = np.concatenate([strip, seen.astype(np.uint8)], axis=-1)
+            alpha = np.where((values == np.array(key)).all(axis=-1, keepdims=True), 0, 255)
+            strip = np.concatenate([strip, alpha.astype(np.uint8)], axis=-1)
         if eight is None:
             eight = np.empty((image.height, *strip.shape[1:]), dtype=np.uint8)
         eight[top : top + len(strip)] = strip

@@ -60,9 +60,9 @@ class FrameError(UserFacingError):
 class Results:
     """A played and scored run, stored in `folder`."""
 
-    def __init__(self, folder: RunFolder, scores: RunScores, aside: Any = None) -> None:
+    def __init__(self, folder: RunFolder, scores: RunScores, temporary: Any = None) -> None:
         self.run, self.scores = folder, scores
-        self._aside = aside  # keeps a temporary folder alive as long as these results
+        self._temporary = temporary  # keeps a temporary folder as long as these results
 
     @classmethod
     def open(cls, folder: str | Path) -> Self:
@@ -210,18 +210,18 @@ def evaluate(
     hooks = Hooks.load(log)
     chosen = _chosen(editor, dict(options or {}))
     play.price_of(chosen)
-    whole = suite if isinstance(suite, Suite) else find_suite(suite)
+    found_suite = suite if isinstance(suite, Suite) else find_suite(suite)
     scorer = new_scorer(None if score.metrics is None else ",".join(score.metrics))
-    aside = None if out else tempfile.TemporaryDirectory(prefix="convergebench-")
-    path = Path(out) if out else Path(aside.name if aside else "") / "run"
-    run = open_run(path, whole, chosen, play)
+    temporary = None if out else tempfile.TemporaryDirectory(prefix="convergebench-")
+    path = Path(out) if out else Path(temporary.name if temporary else "") / "run"
+    run = open_run(path, found_suite, chosen, play)
     results: Results | None = None
     try:
         played = play_run(run, chosen, play, hooks=hooks)
         raise_pause([played])
         settings = {"model": score.judge} if isinstance(score.judge, str) else score.judge
         judge = judge_from_settings(settings, run.path / ANSWERS) if settings else None
-        results = Results(run, update_scores(run, scorer, judge=judge), aside)
+        results = Results(run, update_scores(run, scorer, judge=judge), temporary)
     finally:
         hooks.end(results.metrics if results else None)
     return results
@@ -237,7 +237,7 @@ def _frame(rows: Iterable[Mapping[str, Any]], package: str | None) -> Any:
             return importlib.import_module(name).DataFrame(list(rows))
         except ModuleNotFoundError:
             continue
-    wanted = package or " or ".join(FRAMES)
+    needed = package or " or ".join(FRAMES)
     raise FrameError(
-        f"data frames need {wanted}, which is not installed here: pip install {wanted.split()[0]}"
+        f"data frames need {needed}, which is not installed here: pip install {needed.split()[0]}"
     )

@@ -60,9 +60,9 @@ def _placed(name: str, size: tuple[int, int], places: Annotations) -> tuple[Pixe
     turned = _render(name, max(1, round(spot.width)), max(1, round(spot.height)), spot.turn)
     left, upper = round(spot.x - turned.shape[1] / 2), round(spot.y - turned.shape[0] / 2)
     right, lower = left + turned.shape[1], upper + turned.shape[0]
-    inside = (max(left, 0), max(upper, 0), min(right, size[0]), min(lower, size[1]))
-    seen = turned[inside[1] - upper : inside[3] - upper, inside[0] - left : inside[2] - left]
-    return seen, inside
+    box = (max(left, 0), max(upper, 0), min(right, size[0]), min(lower, size[1]))
+    visible = turned[box[1] - upper : box[3] - upper, box[0] - left : box[2] - left]
+    return visible, box
 
 
 @lru_cache(maxsize=128)

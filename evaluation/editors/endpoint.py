@@ -81,8 +81,8 @@ class Endpoint(Settings, Editor):
     ) -> Answer:
         start = time.monotonic()
         call = Call(self.http, self)
-        wanted = at_tier(image.size, settings.size) if settings.size else image.size
-        request = self.protocol.request(self._with_temperature(settings), prompt, seed, wanted)
+        size = at_tier(image.size, settings.size) if settings.size else image.size
+        request = self.protocol.request(self._with_temperature(settings), prompt, seed, size)
         reply = call.post(request, image.png(), self._idempotency_key(image, prompt, seed))
         data = self.protocol.image(call, reply)
         seconds = time.monotonic() - start

@@ -235,10 +235,10 @@ def fill_in(image: Image.Image, mask: Mask) -> Image.Image:
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     if not rows.size:
         return image
-    around = 4 * rim(image) + INPAINT_RADIUS
-    left, top = max(int(columns[0]) - around, 0), max(int(rows[0]) - around, 0)
-    right = min(int(columns[-1]) + 1 + around, image.width)
-    bottom = min(int(rows[-1]) + 1 + around, image.height)
+    margin = 4 * rim(image) + INPAINT_RADIUS
+    left, top = max(int(columns[0]) - margin, 0), max(int(rows[0]) - margin, 0)
+    right = min(int(columns[-1]) + 1 + margin, image.width)
+    bottom = min(int(rows[-1]) + 1 + margin, image.height)
     hole = widened(mask[top:bottom, left:right], rim(image))
     pixels = np.ascontiguousarray(np.asarray(image.crop((left, top, right, bottom))))
     filled = np.asarray(
@@ -341,8 +341,8 @@ def _swapped(image: Image.Image, rule: Rule, undo: bool) -> Image.Image:
     if rule.region != "red":
         return Image.fromarray(result)
     red, blue = pixels[..., 0].astype(int), pixels[..., 2].astype(int)
-    stay = (blue - red if undo else red - blue) < CLEARLY_RED
-    result[stay] = pixels[stay]
+    not_red = (blue - red if undo else red - blue) < CLEARLY_RED
+    result[not_red] = pixels[not_red]
     return Image.fromarray(result)
 
 
@@ -378,17 +378,17 @@ def _ground_and_ink(
     part: npt.NDArray[np.float64],
 ) -> tuple[npt.NDArray[np.float64], tuple[int, int, int]]:
     """Estimate the background of a text, as a plane of colour, and the colour of its ink."""
-    high, wide = part.shape[:2]
-    y, x = np.mgrid[0:high, 0:wide]
-    terms = np.stack([np.ones_like(x), x / wide, y / high], axis=-1).reshape(-1, 3).astype(float)
+    height, width = part.shape[:2]
+    y, x = np.mgrid[0:height, 0:width]
+    terms = np.stack([np.ones_like(x), x / width, y / height], axis=-1).reshape(-1, 3).astype(float)
     colours = part.reshape(-1, 3)
-    rim = ((x < 2) | (y < 2) | (x >= wide - 2) | (y >= high - 2)).ravel()
-    away = np.abs(colours - np.median(colours[rim], axis=0)).sum(axis=1)
+    rim = ((x < 2) | (y < 2) | (x >= width - 2) | (y >= height - 2)).ravel()
+    distance = np.abs(colours - np.median(colours[rim], axis=0)).sum(axis=1)
     # Letters cover less than half of their box, so the half nearest to its rim is background.
-    near = away <= np.median(away)
-    plane = terms @ np.linalg.lstsq(terms[near], colours[near], rcond=None)[0]
-    apart = np.abs(colours - plane).sum(axis=1)
-    ink = np.median(colours[apart >= np.quantile(apart, 1 - INK_SHARE)], axis=0)
+    ground = distance <= np.median(distance)
+    plane = terms @ np.linalg.lstsq(terms[ground], colours[ground], rcond=None)[0]
+    contrast = np.abs(colours - plane).sum(axis=1)
+    ink = np.median(colours[contrast >= np.quantile(contrast, 1 - INK_SHARE)], axis=0)
     return plane.reshape(part.shape), (round(ink[0]), round(ink[1]), round(ink[2]))
 
 
@@ -405,10 +405,10 @@ def _lettering(size: tuple[int, int], box: Box, words: str) -> npt.NDArray[np.ui
         if (scale := min(wide / (right - left), high / (bottom - top))) > best:
             best, lines = scale, text
     centre = ((box[0] + box[2]) / 2 * size[0], (box[1] + box[3]) / 2 * size[1])
-    size_of_letters = max(4.0, 100 * best)
+    font_size = max(4.0, 100 * best)
     # Bold, because Pillow's built-in font is thin.
-    stroke = size_of_letters * BOLD
-    font = ImageFont.load_default(size_of_letters)
+    stroke = font_size * BOLD
+    font = ImageFont.load_default(font_size)
     pen.multiline_text(centre, lines, 255, font, anchor="mm", align="center", stroke_width=stroke)
     return np.asarray(mask)
 

@@ -113,11 +113,11 @@ def autoencode(autoencoder: Any, image: Image.Image) -> Image.Image:
         for left in range(0, image.width, inner):
             first, upper = max(0, left - halo), max(0, top - halo)
             last, lower = left + inner + halo, top + inner + halo
-            seen = (first, upper, min(last, image.width), min(lower, image.height))
-            part = _autoencode_whole(autoencoder, image.crop(seen))
+            with_halo = (first, upper, min(last, image.width), min(lower, image.height))
+            tile = _autoencode_whole(autoencoder, image.crop(with_halo))
             inside = (left - first, top - upper, left - first + inner, top - upper + inner)
-            inside = (*inside[:2], min(inside[2], part.width), min(inside[3], part.height))
-            result.paste(part.crop(inside), (left, top))
+            inside = (*inside[:2], min(inside[2], tile.width), min(inside[3], tile.height))
+            result.paste(tile.crop(inside), (left, top))
     return result
 
 
@@ -145,8 +145,8 @@ def _autoencode_whole(autoencoder: Any, image: Image.Image) -> Image.Image:
     import torch
 
     width, height = image.size
-    wide, high = -width % STEP, -height % STEP
-    pixels = np.pad(np.asarray(image), ((0, high), (0, wide), (0, 0)), mode="edge")
+    right, bottom = -width % STEP, -height % STEP
+    pixels = np.pad(np.asarray(image), ((0, bottom), (0, right), (0, 0)), mode="edge")
     with torch.inference_mode():
         weights = next(iter(autoencoder.parameters()))
         values = torch.from_numpy(pixels).to(weights.device, weights.dtype)

@@ -48,21 +48,21 @@ class NeuralEraser(RuleEditor):
             return image
         box = _around(mask) if mask.size > LARGE_PIXELS else (0, 0, *image.size)
         left, top, right, bottom = box
-        part, hole = image.crop(box), widened(mask[top:bottom, left:right], rim(image))
+        crop, hole = image.crop(box), widened(mask[top:bottom, left:right], rim(image))
         result = image.copy()
         if mask.size > LARGE_PIXELS and hole.size > MOST_PIXELS:
-            result.paste(self._painted_small(part, hole), (left, top), Image.fromarray(hole))
+            result.paste(self._painted_small(crop, hole), (left, top), Image.fromarray(hole))
         else:
-            result.paste(self._painted(part, hole), (left, top))
+            result.paste(self._painted(crop, hole), (left, top))
         return result
 
     def _painted_small(self, image: Image.Image, hole: Mask) -> Image.Image:
         """Paint a reduced copy and return it at full size; only the hole is used."""
-        share = math.sqrt(COPY_PIXELS / hole.size)
-        size = max(1, int(image.width * share)), max(1, int(image.height * share))
-        covers = Image.fromarray(hole).convert("L").resize(size, Image.Resampling.BOX)
+        scale = math.sqrt(COPY_PIXELS / hole.size)
+        size = max(1, int(image.width * scale)), max(1, int(image.height * scale))
+        coverage = Image.fromarray(hole).convert("L").resize(size, Image.Resampling.BOX)
         painted = self._painted(
-            image.resize(size, Image.Resampling.LANCZOS), np.asarray(covers) > 0
+            image.resize(size, Image.Resampling.LANCZOS), np.asarray(coverage) > 0
         )
         return painted.resize(image.size, Image.Resampling.BICUBIC)
 
@@ -89,11 +89,11 @@ def _around(mask: Mask) -> tuple[int, int, int, int]:
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     left, right = int(columns[0]), int(columns[-1]) + 1
     top, bottom = int(rows[0]), int(rows[-1]) + 1
-    more = max(right - left, bottom - top)
+    margin = max(right - left, bottom - top)
     height, width = mask.shape
     return (
-        max(0, left - more),
-        max(0, top - more),
-        min(width, right + more),
-        min(height, bottom + more),
+        max(0, left - margin),
+        max(0, top - margin),
+        min(width, right + margin),
+        min(height, bottom + margin),
     )

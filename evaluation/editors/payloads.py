@@ -21,7 +21,7 @@ def type_note(stated: str, image: EncodedImage) -> dict[str, str]:
     stated = {"image/jpg": "image/jpeg"}.get(stated, stated)
     if not stated.startswith("image/") or stated == image.mime:
         return {}
-    return {WRONG_TYPE: f"said {stated[:60]}, sent {image.mime}"}
+    return {WRONG_TYPE: f"stated {stated[:60]}, sent {image.mime}"}
 
 
 def decode_answer(data: bytes) -> EncodedImage:

@@ -112,8 +112,8 @@ def _without_scratches(pixels: Pixels) -> Pixels:
     import cv2
 
     light = _light(pixels)
-    apart = np.abs(light.astype(np.int16) - cv2.medianBlur(light, 5))
-    mask = apart > max(SCRATCH_LEVELS, SCRATCH_GRAINS * grain(pixels))
+    contrast = np.abs(light.astype(np.int16) - cv2.medianBlur(light, 5))
+    mask = contrast > max(SCRATCH_LEVELS, SCRATCH_GRAINS * grain(pixels))
     if not mask.any() or mask.mean() > MOST_SCRATCHED:
         return pixels
     hole = widened(mask, 1).astype(np.uint8)
@@ -189,20 +189,20 @@ class SuperResolver(RestoringEditor):
         outputs: dict[str, Any] = {}
         answer = image
         for layer in self._layers:
-            given = [outputs[name] for name in layer.inputs]
+            inputs = [outputs[name] for name in layer.inputs]
             match layer.kind:
                 case "InputLayer":
                     answer = image
                 case "Conv2D":
-                    answer = functional.conv2d(given[0], layer.kernel, layer.bias, padding="same")
+                    answer = functional.conv2d(inputs[0], layer.kernel, layer.bias, padding="same")
                 case "Activation":
-                    answer = torch.relu(given[0])
+                    answer = torch.relu(inputs[0])
                 case "Concatenate":
-                    answer = torch.cat(given, dim=1)
+                    answer = torch.cat(inputs, dim=1)
                 case "Add":
-                    answer = given[0] + given[1]
+                    answer = inputs[0] + inputs[1]
                 case "UpSampling2D":
-                    answer = functional.interpolate(given[0], scale_factor=layer.factor)
+                    answer = functional.interpolate(inputs[0], scale_factor=layer.factor)
                 case _:
                     raise weights.WeightsError(f"{self.weights} has a layer {layer.kind}")
             outputs[layer.name] = answer

@@ -194,8 +194,8 @@ class Rules:
             )
         scheme, separator, _ = text.partition("://")
         if scheme.lower() not in self.policy.allowed_schemes:
-            begin = "https:// or http://" if self.allow_local else "https://"
-            raise AddressRefused("scheme", f"the address must begin with {begin}")
+            schemes = "https:// or http://" if self.allow_local else "https://"
+            raise AddressRefused("scheme", f"the address must begin with {schemes}")
         if not separator or not _ALLOWED.fullmatch(text) or _ENCODED_CONTROL.search(text):
             raise AddressRefused(
                 "malformed",
@@ -268,8 +268,8 @@ class Rules:
             target = self.policy.check_url(text)
         except SSRFGuardError as error:
             raise AddressRefused("malformed", "the address is ambiguous") from error
-        seen = str(target.address) if target.address else target.host.removesuffix(".")
-        if seen != host:
+        other_host = str(target.address) if target.address else target.host.removesuffix(".")
+        if other_host != host:
             raise AddressRefused("malformed", "the address is ambiguous")
 
     def _own_server(self, detail: str) -> AddressRefused:

@@ -208,8 +208,8 @@ class Contract(ABC):
 
     def field(self, settings: Settings, what: Literal["image", "prompt"]) -> tuple[str, bool]:
         """Return the name of the image's or prompt's field, and whether it takes a list."""
-        given = settings.image_field if what == "image" else settings.prompt_field
-        name = given or (self.image_field if what == "image" else self.prompt_field)
+        chosen = settings.image_field if what == "image" else settings.prompt_field
+        name = chosen or (self.image_field if what == "image" else self.prompt_field)
         return name.removesuffix("[]"), name.endswith("[]")
 
     @abstractmethod

@@ -43,8 +43,8 @@ class CogPredictions(Contract):
         inputs: dict[str, Any] = {self.field(settings, "prompt")[0]: prompt}
         if settings.send_seed and seed is not None:
             inputs["seed"] = seed
-        if wanted := settings.dimensions(size):
-            inputs["width"], inputs["height"] = wanted
+        if requested := settings.dimensions(size):
+            inputs["width"], inputs["height"] = requested
         # An extra parameter of null removes an input, such as width.
         inputs.update(settings.extra)
         inputs = {key: value for key, value in inputs.items() if value is not None}

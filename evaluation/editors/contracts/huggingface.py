@@ -23,8 +23,8 @@ class HuggingFaceImageToImage(Contract):
         parameters: dict[str, Any] = {self.field(settings, "prompt")[0]: prompt}
         if settings.send_seed and seed is not None:
             parameters["seed"] = seed
-        if wanted := settings.dimensions(size):
-            parameters["target_size"] = {"width": wanted[0], "height": wanted[1]}
+        if requested := settings.dimensions(size):
+            parameters["target_size"] = {"width": requested[0], "height": requested[1]}
         parameters.update(settings.extra)
         body: dict[str, Any] = {self.field(settings, "image")[0]: IMAGE, "parameters": parameters}
         if settings.model:

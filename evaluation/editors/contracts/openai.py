@@ -32,8 +32,8 @@ class _OpenAI(Contract):
         if settings.model:
             fields["model"] = settings.model
         fields["n"] = 1
-        if wanted := settings.dimensions(size):
-            fields["size"] = f"{wanted[0]}x{wanted[1]}"
+        if requested := settings.dimensions(size):
+            fields["size"] = f"{requested[0]}x{requested[1]}"
         fields["output_format"] = "png"
         if settings.send_response_format:
             fields["response_format"] = "b64_json"

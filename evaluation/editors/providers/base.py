@@ -203,7 +203,7 @@ class HostedEditor(Editor):
     def is_known_host(cls, url: str) -> bool:
         """Return True if the URL is on a host of the provider or of this machine's environment."""
         configured = os.environ.get(cls.url_variable, "") if cls.url_variable else ""
-        hosts = {_host(known) for known in (cls.default_url, configured) if known}
+        hosts = {_host(address) for address in (cls.default_url, configured) if address}
         return _host(url) in hosts | set(cls.other_hosts)
 
     def _key_variable(self) -> str | None:

@@ -182,13 +182,13 @@ def _contents(request: Request) -> list[Any]:
         recent.append(turn)
     contents = []
     for turn in reversed(recent):
-        shown = [png(turn.sent)] if turn.sent else []
-        contents.append(types.UserContent([*shown, turn.prompt]))
+        images = [png(turn.sent)] if turn.sent else []
+        contents.append(types.UserContent([*images, turn.prompt]))
         contents.append(types.ModelContent([png(turn.answer, thought_signature=NO_SIGNATURE)]))
     # The model already has its own last answer; any other image is sent.
     last = recent[0].answer.png() if recent else b""
-    shown = [] if request.image.png() == last else [png(request.image)]
-    return [*contents, types.UserContent([*shown, request.prompt])]
+    images = [] if request.image.png() == last else [png(request.image)]
+    return [*contents, types.UserContent([*images, request.prompt])]
 
 
 def _notes(response: Any) -> dict[str, Any]:

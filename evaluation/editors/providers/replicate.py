@@ -61,8 +61,8 @@ class Replicate(HostedEditor):
         return self.fetch_image(output, notes)
 
     def _wait(self, reply: Reply, body: Any) -> float | None:
-        stated = body.get("retry_after") if isinstance(body, dict) else None
-        return super()._wait(reply, body) or retry_after({"retry-after": str(stated or "")})
+        seconds = body.get("retry_after") if isinstance(body, dict) else None
+        return super()._wait(reply, body) or retry_after({"retry-after": str(seconds or "")})
 
     def _address(self, request: Request) -> str:
         """Return a data URI of the image, or the address of its upload if it is large."""
