@@ -118,7 +118,7 @@ class Brisque(NoReferenceMetric):
     """
 
     name, label, version = "brisque", "BRISQUE", "live-774-1"
-    looks_at = "one image: opinions learnt from its statistics"
+    looks_at = "one image: quality as learnt from people's ratings"
     usual_range = (0, 150)
     smallest = 32
     weights = "brisque"

@@ -84,7 +84,7 @@ class Overall(NetworkMetric):
     """The headline metric over the parts that can run here."""
 
     name, label, version = "overall", "Overall", version_of(PARTS)
-    looks_at = "everything that people see of damage"
+    looks_at = "all visible damage"
     higher_is_better, digits, blank = True, 2, 1.0
     modules = {
         "torch": "torch",

@@ -155,7 +155,7 @@ class LocalColour(Part):
     """Changes of colour, in the worst window."""
 
     name, label = "local_colour", "Colour of a region"
-    looks_at = "hue of single things"
+    looks_at = "hue of single objects"
     half = 22.0
     ended = "a region changed colour"
 
@@ -200,7 +200,7 @@ class Grain(Part):
     """The rise of the finest detail in quiet areas, in grey levels."""
 
     name, label = "grain", "Grain"
-    looks_at = "noise in quiet places"
+    looks_at = "noise in quiet areas"
     half = 5.0
     ended = "grain appeared"
 

@@ -139,9 +139,8 @@ def _result(run: Run, standing: Standing) -> dict[str, Any]:
             "additional_details": _texts(content_hash=suite.content_hash, cases=cases),
         },
         "metric_config": {
-            "evaluation_description": f"Round trips of an edit and its inverse until {label} "
-            f"says that less than {standing.threshold:.0%} of the image is left, as the mean over "
-            "cases.",
+            "evaluation_description": "Round trips of an edit and its inverse until less than "
+            f"{standing.threshold:.0%} of the image is left by {label}, as the mean over cases.",
             "lower_is_better": False,
             "score_type": "continuous",
             "min_score": 0,
