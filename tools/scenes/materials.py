@@ -14,7 +14,7 @@ Paint = Sequence[float] | Array  # one colour, or a texture (height, width, 3)
 
 
 def colour(paint: Paint) -> dict[str, Any]:
-    """A colour or texture in mitsuba's words."""
+    """Return a colour or texture as a mitsuba dictionary."""
     import mitsuba
 
     values = np.asarray(paint, dtype=np.float64)
@@ -31,7 +31,7 @@ def matte(paint: Paint) -> Material:
 
 
 def satin(paint: Paint, roughness: float = 0.35, specular: float = 0.5, **more: float) -> Material:
-    """Painted wood, plastic, glazed clay, skin of fruit: by roughness, from 0.05 to 0.8."""
+    """Painted wood, plastic, glazed clay or fruit; roughness is from 0.05 to 0.8."""
     inner: Material = {
         "type": "principled",
         "base_color": colour(paint),
@@ -48,12 +48,12 @@ def glazed(paint: Paint) -> Material:
 
 
 def velvet(paint: Paint) -> Material:
-    """Upholstery: brighter where it turns away."""
+    """Upholstery: brighter at grazing angles."""
     return satin(paint, roughness=0.9, specular=0.1, sheen=0.8, sheen_tint=0.6)
 
 
 def metal(name: str = "Al", roughness: float = 0.15) -> Material:
-    """Al, Ag, Au, Cu, Cr, W: brushed or polished."""
+    """Brushed or polished metal: Al, Ag, Au, Cu, Cr or W."""
     return {
         "type": "twosided",
         "bsdf": {
@@ -66,12 +66,12 @@ def metal(name: str = "Al", roughness: float = 0.15) -> Material:
 
 
 def coloured_metal(paint: Paint, roughness: float = 0.25) -> Material:
-    """Car paint, anodised tins, brass."""
+    """Coloured metal: car paint, anodised tins, brass."""
     return satin(paint, roughness=roughness, metallic=0.9)
 
 
 def glass(tint: Sequence[float] = (1.0, 1.0, 1.0), thin: bool = False) -> Material:
-    """Clear or tinted glass; `thin` for panes and for vessels without an inside."""
+    """Clear or tinted glass; use `thin` for panes and for vessels without an inner surface."""
     return {
         "type": "thindielectric" if thin else "dielectric",
         "int_ior": 1.5,

@@ -1,4 +1,4 @@
-"""Triangle meshes in numpy: turned, swept, bevelled, moulded. Z is up."""
+"""Triangle meshes in numpy: lathed, swept, bevelled and extruded shapes. Z is up."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Mesh:
         return Mesh(self.points @ np.array(matrix).T, self.triangles, self.uv)
 
     def tiled(self, u: float, v: float) -> Mesh:
-        """The same shape with its texture repeated u x v times."""
+        """Return the same shape with its texture repeated u x v times."""
         return Mesh(self.points, self.triangles, self.uv * np.array([u, v]))
 
     def __add__(self, other: Mesh) -> Mesh:
@@ -64,7 +64,7 @@ class Mesh:
 
 
 def join(meshes: Sequence[Mesh]) -> Mesh:
-    """One mesh of many."""
+    """Merge meshes into one."""
     offsets = np.cumsum([0, *(len(mesh.points) for mesh in meshes[:-1])])
     return Mesh(
         np.concatenate([mesh.points for mesh in meshes]),
@@ -88,7 +88,7 @@ def grid(points: Array, uv: Array | None = None) -> Mesh:
     area = np.linalg.norm(
         np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1
     )
-    # Poles and doubled profile points give triangles without area, which have no normal.
+    # Poles and repeated points give triangles without area, which have no normal.
     return Mesh(flat, triangles[area > 1e-12], uv.reshape(-1, 2))
 
 
@@ -153,7 +153,7 @@ def lathe(profile: Sequence[Point] | Array, segments: int = 96, corner: float = 
 
 
 def vessel(outline: Sequence[Point] | Array, wall: float, segments: int = 96) -> Mesh:
-    """A lathed outside and, `wall` inward, its inside: cups, bowls, glasses."""
+    """A lathed vessel with walls of thickness `wall`: cups, bowls, glasses."""
     outer = np.array(outline, dtype=np.float64)
     inner = outer[::-1].copy()
     inner[:, 0] = np.maximum(inner[:, 0] - wall, 0)
@@ -235,7 +235,7 @@ def tube(
     angle = np.linspace(0, 2 * np.pi, segments + 1)[:, None]
     caps = np.linspace(0, np.pi / 2, 6)[:-1]
     for i in range(len(p)):
-        # Carry the side along the path, so that the rod does not twist.
+        # Transport the sideways direction along the path, so that the rod does not twist.
         side = side - tangents[i] * (side @ tangents[i])
         side /= np.linalg.norm(side)
         up = np.cross(tangents[i], side)
@@ -254,7 +254,7 @@ def tube(
 
 
 def prism(outline: Sequence[Point] | Array, height: float) -> Mesh:
-    """A star-shaped outline (x, y), counterclockwise, raised to a solid with sharp edges."""
+    """A solid with sharp edges, extruded from a star-shaped counterclockwise outline (x, y)."""
     p = np.array(outline, dtype=np.float64)
     closed = np.concatenate([p, p[:1]])
     pieces = []
@@ -273,7 +273,7 @@ def prism(outline: Sequence[Point] | Array, height: float) -> Mesh:
 def heightfield(
     width: float, depth: float, height: Callable[[Array, Array], Array], steps: int = 200
 ) -> Mesh:
-    """The ground z = height(x, y) about the origin; texture in units of length."""
+    """Ground of the shape z = height(x, y) about the origin; texture in units of length."""
     x, y = np.meshgrid(
         np.linspace(-width / 2, width / 2, steps), np.linspace(-depth / 2, depth / 2, steps)
     )
@@ -284,7 +284,7 @@ def heightfield(
 def leaves(
     count: int, size: float, where: Callable[[np.random.Generator, int], Array], seed: int
 ) -> Mesh:
-    """Many small pointed leaves, turned at random, at the places `where` gives."""
+    """Many small pointed leaves in random directions, at the positions given by `where`."""
     rng = np.random.default_rng(seed)
     centres = where(rng, count)
     one = rng.normal(size=(count, 3))

@@ -1,4 +1,4 @@
-"""Soft shapes: distance fields blended into one another, and their surface as a mesh."""
+"""Soft shapes: blended distance fields, converted to meshes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.scenes.meshes import Array, Mesh, Point
 
 _COARSE = 4
 
-#: How far points (..., 3) are outside a shape; negative inside.
+#: A distance field: returns the distances of points (..., 3) to a shape; negative inside.
 Field = Callable[[Array], Array]
 
 
@@ -44,7 +44,7 @@ def rod(start: Point, end: Point, radius: float, end_radius: float | None = None
 
 
 def blend(parts: Sequence[Field], softness: float) -> Field:
-    """The union, with fillets of about `softness`."""
+    """The union of shapes, with fillets of about `softness`."""
 
     def field(p: Array) -> Array:
         total = parts[0](p)
@@ -58,7 +58,7 @@ def blend(parts: Sequence[Field], softness: float) -> Field:
 
 
 def carve(body: Field, hole: Field, softness: float) -> Field:
-    """The body without the hole."""
+    """The shape `body` without the shape `hole`."""
 
     def field(p: Array) -> Array:
         one, other = body(p), -hole(p)
@@ -80,7 +80,7 @@ def mould(field: Field, low: Point, high: Point, steps: int = 96) -> Mesh:
     values = field(np.stack(np.meshgrid(*middles, indexing="ij"), -1))
     for axis in range(3):
         values = np.repeat(values, _COARSE, axis=axis)
-    # Only blocks that the surface may pass through are worth a close look.
+    # Evaluate only the blocks that may contain the surface.
     near = np.abs(values) < 2 * _COARSE * spacing
     places = np.nonzero(near)
     values[near] = field(np.stack([axes[i][places[i]] for i in range(3)], -1))

@@ -1,4 +1,4 @@
-"""Things and lights that several scenes share."""
+"""Objects and lights shared by several scenes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WALNUT = ((0.22, 0.13, 0.08), (0.42, 0.27, 0.16))
 
 
 def lit(scene: Scene, key: float = 14.0, fill: float = 0.35) -> Scene:
-    """A large warm lamp on the left, a weak cool one on the right, and ambient light."""
+    """Add a large warm lamp on the left, a weak cool lamp on the right, and ambient light."""
     scene.softbox((-3.2, -2.2, 4.2), (0, 0, 0.3), 2.4, [key * c for c in WARM])
     scene.softbox((4.0, -1.5, 2.5), (0, 0, 0.3), 2.0, [0.25 * key * c for c in COOL])
     scene.surroundings([fill * c for c in NEUTRAL])
@@ -35,7 +35,7 @@ def portrait_light(scene: Scene, key: float = 15.0, fill: float = 0.35) -> None:
 
 
 def daylit(scene: Scene, power: float = 30.0) -> None:
-    """Window light from the left and a little from everywhere."""
+    """Add window light from the left and weak ambient light."""
     scene.softbox((-5.5, -1.0, 2.6), (0, 0.5, 0.8), 3.0, (power, power * 0.97, power * 0.90))
     scene.softbox((3.0, -5.0, 3.6), (0, 1.0, 0.8), 3.0, (power * 0.16, power * 0.17, power * 0.19))
     scene.surroundings((0.45, 0.45, 0.46))

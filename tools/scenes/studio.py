@@ -1,4 +1,4 @@
-"""A scene of meshes and lights, its camera, and the step from radiance to image."""
+"""Scenes of meshes and lights, rendered and developed to images."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tools.scenes import materials
 from tools.scenes.materials import Material
 from tools.scenes.meshes import Array, Mesh, Point, grid
 
-# The scalar variant needs no system package. Threads make it differ by a few noisy pixels from
-# run to run, which is why the images themselves are committed.
+# The scalar variant needs no system package. Its threads make a few noisy pixels vary from run to
+# run, so the rendered images are committed.
 VARIANT = "scalar_rgb"
 DEPTH = 7
 
 
 @dataclass
 class Camera:
-    """The camera's position. An aperture above 0 blurs what is out of focus."""
+    """A camera; an aperture above 0 blurs everything out of focus."""
 
     position: Point
     target: Point
@@ -37,7 +37,7 @@ class Camera:
 
 @dataclass
 class Scene:
-    """Meshes with materials, lights, a camera; `exposure` in stops over the automatic one."""
+    """Meshes with materials, lights and a camera; `exposure` adds stops to the automatic one."""
 
     camera: Camera
     width: int = 1024
@@ -52,7 +52,7 @@ class Scene:
     def softbox(
         self, position: Point, target: Point, size: float, radiance: Sequence[float]
     ) -> None:
-        """A square lamp that faces the target."""
+        """Add a square lamp that faces the target."""
         import mitsuba
 
         up = (
@@ -68,13 +68,13 @@ class Scene:
         )
 
     def surroundings(self, radiance: Sequence[float]) -> None:
-        """The same light from everywhere."""
+        """Add ambient light, equal from all directions."""
         self.lights.append(
             {"type": "constant", "radiance": {"type": "rgb", "value": list(radiance)}}
         )
 
     def sky(self, sun: Point, turbidity: float = 3.0, sun_scale: float = 1.0) -> None:
-        """Daylight with the sun in the direction given."""
+        """Add daylight with the sun in the given direction."""
         self.lights.append(
             {
                 "type": "sunsky",
@@ -86,7 +86,7 @@ class Scene:
         )
 
     def gradient_sky(self, zenith: Sequence[float], horizon: Sequence[float]) -> None:
-        """A plain sky, from the horizon's colour up to the zenith's (linear)."""
+        """Add a plain sky, with linear colours for horizon and zenith."""
         import mitsuba
 
         rows = np.linspace(1, -1, 128)  # from straight up to straight down
@@ -97,7 +97,7 @@ class Scene:
         self.lights.append({"type": "envmap", "bitmap": mitsuba.Bitmap(pixels), "to_world": turned})
 
     def backdrop(self, paint: materials.Paint, depth: float = 3.0, tall: float = 4.0) -> None:
-        """A photographer's paper sweep: a floor that bends up into a wall behind the origin."""
+        """Add a photographer's backdrop: a floor that bends up into a wall behind the origin."""
         radius = 1.2
         angle = np.linspace(0, np.pi / 2, 24)
         profile = [(-8.0, 0.0), (depth - radius, 0.0)]
@@ -106,11 +106,11 @@ class Scene:
         ]
         profile += [(depth, radius + tall)]
         lines = np.array([[[x, y, z] for x in (-9.0, 9.0)] for y, z in profile])
-        # A hair below the ground plane: a table top may lie on it.
+        # Slightly below the ground plane, which table tops may share.
         self.add(grid(lines).moved(z=-0.01), materials.matte(paint))
 
     def image(self, samples: int, scale: float = 1.0) -> Image.Image:
-        """The rendered, denoised, tone-mapped image."""
+        """Return the rendered, denoised and tone-mapped image."""
         width, height = round(self.width * scale), round(self.height * scale)
         channels = self._radiance(width, height, samples)
         shown = _developed(channels[..., :3], self.exposure)
@@ -183,16 +183,16 @@ def use_mitsuba() -> None:
     import mitsuba
 
     mitsuba.set_variant(VARIANT)
-    # The poles of turned shapes have vertices without a face: not worth a warning each.
+    # Silence warnings about the poles of lathed shapes, whose vertices have no face.
     mitsuba.set_log_level(mitsuba.LogLevel.Error)
 
 
 def _developed(radiance: Array, stops: float) -> Array:
-    """Radiance to 0..1, still linear: automatic exposure and a film-like shoulder."""
+    """Map radiance to linear 0..1 with automatic exposure and a film-like shoulder."""
     luminance = radiance @ np.array([0.2126, 0.7152, 0.0722])
     middle = float(np.exp(np.mean(np.log(np.maximum(luminance, 1e-4)))))
     x = radiance * (0.19 / middle) * 2**stops
-    # The ACES curve as fitted by Narkowicz; it maps middle grey to about itself.
+    # Narkowicz's fit of the ACES curve, which preserves middle grey approximately.
     x = 0.8 * x
     return np.clip(x * (2.51 * x + 0.03) / (x * (2.43 * x + 0.59) + 0.14), 0, 1)
 
@@ -201,7 +201,7 @@ def _denoised(shown: Array, albedo: Array, normals: Array) -> Array:
     spec = importlib.util.find_spec("oidn")
     if spec is None or not spec.submodule_search_locations:
         raise RuntimeError("the scenes need Intel's denoiser: pip install oidn")
-    # The wheel carries its own libtbb but does not find it by itself.
+    # The wheel contains its own libtbb but does not find it.
     for library in Path(spec.submodule_search_locations[0]).glob("lib.*/libtbb*"):
         ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
     import oidn

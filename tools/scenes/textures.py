@@ -1,4 +1,4 @@
-"""Procedural textures as arrays (height, width, 3), sRGB in 0..1, that tile."""
+"""Procedural textures that tile: arrays (height, width, 3) of sRGB in 0..1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def noise(size: int, scale: float, seed: int, octaves: int = 4, stretch: float =
     total = np.zeros((size, size))
     for octave in range(octaves):
         sigma = scale / 2**octave / 2
-        # A Gaussian blur in the frequency domain: it wraps around, so the texture tiles.
+        # A Gaussian blur in the frequency domain wraps around, so the texture tiles.
         blur = np.exp(-2 * (np.pi * sigma) ** 2 * (fy**2 + (fx * stretch) ** 2))
         layer = np.fft.irfft2(np.fft.rfft2(rng.normal(size=(size, size))) * blur, (size, size))
         total += layer / (layer.std() + 1e-12) / 2**octave
@@ -29,7 +29,7 @@ def noise(size: int, scale: float, seed: int, octaves: int = 4, stretch: float =
 
 
 def mix(one: Colour, two: Colour, amount: Array) -> Array:
-    """Between two colours by an amount in 0..1."""
+    """Interpolate between two colours by an amount in 0..1."""
     a, b = np.array(one, dtype=np.float64), np.array(two, dtype=np.float64)
     return a + (b - a) * np.clip(amount, 0, 1)[..., None]
 
@@ -89,13 +89,13 @@ def tiles(
 
 
 def checks(one: Colour, two: Colour, across: int, size: int = 1024) -> Array:
-    """A chessboard of across x across squares."""
+    """A chessboard of `across` x `across` squares."""
     v, u = np.mgrid[0:size, 0:size] * across // size
     return mix(one, two, ((u + v) % 2).astype(np.float64))
 
 
 def gingham(colour: Colour, ground: Colour, across: int, size: int = 1024) -> Array:
-    """The checked cloth of kitchen tables, with a woven grain."""
+    """Checked tablecloth with a woven grain."""
     v, u = np.mgrid[0:size, 0:size] * across * 2 // size
     amount = ((u % 2) + (v % 2)) / 2
     weave = 1 + 0.06 * np.sin(np.mgrid[0:size, 0:size].sum(axis=0) * 1.9)
@@ -120,7 +120,7 @@ def speckled(
 def mottled(
     one: Colour, two: Colour, seed: int, scale: float = 200, octaves: int = 5, size: int = 1024
 ) -> Array:
-    """Two colours clouded into each other: plaster, earth, foliage, cloth."""
+    """A cloudy mixture of two colours: plaster, earth, foliage, cloth."""
     return mix(one, two, noise(size, scale, seed, octaves))
 
 
@@ -152,7 +152,7 @@ def landscape_painting(seed: int, size: int = 512) -> Array:
 def card(
     width: int, height: int, ground: Colour, lines: Sequence[tuple[str, float, float, Colour, str]]
 ) -> Array:
-    """A card with words: each line is (words, centre's share of the height from above, height
+    """A card with words; each line is (words, centre's share of the height from above, height
     of its capitals as a share, colour, font of matplotlib's such as "DejaVuSerif-Bold")."""
     image = Image.new("RGB", (width, height), _bytes(ground))
     draw = ImageDraw.Draw(image)

@@ -2,11 +2,11 @@
 
     nice -n 19 python -m tools.training.autoencoder WORK --images FOLDER ...
 
-Minimises L1 + LPIPS on random crops; a share of the batches (`--own`) are its own
-answers, or ten passes would lose what one keeps. Stops after `--minutes` of
-processor time, since cores may be shared; started again with the same WORK
-folder it goes on where it was. WORK then holds the diffusers folder `model/` and
-the log of losses, `loss.csv`.
+Minimises L1 + LPIPS on random crops. A share of the batches (`--own`) are the model's own
+outputs, so that it also survives repeated passes. Training stops after `--minutes` of
+processor time, because cores may be shared, and continues when started again with the same
+WORK folder. WORK then contains the diffusers folder `model/` and the log of losses,
+`loss.csv`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FIELDS = ("step", "minutes", "rate", "l1", "lpips", *(f"psnr_after_{n}" for n in
 
 
 def new_autoencoder(channels: int, latent_channels: int, blocks: Sequence[int]) -> Any:
-    """An untrained AutoencoderTiny, halving the image once per block after the first."""
+    """Return an untrained AutoencoderTiny; each block after the first halves the image."""
     ready_torchvision()
     from diffusers import AutoencoderTiny
 
@@ -52,11 +52,11 @@ def new_autoencoder(channels: int, latent_channels: int, blocks: Sequence[int]) 
 
 
 def start_as_haar(model: Any) -> None:
-    """Set the weights to a blurry code: averages and differences of 2 x 2 pixels.
+    """Initialise the weights to a Haar transform: averages and differences of 2 x 2 pixels.
 
-    From torch's own random start the first hour goes into learning what an average is.
-    Channels 0-2 carry the colours; the pair 3 + 2k, 4 + 2k carries difference k, once as it
-    is and once negated, since a block lets only positive values pass.
+    With torch's random weights the model needs an hour to learn averages. Channels 0-2 contain the
+    colours. Channels 3 + 2k and 4 + 2k contain difference k, as it is and negated, because a block
+    passes only positive values.
     """
     import torch
     from diffusers.models.unets.unet_2d_blocks import AutoencoderTinyBlock
@@ -66,7 +66,7 @@ def start_as_haar(model: Any) -> None:
     orientations = ((0, 1), (1, 0), (1, 1))  # rows differ, columns differ, both
     for module in model.modules():
         if isinstance(module, AutoencoderTinyBlock):
-            torch.nn.init.zeros_(module.conv[-1].weight)  # it begins as its own skip
+            torch.nn.init.zeros_(module.conv[-1].weight)  # the block begins as an identity
             torch.nn.init.zeros_(module.conv[-1].bias)
     convolutions = [m for m in model.encoder.layers if isinstance(m, torch.nn.Conv2d)]
     first, shrinking, code = convolutions[0], convolutions[1:-1], convolutions[-1]
@@ -75,7 +75,7 @@ def start_as_haar(model: Any) -> None:
     to_luma = torch.tensor([[0.3, 0.6, 0.1], [0.5, -0.5, 0.0], [-0.2, -0.3, 0.5]])
     with torch.no_grad():
         for layer in (first, *shrinking, code, decode, *enlarging, last):
-            layer.weight.mul_(0.1)  # the channels that are free begin small
+            layer.weight.mul_(0.1)  # unused channels begin small
         for layer in (first, last):
             layer.weight[:3] = 0
             layer.bias[:3] = 0
@@ -113,13 +113,13 @@ def start_as_haar(model: Any) -> None:
                 for turn, (rows, columns) in enumerate(orientations):
                     channel = 3 + 2 * (3 * colour + turn)
                     kernel = torch.outer(edge if rows else hat, edge if columns else hat)
-                    if number == 0:  # the differences were taken at the coarsest level
+                    if number == 0:  # the differences are those of the coarsest level
                         layer.weight[colour, channel] = kernel
                         layer.weight[colour, channel + 1] = -kernel
 
 
 def save_model(model: Any, folder: Path) -> None:
-    """The diffusers folder, without the one entry of its config that it then complains about."""
+    """Save the diffusers folder, without a config entry that diffusers then warns about."""
     model.save_pretrained(folder)
     file = folder / "config.json"
     config = json.loads(file.read_text())
@@ -128,7 +128,7 @@ def save_model(model: Any, folder: Path) -> None:
 
 
 def read_images(folders: Sequence[Path], longest: int) -> list[Pixels]:
-    """Every readable colour image below the folders, in the order of their paths."""
+    """Read all images below the folders, sorted by path."""
     paths = sorted(path for folder in folders for path in folder.rglob("*.*"))
     images = []
     for path in paths:
@@ -141,7 +141,7 @@ def read_images(folders: Sequence[Path], longest: int) -> list[Pixels]:
 
 
 def crops(images: Sequence[Pixels], side: int, batch: int, seed: int) -> Iterator[Pixels]:
-    """Endless batches of random crops, half of them mirrored."""
+    """Yield endless batches of random crops, half of them mirrored."""
     random = np.random.default_rng(seed)
     usable = [image for image in images if min(image.shape[:2]) >= side]
     while True:
@@ -156,7 +156,7 @@ def crops(images: Sequence[Pixels], side: int, batch: int, seed: int) -> Iterato
 
 
 def as_tensor(pixels: Pixels) -> Any:
-    """A batch of 8-bit images as diffusers wants them, in [-1, 1]."""
+    """Convert a batch of 8-bit images to diffusers' format, in [-1, 1]."""
     import torch
 
     values = torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2).float()
@@ -164,13 +164,13 @@ def as_tensor(pixels: Pixels) -> Any:
 
 
 def passed(model: Any, image: Any) -> Any:
-    """The image after one pass, in 8 bit as it would be stored."""
+    """Return the image after one pass, rounded to 8 bits."""
     answer = model.decode(model.encode(image).latents).sample.clamp(-1, 1)
     return ((answer + 1) * 127.5).round() / 127.5 - 1
 
 
 def psnr_after(model: Any, images: Sequence[Pixels], passes: Sequence[int]) -> list[float]:
-    """PSNR of the mean squared error after each number of passes, 8 bit between them."""
+    """Return the PSNR after each number of passes, rounded to 8 bits between passes."""
     import torch
 
     errors = dict.fromkeys(passes, 0.0)
@@ -194,7 +194,7 @@ def train(options: argparse.Namespace) -> None:
     images = read_images(options.images, options.longest)
     held_out = [image[64:192, 64:192] for image in images[::12] if min(image.shape[:2]) >= 192]
     training = [image for index, image in enumerate(images) if index % 12]
-    print(f"{len(training)} images to learn from, {len(held_out)} held out", flush=True)
+    print(f"{len(training)} training images, {len(held_out)} held out", flush=True)
 
     model = new_autoencoder(options.channels, options.latent_channels, options.blocks)
     model = model.to(memory_format=torch.channels_last)
@@ -232,7 +232,7 @@ def train(options: argparse.Namespace) -> None:
     sums, count, last_log = np.zeros(2), 0, spent
     clock = time.process_time()
     for batch in crops(training, options.side, options.batch, options.seed + step):
-        # Warm up, then a cosine down to a hundredth: by the time spent, not by steps.
+        # Warm up, then a cosine down to a hundredth, by the time spent instead of steps.
         share = min(spent / (60 * options.minutes), 1.0)
         rate = (
             options.rate * min(1.0, (step + 1) / 100) * (0.505 + 0.495 * math.cos(math.pi * share))
@@ -266,7 +266,7 @@ def train(options: argparse.Namespace) -> None:
             log.flush()
             save()
             sums, count, last_log = np.zeros(2), 0, spent
-            clock = time.process_time()  # looking at the held-out images is not training
+            clock = time.process_time()  # validation does not count as training
         if done:
             return
 
@@ -275,15 +275,15 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("work", type=Path, help="folder of the model, its state and the log")
+    parser.add_argument("work", type=Path, help="folder for the model, its state and the log")
     parser.add_argument(
-        "--images", type=Path, nargs="+", required=True, help="folders to learn from"
+        "--images", type=Path, nargs="+", required=True, help="folders of training images"
     )
-    parser.add_argument("--longest", type=int, default=512, help="longer side of an image")
-    parser.add_argument("--minutes", type=float, default=60, help="of processor time")
-    parser.add_argument("--steps", type=int, help="stop after this many steps all the same")
-    parser.add_argument("--lpips", type=float, default=0.1, help="weight of LPIPS beside L1")
-    parser.add_argument("--own", type=float, default=0.25, help="share of its own answers")
+    parser.add_argument("--longest", type=int, default=512, help="longest side of an image")
+    parser.add_argument("--minutes", type=float, default=60, help="minutes of processor time")
+    parser.add_argument("--steps", type=int, help="stop after this many steps at the latest")
+    parser.add_argument("--lpips", type=float, default=0.1, help="weight of LPIPS relative to L1")
+    parser.add_argument("--own", type=float, default=0.25, help="share of the model's own outputs")
     parser.add_argument("--side", type=int, default=96, help="side of a crop, in pixels")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--rate", type=float, default=1e-3, help="highest learning rate")

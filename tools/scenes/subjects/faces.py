@@ -1,4 +1,4 @@
-"""Faces carved and painted: a bust, a nesting doll."""
+"""Carved and painted faces: a bust and a nesting doll."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def robot() -> Scene:
 
 
 def _facing(part: Mesh) -> Mesh:
-    """A cylinder laid so that its top faces the camera."""
+    """A cylinder rotated so that its top faces the camera."""
     return part.turned(90, "x")
 
 

@@ -19,7 +19,7 @@ GREENS = ((0.16, 0.30, 0.09), (0.42, 0.52, 0.18))
 def crown(
     centre: tuple[float, float, float], radius: float, count: int, seed: int, size: float = 0.09
 ) -> Mesh:
-    """A tree's foliage: leaves on a handful of overlapping balls."""
+    """The foliage of a tree: leaves on a few overlapping spheres."""
 
     def where(rng: np.random.Generator, n: int) -> Array:
         hubs = rng.normal(size=(9, 3))
@@ -65,7 +65,7 @@ def pine(height: float, seed: int) -> Mesh:
 
 
 def lawn(scene: Scene, blades: int, seed: int, clear: float = 0.0, far: float = 6.0) -> None:
-    """Grass: a green ground with real blades near the camera; `clear` keeps a path free."""
+    """Green ground with blades of grass near the camera; `clear` keeps a path free."""
     scene.add(
         sheet(FAR, FAR, FAR / 2, FAR / 2),
         m.matte(t.mottled((0.18, 0.30, 0.08), (0.38, 0.48, 0.16), seed, 60)),

@@ -12,7 +12,7 @@ from tools.scenes.studio import Camera, Scene
 
 
 def bottles() -> Scene:
-    """Coloured glass bottles before a bright wall."""
+    """Coloured glass bottles in front of a bright wall."""
     scene = Scene(Camera((0, -5.0, 1.25), (0, 0, 0.80), 41), exposure=0.35)
     table(scene, t.wood((0.62, 0.54, 0.44), (0.82, 0.74, 0.62), 41))
     scene.backdrop((0.88, 0.87, 0.84), depth=2.2)
@@ -54,7 +54,7 @@ def bottles() -> Scene:
 
 
 def stack_of_books() -> Scene:
-    """Old books with spectacles' worth of reading, and a pear."""
+    """Old books and a pear."""
     scene = Scene(Camera((1.2, -4.6, 1.9), (0, 0, 0.72), 43, 0.03, (0.1, -0.6, 0.6)))
     table(scene, t.wood((0.26, 0.15, 0.09), (0.48, 0.30, 0.18), 51))
     scene.backdrop(t.mottled((0.30, 0.22, 0.20), (0.40, 0.30, 0.26), 2), depth=2.8)

@@ -109,7 +109,7 @@ def _knife() -> Mesh:
 
 
 def kitchen_shelf() -> Scene:
-    """Two kitchen shelves before tiles, with jars, bowls and bottles."""
+    """Two kitchen shelves with jars, bowls and bottles, in front of tiles."""
     scene = Scene(Camera((0.15, -4.4, 1.35), (0, 0.5, 1.08), 45, 0.02, (0, 0.3, 1.1)))
     tiles = t.tiles((0.86, 0.90, 0.88), (0.62, 0.62, 0.60), 8, 16, 5, 0.5, 0.04, 0.05)
     scene.add(wall(8, 4).moved(y=0.75, z=-1), m.satin(tiles, 0.12))

@@ -63,7 +63,7 @@ def mug() -> Scene:
 
 
 def novel() -> Scene:
-    """A novel standing on a table, its cover to the reader."""
+    """A novel standing on a table, with its cover to the camera."""
     scene = Scene(Camera((0.35, -4.2, 1.25), (0.1, 0, 0.86), 33, 0.02, (0, -0.2, 0.9)), 768, 1024)
     table(scene, t.wood(*WALNUT, 15))
     scene.backdrop(t.mottled((0.66, 0.60, 0.50), (0.74, 0.68, 0.58), 9, 300), depth=2.6)
@@ -184,7 +184,7 @@ def bakery() -> Scene:
 
 
 def concert_poster() -> Scene:
-    """A framed poster on a wall over a sideboard."""
+    """A framed poster on a wall above a sideboard."""
     scene = Scene(Camera((0.25, -4.6, 1.45), (0, 0.9, 1.35), 40))
     scene.add(sheet(12, 12, 3, 3), m.satin(t.wood(*WALNUT, 3, 8), 0.35))
     scene.add(
@@ -375,7 +375,7 @@ def jam_jars() -> Scene:
 
 
 def _around(radius: float, low: float, high: float, facing: float, half: float) -> Mesh:
-    """A label round an upright cylinder: `half` degrees to each side of where it faces."""
+    """A label around an upright cylinder, extending `half` degrees to each side of its middle."""
     angle = np.radians(np.linspace(facing - half, facing + half, 48))
     rows = [
         [[radius * math.cos(a), radius * math.sin(a), z] for a in angle]

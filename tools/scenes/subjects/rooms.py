@@ -1,4 +1,4 @@
-"""Rooms and what stands in them."""
+"""Rooms and furniture."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tools.scenes.studio import Camera, Scene
 
 
 def living_room() -> Scene:
-    """A living room with a sofa, a rug and an image on the wall."""
+    """A living room with a sofa, a rug and a picture on the wall."""
     scene = Scene(Camera((0.5, -4.1, 1.5), (0.05, 1.4, 0.98), 54))
     scene.add(sheet(12, 12, 3, 3), m.satin(t.wood(*OAK, 3, 8), 0.35))
     scene.add(wall(12, 5.0).moved(y=2.2), m.matte((0.80, 0.82, 0.78)))
