@@ -51,7 +51,7 @@ def test_a_judges_answer_is_stored_shown_and_paid_for_once(client, judged):
     assert rated["score"] == pytest.approx(0.85 * 0.8 + 0.15 * 0.6)
     page = client.get(reverse("model", args=[run.editing_model.slug])).content.decode()
     assert "The judge" in page
-    # Nobody has voted: it may not speak yet.
+    # Without votes the judge's ratings are not shown yet.
     assert "the judge’s agreement with people is not measured yet" in page
     assert 'data-label="Edit quality"' not in client.get("/").content.decode()
     assert f"chose the first one in {percent(1.0)}" in page

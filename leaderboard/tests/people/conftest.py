@@ -44,7 +44,7 @@ class Browser:
         return self.post("/vote/answer", {"ticket": ticket, "answer": said, **more})
 
     def vote_all(self, kind: str = "pair", said: str = "") -> dict[str, Any]:
-        """A whole session; by default of somebody who sees what is known."""
+        """Answer a whole session; by default with the answers of the headline."""
         session = self.begin(kind).json()
         for question in session["questions"]:
             assert self.answer(question["ticket"], said or best(question["ticket"])).json()
@@ -52,7 +52,7 @@ class Browser:
 
 
 def best(ticket: str) -> str:
-    """What the headline would say."""
+    """Return the answer that the headline would give."""
     vote = Vote.objects.select_related("question__first__chain", "question__second__chain").get(
         ticket=ticket
     )

@@ -49,7 +49,7 @@ def post(client: Client, address: str, body: dict[str, Any]) -> Any:
 def test_one_person_has_one_session_and_one_vote_on_each_question(client):
     votable_board({"Oracle": 0.0, "Alder": 0.06, "Noise": 0.45}, images=4, trips=2)
     questions.refresh()
-    # One question more makes somebody known by a cookie; the session is then given up.
+    # One more question gives the visitor a voter's cookie; the session is then abandoned.
     assert post(client, "/vote/session", {"kind": "pair"}).status_code == 200
     cookies = client.cookies
     Vote.objects.all().delete()

@@ -75,7 +75,7 @@ def test_the_half_life_by_votes_is_that_of_the_images_people_use(counted):
     assert rows["Oracle"].half_life is None
     assert 0.3 < rows["Noise"].usable_trips < 2
     assert rows["Noise"].half_life < 2
-    # Six images with two pairs are too few for an interval, and nobody pretends otherwise.
+    # Six images with two pairs are too few for an interval.
     assert not rows["Noise"].has_interval
 
 

@@ -265,7 +265,7 @@ def test_names_are_revealed_only_after_the_session(board, browser):
         browser.answer(question["ticket"], best(question["ticket"]))
     assert browser.client.get(session["done"]).status_code == 302
     browser.answer(last, "neither")
-    assert Browser().client.get(session["done"]).status_code == 302  # somebody else's
+    assert Browser().client.get(session["done"]).status_code == 302  # another voter's session
     page = browser.client.get(session["done"]).content.decode()
     assert "Beech" in page or "Cedar" in page or "Alder" in page
     assert "You could not say." in page
@@ -311,7 +311,7 @@ def test_single_images_are_asked_about_too(board, browser):
 def test_most_pairs_differ_visibly_and_some_are_hard(board, browser):
     Question.objects.open().filter(gold="").update(ease=0.5)
     hard = list(Question.objects.open().filter(kind="pair", gold="").order_by("due")[:30])
-    # The most informative ones are those that nobody can tell apart.
+    # The most informative pairs are those that no one can distinguish.
     Question.objects.filter(pk__in=[question.pk for question in hard]).update(ease=0.02)
     made = votes_of(browser.begin().json())
     eases = [vote.question.ease for vote in made if not vote.role]

@@ -109,7 +109,7 @@ def test_withdrawing_cancels_the_run_and_deletes_the_key(owner, reviewed):
     act = reverse("submission_act", args=[reviewed.token])
     owner.post(act, {"act": "withdraw"})
     reviewed.refresh_from_db()
-    assert reviewed.state == State.APPROVED  # nobody said that they were sure
+    assert reviewed.state == State.APPROVED  # the withdrawal was not confirmed
     owner.post(act, {"act": "withdraw", "sure": "on"})
     reviewed.refresh_from_db()
     assert reviewed.state == State.WITHDRAWN
@@ -230,7 +230,7 @@ def test_a_withdrawn_result_keeps_its_address(client, reviewed, finished):
     act = reverse("submission_act", args=[reviewed.token])
     model = reviewed.editing_model.get_absolute_url()
     client.post(act, {"act": "withdraw", "sure": "on"})
-    assert client.get(model).status_code == 404  # it was never public: nobody hears of it
+    assert client.get(model).status_code == 404  # it was never public, so it stays hidden
     Submission.objects.update(state=State.APPROVED)
     EditingModel.objects.update(status=EditingModel.Status.PUBLISHED)
     client.post(act, {"act": "publish"})
