@@ -246,7 +246,7 @@ class SuiteAdmin(WithPages, HistoryAdmin):
         suite, until = self.row_to_change(request, pk), time.monotonic() + SECONDS_AT_ONCE
         try:
             ready = drafts.preview(suite, until)
-            unseen = [] if suite.is_frozen else drafts.unseen_edits(ready.suite, until)
+            unseen = [] if suite.is_frozen else drafts.unseen_cases(ready.suite, until)
         except drafts.NotReady as progress:
             response = self.page(request, "preview", suite=suite, progress=progress)
             response["Refresh"] = "1"
@@ -271,7 +271,7 @@ class SuiteAdmin(WithPages, HistoryAdmin):
             messages.error(request, "Not frozen: confirm that you have checked the cases.")
             return redirect("admin:leaderboard_suite_preview", pk)
         try:
-            if "unseen" not in request.POST and drafts.unseen_edits(drafts.preview(suite).suite):
+            if "unseen" not in request.POST and drafts.unseen_cases(drafts.preview(suite).suite):
                 messages.error(request, "Not frozen: some edits are too small to be seen.")
                 return redirect("admin:leaderboard_suite_preview", pk)
             frozen = drafts.freeze(suite)

@@ -144,7 +144,7 @@ def next_version(suite: Suite, without: Collection[str] = (), changes: str = "")
     return Suite.objects.create(**fields_of_draft, filters=filters, changes=changes)
 
 
-def unseen_edits(suite: CoreSuite, until: float = math.inf) -> list[CoreCase]:
+def unseen_cases(suite: CoreSuite, until: float = math.inf) -> list[CoreCase]:
     """Return the cases whose edit is too small to be seen at the suite's size.
 
     A reference editor makes each edit; results are cached. Raises NotReady at the time `until`.

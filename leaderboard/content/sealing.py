@@ -52,7 +52,7 @@ def seal(suite: CoreSuite, folder: Path, *, narrow: bool = False) -> Suite:
     words: dict[str, Wording] = {}
     if (folder / "wordings.json").is_file():
         words = _read(folder / "wordings.json", dict[str, Wording])
-    pairs = _worded(suite.pairs, words)
+    pairs = _with_wordings(suite.pairs, words)
     rows: list[ImageRow] = _read(folder / "images.json", list[ImageRow])
     if not rows:
         raise SuiteError("images.json: expected a list of images")
@@ -98,7 +98,7 @@ def seal(suite: CoreSuite, folder: Path, *, narrow: bool = False) -> Suite:
         return store_suite(twin, used, row=Suite(slug=slug, version=twin.version, sealed=True))
 
 
-def _worded(pairs: Sequence[EditPair], wordings: Mapping[str, Wording]) -> list[EditPair]:
+def _with_wordings(pairs: Sequence[EditPair], wordings: Mapping[str, Wording]) -> list[EditPair]:
     """Return the pairs with the owner's prompts, if given. Raises SuiteError."""
     if unknown := set(wordings) - {pair.slug for pair in pairs}:
         raise SuiteError(f"wordings.json: the suite has no pair {', '.join(sorted(unknown))}")

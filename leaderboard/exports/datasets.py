@@ -107,7 +107,7 @@ def export(out: Path, suite: Suite | None = None) -> Counts:
     ):
         for current in dict.fromkeys(run.suite for run in exported):
             for restored in _by_case(current, [run for run in exported if run.suite == current]):
-                about = _about(current, restored[0].chain)
+                about = _case_fields(current, restored[0].chain)
                 for result in restored:
                     _write_images(out, written, restored[0].chain.case.image.stored, result.image)
                     degraded.write(_line({**about, "degraded": result.facts}))
@@ -118,7 +118,7 @@ def export(out: Path, suite: Suite | None = None) -> Counts:
                     counts.preferences += 1
     counts.votes = _write_votes(out, exported, written)
     counts.images = len(written)
-    _write_about(out, exported, counts)
+    _write_readme_and_runs(out, exported, counts)
     return counts
 
 
@@ -193,7 +193,7 @@ def _better(first: ScoredImage, other: ScoredImage) -> bool:
     return bool(gains) and min(gains) > 0 and max(gains) >= MARGIN
 
 
-def _about(suite: Suite, chain: Chain) -> dict[str, Any]:
+def _case_fields(suite: Suite, chain: Chain) -> dict[str, Any]:
     """Return the fields that all lines of a case share."""
     case, image = chain.case, chain.case.image
     return {
@@ -221,7 +221,7 @@ def _write_images(out: Path, written: set[str], *images: StoredImage | None) -> 
             written.add(stored.pk)
 
 
-def _write_about(out: Path, runs: list[Run], counts: Counts) -> None:
+def _write_readme_and_runs(out: Path, runs: list[Run], counts: Counts) -> None:
     suites = sorted({str(run.suite) for run in runs})
     text = README.format(
         date=f"{timezone.now():%Y-%m-%d}",

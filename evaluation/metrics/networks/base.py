@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import torch
 
 
-#: The largest change of a retention by half precision, and so between CPU and GPU. It is small,
-#: because thresholds of the board are at least 0.15 apart.
+#: The largest change of a retention by half precision, and so between CPU and GPU. Thresholds of the
+#: board are at least 0.15 apart, which is far more.
 HALF_TOLERANCE = 0.005
 PRECISIONS = ("float16", "float32")
 

@@ -158,7 +158,7 @@ class _Attributes:
     def number(self, name: str, default: float) -> float:
         return float(self.values.get(name, {}).get("f", default))
 
-    def true(self, name: str) -> bool:
+    def flag(self, name: str) -> bool:
         return bool(self.values.get(name, {}).get("b", False))
 
     def text(self, name: str) -> str:
@@ -270,9 +270,9 @@ def _resize(a: _Attributes, values: Any, size: Any) -> Any:
 
     for axis, wanted in zip((1, 2), size.tolist(), strict=True):
         length = values.shape[axis]
-        if a.true("align_corners") and wanted > 1:
+        if a.flag("align_corners") and wanted > 1:
             at = torch.arange(wanted) * ((length - 1) / (wanted - 1))
-        elif a.true("half_pixel_centers"):
+        elif a.flag("half_pixel_centers"):
             at = (torch.arange(wanted) + 0.5) * (length / wanted) - 0.5
         else:
             at = torch.arange(wanted) * (length / wanted)
@@ -323,7 +323,7 @@ def _joined(a: _Attributes, *values: Any) -> Any:
 
 
 def _mean(a: _Attributes, values: Any, axes: Any) -> Any:
-    return values.mean(tuple(np.atleast_1d(axes.numpy()).tolist()), keepdim=a.true("keep_dims"))
+    return values.mean(tuple(np.atleast_1d(axes.numpy()).tolist()), keepdim=a.flag("keep_dims"))
 
 
 def _split(a: _Attributes, values: Any, sizes: Any, axis: Any) -> list[Any]:
