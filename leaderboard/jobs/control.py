@@ -204,9 +204,9 @@ def recover(run: Run) -> None:
 
 @transaction.atomic
 def play_from(run: Run, first_trips: Mapping[int, int]) -> int:
-    """Play chains of an ended run again, each from the given trip on, by chain key.
+    """Play chains of an ended run again; `first_trips` has the first trip by chain key.
 
-    Until then they count as lost.
+    Until they are played, the chains count as lost.
     """
     for chain, number in first_trips.items():
         for rows in (Trip.objects, TripStep.objects):
@@ -345,7 +345,7 @@ def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = N
     endpoints.check_key_destination(model.editor, options)
     site_options = {
         "api_key": model.api_key.reveal() or None,
-        # Never from the row: a submission must not get access to our network.
+        # From the settings, never from the row: a submission must not reach our network.
         **endpoints.rule_options(),
         "group": drawn(run.secret, "group", run.pk).hex(),
         "on_security_event": on_security_event,

@@ -286,7 +286,7 @@ class DatabaseStore(RunStore):
         Raises Paused if it exceeds the budget.
         """
         if self._is_near_budget_end():
-            # Counted and spent under one lock, so that no two jobs spend the same call.
+            # Count and spend under one lock, so that no two jobs spend the same call.
             control.recount(self.run)
         progress, price = self.run.progress, self._next_price()
         if progress.budget_calls is not None and progress.calls >= progress.budget_calls:

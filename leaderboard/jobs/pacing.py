@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 from evaluation.errors import EditorError, Fault
 from leaderboard.models import EditingModel, Pace
 
-#: Failures in a row that open the circuit.
+#: Number of failures in a row after which calls are blocked for longer.
 BREAKER = 5
 #: Faults of the endpoint as a whole, which may pass by themselves.
 TEMPORARY_FAULTS = frozenset(

@@ -39,7 +39,7 @@ SHORTEST = 1 / 4
 TURN = 4.0
 #: The interval at which it then checks whether another one waits.
 CHECK_SECONDS = 0.5
-#: A test that killed its process so often is not repeated automatically.
+#: A test that killed its process this often is not repeated automatically.
 MAX_ATTEMPTS = 3
 ERROR_HERE = Step(
     "settings",

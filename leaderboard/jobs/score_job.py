@@ -79,7 +79,7 @@ class ScoreJob:
                 continue
             state = self._state()
             if self._should_leave():
-                control.enqueue(self.run)  # behind the others
+                control.enqueue(self.run)  # queue it behind other jobs
                 return
             if state == RunState.SCORING:
                 self._finish()

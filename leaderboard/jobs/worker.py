@@ -82,7 +82,7 @@ class OwnJob(Job):
 class RunWorker(Worker):
     """A worker of the queue `edits`, `probes` or `gpu`."""
 
-    # rq itself logs only warnings and errors; jobs log their own work.
+    # RQ itself logs only warnings and errors; jobs log their own work.
     log_result_lifespan = False
 
     def __init__(self, queue_name: str) -> None:
@@ -226,7 +226,7 @@ class RunWorker(Worker):
         except RedisError:
             pass
         except Exception:  # the next sweep may succeed; the worker must live
-            # A stop in the middle of a commit surfaces as an error of the database.
+            # A stop request during a commit appears as a database error.
             if not self._shutdown_requested_date:
                 log.exception("sweep failed")
         finally:
@@ -243,7 +243,7 @@ class RunWorker(Worker):
 
 
 def preload(queue_name: str) -> None:
-    """Import the modules of jobs before the first fork, so that each starts at once.
+    """Import the modules of jobs before the first fork, so that jobs start fast.
 
     It only imports: a CUDA context or running threads would not survive the fork. The modules are
     exempt from garbage collection. Otherwise the collector would scan them in every fork, block

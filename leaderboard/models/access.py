@@ -19,7 +19,7 @@ from leaderboard.models.runs import Run, RunState
 from leaderboard.models.suites import Curation, SourceImage, SuiteImage
 from leaderboard.models.uploads import UploadedChain, UploadedImage
 
-#: Prefix that identifies a token in a leaked text.
+#: Prefix by which a leaked token can be recognised.
 PREFIX = "cbt_"
 #: Number of leading characters shown, to distinguish the tokens of one holder.
 SHOWN = len(PREFIX) + 4
@@ -28,7 +28,7 @@ USED_WITHIN = timedelta(minutes=1)
 
 
 def digest(secret: str) -> str:
-    """Return the stored hash of a token: 256 random bits need no salt."""
+    """Return the hash to store; a token of 256 random bits needs no salt."""
     return sha256(secret.encode()).hexdigest()
 
 
@@ -65,7 +65,7 @@ class ApiToken(models.Model):
         "auth.User", models.SET_NULL, null=True, editable=False, related_name="+"
     )
     created_at = models.DateTimeField(auto_now_add=True)
-    expires_at = models.DateTimeField(null=True, blank=True, help_text="Empty: does not expire.")
+    expires_at = models.DateTimeField(null=True, blank=True, help_text="Empty: never expires.")
     revoked_at = models.DateTimeField(null=True, editable=False)
     last_used_at = models.DateTimeField(null=True, editable=False)
 
@@ -104,7 +104,7 @@ class UseQuerySet(models.QuerySet["Use"]):
         """
         with transaction.atomic():
             rows = []
-            # Locked in one order, so that two requests that share subjects do not deadlock.
+            # Sorted, so that two requests that share subjects do not deadlock.
             for name, value in sorted(subjects.items(), key=lambda item: _subject_hash(item[1])):
                 row = self.locked(kind, _subject_hash(value))
                 if row.since < timezone.now() - PERIOD:
@@ -118,7 +118,7 @@ class UseQuerySet(models.QuerySet["Use"]):
         return None
 
     def give_back(self, kind: str, subjects: Mapping[str, str]) -> None:
-        """Uncount one use by each subject."""
+        """Subtract one use by each subject."""
         used = self.filter(
             kind=kind, subject__in=map(_subject_hash, subjects.values()), count__gt=0
         )

@@ -355,7 +355,7 @@ class Trip(models.Model):
 
 class TripStepQuerySet(models.QuerySet["TripStep"]):
     def under_way(self, played: Mapping[int, int]) -> dict[int, list[StoredImage]]:
-        """Return by chain the answers of its unfinished trip; `played` counts full trips."""
+        """Return the answers of unfinished trips; `played` is the number of full trips by chain."""
         by_chain: dict[int, list[StoredImage]] = defaultdict(list)
         for step in self.filter(chain__in=played).select_related("image").order_by("place"):
             if step.number == played[step.chain_id] + 1 and step.image:

@@ -197,7 +197,7 @@ class Pace(models.Model):
 
 
 def taken_name(name: str) -> str | None:
-    """Return the name of a model that looks the same, or None."""
+    """Return an existing model name that looks the same, or None."""
     wanted = skeleton(name)
     names = EditingModel.objects.values_list("name", flat=True)
     return next((other for other in names if skeleton(other) == wanted), None)

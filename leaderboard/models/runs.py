@@ -187,7 +187,7 @@ class Run(models.Model):
         max_length=40, blank=True, help_text="Code of the reason for a pause."
     )
     reason_text = models.CharField(max_length=500, blank=True)
-    resume_at = models.DateTimeField(null=True, blank=True, help_text="Resumes by itself then.")
+    resume_at = models.DateTimeField(null=True, blank=True, help_text="When it resumes by itself.")
     secret = models.CharField(
         max_length=64,
         default=new_secret,
@@ -202,7 +202,7 @@ class Run(models.Model):
     arm = models.JSONField(
         default=dict,
         editable=False,
-        help_text="Settings of an experiment that differ from the suite's.",
+        help_text="Settings of an experiment, where they differ from the suite's.",
     )
     arm_digest = models.CharField(
         max_length=64, blank=True, editable=False, db_index=True, help_text="Empty: no arm."

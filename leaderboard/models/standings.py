@@ -107,9 +107,7 @@ class Standing(models.Model):
     auc_low = models.FloatField(null=True)
     auc_high = models.FloatField(null=True)
     has_interval = models.BooleanField(default=False)
-    usable_by_trip = models.JSONField(
-        default=list, help_text="Usable trips among the first n, n = 0..N."
-    )
+    usable_by_trip = models.JSONField(default=list, help_text="Usable trips until trip n = 0..N.")
     survival = models.JSONField(default=list, help_text="Share of cases still usable at n = 0..N.")
     incidence = models.JSONField(
         default=dict, help_text="By cause: share of cases that it has ended by n = 0..N."

@@ -233,7 +233,7 @@ class EditPair(models.Model):
         needs_operator = self.change in (self.Change.EXACT, self.Change.OPERATOR)
         if needs_operator != bool(self.operator):
             raise ValidationError(
-                {"operator": "Set it if the change is exact or an operator, else leave it empty."}
+                {"operator": "Required for exact and operator changes; leave it empty for others."}
             )
         try:
             self.as_core().cycle  # noqa: B018, raises if the shape is invalid
@@ -325,7 +325,7 @@ class Suite(models.Model):
     )
     sealed = models.BooleanField(
         default=False,
-        help_text="Its images, prompts and hash are never shown, sent or exported: only numbers.",
+        help_text="Only its numbers are public. Images, prompts and hash are never shown.",
     )
     source_url = models.URLField(max_length=500, blank=True)
     source_date = models.DateField(null=True, blank=True)
@@ -391,7 +391,7 @@ class Suite(models.Model):
 
     @property
     def is_self_test(self) -> bool:
-        """Return True for the self-test: small, quick and free, no ranking of models."""
+        """Return True for the self-test, which is quick and free but ranks no models."""
         return self.slug == SELF_TEST
 
     @property

@@ -115,7 +115,7 @@ class ContributedRun(models.Model):
     steps_total = models.PositiveIntegerField(default=0)
     error = models.TextField(blank=True, help_text="Reasons for a refusal, one per line.")
     attempts = models.PositiveSmallIntegerField(default=0)
-    finished: Any = models.JSONField(default=list, help_text="Chains that are checked so far.")
+    finished: Any = models.JSONField(default=list, help_text="Chains checked so far.")
     checks: Any = models.JSONField(
         default=dict, help_text="Number of checks of these chains, by verdict."
     )

@@ -168,7 +168,7 @@ class Vote(models.Model):
     first_left = models.BooleanField(default=True)
     answer = models.SmallIntegerField(null=True)
     seconds = models.FloatField(
-        null=True, help_text="Seconds from shown to answered, as the page reports."
+        null=True, help_text="Seconds from display to answer, as the page reports them."
     )
     looked: Any = models.JSONField(default=dict, help_text="Zoom, flicker, width of the window.")
     asked_at = models.DateTimeField(default=timezone.now)

@@ -1,7 +1,7 @@
 """Figures for monitoring, read from the database at every scrape.
 
-So every web process reports the same figures, even after a restart. Only requests and their times
-are counted in each process.
+Every web process therefore reports the same figures, even after a restart. Only requests and their
+times are counted in each process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from leaderboard import job_queue
 from leaderboard.models import Audit, Call, Chain, Run, Trip
 from leaderboard.models.runs import ACTIVE_STATES, ChainState, RunState
 
-#: Calls of this period are reported, for runs active in it.
+#: The latest period whose calls are reported.
 WINDOW = timedelta(hours=1)
 PREFIX = "convergebench"
 

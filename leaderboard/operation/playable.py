@@ -87,5 +87,5 @@ def _lacks(model: EditingModel) -> list[str]:
 
 
 def _price(estimate: Estimate) -> float:
-    """Return the price by which estimates are sorted: infinite if unknown."""
+    """Return the price of an estimate, infinite if unknown, for sorting."""
     return math.inf if estimate.usd is None else estimate.usd

@@ -130,7 +130,7 @@ class Usage:
 
 
 def usage() -> Iterator[Usage]:
-    """Yield the usage of storage by use of images; some images have several uses."""
+    """Yield number and size of images by their use; some images have several uses."""
     rows = StoredImage.objects
     yield _usage("all images", rows.all())
     yield _usage("source images", rows.filter(source_images__isnull=False).distinct())

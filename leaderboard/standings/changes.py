@@ -62,7 +62,7 @@ def last_change(model: EditingModel) -> Change | None:
 
 
 def _compared(before: Run, after: Run) -> tuple[bool | None, str]:
-    """Return whether the usable trips differ beyond what repeats explain, and the numbers."""
+    """Return if usable trips differ by more than chance (None: unknown), and the numbers."""
     if not (before.complete and after.complete):
         return None, "one of the runs is not complete"
     if before.stop_after != after.stop_after:

@@ -128,8 +128,7 @@ def refresh_ranks(suite: Suite) -> None:
     Runs are ranked together, then those played here are ranked again among themselves, because
     shared ranks depend on all the runs compared.
 
-    Called when a run ends, is published, withdrawn or cleared. Enqueues the export of the suite's
-    scores, which then changes too.
+    Called when a run ends, is published, withdrawn or cleared; enqueues an export of the scores.
     """
     with transaction.atomic():
         _choose_current(suite)

@@ -1,4 +1,4 @@
-"""Import outside results: run bundles, score files, published figures, tables."""
+"""Import results from elsewhere: run bundles, score files, published figures, tables."""
 
 from __future__ import annotations
 

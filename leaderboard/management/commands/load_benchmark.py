@@ -1,4 +1,4 @@
-"""Load the content that ships with the project, or a folder of your own images."""
+"""Load the content that ships with the project."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Command(BaseCommand):
             action="store_true",
             help="Play chains again that failed or were lost.",
         )
-        cancel = actions.add_parser("cancel", help="End now and keep what is finished.")
+        cancel = actions.add_parser("cancel", help="End now; finished chains are kept.")
         rescore = actions.add_parser(
             "rescore", help="Score again. Scores of other metric versions are kept."
         )

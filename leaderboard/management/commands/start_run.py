@@ -37,7 +37,7 @@ class Command(BaseCommand):
             choices=range(MOST + 1),
             metavar="K",
             help="Stop chains this many trips after their end is known; 0 plays all trips. "
-            "Default: as the suite says, and all trips for reference editors.",
+            "Default: the suite's setting; reference editors play all trips.",
         )
         parser.add_argument(
             "--floor",

@@ -70,7 +70,7 @@ class Command(BaseCommand):
         self.stdout.write(f"{lost} images are lost, {orphans} files have no row.")
         if lost:
             raise CommandError(
-                "copy the lost files back from a backup, or fetch or replay them: "
+                "copy the lost files from a backup, or recover the images of each run: "
                 "`manage.py storage recover RUN`"
             )
 
