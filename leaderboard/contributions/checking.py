@@ -81,7 +81,7 @@ def check(contribution_id: int) -> None:
         ):
             _verify_and_import(contribution, bundle)
     except Stopped:
-        # This puts the check behind the jobs that wait.
+        # The check is enqueued again, behind the waiting jobs.
         job_queue.enqueue(contribution_id, job_queue.CHECK_CONTRIBUTED, job_queue.GPU)
         return
     except BundleError as error:

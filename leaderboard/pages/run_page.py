@@ -335,8 +335,8 @@ def restoration_matrix(chains: Sequence[Chain], metric: str) -> dict[str, Any] |
 def audits(run: Run) -> list[Audit]:
     """Return the audits of a finished run with their images.
 
-    Returns none for an unfinished run, whose audit plan is secret, and for a sealed suite, which
-    shows only numbers.
+    Returns no audits for an unfinished run, whose audit plan is secret, or for a sealed suite,
+    which shows only numbers.
     """
     if run.state != RunState.FINISHED or run.suite.sealed:
         return []

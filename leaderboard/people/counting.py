@@ -64,9 +64,10 @@ from leaderboard.standings.stored import stored_result
 
 #: Fewest votes for which an agreement is reported.
 MIN_VOTES = 10
-#: Questions listed because people and the headline differ most on them.
+#: Number of listed questions on which people and the headline differ most.
 DIFFERENCES = 12
-#: A question is listed if it has so many voters and at most this share agrees with the metric.
+#: A question is listed if it has at least so many voters, of whom at most this share agrees
+#: with the metric.
 MIN_PEOPLE, MAX_AGREEMENT = 3, 1 / 3
 #: Shortest interval between two counts while votes arrive.
 COUNT_INTERVAL = timedelta(minutes=5)

@@ -287,7 +287,7 @@ def _place(results: RunResults) -> str:
         return f"Its usable trips lie between the reference editors {ends[0]} and {ends[1]}."
     if not ends:
         return ""
-    extreme = "no less than the best" if worse else "less than the weakest"
+    extreme = "at least as long as the best" if worse else "less long than the weakest"
     return f"It lasts {extreme} reference editor, {ends[0]}."
 
 

@@ -61,7 +61,7 @@ def contribute(client, path: Path, **fields: Any):
 
 
 def contributed(client, path: Path, **fields: Any) -> ContributedRun:
-    """What became of it once a worker has looked."""
+    """Return the contributed run after a worker has checked it."""
     answer = contribute(client, path, **fields)
     assert answer.status_code == 302, answer.content.decode()
     row = ContributedRun.objects.latest("pk")

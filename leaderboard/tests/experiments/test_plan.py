@@ -1,4 +1,4 @@
-"""How experiments start, resume and are refused."""
+"""Experiments: started, resumed and refused."""
 
 from __future__ import annotations
 

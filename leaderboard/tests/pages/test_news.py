@@ -134,7 +134,7 @@ def test_a_models_page_draws_its_history_once_it_has_one(client, suite):
 
 
 def test_unknown_parameters_do_not_change_a_feed(client, suite):
-    """What one visitor had made is what all others get."""
+    """A feed cached for one visitor is served to all others."""
     make_run("A", suite, 4)
     refresh_ranks(suite)
     page = client.get("/new/feed.atom?model=a&x=%3Cevil%3E").content.decode()

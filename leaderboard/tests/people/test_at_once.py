@@ -22,7 +22,7 @@ AT_ONCE = 6
 
 
 def all_at_once(work: Callable[[], Any]) -> list[Any]:
-    """What came of the same work, begun by all threads at the same time."""
+    """Return the results of the same work, started by all threads at the same time."""
     ready, found = threading.Barrier(AT_ONCE), []
 
     def run() -> None:
