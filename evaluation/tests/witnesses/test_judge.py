@@ -316,7 +316,7 @@ def test_characters_that_no_database_stores_are_removed_from_answers(fake, tmp_p
     with pytest.raises(Unreadable):
         TRIP.read(said % letter)
     raw = json.loads(f'"{letter}"')
-    fake._said = lambda case, body: f"{raw} {said % 'the sky'}"
+    fake._answer_text = lambda case, body: f"{raw} {said % 'the sky'}"
     file = tmp_path / "judge.jsonl"
     judge = Judge(fake.client(), AnswerFile(file))
     assert judge.is_honest(TRIP_MADE) is False  # it says yes to two equal images
