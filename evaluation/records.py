@@ -65,7 +65,7 @@ class TripMeasures(Record):
     step: Number | None = Field(default=None, description="RMSE to the image before the trip.")
     from_source: Number | None = Field(default=None, description="RMSE to the source image.")
     change_seen: bool | None = Field(
-        default=None, description="Whether the edit was seen; None: not judged."
+        default=None, description="True if the edit is visible; None: not judged."
     )
     change_measure: dict[str, Number] = {}
     because: Short = Field(
@@ -73,19 +73,20 @@ class TripMeasures(Record):
     )
     window: Annotated[list[Number], Field(max_length=4)] | None = Field(
         default=None,
-        description="Where that part lost most: left, top, right, bottom as shares of the "
-        "image; None: the whole image.",
+        description="The window in which that part lost most: left, top, right, bottom as "
+        "shares of the image; None: the whole image.",
     )
     undo: Number | None = Field(
         default=None,
-        description="Retention of things and shapes where the edit was made; None: that place "
+        description="Retention of things and shapes at the place of the edit; None: the place "
         "is not known.",
     )
     evidence: Many[EvidenceRow] = Field(
-        default=[], description="What each witness says of the edit."
+        default=[], description="The verdict of each witness on the edit."
     )
     steps: Annotated[Many[dict[str, Any]], Field(max_length=MOST_STEPS)] = Field(
-        default=[], description="What each step of a chain shape did; empty for a round trip."
+        default=[],
+        description="The measures of each step of a chain shape; empty for a round trip.",
     )
 
     @property
@@ -297,7 +298,7 @@ class StandingNumbers(Record):
     threshold: Number
     scope: Annotated[str, StringConstraints(max_length=100)]
     half_life: Number | None = Field(
-        description="The trip by which half of the cases have ended; None: above the suite's."
+        description="The trip by which half of the cases have ended; None: after the last."
     )
     half_life_low: Number | None
     half_life_high: Number | None
@@ -305,17 +306,19 @@ class StandingNumbers(Record):
     usable_trips: Number
     usable_trips_low: Number | None
     usable_trips_high: Number | None
-    auc: Number | None = Field(description="None: chains were stopped, their end known.")
+    auc: Number | None = Field(description="None: chains were stopped after their end was known.")
     auc_low: Number | None
     auc_high: Number | None
-    usable_by_trip: Many[Number | None] = Field(description="Usable trips of the first n = 0..N.")
+    usable_by_trip: Many[Number | None] = Field(
+        description="Usable trips within the first n = 0..N."
+    )
     curve: dict[str, Many[Number | None]] = Field(
         description='Mean retention at n = 0..N: "mean", "low", "high"; "shown" on the '
         "metric's own scale, for all cases only."
     )
     survival: Many[Number | None] = Field(description="Share of cases still usable at n = 0..N.")
     incidence: dict[Slug, Many[Number | None]] = Field(
-        description="By cause: the share of cases that it has ended by trip n = 0..N."
+        description="By cause: the share of cases ended by that cause by trip n = 0..N."
     )
     counts: dict[str, Any]
 
