@@ -161,13 +161,13 @@ class Player:
 
     def _steps(self, chain: ClaimedChain) -> str:
         store, plan = self.store, chain.plan
-        at = store.position(chain)
+        position = store.position(chain)
         attempts: list[Attempt] = []
         edit = partial(self._edit, chain, attempts)
-        if outcome := self._stops(chain, at):
+        if outcome := self._stops(chain, position):
             return outcome
-        self._audit(chain, at)
-        for answered in round_trips(plan, edit, at):
+        self._audit(chain, position)
+        for answered in round_trips(plan, edit, position):
             answer = answered.answer
             blank = is_blank(answer.image.decoded)
             store.save_answer(chain, answered, attempts.pop() if attempts else None, blank=blank)
@@ -175,17 +175,17 @@ class Player:
             if blank:
                 raise _Blank(f"Trip {answered.step.trip}, {answered.step.name}: one colour only")
             chain.attempt = 0
-            at = at.after(answered.step, answer.image)
-            if outcome := self._stops(chain, at):
+            position = position.after(answered.step, answer.image)
+            if outcome := self._stops(chain, position):
                 return outcome
-            self._audit(chain, at)
+            self._audit(chain, position)
         return "completed"
 
-    def _stops(self, chain: ClaimedChain, at: Position) -> str:
+    def _stops(self, chain: ClaimedChain, position: Position) -> str:
         """Return the outcome or WAIT if the next trip must not be played, else ""."""
-        if at.earlier or at.number > chain.plan.trips:
+        if position.earlier or position.number > chain.plan.trips:
             return ""
-        return self.store.stop_before(chain, at.number)
+        return self.store.stop_before(chain, position.number)
 
     def _edit(
         self,
@@ -230,18 +230,22 @@ class Player:
                 attempts.append(Attempt(chain.attempt, time.monotonic() - started, answer))
                 return answer
 
-    def _audit(self, chain: ClaimedChain, at: Position) -> None:
+    def _audit(self, chain: ClaimedChain, position: Position) -> None:
         """Send the audit of this position: before all trips, or before a trip's last call."""
         plan = chain.plan
-        if at.number == 1 and not at.earlier and (audit := chain.audits.get(BEFORE_TRIPS)):
-            cold = Cold(audit, chain.secret, plan.pair, at.image, plan.annotations)
+        if (
+            position.number == 1
+            and not position.earlier
+            and (audit := chain.audits.get(BEFORE_TRIPS))
+        ):
+            cold = Cold(audit, chain.secret, plan.pair, position.image, plan.annotations)
             self._send_audit(chain, audit, cold, plan.pair)
-        audit = chain.audits.get(at.number)
-        if audit is None or at.number > plan.trips or not at.earlier:
+        audit = chain.audits.get(position.number)
+        if audit is None or position.number > plan.trips or not position.earlier:
             return
-        if plan.step(at.number, at.step).restores:
-            pair = plan.pair.last_edit_as_pair(at.number)
-            touch = Touch(audit, chain.secret, pair, at.earlier[0], at.image)
+        if plan.step(position.number, position.step).restores:
+            pair = plan.pair.last_edit_as_pair(position.number)
+            touch = Touch(audit, chain.secret, pair, position.earlier[0], position.image)
             self._send_audit(chain, audit, touch, pair)
 
     def _send_audit(

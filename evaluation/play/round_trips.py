@@ -35,20 +35,20 @@ def round_trips(plan: Plan, edit: EditStep, start: Position) -> Iterator[Answere
 
     To resume a chain, start from its last answer.
     """
-    at, history = plan.cleaned(start), start.history
+    position, history = plan.cleaned(start), start.history
     for step in plan.steps_from(start):
         if step.is_synthetic:
-            answer = degrade(step, at.image)
+            answer = degrade(step, position.image)
         else:
             settings = replace(step.settings, history=history if plan.is_conversation else None)
-            before = None if step.back_to is None else at.earlier[step.back_to]
-            answer = edit(at.image, step, EditContext(before, plan.annotations, settings))
+            before = None if step.back_to is None else position.earlier[step.back_to]
+            answer = edit(position.image, step, EditContext(before, plan.annotations, settings))
         yield AnsweredStep(step, answer)
         if plan.is_conversation and not step.is_synthetic:
-            history = (*history, turn(step, answer.image, at.image))
-        at = at.after(step, answer.image)
+            history = (*history, turn(step, answer.image, position.image))
+        position = position.after(step, answer.image)
         if step.restores:
-            at = plan.cleaned(at)
+            position = plan.cleaned(position)
 
 
 def degrade(step: Step, image: EncodedImage) -> Answer:
@@ -67,11 +67,11 @@ def turn(step: Step, answer: EncodedImage, sent: EncodedImage) -> Turn:
 def history(plan: Plan, source: EncodedImage, answers: Iterable[EncodedImage]) -> tuple[Turn, ...]:
     """Rebuild the conversation so far from a chain's answers, in order."""
     turns: list[Turn] = []
-    at = Position(source)
-    for step, answer in zip(plan.steps_from(at), answers, strict=False):
+    position = Position(source)
+    for step, answer in zip(plan.steps_from(position), answers, strict=False):
         if step.place == 0:
-            at = plan.cleaned(at)
+            position = plan.cleaned(position)
         if not step.is_synthetic:
-            turns.append(turn(step, answer, at.image))
-        at = at.after(step, answer)
+            turns.append(turn(step, answer, position.image))
+        position = position.after(step, answer)
     return tuple(turns)

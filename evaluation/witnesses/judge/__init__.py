@@ -106,7 +106,7 @@ SHOWN_SIDE = 768
 #: The number of consecutive failures that stops the judge.
 FAILURES = 3
 ATTEMPTS, LONGEST_WAIT = 3, 20.0
-SAID = {"yes": True, "no": False, "unsure": None}
+VERDICTS = {"yes": True, "no": False, "unsure": None}
 
 
 @dataclass(frozen=True)
@@ -246,8 +246,8 @@ class Judge(Witness):
         answer = self.ask(questions.TRIP, shown, trip.pair, about)
         if answer is None:
             return None
-        made, undone = SAID[answer.made], SAID[answer.undone]
-        changed = SAID[answer.else_changed]
+        made, undone = VERDICTS[answer.made], VERDICTS[answer.undone]
+        changed = VERDICTS[answer.else_changed]
         return Evidence(
             self.name,
             self.version,
