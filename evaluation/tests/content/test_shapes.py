@@ -136,7 +136,7 @@ def test_letters_and_prompts_must_match():
         trip_shapes("A B b a", steps("Aa"))
     with pytest.raises(ValueError, match="B, b is not in the shape"):
         trip_shapes("A a", steps("AaBb"))
-    with pytest.raises(ValueError, match="first and the last prompt"):
+    with pytest.raises(ValueError, match="first and last prompt"):
         _ = dataclasses.replace(NESTED, forward="Something else.").cycle
 
 

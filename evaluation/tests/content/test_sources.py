@@ -56,7 +56,7 @@ def test_an_image_that_already_fits_is_not_touched():
 
 
 def test_an_image_too_thin_to_crop_is_an_error_not_an_empty_image():
-    with pytest.raises(ValueError, match="too few"):
+    with pytest.raises(ValueError, match="too small"):
         prepare(gradient(300, 8), 256)
 
 

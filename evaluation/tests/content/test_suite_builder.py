@@ -128,7 +128,7 @@ def test_filters_are_obeyed():
 
 def test_requesting_more_cases_than_fit_is_an_error_with_their_number():
     asked = draft(shares={("face", "accessories"): 10})
-    with pytest.raises(SuiteError, match=r"10 cases of face x accessories .* only 9 fit"):
+    with pytest.raises(SuiteError, match="10 cases of face x accessories, but only 9 fit"):
         build(asked, candidates(9), pairs())
 
 
