@@ -64,7 +64,7 @@ class Design:
         self._category = _Groups([case.category for case in cases])
         self._image = _Groups([case.image for case in cases])
         self._pair = _Groups([case.pair for case in cases])
-        self._alone = (self._image.sizes[self._image.codes] == 1) & (
+        self._counted_once = (self._image.sizes[self._image.codes] == 1) & (
             self._pair.sizes[self._pair.codes] == 1
         )
 
@@ -99,24 +99,26 @@ class Design:
         """Return each column's mean over cases, then categories; `values` has a row per case."""
         return np.asarray(self.weights @ values)
 
-    def shares(self, values: Floats, longest: float | Floats) -> Floats:
+    def covariance_factor(self, values: Floats, scale_end: float | Floats) -> Floats:
         """Return a factor S of the covariance of the columns' means: S'S is the covariance.
 
         S'g with a standard normal g draws errors of the means, and the difference of two columns of
-        S belongs to the difference of their means. `longest` is the upper end of each column's
-        scale, which begins at 0; an end of 0 adds no pseudo-clusters.
+        S belongs to the difference of their means. Scales begin at 0 and end at `scale_end`; a
+        column with an end of 0 gets no pseudo-clusters.
         """
-        ends = [np.diag(end) for end in self._pseudo_clusters(values, longest)]
+        ends = [np.diag(end) for end in self._pseudo_clusters(values, scale_end)]
         return np.concatenate([self._clusters(values), *ends])
 
-    def standard_errors(self, values: Floats, longest: float | Floats) -> Floats:
+    def standard_errors(self, values: Floats, scale_end: float | Floats) -> Floats:
         """Return the standard error of each column's mean."""
-        ends = np.stack(self._pseudo_clusters(values, longest))
+        ends = np.stack(self._pseudo_clusters(values, scale_end))
         return errors_of(np.concatenate([self._clusters(values), ends]))
 
-    def difference_errors(self, first: Floats, second: Floats, longest: float | Floats) -> Floats:
+    def difference_errors(self, first: Floats, second: Floats, scale_end: float | Floats) -> Floats:
         """Return the standard error of each column's difference of means between two models."""
-        ends = [end for values in (first, second) for end in self._pseudo_clusters(values, longest)]
+        ends = [
+            end for values in (first, second) for end in self._pseudo_clusters(values, scale_end)
+        ]
         return errors_of(np.concatenate([self._clusters(first - second), np.stack(ends)]))
 
     def _clusters(self, values: Floats) -> Floats:
@@ -124,7 +126,7 @@ class Design:
         means = self._category.sums(values) / self._category.sizes[:, None]
         deviations = self.weights[:, None] * (values - means[self._category.codes])
         images, pairs, categories = self.images, self.pairs, self.categories
-        by_image = self._image.sums(np.where(self._alone[:, None], 0, deviations))
+        by_image = self._image.sums(np.where(self._counted_once[:, None], 0, deviations))
         return np.concatenate(
             [
                 by_image * math.sqrt(images / (images - 1)),
@@ -132,13 +134,13 @@ class Design:
             ]
         )
 
-    def _pseudo_clusters(self, values: Floats, longest: float | Floats) -> tuple[Floats, Floats]:
+    def _pseudo_clusters(self, values: Floats, scale_end: float | Floats) -> tuple[Floats, Floats]:
         """Return the rows of S for a cluster that ends at once and for one that lasts.
 
         Means are squared, so that pseudo-clusters count near the ends of the scale, where almost
         all cases agree, and hardly in the middle, where the cases show their own spread.
         """
-        ends = np.broadcast_to(np.asarray(longest, dtype=float), values.shape[1:])
+        ends = np.broadcast_to(np.asarray(scale_end, dtype=float), values.shape[1:])
         means = np.clip(self.mean(values), 0, ends)
         size = PSEUDO / (min(self.images, self.pairs) + 1)
         lost, lasting = (
@@ -147,16 +149,16 @@ class Design:
         )
         return lost, lasting
 
-    def draws(self, shares: Floats, number: int, seed: int = SEED) -> Floats:
-        """Draw errors from the multivariate t with this factor S, one draw per row."""
+    def draws(self, factor: Floats, number: int, seed: int = SEED) -> Floats:
+        """Draw errors from the multivariate t with this covariance factor, one draw per row."""
         random = np.random.default_rng(seed)
-        normal = random.standard_normal((number, len(shares)))
-        return np.asarray(normal @ shares / t_scale(random, self.freedom, number)[:, None])
+        normal = random.standard_normal((number, len(factor)))
+        return np.asarray(normal @ factor / t_scale(random, self.freedom, number)[:, None])
 
 
-def errors_of(shares: Floats) -> Floats:
-    """Return the standard error of each column, given the factor S of the covariance."""
-    return np.asarray(np.sqrt(np.square(shares).sum(axis=0)))
+def errors_of(factor: Floats) -> Floats:
+    """Return the standard error of each column, given a factor of the covariance."""
+    return np.asarray(np.sqrt(np.square(factor).sum(axis=0)))
 
 
 def t_scale(random: np.random.Generator, freedom: int, number: int) -> Floats:

@@ -206,8 +206,8 @@ def simultaneous_half_widths(
     `usable` has the usable trips by case, a column for each arm, the baseline first. Each arm gets
     pseudo-clusters of its own, as each model does, since an edit may fail in one arm only.
     """
-    shares = design.shares(usable, trips)
-    differences_to_baseline = shares[:, 1:] - shares[:, :1]
+    root = design.covariance_factor(usable, trips)
+    differences_to_baseline = root[:, 1:] - root[:, :1]
     errors = errors_of(differences_to_baseline)
     if differences_to_baseline.shape[1] == 1:
         return np.asarray(t_quantile((1 + CONFIDENCE) / 2, design.freedom) * errors)

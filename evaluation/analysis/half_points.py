@@ -178,11 +178,11 @@ def _fit(kinds: Sequence[VotesWithTerms], free: Bools) -> Floats:
     """Return the logarithms of the fitted factors; 0 for a part that is not free."""
     from scipy.optimize import minimize
 
-    parts, places = len(free), np.flatnonzero(free)
+    parts, free_places = len(free), np.flatnonzero(free)
 
     def loss(values: Floats) -> tuple[float, Floats]:
-        factors, slopes = np.zeros(parts), values[len(places) :]
-        factors[places] = values[: len(places)]
+        factors, slopes = np.zeros(parts), values[len(free_places) :]
+        factors[free_places] = values[: len(free_places)]
         # Twice the spread, because terms have the square of the half point.
         total = float(np.square(factors / (2 * PRIOR_SPREAD)).sum() / 2)
         gradient = factors / (2 * PRIOR_SPREAD) ** 2
@@ -197,12 +197,12 @@ def _fit(kinds: Sequence[VotesWithTerms], free: Bools) -> Floats:
             gradient = gradient + off @ by_factor
             total += ((slope - SLOPE) / SLOPE_SPREAD) ** 2 / 2
             by_slope.append(float(off @ lead) + (slope - SLOPE) / SLOPE_SPREAD**2)
-        return total, np.concatenate([gradient[places], by_slope])
+        return total, np.concatenate([gradient[free_places], by_slope])
 
     reach = (-2 * LARGEST_FACTOR, 2 * LARGEST_FACTOR)
-    bounds = [reach] * len(places) + [(SLOPE - 3, SLOPE + 3)] * len(kinds)
-    start = np.concatenate([np.zeros(len(places)), np.full(len(kinds), SLOPE)])
-    best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    limits = [reach] * len(free_places) + [(SLOPE - 3, SLOPE + 3)] * len(kinds)
+    start = np.concatenate([np.zeros(len(free_places)), np.full(len(kinds), SLOPE)])
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=limits).x
     factors = np.zeros(parts)
-    factors[places] = best[: len(places)]
+    factors[free_places] = best[: len(free_places)]
     return factors

@@ -46,11 +46,11 @@ class Bounds:
             return cls()
         columns = np.column_stack([values.usable, values.auc, values.curve, values.survival])
         # Scales end at 1, those of usable trips at N; Q(0) is always 1, so it has no scale.
-        longest = np.ones(columns.shape[1])
-        longest[[0, 2]] = trips, 0
+        scale_end = np.ones(columns.shape[1])
+        scale_end[[0, 2]] = trips, 0
         means = design.mean(columns)
         t = t_quantile((1 + CONFIDENCE) / 2, design.freedom)
-        reach = t * design.standard_errors(columns, longest)
+        reach = t * design.standard_errors(columns, scale_end)
         ends = slice(trips + 3, None)
         (usable, auc, *curve) = zip(means.tolist(), reach.tolist(), strict=True)
         return cls(
@@ -197,11 +197,11 @@ def _compared(
     design: Design, usable: Floats, trips: int, mean_usable: Floats, draws: int, seed: int
 ) -> tuple[Floats, float, list[float | None]]:
     """Return the errors of all differences, the significance factor and P(first)."""
-    shares = design.shares(usable, trips)
-    # Errors of differences of shares: variances and covariances would leave rounding errors for
-    # nearly equal runs.
-    errors = np.array([errors_of(shares - run_shares[:, None]) for run_shares in shares.T])
-    drawn = design.draws(shares, draws, seed)
+    root = design.covariance_factor(usable, trips)
+    # From differences of columns, because variances and covariances leave rounding errors for nearly
+    # equal runs.
+    errors = np.array([errors_of(root - run_column[:, None]) for run_column in root.T])
+    drawn = design.draws(root, draws, seed)
     values = mean_usable + drawn
     first = values >= values.max(axis=1, keepdims=True) - TOLERANCE
     p_first = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)

@@ -37,7 +37,7 @@ from evaluation.witnesses.base import Verdict, count_verdicts
 
 # The trips at which JPEG qualities are displayed.
 TICKS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 100)
-_NOTHING = Interval(None, None)
+_NO_INTERVAL = Interval(None, None)
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def standings(
     shown = _shown_values(metric, chains, trips)
     repeated = len({result.repeat for result in results}) > 1
     for scope, part in scopes(results).items():
-        about: dict[str, Any] = {}
+        details: dict[str, Any] = {}
         stopped = last_common_trip(part, trips) < trips
         quality = edit_quality([rated for row in part if (rated := ratings[row.key])])
         for summary, values in summaries_and_values(part, trips, decided_thresholds):
@@ -231,9 +231,9 @@ def standings(
             if scope == "all":
                 numbers["curve"]["shown"] = shown
                 # Equal at every threshold, so computed once.
-                about = about or _about(chains, summary)
+                details = details or _details(chains, summary)
                 spread = asdict(repeat_spread(results, trips, threshold)) if repeated else None
-                numbers["details"] = about | {"repeats": spread}
+                numbers["details"] = details | {"repeats": spread}
             record = StandingRecord(metric=metric, scope=scope, **numbers)
             yield record, values if scope == "all" else None
 
@@ -241,9 +241,9 @@ def standings(
 def _numbers(summary: Summary, bounds: Bounds) -> dict[str, Any]:
     """Return the fields of a standing except metric and scope."""
     half, usable, auc = (
-        interval or _NOTHING for interval in (bounds.half_life, bounds.usable_trips, bounds.auc)
+        interval or _NO_INTERVAL for interval in (bounds.half_life, bounds.usable_trips, bounds.auc)
     )
-    band = [interval or _NOTHING for interval in bounds.curve or ()]
+    band = [interval or _NO_INTERVAL for interval in bounds.curve or ()]
     return {
         "threshold": summary.threshold,
         "half_life": summary.half_life,
@@ -300,7 +300,7 @@ def _shown_values(metric: str, chains: Sequence[MeasuredChain], trips: int) -> l
     return _rounded(shown)
 
 
-def _about(chains: Sequence[MeasuredChain], summary: Summary) -> dict[str, Any]:
+def _details(chains: Sequence[MeasuredChain], summary: Summary) -> dict[str, Any]:
     """Return the dynamics, JPEG qualities and witnesses."""
     dynamics_by_chain = [
         dynamics(
@@ -316,7 +316,7 @@ def _about(chains: Sequence[MeasuredChain], summary: Summary) -> dict[str, Any]:
     ]
     last = last_common_trip((chain.result for chain in chains), summary.trips)
     return {
-        "jpeg": {str(n): _jpeg(chains, n) for n in TICKS if n <= last},
+        "jpeg": {str(n): _equal_jpeg_quality(chains, n) for n in TICKS if n <= last},
         "dynamics": asdict(summarise_dynamics(dynamics_by_chain)),
         "witnesses": count_verdicts(
             (chain.result.category, trip.evidence) for chain in chains for trip in chain.trips
@@ -324,7 +324,7 @@ def _about(chains: Sequence[MeasuredChain], summary: Summary) -> dict[str, Any]:
     }
 
 
-def _jpeg(chains: Sequence[MeasuredChain], number: int) -> float | None:
+def _equal_jpeg_quality(chains: Sequence[MeasuredChain], number: int) -> float | None:
     """Return the JPEG quality with the same loss after n trips, as the median over cases.
 
     None means worse than quality 1. A broken chain counts as worse than any JPEG; lost chains are

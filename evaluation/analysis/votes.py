@@ -96,14 +96,14 @@ def bootstrap(
     independently; a draw adds the errors of both.
     """
     random = np.random.default_rng(SEED)
-    middle = estimate(np.ones(len(voter)))
-    drawn = np.tile(middle, (DRAWS, 1))
+    estimated = estimate(np.ones(len(voter)))
+    drawn = np.tile(estimated, (DRAWS, 1))
     for labels in (voter, case):
         codes = np.unique(labels, return_inverse=True)[1]
         size = int(codes.max()) + 1
         counts = random.multinomial(size, np.full(size, 1 / size), DRAWS)
-        drawn += np.array([estimate(times[codes].astype(float)) for times in counts]) - middle
-    return middle, drawn
+        drawn += np.array([estimate(times[codes].astype(float)) for times in counts]) - estimated
+    return estimated, drawn
 
 
 def bounds(draws: Floats) -> tuple[Floats, Floats]:
@@ -247,10 +247,10 @@ def strengths(ballots: Ballots, weights: Mapping[int, float], models: int) -> li
     weight = np.array([weights.get(voter, 0.0) for voter in pairs.voter.tolist()])
     if models < 2 or weight.sum() <= 0:
         return None
-    middle, drawn = bootstrap(
+    estimated, drawn = bootstrap(
         lambda times: fit(pairs, weight * times, models), pairs.voter, pairs.case
     )
-    (low, high), shares = bounds(drawn), win_shares(middle)
+    (low, high), shares = bounds(drawn), win_shares(estimated)
     share_low, share_high = bounds(np.array([win_shares(draw) for draw in drawn]))
     counted = weight > 0
     by_model = []
@@ -261,7 +261,7 @@ def strengths(ballots: Ballots, weights: Mapping[int, float], models: int) -> li
                 share=float(shares[model]),
                 share_low=float(share_low[model]),
                 share_high=float(share_high[model]),
-                strength=float(middle[model]),
+                strength=float(estimated[model]),
                 strength_low=float(low[model]),
                 strength_high=float(high[model]),
                 votes=int(votes.sum()),
@@ -395,16 +395,16 @@ def unusable_threshold(retention: Floats, ballots: Ballots, weights: Floats) -> 
         return None
 
     def estimate(times: Floats) -> Floats:
-        return np.array([_middle(x, yes, w * times)])
+        return np.array([_logistic_midpoint(x, yes, w * times)])
 
-    middle, drawn = bootstrap(estimate, selected.voter, selected.case)
-    if not math.isfinite(middle[0]):
+    estimated, drawn = bootstrap(estimate, selected.voter, selected.case)
+    if not math.isfinite(estimated[0]):
         return None
     (low,), (high,) = bounds(np.where(np.isfinite(drawn), drawn, np.nan))
-    return Threshold(float(middle[0]), float(low), float(high), len(selected))
+    return Threshold(float(estimated[0]), float(low), float(high), len(selected))
 
 
-def _middle(x: Floats, yes: Floats, weights: Floats) -> float:
+def _logistic_midpoint(x: Floats, yes: Floats, weights: Floats) -> float:
     """Return the midpoint of a logistic curve; NaN if the curve falls.
 
     Newton's method is written out because an interval takes hundreds of fits of two numbers, for
@@ -464,8 +464,8 @@ def usable_trips_by_votes(
     """
     voters = sorted({voter for judged in judged_chains for voter in judged.voter.tolist()})
     voter_weights = np.array([weights.get(voter, 0.0) for voter in voters])
-    place = {voter: row for row, voter in enumerate(voters)}
-    chains = _curves(judged_chains, voter_weights, place, trips)
+    row_by_voter = {voter: row for row, voter in enumerate(voters)}
+    chains = _curves(judged_chains, voter_weights, row_by_voter, trips)
     if not chains:
         return None
     summary, values = summary_and_values(chains, trips)
@@ -473,7 +473,7 @@ def usable_trips_by_votes(
     if usable is None:
         return None
     low = high = None
-    lasts = Interval(None, None)
+    half_life_bounds = Interval(None, None)
     design = values.design
     if design.enough:
         random = np.random.default_rng(SEED)
@@ -481,38 +481,46 @@ def usable_trips_by_votes(
         counts = random.multinomial(len(voters), chances, USABLE_TRIPS_DRAWS)
         drawn = []
         for times in counts:
-            drawn_chains = _curves(judged_chains, voter_weights * times, place, trips)
+            drawn_chains = _curves(judged_chains, voter_weights * times, row_by_voter, trips)
             if drawn_chains:
-                again = case_values(drawn_chains, trips)
-                drawn.append([again.design.mean(again.usable), *again.survival_at(values.ends)])
-        longest = np.array([trips, *np.ones(len(values.ends))])
+                redrawn = case_values(drawn_chains, trips)
+                drawn.append(
+                    [
+                        redrawn.design.mean(redrawn.usable),
+                        *redrawn.survival_at(values.ends),
+                    ]
+                )
+        scale_end = np.array([trips, *np.ones(len(values.ends))])
         columns = np.column_stack([values.usable, values.survival])
-        variances = np.square(design.standard_errors(columns, longest))
+        variances = np.square(design.standard_errors(columns, scale_end))
         variances += np.var(drawn, axis=0) if drawn else 0.0
         reach = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * np.sqrt(variances)
         low = max(0.0, usable - float(reach[0]))
         high = min(float(trips), usable + float(reach[0]))
-        lasts = half_life_interval(values.ends, design.mean(values.survival), reach[1:])
-    counted = {voter for voter in voters if voter_weights[place[voter]] > 0}
+        half_life_bounds = half_life_interval(values.ends, design.mean(values.survival), reach[1:])
+    voters_with_weight = {voter for voter in voters if voter_weights[row_by_voter[voter]] > 0}
     return UsableTripsByVotes(
         usable_trips=usable,
         usable_trips_low=low,
         usable_trips_high=high,
         half_life=summary.half_life,
-        half_life_low=lasts.low,
-        half_life_high=lasts.high,
+        half_life_low=half_life_bounds.low,
+        half_life_high=half_life_bounds.high,
         has_interval=low is not None,
         usable_votes=sum(
-            int(np.isin(judged.voter, list(counted)).sum()) for judged in judged_chains
+            int(np.isin(judged.voter, list(voters_with_weight)).sum()) for judged in judged_chains
         ),
-        usable_voters=len(counted),
+        usable_voters=len(voters_with_weight),
     )
 
 
 def _curves(
-    judged_chains: Sequence[JudgedChain], weights: Floats, place: Mapping[int, int], trips: int
+    judged_chains: Sequence[JudgedChain],
+    weights: Floats,
+    row_by_voter: Mapping[int, int],
+    trips: int,
 ) -> list[ChainResult]:
-    """Return each chain with the share of yes in place of a metric's retention.
+    """Return each chain with the share of yes instead of a metric's retention.
 
     Shares are made to fall with the trips by isotonic regression and interpolated between judged
     trips. After the last judged trip the chain is censored, as if it were lost.
@@ -521,7 +529,7 @@ def _curves(
 
     chains = []
     for judged in judged_chains:
-        weight = weights[[place[voter] for voter in judged.voter.tolist()]]
+        weight = weights[[row_by_voter[voter] for voter in judged.voter.tolist()]]
         numbers = np.unique(judged.trip[weight > 0])
         if not len(numbers):
             continue

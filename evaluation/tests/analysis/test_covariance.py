@@ -25,7 +25,7 @@ LONGEST = 20.0
 
 
 def covariance(design, values):
-    shares = design.shares(values, LONGEST)
+    shares = design.covariance_factor(values, LONGEST)
     return shares.T @ shares
 
 
@@ -82,7 +82,7 @@ def test_a_case_with_an_image_and_a_pair_of_its_own_is_counted_once():
 
 def test_each_model_adds_pseudo_clusters_to_a_difference(design, values):
     first, second = values[:, :1], values[:, 1:2]
-    shares = design.shares(values[:, :2], LONGEST)
+    shares = design.covariance_factor(values[:, :2], LONGEST)
     assert design.difference_errors(first, second, LONGEST) == pytest.approx(
         np.sqrt(np.square(shares[:, 0] - shares[:, 1]).sum())
     )
@@ -128,8 +128,8 @@ def test_the_order_of_the_cases_changes_nothing(design, values):
     shuffled = Design([design.cases[n] for n in order])
     assert shuffled.mean(values[order]) == pytest.approx(design.mean(values))
     assert covariance(shuffled, values[order]) == pytest.approx(covariance(design, values))
-    assert shuffled.draws(shuffled.shares(values[order], LONGEST), 50) == pytest.approx(
-        design.draws(design.shares(values, LONGEST), 50)
+    assert shuffled.draws(shuffled.covariance_factor(values[order], LONGEST), 50) == pytest.approx(
+        design.draws(design.covariance_factor(values, LONGEST), 50)
     )
 
 
@@ -141,7 +141,7 @@ def test_a_shift_of_a_whole_category_adds_no_error(design, values):
 
 
 def test_draws_have_the_covariance_of_a_multivariate_t(design, values):
-    drawn = design.draws(design.shares(values, LONGEST), 200_000)
+    drawn = design.draws(design.covariance_factor(values, LONGEST), 200_000)
     freedom = design.freedom
     expected = covariance(design, values) * freedom / (freedom - 2)
     assert np.cov(drawn.T) == pytest.approx(expected, rel=0.05, abs=0.05 * expected.max())
@@ -149,8 +149,8 @@ def test_draws_have_the_covariance_of_a_multivariate_t(design, values):
     within = (np.abs(drawn) <= t_quantile(0.975, freedom) * errors).mean(axis=0)
     assert within == pytest.approx([0.95] * 3, abs=0.003)
     assert (
-        design.draws(design.shares(values, LONGEST), 10)
-        == design.draws(design.shares(values, LONGEST), 10)
+        design.draws(design.covariance_factor(values, LONGEST), 10)
+        == design.draws(design.covariance_factor(values, LONGEST), 10)
     ).all()
 
 

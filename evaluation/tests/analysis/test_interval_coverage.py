@@ -35,9 +35,9 @@ class CountedTwice(Design):
 
     def __init__(self, cases):
         super().__init__(cases)
-        self._alone[:] = False
+        self._counted_once[:] = False
 
-    def _pseudo_clusters(self, values, longest):
+    def _pseudo_clusters(self, values, scale_end):
         return np.zeros(values.shape[1]), np.zeros(values.shape[1])
 
 
