@@ -22,10 +22,11 @@ BLOCK, BLOCKS = 32, 16
 # Images with this longer side are processed at half their size, twice as large ones at a quarter:
 # blocks are means anyway, and it takes a quarter of the time.
 LARGE = 1024
-# An edit fills the few blocks that differ most. This share, the blocks that differ least, decides
-# which correction fits best.
+# An edit fills the few blocks that differ most. Only this share, the blocks that differ least,
+# decides which correction fits best.
 REST = 0.8
-# Colours are fitted on a small copy, to the share of its pixels that fit best: not to the edit.
+# Colours are fitted on a small copy, and only to the share of its pixels that fit best, which
+# excludes the edit.
 COLOUR_SIDE = 64
 FITTING = 0.6
 CONVERGED = 0.98  # stop if a round leaves more than this share of the error

@@ -115,7 +115,7 @@ class ExperimentFile(BaseModel):
     def parse(cls, text: str, default_slug: str = "") -> Self:
         """Read an experiment from YAML. Raises ExperimentError naming the field."""
         try:
-            data = yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader that takes still less)
+            data = yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader with more restrictions)
         except (yaml.YAMLError, RecursionError, ValueError) as error:
             problem = " ".join(str(error).split())[:300]
             raise ExperimentError(f"the experiment is not valid YAML: {problem}") from None

@@ -62,7 +62,7 @@ class Results:
 
     def __init__(self, folder: RunFolder, scores: RunScores, temporary: Any = None) -> None:
         self.run, self.scores = folder, scores
-        self._temporary = temporary  # keeps a temporary folder as long as these results
+        self._temporary = temporary  # the folder is deleted with these results
 
     @classmethod
     def open(cls, folder: str | Path) -> Self:

@@ -338,7 +338,7 @@ class HttpClient:
             case httpcore2.ProxyError():
                 return failed("the proxy refuses the connection", Fault.UNREACHABLE)
             case httpcore2.ProtocolError():
-                message = "protocol error: the answer is not complete, valid HTTP"
+                message = "protocol error: the answer is incomplete or invalid HTTP"
                 return failed(message, Fault.SERVER_ERROR)
         return error
 
