@@ -353,9 +353,7 @@ def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = N
     accepted: set[str] = set()
     with suppress(TypeError):
         accepted = {field.name for field in dataclasses.fields(editor_class(model.editor))}  # type: ignore[arg-type]
-    options |= {
-        name: value
-        for name, value in site_options.items()
-        if name in accepted and value is not None
-    }
+    for name, value in site_options.items():
+        if name in accepted and value is not None:
+            options[name] = value
     return load_editor(model.editor, **options)

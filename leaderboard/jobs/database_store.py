@@ -174,7 +174,7 @@ class DatabaseStore(RunStore):
         )
 
     def position(self, chain: ClaimedChain) -> Position:
-        stored, number, answers = self._stored_images(chain)
+        stored, number, answers = self._images(chain)
         *earlier, image = [retry_storage(image.read) for image in stored]
         turns: tuple[Turn, ...] = ()
         if chain.plan.is_conversation:
@@ -183,9 +183,7 @@ class DatabaseStore(RunStore):
         return Position(image, number, tuple(earlier), turns)
 
     @_locked
-    def _stored_images(
-        self, claimed: ClaimedChain
-    ) -> tuple[list[StoredImage], int, list[StoredImage]]:
+    def _images(self, claimed: ClaimedChain) -> tuple[list[StoredImage], int, list[StoredImage]]:
         """Return the images of the current trip, its number, and the history.
 
         The history has all answers of a conversation; it is empty for other chains.
@@ -203,11 +201,7 @@ class DatabaseStore(RunStore):
         answers: list[StoredImage | None] = []
         if claimed.plan.is_conversation:
             answers = [source, *Trip.objects.answers([chain.pk]).get(chain.pk, [])]
-        return (
-            [_required(image) for image in images],
-            played + 1,
-            [_required(image) for image in answers],
-        )
+        return list(map(_required, images)), played + 1, list(map(_required, answers))
 
     @_locked
     def stop_before(self, chain: ClaimedChain, trip: int) -> str:

@@ -77,11 +77,10 @@ def rebuild(run: Run) -> None:
     Standing.all_versions.filter(run=run).delete()
     run.case_values.all().delete()
     complete = False
+    rows = run.suite.cases.values_list("image__slug", "pair_slug", "repeats")
     expected = {
         (image, pair, repeat)
-        for image, pair, repeats in run.suite.cases.values_list(
-            "image__slug", "pair_slug", "repeats"
-        )
+        for image, pair, repeats in rows
         for repeat in range(run.core_arm.repeats_of(repeats))
     }
     for metric in pinned_metrics(run):
