@@ -242,13 +242,13 @@ def _plan_again(run: Run, keys: Sequence[int], secret_is_public: bool) -> None:
         (chain.case.slug, chain.repeat): chain
         for chain in Chain.objects.filter(pk__in=keys).select_related("case")
     }
-    made = Audit.objects.bulk_create(
+    planned = Audit.objects.bulk_create(
         Audit(chain=chain, number=audit.number, kind=audit.kind)
         for audit in _planned_audits(run.secret, run.editing_model, run.suite, run.stop_after)
         if not run.arm_digest
         if (chain := chains.get((audit.case, audit.repeat))) and audit.number > chain.trips_played
     )
-    run.progress.edits_total += len(made) - before
+    run.progress.edits_total += len(planned) - before
     run.progress.save(update_fields=["edits_total"])
 
 

@@ -129,8 +129,8 @@ class DatabaseScores(ScoreStore):
 
     def renew(self) -> None:
         """Renew the leases of the chains that are being scored."""
-        mine = Chain.objects.filter(score_token=self.token)
-        mine.update(score_lease_until=after(settings.LEASE_SECONDS))
+        claimed = Chain.objects.filter(score_token=self.token)
+        claimed.update(score_lease_until=after(settings.LEASE_SECONDS))
 
     def source(self, chain: PlayedTrips) -> EncodedImage:
         return _read(chain.key.chain.case.image.stored)
@@ -172,30 +172,29 @@ class DatabaseScores(ScoreStore):
     def _calibrate(
         self, sha256: str, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> None:
-        have = set(
-            Calibration.objects.filter(pixels_sha256=sha256).values_list("metric_id", flat=True)
-        )
-        lacking = {name: metric for name, metric in self.versions.items() if metric.pk not in have}
-        if not lacking:
+        stored = Calibration.objects.filter(pixels_sha256=sha256)
+        known = set(stored.values_list("metric_id", flat=True))
+        missing = {name: metric for name, metric in self.versions.items() if metric.pk not in known}
+        if not missing:
             return
-        versions = {name: (m.version, m.weights_sha256) for name, m in lacking.items()}
+        versions = {name: (m.version, m.weights_sha256) for name, m in missing.items()}
         computed = shipped(sha256, subject, versions)
-        if not_shipped := [name for name in lacking if name not in computed]:
+        if not_shipped := [name for name in missing if name not in computed]:
             computed |= scorer.only(not_shipped).calibrate(source, subject)
-        Calibration.objects.store(sha256, {lacking[name]: c for name, c in computed.items() if c})
+        Calibration.objects.store(sha256, {missing[name]: c for name, c in computed.items() if c})
 
     def unscored_metrics(
         self, trips: Iterable[tuple[PlayedTrips, int]], scorer: Scorer
     ) -> list[str]:
         keys = [chain.key.trips[number].pk for chain, number in trips]
         scores = Score.objects.filter(trip__in=keys, metric__in=self.versions.values())
-        have = set(scores.values_list("trip_id", "metric_id"))
-        lacking = [
+        scored = set(scores.values_list("trip_id", "metric_id"))
+        unscored = [
             name
             for name, metric in self.versions.items()
-            if any((trip, metric.pk) not in have for trip in keys)
+            if any((trip, metric.pk) not in scored for trip in keys)
         ]
-        return [*lacking, *scorer.no_reference]
+        return [*unscored, *scorer.no_reference]
 
     def save_scores(self, chain: PlayedTrips, trips: ScoredTrips) -> None:
         row: Chain = chain.key.chain
@@ -223,12 +222,12 @@ class DatabaseScores(ScoreStore):
 
     @transaction.atomic
     def _write(self, chain: Chain, trips: Sequence[Trip], scores: Sequence[Score]) -> None:
-        mine = Chain.objects.filter(
+        held = Chain.objects.filter(
             pk=chain.pk, score_token=self.token, trips_scored=trips[0].number - 1
         )
         until = after(settings.LEASE_SECONDS)
         scored = {"trips_scored": trips[-1].number, "quality": chain.quality}
-        if not mine.update(score_lease_until=until, **scored):
+        if not held.update(score_lease_until=until, **scored):
             raise ChainTaken
         now = timezone.now()
         for trip in trips:
@@ -238,8 +237,8 @@ class DatabaseScores(ScoreStore):
         stops = self.run.stop_after and may_stop(chain.case.pair_slug, self.suite)
         if stops and (headline := next(iter(self.versions.values()), None)):
             # In one transaction with the count of scored trips: play jobs read both.
-            mine = Chain.objects.filter(pk=chain.pk)
-            mine.update(known_at=standings.known_at(chain, headline))
+            row = Chain.objects.filter(pk=chain.pk)
+            row.update(known_at=standings.known_at(chain, headline))
         # The other chains of this claim are still to be scored by this job.
         Chain.objects.filter(score_token=self.token).update(score_lease_until=until)
 
@@ -247,8 +246,8 @@ class DatabaseScores(ScoreStore):
         """End the chain after its last scored trip, censored: the fault is this site's."""
         row: Chain = chain.key.chain
         log.error("chain lost", run=self.run.pk, chain=row.pk, why=reason)
-        mine = Chain.objects.filter(pk=row.pk, score_token=self.token, state=ChainState.PLAYED)
-        mine.update(outcome=Outcome.LOST, outcome_text=reason[:500], trips_played=F("trips_scored"))
+        held = Chain.objects.filter(pk=row.pk, score_token=self.token, state=ChainState.PLAYED)
+        held.update(outcome=Outcome.LOST, outcome_text=reason[:500], trips_played=F("trips_scored"))
 
     # Finishing.
 
@@ -310,8 +309,8 @@ class DatabaseScores(ScoreStore):
         audit.key.save(update_fields=["finding"])
 
     def findings(self) -> list[Finding]:
-        made = Audit.objects.filter(chain__run=self.run).exclude(finding={})
-        return from_dicts(list(made.values_list("finding", flat=True)))
+        audits = Audit.objects.filter(chain__run=self.run).exclude(finding={})
+        return from_dicts(list(audits.values_list("finding", flat=True)))
 
     def save_review(self, review: Review) -> None:
         """Save flags, hints and medians; a flagged run is not ranked."""

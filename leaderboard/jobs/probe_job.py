@@ -92,22 +92,22 @@ def _wake_next() -> None:
 
 
 def _test(submission: Submission) -> None:
-    mine = Submission.objects.filter(pk=submission.pk, state=Submission.State.PROBING)
+    row = Submission.objects.filter(pk=submission.pk, state=Submission.State.PROBING)
     turn = _Turn(submission)
     try:
         if submission.probe_attempts > MAX_ATTEMPTS:
             raise RuntimeError(f"the test was begun {MAX_ATTEMPTS} times and did not end")
-        with renewing(lambda: mine.update(probe_lease_until=after(settings.LEASE_SECONDS))):
+        with renewing(lambda: row.update(probe_lease_until=after(settings.LEASE_SECONDS))):
             report = _report(submission, turn)
     except DATABASE_UNAVAILABLE:
         raise  # the test is begun again, and the attempt counted
     except Exception:
         log.exception("endpoint not tested", submission=submission.pk)
         report = ProbeReport((ERROR_HERE,), 0.0)
-        mine.update(probe=report.to_dict())
+        row.update(probe=report.to_dict())
     if turn.has_yielded and not report.ok:
         log.info("endpoint tested later: others wait", submission=submission.pk)
-        mine.update(
+        row.update(
             probe=ProbeReport((YIELDED,), 0.0).to_dict(),
             probe_lease_until=None,
             probe_attempts=0,

@@ -108,7 +108,7 @@ def sweep() -> None:
     waiting = Submission.objects.filter(state=Submission.State.PROBING)
     for pk in waiting.filter(updated_at__lt=stale).values_list("pk", flat=True):
         job_queue.enqueue(pk, job_queue.PROBE, job_queue.PROBES)
-    waiting_chains = UploadedChain.objects.kept().filter(state=UploadedChain.State.WAITING)
+    waiting_chains = UploadedChain.objects.unexpired().filter(state=UploadedChain.State.WAITING)
     for pk in waiting_chains.filter(created_at__lt=stale).values_list("pk", flat=True):
         job_queue.enqueue(pk, job_queue.SCORE_UPLOADED, job_queue.GPU)
     unattended = ContributedRun.objects.unattended().filter(created_at__lt=stale)

@@ -188,23 +188,23 @@ def pinned_scorer(run: Run) -> Scorer:
     run.refresh_from_db(fields=["metrics", "provenance"])
     metrics = _pinned_names(run) or settings.METRICS or None
     scorer = Scorer(metrics, witnesses=_witnesses(run))
-    made = scorer.provenance()
+    provenance = scorer.provenance()
     with transaction.atomic():
         row = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
         if not row.metrics:
             row.metrics = {
                 name: {"version": m["version"], "weights_sha256": m["weights_sha256"] or ""}
-                for name, m in made["metrics"].items()
-            } | {name: {"missing": why} for name, why in made["not_run"].items()}
-            row.provenance |= {"scoring": made}
-        _note_device(row, made)
+                for name, m in provenance["metrics"].items()
+            } | {name: {"missing": why} for name, why in provenance["not_run"].items()}
+            row.provenance |= {"scoring": provenance}
+        _note_device(row, provenance)
         row.save(update_fields=["metrics", "provenance"])
     run.metrics, run.provenance = row.metrics, row.provenance
     for name in _pinned_names(run):
         pinned = run.metrics[name]
-        current = made["metrics"].get(name)
+        current = provenance["metrics"].get(name)
         if current is None:
-            why = made["not_run"].get(name, "it is not installed")
+            why = provenance["not_run"].get(name, "it is not installed")
             raise _metrics_changed(f"This run is scored with {name}, which cannot run now: {why}")
         # The message shows whole versions, which may differ at their end, but not whole hashes.
         for what, length in (("version", 64), ("weights_sha256", 12)):
@@ -216,7 +216,7 @@ def pinned_scorer(run: Run) -> Scorer:
     # All trips of a run are judged by the same witnesses.
     witnesses = run.provenance.get("scoring", {}).get("witnesses", {})
     for name, about in witnesses.items():
-        if made["witnesses"].get(name) != about:
+        if provenance["witnesses"].get(name) != about:
             why = scorer.panel.not_run.get(name, "its version changed")
             raise _metrics_changed(f"This run is judged by {name}, which cannot run now: {why}")
     scorer.panel.keep(witnesses)
@@ -236,9 +236,9 @@ def _witnesses(run: Run) -> Sequence[str] | None:
     )
 
 
-def _note_device(run: Run, made: Mapping[str, Any]) -> None:
+def _note_device(run: Run, provenance: Mapping[str, Any]) -> None:
     """Record every device that scores the run, since their numbers differ a little."""
-    devices = {f"{about['device']} {about['precision']}" for about in made["metrics"].values()}
+    devices = {f"{m['device']} {m['precision']}" for m in provenance["metrics"].values()}
     scoring = run.provenance.setdefault("scoring", {})
     scoring["devices"] = sorted({*scoring.get("devices", ()), *devices})
 

@@ -93,12 +93,12 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
     trips = tuple((rows.get((n, True)), rows[n, False]) for n in range(1, count + 1))
     first = rows[0, False]
     source = _decoded(first)
-    own = ExternalChain("own", first, trips)
-    own_runs = placed_runs({"own": [("own", own)]}, read=lambda file: source)
-    (placed,) = own_runs.runs.values()
+    external = ExternalChain("own", first, trips)
+    uploaded = placed_runs({"own": [("own", external)]}, read=lambda file: source)
+    (placed,) = uploaded.runs.values()
     scorer = Scorer(full_reference_metrics())
     store = UploadedScores(
-        own_runs.suite, scorer, placed, lambda file: source if file is first else _decoded(file)
+        uploaded.suite, scorer, placed, lambda file: source if file is first else _decoded(file)
     )
     score_trips(store, scorer)
     (scored,) = store.scores.values()

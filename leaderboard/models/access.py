@@ -174,7 +174,9 @@ def visible_images(user: Any) -> QuerySet[StoredImage]:
         | Q(Exists(audits.filter(answer=this)))
         | Q(
             Exists(
-                UploadedImage.objects.filter(stored=this, chain__in=UploadedChain.objects.kept())
+                UploadedImage.objects.filter(
+                    stored=this, chain__in=UploadedChain.objects.unexpired()
+                )
             )
         )
     )

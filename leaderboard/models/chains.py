@@ -87,13 +87,13 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         chosen = self.free().ready().filter(run=run).exclude(pk__in=list(skip))
         chosen = chosen.order_by("pk")[: min(limit, self.free_slots(model))]
         keys = list(chosen.values_list("pk", flat=True))
-        taken = self.free().filter(pk__in=keys)
+        free = self.free().filter(pk__in=keys)
         until = after(settings.LEASE_SECONDS)
-        if not keys or not taken.update(state=ChainState.PLAYING, token=token, lease_until=until):
+        if not keys or not free.update(state=ChainState.PLAYING, token=token, lease_until=until):
             return []
-        mine = list(self.held(token).filter(pk__in=keys).select_related("case__image__stored"))
-        _mark_calls_lost([chain.pk for chain in mine])
-        return mine
+        claimed = list(self.held(token).filter(pk__in=keys).select_related("case__image__stored"))
+        _mark_calls_lost([chain.pk for chain in claimed])
+        return claimed
 
     def claim_scores(self, run: Run, token: UUID, limit: int) -> list[Chain]:
         """Claim up to `limit` chains with unscored trips, ordered by image."""
@@ -103,8 +103,8 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         self.free_to_score().filter(pk__in=keys).update(
             score_token=token, score_lease_until=after(settings.LEASE_SECONDS)
         )
-        mine = self.filter(pk__in=keys, score_token=token)
-        return list(mine.select_related("case__image__stored").order_by(*order))
+        claimed = self.filter(pk__in=keys, score_token=token)
+        return list(claimed.select_related("case__image__stored").order_by(*order))
 
     def renew(self, token: UUID) -> None:
         """Extend the leases of all chains that this token plays or scores."""
@@ -114,8 +114,8 @@ class ChainQuerySet(models.QuerySet["Chain"]):
 
     def release(self, token: UUID, keys: Iterable[int] | None = None) -> int:
         """Put back this token's chains, or only those in `keys`; return their number."""
-        mine = self.held(token)
-        return mine._put_back() if keys is None else mine.filter(pk__in=list(keys))._put_back()
+        held = self.held(token)
+        return held._put_back() if keys is None else held.filter(pk__in=list(keys))._put_back()
 
     def release_lapsed(self) -> int:
         """Put back chains whose lease has lapsed; return their number."""

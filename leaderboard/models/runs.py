@@ -142,8 +142,8 @@ class RunQuerySet(models.QuerySet["Run"]):
 
     def withdrawn(self) -> RunQuerySet:
         """Return runs that are no longer public; their pages state the date."""
-        gone = Q(published=False) | Q(editing_model__status=EditingModel.Status.HIDDEN)
-        return self.filter(gone, withdrawn_at__isnull=False, suite__sealed=False)
+        hidden = Q(published=False) | Q(editing_model__status=EditingModel.Status.HIDDEN)
+        return self.filter(hidden, withdrawn_at__isnull=False, suite__sealed=False)
 
     def outside_experiments(self) -> RunQuerySet:
         """Return runs that are no arm of an experiment."""
@@ -277,8 +277,8 @@ class Run(models.Model):
     def claim_finalising(self, token: UUID) -> bool:
         """Claim the finalising of this run; return True if this token has it now."""
         free = Q(lease_until=None) | Q(lease_until__lt=Now()) | Q(token=token)
-        mine = Run.objects.filter(free, pk=self.pk, state=RunState.SCORING)
-        return bool(mine.update(token=token, lease_until=after(settings.LEASE_SECONDS)))
+        claimable = Run.objects.filter(free, pk=self.pk, state=RunState.SCORING)
+        return bool(claimable.update(token=token, lease_until=after(settings.LEASE_SECONDS)))
 
     @property
     def is_ended(self) -> bool:

@@ -150,8 +150,8 @@ class Standing(models.Model):
 
     def use_place_here(self) -> None:
         """Replace the place by that among the runs played here; does not save."""
-        for name, here in zip(PLACE, PLACE_HERE, strict=True):
-            setattr(self, name, getattr(self, here))
+        for name, name_here in zip(PLACE, PLACE_HERE, strict=True):
+            setattr(self, name, getattr(self, name_here))
 
 
 class CaseValues(models.Model):

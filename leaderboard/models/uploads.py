@@ -22,11 +22,11 @@ MAX_IMAGE_PIXELS = 1_600_000
 
 
 class UploadedChainQuerySet(models.QuerySet["UploadedChain"]):
-    def kept(self) -> UploadedChainQuerySet:
+    def unexpired(self) -> UploadedChainQuerySet:
         return self.filter(created_at__gt=timezone.now() - KEPT_FOR)
 
     def expired(self) -> UploadedChainQuerySet:
-        return self.exclude(pk__in=self.kept())
+        return self.exclude(pk__in=self.unexpired())
 
 
 class UploadedChain(models.Model):

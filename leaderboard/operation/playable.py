@@ -48,7 +48,7 @@ def offers() -> list[Offer]:
 
 def ready(models: Iterable[EditingModel] | None = None) -> list[EditingModel]:
     """Return the models whose requirements this process's environment meets."""
-    return [model for model in (_models() if models is None else models) if not _lacks(model)]
+    return [model for model in (_models() if models is None else models) if not _missing(model)]
 
 
 def advice() -> list[str]:
@@ -68,9 +68,9 @@ def advice() -> list[str]:
             f"  .venv/bin/python manage.py start_run {model.slug} --suite {SUITE}{budget}",
             f"  ({estimate})",
         ]
-    weights = (lack for model in _models() for lack in _lacks(model) if WEIGHTS in lack)
-    if any(Path(path).exists() for path in GPUS) and (lack := next(weights, "")):
-        lines.append(f"This machine has a GPU. To play local weights on it, {lack}")
+    weights = (missing for model in _models() for missing in _missing(model) if WEIGHTS in missing)
+    if any(Path(path).exists() for path in GPUS) and (missing := next(weights, "")):
+        lines.append(f"This machine has a GPU. To play local weights on it, {missing}")
     return lines
 
 
@@ -79,7 +79,7 @@ def _models() -> QuerySet[EditingModel]:
     return EditingModel.objects.filter(access__in=hosted, status=EditingModel.Status.PUBLISHED)
 
 
-def _lacks(model: EditingModel) -> list[str]:
+def _missing(model: EditingModel) -> list[str]:
     try:
         return load_editor(model.editor, **model.options).missing()
     except (EditorError, TypeError, ValueError) as error:

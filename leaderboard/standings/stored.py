@@ -149,11 +149,10 @@ def refresh_ranks(suite: Suite) -> None:
             scopes = groups[standing.metric_id, standing.threshold]
             scopes.setdefault(standing.scope, []).append(standing)
         cases = suite_cases(suite)
-        here = {run.pk for run in runs if run.played == Played.HERE}
+        runs_here = {run.pk for run in runs if run.played == Played.HERE}
         for (metric, threshold), by_scope in groups.items():
-            _rank(
-                by_scope, cases, case_values_by_run(metric, threshold, runs), suite.trips, here, now
-            )
+            values = case_values_by_run(metric, threshold, runs)
+            _rank(by_scope, cases, values, suite.trips, runs_here, now)
         _record_changes(suite, now)
         job_queue.enqueue(suite.pk, job_queue.EXPORT, job_queue.GPU)
 
@@ -366,16 +365,16 @@ def _rank(
     cases: Sequence[CoreCase],
     values: Mapping[int, Any],
     trips: int,
-    here: Collection[int],
+    runs_here: Collection[int],
     now: datetime,
 ) -> None:
     """Rank the standings of one metric at one threshold, scope by scope.
 
-    `here`: the runs that are also ranked among themselves.
+    `runs_here`: the runs that are also ranked among themselves.
     """
     changed = []
     for scope, standings in by_scope.items():
-        standings_here = [standing for standing in standings if standing.run_id in here]
+        standings_here = [standing for standing in standings if standing.run_id in runs_here]
         places = _places(scope, standings, cases, values, trips)
         places_here = (
             places
@@ -459,8 +458,8 @@ def _record_changes(suite: Suite, at: datetime) -> None:
 def _change(before: BoardRecord | None, now: Standing | None) -> str:
     """Return the kind of change of a standing; empty if unchanged."""
     if now is None:
-        gone = before is None or before.kind == Kind.LEFT
-        return "" if gone else Kind.LEFT
+        has_left = before is None or before.kind == Kind.LEFT
+        return "" if has_left else Kind.LEFT
     if before is None or before.kind == Kind.LEFT:
         return Kind.ADDED
     if before.run_id != now.run_id:

@@ -129,7 +129,7 @@ def _numbered(files: list[Upload]) -> list[Upload]:
 @noindex
 def detail(request: HttpRequest, token: str) -> HttpResponse:
     """Show the chain's result, or its progress until it is scored."""
-    chain = get_object_or_404(UploadedChain.objects.kept(), token=token)
+    chain = get_object_or_404(UploadedChain.objects.unexpired(), token=token)
     strip = list(chain.images.select_related("stored"))
     context: dict[str, Any] = {
         "chain": chain,
@@ -146,7 +146,7 @@ def detail(request: HttpRequest, token: str) -> HttpResponse:
 
 @require_safe
 def state(request: HttpRequest, token: str) -> JsonResponse:
-    chain = get_object_or_404(UploadedChain.objects.kept().only("state"), token=token)
+    chain = get_object_or_404(UploadedChain.objects.unexpired().only("state"), token=token)
     return JsonResponse({"state": chain.state})
 
 

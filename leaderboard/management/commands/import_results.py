@@ -87,9 +87,9 @@ class Command(BaseCommand):
             raise CommandError(f"{file}: {error}") from error
         for note in imported.notes:
             self.stdout.write(note)
-        run, words = imported.run, VERIFIED[imported.run.verified]
+        run, verdict = imported.run, VERIFIED[imported.run.verified]
         done = "imported as" if imported.new else "is already here as"
-        self.stdout.write(f"{file.name} {done} run {run.pk} ({run}), {words}.")
+        self.stdout.write(f"{file.name} {done} run {run.pk} ({run}), {verdict}.")
 
     def _show_difference(self, check: Check) -> None:
         if check.verdict == DIFFERENT:

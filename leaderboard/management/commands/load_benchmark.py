@@ -44,7 +44,7 @@ class Command(BaseCommand):
         if new:
             loaded.new["published figures"] = new
         if loaded.new and not quiet:
-            news = ", ".join(f"{number} {what}" for what, number in loaded.new.items())
-            self.stdout.write(f"New: {news}.")
+            summary = ", ".join(f"{number} {what}" for what, number in loaded.new.items())
+            self.stdout.write(f"New: {summary}.")
         for name, reason in loaded.refused.items():
             self.stderr.write(f"Refused {name}: {reason}")

@@ -57,9 +57,9 @@ class Command(BaseCommand):
                 background.submit(self._fetch_meanwhile)
                 self._install(options["install"])
             # This process began without the packages: a new one can import them.
-            again = [sys.executable, str(settings.BASE_DIR / "manage.py"), "prepare_scoring"]
+            command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "prepare_scoring"]
             sys.stdout.flush()
-            os.execv(sys.executable, [*again, *suite])  # noqa: S606 -- our own interpreter
+            os.execv(sys.executable, [*command, *suite])  # noqa: S606 -- our own interpreter
         self._fetch_weights()
         if suite:
             logging.getLogger("leaderboard.job_queue").setLevel(logging.ERROR)

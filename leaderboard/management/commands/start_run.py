@@ -78,8 +78,8 @@ class Command(BaseCommand):
             if unable:
                 continue
             # A named model is started anyway, since its run reports missing requirements.
-            if options["references"] and (lacks := _lacking(model, changes)):
-                self.stderr.write(f"{model} is not played: {'; '.join(lacks)}")
+            if options["references"] and (missing := _missing(model, changes)):
+                self.stderr.write(f"{model} is not played: {'; '.join(missing)}")
                 continue
             try:
                 run = jobs.start(
@@ -106,7 +106,7 @@ def _editor(model: EditingModel) -> Editor:
         raise CommandError(f"{model} cannot be loaded: {error}") from error
 
 
-def _lacking(model: EditingModel, changes: Collection[str]) -> list[str]:
+def _missing(model: EditingModel, changes: Collection[str]) -> list[str]:
     """Return what the model's editor lacks on this machine or in the suite."""
     try:
         editor = load_editor(model.editor, **model.options)
