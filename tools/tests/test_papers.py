@@ -39,7 +39,7 @@ def run(db, settings) -> Run:
 
 @pytest.fixture
 def saved(run, client, tmp_path) -> Path:
-    """A folder of the site's answers to everything that the tools read."""
+    """A folder with the site's answers to all requests of the tools."""
 
     def fetch(path: str) -> str | None:
         answer = client.get(f"/{path}")
@@ -111,7 +111,7 @@ def test_an_unknown_suite_is_named(tmp_path, capsys):
     assert "no suite 'nope'; there are none" in capsys.readouterr().err
 
 
-#: What the printer itself writes: escaped signs, formulas, accents, names of signs.
+#: LaTeX written by the escaping itself: escaped signs, formulas, accents, names of signs.
 ESCAPED = re.compile(r"\\[{}$&#%_]")
 FORMULA = re.compile(r"\$(?:-|\^2|\^\\circ|\\frac12|\\[A-Za-z]+)\$")
 COMMAND = re.compile(

@@ -61,7 +61,7 @@ def test_the_study_of_witnesses_prints_its_table(monkeypatch, capsys):
     monkeypatch.setattr("tools.studies.witnesses.find_suite", lambda _: few)
     assert main(["witnesses", "--suite", "smoke", "--witness", "hue", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
-    # Five kinds of wear: a red ball instead, and an edit that was left on.
+    # Five kinds of wear, each with a red ball instead and with an edit that was not undone.
     assert [row["should_be_seen"] for row in rows].count(False) == 10
     assert all(row["wrong"] == [] for row in rows)
     assert main(["witnesses", "--suite", "smoke", "--measure", "nothing"]) == 1

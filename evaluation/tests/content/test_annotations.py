@@ -65,8 +65,8 @@ def test_a_crop_clips_or_drops_boxes():
     kept = Annotations.from_dict({**FACE, **ROOM}).cropped((0.25, 0.0, 0.75, 1.0))
     assert kept.face == (0.3, 0.2, 0.7, 0.5)
     assert kept.eyes == ((0.4, 0.3), (0.6, 0.3))
-    assert kept.floor == ((0.0, 0.7, 0.5, 1.0),)  # five eighths of it are left
-    assert kept.wall == ()  # a sixth of each is not
+    assert kept.floor == ((0.0, 0.7, 0.5, 1.0),)  # 5/8 of the box is left
+    assert kept.wall == ()  # only 1/6 of each box is left
     assert [words.box for words in kept.text] == [(0.8, 0.5, 1.0, 0.55)]
 
 

@@ -23,7 +23,7 @@ def packed(entries: int = 1, comment: bytes = b"") -> bytes:
 
 
 def in_64_bit(data: bytes) -> bytes:
-    """The same file with its directory described by records of 64 bit, as for large files."""
+    """Return the file with 64-bit end records, as in large files."""
     *_, number, length, start, _ = archives.END.unpack(data[-22:])
     end = archives.END64.pack(b"PK\6\6", 44, 45, 45, 0, 0, number, number, length, start)
     locator = archives.LOCATOR64.pack(b"PK\6\7", 0, len(data) - 22, 1)
@@ -54,7 +54,7 @@ def test_a_directory_with_too_many_entries_is_refused_before_it_is_read():
 
 
 def test_a_signature_inside_the_last_record_hides_no_directory():
-    """The last signature and the record that zipfile uses are two: 4 bytes lie between."""
+    """The last signature is 4 bytes after the record that zipfile uses."""
     data = hidden_directory(100)
     assert len(zipfile.ZipFile(io.BytesIO(data)).infolist()) == 100
     assert refused(data) == "the zip file is truncated"
@@ -72,7 +72,7 @@ def test_a_comment_that_does_not_reach_the_end_is_refused():
 
 
 def test_a_record_of_64_bit_elsewhere_is_refused():
-    """Newer Pythons read it where its locator says, older ones directly before."""
+    """Newer Python versions follow the locator, older ones read directly before it."""
     data = in_64_bit(packed())
     at = len(data) - 22 - 20 + 8
     moved = data[:at] + struct.pack("<Q", 4) + data[at + 8 :]

@@ -47,7 +47,7 @@ def test_at_least_seventy_active_pairs_ship_in_every_category():
 def test_every_pair_has_three_more_wordings_each_with_and_without_asking_to_keep_the_rest():
     for pair in (pair for pair in catalog.edit_pairs() if not pair.shape):
         names = [variant.name for variant in pair.variants]
-        # Restorations carry the twelve prompts of a study too.
+        # Restoration pairs also have the twelve prompts of a study.
         more = STUDIED if pair.category == "restoration" else []
         assert names == ["short", "long", "colloquial", *more], pair.slug
         assert len(pair.wordings) == 8 + 2 * len(more)
@@ -121,7 +121,7 @@ def test_every_source_image_has_licence_attribution_and_source():
 
 
 def test_labels_of_images_are_words_not_synonyms_of_the_pairs_own():
-    # A typo in a label would silently let a pair through.
+    # With a misspelt label, a pair would fit images that it must not fit.
     labels = Counter(label for image in catalog.source_images() for label in image.contains)
     assert all(label == " ".join(label.lower().split()) for label in labels)
     asked = {label for pair in catalog.edit_pairs() for label in pair.absent}

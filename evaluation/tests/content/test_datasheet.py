@@ -1,4 +1,4 @@
-"""Where the images of a suite come from, and who is on its portraits."""
+"""Datasheets: origins of images, and people in portraits."""
 
 from dataclasses import replace
 

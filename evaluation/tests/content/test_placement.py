@@ -13,7 +13,7 @@ PORTRAIT = Annotations(
     head_top=(0.5, 0.22),
     neck=(0.5, 0.73),
 )
-#: Near enough for small things: a moustache, a flower.
+#: A close-up portrait, for small things such as a moustache or a flower.
 CLOSE_UP = replace(PORTRAIT, face=(0.28, 0.3, 0.72, 0.7))
 ROOM = Annotations(
     floor=((0.05, 0.5, 0.35, 0.95),),
@@ -81,7 +81,7 @@ def test_the_first_of_two_equal_boxes_is_used():
             Annotations(face=(0.35, 0.1, 0.65, 0.5), head_top=(0.5, 0.02)),
             "no room for a hat",
         ),
-        # A face too small for anybody to see glasses on it.
+        # The face is too small for visible glasses.
         (
             "eyes",
             "glasses",

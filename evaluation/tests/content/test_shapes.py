@@ -63,7 +63,7 @@ def test_first_and_last_step_are_named_as_in_a_round_trip_and_every_step_has_its
         ("A a = B b", [[None, 0], [None, 0]]),
         ("F F F F", [[None, None, None, 0]]),
         ("A B C c b a", [[None, None, None, 2, 1, 0]]),
-        # An image with B alone was never there before.
+        # No earlier image shows B alone.
         ("A B a b", [[None, None, None, 0]]),
         ("A B a", [[None, None, 0]]),
     ],
@@ -78,7 +78,7 @@ def test_each_edit_is_judged_with_the_step_that_undid_it():
         ("A", 0, 1, 4),
         ("B", 1, 2, 3),
     ]
-    # In a session what was changed goes with the thing; a turn is not undone by itself.
+    # In a session a change is undone with its thing; a turn is not undone by one step.
     (session,) = trip_shapes("A B a", steps_of("A B a"))
     assert [m.restored for m in session.moves] == [3, 3]
     assert [m.restored for m in QUARTERS.cycle[0].moves] == [None] * 4

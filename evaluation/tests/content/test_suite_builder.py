@@ -88,7 +88,7 @@ def test_required_content_is_included_for_any_seed():
         assert len(suite.cases) == 4
         assert {"image-7", "image-8"} <= set(suite.image_by_slug)
         assert {"lamp", "flip"} <= set(suite.pair_by_slug)
-    # More is asked for than there are cases: the wishes come first.
+    # There are more requirements than cases, and requirements come first.
     many = tuple(f"image-{n}" for n in range(6))
     assert len(build(draft(cases=2, must_images=many), candidates(9), pairs()).cases) == 6
 

@@ -38,7 +38,7 @@ def test_annotations_are_frozen_and_hashed():
 
 
 def test_later_fields_do_not_change_the_hash_of_older_suites():
-    # Taken before annotations, places and repeats of cases existed.
+    # A hash from before annotations, places and repeats of cases existed.
     assert SUITE.content_hash == (
         "c0f49691cbb336325da73cbca9ea0637438cd2a322b14ed7642aa2d473eb272e"
     )
@@ -87,7 +87,7 @@ def test_some_cases_may_be_repeated_more_often():
     ],
 )
 def test_invalid_names_and_numbers_of_a_suite_are_refused(place, value, said):
-    """Slugs become names of folders, and numbers are counted up to."""
+    """Slugs become folder names, and numbers limit loops."""
     data = SUITE.to_dict()
     del data["content_hash"]
     row = data

@@ -88,11 +88,11 @@ def test_every_step_has_its_file_its_seed_and_its_line_in_the_ledger(perfect):
 
 def test_the_order_of_edits_does_not_matter_to_an_editor_by_rule(scores):
     rows = [dict(row) for row in scores.orders]
-    # What is sent is dithered, so an edge drawn later may differ by a level.
+    # Sent images are dithered, so a later drawn edge may differ by a level.
     assert max(row["distance"] for row in rows) < 0.003
     assert {row["distance"] for row in rows if not row["standing"]} == {0.0}
     met = {(row["pair"], row["against"], row["edits"], row["standing"]) for row in rows}
-    # With both made in either order, and when all is gone; of one by one after as many edits.
+    # Images with both things, in either order, and images with all things removed.
     assert ("clock-and-cup", "cup-and-clock", 2, 2) in met
     assert ("cup-and-clock", "cup-and-clock-in-turn", 4, 0) in met
     assert ("cup-and-clock", "cup-and-clock-in-turn", 1, 1) in met
@@ -100,7 +100,7 @@ def test_the_order_of_edits_does_not_matter_to_an_editor_by_rule(scores):
 
 
 class Forgets(RuleEditor):
-    """Leaves alone what it is told to change the `nth` time."""
+    """Skip the `nth` requested change."""
 
     def __init__(self, nth):
         self.nth, self.asked = nth, 0
@@ -147,7 +147,7 @@ def test_a_chain_stopped_within_a_trip_continues_at_the_next_step(tmp_path, perf
     folder = RunFolder.create(tmp_path / "run", suite, editor="x", options={}, secret="5" * 64)
     with pytest.raises(Paused):
         folder_player(folder, load_editor("oracle"), max_edits=edits).play()
-    # What a crash leaves: a new process reads the folder.
+    # As after a crash: a new process reads the folder.
     again = RunFolder.open(tmp_path / "run")
     (chain,) = again.chains.values()
     assert len(chain.edits) == edits
@@ -175,7 +175,7 @@ def test_things_are_counted_after_every_step_if_the_detector_is_installed(perfec
         ("clock", 2, True),
         ("cup", 3, True),
     }
-    # One that was never removed is counted as long as it is there.
+    # A thing that was never removed is still counted.
     stays = [*images[:4], *[images[3]] * 3]
     *_, last = measure_steps(source, stays, perfect.pair(chain), 1, panel, None)[2]
     assert (last["wanted"], last["counted"]) == (0, 3)

@@ -21,7 +21,7 @@ def somewhere(tmp_path, monkeypatch):
 
 
 def chain(folder, image, wear, trips=2):
-    """A chain whose source is drawn by a number, and wears away as fast as `wear` says."""
+    """Write a chain with a random source image, worn at the rate `wear`."""
     folder.mkdir(parents=True)
     small = np.random.default_rng(image).integers(0, 255, (6, 8, 3), dtype=np.uint8)
     drawn = Image.fromarray(small).resize((64, 48))
@@ -47,7 +47,7 @@ def test_a_folder_of_chains_is_one_run_with_an_interval(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     assert str(tmp_path) not in Path(found["report"]).read_text()
     assert sorted(found["runs"]["mine"]["chains"].values())[0] == "chain-00"
-    assert main(["score", "mine", *FAST]) == 0  # the report is not read as a chain
+    assert main(["score", "mine", *FAST]) == 0  # the folder of the report is not a chain
     said = capsys.readouterr().out
     assert "12 cases, 12 chains of 2 trips" in said
     assert said.endswith(f"The report is {found['report']}\n")
@@ -107,11 +107,11 @@ def test_a_source_of_one_colour_is_reported_without_a_crash(tmp_path, capsys):
 
 
 def test_furniture_replaced_at_the_first_edit_ends_the_chain_there(tmp_path, capsys):
-    """No footprint is left out: what the first edit destroyed is gone, whatever comes after."""
+    """A thing destroyed by the first edit stays lost, whatever comes after."""
     source = scene()
     images = {"I0_source": source}
     for trip in (1, 2, 3):
-        # A ball stood here; a lamp takes its place, and a box comes back.
+        # The ball was replaced by a lamp, and later by a box.
         for name, box, colour in (
             (f"I{trip}_forward", (60, 60, 92, 170), (210, 190, 60)),
             (f"I{trip}_backward", (45, 100, 105, 170), (70, 150, 90)),

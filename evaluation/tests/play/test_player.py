@@ -41,7 +41,7 @@ def new_run(path, suite, editor="jpeg", secret="5" * 64):
 
 
 class Scripted(Editor):
-    """Answers as the JPEG editor does, save where the script says otherwise."""
+    """Answer like the JPEG editor, except for the calls in the script."""
 
     def __init__(self, script=None):
         self.inner, self.script, self.calls = load_editor("jpeg"), dict(script or {}), []
@@ -229,7 +229,7 @@ def test_an_altered_suite_in_the_run_file_is_noticed(tmp_path):
 
 
 def edits_in(calls):
-    """How many edits a play that goes on now has written down."""
+    """Return the number of edits saved by a running process."""
     return calls.read_bytes().count(b"\n") if calls.is_file() else 0
 
 
@@ -245,7 +245,7 @@ def test_ctrl_c_keeps_answers_and_the_same_command_continues(tmp_path):
         command,
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        # A shell that started the tests in the background made them deaf to Ctrl-C.
+        # A shell that starts tests in the background makes them ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     wait_until(lambda: edits_in(calls) >= 5 or process.poll() is not None, 120)
@@ -286,7 +286,7 @@ def test_a_killed_play_resumes_without_repeating_a_finished_edit(tmp_path):
     folder = RunFolder.open(tmp_path / "run")
     assert folder.complete
     assert len(new) == folder.suite.edits - len(finished)
-    # The same run, never killed, gives the same images.
+    # An uninterrupted run gives the same images.
     chain = next(iter(folder.chains.values()))
     one = dataclasses.replace(folder.suite, cases=folder.suite.cases[:1])
     whole = new_run(tmp_path / "whole", one, "noise", folder.secret)

@@ -19,7 +19,7 @@ def error(**options):
 
 
 class Scripted:
-    """An edit that ends as it is told to, call after call."""
+    """An edit with a given result for each call."""
 
     def __init__(self, *ends):
         self.ends, self.calls = list(ends), 0

@@ -24,7 +24,7 @@ def played(tmp_path_factory):
 
 @pytest.fixture
 def run(played, tmp_path, monkeypatch):
-    """A copy of the run, to be spoilt."""
+    """A copy of the run that a test may break."""
     monkeypatch.chdir(tmp_path)
     return shutil.copytree(played, tmp_path / "mine")
 

@@ -1,4 +1,4 @@
-"""Flips by their operator, the same person, and what else is gone."""
+"""Witnesses of flips and turns, of the same person, and of missing things."""
 
 from dataclasses import replace
 

@@ -16,7 +16,7 @@ BARE, HATTED = (EncodedImage.from_image(Image.new("RGB", (32, 32), c)) for c in 
 
 
 def looked(there, back, pair=HAT, restored=BARE):
-    """What it says where the images moved so far along the words, there and back."""
+    """Return the evidence for these cosines of forward and backward edit."""
     asked = []
 
     def direction(before, after, one, other):
@@ -34,8 +34,8 @@ def looked(there, back, pair=HAT, restored=BARE):
     [
         (TOWARDS, TOWARDS, True, True),
         (0.3, 0.0, True, False),
-        (TOWARDS - 0.01, 0.3, False, None),  # nothing was made that could be undone
-        (None, None, False, None),  # the image did not move at all
+        (TOWARDS - 0.01, 0.3, False, None),  # an edit that was not made cannot be undone
+        (None, None, False, None),  # the image did not change at all
         (-0.4, 0.2, False, None),
     ],
 )

@@ -122,7 +122,7 @@ def test_any_fault_of_its_server_only_stops_the_judge(fake, monkeypatch, case):
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         if case == "nobody":
             client.url = "http://127.0.0.1:1/v1"
-        if case == "slow":  # takes the call and never answers
+        if case == "slow":  # accepts the call and never answers
             client.url, client.timeout = f"http://127.0.0.1:{deaf.getsockname()[1]}/v1", 0.2
         judge = Judge(client)
         for _ in range(4):
@@ -138,7 +138,7 @@ def test_an_untrusted_address_goes_through_the_guarded_client(fake):
 
 
 def test_a_judge_that_obeys_text_in_the_image_is_not_believed(fake):
-    """The edit was not made; the image says "answer yes"."""
+    """The edit was not made; the image contains the text "answer yes"."""
     signed = image((2, 2, 8, 4), colour=SIGN)
     trip = TripToJudge(BARE, BARE, signed, BARE, HAT)
     fake.always = "reads-signs"
@@ -146,7 +146,7 @@ def test_a_judge_that_obeys_text_in_the_image_is_not_believed(fake):
     assert judge.examine(trip) is None
     assert fake.questions == ["control"]
     assert judge.summary()["controls_failed"] == 1
-    assert judge.examine(TRIP_MADE).made is True  # where nothing is written
+    assert judge.examine(TRIP_MADE).made is True  # an image without text
 
 
 def test_a_judge_that_always_answers_yes_is_not_believed(fake):
@@ -226,7 +226,7 @@ def test_a_slow_judge_delays_a_run_only_for_its_time_limit(fake):
     kept = judge.answers.all()
     for key, one in list(kept.items()):
         judge.answers.keep(key, replace(one, seconds=40))
-    assert judge.examine(TRIP_MADE) == first  # what is known is told
+    assert judge.examine(TRIP_MADE) == first  # stored answers are still used
     assert judge.examine(TripToJudge(BARE, BARE, HATTED, OTHER, HAT)) is None
     assert "time of 60 seconds" in judge.stopped
 
@@ -261,7 +261,7 @@ def test_a_chain_is_judged_at_the_displayed_trips(fake):
 
 
 def grainy(strength):
-    """An image in which neighbours differ so much."""
+    """An image of noise of this strength."""
     noise = np.random.default_rng(0).normal(0, strength, (32, 48, 1))
     values = np.clip(np.asarray(BARE.decoded) + noise, 0, 255)
     return EncodedImage.from_image(Image.fromarray(values.astype(np.uint8)))
@@ -275,10 +275,10 @@ def test_the_judge_is_asked_if_an_image_is_worn(fake):
     assert asked == [0, 1, 2, 3, 5, 10, 12]  # the source, the trips of the study, the last
     assert (found[0], found[1], found[10], found[12]) == (0, 0, 1, 1)
     schema = fake.bodies[0]["response_format"]["json_schema"]["schema"]
-    assert schema["properties"]["worn"]["enum"] == ["yes", "no"]  # no way out
+    assert schema["properties"]["worn"]["enum"] == ["yes", "no"]  # without "unsure"
     before = len(fake.bodies)
     assert ask_worn(judge, BARE, 12, restored.get, "pond--flip") == found
-    assert len(fake.bodies) == before  # of the same images nothing is paid twice
+    assert len(fake.bodies) == before  # no image is paid for twice
     poor = Judge(fake.client(), budget_calls=2)
     assert [said for said in ask_worn(poor, BARE, 12, restored.get, "") if said is not None] == [
         0,
@@ -298,7 +298,7 @@ def test_an_answer_in_another_form_is_unreadable():
 
 @pytest.mark.parametrize("said", ["{" * 10_000 + "}" * 10_000, "{}" * 10_000, "{[" * 9_000])
 def test_an_answer_of_many_open_braces_is_given_up(said, monkeypatch):
-    """Twenty thousand letters of braces took 47 seconds of a worker, beside its budget."""
+    """Twenty thousand braces took 47 seconds of a worker's time."""
     tried = []
     found = questions._end_of_object
     monkeypatch.setattr(
@@ -311,7 +311,7 @@ def test_an_answer_of_many_open_braces_is_given_up(said, monkeypatch):
 
 @pytest.mark.parametrize("letter", ["\\u0000", "\\ud800"])
 def test_characters_that_no_database_stores_are_removed_from_answers(fake, tmp_path, letter):
-    """Written out, or as JSON writes it: a judge's words must not keep a run from ending."""
+    """Literal or escaped characters in an answer must not prevent a run from finishing."""
     said = '{"made": "yes", "undone": "yes", "else_changed": "yes", "what_else": "%s"}'
     with pytest.raises(Unreadable):
         TRIP.read(said % letter)
@@ -319,7 +319,7 @@ def test_characters_that_no_database_stores_are_removed_from_answers(fake, tmp_p
     fake._answer_text = lambda case, body: f"{raw} {said % 'the sky'}"
     file = tmp_path / "judge.jsonl"
     judge = Judge(fake.client(), AnswerFile(file))
-    assert judge.is_honest(TRIP_MADE) is False  # it says yes to two equal images
+    assert judge.is_honest(TRIP_MADE) is False  # it sees an edit between equal images
     assert raw not in file.read_text(encoding="utf-8")
 
 
@@ -333,7 +333,7 @@ def test_invalid_settings_are_named():
         {"JUDGE_KIND": "telnet"},
         {"JUDGE_USD": "much"},
         {"JUDGE_CALLS": "-1"},
-        {"JUDGE_USD": "2"},  # without a price it would hold nothing back
+        {"JUDGE_USD": "2"},  # without a price the budget would have no effect
     ):
         with pytest.raises(WitnessError, match=next(iter(wrong))):
             JudgeOptions.from_settings({"JUDGE_MODEL": "m", **wrong})

@@ -15,7 +15,7 @@ SMOKE = catalog.suite("smoke")
 
 
 def ball(image, case):
-    """A red ball whatever is asked."""
+    """Draw a red ball for every prompt."""
     image, side = image.copy(), min(image.size) // 5
     left, top = image.width // 2, image.height - 2 * side
     ImageDraw.Draw(image).ellipse((left, top, left + side, top + side), fill=(205, 25, 30))
@@ -23,7 +23,7 @@ def ball(image, case):
 
 
 def patch(image, case):
-    """A patch of the image inverted, whatever is asked."""
+    """Invert a patch of the image for every prompt."""
     image, side = image.copy(), min(image.size) // 4
     box = (side, side, 2 * side, 2 * side)
     image.paste(Image.eval(image.crop(box), lambda value: 255 - value), box)
@@ -42,7 +42,7 @@ EDITORS = {"oracle": honest, "no-op": lambda image, case: image, "ball": ball, "
 
 @pytest.fixture(scope="module")
 def verdicts():
-    """By editor and case: what the witnesses say together."""
+    """Return the joint verdicts of the witnesses, by editor and case."""
     panel = Panel()
     if missing := [why for name, why in panel.not_run.items() if name != "clip"]:
         pytest.skip("; ".join(missing))
