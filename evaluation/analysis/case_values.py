@@ -58,8 +58,8 @@ class CaseValues:
 
     def only(self, cases: Sequence[Case]) -> CaseValues:
         """Return the values of these cases, in their order. Raises KeyError."""
-        place = {case: row for row, case in enumerate(self.cases)}
-        rows = [place[case] for case in cases]
+        row_of = {case: row for row, case in enumerate(self.cases)}
+        rows = [row_of[case] for case in cases]
         return replace(
             self,
             design=Design(cases),
@@ -76,8 +76,8 @@ class CaseValues:
 
     def aligned(self, cases: Sequence[Case]) -> Floats:
         """Return usable trips in the order of these cases; NaN for a missing case."""
-        place = dict(zip(self.cases, self.usable, strict=True))
-        return np.array([place.get(case, np.nan) for case in cases])
+        usable_by_case = dict(zip(self.cases, self.usable, strict=True))
+        return np.array([usable_by_case.get(case, np.nan) for case in cases])
 
 
 def case_values(
@@ -98,8 +98,8 @@ def values_by_threshold(
     so all results share the same arrays.
     """
     cases = sorted({chain.case for chain in chains})
-    place = {case: row for row, case in enumerate(cases)}
-    rows = np.array([place[chain.case] for chain in chains], dtype=np.intp)
+    row_of = {case: row for row, case in enumerate(cases)}
+    rows = np.array([row_of[chain.case] for chain in chains], dtype=np.intp)
     design = Design(cases)
     category = design.category
     curves = np.array([extended_curve(chain, trips) for chain in chains]).reshape(-1, trips + 1)

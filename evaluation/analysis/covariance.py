@@ -44,7 +44,7 @@ class _Groups:
 
     def __init__(self, labels: Sequence[str]) -> None:
         # np.unique is many times slower for the few cases of most scopes.
-        code = {label: place for place, label in enumerate(sorted(set(labels)))}
+        code = {label: index for index, label in enumerate(sorted(set(labels)))}
         self.codes = np.array([code[label] for label in labels], dtype=np.intp)
         self.sizes = np.bincount(self.codes)
         self._order = np.argsort(self.codes, kind="stable")

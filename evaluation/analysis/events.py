@@ -147,8 +147,8 @@ class ChainResult:
     def gate(self) -> tuple[int, str] | None:
         """Return the first trip whose edit was not made or not undone, with the cause."""
         gates = [
-            (flags.index(False) + 1, place, cause)
-            for place, (flags, cause) in enumerate(
+            (flags.index(False) + 1, index, cause)
+            for index, (flags, cause) in enumerate(
                 (
                     (self.change_seen, "not_made"),
                     (self.made, "not_the_edit"),
@@ -177,12 +177,12 @@ def event(chain: ChainResult, trips: int, threshold: float = DEFAULT_THRESHOLD) 
     gate = chain.gate
     last = min(trips, len(chain.retention), gate[0] - 1 if gate else trips)
     before = 1.0
-    for place, after in enumerate(chain.retention[:last]):
+    for index, after in enumerate(chain.retention[:last]):
         if after <= threshold:
             return Event(
-                time=place + (before - threshold) / (before - after),
-                cause=chain.because[place] if chain.because else chain.cause,
-                recovered=any(q > threshold for q in chain.retention[place + 1 : trips]),
+                time=index + (before - threshold) / (before - after),
+                cause=chain.because[index] if chain.because else chain.cause,
+                recovered=any(q > threshold for q in chain.retention[index + 1 : trips]),
             )
         before = after
     if gate and gate[0] == last + 1 <= trips:

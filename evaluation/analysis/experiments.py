@@ -174,13 +174,13 @@ def _effects(values: Mapping[str, CaseValues], seed: int) -> tuple[Effect, ...]:
     if design.enough:
         half_widths = [0.0, *simultaneous_half_widths(design, usable, first.trips, seed).tolist()]
     effects = []
-    for place, name in enumerate(names):
-        arm_values, difference = values[name], differences[place]
+    for index, name in enumerate(names):
+        arm_values, difference = values[name], differences[index]
         mean_trips, auc = (
             float(design.mean(column)) for column in (arm_values.usable, arm_values.auc)
         )
         by_auc = auc - float(design.mean(first.auc))
-        half_width = half_widths[place] if half_widths else None
+        half_width = half_widths[index] if half_widths else None
         effects.append(
             Effect(
                 arm=name,
@@ -272,8 +272,8 @@ def signed_rank(differences: Floats) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return the p-values of one family, corrected for multiple testing (Holm 1979)."""
     count, corrected, largest = len(p_values), [0.0] * len(p_values), 0.0
-    for place, index in enumerate(sorted(range(count), key=lambda i: p_values[i])):
-        largest = max(largest, min(1.0, (count - place) * p_values[index]))
+    for rank, index in enumerate(sorted(range(count), key=lambda i: p_values[i])):
+        largest = max(largest, min(1.0, (count - rank) * p_values[index]))
         corrected[index] = largest
     return corrected
 

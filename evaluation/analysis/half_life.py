@@ -95,9 +95,9 @@ def summaries_and_values(
     """Summarise at each threshold; what does not depend on it is computed once."""
     check_chains(chains, trips)
     events = [events_of(chains, trips, threshold) for threshold in thresholds]
-    places = [place for place, chain in enumerate(chains) if chain.played]
-    played = [chains[place] for place in places]
-    played_events = [[ends[place] for place in places] for ends in events]
+    indices = [index for index, chain in enumerate(chains) if chain.played]
+    played = [chains[index] for index in indices]
+    played_events = [[ends[index] for index in indices] for ends in events]
     values = values_by_threshold(played, played_events, trips)
     survivals = Survival.by_threshold(played, played_events, trips)
     counts = _counts(chains, trips)

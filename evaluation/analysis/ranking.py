@@ -171,8 +171,8 @@ def _ties(mean_usable: Sequence[float]) -> list[list[int]]:
 
 def _letter(number: int) -> str:
     """Return the letter of a tier: A for 1, Z for 26, then AA, AB and so on."""
-    rest, place = divmod(number - 1, len(ascii_uppercase))
-    return (_letter(rest) if rest else "") + ascii_uppercase[place]
+    rest, index = divmod(number - 1, len(ascii_uppercase))
+    return (_letter(rest) if rest else "") + ascii_uppercase[index]
 
 
 def rank_scope(
@@ -222,8 +222,8 @@ def significance_factor(drawn: Floats, errors: Floats, confidence: float) -> flo
     for start in range(0, len(drawn), DRAWS_AT_ONCE):
         by_run = np.ascontiguousarray(drawn[start : start + DRAWS_AT_ONCE].T)
         most = largest[start : start + DRAWS_AT_ONCE]
-        for place, run in enumerate(by_run[:-1], start=1):
-            gaps = np.abs(by_run[place:] - run) * scale[place - 1, place:, None]
+        for following, run in enumerate(by_run[:-1], start=1):
+            gaps = np.abs(by_run[following:] - run) * scale[following - 1, following:, None]
             np.maximum(most, gaps.max(axis=0), out=most)
     return float(np.quantile(largest, confidence))
 

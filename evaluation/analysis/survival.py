@@ -97,7 +97,7 @@ class Survival:
         """Return the survival of played chains for each threshold's `events`."""
         weights = chain_weights(chains)
         categories = by_category(chains).values()
-        number = {cause: place for place, cause in enumerate(CAUSES)}
+        number = {cause: index for index, cause in enumerate(CAUSES)}
         curves = []
         for threshold_events in events:
             times = np.array([end.time for end in threshold_events])
@@ -132,9 +132,9 @@ class Survival:
         """Return the share ended by each time, for each cause that occurred."""
         present = set(self.causes.tolist())
         shares = {}
-        for place, cause in enumerate(CAUSES):
-            if place in present:
-                by_cause = self.causes == place
+        for index, cause in enumerate(CAUSES):
+            if index in present:
+                by_cause = self.causes == index
                 fallen = np.append(0.0, np.cumsum(self.drops[by_cause]))
                 shares[cause] = fallen[np.searchsorted(self.times[by_cause], when, side="right")]
         return shares

@@ -234,10 +234,10 @@ def _patch_features(patches: Values) -> Values:
     shape, left, right = asymmetric_fit(patches.reshape(len(patches), -1), zeros_right=True)
     scale, _ = _scales(shape)
     features = [shape, scale * (left + right) / 2]
-    for place, shift in enumerate(NEIGHBOURS):
+    for index, shift in enumerate(NEIGHBOURS):
         shape, left, right = asymmetric_fit(neighbour_products(patches, shift), zeros_right=True)
         scale, factor = _scales(shape)
-        last = left if place > 1 else right
+        last = left if index > 1 else right
         features += [shape, scale * (right - left) * factor, scale * left, scale * last]
     return np.column_stack(features)
 

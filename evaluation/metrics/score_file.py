@@ -131,8 +131,8 @@ def _json_rows(text: str, name: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
         objects = parse_strictly(text)
     except ValueError as error:
         raise ScoreFileError(f"{name} is not readable JSON: {error}") from None
-    for place, values in enumerate(objects):
-        line = f"{name}, row {place + 1}"
+    for number, values in enumerate(objects, start=1):
+        line = f"{name}, row {number}"
         if not isinstance(values, dict):
             raise ScoreFileError(f"{line}: not an object")
         _check_fields(line, values)
@@ -237,8 +237,8 @@ def place_values(score_file: ScoreFile, chains: Iterable[ChainImages]) -> None:
             by_key.setdefault((chain.case, chain.repeat, number), []).append((chain, number))
     values_by_image: dict[tuple[Key, str], float | None] = {}
     for row in score_file.rows:
-        places = by_key.get(row.image)
-        if not places:
+        targets = by_key.get(row.image)
+        if not targets:
             which, name = (
                 ("sha256", f"{row.image[:12]}…")
                 if isinstance(row.image, str)
@@ -249,6 +249,6 @@ def place_values(score_file: ScoreFile, chains: Iterable[ChainImages]) -> None:
             raise ScoreFileError(
                 f"{row.line}, value: {row.metric} has a different value for this image above"
             )
-        for chain, number in places:
+        for chain, number in targets:
             values = chain.quality.setdefault(row.metric, [None] * (len(chain.restored) + 1))
             values[number] = row.value

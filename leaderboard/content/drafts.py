@@ -103,7 +103,9 @@ def preview(suite: Suite, until: float = math.inf) -> Preview:
     pairs = [p.as_core() for p in EditPair.objects.filter(status=Curation.ACTIVE)]
     facts = facts_of(selected, suite.size, until)
     candidates = [
-        suite_builder.from_facts(source, facts[source.slug], prepared_places(source, suite.size))
+        suite_builder.from_facts(
+            source, facts[source.slug], prepared_annotations(source, suite.size)
+        )
         for source in selected
     ]
     built = suite_builder.build(draft, candidates, pairs)
@@ -154,15 +156,15 @@ def unseen_cases(suite: CoreSuite, until: float = math.inf) -> list[CoreCase]:
     by_slug = {source.slug: source for source in used}
     for done, case in enumerate(suite.cases):
         source, pair = by_slug[case.image], suite.pair_by_slug[case.pair]
-        places = prepared_places(source, suite.size)
-        about = repr((source.stored_id, suite.size, pair, places))
+        annotations = prepared_annotations(source, suite.size)
+        about = repr((source.stored_id, suite.size, pair, annotations))
         key = f"seen:{sha256(about.encode()).hexdigest()}"
         seen = cache.get(key)
         if seen is None:
             if time.monotonic() > until:
                 raise NotReady("Checking whether edits are seen", done, len(suite.cases))
             seen = _is_seen(
-                editor, EncodedImage.from_image(_prepared(source, suite.size)), pair, places
+                editor, EncodedImage.from_image(_prepared(source, suite.size)), pair, annotations
             )
             cache.set(key, seen, CACHE_SECONDS)
         if not seen:
@@ -170,10 +172,12 @@ def unseen_cases(suite: CoreSuite, until: float = math.inf) -> list[CoreCase]:
     return unseen
 
 
-def _is_seen(editor: Editor, source: EncodedImage, pair: CorePair, places: Annotations) -> bool:
+def _is_seen(
+    editor: Editor, source: EncodedImage, pair: CorePair, annotations: Annotations
+) -> bool:
     """Return False if the edit is judged as not made; global edits count as seen."""
     try:
-        edited = editor.send(source, pair.forward, 1, EditContext(annotations=places)).image
+        edited = editor.send(source, pair.forward, 1, EditContext(annotations=annotations)).image
     except EditorError:
         return True
     return change_seen(source.decoded, edited.decoded, pair).seen is not False
@@ -200,7 +204,7 @@ def facts_of(
     return by_slug
 
 
-def prepared_places(source: SourceImage, size: int) -> Annotations:
+def prepared_annotations(source: SourceImage, size: int) -> Annotations:
     """Return the image's annotations at a working size."""
     original = (source.stored.width, source.stored.height)
     return sources.prepare_annotations(source.places, original, size)

@@ -61,7 +61,7 @@ def seal(suite: CoreSuite, folder: Path, *, narrow: bool = False) -> Suite:
         slug = f"sealed-{number}"
         image = _image(folder / row.file)
         try:
-            places = Annotations.from_dict(row.annotations)
+            annotations = Annotations.from_dict(row.annotations)
         except ValueError as error:
             raise SuiteError(f"images.json, {row.file}: annotations: {error}") from None
         source = SourceImage(
@@ -76,10 +76,10 @@ def seal(suite: CoreSuite, folder: Path, *, narrow: bool = False) -> Suite:
             attribution=SEALED,
             contains=row.contains,
         )
-        places = sources.prepare_annotations(places, image.size, suite.size)
+        annotations = sources.prepare_annotations(annotations, image.size, suite.size)
         ready = sources.prepare(image, suite.size)
         prepared[slug] = EncodedImage.from_image(ready)
-        candidates.append(suite_builder.from_facts(source, suite_builder.facts(ready), places))
+        candidates.append(suite_builder.from_facts(source, suite_builder.facts(ready), annotations))
     slug = f"{suite.slug}-sealed"
     newest = Suite.objects.filter(slug=slug).order_by("-version").first()
     draft = suite_builder.Draft(

@@ -76,9 +76,9 @@ def scores_csv(run: Run) -> Iterator[str]:
 def scores_json(run: Run) -> Iterator[str]:
     """Yield the scores of a run as a JSON list."""
     yield "["
-    for place, record in enumerate(score_records(run)):
+    for index, record in enumerate(score_records(run)):
         row = json.dumps(record.model_dump())
-        yield f",\n{row}" if place else f"\n{row}"
+        yield f",\n{row}" if index else f"\n{row}"
     yield "\n]\n"
 
 

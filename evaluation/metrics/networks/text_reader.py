@@ -106,14 +106,14 @@ class TextReader:
         _, key, rest = self._parts[1].tobytes().rpartition(b"character\x12")
         if not key:
             raise MetricError("the file of the text-reading network contains no alphabet")
-        length = shift = place = 0
+        length = shift = position = 0
         while True:  # the alphabet's length, as a protobuf varint
-            byte = rest[place]
+            byte = rest[position]
             length |= (byte & 0x7F) << shift
-            place, shift = place + 1, shift + 7
+            position, shift = position + 1, shift + 7
             if byte < 0x80:
                 break
-        return [*rest[place : place + length].decode().split("\n"), " "]
+        return [*rest[position : position + length].decode().split("\n"), " "]
 
 
 @cache
