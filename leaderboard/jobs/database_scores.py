@@ -255,15 +255,15 @@ class DatabaseScores(ScoreStore):
         for chain in self.run.chains.select_related("case__image__stored"):
             yield self.played(chain)
 
-    def _scored(self, chain: PlayedTrips) -> list[Trip]:
+    def _scored_trips(self, chain: PlayedTrips) -> list[Trip]:
         rows = Trip.objects.filter(chain=chain.key.chain, scored_at__isnull=False)
         return list(rows.only("number", *MEASURES).order_by("number"))
 
     def measures(self, chain: PlayedTrips) -> list[TripMeasures]:
-        return [trip.measures for trip in self._scored(chain)]
+        return [trip.measures for trip in self._scored_trips(chain)]
 
     def save_measures(self, chain: PlayedTrips, measures: Mapping[int, TripMeasures]) -> None:
-        changed = [trip for trip in self._scored(chain) if trip.number in measures]
+        changed = [trip for trip in self._scored_trips(chain) if trip.number in measures]
         for trip in changed:
             for name in MEASURES:
                 setattr(trip, name, getattr(measures[trip.number], name))

@@ -363,13 +363,13 @@ class DatabaseStore(RunStore):
             if attempt:
                 self._close(chain, attempt)
             else:
-                self._note_synthetic(chain, answered)
+                self._record_synthetic(chain, answered)
             _save_answer_row(chain.key, answered, stored)
         if ends_trip:
             self._claimed[chain.key].trips_played = step.trip
             self._has_unscored_trips = True
 
-    def _note_synthetic(self, chain: ClaimedChain, answered: AnsweredStep) -> None:
+    def _record_synthetic(self, chain: ClaimedChain, answered: AnsweredStep) -> None:
         """Enter a synthetic answer into the ledger; it is free and needs no call."""
         step, answer = answered.step, answered.answer
         Call.objects.create(
@@ -517,11 +517,11 @@ class DatabaseStore(RunStore):
             raise ChainTaken
         self._renewed[chain.key] = began
 
-    def _is_due(self, what: str, seconds: float) -> bool:
+    def _is_due(self, task: str, seconds: float) -> bool:
         now = time.monotonic()
-        if now < self._due[what]:
+        if now < self._due[task]:
             return False
-        self._due[what] = now + seconds
+        self._due[task] = now + seconds
         return True
 
 

@@ -71,7 +71,7 @@ class Pacer:
             pace.failures_in_a_row += 1
             self.fault = error.fault
         pace.last_error = error.message[:500]
-        until = now + timedelta(seconds=_block(error, pace.failures_in_a_row))
+        until = now + timedelta(seconds=_block_seconds(error, pace.failures_in_a_row))
         pace.blocked_until = max(pace.blocked_until or until, until)
         self._save(pace, now)
 
@@ -108,18 +108,18 @@ def pause_seconds(pacer: Pacer) -> float:
     return max(pacer.blocked, min(60 * 2.0 ** max(0, rounds - 1), LONGEST_PAUSE))
 
 
-def _block(error: EditorError, failures: int) -> float:
+def _block_seconds(error: EditorError, failures: int) -> float:
     """Return the seconds without calls after this error."""
     is_limit = error.fault is Fault.RATE_LIMITED
     if is_limit and error.retry_after is None:
-        return _growing(failures)
+        return _backoff(failures)
     # After repeated failures a Retry-After of 0 is not trusted.
-    wait = _growing(failures - BREAKER + 2) if failures >= BREAKER else 0.0
+    wait = _backoff(failures - BREAKER + 2) if failures >= BREAKER else 0.0
     if is_limit and error.retry_after is not None:
         return min(max(wait, error.retry_after), LONGEST_BLOCK)
     return wait
 
 
-def _growing(round_: int) -> float:
+def _backoff(round_: int) -> float:
     """Return a wait that doubles each round, with jitter."""
     return min(2.0 ** min(round_, 20), LONGEST_BLOCK) * random.uniform(0.8, 1.2)

@@ -60,7 +60,7 @@ def probe(_submission_id: int) -> None:
     This may be another submission than the one that enqueued the job. The test always ends: an
     error of any kind is its result, and an attempt that kills the process is counted.
     """
-    submission = _claimed()
+    submission = _claim_next()
     if submission is None:
         return
     try:
@@ -69,7 +69,7 @@ def probe(_submission_id: int) -> None:
         _wake_next()
 
 
-def _claimed() -> Submission | None:
+def _claim_next() -> Submission | None:
     """Claim the next test and count the attempt; None if none may begin."""
     with transaction.atomic():
         # Without this lock, two workers could both begin a test that overran before.

@@ -164,7 +164,7 @@ class ScoreJob:
         if not run.editing_model.is_reference:
             store.save_review(review(store, scorer))
         control.recount(run)
-        _note_size(run)
+        _record_size(run)
         standings.rebuild(run)
         publish = run.published or run.editing_model.is_reference or settings.PUBLISH_AT_ONCE
         with transaction.atomic():
@@ -197,7 +197,7 @@ def pinned_scorer(run: Run) -> Scorer:
                 for name, m in provenance["metrics"].items()
             } | {name: {"missing": why} for name, why in provenance["not_run"].items()}
             row.provenance |= {"scoring": provenance}
-        _note_device(row, provenance)
+        _record_device(row, provenance)
         row.save(update_fields=["metrics", "provenance"])
     run.metrics, run.provenance = row.metrics, row.provenance
     for name in _pinned_names(run):
@@ -236,14 +236,14 @@ def _witnesses(run: Run) -> Sequence[str] | None:
     )
 
 
-def _note_device(run: Run, provenance: Mapping[str, Any]) -> None:
+def _record_device(run: Run, provenance: Mapping[str, Any]) -> None:
     """Record every device that scores the run, since their numbers differ a little."""
     devices = {f"{m['device']} {m['precision']}" for m in provenance["metrics"].values()}
     scoring = run.provenance.setdefault("scoring", {})
     scoring["devices"] = sorted({*scoring.get("devices", ()), *devices})
 
 
-def _note_size(run: Run) -> None:
+def _record_size(run: Run) -> None:
     """Record the most common longest side of the first edited images, as they arrived."""
     first = Trip.objects.filter(chain__run=run, number=1, edited__isnull=False)
     sides = Counter(max(size) for size in first.values_list("edited__width", "edited__height"))

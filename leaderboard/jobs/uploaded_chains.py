@@ -56,7 +56,7 @@ def score(chain_id: int) -> None:
     waiting.update(state=UploadedChain.State.SCORED, results=results)
 
 
-def _decoded(answer: tuple[int, StoredImage]) -> EncodedImage:
+def _decode(answer: tuple[int, StoredImage]) -> EncodedImage:
     """Decode an image of a trip for the first time; write its copies for the page."""
     number, stored = answer
     with default_storage.open(stored.name) as file:
@@ -92,13 +92,13 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
     count = max(number for number, _ in rows)
     trips = tuple((rows.get((n, True)), rows[n, False]) for n in range(1, count + 1))
     first = rows[0, False]
-    source = _decoded(first)
+    source = _decode(first)
     external = ExternalChain("own", first, trips)
     uploaded = placed_runs({"own": [("own", external)]}, read=lambda file: source)
     (placed,) = uploaded.runs.values()
     scorer = Scorer(full_reference_metrics())
     store = UploadedScores(
-        uploaded.suite, scorer, placed, lambda file: source if file is first else _decoded(file)
+        uploaded.suite, scorer, placed, lambda file: source if file is first else _decode(file)
     )
     score_trips(store, scorer)
     (scored,) = store.scores.values()

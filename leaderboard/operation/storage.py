@@ -80,7 +80,7 @@ def unclaimed_bundles() -> Iterator[str]:
     """Yield files of contributed runs that no longer wait for a check."""
     waiting = {contribution.file_name for contribution in ContributedRun.objects.waiting()}
     yield from (
-        n for file in _listed("contributed")[1] if (n := f"contributed/{file}") not in waiting
+        n for file in _list_folder("contributed")[1] if (n := f"contributed/{file}") not in waiting
     )
 
 
@@ -100,12 +100,12 @@ def collect_images(keys: Iterable[str]) -> Collected:
 
 def _files() -> Iterator[str]:
     for folder in FOLDERS:
-        for shard in _listed(folder)[0]:
-            for name in _listed(f"{folder}/{shard}")[1]:
+        for shard in _list_folder(folder)[0]:
+            for name in _list_folder(f"{folder}/{shard}")[1]:
                 yield f"{folder}/{shard}/{name}"
 
 
-def _listed(folder: str) -> tuple[list[str], list[str]]:
+def _list_folder(folder: str) -> tuple[list[str], list[str]]:
     """Return the folders and files in a folder."""
     try:
         return default_storage.listdir(folder)

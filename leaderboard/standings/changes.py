@@ -58,10 +58,10 @@ def last_change(model: EditingModel) -> Change | None:
     if len(last) < 2 or last[0].suite_id != last[1].suite_id:
         return None
     after, before = last
-    return Change(before, after, *_compared(before, after))
+    return Change(before, after, *_compare(before, after))
 
 
-def _compared(before: Run, after: Run) -> tuple[bool | None, str]:
+def _compare(before: Run, after: Run) -> tuple[bool | None, str]:
     """Return if usable trips differ by more than chance (None: unknown), and the numbers."""
     if not (before.complete and after.complete):
         return None, "one of the runs is not complete"

@@ -48,7 +48,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--install", metavar="TARGET", help="The target of make that installs the packages."
         )
-        parser.add_argument("--suite", help="Start reference editors without a run on this suite.")
+        parser.add_argument("--suite", help="Start reference editors that have no run on it.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         suite = ["--suite", options["suite"]] if options["suite"] else []

@@ -81,7 +81,7 @@ class Command(BaseCommand):
                 suite__slug=suite, state=RunState.FINISHED, source=Run.Source.OURS
             )
             rows = finished.order_by("pk").values_list("pk", "metrics")
-            runs = [pk for pk, metrics in rows.iterator() if _outdated(metrics)]
+            runs = [pk for pk, metrics in rows.iterator() if _is_outdated(metrics)]
             if not runs:
                 self.stdout.write(f"No finished run of {suite} needs to be scored again.")
         self._each(runs, jobs.score_again, "is scored again.")
@@ -104,7 +104,7 @@ def _pause(run: Run, reason: str) -> None:
         raise jobs.CannotMove(f"A {run.get_state_display().lower()} run cannot be paused.")
 
 
-def _outdated(metrics: dict[str, dict[str, Any]]) -> bool:
+def _is_outdated(metrics: dict[str, dict[str, Any]]) -> bool:
     """Return True if any of a run's metrics has another version now."""
     return any(
         pinned.get("version", version := metric_class(name)().running_version) != version

@@ -252,7 +252,7 @@ def test_a_key_rotated_while_a_worker_runs_pauses_the_run_with_a_message(
 def test_an_unreachable_endpoint_pauses_and_resumes_by_itself(
     server: EditingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pacing, "_growing", lambda failures: 0.2)
+    monkeypatch.setattr(pacing, "_backoff", lambda failures: 0.2)
     run = started(server)
     url = run.editing_model.options["url"]
     EditingModel.objects.update(options=run.editing_model.options | {"url": "http://127.0.0.1:9/"})

@@ -318,11 +318,11 @@ def test_a_worker_with_a_wrong_clock_delays_no_other(
 
 
 def test_an_endpoint_with_retry_after_0_is_called_less_and_less_often() -> None:
-    waits = [pacing._block(limited(0.0), failures) for failures in range(1, 13)]
+    waits = [pacing._block_seconds(limited(0.0), failures) for failures in range(1, 13)]
     assert waits[:4] == [0, 0, 0, 0]
     assert all(later > sooner for sooner, later in pairwise(waits[4:]))
     assert waits[-1] > database_store.LONG_BLOCK
-    assert pacing._block(limited(1e9), 1) == pacing.LONGEST_BLOCK
+    assert pacing._block_seconds(limited(1e9), 1) == pacing.LONGEST_BLOCK
 
 
 def test_calls_that_cost_more_than_the_listed_price_stay_within_the_budget(
