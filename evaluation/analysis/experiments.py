@@ -310,8 +310,8 @@ def _sensitivity(
 
 
 def _chains_per_case(cases: Sequence[Case], arms: Mapping[str, Sequence[ChainResult]]) -> float:
-    wanted = set(cases)
-    chains = sum(chain.case in wanted for arm_chains in arms.values() for chain in arm_chains)
+    selected = set(cases)
+    chains = sum(chain.case in selected for arm_chains in arms.values() for chain in arm_chains)
     return max(1.0, chains / (len(arms) * len(cases)))
 
 

@@ -63,15 +63,15 @@ def diagnose(
                 share[row, column] = np.mean(times) / trips
                 jump[row, column] = 1 - curve[1]
                 # The zeros after a break are flat too, but say nothing about the pair.
-                whole = all(chain.outcome == COMPLETED for chain in chains)
-                after[row, column] = np.abs(curve[1:] - curve[1]).max() if whole else np.inf
+                completed = all(chain.outcome == COMPLETED for chain in chains)
+                after[row, column] = np.abs(curve[1:] - curve[1]).max() if completed else np.inf
     ill_posed = _ill_posed(jump, after) if trips > 2 else np.zeros(len(cases), dtype=bool)
     diagnoses = []
     for column, (image, pair) in enumerate(cases):
         measured = ~np.isnan(share[:, column])
         shares = share[measured, column]
-        rest = np.delete(share[measured], column, axis=1)
-        correlation, misleading = _discrimination(shares, rest)
+        other_shares = np.delete(share[measured], column, axis=1)
+        correlation, misleading = _discrimination(shares, other_shares)
         flags = {
             ILL_POSED: bool(ill_posed[column]),
             MISLEADING: misleading,
@@ -107,14 +107,14 @@ def _ill_posed(jump: Floats, after: Floats) -> Floats:
     return (sign | ~measured).all(axis=0) & (measured.sum(axis=0) >= MIN_RUNS)
 
 
-def _discrimination(shares: Floats, rest: Floats) -> tuple[float | None, bool]:
+def _discrimination(shares: Floats, other_shares: Floats) -> tuple[float | None, bool]:
     from scipy.stats import pearsonr
 
-    measured = ~np.isnan(rest).all(axis=1)
-    shares, rest = shares[measured], rest[measured]
+    measured = ~np.isnan(other_shares).all(axis=1)
+    shares, other_shares = shares[measured], other_shares[measured]
     if shares.size < MIN_RUNS_CORRELATED:
         return None, False
-    means = np.nanmean(rest, axis=1)
+    means = np.nanmean(other_shares, axis=1)
     if min(np.ptp(shares), np.ptp(means)) < TOLERANCE:
         return None, False
     result = pearsonr(shares, means, alternative="less")

@@ -105,8 +105,8 @@ def detectable_difference(
     if not design.enough:
         return None
     random = np.random.default_rng(SEED)
-    middle = Lifetimes(0.4 * trips, own_image=own, own_pair=own)
-    lifetimes = middle.draw(design, random, 2, BOARDS)
+    central = Lifetimes(0.4 * trips, own_image=own, own_pair=own)
+    lifetimes = central.draw(design, random, 2, BOARDS)
     errors_needed = _significance_factor(design.freedom, models, random)
 
     def is_detected(ratio: float) -> bool:
@@ -126,13 +126,13 @@ def detectable_difference(
     for _ in range(20):
         ratio = math.sqrt(low * high)
         low, high = (low, ratio) if is_detected(ratio) else (ratio, high)
-    return difference(middle, high, trips)
+    return difference(central, high, trips)
 
 
-def difference(middle: Lifetimes, ratio: float, trips: int) -> float:
+def difference(central: Lifetimes, ratio: float, trips: int) -> float:
     """Return the difference in usable trips of two models with this ratio of lifetimes."""
     better, worse = (
-        replace(middle, median=middle.median * factor).usable_trips(trips)
+        replace(central, median=central.median * factor).usable_trips(trips)
         for factor in (math.sqrt(ratio), 1 / math.sqrt(ratio))
     )
     return better - worse

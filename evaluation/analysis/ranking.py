@@ -57,7 +57,7 @@ class Bounds:
             half_life=half_life_interval(values.ends, means[ends], reach[ends]),
             usable_trips=_within(*usable, least=0.0, most=float(trips)),
             auc=_within(*auc, least=0.0),
-            curve=tuple(_within(*both) for both in curve[: trips + 1]),
+            curve=tuple(_within(*pair) for pair in curve[: trips + 1]),
         )
 
 
@@ -258,8 +258,8 @@ def board(
         runs = {name: [c for c in chains if c.key in requested] for name, chains in runs.items()}
         runs = {name: chains for name, chains in runs.items() if chains}
     played = {name: {c.key for c in chains if c.played} for name, chains in runs.items()}
-    wanted = set(keys) if keys is not None else set().union(*played.values())
-    complete = {name for name in runs if wanted and wanted <= played[name]}
+    required = set(keys) if keys is not None else set().union(*played.values())
+    complete = {name for name in runs if required and required <= played[name]}
     results = {name: summary_and_values(chains, trips, threshold) for name, chains in runs.items()}
     order = sorted(runs, key=lambda name: (name not in complete, board_key(results[name][0]), name))
     ranked = [name for name in order if name in complete]

@@ -76,15 +76,15 @@ def robustness(
     ]
 
 
-def kendall_tau(one: Mapping[str, float], two: Mapping[str, float]) -> float | None:
+def kendall_tau(first: Mapping[str, float], second: Mapping[str, float]) -> float | None:
     """Return Kendall's tau-b of two orders, on their shared runs."""
     from scipy.stats import kendalltau
 
-    runs = sorted(one.keys() & two.keys())
+    runs = sorted(first.keys() & second.keys())
     if len(runs) < 2:
         return None
     # Rounded, so that runs tie if they differ only by the rounding of sums.
-    tau = kendalltau(*([round(side[run], 9) for run in runs] for side in (one, two))).statistic
+    tau = kendalltau(*([round(side[run], 9) for run in runs] for side in (first, second))).statistic
     return None if np.isnan(tau) else round(float(tau), 9)
 
 
@@ -165,9 +165,9 @@ def _leaving_out(
     cases = sorted({case for usable in board.values() for case in usable})
     for about in BREAKDOWNS:
         for name in sorted({getattr(case, about) for case in cases}):
-            left = [case for case in cases if getattr(case, about) != name]
-            if left:
-                yield about, name, _means(board, set(left))
+            remaining = [case for case in cases if getattr(case, about) != name]
+            if remaining:
+                yield about, name, _means(board, set(remaining))
 
 
 def _means(board: Mapping[str, Usable], selected: set[Case] | None = None) -> dict[str, float]:
@@ -204,8 +204,8 @@ class RepeatSpread:
         """
         if self.rerun is None or self.case is None:
             return None
-        whole = self.rerun**2 + self.case**2
-        return self.case**2 / whole if whole else None
+        total = self.rerun**2 + self.case**2
+        return self.case**2 / total if total else None
 
 
 def repeat_spread(

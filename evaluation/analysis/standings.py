@@ -191,11 +191,11 @@ def chain_of_numbers(
 
 
 def is_complete(
-    chains: Iterable[MeasuredChain], wanted: Collection[tuple[str, str, int]], trips: int
+    chains: Iterable[MeasuredChain], required: Collection[tuple[str, str, int]], trips: int
 ) -> bool:
     """Return True if the end of every applicable (image, pair, repeat) is known."""
     results = (chain.result for chain in chains)
-    return bool(wanted) and set(wanted) <= {
+    return bool(required) and set(required) <= {
         r.key for r in results if r.played and r.is_decided(trips)
     }
 
@@ -338,8 +338,8 @@ def _equal_jpeg_quality(chains: Sequence[MeasuredChain], number: int) -> float |
             qualities.append(jpeg_equivalent(chain.distances[number - 1], chain.ladder) or 0.0)
         elif chain.result.outcome in BROKEN:
             qualities.append(0.0)
-    middle = statistics.median(qualities) if qualities else 0.0
-    return round(middle, 1) if middle >= 1 else None
+    typical = statistics.median(qualities) if qualities else 0.0
+    return round(typical, 1) if typical >= 1 else None
 
 
 def _rounded(values: Iterable[float | None]) -> list[float | None]:

@@ -31,14 +31,14 @@ def known_at(chain: ChainResult) -> int | None:
     return min((number for number in ends if number is not None), default=None)
 
 
-def last_trip(known: int | None, scored: int, stop_after: int, trips: int) -> int:
+def last_trip(known_trip: int | None, scored: int, stop_after: int, trips: int) -> int:
     """Return the last trip to which a chain may be played now.
 
-    `known` is the trip at which its end was known, `scored` the number of its scored trips.
+    `known_trip` is the trip at which its end was known, `scored` the number of its scored trips.
     """
     if not stop_after:
         return trips
-    return min(trips, (known if known is not None else scored + 1) + stop_after)
+    return min(trips, (known_trip if known_trip is not None else scored + 1) + stop_after)
 
 
 def has_converged(images: Sequence[tuple[str, str]], stop_after: int) -> bool:
@@ -52,12 +52,12 @@ def has_converged(images: Sequence[tuple[str, str]], stop_after: int) -> bool:
 
 
 def stopped(
-    played: int, known: int | None, images: Sequence[tuple[str, str]], stop_after: int
+    played: int, known_trip: int | None, images: Sequence[tuple[str, str]], stop_after: int
 ) -> str:
     """Return the outcome of a chain that needs no more trips, else an empty string."""
     if has_converged(images, stop_after):
         return CONVERGED
-    is_over = stop_after and known is not None and played >= known + stop_after
+    is_over = stop_after and known_trip is not None and played >= known_trip + stop_after
     return KNOWN if is_over else ""
 
 

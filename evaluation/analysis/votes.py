@@ -132,8 +132,8 @@ class Checks:
     @property
     def weight(self) -> float:
         """Return the weight by the first rule of `weigh_voters`."""
-        passed, made = self.gold_right + self.repeats_same, self.gold + self.repeats
-        trust = (PRIOR_PASSED + passed) / (PRIOR_CHECKS + made)
+        passed, total = self.gold_right + self.repeats_same, self.gold + self.repeats
+        trust = (PRIOR_PASSED + passed) / (PRIOR_CHECKS + total)
         return min(1.0, max(0.0, (trust - COIN_TRUST) / (FULL_TRUST - COIN_TRUST)))
 
 

@@ -106,8 +106,8 @@ def _processors() -> int:
         count = len(os.sched_getaffinity(0))
     else:
         count = os.cpu_count() or 1
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    return min(count, int(wanted)) if wanted.isdecimal() and int(wanted) else count
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return min(count, int(limit)) if limit.isdecimal() and int(limit) else count
 
 
 def return_freed_memory() -> bool:

@@ -113,8 +113,8 @@ class Lpips(FeatureMetric):
         sums, counts = [0.0] * len(STRIDES), [0] * len(STRIDES)
         for band in Band.split(source.height):
             box = (0, band.first, source.width, band.last)
-            wanted = self.features([source.crop(box)])
-            maps = self._maps([wanted], [image.crop(box)])
+            features = self.features([source.crop(box)])
+            maps = self._maps([features], [image.crop(box)])
             for index, (loss, stride) in enumerate(zip(maps, STRIDES, strict=True)):
                 inner = loss[:, :, band.inner(stride)]
                 sums[index] += float(inner.sum())

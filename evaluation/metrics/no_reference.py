@@ -355,11 +355,11 @@ def shape_ratios() -> Values:
     return ratios
 
 
-def _nearest_shape(table: Values, wanted: Values) -> Values:
+def _nearest_shape(table: Values, values: Values) -> Values:
     """Return for each value the shape with the nearest entry in an increasing table."""
-    right = np.clip(np.searchsorted(table, wanted), 1, len(table) - 1)
+    right = np.clip(np.searchsorted(table, values), 1, len(table) - 1)
     left = right - 1
-    nearer = np.abs(table[left] - wanted) <= np.abs(table[right] - wanted)
+    nearer = np.abs(table[left] - values) <= np.abs(table[right] - values)
     return SHAPES[np.where(nearer, left, right)]
 
 

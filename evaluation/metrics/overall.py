@@ -110,9 +110,9 @@ class Overall(NetworkMetric):
     @property
     def weights_sha256(self) -> str | None:
         """One hash of all weights; None if those of DINOv2 are missing."""
-        own = weights.WEIGHTS.load(self.weights).status().sha256
-        hashes = [own, *(part.weights_sha256 for part in self.parts if part.selective)]
-        return own and sha256(" ".join(map(str, hashes)).encode()).hexdigest()
+        dinov2_sha256 = weights.WEIGHTS.load(self.weights).status().sha256
+        hashes = [dinov2_sha256, *(part.weights_sha256 for part in self.parts if part.selective)]
+        return dinov2_sha256 and sha256(" ".join(map(str, hashes)).encode()).hexdigest()
 
     def load(self) -> Any:
         return dinov2(weights.locate(self.weights)[0])

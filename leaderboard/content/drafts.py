@@ -118,10 +118,10 @@ def freeze(suite: Suite) -> Suite:
     locked = Suite.objects.select_for_update().get(pk=suite.pk)
     if locked.is_frozen:
         raise SuiteError(f"{locked} is already frozen")
-    ready = preview(locked)
-    if ready.refusals:
-        raise SuiteError("; ".join(ready.refusals[:5]))
-    core = ready.suite
+    checked = preview(locked)
+    if checked.refusals:
+        raise SuiteError("; ".join(checked.refusals[:5]))
+    core = checked.suite
     used = SourceImage.objects.filter(slug__in=[image.slug for image in core.images])
     prepared = {
         source.slug: EncodedImage.from_image(_prepared(source, locked.size))
@@ -205,7 +205,7 @@ def facts_of(
 
 
 def prepared_annotations(source: SourceImage, size: int) -> Annotations:
-    """Return the image's annotations at a working size."""
+    """Return the image's annotations at this working size."""
     original = (source.stored.width, source.stored.height)
     return sources.prepare_annotations(source.places, original, size)
 

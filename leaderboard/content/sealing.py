@@ -49,10 +49,10 @@ class Wording:
 
 def seal(suite: CoreSuite, folder: Path, *, narrow: bool = False) -> Suite:
     """Create a sealed twin of the suite from the owner's folder. Raises SuiteError."""
-    words: dict[str, Wording] = {}
+    wordings: dict[str, Wording] = {}
     if (folder / "wordings.json").is_file():
-        words = _read(folder / "wordings.json", dict[str, Wording])
-    pairs = _with_wordings(suite.pairs, words)
+        wordings = _read(folder / "wordings.json", dict[str, Wording])
+    pairs = _with_wordings(suite.pairs, wordings)
     rows: list[ImageRow] = _read(folder / "images.json", list[ImageRow])
     if not rows:
         raise SuiteError("images.json: expected a list of images")
@@ -77,9 +77,11 @@ def seal(suite: CoreSuite, folder: Path, *, narrow: bool = False) -> Suite:
             contains=row.contains,
         )
         annotations = sources.prepare_annotations(annotations, image.size, suite.size)
-        ready = sources.prepare(image, suite.size)
-        prepared[slug] = EncodedImage.from_image(ready)
-        candidates.append(suite_builder.from_facts(source, suite_builder.facts(ready), annotations))
+        prepared_image = sources.prepare(image, suite.size)
+        prepared[slug] = EncodedImage.from_image(prepared_image)
+        candidates.append(
+            suite_builder.from_facts(source, suite_builder.facts(prepared_image), annotations)
+        )
     slug = f"{suite.slug}-sealed"
     newest = Suite.objects.filter(slug=slug).order_by("-version").first()
     draft = suite_builder.Draft(

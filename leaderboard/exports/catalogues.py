@@ -43,13 +43,13 @@ def every_eval_ever(run: Run) -> dict[str, Any]:
     The schema requires strings as values of `additional_details` and `details`.
     """
     standings = standings_of(run)
-    made = max(standing.computed_at for standing in standings.values())
+    computed_at = max(standing.computed_at for standing in standings.values())
     ended, code = run.finished_at, run.provenance.get("code") or {}
     name = _model_id(run.editing_model)
     record = {
         "schema_version": EVERY_EVAL_EVER,
-        "evaluation_id": f"convergebench-{run.suite.key}/{name}/{made.timestamp():.0f}",
-        "retrieved_timestamp": f"{made.timestamp():.0f}",
+        "evaluation_id": f"convergebench-{run.suite.key}/{name}/{computed_at.timestamp():.0f}",
+        "retrieved_timestamp": f"{computed_at.timestamp():.0f}",
         "source_metadata": {
             "source_name": "ConvergeBench",
             "source_type": "evaluation_run",
@@ -95,7 +95,7 @@ def _model_id(model: EditingModel) -> str:
 
 
 def _model(run: Run) -> dict[str, Any]:
-    model, made = run.editing_model, run.provenance.get("model") or {}
+    model, played_model = run.editing_model, run.provenance.get("model") or {}
     info: dict[str, Any] = {"name": model.name, "id": _model_id(model)}
     if model.organisation:
         info["developer"] = model.organisation
@@ -107,8 +107,8 @@ def _model(run: Run) -> dict[str, Any]:
     return info | {
         "additional_details": _texts(
             access=model.get_access_display(),
-            contract=made.get("contract") or model.editor,
-            checkpoint=made.get("revision"),
+            contract=played_model.get("contract") or model.editor,
+            checkpoint=played_model.get("revision"),
             size_sent=run.suite.size,
             size_returned=(run.provenance.get("answers") or {}).get("returned"),
             licence=model.licence,

@@ -116,10 +116,10 @@ def _node_name(source: str) -> str:
     return source.lstrip("^").partition(":")[0]
 
 
-def _pick(known: Mapping[str, Any], source: str) -> Any:
+def _pick(values: Mapping[str, Any], source: str) -> Any:
     """Return the value that an input names; "split:1" is the second value of a node."""
     name, _, index = source.partition(":")
-    value = known[name]
+    value = values[name]
     return value[int(index or 0)] if isinstance(value, list) else value
 
 
@@ -136,8 +136,8 @@ def _read_weights(manifest: Sequence[Mapping[str, Any]], data: bytes) -> dict[st
             values = values.astype(np.float32) * np.float32(packed["scale"]) + np.float32(
                 packed["min"]
             )
-        wanted = np.int64 if spec["dtype"] == "int32" else np.float32
-        weights[spec["name"]] = values.astype(wanted).reshape(spec["shape"])
+        dtype = np.int64 if spec["dtype"] == "int32" else np.float32
+        weights[spec["name"]] = values.astype(dtype).reshape(spec["shape"])
     if position != len(data):
         raise GraphError(f"the weights have {len(data)} bytes, not {position}")
     return weights
