@@ -156,15 +156,17 @@ def review(store: ScoreStore, scorer: Scorer) -> Review:
     """Measure the audits that have no finding yet, and search for signs of cheating."""
     measure_audits(store, scorer)
     chains = list(store.chains())
-    first = [Verdict.of(trips[0].evidence).made for c in chains if (trips := store.measures(c))]
-    silent = [
+    first_verdicts = [
+        Verdict.of(trips[0].evidence).made for c in chains if (trips := store.measures(c))
+    ]
+    unanswered = [
         audit.kind
         for chain in chains
-        for audit in store.silent_audits(chain)
+        for audit in store.unanswered_audits(chain)
         if chain.played >= max(1, audit.number)
     ]
-    made = [made for made in first if made is not None]
-    audited = findings.judge_audits(store.findings(), made, silent)
+    made = [made for made in first_verdicts if made is not None]
+    audited = findings.judge_audits(store.findings(), made, unanswered)
     hints = [
         *_unjudged_audits(store, chains, scorer),
         *_signs(store, chains),

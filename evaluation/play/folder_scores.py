@@ -211,7 +211,7 @@ class FolderScores(GatheredScores):
             if audit.file and (played.slug, audit.number) not in self.audit_findings
         ]
 
-    def silent_audits(self, chain: PlayedTrips) -> list[Audit]:
+    def unanswered_audits(self, chain: PlayedTrips) -> list[Audit]:
         played: PlayedChain = chain.key
         return [
             Audit(played.case, played.repeat, audit.number, audit.kind)

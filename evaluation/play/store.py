@@ -261,7 +261,7 @@ class ScoreStore(ABC):
         """Return the answered audits of a chain that have no finding yet."""
         return ()
 
-    def silent_audits(self, chain: PlayedTrips) -> Sequence[Audit]:
+    def unanswered_audits(self, chain: PlayedTrips) -> Sequence[Audit]:
         """Return the audits of a chain that were not answered with an image."""
         return ()
 

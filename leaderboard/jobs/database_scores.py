@@ -296,7 +296,7 @@ class DatabaseScores(ScoreStore):
             answered.append(AnsweredAudit(row, planned, next(matching, self.run.secret)))
         return answered
 
-    def silent_audits(self, chain: PlayedTrips) -> list[PlannedAudit]:
+    def unanswered_audits(self, chain: PlayedTrips) -> list[PlannedAudit]:
         ended = (Audit.Outcome.REFUSED, Audit.Outcome.FAILED)
         rows = Audit.objects.filter(chain=chain.key.chain, outcome__in=ended)
         return [row.planned for row in rows.select_related("chain__case")]

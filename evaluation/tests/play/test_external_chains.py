@@ -111,7 +111,7 @@ def test_furniture_replaced_at_the_first_edit_ends_the_chain_there(tmp_path, cap
     source = scene()
     images = {"I0_source": source}
     for trip in (1, 2, 3):
-        # The ball was replaced by a lamp, and later by a box.
+        # Each trip replaces the ball by a lamp, and the lamp by a box.
         for name, box, colour in (
             (f"I{trip}_forward", (60, 60, 92, 170), (210, 190, 60)),
             (f"I{trip}_backward", (45, 100, 105, 170), (70, 150, 90)),
