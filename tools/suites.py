@@ -28,7 +28,7 @@ def shipped(draft: Draft) -> Suite:
     images = [
         image
         for image in catalog.source_images()
-        if image.status == "active" and draft.takes_image(image)
+        if image.status == "active" and draft.accepts_image(image)
     ]
     pairs = [pair.pair for pair in catalog.edit_pairs() if pair.status == "active"]
     return build(draft, (_candidate(image, draft.size) for image in images), pairs)

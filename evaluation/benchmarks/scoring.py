@@ -34,7 +34,7 @@ from evaluation.metrics.batches import threads
 from evaluation.metrics.lpips import Lpips
 from evaluation.metrics.networks.dinov2 import AREA, PATCH, patches
 from evaluation.metrics.overall import LAYERS, Overall
-from evaluation.play.external_chains import ExternalChain, placed_runs, score_runs
+from evaluation.play.external_chains import ExternalChain, build_runs, score_runs
 from evaluation.witnesses import DEFAULT_WITNESSES
 
 TOLERANCE = 1e-4
@@ -116,7 +116,7 @@ def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
             steps = list(zip(edits, restored_images, strict=True))[: 1 if warm else None]
             start = time.process_time()
             own_chain = ExternalChain("hat", encoded_source, tuple(steps), pair)
-            own = placed_runs({"hat": [("hat", own_chain)]}, read=lambda image: image)
+            own = build_runs({"hat": [("hat", own_chain)]}, read=lambda image: image)
             score_runs(own, scorer, read=lambda image: image)
             seconds = time.process_time() - start
         taken.append(seconds)

@@ -80,7 +80,7 @@ class Draft:
     shapes: bool = False  # only pairs with a chain shape, else only pairs without one
     narrow: bool = False  # intentionally too small or one-sided to compare models
 
-    def takes_image(self, image: SuiteImage | catalog.SourceImage) -> bool:
+    def accepts_image(self, image: SuiteImage | catalog.SourceImage) -> bool:
         return (
             (not self.kinds or image.kind in self.kinds)
             and (not self.made or image.made in self.made)
@@ -91,7 +91,7 @@ class Draft:
             and (not self.needs or not set(self.needs).isdisjoint(image.contains))
         )
 
-    def takes_pair(self, pair: EditPair) -> bool:
+    def accepts_pair(self, pair: EditPair) -> bool:
         return (
             bool(pair.shape) == self.shapes
             and (not self.categories or pair.category in self.categories)
@@ -143,14 +143,14 @@ def build(draft: Draft, candidates: Iterable[Candidate], pairs: Iterable[EditPai
     Required images and pairs are chosen first. Then every stratum (kind x category) gets its share
     of cases, which use the least used pairs and images.
     """
-    taken = [
+    accepted = [
         item
         for item in candidates
-        if draft.takes_image(item.image)
+        if draft.accepts_image(item.image)
         and min(item.image.width, item.image.height) >= draft.smallest_side
     ]
-    usable_pairs = [pair for pair in pairs if draft.takes_pair(pair)]
-    possible = _possible_cases(taken, usable_pairs, frozenset(draft.without_cases))
+    usable_pairs = [pair for pair in pairs if draft.accepts_pair(pair)]
+    possible = _possible_cases(accepted, usable_pairs, frozenset(draft.without_cases))
     required = _required(draft, possible)
     shares = dict(draft.shares) or _even_shares(draft.cases, possible, required)
     cases = _choose(possible, shares, draft.seed, required)
@@ -169,7 +169,7 @@ def build(draft: Draft, candidates: Iterable[Candidate], pairs: Iterable[EditPai
         repeats=draft.repeats,
         images=tuple(
             sorted(
-                (c.image for c in taken if c.image.slug in used_images),
+                (c.image for c in accepted if c.image.slug in used_images),
                 key=lambda image: image.slug,
             )
         ),

@@ -149,7 +149,7 @@ def _inside(folder: Path, name: Any) -> Path:
     try:
         file = (folder / str(name)).resolve()
         if not file.is_relative_to(folder.resolve()):
-            raise ChainFolderError(f"{shown} is outside of {folder}")
+            raise ChainFolderError(f"{shown} is outside {folder}")
         if not file.is_file():
             raise ChainFolderError(f"{folder} has no file {shown}")
     except OSError as error:
@@ -225,7 +225,7 @@ def find_runs(
     *,
     in_turn: bool = False,
     name: str = "",
-    changed: Callable[[EditPair], EditPair] = lambda pair: pair,
+    change_pair: Callable[[EditPair], EditPair] = lambda pair: pair,
     on_cut: Callable[[str], object] = lambda message: None,
 ) -> ExternalRuns:
     """Return the chain in the folder, or all chains below it. Raises ChainFolderError.
@@ -234,7 +234,7 @@ def find_runs(
     """
     if is_chain(folder):
         chain = cut_to_readable(find_chain(folder, in_turn=in_turn), on_cut)
-        return placed_runs({name or chain.name: [(chain.name, chain)]}, changed)
+        return build_runs({name or chain.name: [(chain.name, chain)]}, change_pair)
     chains = {
         name or folder.resolve().name: _chains(folder, in_turn),
         **{child.name: _chains(child, in_turn) for child in _folders(folder)},
@@ -249,7 +249,7 @@ def find_runs(
             f"{folder} contains no image ({', '.join(SUFFIXES)}), no manifest.json and no folder "
             "of a chain"
         )
-    return placed_runs(chains, changed)
+    return build_runs(chains, change_pair)
 
 
 class ExternalScores(GatheredScores):
@@ -288,7 +288,7 @@ class ExternalScores(GatheredScores):
 
 
 def score_runs(
-    own: ExternalRuns,
+    external: ExternalRuns,
     scorer: Scorer,
     judge: Judge | None = None,
     *,
@@ -297,8 +297,8 @@ def score_runs(
 ) -> dict[str, RunScores]:
     """Score every model's chains; `read` decodes an image file."""
     scores: dict[str, RunScores] = {}
-    for model, placed in own.runs.items():
-        store = ExternalScores(own.suite, scorer, placed, read, on_trips)
+    for model, placed in external.runs.items():
+        store = ExternalScores(external.suite, scorer, placed, read, on_trips)
         score(store, scorer)
         finish(store, judge)
         scores[model] = store.run_scores()
@@ -318,14 +318,14 @@ def _chains(folder: Path, in_turn: bool) -> list[tuple[str, ExternalChain[Path]]
     ]
 
 
-def placed_runs(
+def build_runs(
     chains: Mapping[str, Sequence[tuple[str, ExternalChain[Any]]]],
-    changed: Callable[[EditPair], EditPair] = lambda pair: pair,
+    change_pair: Callable[[EditPair], EditPair] = lambda pair: pair,
     read: Callable[[Any], EncodedImage] = lambda file: read_image(file),
 ) -> ExternalRuns:
     """Build one suite from the chains of every model, given with their folders' names.
 
-    `changed` adds to the description of an edit; `read` decodes an image file.
+    `change_pair` changes the description of an edit; `read` decodes an image file.
     """
     # Chains are comparable only if all are as long as the shortest.
     trips = min(len(chain.trips) for rows in chains.values() for _, chain in rows)
@@ -353,7 +353,7 @@ def placed_runs(
                     attribution="",
                 )
             image = images[key]
-            described = changed(chain.pair)
+            described = change_pair(chain.pair)
             # Without a description of the edit, every folder counts as a different edit.
             if described == DEFAULT_PAIR:
                 described = replace(DEFAULT_PAIR, forward=f"{DEFAULT_PAIR.forward} of {folder}")

@@ -99,7 +99,7 @@ def preview(suite: Suite, until: float = math.inf) -> Preview:
     excluded = set(suite.filters.get("without") or ())
     active = SourceImage.objects.filter(status=Curation.ACTIVE).select_related("stored")
     # Images are selected before any is opened.
-    selected = [source for source in active if draft.takes_image(source)]  # type: ignore[arg-type]
+    selected = [source for source in active if draft.accepts_image(source)]  # type: ignore[arg-type]
     pairs = [p.as_core() for p in EditPair.objects.filter(status=Curation.ACTIVE)]
     facts = facts_of(selected, suite.size, until)
     candidates = [

@@ -18,7 +18,7 @@ from evaluation.measuring.calibration import jpeg_equivalent, stored_source_data
 from evaluation.measuring.scoring import Scorer
 from evaluation.metrics import HEADLINE, MetricError, full_reference_metrics, load_metric
 from evaluation.metrics.base import Subject
-from evaluation.play.external_chains import DEFAULT_PAIR, ExternalChain, ExternalScores, placed_runs
+from evaluation.play.external_chains import DEFAULT_PAIR, ExternalChain, ExternalScores, build_runs
 from evaluation.play.score import score as score_trips
 from evaluation.play.store import PlayedTrips
 from leaderboard.models import StoredImage, UploadedChain
@@ -94,7 +94,7 @@ def _results(chain: UploadedChain) -> dict[str, Any]:
     first = rows[0, False]
     source = _decode(first)
     external = ExternalChain("own", first, trips)
-    uploaded = placed_runs({"own": [("own", external)]}, read=lambda file: source)
+    uploaded = build_runs({"own": [("own", external)]}, read=lambda file: source)
     (placed,) = uploaded.runs.values()
     scorer = Scorer(full_reference_metrics())
     store = UploadedScores(

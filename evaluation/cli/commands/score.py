@@ -269,7 +269,11 @@ def score_chains(args: argparse.Namespace) -> int:
 
     judge = requested_judge(args, args.folder / ANSWERS)
     external = find_runs(
-        args.folder, in_turn=args.in_turn, name=args.name or "", changed=change_pair, on_cut=note
+        args.folder,
+        in_turn=args.in_turn,
+        name=args.name or "",
+        change_pair=change_pair,
+        on_cut=note,
     )
     is_single_chain = is_chain(args.folder)
     name = next(iter(external.runs)) if is_single_chain else args.name or args.folder.resolve().name
