@@ -128,7 +128,7 @@ def measured_chain(
 
 
 def _verdict(trip: ScoredTrip, *, gating: bool = False) -> Verdict:
-    return Verdict.of(trip.measures.evidence, gating=gating)
+    return Verdict.from_evidence(trip.measures.evidence, gating=gating)
 
 
 def _steps(trips: Sequence[ScoredTrip]) -> tuple[tuple[float, ...], float]:

@@ -132,7 +132,9 @@ class _Audits:
         """Check the run's medians and flags against the stated findings."""
         run = self.document.run
         first = [chain.trips[0] for chain in self.document.chains if chain.trips]
-        edits_made = [Verdict.of(trip.evidence).made for trip in first if trip.step is not None]
+        edits_made = [
+            Verdict.from_evidence(trip.evidence).made for trip in first if trip.step is not None
+        ]
         silent = [
             line.kind
             for line in self.document.audits

@@ -330,7 +330,7 @@ def _announce(player: FolderPlayer, chosen: ChosenEditor) -> Estimate:
 def estimate_rest(player: FolderPlayer, chosen: ChosenEditor) -> Estimate:
     """Estimate the cost and time of the remaining chains and their audits."""
     folder, waiting = player.store.folder, player.store.waiting
-    audits = sum(len(player.store.audits_of(chain)) for chain in waiting)
+    audits = sum(len(player.store.pending_audits(chain)) for chain in waiting)
     done = [edit.seconds for chain in folder.chains.values() for edit in chain.edits]
     return estimate(
         sum(folder.edits_left(chain) for chain in waiting) + audits,

@@ -99,7 +99,7 @@ def judge_from_settings(settings: Mapping[str, Any], answers: Path) -> Judge | N
     options = JudgeOptions.from_settings(
         {**defaults, **{f"JUDGE_{k.upper()}": v for k, v in settings.items() if v is not None}}
     )
-    return Judge.of(options, AnswerFile(answers)) if options else None
+    return Judge.from_options(options, AnswerFile(answers)) if options else None
 
 
 def report_judge(judge: Judge) -> None:

@@ -157,7 +157,9 @@ def review(store: ScoreStore, scorer: Scorer) -> Review:
     measure_audits(store, scorer)
     chains = list(store.chains())
     first_verdicts = [
-        Verdict.of(trips[0].evidence).made for c in chains if (trips := store.measures(c))
+        Verdict.from_evidence(trips[0].evidence).made
+        for c in chains
+        if (trips := store.measures(c))
     ]
     unanswered = [
         audit.kind

@@ -83,10 +83,10 @@ class FolderStore(RunStore):
         chain = self.folder.chains[slug]
         self.folder.begin(chain)
         return ClaimedChain(
-            slug, self.folder.secret, self.folder.plan(chain), self.audits_of(chain)
+            slug, self.folder.secret, self.folder.plan(chain), self.pending_audits(chain)
         )
 
-    def audits_of(self, chain: PlayedChain) -> dict[int, Audit]:
+    def pending_audits(self, chain: PlayedChain) -> dict[int, Audit]:
         """Return the audits of a chain still to be sent, by trip.
 
         A cold audit is dropped once another chain has sent its source image.
@@ -107,7 +107,7 @@ class FolderStore(RunStore):
         cold = {
             chain.image: chain.slug
             for chain in self.waiting
-            if BEFORE_TRIPS in self.audits_of(chain)
+            if BEFORE_TRIPS in self.pending_audits(chain)
         }
         images = {slug: self.folder.chains[slug].image for slug in self._todo}
         return [slug for slug in self._todo if cold.get(images[slug], slug) == slug]

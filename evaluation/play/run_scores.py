@@ -127,7 +127,9 @@ class RunScores:
     @property
     def first_edits_made(self) -> list[bool]:
         """The verdicts on the first edits of all chains: True if the edit was made."""
-        first = (Verdict.of(c.trips[0].evidence).made for c in self.chains.values() if c.trips)
+        first = (
+            Verdict.from_evidence(c.trips[0].evidence).made for c in self.chains.values() if c.trips
+        )
         return [made for made in first if made is not None]
 
     def no_reference(self, suite: Suite) -> dict[str, Any]:

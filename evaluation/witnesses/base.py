@@ -161,7 +161,7 @@ class Verdict:
     undone: bool | None
 
     @classmethod
-    def of(cls, evidence: Iterable[Mapping[str, Any]], *, gating: bool = False) -> Self:
+    def from_evidence(cls, evidence: Iterable[Mapping[str, Any]], *, gating: bool = False) -> Self:
         """Combine the evidence of all witnesses, or with `gating` of those that can end a chain.
 
         An edit counts as made if one witness saw it, and as undone only if no witness still sees

@@ -284,4 +284,4 @@ def judge_of(run: Run) -> Judge | None:
     except UserFacingError as error:
         log.error("the judge's settings are invalid", run=run.pk, why=str(error))
         return None
-    return Judge.of(options, StoredAnswers(run)) if options else None
+    return Judge.from_options(options, StoredAnswers(run)) if options else None

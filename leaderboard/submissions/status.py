@@ -242,7 +242,7 @@ def result(run: Run | None) -> dict[str, Any] | None:
     trips, details = results.trips, results.standing.details
     first = Trip.objects.filter(chain__run=run, chain__repeat=0, number=1)
     evidence = dict(first.values_list("chain__case", "evidence"))
-    unmade = [case for case, rows in evidence.items() if Verdict.of(rows).made is False]
+    unmade = [case for case, rows in evidence.items() if Verdict.from_evidence(rows).made is False]
     keys = [row["case"] for end in ("worst", "best") for row in details.get(end, [])[:EXTREMES]]
     keys = list(dict.fromkeys([*unmade[:MAX_UNMADE], *keys]))
     chains = run.chains.filter(case__in=keys, repeat=0).select_related("case__image__stored")
@@ -254,7 +254,7 @@ def result(run: Run | None) -> dict[str, Any] | None:
         "answer": model_page.lifetime_sentence(results),
         "place": _place(results),
         "unmade": len(unmade),
-        "judged": sum(Verdict.of(rows).made is not None for rows in evidence.values()),
+        "judged": sum(Verdict.from_evidence(rows).made is not None for rows in evidence.values()),
         "strips": [(strip, _witnessed(evidence.get(strip.chain.case_id, []))) for strip in drawn],
     }
 

@@ -64,10 +64,10 @@ class RestorationRun:
         shown = metric_class(metric)().shown(fmean(values))
         return NOTHING if shown is None else f"{shown:.3f}"
 
-    def of_scene(self, slug: str) -> set[str]:
+    def cases_of_scene(self, slug: str) -> set[str]:
         return {name for name, case in self.cases.items() if case.image == slug}
 
-    def of_degradation(self, name: str) -> set[str]:
+    def cases_of_degradation(self, name: str) -> set[str]:
         return {slug for slug, case in self.cases.items() if case.pair == f"restore-{name}"}
 
 
@@ -127,9 +127,9 @@ def _parts(facts: Json, restored: Sequence[RestorationRun]) -> Table:
             lines.append([f"{title}: Nano Banana 2 (published)", *_cells(published[title])])
         for run in restored:
             cases = (
-                run.of_scene(RESTORED[title])
+                run.cases_of_scene(RESTORED[title])
                 if title in RESTORED
-                else run.of_degradation(titles[title])
+                else run.cases_of_degradation(titles[title])
             )
             name = f"{title}: {run.model} (here)"
             lines.append([name, *_ours(run, facts, cases)])
@@ -144,8 +144,8 @@ def _matrix(run: RestorationRun) -> Table:
     head = [degradation.title for degradation in DEGRADATIONS.values()]
     lines = []
     for scene, slug in RESTORED.items():
-        rows = run.of_scene(slug)
-        cells = [run.shown(metric, rows & run.of_degradation(name)) for name in DEGRADATIONS]
+        rows = run.cases_of_scene(slug)
+        cells = [run.shown(metric, rows & run.cases_of_degradation(name)) for name in DEGRADATIONS]
         if rows:
             lines.append([scene, *cells])
     return Table(

@@ -185,8 +185,8 @@ def test_things_are_counted_after_every_step_if_the_detector_is_installed(perfec
 def test_each_of_many_edits_must_have_been_made():
     said = {"gates": True, "undone": None}
     both = [{**said, "made": True, "step": 1}, {**said, "made": False, "step": 2}]
-    assert Verdict.of(both).made is False
-    assert Verdict.of([*both, {**said, "made": True, "step": 2}]).made is True
+    assert Verdict.from_evidence(both).made is False
+    assert Verdict.from_evidence([*both, {**said, "made": True, "step": 2}]).made is True
 
 
 def test_a_bundle_from_the_shell_contains_every_step_and_verifies(tmp_path):

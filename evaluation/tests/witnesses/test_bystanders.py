@@ -121,7 +121,7 @@ def test_boxes_overlap_by_what_they_share():
 
 def test_changes_outside_the_edit_do_not_count_as_edits():
     said = {"witness": "rest", "made": None, "undone": None, "kept": False, "gates": False}
-    assert Verdict.of([said]) == Verdict(None, None)
+    assert Verdict.from_evidence([said]) == Verdict(None, None)
     seen = {"witness": "hue", "made": True, "undone": False, "gates": False}
     assert count_verdicts([("colour", [said, seen]), ("colour", [seen])]) == {
         "colour": {"rest": {"kept": [0, 1]}, "hue": {"made": [2, 2], "undone": [0, 2]}}

@@ -159,12 +159,14 @@ def said(made, undone, gates=True):
 
 
 def test_undecided_witnesses_do_not_affect_the_verdict():
-    assert Verdict.of([]) == Verdict(None, None)
-    assert Verdict.of([said(None, None)]) == Verdict(None, None)
-    assert Verdict.of([said(True, False), said(None, True)]) == Verdict(True, False)
-    assert Verdict.of([said(False, None), said(True, True)]) == Verdict(True, True)
-    assert Verdict.of([said(False, False, gates=False)], gating=True) == Verdict(None, None)
-    assert Verdict.of([said(False, False, gates=False)]) == Verdict(False, False)
+    assert Verdict.from_evidence([]) == Verdict(None, None)
+    assert Verdict.from_evidence([said(None, None)]) == Verdict(None, None)
+    assert Verdict.from_evidence([said(True, False), said(None, True)]) == Verdict(True, False)
+    assert Verdict.from_evidence([said(False, None), said(True, True)]) == Verdict(True, True)
+    assert Verdict.from_evidence([said(False, False, gates=False)], gating=True) == Verdict(
+        None, None
+    )
+    assert Verdict.from_evidence([said(False, False, gates=False)]) == Verdict(False, False)
 
 
 def test_things_with_a_high_error_rate_end_no_chain(parsing):

@@ -54,7 +54,7 @@ def verdicts():
             edited = EncodedImage.from_image(edit(source.decoded, case))
             subject = chain_subject(image, source, edited, pair)
             trip = TripToJudge(source, source, edited, source, pair, subject)
-            found[name][case.slug] = Verdict.of(panel.evidence(trip))
+            found[name][case.slug] = Verdict.from_evidence(panel.evidence(trip))
     return found
 
 

@@ -179,7 +179,7 @@ class JudgeOptions:
         )
 
 
-class JudgeStopped(Exception):
+class NoAnswer(Exception):
     """The judge cannot answer; the text gives the reason."""
 
 
@@ -216,7 +216,7 @@ class Judge(Witness):
         self._lost_seconds = 0.0
 
     @classmethod
-    def of(cls, options: JudgeOptions, answers: Answers | None = None) -> Judge:
+    def from_options(cls, options: JudgeOptions, answers: Answers | None = None) -> Judge:
         return cls(
             options.client(),
             answers,
@@ -316,7 +316,7 @@ class Judge(Witness):
         if stored is None:
             try:
                 stored = self._new_answer(question, text, shown, about)
-            except JudgeStopped:
+            except NoAnswer:
                 return None
             self.answers.save(key, stored)
         if stored.outcome != ANSWERED:
@@ -346,7 +346,7 @@ class Judge(Witness):
             self._lost_seconds += time.monotonic() - began
             if error.permanent or self._failures >= FAILURES:
                 raise self._stop(str(error)) from error
-            raise JudgeStopped(str(error)) from error
+            raise NoAnswer(str(error)) from error
         self._failures = 0
         outcome = REFUSED if reply.refused else ANSWERED
         text = storable(reply.text)[: questions.MOST_LETTERS]
@@ -361,7 +361,7 @@ class Judge(Witness):
 
     def _check_budget(self) -> None:
         if self.stopped:
-            raise JudgeStopped(self.stopped)
+            raise NoAnswer(self.stopped)
         answers = self._own_answers()
         if self.budget_calls is not None and len(answers) >= self.budget_calls:
             raise self._stop(f"the budget of {self.budget_calls:,} calls is used up")
@@ -373,9 +373,9 @@ class Judge(Witness):
     def _own_answers(self) -> list[StoredAnswer]:
         return [answer for answer in self.answers.all().values() if answer.version == self.version]
 
-    def _stop(self, why: str) -> JudgeStopped:
+    def _stop(self, why: str) -> NoAnswer:
         self.stopped = why
-        return JudgeStopped(why)
+        return NoAnswer(why)
 
     # Totals.
 
