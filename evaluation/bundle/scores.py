@@ -13,7 +13,7 @@ from evaluation.measuring.calibration import stored_source_data
 from evaluation.measuring.scoring import Scorer
 from evaluation.measuring.trip_measures import scoring_findings
 from evaluation.metrics.base import Subject
-from evaluation.play.folder_scores import GatheredScores
+from evaluation.play.folder_scores import MemoryScores
 from evaluation.play.run_folder import chain_slug
 from evaluation.play.run_scores import ChainScores
 from evaluation.play.score import score_chains
@@ -27,7 +27,7 @@ class _Key(NamedTuple):
     record: ChainRecord
 
 
-class BundleScores(GatheredScores):
+class BundleScores(MemoryScores):
     """A store of a bundle's chains whose scores are recomputed."""
 
     def __init__(self, bundle: Bundle, scorer: Scorer) -> None:

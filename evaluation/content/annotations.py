@@ -155,5 +155,5 @@ def _adapter() -> TypeAdapter[Annotations]:
     return TypeAdapter(Annotations)
 
 
-#: The annotations of an image without annotations.
+#: Empty annotations.
 UNANNOTATED = Annotations()

@@ -1,4 +1,4 @@
-"""Chains that were played elsewhere, as folders of images: runs of one suite.
+"""Score chains that were played elsewhere, from folders of images, as runs of one suite.
 
     FOLDER/...                 one chain
     FOLDER/CHAIN/...           one run, named after the folder
@@ -34,7 +34,7 @@ from evaluation.errors import UserFacingError
 from evaluation.images import EncodedImage, ImageError
 from evaluation.measuring.scoring import Scorer
 from evaluation.play.finish import finish
-from evaluation.play.folder_scores import GatheredScores
+from evaluation.play.folder_scores import MemoryScores
 from evaluation.play.run_folder import chain_slug
 from evaluation.play.run_scores import RunScores
 from evaluation.play.score import score
@@ -252,7 +252,7 @@ def find_runs(
     return build_runs(chains, change_pair)
 
 
-class ExternalScores(GatheredScores):
+class ExternalScores(MemoryScores):
     """The scores of one model's chains; `read` decodes an image file."""
 
     def __init__(

@@ -24,7 +24,7 @@ from evaluation.records import TripMeasures
 from evaluation.witnesses.judge import Judge
 
 
-class GatheredScores(ScoreStore):
+class MemoryScores(ScoreStore):
     """A store that holds scores in memory, by chain, and calibrations by source image.
 
     Each `PlayedTrips.key` must have the attributes `image` (a slug) and `repeat`.
@@ -113,7 +113,7 @@ class GatheredScores(ScoreStore):
         self.scores[chain.slug] = replace(self.scores[chain.slug], **changes)
 
 
-class FolderScores(GatheredScores):
+class FolderScores(MemoryScores):
     """The scores of a run folder; reuses what is still valid in its scores.json.
 
     With `again`, everything is scored again.

@@ -136,7 +136,7 @@ class PlayedChain:
 
 
 def chain_slug(case: str, repeat: int) -> str:
-    """Return the slug of a chain: its case, and from the second repeat on a number."""
+    """Return the slug of a chain: its case, with a number from the second repeat on."""
     return f"{case}--{repeat + 1}" if repeat else case
 
 

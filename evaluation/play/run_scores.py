@@ -61,7 +61,10 @@ class ChainScores:
     def measured(
         self, case: Case, metric: str, calibration: Calibration | None, until: int
     ) -> MeasuredChain | None:
-        """Return the first `until` trips by one metric; None if the metric was not run."""
+        """Return the chain by one metric; None if the metric was not run.
+
+        A converged chain is extended to trip `until`.
+        """
         distances = self.distances.get(metric)
         if calibration is None or distances is None:
             return None
@@ -161,7 +164,7 @@ class RunScores:
         return [chain.result for chain in measured if chain]
 
     def known_at(self, suite: Suite, slug: str) -> int | None:
-        """Return the trip by which the headline metric knows the chain's end, or None."""
+        """Return the trip by which the end by the headline metric is known, or None."""
         headline = next(iter(in_order(self.metrics)), "")
         # The chain's current outcome must not count as its end.
         measured = self._measured(suite, replace(self.chains[slug], outcome=LOST), headline, 0)

@@ -29,9 +29,10 @@ KINDS = {
 } | {name: name for name in CLASSES}
 
 
-# The network misses glasses on faces of less height, in pixels.
+# The smallest height of a face in pixels, because the network misses glasses on smaller faces.
 SMALLEST_FACE = 80
-# The network misses glasses on faces with a smaller share of the source's sharpness.
+# The smallest sharpness of a face relative to the source, because the network misses glasses on
+# blurred faces. Sharpness is measured at this side in pixels.
 SHARP, SHARP_SIDE = 0.6, 192
 
 
