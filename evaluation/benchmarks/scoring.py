@@ -110,7 +110,7 @@ def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
     taken = []
     for names in ((), DEFAULT_WITNESSES):
         scorer = Scorer()
-        scorer.panel.keep(names)
+        scorer.panel.restrict_to(names)
         seconds = 0.0
         for warm in (True, False):
             steps = list(zip(edits, restored_images, strict=True))[: 1 if warm else None]

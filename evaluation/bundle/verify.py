@@ -124,7 +124,7 @@ class Verification:
             for name, witness in self.scorer.panel.witnesses.items()
             if witness.gates and name not in self._witnesses
         ]
-        self.scorer.panel.keep(self._witnesses.keys() - self.unable_witnesses.keys())
+        self.scorer.panel.restrict_to(self._witnesses.keys() - self.unable_witnesses.keys())
 
     @property
     def steps(self) -> int:

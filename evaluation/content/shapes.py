@@ -1,8 +1,8 @@
 """Chain shapes: trips of more than a forward and a backward edit.
 
-A shape is a sequence of letters. A capital is an edit, its small letter undoes that edit, and `=`
-ends a trip: there the image should be the source again, and retention is measured. A final `=` may
-be omitted.
+A shape is a sequence of letters. A capital is an edit, and its small letter undoes that edit. `=`
+ends a trip: the image should be the source again, and its retention is measured. A final `=` may be
+omitted.
 
     A B b a         add two things, remove them in reverse order
     A a = B b       the same edits, each undone at once: two trips

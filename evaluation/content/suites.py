@@ -184,7 +184,7 @@ class EditPair:
             return self
         shape = self.trip(number)
         last = next(step for step in self.steps if step.name == shape.steps[-1].letter)
-        if last.change == "exact":  # the audit sends the image that the inverse turn made
+        if last.change == "exact":  # the last turn undoes the inverse turn
             return self._single(
                 replace(last, operator=INVERSES[last.operator]), self.forward, last.prompt
             )

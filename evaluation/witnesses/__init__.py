@@ -74,7 +74,7 @@ class Panel:
                 witness.share(metrics or {})
                 self.witnesses[name] = witness
 
-    def keep(self, names: Collection[str]) -> None:
+    def restrict_to(self, names: Collection[str]) -> None:
         """Drop all other witnesses."""
         self.witnesses = {n: witness for n, witness in self.witnesses.items() if n in names}
 

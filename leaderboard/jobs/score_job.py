@@ -219,7 +219,7 @@ def pinned_scorer(run: Run) -> Scorer:
         if provenance["witnesses"].get(name) != about:
             why = scorer.panel.not_run.get(name, "its version changed")
             raise _metrics_changed(f"This run is judged by {name}, which cannot run now: {why}")
-    scorer.panel.keep(witnesses)
+    scorer.panel.restrict_to(witnesses)
     return scorer.only(_pinned_names(run))
 
 

@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> None:
     scorer = Scorer(["face"])  # to detect faces in images without annotations
     panel = scorer.panel
     if args.witness:
-        panel.keep(_known(args.witness, WITNESSES))
+        panel.restrict_to(_known(args.witness, WITNESSES))
     suites: dict[str, str] = {}
     rows: list[ErrorRate] = []
     for truth, folders in ((DONE, args.folders), (NOT_MADE, args.not_made)):

@@ -56,7 +56,7 @@ class Zoo:
     def __init__(self) -> None:
         self.suite = suite()
         self.scorer = Scorer(["overall", "lpips"])
-        self.scorer.panel.keep(WITNESS_NAMES)
+        self.scorer.panel.restrict_to(WITNESS_NAMES)
         self.images = {
             image.slug: EncodedImage.from_image(sources.prepared(image, self.suite.size))
             for image in self.suite.images

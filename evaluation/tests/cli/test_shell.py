@@ -79,7 +79,7 @@ def references(tmp_path_factory):
     if not load_metric("lpips").missing():
         names.append("lpips")
     scorer, found = Scorer(names), {}
-    scorer.panel.keep(())
+    scorer.panel.restrict_to(())
     for name in ("oracle", "noop", "blank-card", "thumbnail", "jpeg", "noise", "resample", "colour-drift"):  # fmt: skip
         folder = RunFolder.create(
             tmp_path_factory.mktemp("run") / name, suite, editor=name, options={}
