@@ -42,10 +42,7 @@ def calibrated(
     if unknown := [name for name in scorer.full_reference if name not in computed]:
         computed |= scorer.only(unknown).calibrate(source, subject)
     with suppress(OSError):  # without a writable cache, scoring is only slower
-        rows = {
-            name: calibration and (calibration.blank, calibration.ladder, calibration.stored)
-            for name, calibration in computed.items()
-        }
+        rows = {name: row and (row.blank, row.ladder, row.stored) for name, row in computed.items()}
         write_json(file, rows)
         _prune(file.parent)
     return computed

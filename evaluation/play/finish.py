@@ -156,23 +156,19 @@ def review(store: ScoreStore, scorer: Scorer) -> Review:
     """Measure the audits that have no finding yet, and search for signs of cheating."""
     measure_audits(store, scorer)
     chains = list(store.chains())
-    first_verdicts = [
-        Verdict.from_evidence(trips[0].evidence).made
-        for c in chains
-        if (trips := store.measures(c))
-    ]
+    verdicts = [Verdict.from_evidence(t[0].evidence) for c in chains if (t := store.measures(c))]
     unanswered = [
         audit.kind
         for chain in chains
         for audit in store.unanswered_audits(chain)
         if chain.played >= max(1, audit.number)
     ]
-    made = [made for made in first_verdicts if made is not None]
+    made = [verdict.made for verdict in verdicts if verdict.made is not None]
     audited = findings.judge_audits(store.findings(), made, unanswered)
     hints = [
-        *_unjudged_audits(store, chains, scorer),
-        *_signs(store, chains),
-        *_same_answers(store, chains),
+        *_cold_hints(store, chains, scorer),
+        *_sign_hints(store, chains),
+        *_repeat_hints(store, chains),
     ]
     return Review(audited, hints)
 
@@ -180,12 +176,10 @@ def review(store: ScoreStore, scorer: Scorer) -> Review:
 def measure_audits(store: ScoreStore, scorer: Scorer) -> None:
     """Compare each new audit's answer with the chain's restored image."""
     for chain in store.chains():
-        for answered in store.audits(chain):
-            answer = partial(store.audit_answer, answered)
-            if finding := audit_finding(
-                store, chain, answered.audit, answered.secret, answer, scorer
-            ):
-                store.save_finding(answered, finding)
+        for item in store.audits(chain):
+            answer = partial(store.audit_answer, item)
+            if finding := audit_finding(store, chain, item.audit, item.secret, answer, scorer):
+                store.save_finding(item, finding)
 
 
 def audit_finding(
@@ -222,9 +216,7 @@ def recreate_audit(
     return Cold(audit, secret, chain.pair, source, chain.image.annotations), back
 
 
-def _unjudged_audits(
-    store: ScoreStore, chains: Sequence[PlayedTrips], scorer: Scorer
-) -> Iterator[Hint]:
+def _cold_hints(store: ScoreStore, chains: Sequence[PlayedTrips], scorer: Scorer) -> Iterator[Hint]:
     """Yield a hint if cold audits were answered but cannot be judged here."""
     if COLD_METRIC not in scorer.metrics:
         cold = [a for chain in chains for a in store.audits(chain) if a.audit.kind == "cold"]
@@ -250,7 +242,7 @@ def recreate_touch(
     return Touch(audit, secret, chain.pair.last_edit_as_pair(number), before, sent), back
 
 
-def _signs(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:
+def _sign_hints(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:
     """Yield a hint for each sign that appears in enough chains."""
     by_sign: Mapping[str, list[tuple[PlayedTrips, Sign]]] = defaultdict(list)
     for chain in chains:
@@ -278,7 +270,7 @@ def chain_signs(measures: Sequence[TripMeasures], pair: EditPair) -> list[Sign]:
     ]
 
 
-def _same_answers(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:
+def _repeat_hints(store: ScoreStore, chains: Sequence[PlayedTrips]) -> Iterator[Hint]:
     """Yield a hint for each group of different source images with the same answer."""
     by_image: dict[str, PlayedTrips] = {}
     for chain in chains:

@@ -98,10 +98,7 @@ class FolderStore(RunStore):
         return {number: audit for number, audit in planned.items() if number not in sent}
 
     def _ready(self) -> list[str]:
-        """Return the chains that may be claimed now.
-
-        A chain waits while another chain must send a cold audit of their source image first.
-        """
+        """Return the claimable chains; others wait for a cold audit of their source image."""
         if not self.audits:
             return self._todo
         cold = {
@@ -133,10 +130,8 @@ class FolderStore(RunStore):
             self._scored[slug] = len(scored.restored)
             self._known_at[slug] = scores.known_at(suite, slug)
         for chain in self.waiting:
-            is_between_trips = not chain.open_steps and len(chain.trips) < suite.trips
-            if not (is_between_trips and may_stop(chain.pair, suite)):
-                continue
-            if outcome := self._outcome(chain):
+            at_trip_end = not chain.open_steps and len(chain.trips) < suite.trips
+            if at_trip_end and may_stop(chain.pair, suite) and (outcome := self._outcome(chain)):
                 self.folder.end(chain.slug, outcome)
 
     def _outcome(self, chain: PlayedChain) -> str:
@@ -157,7 +152,7 @@ class FolderStore(RunStore):
                 )
             if self.max_edits is not None and self.calls + len(self._open) >= self.max_edits:
                 raise Paused(
-                    f"--max-edits {self.max_edits} is reached; continue with a larger --max-edits"
+                    f"--max-edits {self.max_edits} is reached; continue with a larger value"
                 )
             self._open.add(chain.key)
 

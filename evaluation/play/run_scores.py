@@ -61,10 +61,7 @@ class ChainScores:
     def measured(
         self, case: Case, metric: str, calibration: Calibration | None, until: int
     ) -> MeasuredChain | None:
-        """Return the chain by one metric; None if the metric was not run.
-
-        A converged chain is extended to trip `until`.
-        """
+        """Return the chain by one metric, extended to `until` if it converged; None if not run."""
         distances = self.distances.get(metric)
         if calibration is None or distances is None:
             return None
