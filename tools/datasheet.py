@@ -16,16 +16,16 @@ At the end of this page you know what the images of the shipped suites show, and
 suite's page shows its own part. `python -m tools.datasheet` writes this page from `fixtures/source_images.json`.
 
 - **Origin**: a photograph, a photographed painting or print, a render of this project, or an image that a model made.
-- **Source** of a portrait: the site it was taken from, else its author.
-- **Sex, age, skin, pose** describe the image, not the person. One person labelled them by eye, and the pose from a crop
-  around the annotated face (frontal: both cheeks equally wide; three-quarter: both eyes seen; profile: one eye seen).
-  They were labelled only once, so their error is unknown.
-- Three shades of **skin** are no scale of skin tones. Light, exposure, paint and toning shift them, and black-and-white
-  images show them badly. No number here supports a claim about how a model treats a group of people.
-- Nearly all freely licensed photographs show white men in a suit, a dozen of them presidents of one country. Most women
-  and people of colour are AI-made or painted. AI-made faces are those that models draw most easily.
+- **Source** of a portrait: the website it comes from, or else its author.
+- **Sex, age, skin, pose** describe the image, not the person. One person estimated them by eye, the pose from a crop
+  around the annotated face (frontal: both cheeks equally wide; three-quarter: both eyes visible; profile: one eye
+  visible). They were labelled only once, so their error is unknown.
+- Three shades of **skin** are not a scale of skin tones. Light, exposure, paint and toning shift them, and
+  black-and-white images show them badly. No number here supports a claim about how a model treats a group of people.
+- Nearly all freely licensed photographs show white men in suits, a dozen of them presidents of one country. Most women
+  and people of colour are AI-made or painted. AI-made faces are the faces that models draw most easily.
 - If you need a fairer set, import images with consent and licences and freeze a suite of them ([curating.md](curating.md)).
-  Freezing warns if one origin of images or one source of faces has more than a third.
+  Freezing warns if more than a third of the images have one origin, or more than a third of the faces one source.
 """
 
 
