@@ -10,8 +10,8 @@ import numpy as np
 from evaluation.analysis.survival import Floats
 from evaluation.analysis.votes import Ballots, Checks
 
-#: What a made-up voter answers: 1 for the first, -1 for the second, 0 for a tie; given the gap
-#: of the pair in logits, by all that counts and by colour alone, and whether the first is left.
+#: The answer of a simulated voter: 1 for the first image, -1 for the second, 0 for a tie. Arguments
+#: are the pair's difference in logits, its difference by colour alone, and whether the first is left.
 Answer = Callable[[np.random.Generator, float, float, bool], int]
 
 HONEST, CLICKER, LEFT, COLOUR = "honest", "clicker", "always left", "colour only"
@@ -69,8 +69,8 @@ def crowd(
 ) -> Crowd:
     """Return the votes of a crowd; each voter votes in sessions of ten.
 
-    Eight of ten are pairs of two models on some case, on which each has a strength of its own
-    around the planted one; one is gold, one comes again with its sides exchanged.
+    In a session eight votes are on pairs of two models on some case, where a model's strength varies
+    around the planted one. One vote is on a gold pair and one repeats a pair with swapped sides.
     """
     random = np.random.default_rng(seed)
     models = len(planted)

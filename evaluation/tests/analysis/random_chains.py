@@ -12,7 +12,7 @@ from evaluation.testing.chains import chain
 def chains_of_a_run(draw: st.DrawFn, lost: bool = True) -> list[ChainResult]:
     """Generate up to eight chains of six trips in two categories, which cross, break or get lost."""
     outcomes = ["refused", "blank", "failed"] + ["lost"] * lost
-    found = []
+    result = []
     for i in range(draw(st.integers(1, 8))):
         retention = draw(st.lists(st.floats(-0.5, 1), min_size=6, max_size=6))
         outcome = "completed"
@@ -24,7 +24,7 @@ def chains_of_a_run(draw: st.DrawFn, lost: bool = True) -> list[ChainResult]:
             min_size=len(retention),
             max_size=len(retention),
         )
-        found.append(
+        result.append(
             chain(
                 *retention,
                 outcome=outcome,
@@ -35,4 +35,4 @@ def chains_of_a_run(draw: st.DrawFn, lost: bool = True) -> list[ChainResult]:
                 origin="photograph",
             )
         )
-    return found
+    return result

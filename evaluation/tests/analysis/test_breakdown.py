@@ -27,10 +27,10 @@ def test_every_chain_counts_in_the_scopes_of_its_case():
 def test_each_scope_is_summarised_separately():
     good = [halving(15, image=f"p{i}", category="geometric", pair="flip") for i in range(4)]
     poor = [halving(3, image=f"p{i}") for i in range(4)]
-    found = breakdown([*good, *poor], 20)
-    assert found["category:geometric"] == summarise(good, 20) == found["pair:flip"]
-    assert found["pair:hat"].usable_trips == pytest.approx(3)
-    assert found["all"].cases == found["kind:face"].cases == 8
+    result = breakdown([*good, *poor], 20)
+    assert result["category:geometric"] == summarise(good, 20) == result["pair:flip"]
+    assert result["pair:hat"].usable_trips == pytest.approx(3)
+    assert result["all"].cases == result["kind:face"].cases == 8
 
 
 def test_cases_are_ordered_from_the_worst_with_repeats_combined():
@@ -40,9 +40,9 @@ def test_cases_are_ordered_from_the_worst_with_repeats_combined():
         *(halving(15, image="best", repeat=r) for r in range(3)),
         chain(outcome="lost", image="unplayed"),
     ]
-    found = case_summaries(run, 20)
-    assert [case.image for case in found] == ["worst", "middling", "best"]
-    assert [case.usable_trips for case in found] == pytest.approx([0, 9, 15])
+    result = case_summaries(run, 20)
+    assert [case.image for case in result] == ["worst", "middling", "best"]
+    assert [case.usable_trips for case in result] == pytest.approx([0, 9, 15])
 
 
 def test_a_case_has_the_numbers_of_a_summary_of_its_chains():

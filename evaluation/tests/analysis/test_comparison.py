@@ -30,12 +30,12 @@ def constant(*retention, count=12, **fields):
 def test_only_shared_cases_are_compared(times):
     first, second = run_of(times), run_of(times / 2)
     extra = chain(outcome="failed", image="only here")
-    found = compared([*first, extra], second[3:])
-    assert (found.cases, found.images, found.pairs) == (87, 29, 24)
+    result = compared([*first, extra], second[3:])
+    assert (result.cases, result.images, result.pairs) == (87, 29, 24)
     alone = summarise(first[3:], 20)
-    assert found.first.usable_trips == pytest.approx(alone.usable_trips)
-    assert found.first.half_life == pytest.approx(alone.half_life)
-    assert found.first.auc == pytest.approx(alone.auc)
+    assert result.first.usable_trips == pytest.approx(alone.usable_trips)
+    assert result.first.half_life == pytest.approx(alone.half_life)
+    assert result.first.auc == pytest.approx(alone.auc)
     with pytest.raises(ValueError, match="no case in common"):
         compared(first, [extra])
 
@@ -47,11 +47,11 @@ def test_runs_of_suites_of_different_lengths_are_not_compared(times):
 
 
 def test_a_clear_difference_needs_no_more_cases(times):
-    found = compared(run_of(times), run_of(times / 2))
-    assert found.separated
-    assert found.p_ahead == pytest.approx(1, abs=1e-4)
-    assert found.usable_trips.interval.low > 0
-    assert found.usable_trips.more_cases == found.auc.more_cases == 0
+    result = compared(run_of(times), run_of(times / 2))
+    assert result.separated
+    assert result.p_ahead == pytest.approx(1, abs=1e-4)
+    assert result.usable_trips.interval.low > 0
+    assert result.usable_trips.more_cases == result.auc.more_cases == 0
 
 
 def test_swapping_the_runs_swaps_the_signs(times):
@@ -68,13 +68,13 @@ def test_swapping_the_runs_swaps_the_signs(times):
 
 def test_the_interval_is_students_t_around_the_paired_difference(times):
     first, second = case_values(run_of(times), 20), case_values(run_of(times * 0.9), 20)
-    found = compare(first, second)
+    result = compare(first, second)
     design = first.design
     error = design.difference_errors(first.usable[:, None], second.usable[:, None], 20)[0]
     reach = stats.t.ppf(0.975, design.freedom) * error
-    assert found.usable_trips.interval.high == pytest.approx(found.usable_trips.estimate + reach)
-    expected = stats.t.cdf(found.usable_trips.estimate / error, design.freedom)
-    assert found.p_ahead == pytest.approx(expected)
+    assert result.usable_trips.interval.high == pytest.approx(result.usable_trips.estimate + reach)
+    expected = stats.t.cdf(result.usable_trips.estimate / error, design.freedom)
+    assert result.p_ahead == pytest.approx(expected)
 
 
 def test_pairing_detects_differences_that_separate_intervals_miss():
@@ -86,10 +86,10 @@ def test_pairing_detects_differences_that_separate_intervals_miss():
 
 
 def test_twins_cannot_be_separated_by_any_number_of_cases(times):
-    found = compared(run_of(times), run_of(times))
-    assert (found.separated, found.p_ahead) == (False, 0.5)
-    assert found.usable_trips.estimate == 0
-    assert found.usable_trips.more_cases is None
+    result = compared(run_of(times), run_of(times))
+    assert (result.separated, result.p_ahead) == (False, 0.5)
+    assert result.usable_trips.estimate == 0
+    assert result.usable_trips.more_cases is None
 
 
 def test_the_proposed_number_of_cases_separates_the_runs():
@@ -103,22 +103,22 @@ def test_the_proposed_number_of_cases_separates_the_runs():
         runs = run_of(common * luck[0] * 1.12), run_of(common * luck[1])
         return tuple([replace(c, pair=f"{c.pair}-{c.image}") for c in run] for run in runs)
 
-    found = compared(*pair_of_runs(20))
-    while found.usable_trips.more_cases in (0, None) or found.usable_trips.estimate < 0.5:
-        found = compared(*pair_of_runs(20))
-    images = 20 + found.usable_trips.more_cases // 3 + 1
+    result = compared(*pair_of_runs(20))
+    while result.usable_trips.more_cases in (0, None) or result.usable_trips.estimate < 0.5:
+        result = compared(*pair_of_runs(20))
+    images = 20 + result.usable_trips.more_cases // 3 + 1
     shown = [compared(*pair_of_runs(images)).usable_trips.more_cases == 0 for _ in range(20)]
     assert sum(shown) >= 10
 
 
 def test_a_half_life_beyond_the_suite_is_none_and_valid_json():
     perfect, broken = constant(*[1.0] * 20), constant(*[1.0] * 5, outcome="failed")
-    found = compared(perfect, broken)
-    assert found.usable_trips.estimate == 15
-    assert found.first.half_life is None
-    assert found.second.half_life == 5
-    assert found.separated
-    json.dumps(asdict(found), allow_nan=False)
+    result = compared(perfect, broken)
+    assert result.usable_trips.estimate == 15
+    assert result.first.half_life is None
+    assert result.second.half_life == 5
+    assert result.separated
+    json.dumps(asdict(result), allow_nan=False)
     same = compared(perfect, perfect)
     assert same.usable_trips.estimate == 0
     json.dumps(asdict(same), allow_nan=False)
@@ -131,10 +131,10 @@ def test_a_longer_half_life_with_fewer_usable_trips_is_noticed():
         chain(*[1.0 if i % 10 > 4 else 0.0] * 20, image=f"p{i:02}", pair=f"q{i % 15}")
         for i in range(30)
     ]
-    found = compared(torn, steady)
-    assert found.first.usable_trips > found.second.usable_trips
-    assert found.first.half_life < found.second.half_life
-    assert found.crossed == compared(steady, torn).crossed == "late"
+    result = compared(torn, steady)
+    assert result.first.usable_trips > result.second.usable_trips
+    assert result.first.half_life < result.second.half_life
+    assert result.crossed == compared(steady, torn).crossed == "late"
     lasting = compared([replace(c, retention=(1.0,) * 20) for c in torn], steady)
     assert not lasting.crossed
     assert not compared(steady, steady).crossed
@@ -146,17 +146,17 @@ def test_a_model_that_loses_fewer_images_early_is_ahead_early():
     torn = [
         halving(12 if i % 15 > 6 else 0.2, image=f"p{i:02}", pair=f"q{i % 15}") for i in range(30)
     ]
-    found = compared(whole, torn)
-    assert found.usable_trips.estimate > 0
-    assert found.first.half_life < found.second.half_life
-    assert found.crossed == "early"
+    result = compared(whole, torn)
+    assert result.usable_trips.estimate > 0
+    assert result.first.half_life < result.second.half_life
+    assert result.crossed == "early"
 
 
 def test_too_few_images_give_differences_without_intervals():
-    found = compared(constant(*[1.0] * 20, count=3), constant(outcome="failed", count=3))
-    assert found.usable_trips.estimate == 20
-    assert found.usable_trips.interval is found.usable_trips.more_cases is found.p_ahead is None
-    assert not found.separated
+    result = compared(constant(*[1.0] * 20, count=3), constant(outcome="failed", count=3))
+    assert result.usable_trips.estimate == 20
+    assert result.usable_trips.interval is result.usable_trips.more_cases is result.p_ahead is None
+    assert not result.separated
 
 
 def test_a_comparison_without_auc_has_none():

@@ -44,7 +44,7 @@ def by_hand(design, values):
     for about, taken in (("image", 1), ("pair", len(categories))):
         names = {getattr(case, about) for case in cases}
         images, pairs = ([getattr(case, name) for case in cases] for name in ("image", "pair"))
-        found = np.zeros((columns, columns))
+        result = np.zeros((columns, columns))
         for name in names:
             share = sum(
                 (v - means[case.category]) / sizes[case.category] / len(categories)
@@ -54,8 +54,8 @@ def by_hand(design, values):
                     about == "image" and images.count(case.image) == pairs.count(case.pair) == 1
                 )
             )
-            found += np.outer(share, share)
-        total += found * len(names) / (len(names) - taken)
+            result += np.outer(share, share)
+        total += result * len(names) / (len(names) - taken)
     clusters = min(len({case.image for case in cases}), len({case.pair for case in cases}))
     usable = np.mean([means[category] for category in categories], axis=0)
     for lasted in (usable, LONGEST - usable):

@@ -38,14 +38,14 @@ def rmse(a, b):
 
 
 def test_a_posteriser_is_idempotent_whatever_it_destroyed(start):
-    found = of_orbit(lambda x: np.round(x * 3) / 3, start)
-    assert (found.regime, found.contraction) == ("idempotent", 0)
+    result = of_orbit(lambda x: np.round(x * 3) / 3, start)
+    assert (result.regime, result.contraction) == ("idempotent", 0)
     assert dynamics([0.1, *[0.0] * 19], 0.1, limit_retention=0.2).limit_retention == 0.2
 
 
 def test_an_editor_that_never_moves_is_idempotent_without_a_path(start):
-    found = of_orbit(lambda x: x, start)
-    assert (found.regime, found.contraction, found.path_efficiency) == ("idempotent", 0, None)
+    result = of_orbit(lambda x: x, start)
+    assert (result.regime, result.contraction, result.path_efficiency) == ("idempotent", 0, None)
 
 
 def test_one_jump_and_a_faint_flicker_are_not_a_drift():
@@ -54,23 +54,23 @@ def test_one_jump_and_a_faint_flicker_are_not_a_drift():
 
 @pytest.mark.parametrize("factor", [0.4, 0.8, 0.9, 0.95])
 def test_a_contraction_is_found_with_its_factor(start, factor):
-    found = of_orbit(lambda x: 0.5 + factor * (x - 0.5), start)
-    assert found.contraction == pytest.approx(factor)
-    assert found.regime == "contracting"
-    assert found.contraction_low <= factor + 1e-9
-    assert found.contraction_high >= factor - 1e-9
+    result = of_orbit(lambda x: 0.5 + factor * (x - 0.5), start)
+    assert result.contraction == pytest.approx(factor)
+    assert result.regime == "contracting"
+    assert result.contraction_low <= factor + 1e-9
+    assert result.contraction_high >= factor - 1e-9
 
 
 def test_noise_at_every_step_wanders(start):
     random = np.random.default_rng(1)
-    found = of_orbit(lambda x: x + random.normal(0, 0.01, x.shape), start)
-    assert found.regime == "wandering"
-    assert found.path_efficiency == pytest.approx(1 / np.sqrt(N), rel=0.1)
+    result = of_orbit(lambda x: x + random.normal(0, 0.01, x.shape), start)
+    assert result.regime == "wandering"
+    assert result.path_efficiency == pytest.approx(1 / np.sqrt(N), rel=0.1)
 
 
 def test_a_tint_at_every_step_drifts(start):
-    found = of_orbit(lambda x: x + 0.01, start)
-    assert (found.regime, found.path_efficiency) == ("drifting", pytest.approx(1))
+    result = of_orbit(lambda x: x + 0.01, start)
+    assert (result.regime, result.path_efficiency) == ("drifting", pytest.approx(1))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_tint_at_every_step_drifts(start):
         ([], 0.0),
         ([0.1] * 20, 1.0),  # half straight, half crooked
         ([0.01 * 1.2**n for n in range(20)], 1.5),  # growing
-        ([0.1, 0.01, 0.2, 0.01, 0.3, 0.01, 0.02, 0.05], 0.2),  # no trend to speak of
+        ([0.1, 0.01, 0.2, 0.01, 0.3, 0.01, 0.02, 0.05], 0.2),  # no clear trend
     ],
 )
 def test_unclear_steps_are_undetermined(steps, distance):
@@ -96,17 +96,17 @@ def test_impossible_steps_are_refused():
 
 @given(st.lists(st.floats(0, 1, allow_subnormal=False), max_size=25), st.floats(0, 1))
 def test_any_steps_give_a_regime_and_valid_json(steps, distance):
-    found = dynamics(steps, distance)
-    assert found.regime in REGIMES
-    json.dumps(asdict(found), allow_nan=False)
+    result = dynamics(steps, distance)
+    assert result.regime in REGIMES
+    json.dumps(asdict(result), allow_nan=False)
 
 
 def test_a_run_has_the_medians_of_its_chains():
     chains = [dynamics([q**n for n in range(N)], 1.0, q) for q in (0.8, 0.85, 0.9)]
-    found = summarise_dynamics(chains)
-    assert found.contraction == pytest.approx(0.85)
-    assert found.limit_retention == 0.85
-    assert found.regimes["contracting"] == found.chains == 3
+    result = summarise_dynamics(chains)
+    assert result.contraction == pytest.approx(0.85)
+    assert result.limit_retention == 0.85
+    assert result.regimes["contracting"] == result.chains == 3
     assert summarise_dynamics([]).contraction is None
 
 

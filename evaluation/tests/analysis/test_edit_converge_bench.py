@@ -18,9 +18,9 @@ from evaluation.testing.published_tables import BLANK_SSIM, PARTIAL, TRIPS, WHOL
 @pytest.fixture(scope="module")
 def rows(published_table):
     with published_table.path.open(newline="") as file:
-        found = list(csv.DictReader(file))
-    assert len(found) == published_table.rows
-    return list({tuple(row.values()): row for row in found}.values())
+        result = list(csv.DictReader(file))
+    assert len(result) == published_table.rows
+    return list({tuple(row.values()): row for row in result}.values())
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +35,14 @@ def runs(rows):
         where = (*place, row["edit_category"], row["image_type"], "photograph", repeat)
         retention = 1 - (1 - float(row["ssim"])) / (1 - BLANK_SSIM)
         curves[where][int(row["round"])] = retention
-    found = defaultdict(list)
+    result = defaultdict(list)
     for (model, *where), curve in curves.items():
         assert sorted(curve) == list(range(1, len(curve) + 1))
-        # Shorter chains stop without a word: no event of the model's that we know of.
+        # The data do not explain why shorter chains stop, so their end is not the model's.
         outcome = "completed" if len(curve) == TRIPS else "lost"
         retention = tuple(curve[n] for n in sorted(curve))
-        found[model].append(ChainResult(*where, retention, outcome))
-    return found
+        result[model].append(ChainResult(*where, retention, outcome))
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def shared_cases(runs):
 
 def test_the_known_defects_of_the_data_are_handled(rows, runs, published_table):
     assert len(rows) == published_table.distinct  # the rest are verbatim duplicates
-    assert {row["lpips"] for row in rows} == {"0.0"}  # never run: no metric for us
+    assert {row["lpips"] for row in rows} == {"0.0"}  # never run, so it is left out
     assert any(c.repeat for c in runs["grok"])
     assert {m: len({c.case for c in chains}) for m, chains in runs.items()}["seedream"] == 3
 
@@ -80,7 +80,7 @@ def test_complete_runs_are_ordered_by_usable_trips(runs, shared_cases):
 
 
 def test_two_models_are_compared_on_their_shared_cases(runs, published_table):
-    found = compare(case_values(runs["nano_banana"], TRIPS), case_values(runs["grok"], TRIPS))
-    assert found.cases >= published_table.common
-    assert not found.separated
-    assert found.usable_trips.interval is None
+    result = compare(case_values(runs["nano_banana"], TRIPS), case_values(runs["grok"], TRIPS))
+    assert result.cases >= published_table.common
+    assert not result.separated
+    assert result.usable_trips.interval is None

@@ -39,17 +39,17 @@ def test_a_refused_edit_counts_zero_and_an_unjudged_one_is_left_out():
 def test_categories_weigh_equally_and_repeats_are_one_case():
     rows = [Rating(case(n, 1, "objects"), "j", 0.9) for n in range(3)]
     rows += [Rating(case(9, 2, "accessories"), "j", score) for score in (0.1, 0.3)]
-    found = edit_quality(rows)
-    assert found.score == pytest.approx((0.9 + 0.2) / 2)
-    assert (found.cases, found.low, found.high) == (4, None, None)
+    result = edit_quality(rows)
+    assert result.score == pytest.approx((0.9 + 0.2) / 2)
+    assert (result.cases, result.low, result.high) == (4, None, None)
 
 
 def test_two_judges_are_never_averaged():
     rows = [Rating(case(n, n), "old", 0.1) for n in range(2)]
     rows += [Rating(case(n, n), "new", 0.9) for n in range(2, 5)]
-    found = edit_quality(rows)
-    assert (found.judge, found.cases) == ("new", 3)
-    assert found.score == pytest.approx(0.9)
+    result = edit_quality(rows)
+    assert (result.judge, result.cases) == ("new", 3)
+    assert result.score == pytest.approx(0.9)
 
 
 def test_the_interval_covers_other_images_and_edits():
@@ -64,7 +64,7 @@ def test_the_interval_covers_other_images_and_edits():
             Rating(case(n, m), "j", 0.6 + images[n] + pairs[m] + noise[place])
             for place, (n, m) in enumerate(places)
         ]
-        found = edit_quality(rows)
-        covered += found.low <= 0.6 <= found.high
+        result = edit_quality(rows)
+        covered += result.low <= 0.6 <= result.high
     assert Design([row.case for row in rows]).enough
     assert covered >= 0.93 * 300

@@ -100,8 +100,8 @@ def test_few_images_give_differences_without_an_interval():
 def test_friedmans_and_the_post_hoc_tests_equal_scipys_with_holms_correction():
     random = np.random.default_rng(1)
     usable = random.normal(5, 1, (30, 4)) + np.array([0, 0, 1.5, 0])
-    found = rank_test("abcd", usable)
-    assert found.p == pytest.approx(stats.friedmanchisquare(*usable.T).pvalue)
+    result = rank_test("abcd", usable)
+    assert result.p == pytest.approx(stats.friedmanchisquare(*usable.T).pvalue)
     raw = [
         stats.wilcoxon(usable[:, j] - usable[:, i], zero_method="zsplit").pvalue
         for i in range(4)
@@ -110,9 +110,9 @@ def test_friedmans_and_the_post_hoc_tests_equal_scipys_with_holms_correction():
     order = np.argsort(raw)
     wanted = np.empty(6)
     wanted[order] = np.minimum(1, np.maximum.accumulate((6 - np.arange(6)) * np.array(raw)[order]))
-    assert [pair.p for pair in found.pairs] == pytest.approx(wanted.tolist())
+    assert [pair.p for pair in result.pairs] == pytest.approx(wanted.tolist())
     assert holm([]) == []
-    assert {(p.first, p.second) for p in found.pairs if p.p < 0.05} == {
+    assert {(p.first, p.second) for p in result.pairs if p.p < 0.05} == {
         ("a", "c"),
         ("b", "c"),
         ("c", "d"),

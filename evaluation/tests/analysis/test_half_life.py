@@ -52,8 +52,8 @@ def ending_at(*times, trips=N, **fields):
     ],
 )
 def test_the_half_life_is_the_trip_by_which_half_of_the_cases_have_ended(times, expected):
-    found = summarise(ending_at(*times), N).half_life
-    assert found == (expected if expected is None else pytest.approx(expected))
+    result = summarise(ending_at(*times), N).half_life
+    assert result == (expected if expected is None else pytest.approx(expected))
 
 
 def test_half_lost_at_once_and_half_never_is_a_half_life_of_zero():
@@ -109,14 +109,14 @@ def test_usable_trips_move_smoothly_with_the_share_of_flips_that_are_followed():
     """Version 1 gave 0.0, 4.0, 9.8 and 16.0 for 0, 1, 20 and 40 of 40."""
     local = [halving(time, image=f"l{i}") for i, time in enumerate(np.linspace(4, 16, 40))]
 
-    def found(followed):
+    def result(followed):
         flips = [
             chain(*[1.0] * N, image=f"f{i}", category="geometric", change_seen=(i < followed,))
             for i in range(40)
         ]
         return summarise([*local, *flips], N)
 
-    usable = [found(followed).usable_trips for followed in range(41)]
+    usable = [result(followed).usable_trips for followed in range(41)]
     assert usable[0] == pytest.approx(5, abs=0.1)
     assert usable[40] == pytest.approx(15, abs=0.1)
     assert np.diff(usable) == pytest.approx(0.25)
@@ -186,8 +186,8 @@ def test_usable_by_trip_equals_the_result_of_a_shorter_suite():
         halving(time, image=f"p{i}", category=f"c{i % 2}") for i, time in enumerate((2, 5, 9, 30))
     ]
     run.append(chain(0.9, 0.8, 0.7, outcome="lost", image="lost"))
-    found = summarise(run, N).usable_by_trip
-    assert found == pytest.approx([0, *(summarise(run, n).usable_trips for n in range(1, N + 1))])
+    result = summarise(run, N).usable_by_trip
+    assert result == pytest.approx([0, *(summarise(run, n).usable_trips for n in range(1, N + 1))])
 
 
 def test_a_chain_lost_by_the_benchmark_is_censored_and_counted():
@@ -293,8 +293,8 @@ def test_survival_and_incidence_sum_to_one(chains):
 @given(chains_of_a_run(lost=False))
 def test_a_higher_threshold_never_has_more_usable_trips(chains):
     """With lost chains this does not hold: a later event may then raise Kaplan-Meier's curve."""
-    found = [summarise(chains, 6, threshold) for threshold in THRESHOLDS]
-    for numbers in ([s.usable_trips for s in found], [s.half_life for s in found]):
+    result = [summarise(chains, 6, threshold) for threshold in THRESHOLDS]
+    for numbers in ([s.usable_trips for s in result], [s.half_life for s in result]):
         known = [math.inf if number is None else number for number in numbers]
         assert all(low >= high - 1e-9 for low, high in itertools.pairwise(known))
 

@@ -26,8 +26,8 @@ def test_intervals_cover_and_equal_models_are_not_separated(
     cases, images, pairs, categories, trips, own
 ):
     design = Design(made_up_cases(cases, images, pairs, categories))
-    found = simulate(design, trips, Setting("", own=(own, own)), boards=100)
-    assert found.kept, found
+    result = simulate(design, trips, Setting("", own=(own, own)), boards=100)
+    assert result.kept, result
 
 
 class CountedTwice(Design):
@@ -83,8 +83,8 @@ def test_intervals_of_real_chains_cover_too():
             run.append(chain(*curve[:kept], outcome=outcome, **place))
         bounds = Bounds.of(case_values(run, trips))
         for name, true in (("usable_trips", truth), ("half_life", lifetimes.median)):
-            found = getattr(bounds, name)
-            low, high = (np.inf if end is None else end for end in (found.low, found.high))
+            result = getattr(bounds, name)
+            low, high = (np.inf if end is None else end for end in (result.low, result.high))
             covered[name] += low <= true <= high
     assert 0.92 <= covered["usable_trips"] / draws <= 1
     assert 0.92 <= covered["half_life"] / draws <= 1

@@ -14,16 +14,16 @@ def design():
 
 
 def test_a_suite_of_300_cases_detects_two_to_four_trips_of_twenty(design):
-    found = power(design, 20)
-    assert 1.5 < found.models_alike < 3
-    assert found.models_alike < found.models_differ < 4
-    assert power(design, 20) == found
+    result = power(design, 20)
+    assert 1.5 < result.models_alike < 3
+    assert result.models_alike < result.models_differ < 4
+    assert power(design, 20) == result
 
 
 def test_more_cases_detect_smaller_differences():
     sizes = [(24, 10, 12, 4), (60, 20, 24, 4), (300, 97, 36, 4), (900, 300, 100, 4)]
-    found = [detectable_difference(Design(made_up_cases(*size)), 20, 0.2) for size in sizes]
-    assert found == sorted(found, reverse=True)
+    result = [detectable_difference(Design(made_up_cases(*size)), 20, 0.2) for size in sizes]
+    assert result == sorted(result, reverse=True)
 
 
 def test_more_models_on_a_board_need_larger_differences(design):
@@ -32,8 +32,8 @@ def test_more_models_on_a_board_need_larger_differences(design):
 
 
 def test_a_suite_with_too_few_images_or_pairs_detects_nothing():
-    found = power(Design(made_up_cases(24, 9, 12, 4)), 20)
-    assert found.models_alike is found.models_differ is None
+    result = power(Design(made_up_cases(24, 9, 12, 4)), 20)
+    assert result.models_alike is result.models_differ is None
 
 
 def test_the_true_usable_trips_are_the_mean_of_the_drawn_ones():

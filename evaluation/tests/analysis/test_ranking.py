@@ -170,7 +170,7 @@ def test_the_half_lifes_interval_is_where_the_survival_band_contains_one_half(ti
     """Find the interval by evaluating the band in the middle of every step."""
     run = run_of(times, loss=0.1)
     values = case_values(run, 20)
-    found = Bounds.of(values)
+    result = Bounds.of(values)
     t = t_quantile(0.975, values.design.freedom)
     steps = np.append(values.ends, 20.0)
     holds = []
@@ -180,8 +180,8 @@ def test_the_half_lifes_interval_is_where_the_survival_band_contains_one_half(ti
         reach = t * values.design.standard_errors(column, 1)[0]
         if abs(share - 0.5) <= reach:
             holds.append((start, end))
-    assert found.half_life == Interval(holds[0][0], holds[-1][1])
-    assert found.half_life.low < summarise(run, 20).half_life < found.half_life.high
+    assert result.half_life == Interval(holds[0][0], holds[-1][1])
+    assert result.half_life.low < summarise(run, 20).half_life < result.half_life.high
 
 
 @given(chains_of_a_run())
@@ -198,20 +198,20 @@ def test_the_survival_of_the_cases_is_that_of_the_run(chains):
 def test_the_half_lifes_interval_contains_the_half_life(seed, loss, median):
     random = np.random.default_rng(seed)
     run = run_of(spread_times(12, random, median=median), loss=loss, seed=seed)
-    found = Bounds.of(case_values(run, 20)).half_life
+    result = Bounds.of(case_values(run, 20)).half_life
     low, value, high = (
         np.inf if end is None else end
-        for end in (found.low, summarise(run, 20).half_life, found.high)
+        for end in (result.low, summarise(run, 20).half_life, result.high)
     )
     assert low <= value <= high
 
 
 def test_a_model_that_never_failed_has_an_interval_too():
     """Fourteen lasting cases leave the fifteenth uncertain, so no interval is a point."""
-    found = Bounds.of(case_values(constant([1.0] * 20), 20))
-    assert found.usable_trips.high == 20
-    assert 14 < found.usable_trips.low < 19
-    assert found.auc.low < 1
+    result = Bounds.of(case_values(constant([1.0] * 20), 20))
+    assert result.usable_trips.high == 20
+    assert 14 < result.usable_trips.low < 19
+    assert result.auc.low < 1
     never = Bounds.of(case_values(constant([], outcome="refused"), 20))
     assert 1 < never.usable_trips.high < 6
 
@@ -220,11 +220,11 @@ def test_intervals_stay_within_what_is_possible():
     nearly = [
         chain(*[1.0 if i else 0.4] * 20, image=f"p{i:02}", pair=f"q{i:02}") for i in range(12)
     ]
-    found = Bounds.of(case_values(nearly, 20))
-    assert found.usable_trips.high == 20
-    assert found.half_life.high is None
-    assert found.auc.high == 1
-    assert found.curve[0] == Interval(1, 1)
+    result = Bounds.of(case_values(nearly, 20))
+    assert result.usable_trips.high == 20
+    assert result.half_life.high is None
+    assert result.auc.high == 1
+    assert result.curve[0] == Interval(1, 1)
 
 
 # Ranks
@@ -347,13 +347,13 @@ def test_the_critical_value_of_two_runs_is_students_t(design):
     reach = t_quantile(0.975, design.freedom)
     for factor, expected in ((0.97, False), (1.03, True)):
         gap = 0.0
-        for _ in range(50):  # the error depends a little on where both lie
+        for _ in range(50):  # the error depends slightly on the two means
             table = np.column_stack([10 + apart + gap, np.full(len(apart), 10.0)])
             gap = factor * reach * design.difference_errors(table[:, :1], table[:, 1:], 20)[0]
         assert rank_board(design, table, 20, draws=100_000).better[0, 1] == expected
 
 
-# Sure differences of all pairs at once
+# Significant differences of all pairs at once
 
 
 def test_the_significant_difference_is_the_quantile_of_the_largest_of_all_pairs():

@@ -40,20 +40,20 @@ def found_by(runs, others=None):
     for metric, chains in (others or {}).items():
         boards[metric, 0.5] = {name: usable(run) for name, run in chains.items()}
     by_trip = {name: summarise(run, 20).usable_by_trip for name, run in runs.items()}
-    found = robustness(boards, HEADLINE, by_trip)
-    json.dumps([asdict(agreement) for agreement in found], allow_nan=False)
-    return {(agreement.about, agreement.choice): agreement for agreement in found}
+    result = robustness(boards, HEADLINE, by_trip)
+    json.dumps([asdict(agreement) for agreement in result], allow_nan=False)
+    return {(agreement.about, agreement.choice): agreement for agreement in result}
 
 
 def test_every_choice_has_an_agreement_with_the_boards_order(runs):
-    found = found_by(runs, {"ssim": runs})
-    assert {about for about, _ in found} == {*("metric", "threshold", "trips", *BREAKDOWNS)}
-    assert {c for about, c in found if about == "category"} == set(CATEGORIES)
-    assert {c for about, c in found if about == "kind"} == set(KINDS)
-    assert [c for about, c in found if about == "trips"] == [str(n) for n in range(1, 20)]
-    assert {c for about, c in found if about == "pair"} == {c.pair for c in runs["run-0"]}
-    assert found["metric", "ssim"].tau == found["trips", "19"].tau == 1
-    assert all(agreement.runs == 5 for agreement in found.values())
+    result = found_by(runs, {"ssim": runs})
+    assert {about for about, _ in result} == {*("metric", "threshold", "trips", *BREAKDOWNS)}
+    assert {c for about, c in result if about == "category"} == set(CATEGORIES)
+    assert {c for about, c in result if about == "kind"} == set(KINDS)
+    assert [c for about, c in result if about == "trips"] == [str(n) for n in range(1, 20)]
+    assert {c for about, c in result if about == "pair"} == {c.pair for c in runs["run-0"]}
+    assert result["metric", "ssim"].tau == result["trips", "19"].tau == 1
+    assert all(agreement.runs == 5 for agreement in result.values())
 
 
 def test_a_metric_that_reverses_the_order_has_negative_tau(runs):
@@ -67,24 +67,24 @@ def test_leaving_out_the_decisive_category_reverses_the_order():
         name: run_of(np.tile([own.get(category, 2.0) for category in CATEGORIES], (12, 1)))
         for name, own in lasts.items()
     }
-    found = found_by(runs)
-    assert found["category", "geometric"].tau == -1
-    assert found["category", "objects"].tau == found["category", "replication"].tau == 1
+    result = found_by(runs)
+    assert result["category", "geometric"].tau == -1
+    assert result["category", "objects"].tau == result["category", "replication"].tau == 1
 
 
 def test_orders_by_fewer_trips_equal_those_of_shorter_suites(runs):
-    found = found_by(runs)
+    result = found_by(runs)
     order = {name: summarise(run, 20).usable_trips for name, run in runs.items()}
     for trips in (1, 5, 12):
         shorter = {name: summarise(run, trips).usable_trips for name, run in runs.items()}
-        assert found["trips", str(trips)].tau == kendall_tau(order, shorter)
+        assert result["trips", str(trips)].tau == kendall_tau(order, shorter)
 
 
 def test_only_shared_runs_count(runs):
     some = {name: runs[name] for name in ("run-0", "run-3")}
-    found = found_by(runs, {"identity": some, "clip": {"run-0": runs["run-0"]}})
-    assert (found["metric", "identity"].runs, found["metric", "identity"].tau) == (2, 1)
-    assert (found["metric", "clip"].runs, found["metric", "clip"].tau) == (1, None)
+    result = found_by(runs, {"identity": some, "clip": {"run-0": runs["run-0"]}})
+    assert (result["metric", "identity"].runs, result["metric", "identity"].tau) == (2, 1)
+    assert (result["metric", "clip"].runs, result["metric", "clip"].tau) == (1, None)
 
 
 def test_ties_and_single_runs_have_no_order():
@@ -141,16 +141,16 @@ def run_with(case_spread, rerun_spread, repeats=3, images=80, shift=(0, 0, 0)):
 
 
 def test_the_two_spreads_are_separated():
-    found = repeat_spread(run_with(2.0, 0.5), 20)
-    assert (found.repeats, found.cases) == (3, 240)
-    assert found.case == pytest.approx(2.0, rel=0.1)
-    assert found.rerun == pytest.approx(0.5, rel=0.1)
+    result = repeat_spread(run_with(2.0, 0.5), 20)
+    assert (result.repeats, result.cases) == (3, 240)
+    assert result.case == pytest.approx(2.0, rel=0.1)
+    assert result.rerun == pytest.approx(0.5, rel=0.1)
 
 
 def test_cases_that_differ_only_by_chance_have_no_spread():
-    found = repeat_spread(run_with(0.0, 1.0), 20)
-    assert found.case < 0.3
-    assert found.rerun == pytest.approx(1.0, rel=0.1)
+    result = repeat_spread(run_with(0.0, 1.0), 20)
+    assert result.case < 0.3
+    assert result.rerun == pytest.approx(1.0, rel=0.1)
 
 
 def test_friedmans_test_notices_a_model_that_changed_between_repeats():
@@ -163,14 +163,14 @@ def test_friedmans_test_equals_scipys_over_cases_with_every_repeat():
     columns = [[event(c, 20, 0.5).time for c in run if c.repeat == r] for r in range(3)]
     expected = friedmanchisquare(*columns)
     missing_one = [*run, halving(5, image="extra")]
-    for found in (repeat_spread(run, 20), repeat_spread(missing_one, 20)):
-        assert found.friedman_statistic == pytest.approx(expected.statistic)
-        assert found.friedman_p == pytest.approx(expected.pvalue)
+    for result in (repeat_spread(run, 20), repeat_spread(missing_one, 20)):
+        assert result.friedman_statistic == pytest.approx(expected.statistic)
+        assert result.friedman_p == pytest.approx(expected.pvalue)
 
 
 def test_equal_reruns_do_not_differ():
-    found = repeat_spread(run_with(2.0, 0.0), 20)
-    assert (found.rerun, found.friedman_p) == (pytest.approx(0, abs=1e-9), 1)
+    result = repeat_spread(run_with(2.0, 0.0), 20)
+    assert (result.rerun, result.friedman_p) == (pytest.approx(0, abs=1e-9), 1)
 
 
 def test_one_repeat_gives_no_spread_and_two_give_no_friedmans_test():

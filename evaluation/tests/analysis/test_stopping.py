@@ -32,7 +32,7 @@ from evaluation.records import TripMeasures
 from evaluation.testing.chains import chain, made_up_cases
 
 TRIPS, K = 20, 3
-#: What a stopped run must share with the full one, at every threshold, by the headline.
+#: Fields in which a stopped run equals the full run at every threshold, by the headline.
 EXACT = (
     *("half_life", "half_life_low", "half_life_high", "usable_trips", "usable_trips_low"),
     *("usable_trips_high", "survival", "incidence", "usable_by_trip", "has_interval"),
@@ -62,7 +62,7 @@ def recorded_run(seed=0, strength=1.0):
     random = np.random.default_rng(seed)
     run = {"overall": [], "ssim": []}
     for case in made_up_cases(60, 14, 16, 4):
-        # Most fall once and for all, some wander around a threshold or come back from it.
+        # Most fall for good; some wander around a threshold or recover.
         falls = random.uniform(0.02, 0.5) / strength
         kept = 1 - falls * np.arange(1, TRIPS + 1) + random.normal(0, 0.15, TRIPS)
         kept = np.clip(kept, -0.5, 1)

@@ -90,8 +90,8 @@ def test_incidence_agrees_with_aalen_johansen_of_lifelines_with_lost_chains():
     codes = {cause: code for code, cause in enumerate(CAUSES, 1)}
     times = np.array([e.time for e in events])
     kinds = np.array([codes.get(e.cause, 0) for e in events])
-    # lifelines would move equal times apart by chance, and drop those at 0. They are moved
-    # here: who ends before who is censored, as the method has it.
+    # lifelines would separate equal times at random and drop those at 0. They are separated here as
+    # in the method: ended chains come before censored ones.
     moved = times.copy()
     moved[np.lexsort((kinds == 0, times))] += 1e-7 * np.arange(1, len(times) + 1)
     for cause in ("whole", "refused", "failed"):

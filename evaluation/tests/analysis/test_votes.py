@@ -62,7 +62,7 @@ def test_intervals_cover_planted_strengths_although_a_third_of_voters_are_carele
             one.strength_low <= planted <= one.strength_high
             for one, planted in zip(found, PLANTED, strict=True)
         ]
-        # Two neighbours may change places; none that the intervals part may.
+        # Neighbours may swap, but not models whose intervals are separate.
         for one, other in itertools.combinations(found, 2):
             assert one.strength_high > other.strength_low
         assert all(one.share_low < one.share < one.share_high for one in found)

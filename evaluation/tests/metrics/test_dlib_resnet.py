@@ -34,13 +34,13 @@ def network(file):
 @pytest.fixture(scope="module")
 def portraits():
     """Return some portraits with the boxes of their faces."""
-    network, found = Faces(), []
+    network, result = Faces(), []
     for row in catalog.source_images():
         if row.slug in PORTRAITS:
             image = prepare(EncodedImage.from_bytes(original(row.origin, row.sha256)).decoded, 512)
-            found.append((image, network.only_face(image)))
-    assert len(found) == len(PORTRAITS)
-    return found
+            result.append((image, network.only_face(image)))
+    assert len(result) == len(PORTRAITS)
+    return result
 
 
 def test_embeddings_equal_those_of_dlib(file, portraits):
@@ -52,9 +52,9 @@ def test_embeddings_equal_those_of_dlib(file, portraits):
         pixels = np.ascontiguousarray(view)
         landmarks = ours._landmarks(pixels, ours._face(pixels, view))
         wanted.append(np.array(theirs.compute_face_descriptor(pixels, landmarks)))
-    found = [ours.embedding(image, face) for image, face in portraits]
-    assert np.abs(np.array(found) - wanted).max() < 1e-5
-    distances = [ours.distance(found[0], other) for other in found[1:]]
+    result = [ours.embedding(image, face) for image, face in portraits]
+    assert np.abs(np.array(result) - wanted).max() < 1e-5
+    distances = [ours.distance(result[0], other) for other in result[1:]]
     apart = [np.linalg.norm(wanted[0] - other) for other in wanted[1:]]
     assert distances == pytest.approx(apart, abs=1e-5)
     assert min(distances) > 0.5  # they are different people
@@ -66,15 +66,15 @@ def test_embeddings_are_identical_in_any_number_of_threads(network):
     face = np.random.default_rng(0).integers(0, 256, (150, 150, 3), dtype=np.uint8)
     before = torch.get_num_threads()
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(network.embedding, [face] * 4))
+        result = list(pool.map(network.embedding, [face] * 4))
     try:
         for count in (1, 2):
             torch.set_num_threads(count)
-            found.append(network.embedding(face))
+            result.append(network.embedding(face))
             assert torch.get_num_threads() == count
     finally:
         torch.set_num_threads(before)
-    assert {numbers.tobytes() for numbers in found} == {found[0].tobytes()}
+    assert {numbers.tobytes() for numbers in result} == {result[0].tobytes()}
 
 
 @pytest.mark.parametrize("share", [0, 0.00001, 0.001, 0.5, 0.9999])

@@ -52,7 +52,7 @@ def ready(name):
     return metric
 
 
-# Those that measure any two images themselves; CLIP's weights are not to be had here.
+# Metrics that measure any two images themselves, without CLIP, whose weights are not available.
 RUNNING = [
     name
     for name in METRICS

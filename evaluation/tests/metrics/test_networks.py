@@ -134,7 +134,7 @@ def test_a_gpu_can_be_set_to_full_precision(monkeypatch):
         _ = Hungry("cuda", {}).precision
 
 
-# Half precision: the path of a GPU, on the CPU, and on a GPU where there is one
+# Half precision: the code of a GPU, run on the CPU and on a GPU if available
 
 
 def kept(**made):
@@ -146,10 +146,10 @@ def kept(**made):
         vars(metric).update(made)
     image = small(96, 80)
     returned = [image, *(worn(image, strength) for strength in (2, 90)), blank_card(image)]
-    found = scorer.score(image, returned).distances
+    result = scorer.score(image, returned).distances
     return {
         name: [1 - d / (scorer.metrics[name].blank or card) for d in distances]
-        for name, (*distances, card) in found.items()
+        for name, (*distances, card) in result.items()
     }
 
 
@@ -248,9 +248,9 @@ def test_the_clip_direction_witness_judges_pairs_with_descriptions(tiny_weights,
     before, edited = EncodedImage.from_image(image), EncodedImage.from_image(worn(image, 60))
     words = {"source_text": "a portrait", "target_text": "a portrait with glasses"}
     pair = EditPair("glasses", "accessories", "Add.", "Remove.", "local", **words)
-    found = witness.examine(TripToJudge(before, before, edited, before, pair))
-    assert found.made is (found.amounts[0] >= 0.1)
-    assert not found.gates
+    result = witness.examine(TripToJudge(before, before, edited, before, pair))
+    assert result.made is (result.amounts[0] >= 0.1)
+    assert not result.gates
     idle = witness.examine(TripToJudge(before, before, before, before, pair))
     assert (idle.made, idle.undone) == (False, None)
     silent = EditPair("glasses", "accessories", "Add.", "Remove.", "local")
@@ -289,7 +289,7 @@ def test_code_in_a_weights_file_is_never_run(tmp_path, monkeypatch, tiny_weights
     assert not marker.exists()
 
 
-# LPIPS without its package, and of large images
+# LPIPS without its package, and LPIPS of large images
 
 
 def pair_of_images(size):
@@ -341,14 +341,14 @@ def test_scoring_large_images_gives_equal_scores_and_caches_little(monkeypatch):
     wanted = Scorer(names).score(image, [noisy] * 6)
     monkeypatch.setattr(metrics_base, "LARGE_PIXELS", 1_000)
     scorer = Scorer(names)
-    found = scorer.score(image, [noisy] * 6)
+    result = scorer.score(image, [noisy] * 6)
     for name in names:
-        assert found.distances[name] == pytest.approx(wanted.distances[name], rel=1e-4), name
+        assert result.distances[name] == pytest.approx(wanted.distances[name], rel=1e-4), name
     (kept,) = scorer._sources.values()
     assert not {"ssim", "ms_ssim"} & kept.keys()
 
 
-# torchvision beside another torch
+# torchvision that does not match torch
 
 
 def test_lpips_and_open_clip_import_after_a_failed_import_of_torchvision():
@@ -364,7 +364,7 @@ def test_lpips_and_open_clip_import_after_a_failed_import_of_torchvision():
     assert run.returncode == 0, run.stderr
 
 
-# The quicker network
+# The optimised network
 
 
 @pytest.mark.parametrize("side", [1, 2, 3, 7, 16, 33])
@@ -404,9 +404,9 @@ def test_an_optimised_layer_multiplies_like_the_original_and_drops_its_weights()
 def test_attention_by_rows_equals_torchs():
     torch.manual_seed(0)
     query, key, value = torch.randn(3, 2, 6, ROWS + 3, 8)
-    found, _ = attention(None, query, key, value, None, scaling=0.3)
+    result, _ = attention(None, query, key, value, None, scaling=0.3)
     expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=0.3)
-    assert torch.allclose(found, expected.transpose(1, 2), atol=1e-6)
+    assert torch.allclose(result, expected.transpose(1, 2), atol=1e-6)
 
 
 def test_scoring_restores_the_number_of_threads():

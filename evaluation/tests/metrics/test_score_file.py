@@ -42,11 +42,11 @@ def test_images_are_found_by_hash_and_by_case():
 def test_json_rows_are_read_too():
     rows = [{"sha256": FIRST, "metric": "nima", "value": 4.5, "version": "1"}]
     own = chain()
-    found = parse(json.dumps(rows).encode(), "scores.json")
-    place_values(found, [own])
+    result = parse(json.dumps(rows).encode(), "scores.json")
+    place_values(result, [own])
     assert own.quality == {"nima": [None, 4.5, None]}
-    assert found.metrics["nima"]["higher_is_better"] is True
-    assert len(found.metrics["nima"]["file"]) == 64
+    assert result.metrics["nima"]["higher_is_better"] is True
+    assert len(result.metrics["nima"]["file"]) == 64
 
 
 @pytest.mark.parametrize(

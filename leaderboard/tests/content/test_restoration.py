@@ -24,7 +24,7 @@ from leaderboard.testing.played import play
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics", "local")]
 
-#: As the catalogue has it, so that reference editors know it.
+#: A pair of the catalogue, so that reference editors support it.
 PROMPT = next(p for p in catalog.edit_pairs() if p.category == "restoration").backward
 
 
@@ -76,7 +76,7 @@ def test_returning_the_source_loses_nothing_and_doing_nothing_loses_more(restora
     ]
     assert kept[0] == pytest.approx(1, abs=1e-6)
     assert kept[1] < 0.95
-    # The same image goes to everybody.
+    # All models receive the same image.
     sent = [
         sorted(Trip.objects.filter(chain__run=run, number=1).values_list("edited", flat=True))
         for run in (oracle, nothing)

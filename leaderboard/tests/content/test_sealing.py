@@ -50,9 +50,8 @@ def runs(folder):
     return play("jpeg", suite), play("noise", sealed)
 
 
-#: Addresses that only their owner knows, and which show what is theirs. No experiment can have a
-#: sealed suite, and there is none here; the quick metrics draw no maps of loss; the root of the
-#: API is no page.
+#: Routes that are not crawled: addresses known only to their owner; experiments, which cannot have a
+#: sealed suite; maps of loss, which these metrics do not draw; the root of the API, which is no page.
 NOT_MET = re.compile(r"token|ticket|session|submissions$|experiments/<|/lost/|^api/v1/$")
 LINK = re.compile(r"""["'>=](?:https?://[^/"'<>\s]+)?(/[^"'<>\s#]*)""")
 
@@ -69,10 +68,10 @@ def routes(patterns=None, before=""):
 
 def crawl(client, *starts):
     """Return every linked address of the site with its answer."""
-    found, todo, visited = {}, deque(starts), set()
+    result, todo, visited = {}, deque(starts), set()
     while todo:
         address = todo.popleft()
-        if address in found or len(found) > 900:
+        if address in result or len(result) > 900:
             continue
         try:
             route = resolve(address.partition("?")[0]).route
@@ -82,7 +81,7 @@ def crawl(client, *starts):
             continue
         response = client.get(address)
         body = b"".join(response.streaming_content) if response.streaming else response.content
-        found[address] = body
+        result[address] = body
         if response.status_code < 400 or response.status_code == 405:
             visited.add(route)
         if response.status_code in (301, 302):
@@ -91,16 +90,16 @@ def crawl(client, *starts):
             continue
         text = body.decode("utf-8", "replace").replace("&amp;", "&")
         todo.extend(LINK.findall(text))
-    return found, visited
+    return result, visited
 
 
 def files(folder):
     """Return the content of a folder's files and of archives among them."""
-    found = {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-    for name in [name for name in found if name.endswith(".zip")]:
+    result = {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    for name in [name for name in result if name.endswith(".zip")]:
         with zipfile.ZipFile(name) as archive:
-            found |= {f"{name}/{part}": archive.read(part) for part in archive.namelist()}
-    return found
+            result |= {f"{name}/{part}": archive.read(part) for part in archive.namelist()}
+    return result
 
 
 @pytest.mark.usefixtures("quick_metrics")
@@ -109,7 +108,7 @@ def test_a_crawler_finds_nothing_of_a_sealed_suite(client, runs, tmp_path):
     case = opened.suite.cases.first()
     one, api = f"/api/v1/runs/{opened.pk}", "/api/v1/"
     scores.write(opened.suite)
-    found, visited = crawl(
+    result, visited = crawl(
         client,
         # Every route without arguments, so that pages added later are checked too.
         *(f"/{route}" for route in routes() if not re.search(r"[<^]", route)),
@@ -122,13 +121,13 @@ def test_a_crawler_finds_nothing_of_a_sealed_suite(client, runs, tmp_path):
         f"/images/jpeg/{case.image.stored_id}/50",
     )
     missed = {route for route in routes() if not NOT_MET.search(route)} - visited
-    assert not missed, f"the crawler found no way to {missed}"
+    assert not missed, f"the crawler result no way to {missed}"
     call_command("export_results", "dataset", tmp_path / "exports/dataset", verbosity=0)
     bundles.write(opened, tmp_path / "exports/run.zip")
-    found |= files(tmp_path / "exports")
-    found["figures"] = figures.exposition(CollectorRegistry())
-    everything = b"\n".join(found.values())
-    # The same walk finds what is open: it would find a leak.
+    result |= files(tmp_path / "exports")
+    result["figures"] = figures.exposition(CollectorRegistry())
+    everything = b"\n".join(result.values())
+    # The crawl finds the open suite, so it would find a leak.
     assert OPEN.encode() in everything
     assert opened.suite.content_hash.encode() in everything
     secrets = [CANARY, run.suite.content_hash, "sealed-1", run.secret]
@@ -136,9 +135,9 @@ def test_a_crawler_finds_nothing_of_a_sealed_suite(client, runs, tmp_path):
     secrets += [p.pixels_sha256 for p in run.suite.images.all()]
     secrets += Trip.objects.filter(chain__run=run).values_list("restored", flat=True)
     for secret in secrets:
-        where = [address for address, body in found.items() if str(secret).encode() in body]
+        where = [address for address, body in result.items() if str(secret).encode() in body]
         assert not where, (secret, where)
-    images = {hashlib.sha256(body).hexdigest() for body in found.values()}
+    images = {hashlib.sha256(body).hexdigest() for body in result.values()}
     assert images.isdisjoint(map(str, secrets))
     assert b"tiny, sealed" in everything.lower()
 

@@ -23,7 +23,7 @@ def _quick(settings: Any) -> None:
 def test_a_case_on_which_every_model_does_nothing_is_hard():
     suite = factories.tiny_suite()
     runs = [play("noop", suite, slug=f"noop-{number}") for number in range(3)]
-    # All but what the wire's dither takes.
+    # Everything except the loss by the dither of transmitted images.
     assert all(q > 0.99 for run in runs for c in run.chains.all() for q in c.retention("ssim"))
     for case in diagnose_suite(suite):
         assert (case.runs, case.difficulty, case.flags) == (3, 1.0, (TOO_HARD,))

@@ -55,9 +55,9 @@ def packed(tmp_path_factory, django_db_setup, django_db_blocker) -> Packed:
         run = play("jpeg", bundled_suite())
         images = bundle_of(run, folder)
         numbers = bundle_of(run, folder, images=False)
-        found = Packed(images, numbers, shown(run))
+        result = Packed(images, numbers, shown(run))
         transaction.set_rollback(True)
-    return found
+    return result
 
 
 def shown(run: Run) -> list[Any]:
@@ -142,7 +142,7 @@ def test_every_number_of_an_honest_bundle_is_recomputed(packed, capsys):
 
 @pytest.mark.parametrize(
     "editor", ["jpeg", "oracle"]
-)  # the oracle drifts by the wire's dither alone
+)  # the oracle drifts only by the dither of transmitted images
 def test_style_edits_refusals_and_repeats_recompute_as_well(editor, tmp_path):
     pairs = (factories.REPLICA, WINTER)
     run = play(editor, factories.tiny_suite(2, pairs, trips=2, repeats=2))
@@ -161,9 +161,9 @@ def test_an_altered_drift_is_named(tmp_path):
                 if "identity_drift" in trip["change_measure"]:
                     trip["change_measure"]["identity_drift"] /= 2
 
-    found = differing(altered(bundle_of(run, tmp_path), steadier, sealed=True))
-    assert len(found) == 2
-    assert all(line.endswith(", identity drift") for line in found)
+    result = differing(altered(bundle_of(run, tmp_path), steadier, sealed=True))
+    assert len(result) == 2
+    assert all(line.endswith(", identity drift") for line in result)
 
 
 def test_one_altered_byte_in_one_score_fails_and_names_the_line(packed, capsys):
@@ -185,10 +185,10 @@ def test_recomputed_digests_do_not_hide_altered_scores_with_images(packed):
     def better(document: dict[str, Any]) -> None:
         document["chains"][3]["trips"][1]["scores"]["ssim"] *= 0.9
 
-    found = differing(altered(packed.images, better, sealed=True))
-    assert "image-1--replica, trip 2, ssim" in found
-    assert "chain image-1--replica, retention and events by ssim" in found
-    assert "standing ssim at 0.5, all, numbers" in found
+    result = differing(altered(packed.images, better, sealed=True))
+    assert "image-1--replica, trip 2, ssim" in result
+    assert "chain image-1--replica, retention and events by ssim" in result
+    assert "standing ssim at 0.5, all, numbers" in result
 
 
 def test_seeds_that_do_not_follow_from_the_secret_are_named(packed):
@@ -199,11 +199,11 @@ def test_seeds_that_do_not_follow_from_the_secret_are_named(packed):
         document["run"]["secret"] = "5" * 64
 
     chain = "image-0--flip"
-    found = differing(altered(packed.numbers, another_seed, sealed=True))
-    assert found == [f"{chain}, trip 2, backward seed"]
-    found = differing(altered(packed.numbers, another_secret, sealed=True))
-    assert "run, secret" in found
-    assert f"{chain}, trip 1, forward seed" in found
+    result = differing(altered(packed.numbers, another_seed, sealed=True))
+    assert result == [f"{chain}, trip 2, backward seed"]
+    result = differing(altered(packed.numbers, another_secret, sealed=True))
+    assert "run, secret" in result
+    assert f"{chain}, trip 1, forward seed" in result
 
 
 def test_without_images_only_sums_are_checked(packed):
@@ -270,18 +270,18 @@ def test_another_version_of_a_metric_is_not_compared(packed):
 def test_the_checks_are_available_as_json(packed, capsys):
     path = packed.numbers
     assert convergebench(["verify", "--json", str(path)]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["verified"] is None
-    assert found["different"] == 0
-    assert {"line", "what", "verdict", "detail"} == set(found["checks"][0])
+    result = json.loads(capsys.readouterr().out)
+    assert result["verified"] is None
+    assert result["different"] == 0
+    assert {"line", "what", "verdict", "detail"} == set(result["checks"][0])
 
 
 def nodes(value: Any) -> list[tuple[Any, Any]]:
     """Yield every (container, key) of a document."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
-    found = [(value, key) for key, _ in items]
+    result = [(value, key) for key, _ in items]
     inner = (v for v in (value.values() if isinstance(value, dict) else value))
-    return found + [n for v in inner if isinstance(v, dict | list) for n in nodes(v)]
+    return result + [n for v in inner if isinstance(v, dict | list) for n in nodes(v)]
 
 
 ODD = st.sampled_from(

@@ -30,7 +30,7 @@ def fields(required: str, **properties: object) -> dict[str, object]:
     }
 
 
-#: What version 0.2.1 of the schema demands of the fields that we use, restated from
+#: The requirements of schema version 0.2.1 for the fields that we use, restated from
 #: eval.schema.json of github.com/evaleval/every_eval_ever (commit 0666632).
 RECORD = fields(
     "schema_version evaluation_id retrieved_timestamp source_metadata model_info eval_library "

@@ -1,4 +1,4 @@
-"""Results as a dataset that outlives the server."""
+"""Datasets: results in a form that outlives the server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("quick_metrics")]
 
 @pytest.fixture
 def runs() -> list[Run]:
-    """Two models on a suite of one image."""
+    """Return runs of two models on a suite of one image."""
     suite = factories.tiny_suite(1, (factories.FLIP,), trips=2)
     return [play(editor, suite) for editor in ("oracle", "thumbnail")]
 

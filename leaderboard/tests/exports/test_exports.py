@@ -75,10 +75,10 @@ def models_in(client, suite) -> set[str]:
     answer = client.get(f"/suites/{suite.slug}/{suite.version}/scores.parquet")
     if answer.status_code == 404:
         return set()
-    found = pq.read_table(io.BytesIO(b"".join(answer.streaming_content)))
-    assert found.schema.metadata[b"content_hash"].decode() == suite.content_hash
-    assert found.num_rows == 240 * len(set(found["model"].to_pylist()))
-    return set(found["model"].to_pylist())
+    result = pq.read_table(io.BytesIO(b"".join(answer.streaming_content)))
+    assert result.schema.metadata[b"content_hash"].decode() == suite.content_hash
+    assert result.num_rows == 240 * len(set(result["model"].to_pylist()))
+    return set(result["model"].to_pylist())
 
 
 def test_a_suites_parquet_has_the_scores_that_are_public_now(client, suite):
@@ -92,7 +92,7 @@ def test_a_suites_parquet_has_the_scores_that_are_public_now(client, suite):
     jobs.export(suite.pk)
     assert models_in(client, suite) == {"one", "two"}
 
-    # A run that is withdrawn is in no file from that moment on, worker or not.
+    # A withdrawn run is in no file from that moment on, even if no worker has run.
     Run.objects.filter(pk=run.pk).update(published=False)
     refresh_ranks(suite)
     assert models_in(client, suite) == set()
