@@ -121,7 +121,7 @@ def test_a_crawler_finds_nothing_of_a_sealed_suite(client, runs, tmp_path):
         f"/images/jpeg/{case.image.stored_id}/50",
     )
     missed = {route for route in routes() if not NOT_MET.search(route)} - visited
-    assert not missed, f"the crawler result no way to {missed}"
+    assert not missed, f"the crawl did not reach {missed}"
     call_command("export_results", "dataset", tmp_path / "exports/dataset", verbosity=0)
     bundles.write(opened, tmp_path / "exports/run.zip")
     result |= files(tmp_path / "exports")
