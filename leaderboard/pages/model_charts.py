@@ -12,7 +12,7 @@ from typing import Any
 from evaluation.analysis.events import CAUSES
 from evaluation.arms import FLOOR
 from evaluation.content.suites import ticks
-from evaluation.metrics import HEADLINE, METRICS
+from evaluation.metrics import HEADLINE, METRICS, headline_parts
 from leaderboard import formatting
 from leaderboard.models import EditingModel, Run, Standing
 from leaderboard.models.runs import RunState
@@ -63,7 +63,9 @@ def _curves_title(standings: Mapping[str, Standing], trips: int) -> str:
     kept = {
         name: max(0, mean[trips] or 0)
         for name in METRICS
-        if name in standings and len(mean := standings[name].curve.get("mean", ())) > trips
+        if name in standings
+        and name not in headline_parts()  # most images have no text and lose none of it
+        and len(mean := standings[name].curve.get("mean", ())) > trips
     }
     if not kept:
         return "How much of the image is kept, trip by trip"

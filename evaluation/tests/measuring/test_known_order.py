@@ -20,12 +20,13 @@ ORDER = ("oracle", "noise-2", "noise-5", "noise-8")
 
 
 def few_cases(suite):
-    """Cases of one or two categories; of a suite with large images, the smallest case."""
+    """Two cases of smoke, of different categories; one of other suites, a small one of large images."""
     if suite.size > 1024:
         edited = [case for case in suite.cases if suite.pair_by_slug[case.pair].change != "none"]
         return [min(edited, key=lambda case: suite.image_by_slug[case.image].width)]
     by_category = {suite.pair_by_slug[case.pair].category: case for case in suite.cases}
-    return sorted(by_category.values(), key=lambda case: case.slug)[: 2 if suite.size <= 512 else 1]
+    count = 2 if suite.slug == "smoke" else 1
+    return sorted(by_category.values(), key=lambda case: case.slug)[:count]
 
 
 def references(suite):

@@ -153,6 +153,7 @@ def kept(**made):
     }
 
 
+@pytest.mark.release
 def test_half_precision_keeps_to_its_tolerance(real_network):
     full, half = kept(), kept(precision="float16")
     for name, wanted in full.items():

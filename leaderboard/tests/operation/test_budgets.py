@@ -9,7 +9,7 @@ from leaderboard.testing.large_board import invent_board
 from leaderboard.testing.page_budgets import addresses, cost, over_budget
 
 #: Models, cases and trips.
-SMALL, LARGE = (4, 6, 5), (20, 24, 10)
+SMALL, LARGE = (4, 6, 5), (20, 12, 8)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from leaderboard.models import PublishedFigure, Run
+from leaderboard.models import PublishedFigure
 from leaderboard.pages import reported
 from leaderboard.testing.boards import make_model, make_run, make_suite
 
@@ -131,11 +131,14 @@ def test_the_api_returns_published_figures_with_their_sources(client, board):
 
 
 def test_the_title_of_the_chart_of_all_metrics_uses_their_labels(client, board):
-    run = Run.objects.get(editing_model__slug="flux")
+    metrics = ("overall", "lpips", "imagenet", "text")
+    run = make_run("Gamma", board, metrics=metrics)
     for standing in run.standings.all():
-        standing.curve["mean"][-1] = {"overall": 0.0, "lpips": 0.45}.get(standing.metric.name, 0.2)
+        standing.curve["mean"][-1] = {"overall": 0.0, "lpips": 0.45, "text": 1.0}.get(
+            standing.metric.name, 0.2
+        )
         standing.save()
-    text = page(client, "/models/flux/")
+    text = page(client, "/models/gamma/")
     assert (
         "After 20 round trips, 45\u00a0% is kept by LPIPS, the most lenient metric, "
         "and 0\u00a0% by the headline metric" in text
