@@ -37,7 +37,7 @@ def page(suites: list[Suite]) -> str:
     }
     parts = [ABOUT, *(_table(what, sheets) for what in ("Images", "Portraits"))]
     warnings = [f"- {s.key}: {text}." for s in suites for text in concentrations(s.images)]
-    return "\n".join([*parts, "## What freezing warns of\n", *warnings]) + "\n"
+    return "\n".join([*parts, "## Warnings when a suite is frozen\n", *warnings]) + "\n"
 
 
 def _table(what: str, sheets: Mapping[str, Mapping[str, Counts]]) -> str:
