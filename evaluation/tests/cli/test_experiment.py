@@ -34,7 +34,7 @@ def file(tmp_path, monkeypatch):
 
 def test_an_experiment_is_estimated_played_in_pieces_scored_and_reported(file, tmp_path, capsys):
     out = tmp_path / "runs"
-    run = ["experiment", str(file), "--out", str(out), "--metrics", "ssim"]
+    run = ["experiment", str(file), "--out", str(out), "--metrics", "ssim,psnr"]
     assert main([*run, "--estimate"]) == 0
     assert "total:" in capsys.readouterr().err
     assert main([*run, "--estimate", "--json"]) == 0
