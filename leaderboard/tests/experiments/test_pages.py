@@ -42,7 +42,7 @@ def test_the_page_shows_the_effect_of_every_arm(wording, client, django_assert_m
     text = page.content.decode()
     assert "Compared with plain, usable trips differ for long" in text
     assert "Friedman’s" in text or "Friedman&#x27;s" in text
-    assert "Signed ranks tell" in text
+    assert "Signed-rank tests with Holm" in text
     assert "Every case was played once" in text
     assert made.LONG.strip() in text  # the strip of the long arm has the words that were sent
     for run in made.runs(wording).values():
