@@ -1,7 +1,7 @@
 """Correct changes of the whole image: shift, zoom, colours, blur and warp.
 
 An editor that makes its edit and also shifts everything by a pixel, or warms the light, changes
-every pixel. The changes corrected here do not count as the edit (method §4).
+every pixel. The changes corrected here do not count as the edit (docs/method.md).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from evaluation.cli.report import Report
 from evaluation.cli.results import MetricResult, results_table, run_results
 from evaluation.cli.scoring import ANSWERS, judge_from_settings, new_scorer, update_scores
 from evaluation.content.suites import Suite
-from evaluation.editors import Answer, Editor, EditorError, Refused
+from evaluation.editors import Answer, Editor, EditorError, Fault, Refused
 from evaluation.errors import UserFacingError
 from evaluation.images import EncodedImage
 from evaluation.play.run_folder import RunFolder
@@ -39,6 +39,7 @@ __all__ = [
     "Editor",
     "EditorError",
     "EncodedImage",
+    "Fault",
     "FrameError",
     "Paused",
     "PlayOptions",

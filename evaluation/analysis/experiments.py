@@ -1,7 +1,7 @@
 """Effects of an experiment's arms: the same cases played in several ways.
 
 The effect of an arm is its usable trips minus those of the first arm (the baseline), case by case.
-Intervals cover other images and other edits (method §6) and hold simultaneously: with 95 %
+Intervals cover other images and other edits (docs/method.md) and hold simultaneously: with 95 %
 probability all of them contain the true effects. An effect is significant (`sure`) if its interval
 excludes 0. Friedman's test and its post-hoc tests rank the arms within each case. They treat cases
 as independent, although some share an image or a pair, so they only accompany the intervals.

@@ -1,7 +1,7 @@
 """Cold audits: before any trip, the model must remove an object that we drew into the source.
 
 An endpoint that stores images has no answer stored yet, so it must edit. The loss of this one edit
-is compared with the loss of its chain in three trips (method §9). The run's secret varies the
+is compared with the loss of its chain in three trips (docs/method.md). The run's secret varies the
 drawing, so that it matches no public one.
 """
 

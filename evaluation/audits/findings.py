@@ -49,7 +49,7 @@ MOST_LOST = 0.3
 #: editor loses more by a touch than by several edits.
 FALL = 0.02
 #: The largest extra loss of one edit of an unknown image, compared with three trips of its chain.
-#: No honest editor loses more by one edit than by six (method §9).
+#: No honest editor loses more by one edit than by six (docs/method.md).
 MOST_GAP = 0.02
 #: The least number of cold audits to judge, in all cases or in one category.
 LEAST_GAPS = 3

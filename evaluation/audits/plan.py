@@ -1,6 +1,6 @@
 """Plan of a run's audits: chains, trips and kinds, drawn by the run's secret.
 
-An audit is one extra backward call outside the chain (method §9). Most audits send a touched
+An audit is one extra backward call outside the chain (docs/method.md). Most audits send a touched
 forward answer, before the chain's own backward call, so that the touch is the only difference.
 Cold audits are sent before their source is ever sent.
 """

@@ -18,7 +18,7 @@ from evaluation.content.suites import EditPair, SuiteImage
 from evaluation.errors import UserFacingError
 from evaluation.images import EncodedImage, ImageError, blank_card
 
-# The MSE of the blank card. In flatter images half-lives have no meaning (method, section 3).
+# The MSE of the blank card. In flatter images half-lives have no meaning (docs/method.md).
 NEAR_FLAT = (10 / 255) ** 2
 SMALLEST_SIDE = 256
 # The largest share of an image that may be cropped away.

@@ -1,4 +1,4 @@
-"""Detect from pixels whether an edit was made (method §4).
+"""Detect from pixels whether an edit was made (docs/method.md).
 
 Without this test a model that returns its input would win every round trip. A seen change
 proves that something changed in the right region, not that glasses appeared.

@@ -2,7 +2,7 @@
 
 The footprint is the region of the first forward edit. Loss inside it counts like any other loss;
 how well that region is restored is also reported separately, as `undo`. Audits use the footprint
-too (method §3).
+too (docs/method.md).
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Evidence:
     thing: str
     made: bool | None
     undone: bool | None
-    #: True if it can end a chain (method §4), which requires an error rate below 5 %.
+    #: True if it can end a chain (docs/method.md), which requires an error rate below 5 %.
     gates: bool
     #: Amounts of the thing in the image before, the edited image and the restored image.
     amounts: tuple[float, ...] = ()

@@ -66,7 +66,7 @@ def copied(played, name="run"):
     return Path(name)
 
 
-# The reference editors (method §9).
+# The reference editors (docs/method.md).
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The judge: a vision-language model that answers fixed questions on trips (method §4).
+"""The judge: a vision-language model that answers fixed questions on trips (docs/method.md).
 
 A budget limits its calls, and its answers are stored and checked. It is optional. A judge that is
 down, slow, unreadable or dishonest gives no evidence, but never fails a run.
