@@ -41,7 +41,7 @@ class Setting:
     def lifetimes(self, trips: int) -> Lifetimes:
         return Lifetimes(self.median * trips, own_image=self.own[0], own_pair=self.own[1])
 
-    def drawn(
+    def draw(
         self, design: Design, trips: int, random: np.random.Generator, models: int, boards: int = 1
     ) -> Floats:
         """Draw usable trips by case, board and model."""

@@ -62,7 +62,7 @@ def test_chains_scored_together_have_the_numbers_that_each_has_alone():
 
 def test_chains_of_other_sizes_are_not_scored_together():
     one, other = small(40, 40), small(40, 41)
-    with pytest.raises(MetricError, match="one size"):
+    with pytest.raises(MetricError, match="the same size"):
         Scorer(["psnr"]).score_together(
             [RestoredImages(one, [one]), RestoredImages(other, [other])]
         )

@@ -225,7 +225,7 @@ def test_a_slow_judge_delays_a_run_only_for_its_time_limit(fake):
     first = judge.examine(TRIP_MADE)
     kept = judge.answers.all()
     for key, one in list(kept.items()):
-        judge.answers.keep(key, replace(one, seconds=40))
+        judge.answers.save(key, replace(one, seconds=40))
     assert judge.examine(TRIP_MADE) == first  # stored answers are still used
     assert judge.examine(TripToJudge(BARE, BARE, HATTED, OTHER, HAT)) is None
     assert "time of 60 seconds" in judge.stopped

@@ -179,7 +179,7 @@ def test_a_suite_is_drafted_previewed_frozen_and_then_immutable(curator, content
     fresh.trips = 99
     with pytest.raises(Frozen, match="trips cannot change"):
         fresh.save()
-    with pytest.raises(Frozen, match="it stays"):
+    with pytest.raises(Frozen, match="cannot be deleted"):
         fresh.delete()
     assert (
         curator.post(reverse("admin:leaderboard_suite_delete", args=[suite.pk])).status_code == 403

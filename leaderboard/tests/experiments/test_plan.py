@@ -68,7 +68,7 @@ def test_a_resumed_run_keeps_its_arm(settings):
     jobs.play(run.pk)
     run = Run.objects.get(pk=run.pk)
     assert run.state == "paused"
-    assert "begun with another filter" in run.reason_text
+    assert "began with another filter" in run.reason_text
 
 
 @pytest.mark.django_db

@@ -160,7 +160,7 @@ def test_finished_chains_survive_a_cancel_and_the_run_can_continue(
         if Trip.objects.count() < 2:
             return False
         jobs.cancel(Run.objects.get(pk=run.pk))
-        store._due["look"] = 0
+        store._due["poll"] = 0
         return True
 
     interfere("tick", cancel, monkeypatch)
@@ -182,7 +182,7 @@ def test_a_pause_waits_for_the_calls_in_flight_and_keeps_their_answers(
     def pause(store: DatabaseStore) -> bool:
         if server.in_flight < 4:
             return False
-        store._due["look"] = 0
+        store._due["poll"] = 0
         return jobs.pause(Run.objects.get(pk=run.pk), "person")
 
     interfere("tick", pause, monkeypatch)

@@ -88,8 +88,8 @@ def test_a_second_backup_copies_only_what_is_new(tmp_path: Path):
     call_command("backup", tmp_path / "a", images=kept, stdout=said)
     StoredImage.objects.get_or_store(EncodedImage.from_image(factories.drawn_image(7)))
     call_command("backup", tmp_path / "b", images=kept, stdout=said)
-    assert "2 copied" in said.getvalue()
-    assert "1 copied" in said.getvalue()
+    assert "2 of them copied" in said.getvalue()
+    assert "1 of them copied" in said.getvalue()
     with pytest.raises(CommandError, match="is not empty"):
         call_command("backup", tmp_path / "a")
 

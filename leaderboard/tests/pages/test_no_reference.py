@@ -61,7 +61,7 @@ def test_the_page_states_the_finding_and_links_to_images(
     assert chain.get_absolute_url() in page
     assert "30.0 → 25.0, rated <b>better</b>" in page
     assert "elsewhere, imported as a score file" in page
-    assert f"calls {percent(1.0)} of the restored images worn that are clearly damaged" in page
+    assert f"the judge calls {percent(1.0)} of the clearly damaged images worn" in page
     assert "some-model-1 was shown single sources" in page
     assert page.count("not run") >= 2  # NIQE and PIQE, in the list of metrics
     other = client.get("/no-reference/?metric=musiq&model=noise&trip=5&since=first")

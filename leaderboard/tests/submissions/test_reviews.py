@@ -203,7 +203,7 @@ def test_the_private_result_shows_each_edit_that_was_not_made_and_asks_first(
     Trip.objects.filter(chain__run=finished, number=1).update(evidence=[row])
     text = html.unescape(client.get(reviewed.get_absolute_url()).content.decode())
     cases = finished.chains.filter(repeat=0).count()
-    assert f"In {cases} of {cases} cases that a witness looked at" in text
+    assert f"In {cases} of {cases} cases that a witness could judge" in text
     assert text.count("a red kite: not seen, by ") == text.count("<figcaption>Edited") == cases
     assert "Publish it now" in text
     assert text.index("Everyone will read") < text.index("Publish it now")
