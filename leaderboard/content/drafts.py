@@ -14,6 +14,7 @@ from typing import Any
 from django.core.cache import cache
 from django.db import transaction
 from PIL import Image
+from pydantic import TypeAdapter
 
 from evaluation.analysis.events import ChainResult
 from evaluation.analysis.item_diagnostics import CaseDiagnosis, diagnose
@@ -40,6 +41,7 @@ from leaderboard.standings.stored import stored_result
 CHECKING_EDITOR = "jpeg"
 #: Facts about an image's pixels at a size never change; a curator may work on a draft for days.
 CACHE_SECONDS = 7 * 24 * 3600
+FACTS = TypeAdapter(suite_builder.Facts)
 
 
 DRAFT_FIELDS = tuple(field.name for field in fields(suite_builder.Draft))
@@ -198,9 +200,12 @@ def facts_of(
         key = keys[source.slug]
         if key not in cached and time.monotonic() > until:
             raise NotReady("Reading images", len(by_slug), len(keys))
-        by_slug[source.slug] = cached.get(key) or suite_builder.facts(_prepared(source, size))
-        if key not in cached:
-            cache.set(key, by_slug[source.slug], CACHE_SECONDS)
+        if key in cached:
+            by_slug[source.slug] = FACTS.validate_json(cached[key])
+            continue
+        facts = by_slug[source.slug] = suite_builder.facts(_prepared(source, size))
+        # As JSON, since a shared cache stores no objects.
+        cache.set(key, FACTS.dump_json(facts), CACHE_SECONDS)
     return by_slug
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.core.cache import caches
 
+from convergebench_site.caches import PlainSerializer, SizedCache
 from evaluation.testing.local_server import LocalServer
 from examples.example_server import Handler
 from leaderboard.models import Suite
@@ -23,6 +24,21 @@ def _empty_cache() -> None:
     """Clear cached pages and rate limits of earlier tests."""
     for name in ("default", "counters"):
         caches[name].clear()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _values_as_from_a_shared_cache() -> Iterator[None]:
+    """Cache what Redis would give back, so that code cannot rely on pickled objects."""
+    store, serializer = SizedCache.set, PlainSerializer()
+
+    def set_plain(self: SizedCache, key: str, value: Any, *args: Any, **kwargs: Any) -> None:
+        stored = serializer.dumps(value)
+        plain = str(stored).encode() if isinstance(stored, int) else stored
+        store(self, key, serializer.loads(plain), *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SizedCache, "set", set_plain)
+        yield
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
+from pydantic import TypeAdapter
 
 from evaluation.analysis import events, thresholds
 from evaluation.analysis.case_values import case_values
@@ -269,6 +270,9 @@ class Comparisons:
     case_gaps: list[CaseGap]
 
 
+COMPARISONS = TypeAdapter(Comparisons | None)
+
+
 def cached_comparisons(
     rows: Sequence[BoardRow], filters: BoardFilters, stamp: str
 ) -> Comparisons | None:
@@ -279,11 +283,13 @@ def cached_comparisons(
     runs = [row.run.pk for row in rows]
     key = f"{sorted(runs)}|{filters.metric}|{filters.threshold}|{stamp}"
     key = f"comparisons:{sha256(key.encode()).hexdigest()}"
-    result = cache.get(key)
-    if result is None:
-        result = _comparisons(rows, filters) or ""
-        cache.set(key, result, CACHE_SECONDS)
-    return result or None
+    cached: bytes | None = cache.get(key)
+    if cached is not None:
+        return COMPARISONS.validate_json(cached)
+    comparisons = _comparisons(rows, filters)
+    # As JSON, since a shared cache stores no objects.
+    cache.set(key, COMPARISONS.dump_json(comparisons), CACHE_SECONDS)
+    return comparisons
 
 
 def _comparisons(rows: Sequence[BoardRow], filters: BoardFilters) -> Comparisons | None:
