@@ -23,20 +23,21 @@ from evaluation.analysis.survival import Floats
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-#: Bootstrap draws of voters, and as many of cases, for estimates that are not means.
+#: How often voters are resampled, and how often cases, for estimates that are not means.
 DRAWS = 400
-#: Bootstrap draws of voters for usable trips; fewer, because each one recomputes all chains.
+#: How often voters are resampled for usable trips; less often, as each draw recomputes all chains.
 USABLE_TRIPS_DRAWS = 100
 
 
 @dataclass(frozen=True)
 class Ballots:
-    """Votes as columns, a row for each vote; the caller numbers voters, cases and models.
+    """Votes as columns, with one row per vote. Voters, cases, questions and models are numbers.
 
     For a pair, `answer` is 1 for the first image, -1 for the second and 0 for "cannot say".
     `left` is 1 if the left image was chosen, -1 for the right one and 0 for "cannot say".
-    `first` and `second` are the two models if the pair compares them after the same trip, else
-    -1. For a single image, `answer` is 1 for yes and 0 for no, and `first` is the model.
+    If the pair shows two models after the same trip, `first` and `second` are these models;
+    otherwise both are -1. For a single image, `answer` is 1 for yes and 0 for no, and `first` is
+    the model.
     """
 
     voter: Ints
@@ -67,8 +68,8 @@ class Share:
 def weighted_share(values: Floats, weights: Floats, voter: Ints, case: Ints) -> Share | None:
     """Return the weighted mean of values from 0 to 1; None if all weights are 0.
 
-    Its variance is the sum of the variances by voter and by case. This is conservative: the part
-    counted twice is not subtracted (compare evaluation.analysis.covariance).
+    The variance between voters and the variance between cases are added. The interval is
+    therefore rather too wide (evaluation.analysis.covariance subtracts what both contain).
     """
     total = weights.sum()
     if total <= 0:
@@ -92,8 +93,8 @@ def bootstrap(
 ) -> tuple[Floats, Floats]:
     """Return an estimate from votes and its bootstrap draws, one per row.
 
-    `estimate` takes the number of times that each vote counts. Voters and cases are resampled
-    independently; a draw adds the errors of both.
+    `estimate` takes one number per vote: how many times the vote counts. Voters and cases are
+    resampled independently; each draw adds the two deviations.
     """
     random = np.random.default_rng(SEED)
     estimated = estimate(np.ones(len(voter)))
@@ -116,7 +117,7 @@ def bounds(draws: Floats) -> tuple[Floats, Floats]:
 PRIOR_PASSED, PRIOR_CHECKS = 4.0, 5.0
 COIN_TRUST, FULL_TRUST = 0.5, 0.85
 SIDE_DEVIATIONS, ORDER_DEVIATIONS = 4.0, 3.0
-#: The votes that rules 2 and 3 of `weigh_voters` need; with fewer, chance explains too much.
+#: Rules 2 and 3 of `weigh_voters` apply from this number of votes on; fewer votes prove little.
 MIN_VOTES_FOR_RULES = 12
 
 
@@ -154,17 +155,17 @@ def weigh_voters(
        the sides swapped. A new voter starts as if four of five checks had been passed:
        trust = (4 + passed) / (5 + checks). The weight is 0 at a trust of 0.5 (a coin toss), 1
        from 0.85 on, and linear in between.
-    2. Sides. Images are assigned to sides at random. If a voter chose one side so often that
-       chance explains it once in 16,000 times (4 standard deviations), the weight is multiplied
-       by twice the share of the other side.
-    3. The common order. If a voter agrees with it less than chance explains (3 standard
-       deviations), the weight is multiplied by (agreement - coin) / (expected agreement - coin),
-       where coin is the agreement of coin tosses.
+    2. Sides. Images are assigned to sides at random. If a voter chose one side more often than
+       expected by over 4 standard deviations (a chance of 1 in 16,000), the weight is multiplied
+       by twice the share of votes for the other side.
+    3. The common order of models. If a voter agrees with it less than expected by over 3 standard
+       deviations, the weight is multiplied by (agreement - coin) / (expected agreement - coin),
+       where coin is the expected agreement of coin tosses.
 
-    No vote is deleted, so a changed rule gives every vote its new weight.
+    No vote is deleted: if a rule changes, the weights of all voters are computed again.
 
-    `expected` is, for each ballot, the probability that the common order prefers the first of
-    its pair; NaN if unknown.
+    `expected` has one probability per ballot: that the pair's first image wins by the common
+    order; NaN if unknown.
     """
     by_voter = {}
     for voter in {*checks, *ballots.voter.tolist()}:
@@ -209,12 +210,12 @@ def _order_factor(answers: Floats, expected: Floats) -> float:
     return max(0.0, (agreement - coin) / (expected_agreement - coin))
 
 
-#: Every model begins with one tied vote, spread over the others, so that a model that won all its
-#: votes has a finite strength.
+#: Every model begins with one tied vote, spread over its opponents. Otherwise a model that won all
+#: its votes would have an infinite strength.
 PRIOR = 1.0
-#: Alternations between estimating weights and strengths; they converge quickly.
+#: How many times weights and strengths are estimated in turn; both converge quickly.
 ROUNDS = 3
-#: The least votes and voters for a number to be shown.
+#: A number is shown only if it is based on at least so many votes and voters.
 MIN_VOTES, MIN_VOTERS = 30, 5
 
 
@@ -225,10 +226,9 @@ def enough(votes: int, voters: int) -> bool:
 
 @dataclass(frozen=True)
 class Strength:
-    """One model by people's votes, with 95 % intervals."""
+    """The strength of one model according to votes, with 95 % intervals."""
 
-    #: The expected share of pairs that it wins against the other models.
-
+    #: The share of pairs that the model is expected to win against the other models.
     share: float
     share_low: float
     share_high: float
@@ -286,7 +286,7 @@ def fit(ballots: Ballots, weights: Floats, models: int) -> Floats:
 
 
 def win_chances(strength: Floats, ballots: Ballots) -> Floats:
-    """Return the probability that the first of each pair wins; NaN without two models."""
+    """Return the probability that each pair's first image wins; NaN if it compares no models."""
     compared = (ballots.first >= 0) & (ballots.second >= 0)
     chances = np.full(len(ballots), np.nan)
     gap = strength[ballots.first[compared]] - strength[ballots.second[compared]]
@@ -323,9 +323,9 @@ def agreement_with_people(
 ) -> tuple[Share | None, Share | None]:
     """Return the shares of votes that agree with a metric or a judge.
 
-    The first share covers all pairs, the second only pairs with several voters, where agreement
-    among people is known too. `choices` are those of the metric for each vote: 1 for the first
-    image, -1 for the second, 0 for a tie (counted as half), NaN if it made none.
+    The first share covers all pairs. The second covers only pairs with several voters, for which
+    the agreement among people is known too. `choices` has the metric's choice for each vote: 1
+    for the first image, -1 for the second, 0 for a tie (counted as half), NaN without a choice.
     """
     decided = (ballots.answer != 0) & ~np.isnan(choices)
     right = np.where(choices == 0, 0.5, choices == ballots.answer)
@@ -348,7 +348,7 @@ def agreement_among_people(ballots: Ballots, weights: Floats) -> Share | None:
 def agreement_with_others(ballots: Ballots, weights: Floats) -> Floats:
     """Return for each vote the weighted share of other voters who chose the same image.
 
-    NaN without other voters. "Cannot say" does not count, nor does a voter's own repeat.
+    NaN without other voters. "Cannot say" is ignored, as are the voter's own repeated answers.
     """
     shares = np.full(len(ballots), np.nan)
     chose = ballots.answer != 0
@@ -385,8 +385,8 @@ class Threshold:
 def unusable_threshold(retention: Floats, ballots: Ballots, weights: Floats) -> Threshold | None:
     """Return the retention at which half of the people answer no.
 
-    It is the midpoint of a logistic curve of yes over retention. None if votes are too few or all
-    equal, or if yes falls with retention.
+    This is the midpoint of a logistic curve of yes over retention. Returns None if there are too
+    few votes, if all are equal, or if the share of yes falls as retention rises.
     """
     rows = ~np.isnan(retention) & (weights > 0)
     selected, x, w = ballots.only(rows), retention[rows], weights[rows]
@@ -438,9 +438,10 @@ class JudgedChain:
 
 @dataclass(frozen=True)
 class UsableTripsByVotes:
-    """Usable trips and half-life by people's votes.
+    """Usable trips and half-life according to votes.
 
-    A half-life of None is beyond N; so is a bound of None if `has_interval`.
+    If `half_life` is None, the half-life is longer than the suite's N trips. The same is true of
+    its bounds if `has_interval`; otherwise a bound of None is unknown.
     """
 
     usable_trips: float
@@ -457,10 +458,10 @@ class UsableTripsByVotes:
 def usable_trips_by_votes(
     judged_chains: Sequence[JudgedChain], weights: Mapping[int, float], trips: int
 ) -> UsableTripsByVotes | None:
-    """Return usable trips of a model's chains by votes; None without weighted votes.
+    """Return the usable trips of a model's chains according to votes; None without weighted votes.
 
-    Intervals cover other images, other edits and other voters: the variance over resampled
-    voters is added to the variance that every metric's usable trips have.
+    Intervals allow for the choice of images, edits and voters: the variance between resampled
+    voters is added to the variance that usable trips have for every metric.
     """
     voters = sorted({voter for judged in judged_chains for voter in judged.voter.tolist()})
     voter_weights = np.array([weights.get(voter, 0.0) for voter in voters])
@@ -522,8 +523,8 @@ def _curves(
 ) -> list[ChainResult]:
     """Return each chain with the share of yes instead of a metric's retention.
 
-    Shares are made to fall with the trips by isotonic regression and interpolated between judged
-    trips. After the last judged trip the chain is censored, as if it were lost.
+    Isotonic regression makes the shares fall from trip to trip. Between judged trips they are
+    interpolated. After the last judged trip the chain is censored, as chains with outcome LOST are.
     """
     from scipy.optimize import isotonic_regression
 
@@ -550,7 +551,7 @@ def _curves(
                 outcome=outcome,
                 because=(),
                 cause="whole",
-                # Keep the flags of the trip after the last judged one: its edit may end the chain.
+                # Keep the flags of one more trip: its forward edit may end the chain.
                 change_seen=chain.change_seen[: last + 1],
                 made=chain.made[: last + 1],
                 undone=chain.undone[:last],

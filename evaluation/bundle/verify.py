@@ -69,18 +69,18 @@ IMPORTED = "it was computed elsewhere and imported from a score file"
 NOT_QUERIED = "judges are not queried again: their answers are stored where the run was scored"
 #: The valid answers to each kind of vote.
 ANSWERS = {"pair": (-1, 0, 1), "usable": (0, 1)}
-#: The measures of a trip that are independent of whether its edit was seen.
+#: The measures of a trip that do not depend on its edit.
 BASIC_MEASURES = ("reframed", "step", "from_source")
 
 
-#: The tolerance (RMSE) of our own operators, which round differently on other machines.
+#: The tolerance (RMSE) of our own degradation operators, which round differently by machine.
 OPERATOR_TOLERANCE = 0.004
 
 
 def degradation_check(
     line: str, pair: EditPair, number: int, before: EncodedImage, stated: EncodedImage
 ) -> Check:
-    """Check that our operator gives the stated image again."""
+    """Check that our degradation operator reproduces the stated image."""
     error = distance(degraded(pair.degradation, before, number), stated)
     state = EQUAL if error <= OPERATOR_TOLERANCE else DIFFERENT
     return Check(line, f"operator {pair.degradation}", state, f"RMSE {error:.5f}")
@@ -92,10 +92,10 @@ def verify(bundle: Bundle) -> Iterator[Check]:
 
 
 class Verification:
-    """The verification of one bundle; it can continue after some chains."""
+    """The verification of one bundle, which can be resumed between chains."""
 
     def __init__(self, bundle: Bundle, finished: Collection[str] = ()) -> None:
-        """Prepare the checks, except those of the chains in `finished`."""
+        """Prepare all checks except those of the chains in `finished`."""
         self.finished, self.in_chains = list(finished), False
         self.bundle, self.document, self.suite = bundle, bundle.document, bundle.suite
         self.arm = bundle.arm
@@ -108,7 +108,7 @@ class Verification:
         ]
         self.scorer = Scorer(name for name in (*metrics, *no_reference) if name in METRICS)
         self.unable = {name: reason for name in metrics if (reason := self._unable(name))}
-        #: By no-reference metric of the run: the reason why it cannot run here, or "".
+        #: By no-reference metric of the run: why it cannot run here; "" if it can.
         self.no_reference = {name: self._unable(name) for name in no_reference}
         self.able = [name for name in metrics if name not in self.unable]
         self.able += [name for name, reason in self.no_reference.items() if not reason]
@@ -116,7 +116,7 @@ class Verification:
         #: The calibrations computed here, by image and metric, once the sources are checked.
         self.calibrations: dict[str, dict[str, Calibration | None]] = {}
         self.store = BundleScores(bundle, self.scorer)
-        #: Why witnesses of the run cannot run here, by witness.
+        #: By witness of the run: why it cannot run here.
         self.unable_witnesses = self._unable_witnesses()
         #: Witnesses that run here and can end chains, but did not judge the run.
         self.missing_witnesses = [
@@ -260,14 +260,14 @@ class Verification:
                     yield compared(line, f"{name} seed", edit.seed, seed_here, (0.0, 0.0))
 
     def _edits(self, record: ChainRecord, chain: PlayedTrips) -> Iterator[Check]:
-        """Check prompts and images; shorten the chain to the trips with valid images."""
+        """Check prompts and images; then limit the chain to its first trips with valid images."""
         before = self.store.source_of(chain)
         is_valid, valid_trips = before is not None, 0
         reworded = self.arm.reworded(chain.pair)
         for trip in record.trips:
             line = f"{record.name}, trip {trip.number}"
             steps = reworded.trip(trip.number).steps
-            if trip.backward:  # the trip is whole, so it has every step
+            if trip.backward:  # a trip with a restored image has every step
                 names = [name for name, _ in trip.edits]
                 yield compared(line, "steps", names, [step.name for step in steps])
             prompts = {step.name: step.prompt for step in steps}
@@ -288,10 +288,10 @@ class Verification:
         chain.played = min(chain.played, valid_trips)
 
     def _trips(self, record: ChainRecord, chain: PlayedTrips) -> Iterator[Check]:
-        """Recompute and compare the trips; report those without images."""
+        """Recompute and compare the trips; report trips without images as not checked."""
         source = self.store.source_of(chain)
         computed: ChainScores | None = None
-        # A chain without a restored image may still have scores of its source.
+        # Even without a restored image, a chain may have no-reference scores of its source.
         if source and (chain.played or record.quality):
             computed = self.store.rescore(chain, self.scorer.only(self.able))
         for index, trip in enumerate(record.trips):
@@ -336,10 +336,10 @@ class Verification:
             yield Check(line, f"evidence by {name}", NOT_CHECKED, why)
 
     def _comparable(self, measures: TripMeasures, pair: EditPair) -> dict[str, Any]:
-        """Return the fields of a trip that can be compared here, without empty lists."""
+        """Return a trip's non-empty fields that can be recomputed and compared here."""
         fields = measures.model_dump(include=set(MEASURES))
         fields["change_measure"].pop("identity_drift", None)  # see `drift_checks`
-        if pair.change == "global":  # judged by the whole run, see `drift_checks`
+        if pair.change == "global":  # depends on the whole run, see `drift_checks`
             del fields["change_seen"]
         fields["evidence"] = [
             row for row in fields["evidence"] if row.get("witness") not in self.unable_witnesses
@@ -350,12 +350,12 @@ class Verification:
                 {name: value for name, value in row.items() if name not in counts}
                 for row in fields["steps"]
             ]
-        if self._network_tolerance is HALF:  # in a near tie, either part may be named
+        if self._network_tolerance is HALF:  # rounding may decide which part lost most
             fields = without_names(fields)
         return {name: value for name, value in fields.items() if value not in ([], {})}
 
     def _orders(self) -> Iterator[Check]:
-        """Check the comparison of the images of two chain shapes."""
+        """Check the comparisons between pairs whose trips order the same edits differently."""
         stated = self.document.run.orders
         if not stated and not any(pair.against for pair in self.suite.pairs):
             return
@@ -439,7 +439,7 @@ class Verification:
         return witnesses if isinstance(witnesses, dict) else {}
 
     def _unable_witnesses(self) -> dict[str, str]:
-        """Return why witnesses of the run cannot run here, by witness."""
+        """Return the witnesses of the run that cannot run here, with the reasons."""
         panel, here = self.scorer.panel, self.scorer.panel.provenance()
         return {
             name: panel.not_run.get(name, "the version here is different")
@@ -474,7 +474,7 @@ class Verification:
 def stop_checks(bundle: Bundle) -> Iterator[Check]:
     """Check stopped chains: a converged chain must repeat its images.
 
-    Other ends need no check here: with a wrong end the standings are not reproduced.
+    Other outcomes need no check of their own: a wrong one changes the recomputed standings.
     """
     stop_after = bundle.document.run.stop_after
     for chain in bundle.document.chains:
@@ -494,7 +494,7 @@ def stop_checks(bundle: Bundle) -> Iterator[Check]:
 
 
 def vote_checks(bundle: Bundle) -> Iterator[Check]:
-    """Check that each vote's image is in the bundle and its answer is valid."""
+    """Check that each vote has a valid answer and is about a restored image of the bundle."""
     restored = {
         (chain.case, chain.repeat, trip.number)
         for chain in bundle.document.chains
@@ -513,7 +513,7 @@ def vote_checks(bundle: Bundle) -> Iterator[Check]:
 
 
 def drift_checks(bundle: Bundle) -> Iterator[Check]:
-    """Check the verdicts on global edits against the model's drift."""
+    """Check the verdicts on global edits, which depend on the model's drift on identity pairs."""
     suite = bundle.suite
     measured = {slug: bundle.arm.measured_pair(pair) for slug, pair in suite.pair_by_slug.items()}
     pairs = {case.slug: measured[case.pair] for case in suite.cases}
@@ -542,8 +542,8 @@ def quality_checks(
 ) -> Iterator[Check]:
     """Yield a check for each no-reference metric of a chain.
 
-    `unable` has the metrics that scored the run, with the reason why one cannot run here, or "".
-    `no_images` is the reason why images are missing.
+    `unable` has every metric that scored the run, with the reason why it cannot run here ("" if
+    it can). `no_images` is the reason why images are missing.
     """
     restored = sum(trip.step is not None for trip in chain.trips)
     for name in sorted(chain.quality.keys() | computed.keys()):
@@ -561,9 +561,9 @@ def quality_checks(
 
 
 def without_names(measures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a trip's measures with part and window replaced by whether they are valid.
+    """Return a trip's measures; for part and window, only whether they are valid.
 
-    If two parts or windows lost about the same, another processor may name the other.
+    If two parts or two windows lost about the same, the choice depends on the processor.
     """
     fields = dict(measures)
     if "because" in fields:

@@ -46,7 +46,7 @@ from evaluation.metrics.parts import Part
 from evaluation.packages import package_versions
 from evaluation.witnesses import Panel
 
-# The limit of the cache of source features, in pixels of the sources: 150 MB.
+# The cache of source features holds sources of at most so many pixels, which takes 150 MB.
 CACHED_PIXELS = 1_200_000
 PACKAGES = (
     "convergebench",
@@ -67,17 +67,17 @@ PACKAGES = (
 class Scores:
     """The scores of one chain; every list has one entry per restored image."""
 
-    #: By full-reference metric; None if it was not run or does not apply to this chain.
+    #: By full-reference metric; None if the metric was not run or does not apply to this chain.
     distances: dict[str, list[float] | None]
-    #: Why a metric that runs here does not apply to this chain, by metric.
+    #: By metric that runs here but does not apply to this chain: the reason.
     not_applicable: dict[str, str] = field(default_factory=dict)
     #: The headline's part that lost most; None if the headline was not run.
     because: list[str] | None = None
-    #: The window that lost most in that part; None: the whole image.
+    #: The window that lost most by that part; a window of None means the whole image.
     windows: list[Box | None] | None = None
-    #: Retention of objects and shapes inside the footprint; None without a footprint.
+    #: Retention of objects and shapes inside the edit's footprint; None without a footprint.
     undo: list[float | None] | None = None
-    #: Values of the source, then of each restored image, by no-reference metric that ran.
+    #: By no-reference metric that ran: the source's value, then those of the restored images.
     quality: dict[str, list[float | None]] = field(default_factory=dict)
 
 
@@ -88,17 +88,17 @@ class RestoredImages:
     source: AnyImage
     restored: Iterable[AnyImage]
     subject: Subject | None = None
-    #: Footprints by image, if they differ from the subject's; read after all images.
+    #: One footprint per image, if they differ from the subject's. Read only after all images.
     footprints: Sequence[Mask | None] | None = None
-    #: By metric: the data on the source that was stored with its calibration.
+    #: By metric: data on the source, as stored with the calibration.
     stored: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class Scorer:
-    """Distances of restored images to their source, by each metric that runs here.
+    """Measures the distance from restored images to their source by each metric that runs here.
 
-    `not_run` has the reasons why other metrics cannot run; their scores are None, never 0. The
-    features of the last few sources are cached, since many chains share a source.
+    `not_run` has the other metrics with the reasons; their scores are None, never 0. The features
+    of the last few sources are cached, since many chains share a source.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Scorer:
         #: Requested metrics, with and without a reference.
         self.names = list(METRICS if metrics is None else dict.fromkeys(metrics))
         self.not_run: dict[str, str] = {}
-        #: Requested metrics, and the metrics that they are parts of.
+        #: The requested metrics that run here, and the metrics that they are parts of.
         self.metrics: dict[str, Metric] = {}
         for name in _with_wholes(self.names):
             metric = load_metric(name)
@@ -124,7 +124,7 @@ class Scorer:
                 self.not_run[name] = "; ".join(dict.fromkeys(reasons))
         #: The witnesses of every scored trip.
         self.panel = Panel(witnesses, self.metrics)
-        #: The features of sources, by size and hash.
+        #: The cached features of sources, by number of pixels and hash.
         self._sources: OrderedDict[tuple[int, bytes], dict[str, Features]] = OrderedDict()
         self._max_sources = sources
 
@@ -138,8 +138,8 @@ class Scorer:
     ) -> Scores:
         """Return the scores of each restored image by each metric, in order.
 
-        Images of another size are first fitted to the source's size. An iterator is read a few
-        images at a time, so a long chain need not be in memory.
+        Images are first fitted to the source's size. `restored` is read a few images at a time, so
+        that a long chain need not be in memory.
         """
         chain = RestoredImages(source, restored, subject, footprints)
         return self.score_together([chain])[0]
@@ -147,8 +147,8 @@ class Scorer:
     def score_together(self, chains: Sequence[RestoredImages]) -> list[Scores]:
         """Score several chains whose sources have the same size.
 
-        Their images share batches, which keeps all threads or a GPU busy even if each chain has
-        few images. Raises MetricError if the sizes differ.
+        Images of all chains share batches, which keeps all threads or a GPU busy even if each
+        chain has few images. Raises MetricError if the sizes differ.
         """
         sources = [rgb(chain.source) for chain in chains]
         if not sources:
@@ -164,7 +164,7 @@ class Scorer:
             if metric.size_problem(size) is None or not metric.reference
         }
         scored = [
-            _Chain(source, chain, metrics, self._prepared(source, chain))
+            _Chain(source, chain, metrics, self._cached_features(source, chain))
             for source, chain in zip(sources, chains, strict=True)
         ]
         images = (
@@ -189,23 +189,23 @@ class Scorer:
         ]
 
     def at_once(self, size: tuple[int, int], pixels: int) -> int:
-        """Return the best batch size for images of this size, at most `pixels` in total."""
+        """Return how many images of this size to score in one batch, at most `pixels` in total."""
         several = batch_size(self.metrics.values(), size)
         return max(1, min(several, pixels // math.prod(size)))
 
     def calibrate(
         self, source: AnyImage, subject: Subject | None = None
     ) -> dict[str, Calibration | None]:
-        """Return each metric's scale on this source: its blank card and its JPEG ladder.
+        """Return each metric's calibration on this source: distances of blank card and JPEGs.
 
-        None for a metric that was not run or does not apply to this source. The subject's
+        A metric that was not run or does not apply to this source gets None. The subject's
         footprint is ignored, because it belongs to a chain and not to the source.
         """
         original = rgb(source)
         face = Subject(subject.face) if subject else None
         images = itertools.chain((blank_card(original),), jpeg_saves(original))
         scores = self.only(self.full_reference).score(original, images, face)
-        features = self._prepared(original, RestoredImages(original, (), face))
+        features = self._cached_features(original, RestoredImages(original, (), face))
         calibrations: dict[str, Calibration | None] = {}
         for name, distances in scores.distances.items():
             if distances is None:
@@ -221,13 +221,13 @@ class Scorer:
         return calibrations
 
     def only_face(self, source: AnyImage) -> Box | None:
-        """Return the single face of an unannotated source; None without a face metric."""
+        """Return the only face of a source without annotations; None if no face metric runs."""
         image = rgb(source)
         direct = (m for m in self.metrics.values() if isinstance(m, DirectMetric))
         return next((face for metric in direct if (face := metric.only_face(image))), None)
 
     def only(self, names: Iterable[str]) -> Scorer:
-        """Return a scorer for some of these metrics that shares networks and features."""
+        """Return a scorer for these metrics that shares this scorer's networks and features."""
         part = copy.copy(self)
         part.names = list(names)
         part.not_run = {name: why for name, why in self.not_run.items() if name in part.names}
@@ -245,7 +245,7 @@ class Scorer:
         return [name for name in self.names if not metric_class(name).reference]
 
     def size_problems(self, size: tuple[int, int]) -> dict[str, str]:
-        """Return the reasons of the metrics that give None for a source of this size."""
+        """Return the metrics that cannot score a source of this size, with the reasons."""
         wholes = {name: self.metrics[self.metrics[name].part_of or name] for name in self._running}
         reasons = {name: whole.size_problem(size) for name, whole in wholes.items()}
         return self.not_run | {name: reason for name, reason in reasons.items() if reason}
@@ -268,7 +268,7 @@ class Scorer:
         }
 
     def versions(self) -> dict[str, tuple[str, str]]:
-        """Return version and weights hash of each full-reference metric here."""
+        """Return version and weights hash of each full-reference metric that runs here."""
         metrics = {n: self.metrics[n] for n in self.full_reference if n in self.metrics}
         return {name: (m.running_version, m.weights_sha256 or "") for name, m in metrics.items()}
 
@@ -293,8 +293,8 @@ class Scorer:
         metric = self.metrics[self.metrics[name].part_of or name]
         return metric if isinstance(metric, NetworkMetric) else None
 
-    def _prepared(self, source: Image.Image, chain: RestoredImages) -> dict[str, Features]:
-        """Return the cached features of this source, by metric; drop the oldest sources."""
+    def _cached_features(self, source: Image.Image, chain: RestoredImages) -> dict[str, Features]:
+        """Return this source's features so far, by metric; drop the least recently used sources."""
         identity = repr((source.size, chain.subject and chain.subject.face)).encode()
         key = math.prod(source.size), hashlib.sha256(identity + source.tobytes()).digest()
         features = self._sources.setdefault(key, {})
@@ -323,19 +323,18 @@ class _Chain:
         self.values: dict[str, list[float | None]] = {
             name: [] for name, metric in metrics.items() if not metric.reference
         }
-        # The index of each restored image among the measured images; identical images are measured
-        # once.
+        # Identical images are measured once. For each restored image: the index of its result.
         self.order: list[int] = []
         self._indices: dict[str, int] = {}
         self.is_large = is_large(source.size)
-        # The source's features by metric; added ones also serve the next chain.
+        # The source's features by metric, shared with the scorer's cache.
         self.features = features
         self.losses: dict[str, list[Any]] = {
             name: [] for name, metric in metrics.items() if isinstance(metric, DirectMetric)
         }
 
     def is_new(self, image: AnyImage) -> bool:
-        """Return True if the next restored image must be measured: no earlier one is identical."""
+        """Add the next restored image; return True unless an identical one was already added."""
         key = image.sha256 if isinstance(image, EncodedImage) else str(len(self.order))
         new = key not in self._indices
         self.order.append(self._indices.setdefault(key, len(self._indices)))
@@ -376,7 +375,7 @@ class _Chain:
         )
 
     def _headline_findings(self, footprints: Sequence[Mask | None] | None) -> dict[str, Any]:
-        """Return the headline's findings, by field of `Scores`."""
+        """Return the fields of `Scores` that come from the headline."""
         if HEADLINE not in self.losses:
             return {}
         losses = self.losses[HEADLINE]
@@ -422,16 +421,16 @@ def _measure(name: str, metric: Metric, batch: _Batch, pool: ThreadPoolExecutor)
 
 
 def _add_losses(name: str, metric: DirectMetric, batch: _Batch, pool: ThreadPoolExecutor) -> None:
-    """Add the losses of the images: one thread per image, or all at once on a GPU."""
+    """Add the losses of the images: one thread per image on a CPU, one batch on a GPU."""
     chains = list(dict.fromkeys(chain for chain, _ in batch))
-    _prepare(name, metric, chains, pool)
+    _compute_features(name, metric, chains, pool)
     sources = [chain.features[name] for chain, _ in batch]
     images = [image for _, image in batch]
     if len(images) == 1 or (isinstance(metric, NetworkMetric) and metric.device != "cpu"):
         losses = [*metric.losses(sources, images)]
     else:
-        each = pool.map(lambda source, image: metric.losses([source], [image]), sources, images)
-        losses = [loss for losses in each for loss in losses]
+        by_image = pool.map(lambda source, image: metric.losses([source], [image]), sources, images)
+        losses = [loss for losses in by_image for loss in losses]
     for (chain, _), loss in zip(batch, losses, strict=True):
         chain.losses[name].append(loss)
     for chain in chains:
@@ -439,23 +438,23 @@ def _add_losses(name: str, metric: DirectMetric, batch: _Batch, pool: ThreadPool
             chain.features.pop(name, None)
 
 
-def _prepare(
+def _compute_features(
     name: str, metric: DirectMetric, chains: Sequence[_Chain], pool: ThreadPoolExecutor
 ) -> None:
-    """Compute a metric's missing source features, in threads."""
-    unprepared = list({id(c.features): c for c in chains if name not in c.features}.values())
+    """Compute a metric's features of the sources that lack them; in threads on a CPU."""
+    lacking = list({id(c.features): c for c in chains if name not in c.features}.values())
 
-    def prepare(chain: _Chain) -> Features:
+    def features_of(chain: _Chain) -> Features:
         return metric.prepare_subject(chain.source, chain.subject, chain.stored.get(name))
 
-    in_turn = len(unprepared) < 2 or (isinstance(metric, NetworkMetric) and metric.device != "cpu")
-    prepared = map(prepare, unprepared) if in_turn else pool.map(prepare, unprepared)
-    for chain, features in zip(unprepared, prepared, strict=True):
+    in_turn = len(lacking) < 2 or (isinstance(metric, NetworkMetric) and metric.device != "cpu")
+    computed = map(features_of, lacking) if in_turn else pool.map(features_of, lacking)
+    for chain, features in zip(lacking, computed, strict=True):
         chain.features[name] = features
 
 
 def _with_wholes(names: Iterable[str]) -> list[str]:
-    """Add the metrics that these are parts of, each before its parts."""
+    """Return these metrics, and before each part the metric that it belongs to."""
     ordered: dict[str, None] = {}
     for name in names:
         whole = metric_class(name).part_of

@@ -1,7 +1,7 @@
 """The judge: a vision-language model that answers fixed questions on trips (docs/method.md).
 
-A budget limits its calls, and its answers are stored and checked. It is optional. A judge that is
-down, slow, unreadable or dishonest gives no evidence, but never fails a run.
+The judge is optional. A budget limits its calls, and its answers are stored. If the judge is down,
+slow, unreadable or dishonest, it gives no evidence; the run goes on.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class StoredAnswer:
     text: str
     cost: float | None
     seconds: float
-    #: The case and trip in question, in words.
+    #: The case and the trip that the question is about, for people to read.
     about: str = ""
 
 
 class Answers(ABC):
-    """A store of answers; a key is the hash of all inputs of a question."""
+    """A store of answers by key, the hash of all inputs of a question."""
 
     @abstractmethod
     def get(self, key: str) -> StoredAnswer | None: ...
@@ -58,12 +58,10 @@ class Answers(ABC):
 
     @abstractmethod
     def all(self) -> Mapping[str, StoredAnswer]:
-        """Return all answers on this run, for totals."""
+        """Return all answers about this run, for totals."""
 
 
 class InMemory(Answers):
-    """A store in memory."""
-
     def __init__(self) -> None:
         self._answers: dict[str, StoredAnswer] = {}
 
@@ -78,7 +76,7 @@ class InMemory(Answers):
 
 
 class AnswerFile(InMemory):
-    """A store in a file with one JSON object per line; invalid lines are ignored."""
+    """Answers in a file with one JSON object per line; invalid lines are ignored."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -95,23 +93,23 @@ class AnswerFile(InMemory):
     def save(self, key: str, answer: StoredAnswer) -> None:
         super().save(key, answer)
         with self.path.open("a", encoding="utf-8") as file:
-            # Begin with a new line, because the last line may be truncated.
-            begin = "\n" if file.tell() else ""
-            file.write(f"{begin}{json.dumps({'key': key, **asdict(answer)}, ensure_ascii=False)}")
+            # A crash may have cut the last line short, so the new answer begins a new line.
+            newline = "\n" if file.tell() else ""
+            file.write(f"{newline}{json.dumps({'key': key, **asdict(answer)}, ensure_ascii=False)}")
 
 
 A = TypeVar("A", bound=Answer)
 #: The longest side of the images sent to the judge.
 SHOWN_SIDE = 768
-#: The number of consecutive failures that stops the judge.
-FAILURES = 3
+#: The judge stops after so many consecutive failures.
+MAX_FAILURES = 3
 ATTEMPTS, LONGEST_WAIT = 3, 20.0
 VERDICTS = {"yes": True, "no": False, "unsure": None}
 
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """The model, its address, and the budget for one run."""
+    """The judge's model, its address, and its budget for one run."""
 
     model: str
     kind: str = "chat"  # or gemini
@@ -122,7 +120,7 @@ class JudgeOptions:
     price_out: float = 0.0
     budget_usd: float | None = None
     budget_calls: int | None = None
-    #: The longest total time that the judge may take for a run.
+    #: The total time of all calls for one run, at most.
     budget_seconds: float = 3600.0
 
     @classmethod
@@ -180,13 +178,13 @@ class JudgeOptions:
 
 
 class NoAnswer(Exception):
-    """The judge cannot answer; the text gives the reason."""
+    """Raised if the judge gives no answer; the message is the reason."""
 
 
 class Judge(Witness):
     """Evidence from a vision-language model; it never ends a chain.
 
-    `stopped` is the reason why it asks no more questions, such as a spent budget; else empty.
+    `stopped` is the reason why no more questions are asked, such as a spent budget; "" before.
     """
 
     name: ClassVar[str] = "judge"
@@ -212,8 +210,7 @@ class Judge(Witness):
         self.budget_seconds = budget_seconds
         self.stopped = ""
         self._failures = 0
-        #: Seconds spent on failed calls.
-        self._lost_seconds = 0.0
+        self._failed_seconds = 0.0
 
     @classmethod
     def from_options(cls, options: JudgeOptions, answers: Answers | None = None) -> Judge:
@@ -237,7 +234,7 @@ class Judge(Witness):
     # Questions.
 
     def examine(self, trip: TripToJudge, about: str = "") -> Evidence | None:
-        """Return evidence on the edit, its undoing and other changes; None without an answer."""
+        """Ask whether the edit was made, was undone and changed something else; None: no answer."""
         if trip.restored is None or trip.pair.change == "none":
             return None
         if not self.is_honest(trip, about):
@@ -260,15 +257,15 @@ class Judge(Witness):
         )
 
     def is_honest(self, trip: TripToJudge, about: str = "") -> bool:
-        """Return True if the judge sees no edit between the edited image and itself.
+        """Return True if the judge sees no edit when it is shown the edited image twice.
 
-        A judge that sees an edit there obeys text in the image, or always answers yes.
+        A judge that sees an edit obeys text in the image, or always answers yes.
         """
         answer = self.ask(questions.CONTROL, (trip.edited, trip.edited), trip.pair, about)
         return answer is not None and answer.made != "yes"
 
     def rubric(self, trip: TripToJudge, about: str = "") -> Evidence | None:
-        """Rate the forward edit by Pico-Banana's rubric, and return the rating as evidence."""
+        """Return a rating of the forward edit by Pico-Banana's rubric, as evidence."""
         answer = self.ask(questions.RUBRIC, (trip.before, trip.edited), trip.pair, about)
         if answer is None:
             return None
@@ -288,7 +285,7 @@ class Judge(Witness):
     def closer(
         self, source: EncodedImage, one: EncodedImage, other: EncodedImage, about: str = ""
     ) -> Preference | None:
-        """Compare two restored images with the source, in both orders; None without answers."""
+        """Ask which restored image is closer to the source, in both orders; None: no answer."""
         answers = []
         for shown in ((source, one, other), (source, other, one)):
             answer = self.ask(questions.CLOSER, shown, None, about)
@@ -343,8 +340,8 @@ class Judge(Witness):
             reply = _with_retries(lambda: client.ask(text, images, question.schema))
         except EditorError as error:
             self._failures += 1
-            self._lost_seconds += time.monotonic() - began
-            if error.permanent or self._failures >= FAILURES:
+            self._failed_seconds += time.monotonic() - began
+            if error.permanent or self._failures >= MAX_FAILURES:
                 raise self._stop(str(error)) from error
             raise NoAnswer(str(error)) from error
         self._failures = 0
@@ -367,8 +364,8 @@ class Judge(Witness):
             raise self._stop(f"the budget of {self.budget_calls:,} calls is used up")
         if self.budget_usd is not None and _usd(answers) >= self.budget_usd:
             raise self._stop(f"the budget of USD {self.budget_usd:g} is used up")
-        if self._lost_seconds + sum(answer.seconds for answer in answers) >= self.budget_seconds:
-            raise self._stop(f"the time of {self.budget_seconds:g} seconds is used up")
+        if self._failed_seconds + sum(answer.seconds for answer in answers) >= self.budget_seconds:
+            raise self._stop(f"the budget of {self.budget_seconds:g} seconds is used up")
 
     def _own_answers(self) -> list[StoredAnswer]:
         return [answer for answer in self.answers.all().values() if answer.version == self.version]
@@ -443,36 +440,36 @@ def _png(image: EncodedImage) -> bytes:
 
 
 def _with_retries(ask: Any) -> Any:
-    """Make a call; repeat it after rate limits and server errors."""
+    """Make a call; retry it after errors that may pass, but not after a timeout."""
 
-    def pause(state: tenacity.RetryCallState) -> float:
+    def seconds_to_wait(state: tenacity.RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
         wait = error.retry_after if isinstance(error, EditorError) else None
         return min(LONGEST_WAIT, 1.0 if wait is None else wait)
 
-    def passes(error: BaseException) -> bool:
-        slow = isinstance(error, EditorError) and error.fault == "timeout"
-        return isinstance(error, EditorError) and not error.permanent and not slow
+    def may_pass(error: BaseException) -> bool:
+        timed_out = isinstance(error, EditorError) and error.fault == "timeout"
+        return isinstance(error, EditorError) and not error.permanent and not timed_out
 
     return tenacity.Retrying(
-        retry=tenacity.retry_if_exception(passes),
+        retry=tenacity.retry_if_exception(may_pass),
         stop=tenacity.stop_after_attempt(ATTEMPTS),
-        wait=pause,
+        wait=seconds_to_wait,
         reraise=True,
     )(ask)
 
 
-#: Reads a trip's images before the edit, edited and restored; None if an image is not stored.
+#: Reads three images of a trip: starting, edited, restored; None if one of them is not stored.
 ReadTrip = Callable[[int], tuple[EncodedImage, EncodedImage, EncodedImage] | None]
 
 
 def judge_chain(
     judge: Judge, source: EncodedImage, trips: int, read: ReadTrip, pair: EditPair, about: str
 ) -> dict[int, list[dict[str, Any]]]:
-    """Return the judge's evidence by trip, for the displayed trips of a chain.
+    """Return the judge's evidence on the displayed trips of a chain, by trip number.
 
-    The first trip is also rated by the rubric. The first and last restored image are compared in
-    both orders, to measure the judge's bias for the image shown first.
+    The first trip is also rated by the rubric. To measure the judge's bias for the image shown
+    first, the first and the last restored image are compared in both orders.
     """
     by_trip: dict[int, list[dict[str, Any]]] = {}
     restored: list[EncodedImage] = []
@@ -482,7 +479,7 @@ def judge_chain(
         images = read(number)
         if images is None:
             continue
-        # A trip of many steps is judged by its first edit and its restored image.
+        # A trip of several edits is judged by its first edit and its restored image.
         moves = pair.trip(number).moves
         first_pair = pair.move_as_pair(number, moves[0]) if moves else pair
         trip = TripToJudge(source, *images, first_pair)
@@ -498,13 +495,13 @@ def judge_chain(
 
 
 def most_calls(chains: int, trips: int) -> int:
-    """Return the largest number of calls for so many chains."""
+    """Return the largest number of calls that so many chains need."""
     controls_and_trips, rubric, both_orders = 2 * len(ticks(trips)), 1, 2
     worn = len({0, trips, *(n for n in WORN_AT if n < trips)})
     return chains * (controls_and_trips + rubric + both_orders + worn)
 
 
-#: The trips after which wear is judged, besides the last trip.
+#: The judge is asked about wear after these trips and after the last trip.
 WORN_AT = (1, 2, 3, 5, 10, 20)
 
 
@@ -515,11 +512,11 @@ def ask_worn(
     read: Callable[[int], EncodedImage | None],
     about: str,
 ) -> list[float | None]:
-    """Return the judge's verdicts on the wear of the source and of selected restored images.
+    """Ask whether the source and some restored images look worn; return the judge's verdicts.
 
-    Each image is shown alone. Returns one value per trip, the source first: 1 is worn, 0 is not,
-    None is unknown. The answers on sources give the rate of false alarms; each source is asked
-    about once for all chains.
+    Each image is shown alone. The first value is the source's, then one follows per trip: 1 is
+    worn, 0 is not worn, None is unknown. The verdicts on sources give the rate of false alarms.
+    The judge is asked about each source only once, as its answer is stored.
     """
     answers: list[float | None] = [None] * (trips + 1)
     for number in (0, *(n for n in range(1, trips + 1) if n in WORN_AT or n == trips)):
@@ -532,5 +529,5 @@ def ask_worn(
 
 
 def with_judge(evidence: Sequence[Any], judged: Sequence[dict[str, Any]]) -> list[Any]:
-    """Replace the judge's earlier evidence on a trip by new evidence."""
+    """Return a trip's evidence with the judge's part replaced by `judged`."""
     return [*(item for item in evidence if item["witness"] != Judge.name), *judged]
