@@ -28,7 +28,7 @@ CROSSINGS = (*(part.name for part in PARTS), WHOLE)
 #: Every cause that ends a chain, with its display text.
 CAUSES: Mapping[str, str] = {
     **{part.name: part.ended for part in PARTS},
-    WHOLE: "the image is worn as a whole",
+    WHOLE: "the whole image lost quality",
     "not_made": "the edit was not made",
     "not_the_edit": "it was not the edit asked for",
     "not_undone": "the edit was not undone",

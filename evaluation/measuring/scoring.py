@@ -364,7 +364,7 @@ class _Chain:
                 if losses and name not in losses[0].parts:
                     not_applicable[name] = metric.not_found
                 else:
-                    distances[name] = [metric.lost(loss.parts[name].distance) for loss in losses]
+                    distances[name] = [metric.loss(loss.parts[name].distance) for loss in losses]
         return Scores(
             {name: distances.get(name) for name in names if metric_class(name).reference},
             {name: why for name, why in not_applicable.items() if name in names},

@@ -23,8 +23,8 @@ from evaluation.metrics.networks.dinov2 import dinov2, patches
 from evaluation.metrics.networks.faces import faces
 from evaluation.metrics.parts import PARTS, Face, Object, Part, PartLoss, Shape, SourceViews
 from evaluation.metrics.views import (
-    SHAPES,
-    THINGS,
+    OBJECT_LAYER,
+    SHAPE_LAYER,
     Comparison,
     Floats,
     Source,
@@ -34,7 +34,7 @@ from evaluation.metrics.views import (
     register,
 )
 
-LAYERS = (SHAPES, THINGS)
+LAYERS = (SHAPE_LAYER, OBJECT_LAYER)
 # The share of a patch that must be inside a footprint for it to count.
 MOSTLY = 0.5
 
@@ -59,7 +59,7 @@ class OverallLoss(Loss):
         """Return the retention of objects and shapes in a footprint; None if it is empty."""
         import cv2
 
-        rows, columns = self.changes[THINGS].shape
+        rows, columns = self.changes[OBJECT_LAYER].shape
         shares = cv2.resize(
             footprint.astype(np.float32), (columns, rows), interpolation=cv2.INTER_AREA
         )

@@ -18,8 +18,8 @@ from evaluation.metrics.base import CELLS, Box, Mask, Metric
 from evaluation.metrics.networks.faces import Faces, faces
 from evaluation.metrics.networks.text_reader import TextReader, best_match, plain, text_reader
 from evaluation.metrics.views import (
-    SHAPES,
-    THINGS,
+    OBJECT_LAYER,
+    SHAPE_LAYER,
     Comparison,
     Floats,
     Source,
@@ -31,13 +31,13 @@ from evaluation.metrics.views import (
 )
 
 # Sides of windows: in patches for objects and contours, in cells of the colour map for regions.
-THING, CONTOUR, REGION = 4, 3, 12
-# The least scale of a window, for windows in which the blank card hardly differs from the source.
-LEAST_SCALE = 0.2
+OBJECT_SIDE, CONTOUR_SIDE, REGION_SIDE = 4, 3, 12
+# The smallest denominator of a window, used where the blank card hardly differs from the source.
+MIN_DENOMINATOR = 0.2
 # Grey levels added to fine detail, so that the logarithm is finite for flat images.
 DETAIL_OFFSET = 0.5
-# Harmless copies move a face's embedding; twice that distance is tolerated, up to twice this.
-MAX_ALLOWANCE = 0.3
+# Twice a face's largest shift in a harmless copy is tolerated; each shift is capped at this.
+MAX_FACE_SHIFT = 0.3
 # Shorter lines are ignored, because textures may be read as such by chance.
 LETTERS = 4
 # The precision with which tables of a source are stored; values are from 0 to 2.
@@ -57,7 +57,7 @@ class SourceViews:
     """The views of a source that the parts prepare from."""
 
     source: Source
-    #: Harmless copies of the source.
+    #: Copies without visible damage: slight noise, slight blur, JPEG 85.
     harmless: Sequence[View]
     #: A blank card of the source's mean colour.
     card: View
@@ -76,7 +76,7 @@ class Part(Metric, ABC):
     #: Why the part does not apply to a source.
     not_found: ClassVar[str] = ""
 
-    def lost(self, distance: float) -> float:
+    def loss(self, distance: float) -> float:
         """Return the stored value, 1 - retention; it is exactly 0 at distance 0."""
         term = (distance / self.half) ** 2
         return term / (1 + term)
@@ -100,30 +100,28 @@ class Object(Part):
     weights, uses_network = "dinov2-small", True
 
     def prepare(self, views: SourceViews) -> Any:
-        """Return the changes of each patch by harmless copies and by a blank card."""
-        card = dissimilarity(views.source.view.tokens, views.card.tokens, THINGS)
-        return {"floor": to_text(floor(views, THINGS)), "card": to_text(card)}
+        """Return how far harmless copies and a blank card change each patch."""
+        card = dissimilarity(views.source.view.tokens, views.card.tokens, OBJECT_LAYER)
+        return {"floor": to_json(harmless_change(views, OBJECT_LAYER)), "card": to_json(card)}
 
     def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
-        change = comparison.changes[THINGS]
-        changed = window_means_inside(change, comparison.counts(*change.shape), THING)
-        lost = self._lost(
-            changed, *(window_means(table, THING) for table in self._tables(prepared))
-        )
-        return worst_window(lost, THING, change.shape)
+        change = comparison.changes[OBJECT_LAYER]
+        changed = window_means_inside(change, comparison.counts(*change.shape), OBJECT_SIDE)
+        tables = (window_means(table, OBJECT_SIDE) for table in self._tables(prepared))
+        return worst_window(self._distance(changed, *tables), OBJECT_SIDE, change.shape)
 
     def within(self, changes: Mapping[int, Floats], prepared: Any, region: Mask) -> float:
         """Return the distance of a region of patches instead of the worst window's."""
-        tables = (changes[THINGS], *self._tables(prepared))
-        return float(self._lost(*(table[region].mean() for table in tables)))
+        tables = (changes[OBJECT_LAYER], *self._tables(prepared))
+        return float(self._distance(*(table[region].mean() for table in tables)))
 
     @staticmethod
     def _tables(prepared: Any) -> tuple[Floats, Floats]:
-        return from_text(prepared["floor"]), from_text(prepared["card"])
+        return from_json(prepared["floor"]), from_json(prepared["card"])
 
     @staticmethod
-    def _lost(changed: Any, floor: Any, card: Any) -> Any:
-        return np.maximum(changed - floor, 0) / np.maximum(card - floor, LEAST_SCALE)
+    def _distance(changed: Any, harmless: Any, card: Any) -> Any:
+        return np.maximum(changed - harmless, 0) / np.maximum(card - harmless, MIN_DENOMINATOR)
 
 
 class Shape(Part):
@@ -136,19 +134,19 @@ class Shape(Part):
     weights, uses_network = "dinov2-small", True
 
     def prepare(self, views: SourceViews) -> Any:
-        return {"floor": to_text(floor(views, SHAPES))}
+        return {"floor": to_json(harmless_change(views, SHAPE_LAYER))}
 
     def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
-        change = comparison.changes[SHAPES]
-        changed = window_means_inside(change, comparison.counts(*change.shape), CONTOUR)
-        lost = np.maximum(changed - window_means(from_text(prepared["floor"]), CONTOUR), 0)
-        return worst_window(lost, CONTOUR, change.shape)
+        change = comparison.changes[SHAPE_LAYER]
+        changed = window_means_inside(change, comparison.counts(*change.shape), CONTOUR_SIDE)
+        harmless = window_means(from_json(prepared["floor"]), CONTOUR_SIDE)
+        return worst_window(np.maximum(changed - harmless, 0), CONTOUR_SIDE, change.shape)
 
     def within(self, changes: Mapping[int, Floats], prepared: Any, region: Mask) -> float:
         """Return the distance of a region of patches instead of the worst window's."""
-        tables = (changes[SHAPES], from_text(prepared["floor"]))
-        changed, floor = (float(table[region].mean()) for table in tables)
-        return max(0.0, changed - floor)
+        tables = (changes[SHAPE_LAYER], from_json(prepared["floor"]))
+        changed, harmless = (float(table[region].mean()) for table in tables)
+        return max(0.0, changed - harmless)
 
 
 class LocalColour(Part):
@@ -161,8 +159,8 @@ class LocalColour(Part):
 
     def measure(self, comparison: Comparison, prepared: Any) -> PartLoss:
         change = comparison.colour_difference
-        changed = window_means_inside(change, comparison.counts(*change.shape), REGION)
-        return worst_window(changed, REGION, change.shape)
+        changed = window_means_inside(change, comparison.counts(*change.shape), REGION_SIDE)
+        return worst_window(changed, REGION_SIDE, change.shape)
 
 
 class Colour(Part):
@@ -233,7 +231,7 @@ class Face(Part):
             faces().distance(embedding, faces().embedding(copy.decoded, face))
             for copy in views.harmless
         )
-        allowance = 2 * max(min(distance, MAX_ALLOWANCE) for distance in moved)
+        allowance = 2 * max(min(distance, MAX_FACE_SHIFT) for distance in moved)
         return {
             "face": list(face),
             "embedding": [float(value) for value in embedding],
@@ -299,7 +297,7 @@ PARTS: tuple[type[Part], ...] = (
 )
 
 
-def floor(views: SourceViews, layer: int) -> Floats:
+def harmless_change(views: SourceViews, layer: int) -> Floats:
     """Return each patch's largest change by a harmless copy."""
     tokens = views.source.view.tokens
     return np.max([dissimilarity(tokens, copy.tokens, layer) for copy in views.harmless], axis=0)
@@ -312,13 +310,13 @@ def worst_window(values: Floats, side: int, shape: tuple[int, ...]) -> PartLoss:
     return PartLoss(max(0.0, float(values[index])), window_box(index, side, shape))
 
 
-def to_text(values: Floats) -> dict[str, Any]:
+def to_json(values: Floats) -> dict[str, Any]:
     """Return a table of values from 0 to 2 as JSON."""
     data = np.rint(values / STEP).clip(0, 2**16 - 1).astype("<u2")
     return {"shape": list(data.shape), "values": base64.b64encode(data.tobytes()).decode()}
 
 
-def from_text(stored: Mapping[str, Any]) -> Floats:
-    """Return the table that `to_text` wrote."""
+def from_json(stored: Mapping[str, Any]) -> Floats:
+    """Return the table that `to_json` wrote."""
     values = np.frombuffer(base64.b64decode(stored["values"]), dtype="<u2")
     return values.reshape(stored["shape"]).astype(np.float64) * STEP

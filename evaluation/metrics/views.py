@@ -23,8 +23,8 @@ Floats: TypeAlias = NDArray[np.float64]
 #: The features of each patch by layer (rows, columns, 384), of unit length.
 Tokens: TypeAlias = dict[int, NDArray[np.float32]]
 
-#: The layers used: the first represents contours, the last objects.
-SHAPES, THINGS = 8, 12
+#: The layers of DINOv2 that represent contours and objects.
+SHAPE_LAYER, OBJECT_LAYER = 8, 12
 # A patch may move by up to this many patches without counting as changed.
 REACH = 1
 # The least share of a cell inside the frame for the cell to count, and of a window's counting cells
@@ -118,7 +118,7 @@ class Comparison:
     def changes(self) -> dict[int, Floats]:
         """The dissimilarity of each patch, by layer."""
         before, after = self.source.view.tokens, self.registered.tokens
-        return {layer: dissimilarity(before, after, layer) for layer in (SHAPES, THINGS)}
+        return {layer: dissimilarity(before, after, layer) for layer in (SHAPE_LAYER, OBJECT_LAYER)}
 
     @cached_property
     def colour_difference(self) -> Floats:

@@ -1,7 +1,8 @@
 """Compile a chain into its steps before it is played.
 
-The plan applies the arm's wording, settings, seeds, chain shape, degradation and clean-up. The
-loop in round_trips.py only plays the steps.
+The plan applies the pair's order of edits and degradations, the run's seeds, and the wording,
+settings and clean-up of the experiment's arm (a variant of the suite's settings). The loop in
+round_trips.py only plays the steps.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from evaluation.run_secret import Seed
 class Step:
     """One edit of a chain: edit number `place` (from 0) of trip `trip`.
 
-    With an `operator` the benchmark degrades the image itself, without a call. `back_to` is the
-    number of the image in its trip that this edit should restore; None if it makes a new one.
+    With an `operator`, the benchmark degrades the image and makes no call. `back_to` is the index
+    within the trip of the image to restore; None for a forward edit.
     """
 
     trip: int
@@ -35,8 +36,8 @@ class Step:
     back_to: int | None = None
     #: The last edit of its trip, after which the image should be restored.
     restores: bool = False
-    #: The input image comes from the benchmark, not from the model's last answer.
-    is_new_image: bool = False
+    #: The input is the source, a degraded or a cleaned-up image: not the model's last answer.
+    has_new_input: bool = False
 
     @property
     def is_synthetic(self) -> bool:
@@ -53,12 +54,12 @@ class Position:
     """
 
     image: EncodedImage
-    number: int = 1
+    trip: int = 1
     earlier: tuple[EncodedImage, ...] = ()
     history: tuple[Turn, ...] = ()
 
     @property
-    def step(self) -> int:
+    def place(self) -> int:
         """The number of the next edit in its trip, counted from 0."""
         return len(self.earlier)
 
@@ -100,20 +101,20 @@ class Plan:
             edit.operator,
             edit.back_to,
             restores=place == len(steps) - 1,
-            is_new_image=starts_anew or follows_synthetic,
+            has_new_input=starts_anew or follows_synthetic,
         )
 
     def steps_from(self, position: Position) -> Iterator[Step]:
         """Yield the remaining steps, the next one first."""
-        place = position.step
-        for trip in range(position.number, self.trips + 1):
+        place = position.place
+        for trip in range(position.trip, self.trips + 1):
             for following in range(place, len(self.pair.trip(trip))):
                 yield self.step(trip, following)
             place = 0
 
     def cleaned(self, position: Position) -> Position:
         """Return the position after the arm's clean-up of the first image of its trip."""
-        if position.number == 1 or position.number > self.trips or not self.arm.cleanup:
+        if position.trip == 1 or position.trip > self.trips or not self.arm.cleanup:
             return position
         if position.earlier:
             first, *others = position.earlier

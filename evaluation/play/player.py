@@ -183,9 +183,9 @@ class Player:
 
     def _stops(self, chain: ClaimedChain, position: Position) -> str:
         """Return the outcome or WAIT if the next trip must not be played, else ""."""
-        if position.earlier or position.number > chain.plan.trips:
+        if position.earlier or position.trip > chain.plan.trips:
             return ""
-        return self.store.stop_before(chain, position.number)
+        return self.store.stop_before(chain, position.trip)
 
     def _edit(
         self,
@@ -234,17 +234,17 @@ class Player:
         """Send the audit of this position: before all trips, or before a trip's last call."""
         plan = chain.plan
         if (
-            position.number == 1
+            position.trip == 1
             and not position.earlier
             and (audit := chain.audits.get(BEFORE_TRIPS))
         ):
             cold = Cold(audit, chain.secret, plan.pair, position.image, plan.annotations)
             self._send_audit(chain, audit, cold, plan.pair)
-        audit = chain.audits.get(position.number)
-        if audit is None or position.number > plan.trips or not position.earlier:
+        audit = chain.audits.get(position.trip)
+        if audit is None or position.trip > plan.trips or not position.earlier:
             return
-        if plan.step(position.number, position.step).restores:
-            pair = plan.pair.last_edit_as_pair(position.number)
+        if plan.step(position.trip, position.place).restores:
+            pair = plan.pair.last_edit_as_pair(position.trip)
             touch = Touch(audit, chain.secret, pair, position.earlier[0], position.image)
             self._send_audit(chain, audit, touch, pair)
 

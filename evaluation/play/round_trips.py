@@ -61,7 +61,7 @@ def degrade(step: Step, image: EncodedImage) -> Answer:
 
 def turn(step: Step, answer: EncodedImage, sent: EncodedImage) -> Turn:
     """Return an edit as a turn of a conversation, with its images over the clean wire."""
-    return Turn(step.prompt, clean_wire(answer), clean_wire(sent) if step.is_new_image else None)
+    return Turn(step.prompt, clean_wire(answer), clean_wire(sent) if step.has_new_input else None)
 
 
 def history(plan: Plan, source: EncodedImage, answers: Iterable[EncodedImage]) -> tuple[Turn, ...]:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from evaluation.metrics.networks.dinov2 import AREA, PATCH
 from evaluation.metrics.overall import Overall
-from evaluation.metrics.views import SHAPES, THINGS, Tokens
+from evaluation.metrics.views import OBJECT_LAYER, SHAPE_LAYER, Tokens
 
 #: The method that the stand-in replaces.
 REAL = Overall.tokens
@@ -37,7 +37,10 @@ def _patches(image: Image.Image) -> Tokens:
     # For things: each patch with its neighbours.
     padded = np.pad(shapes, ((1, 1), (1, 1), (0, 0)), mode="edge")
     around = [padded[down : down + rows, right : right + columns] for down, right in AROUND]
-    return {SHAPES: _unit(shapes), THINGS: _unit(np.concatenate([shapes, *around], axis=-1))}
+    return {
+        SHAPE_LAYER: _unit(shapes),
+        OBJECT_LAYER: _unit(np.concatenate([shapes, *around], axis=-1)),
+    }
 
 
 AROUND = ((0, 1), (1, 0), (1, 2), (2, 1))

@@ -48,7 +48,7 @@ class StandingOut(StandingNumbers, Schema):
         description="Class letter. A class contains the models whose possible ranks overlap with "
         "those of its first model."
     )
-    p_first: float | None
+    p_first: float | None = Field(description="Probability of being first.")
     method_version: str
 
 
@@ -74,7 +74,7 @@ class SuiteOut(Schema):
     title: str
     description: str
     trips: int
-    size: int
+    size: int = Field(description="Images of any aspect have about size × size pixels.")
     repeats: int
     content_hash: str
     elsewhere: bool = Field(
@@ -100,7 +100,10 @@ class BoardOut(Schema):
     suite: SuiteOut = Field(alias="filters.suite")
     metric: str = Field(alias="filters.metric")
     threshold: float = Field(alias="filters.threshold")
-    cases: str = Field(alias="filters.scope")
+    cases: str = Field(
+        alias="filters.scope",
+        description="Cases that count: all, or one category, kind, origin or pair.",
+    )
     remarks: list[str] = Field(description="Parts of the query that were ignored.")
     page: Url = Field(description="The same board as a page.")
     rows: list[BoardRowOut]
@@ -140,8 +143,8 @@ class CaseOut(Schema):
     forward: str
     backward: str
     steps: list[list[list[str]]] = Field(
-        description="For a chain shape: the steps of each trip as name, letter and prompt. Empty: "
-        "forward, then backward."
+        description="If trips have more than two edits: name, letter and prompt of each step. "
+        "Otherwise empty."
     )
     licence: str = Field(alias="image.licence")
     attribution: str = Field(alias="image.attribution")
@@ -160,7 +163,7 @@ class RunOut(Schema):
     )
     source: str
     played: Played = Field(
-        description="How the run was played; only the first two ways are ranked."
+        description="How the run was played; only `run here` and `submitted endpoint` are ranked."
     )
     verified: bool | None
     current: bool = Field(description="The run that represents its model on the board.")
@@ -179,11 +182,12 @@ class RunOut(Schema):
     )
     cold_gap: float | None = Field(
         alias="review.cold_gap",
-        description="Median loss by one edit of a new image, minus the loss by three trips.",
+        description="Median LPIPS loss of one edit of an image that the model has never seen, minus "
+        "its loss in three trips.",
     )
     changed_elsewhere: float | None = Field(
         alias="review.changed_elsewhere",
-        description="Median share of the image that an edit changes outside its place.",
+        description="Median share of the image that an edit changes outside the edited region.",
     )
     held_because: list[str] = Field(
         alias="review.flag_texts",
@@ -195,11 +199,11 @@ class RunOut(Schema):
     edits_done: int = Field(alias="progress.edits_done")
     edits_total: int = Field(alias="progress.edits_total")
     stop_after: int = Field(
-        description="Trips that a chain continues after its end is known; 0: to the last."
+        description="Trips still played after a chain's result is known; 0: chains never stop early."
     )
     edits_saved: int = Field(
         alias="progress.edits_saved",
-        description="Edits not made because the end of their chains was known.",
+        description="Edits not made because chains stopped early.",
     )
     calls: int = Field(alias="progress.calls")
     spent_usd: float = Field(alias="progress.spent_usd")
@@ -282,7 +286,7 @@ class ChainOut(Schema):
 
 
 class StepOut(Schema):
-    """A step of a chain shape between the edited and the restored image."""
+    """A step between the edited and the restored image, if a trip has more than two edits."""
 
     place: int
     name: str
@@ -300,7 +304,8 @@ class TripOut(TripMeasures, Schema):
     edited_seconds: float | None
     restored_seconds: float | None
     between: list[StepOut] = Field(
-        description="For a chain shape: the answers between the edited and the restored image."
+        description="The answers between the edited and the restored image, if a trip has more than "
+        "two edits."
     )
     distances: dict[str, float]
 

@@ -79,9 +79,9 @@ def start(
 ) -> Run:
     """Create a run with all its chains, and queue it.
 
-    Without `stop_after`, the suite's rule stops chains early. Reference editors then play all
-    trips: they cost nothing, and the charts need their full curves. An experiment's `arm` must be
-    settled already; it has no audits, because it is never ranked.
+    `stop_after` defaults to the suite's rule. Reference editors play all trips by default: they
+    cost nothing, and the charts need their full curves. An experiment's `arm` must be resolved
+    already. Such a run is never ranked, so it has no audits.
     """
     if not suite.is_frozen:
         raise CannotMove(f"{suite} is a draft; freeze it first.")
@@ -168,8 +168,7 @@ def cancel(run: Run) -> None:
 def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
     """Play chains with these outcomes again, from their last good image; return their number.
 
-    This includes chains that stopped early because their end was known, if new scores have
-    made it unknown.
+    Also chains that stopped early, if new scores no longer determine their end.
     """
     # The second of two simultaneous requests waits here, then finds nothing to do.
     run.refresh_from_db(from_queryset=Run.objects.select_for_update(of=("self",)))
@@ -204,9 +203,10 @@ def recover(run: Run) -> None:
 
 @transaction.atomic
 def play_from(run: Run, first_trips: Mapping[int, int]) -> int:
-    """Play chains of an ended run again; `first_trips` has the first trip by chain key.
+    """Play chains of an ended run again.
 
-    Until they are played, the chains count as lost.
+    `first_trips` maps a chain's primary key to the first trip to replay. Until then, the chains
+    have the outcome "lost".
     """
     for chain, number in first_trips.items():
         for rows in (Trip.objects, TripStep.objects):

@@ -249,14 +249,14 @@ class DatabaseStore(RunStore):
         """Enter a call into the ledger; return its delay, or None if it must be tried later."""
         if self.stopping:
             raise Stopped
-        if self.pace.blocked > 0:
+        if self.pace.seconds_blocked > 0:
             return None
         with transaction.atomic():
             # No other job can have taken a chain whose lease was renewed a moment ago.
             if time.monotonic() - self._renewed[chain.key] > settings.LEASE_SECONDS / 3:
                 self._fence(chain)
             price = self._affordable_price()
-            delay = self.pace.delay()
+            delay = self.pace.reserve()
             if delay is None:
                 return None
             call = Call.objects.create(
@@ -485,9 +485,9 @@ class DatabaseStore(RunStore):
         is_over = time.monotonic() - self._began > turn
         if state not in (RunState.QUEUED, RunState.PLAYING) or stop_requested():
             self.stopping = True
-        elif self.pace.blocked > LONG_BLOCK and not self.stopping:
+        elif self.pace.seconds_blocked > LONG_BLOCK and not self.stopping:
             fault = self.pace.fault or Fault.RATE_LIMITED
-            control.pause(self.run, fault.value, f"{fault.label}.", self.pace.blocked)
+            control.pause(self.run, fault.value, f"{fault.label}.", self.pace.seconds_blocked)
             self.stopping = True
         elif job_queue.should_yield(self.run.pk, self.queue_name, turn_is_over=is_over):
             self.stopping = True

@@ -1,7 +1,7 @@
 """The pace of calls to an endpoint: one row in the database for all workers.
 
-Calls per minute are spaced by assigning start times. A rate limit or several failures in a row
-block the calls of every worker, longer with each failure, until the next answer.
+Start times keep calls within the limit per minute. Rate limits and repeated failures block every
+worker's calls, longer each time; an answer resets the count.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 from evaluation.errors import EditorError, Fault
 from leaderboard.models import EditingModel, Pace
 
-#: Number of failures in a row after which calls are blocked for longer.
+#: Failures in a row from which any temporary fault blocks calls.
 BREAKER = 5
 #: Faults of the endpoint as a whole, which may pass by themselves.
 TEMPORARY_FAULTS = frozenset(
@@ -35,19 +35,19 @@ class Pacer:
 
     def __init__(self, editing_model: EditingModel) -> None:
         self.editing_model = editing_model
-        #: The key of the model that has the pace row, if several models share the endpoint.
+        #: Primary key of the model that owns the pace row; models may share an endpoint.
         self.owner = editing_model.peers[0]
         self.failures = 0
         self.fault: Fault | None = None
         self._blocked_until = 0.0  # on the monotonic clock
 
     @property
-    def blocked(self) -> float:
+    def seconds_blocked(self) -> float:
         """The seconds until calls are allowed again."""
         return max(0.0, self._blocked_until - time.monotonic())
 
     def update(self, blocked_until: datetime | None, failures: int, now: datetime) -> None:
-        """Set the values of the row, read at `now` by the database's clock."""
+        """Take over the row's values, read at database time `now`."""
         self.failures = failures
         left = (blocked_until - now).total_seconds() if blocked_until else 0.0
         self._blocked_until = time.monotonic() + left
@@ -66,7 +66,7 @@ class Pacer:
         if error.fault not in TEMPORARY_FAULTS:
             return
         pace, now = self._row()
-        if self.blocked <= 0:
+        if self.seconds_blocked <= 0:
             # Calls in flight when the block began do not count again.
             pace.failures_in_a_row += 1
             self.fault = error.fault
@@ -75,9 +75,9 @@ class Pacer:
         pace.blocked_until = max(pace.blocked_until or until, until)
         self._save(pace, now)
 
-    def delay(self) -> float | None:
-        """Reserve the next start time; return the delay, or None if it exceeds `AHEAD`."""
-        if self.blocked > 0:
+    def reserve(self) -> float | None:
+        """Reserve the next start time and return the delay; None if blocked or beyond `AHEAD`."""
+        if self.seconds_blocked > 0:
             return None
         limit = self.editing_model.calls_per_minute
         if not limit:
@@ -105,7 +105,7 @@ class Pacer:
 def pause_seconds(pacer: Pacer) -> float:
     """Return how long a failing endpoint pauses its runs: a minute, then longer."""
     rounds = min(pacer.failures // BREAKER, 7)
-    return max(pacer.blocked, min(60 * 2.0 ** max(0, rounds - 1), LONGEST_PAUSE))
+    return max(pacer.seconds_blocked, min(60 * 2.0 ** max(0, rounds - 1), LONGEST_PAUSE))
 
 
 def _block_seconds(error: EditorError, failures: int) -> float:

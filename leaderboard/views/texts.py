@@ -303,7 +303,7 @@ def _explanations(shown: Example) -> list[Stop]:
             ends,
             "How much is kept?",
             "100 % is the source itself. Below 50 % the image is clearly damaged: an object is "
-            "gone, colours have changed, or the whole image is worn.",
+            "gone, colours have changed, or the whole image lost quality.",
         ),
         Stop(
             ends,

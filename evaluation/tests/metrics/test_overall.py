@@ -14,7 +14,7 @@ from evaluation.measuring.scoring import RestoredImages, Scorer
 from evaluation.metrics import HEADLINE, headline_parts, metric_class
 from evaluation.metrics.base import CELLS, Subject
 from evaluation.metrics.overall import Overall
-from evaluation.metrics.parts import PARTS, Face, Object, from_text, to_text
+from evaluation.metrics.parts import PARTS, Face, Object, from_json, to_json
 from evaluation.metrics.views import (
     dissimilarity,
     harmless_copies,
@@ -90,16 +90,16 @@ def test_a_source_is_restored_from_its_stored_features(overall, drawn):
     one, other = overall.losses([drawn, again], [worn, worn])
     assert one.distance == other.distance
     table = np.random.default_rng(0).uniform(0, 1.9, (5, 7))
-    assert from_text(to_text(table)) == pytest.approx(table, abs=2e-5)
+    assert from_json(to_json(table)) == pytest.approx(table, abs=2e-5)
 
 
 def test_each_part_has_retention_one_half_at_its_half_point():
     assert headline_parts() == tuple(part.name for part in PARTS)
     for part in PARTS:
         assert metric_class(part.name) is part
-        assert part().lost(part.half) == pytest.approx(0.5)
-        assert part().lost(0.0) == 0
-    assert Object().shown(Object().lost(0.15)) == pytest.approx(0.5)
+        assert part().loss(part.half) == pytest.approx(0.5)
+        assert part().loss(0.0) == 0
+    assert Object().shown(Object().loss(0.15)) == pytest.approx(0.5)
 
 
 def test_the_parts_add_up_to_the_headline():

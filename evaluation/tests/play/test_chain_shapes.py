@@ -152,7 +152,7 @@ def test_a_chain_stopped_within_a_trip_continues_at_the_next_step(tmp_path, perf
     (chain,) = again.chains.values()
     assert len(chain.edits) == edits
     position = again.position(chain)
-    assert (position.number, position.step) == (1 + edits // 6, edits % 6)
+    assert (position.trip, position.place) == (1 + edits // 6, edits % 6)
     folder_player(again, load_editor("oracle")).play()
     (chain,) = RunFolder.open(tmp_path / "run").chains.values()
     same = perfect.chains["concert-poster--three-things-indoors"]

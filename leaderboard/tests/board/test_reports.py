@@ -114,10 +114,10 @@ def test_the_models_page_shows_each_kind_of_ending_with_an_example(client, suite
     refresh_ranks(suite)
     html = page(client, reverse("model", args=["m"]))
     assert "How its chains end" in html
-    for words in ("The image is worn as a whole", "The model refused", "The edit was not made"):
+    for words in ("The whole image lost quality", "The model refused", "The edit was not made"):
         assert words in html
     assert f"/runs/{run.pk}/cases/{first.case_id}/" in html
-    assert "most often because the image is worn as a whole" in html
+    assert "most often because the whole image lost quality" in html
 
 
 def test_standings_store_the_version_of_the_method(suite):

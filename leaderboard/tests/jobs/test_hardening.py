@@ -41,10 +41,10 @@ def test_an_endpoint_submitted_twice_has_one_limit_and_one_pace(suite):
     assert not Chain.objects.claim(runs[0], uuid4(), 9)
     assert len(Chain.objects.claim(runs[2], uuid4(), 9)) == 2
     first = Pacer(one)
-    delays = [first.delay() for _ in range(3)]
+    delays = [first.reserve() for _ in range(3)]
     assert [delay is None for delay in delays] == [False, False, True]  # now, and in a second
-    assert Pacer(two).delay() is None
-    assert Pacer(other).delay() == 0
+    assert Pacer(two).reserve() is None
+    assert Pacer(other).reserve() == 0
 
 
 @pytest.mark.django_db(transaction=True)

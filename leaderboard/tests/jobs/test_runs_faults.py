@@ -306,12 +306,12 @@ def test_a_worker_with_a_wrong_clock_delays_no_other(
     ahead = timezone.now() + timedelta(hours=5)
     with monkeypatch.context() as patch:
         patch.setattr(timezone, "now", lambda: ahead)
-        assert wrong.delay() == 0
+        assert wrong.reserve() == 0
         wrong.note(limited(20))
-    assert 15 < wrong.blocked <= 20
+    assert 15 < wrong.seconds_blocked <= 20
     until, now = Pace.objects.values_list("blocked_until", Now()).get()
     right.update(until, 1, now)
-    assert 15 < right.blocked <= 20
+    assert 15 < right.seconds_blocked <= 20
     next_call = Pace.objects.get().next_call_at
     assert next_call
     assert next_call < timezone.now() + timedelta(seconds=5)
