@@ -31,7 +31,7 @@ class Estimate:
         summary = f"{self.edits:,} edits, {money}, about {duration(self.seconds)}"
         if not self.stop_after:
             return summary
-        return f"at most {summary}: chains stop {self.stop_after} trips after their end is known"
+        return f"at most {summary}: chains stop {self.stop_after} trips after their result is known"
 
 
 def estimate(

@@ -247,7 +247,7 @@ class RunRecord(Record):
     `played` is the writer's claim; a site that imports the run sets its own. `metrics` are those
     that were pinned or missing. `earlier_secrets` were published before some chains were played
     again, the latest first. `stop_after` is the number of trips played after a chain's end is
-    known; 0: all trips. `arm` are the settings that differ from the suite's.
+    known; 0: all trips. `arm` lists the settings that differ from the suite's.
     """
 
     secret: Sha256
@@ -306,7 +306,9 @@ class StandingNumbers(Record):
     usable_trips: Number
     usable_trips_low: Number | None
     usable_trips_high: Number | None
-    auc: Number | None = Field(description="None: chains were stopped after their end was known.")
+    auc: Number | None = Field(
+        description="None: chains were stopped after their result was known."
+    )
     auc_low: Number | None
     auc_high: Number | None
     usable_by_trip: Many[Number | None] = Field(

@@ -1,9 +1,10 @@
-"""Early stopping of chains whose end is known or that no longer change.
+"""Early stopping of chains whose result is known or that no longer change.
 
-A run may stop a chain `stop_after` trips after its end is known; with 0 it plays all trips. Usable
-trips and half-life by the headline equal those of a full run at every threshold, because they
-depend only on the first passage of each chain. Numbers that need later trips (AUC, the curve's
-tail, metrics that have not yet fallen) are reported as unknown.
+A chain's result is its end by the headline (evaluation.analysis.events). A run may stop a chain
+`stop_after` trips after its result is known; with 0 it plays all trips. Usable trips and half-life
+by the headline equal those of a full run at every threshold, because they depend only on the ends
+of chains. Numbers that need later trips (AUC, the curve's tail, metrics that have not yet fallen)
+are reported as unknown.
 
 The trip at which a chain stops does not depend on how far scoring is behind: a chain is played at
 most `stop_after` trips beyond the scored ones, and an end at trip n stops it after trip
@@ -25,7 +26,7 @@ MOST = 20
 
 
 def known_at(chain: ChainResult) -> int | None:
-    """Return the trip at which the chain's end is known for every threshold, or None."""
+    """Return the trip at which the chain's result is known for every threshold, or None."""
     fallen = (n for n, q in enumerate(chain.retention, start=1) if q <= LAST_THRESHOLD)
     ends = [next(fallen, None), chain.gate[0] if chain.gate else None]
     return min((number for number in ends if number is not None), default=None)
@@ -34,7 +35,7 @@ def known_at(chain: ChainResult) -> int | None:
 def last_trip(known_trip: int | None, scored: int, stop_after: int, trips: int) -> int:
     """Return the last trip to which a chain may be played now.
 
-    `known_trip` is the trip at which its end was known, `scored` the number of its scored trips.
+    `known_trip` is the trip at which its result was known, `scored` the number of its scored trips.
     """
     if not stop_after:
         return trips

@@ -124,7 +124,7 @@ def _plan_touched(secret: str, suite: Suite, least: int, stop_after: int) -> lis
 def audited_trip(secret: str, case: Case, suite: Suite, stop_after: int = 0) -> tuple[int, int]:
     """Return the repeat and the trip of a case in which the answer is touched.
 
-    If chains stop `stop_after` trips after their end is known, about half of the audits use a
+    If chains stop `stop_after` trips after their result is known, about half of the audits use a
     trip that every chain plays. The others use any trip, so that a model must be honest beyond
     the first few trips.
     """

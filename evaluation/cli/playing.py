@@ -112,7 +112,7 @@ class PlayOptions:
     """Settings and limits of playing; None means unlimited, or the editor's own value.
 
     `budget` and `price` (of one edit) are in USD. `max_edits` bounds all calls, including
-    retries. `stop_after` ends a chain this many trips after its end is known (3 is a good
+    retries. `stop_after` ends a chain this many trips after its result is known (3 is a good
     number): fewer edits, the same half-life. `secret` repeats the seeds and order of another run.
     `audits` adds the audits that a site plays.
     """
@@ -152,7 +152,7 @@ class PlayedRun(BaseModel):
     edits: int = Field(description="Edits played so far, in total.")
     outcomes: dict[str, int] = Field(description='Chains by outcome; "" if still to be played.')
     spent: float = Field(description="USD spent by this command.")
-    saved_edits: int = Field(description="Edits skipped because their chain's end was known.")
+    saved_edits: int = Field(description="Edits skipped because their chain's result was known.")
     paused: str = Field(description="Why the run paused (exit code 3); empty if it did not.")
 
 
@@ -204,7 +204,7 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
         type=_stop_after,
         default=0,
         metavar="K",
-        help="score while playing, and stop a chain K trips after its end is known at every "
+        help="score while playing, and stop a chain K trips after its result is known at every "
         "threshold (3 is a good number); usable trips and half-life equal those of a full run",
     )
     parser.add_argument("--parallel", type=at_least_one, metavar="N", help="chains played at once")

@@ -226,7 +226,7 @@ def results_table(results: Results) -> str:
     ]
     if summary.outcomes["known"]:
         lines.append(
-            "chains were stopped once their end was known: usable trips and half-life equal those "
+            "chains were stopped once their result was known: usable trips and half-life equal those "
             "of a full run, but AUC, the end of the curve and slower metrics are unknown"
         )
     return "\n".join(lines)

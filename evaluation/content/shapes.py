@@ -58,8 +58,8 @@ class TripStep:
     """One step of a trip as it is played.
 
     `name` is used in seeds, files and the ledger, and is unique in its trip. `back_to` is the
-    number of the image that this step should restore (0: the trip's first image, k: the answer to
-    the k-th step); None if the step makes a new image. With an `operator` the benchmark degrades
+    index of the image to restore (0: the trip's first image, k: the answer to the k-th step); None
+    if this step should not restore any. With an `operator` the benchmark degrades
     the image itself (evaluation.content.operators).
     """
 

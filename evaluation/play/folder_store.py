@@ -46,7 +46,7 @@ class FolderStore(RunStore):
     on_attempt: Callable[[str, Attempt], None] = lambda slug, attempt: None
     _open: set[str] = field(default_factory=set)
     _todo: list[str] = field(default_factory=list)
-    #: By chain: the trip by which its end is known, and the number of its scored trips.
+    #: By chain: the trip by which its result is known, and the number of its scored trips.
     _known_at: dict[str, int | None] = field(default_factory=dict)
     _scored: dict[str, int] = field(default_factory=dict)
 
@@ -221,7 +221,7 @@ def saved_edits(folder: RunFolder) -> int:
 
 
 def play_in_rounds(player: FolderPlayer, scorer: Scorer) -> None:
-    """Play and score in turn a run whose chains stop when their end is known.
+    """Play and score in turn a run whose chains stop when their result is known.
 
     Raises the exceptions of `Player.play`.
     """

@@ -23,7 +23,7 @@ class Step:
     """One edit of a chain: edit number `place` (from 0) of trip `trip`.
 
     With an `operator`, the benchmark degrades the image and makes no call. `back_to` is the index
-    within the trip of the image to restore; None for a forward edit.
+    within the trip of the image to restore; None if this edit should not restore any.
     """
 
     trip: int

@@ -157,7 +157,8 @@ class RunFile(BaseModel):
     name: str | None = None
     slug: str | None = None
     stop_after: int = Field(
-        default=0, description="Trips to play after a chain's end is known; 0: all trips."
+        default=0,
+        description="Trips still played after a chain's result is known; 0: all trips.",
     )
     arm: Arm = Field(default=DEFAULT, description="Settings that differ from the suite's.")
     provenance: dict[str, Any] = Field(description="Versions, and the editor's own provenance.")

@@ -143,8 +143,8 @@ class CaseOut(Schema):
     forward: str
     backward: str
     steps: list[list[list[str]]] = Field(
-        description="If trips have more than two edits: name, letter and prompt of each step. "
-        "Otherwise empty."
+        description="By trip, in a cycle: name, letter and prompt of each step. Empty if each trip "
+        "is the forward and the backward edit."
     )
     licence: str = Field(alias="image.licence")
     attribution: str = Field(alias="image.attribution")

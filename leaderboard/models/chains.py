@@ -159,7 +159,7 @@ class Chain(models.Model):
     trips_played = models.PositiveSmallIntegerField(default=0)
     trips_scored = models.PositiveSmallIntegerField(default=0)
     known_at = models.PositiveSmallIntegerField(
-        null=True, help_text="The trip after which the chain's end is known at every threshold."
+        null=True, help_text="The trip after which the chain's result is known at every threshold."
     )
     # Copied from `results`, at the default threshold, so that pages can filter and sort chains.
     cause = models.CharField(

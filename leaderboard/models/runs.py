@@ -210,7 +210,7 @@ class Run(models.Model):
     stop_after = models.PositiveSmallIntegerField(
         default=0,
         validators=[MaxValueValidator(MOST)],
-        help_text="Trips that a chain plays after its end is known; 0: all.",
+        help_text="Trips still played after a chain's result is known; 0: chains never stop early.",
     )
     metrics = models.JSONField(
         default=dict,
@@ -385,7 +385,7 @@ class RunProgress(models.Model):
     edits_saved = models.PositiveIntegerField(
         default=0,
         editable=False,
-        help_text="Edits saved because the end of their chains was known.",
+        help_text="Edits not made because chains stopped early.",
     )
     trips_scored = models.PositiveIntegerField(default=0, editable=False)
     edit_seconds = models.FloatField(default=0, editable=False)

@@ -35,7 +35,7 @@ class CalibrationManager(models.Manager["Calibration"]):
     def store(
         self, pixels_sha256: str, computed: Mapping[MetricVersion, SourceCalibration]
     ) -> None:
-        """Store those of a source's calibrations that are new."""
+        """Store a source's new calibrations."""
         self.bulk_create(
             (
                 Calibration(
@@ -58,7 +58,9 @@ class Calibration(models.Model):
     metric = models.ForeignKey(MetricVersion, models.CASCADE, related_name="calibrations")
     blank = models.FloatField(help_text="Distance between the image and its mean colour.")
     ladder = models.JSONField(default=dict, help_text="JPEG quality → distance.")
-    stored = models.JSONField(null=True, help_text="The metric's slow measurements of the image.")
+    stored = models.JSONField(
+        null=True, help_text="Cached measurements of the image, slow to compute."
+    )
 
     objects = CalibrationManager()
 
@@ -78,9 +80,9 @@ class CurrentMethod(models.Manager["Standing"]):
         return super().get_queryset().filter(method_version=METHOD_VERSION)
 
 
-#: The fields of a place on the board, which ranking writes.
+#: The fields of a rank on the board, which ranking writes.
 PLACE = ("rank", "rank_low", "rank_high", "tier", "p_first")
-#: The same fields for the place among the runs played here.
+#: The same fields, ranked among "run here" runs only.
 PLACE_HERE = tuple(f"{name}_here" for name in PLACE)
 
 
@@ -149,7 +151,7 @@ class Standing(models.Model):
         return f"{self.run} by {self.metric} at {self.threshold:g}, {self.scope}"
 
     def use_place_here(self) -> None:
-        """Replace the place by that among the runs played here; does not save."""
+        """Use the rank among "run here" runs; does not save."""
         for name, name_here in zip(PLACE, PLACE_HERE, strict=True):
             setattr(self, name, getattr(self, name_here))
 
@@ -181,7 +183,7 @@ class NoReferenceResult(models.Model):
     run = models.OneToOneField(Run, models.CASCADE, related_name="no_reference")
     numbers = models.JSONField(
         default=dict,
-        help_text="By metric: how often it rates restored images worse, and its curve.",
+        help_text="By metric: how often it rates restored images below the source, and its curve.",
     )
     computed_at = models.DateTimeField(auto_now=True)
 
@@ -192,12 +194,12 @@ class NoReferenceResult(models.Model):
         return f"no-reference metrics of {self.run_id}"
 
     @property
-    def name(self) -> str:
+    def model_name(self) -> str:
         return self.run.editing_model.name
 
     @property
     def lost(self) -> float:
-        """Share of the image lost at the last trip, the largest over the metrics."""
+        """1 - retention at the last trip, the largest over the metrics."""
         ends = (numbers["lost"][-1] for numbers in self.numbers.values())
         return max((end for end in ends if end is not None), default=0.0)
 
@@ -238,7 +240,9 @@ class SuiteReport(models.Model):
         default=dict, help_text="The difference in usable trips detected with 80 % power."
     )
     robustness = models.JSONField(
-        default=dict, help_text="Kendall's tau with the orders by other choices, and retest."
+        default=dict,
+        help_text="Kendall's tau between the board's order and those by other metrics, thresholds "
+        "and cases; and of a retest.",
     )
     method_version = models.CharField(max_length=20)
     computed_at = models.DateTimeField()
@@ -262,8 +266,8 @@ class BoardRecord(models.Model):
     class Kind(models.TextChoices):
         ADDED = "added", "New on the board"
         AGAIN = "again", "Played again"
-        MOVED = "moved", "Another rank"
-        NUMBERS = "numbers", "Other numbers"
+        MOVED = "moved", "Rank changed"
+        NUMBERS = "numbers", "Numbers changed"
         LEFT = "left", "No longer on the board"
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="records")

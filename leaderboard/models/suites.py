@@ -302,7 +302,7 @@ class Suite(models.Model):
     size = models.PositiveSmallIntegerField(
         default=512,
         validators=[MinValueValidator(64), MaxValueValidator(2048)],
-        help_text="Longer side of a prepared image, in pixels.",
+        help_text="A prepared image of any aspect has about size × size pixels.",
     )
     repeats = models.PositiveSmallIntegerField(
         default=1, validators=[MinValueValidator(1), MaxValueValidator(20)]
@@ -316,8 +316,8 @@ class Suite(models.Model):
     stop_after = models.PositiveSmallIntegerField(
         default=0,
         validators=[MaxValueValidator(MOST)],
-        help_text="Default of new runs: trips that a chain plays after its end is known; 0 "
-        "plays all. It saves edits and changes no rank.",
+        help_text="Default of new runs: trips still played after a chain's result is known. 0: chains "
+        "never stop early. It saves edits and changes no rank.",
     )
     published_elsewhere = models.BooleanField(
         default=False,

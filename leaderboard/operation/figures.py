@@ -51,7 +51,7 @@ class SiteFigures(Collector):
         counters = {
             "calls": ("Calls made, answered or not.", "calls"),
             "edits": ("Edits that were answered.", "edits_done"),
-            "edits_saved": ("Edits saved because the end was known.", "edits_saved"),
+            "edits_saved": ("Edits saved because the result was known.", "edits_saved"),
             "spent_usd": ("Spent on calls, in USD.", "spent_usd"),
             "trips_scored": ("Trips scored.", "trips_scored"),
         }

@@ -48,7 +48,7 @@ REGIMES = {
 }
 OUTCOMES = {
     "completed": "played to the end",
-    "known": "stopped once their end was known",
+    "known": "stopped once their result was known",
     "converged": "stopped because nothing changed any more",
     "refused": "refused",
     "blank": "ended by a blank image",

@@ -140,7 +140,7 @@ def estimate(submission: Submission) -> Estimate:
 
 
 #: Added to the cost if chains may be stopped early.
-FEWER = " Fewer if images wear out early: a chain stops soon after its end is known."
+FEWER = " Fewer if images wear out early: a chain stops soon after its result is known."
 
 
 def cost(submission: Submission) -> str:

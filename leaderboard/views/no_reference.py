@@ -154,7 +154,7 @@ def lines_of(suite: Suite) -> list[NoReferenceResult]:
     rows = rows.select_related("run__editing_model").defer(
         "run__provenance", "run__editing_model__options"
     )
-    return sorted(rows, key=lambda line: (line.lost, line.name))
+    return sorted(rows, key=lambda line: (line.lost, line.model_name))
 
 
 def metrics_of(lines: Lines) -> list[str]:
@@ -266,11 +266,11 @@ def _gain_figure(shown: Lines, metric: str, unit: str) -> Figure:
         colour = "var(--ink-3)" if reference else f"var(--series-{place % COLOURS + 1})"
         traces.append(
             trace(
-                line.name,
+                line.model_name,
                 mode="lines+markers",
                 x=[lost for _, lost, _ in points],
                 y=[gained for _, _, gained in points],
-                text=[f"<b>{plain(line.name)}</b><br>trip {n}" for n, _, _ in points],
+                text=[f"<b>{plain(line.model_name)}</b><br>trip {n}" for n, _, _ in points],
                 hovertemplate="%{text}<br>%{x:.0%} lost, %{y:+.1f}<extra></extra>",
                 line={"color": colour, "width": 1.8, "dash": DASHES[place % len(DASHES)]},
                 marker={"color": colour, "size": 6, "symbol": MARKERS[place % len(MARKERS)]},
@@ -301,7 +301,7 @@ def _gain_table(shown: Lines, metric: str, trips: int) -> Table:
         numbers = line.numbers[metric]
         rows.append(
             [
-                line.name,
+                line.model_name,
                 *(
                     f"{number(numbers['lost'][n], '.0%')} lost, "
                     f"{number(numbers['gained'][n], '+.1f')}"

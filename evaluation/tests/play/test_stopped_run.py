@@ -1,4 +1,4 @@
-"""A run folder whose chains are stopped when their end is known."""
+"""A run folder whose chains are stopped when their result is known."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_trips_that_were_played_have_the_scores_of_the_full_run(full, short):
 
 def test_a_summary_names_what_is_unknown(short):
     table = results_table(run_results(SUITE, read_scores(short)))
-    assert "stopped once their end was known" in table
+    assert "stopped once their result was known" in table
     headline = table.splitlines()[2]
     assert headline.split()[-1] == "-", "what is kept after N trips nobody has seen"
 

@@ -36,7 +36,7 @@ class Command(BaseCommand):
             type=int,
             choices=range(MOST + 1),
             metavar="K",
-            help="Stop chains this many trips after their end is known; 0 plays all trips. "
+            help="Stop chains this many trips after their result is known; 0 plays all trips. "
             "Default: the suite's setting; reference editors play all trips.",
         )
         parser.add_argument(

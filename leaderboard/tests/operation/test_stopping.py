@@ -1,4 +1,4 @@
-"""Chains that stop when their end is known have the same numbers for fewer edits."""
+"""Chains that stop when their result is known have the same numbers for fewer edits."""
 
 from __future__ import annotations
 
