@@ -206,7 +206,7 @@ def test_a_second_site_in_one_data_folder_is_one_clear_line(tmp_path):
         first.stdin.close()
     assert second.returncode == 1
     assert second.stderr.strip() == (
-        f"CommandError: {tmp_path} is in use by the site of process {first.pid}; stop that one, "
+        f"CommandError: {tmp_path} is in use by the site of process {first.pid}; stop that process, "
         "or set DATA_DIR to another folder."
     )
     os.close(lock_folder(tmp_path))

@@ -1,6 +1,6 @@
 """Store a run in the database while it is scored and finished.
 
-Each write checks the job's token, so that a job whose lease has lapsed cannot write any more.
+Each write checks the job's token, so that a job whose lease has lapsed can no longer write.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from leaderboard.models import (
 from leaderboard.models.runs import ChainState, Outcome, after
 
 log = structlog.get_logger(__name__)
-#: Number of chains listed with a hint.
+#: The number of chains listed as examples of a hint.
 EXAMPLES = 5
 
 
@@ -72,7 +72,7 @@ class ChainRows:
         return by_trip
 
     def answer(self, steps: int, number: int, place: int) -> StoredImage | None:
-        """Return the answer to step `place`, from 0, of a trip with so many `steps`."""
+        """Return the answer to the step at `place`, counted from 0, of a trip of `steps` steps."""
         trip = self.trips[number]
         if place == 0:
             return trip.edited
@@ -84,7 +84,7 @@ class ChainRows:
 class DatabaseScores(ScoreStore):
     """The database as the store of a run that one job scores.
 
-    `may_continue` is called before each claim.
+    The job claims no more chains once `may_continue` returns False.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class DatabaseScores(ScoreStore):
         self.suite = run.suite.core
         arm = run.core_arm
         self._pairs = {slug: arm.reworded(pair) for slug, pair in self.suite.pair_by_slug.items()}
-        #: The stored measurements of each image that this job has calibrated, by metric.
+        #: The calibrations that this job has stored: by hash of the source's pixels, then by metric.
         self._calibrated: dict[str, dict[str, Mapping[str, Any]]] = {}
 
     def played(self, chain: Chain) -> PlayedTrips:
-        """Return a chain in the form that the scoring loop reads."""
+        """Convert a chain for the scoring loop."""
         case = chain.case
         return PlayedTrips(
             ChainRows(chain),
@@ -158,7 +158,7 @@ class DatabaseScores(ScoreStore):
     def calibrate(
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> Mapping[str, Mapping[str, Any]]:
-        """Store a source's calibrations: those that ship, and computed ones for the rest."""
+        """Store a source's calibrations: shipped ones where they exist, else computed ones."""
         sha256 = chain.key.chain.case.image.pixels_sha256
         if not self.is_calibrated(chain):
             self._calibrate(sha256, source, subject, scorer)
@@ -236,14 +236,14 @@ class DatabaseScores(ScoreStore):
         Score.objects.bulk_create(scores, ignore_conflicts=True)
         stops = self.run.stop_after and may_stop(chain.case.pair_slug, self.suite)
         if stops and (headline := next(iter(self.versions.values()), None)):
-            # In one transaction with the count of scored trips: play jobs read both.
+            # Saved in one transaction with `trips_scored`: play jobs read both.
             row = Chain.objects.filter(pk=chain.pk)
             row.update(known_at=standings.known_at(chain, headline))
-        # The other chains of this claim are still to be scored by this job.
+        # Renew the leases of all claimed chains: this job has still to score the others.
         Chain.objects.filter(score_token=self.token).update(score_lease_until=until)
 
     def end_lost_chain(self, chain: PlayedTrips, reason: str) -> None:
-        """End the chain after its last scored trip, censored: the fault is this site's."""
+        """End the chain after its last scored trip; it is censored, since this site is at fault."""
         row: Chain = chain.key.chain
         log.error("chain lost", run=self.run.pk, chain=row.pk, why=reason)
         held = Chain.objects.filter(pk=row.pk, score_token=self.token, state=ChainState.PLAYED)
@@ -291,7 +291,7 @@ class DatabaseScores(ScoreStore):
         answered = []
         for row in waiting.select_related("answer", "chain__case"):
             planned = row.planned
-            # Each part of a run that was played again has its own secret.
+            # Chains that were played again have a newer secret than the rest of the run.
             matching = (secret for secret in self.run.secrets if planned.seed(secret) == row.seed)
             answered.append(AnsweredAudit(row, planned, next(matching, self.run.secret)))
         return answered
@@ -342,7 +342,7 @@ def _hint(hint: Hint) -> dict[str, Any]:
 
 
 def _read(stored: StoredImage | None) -> EncodedImage:
-    """Read an image. Raises ImageGone, or Paused while storage is unavailable."""
+    """Read an image. Raises ImageGone or LookupError, or Paused if storage is unavailable."""
     if stored is None:
         raise LookupError("a played trip has no stored image")
     return retry_storage(stored.read)

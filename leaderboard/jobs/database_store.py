@@ -1,8 +1,8 @@
 """Store a run in the database while it is played: claims, ledger and answers.
 
-One lock and one connection serve all threads of a job: every method here is one short
-transaction, and the threads spend their time waiting for editors. Each write checks the job's
-token, so that a job whose lease has lapsed cannot write any more.
+All threads of a job share one lock and one connection. They rarely wait for each other, because
+every method is one short transaction and most time is spent in editors. Each write checks the
+job's token, so that a job whose lease has lapsed can no longer write.
 """
 
 from __future__ import annotations
@@ -67,14 +67,16 @@ log = structlog.get_logger(__name__)
 POLL_SECONDS = 1.0
 #: The delay before a call that is not allowed yet is tried again.
 WAIT_SECONDS = 0.25
-#: A turn on the gpu queue lasts this many times longer, because weights load slowly.
-GPU_TURNS = 15
-#: A block longer than this frees the worker: the run pauses and resumes by itself.
-LONG_BLOCK = 60.0
+#: A turn on the gpu queue is this many times as long as on other queues: weights load slowly.
+GPU_TURN_FACTOR = 15
+#: If the endpoint is blocked for longer than this, the run pauses to free its worker. It resumes
+#: by itself.
+LONG_BLOCK_SECONDS = 60.0
 #: The shortest interval between two score jobs for new trips.
 SCORE_SECONDS = 2.0
-#: With a budget for at most this many rounds of parallel calls left, the ledger is recounted before
-#: every call. Between two counts, the jobs of a run begin fewer, unless edits take under 100 ms.
+#: The ledger is recounted before every call once the budget allows at most this many rounds of
+#: parallel calls. Before that, one recount a second suffices: in a second, the jobs of a run begin
+#: fewer calls than that, unless edits take under 100 ms.
 NEAR_ROUNDS = 10
 
 P = ParamSpec("P")
@@ -83,10 +85,10 @@ T = TypeVar("T")
 
 @dataclass
 class OpenCall:
-    """The call that a chain has in flight, and the amount reserved for it."""
+    """The call that a chain has in flight, and the money reserved for it."""
 
     pk: int
-    expected: Decimal
+    reserved_usd: Decimal
 
 
 def _locked(
@@ -184,9 +186,9 @@ class DatabaseStore(RunStore):
 
     @_locked
     def _images(self, claimed: ClaimedChain) -> tuple[list[StoredImage], int, list[StoredImage]]:
-        """Return the images of the current trip, its number, and the history.
+        """Return the current trip's images, the trip's number, and the conversation's images.
 
-        The history has all answers of a conversation; it is empty for other chains.
+        The last list is empty unless the chain is a conversation.
         """
         chain = self._claimed[claimed.key]
         played = chain.trips_played
@@ -246,13 +248,13 @@ class DatabaseStore(RunStore):
 
     @_locked
     def _open_call(self, chain: ClaimedChain, trip: int, name: str) -> float | None:
-        """Enter a call into the ledger; return its delay, or None if it must be tried later."""
+        """Enter a call into the ledger; return its delay in seconds, or None to try again later."""
         if self.stopping:
             raise Stopped
         if self.pace.seconds_blocked > 0:
             return None
         with transaction.atomic():
-            # No other job can have taken a chain whose lease was renewed a moment ago.
+            # A lease that was renewed a moment ago is still valid: no other job has the chain.
             if time.monotonic() - self._renewed[chain.key] > settings.LEASE_SECONDS / 3:
                 self._fence(chain)
             price = self._affordable_price()
@@ -280,7 +282,8 @@ class DatabaseStore(RunStore):
         Raises Paused if it exceeds the budget.
         """
         if self._is_near_budget_end():
-            # Count and spend under one lock, so that no two jobs spend the same call.
+            # The recount locks the progress row until this call is in the ledger. Otherwise two
+            # jobs could both make the last call of the budget.
             control.recount(self.run)
         progress, price = self.run.progress, self._next_price()
         if progress.budget_calls is not None and progress.calls >= progress.budget_calls:
@@ -323,7 +326,7 @@ class DatabaseStore(RunStore):
                 progress.update(last_error=error.message[:500])
 
     def _close(self, chain: ClaimedChain, attempt: Attempt, message: str = "") -> None:
-        """Complete the ledger's row of a call."""
+        """Complete the call's row in the ledger."""
         call = self._calls[chain.key]
         cost = self.run.editing_model.price_per_edit if attempt.cost is None else attempt.cost
         cost = None if cost is None else round(Decimal(cost), 5)
@@ -335,7 +338,7 @@ class DatabaseStore(RunStore):
             bytes=len(image.data) if image else 0,
             cost=cost,
         )
-        self.run.progress.spent_usd += (cost or Decimal(0)) - call.expected
+        self.run.progress.spent_usd += (cost or Decimal(0)) - call.reserved_usd
 
     # Answers.
 
@@ -415,7 +418,7 @@ class DatabaseStore(RunStore):
                 refused = isinstance(result, Refused)
                 row.update(outcome=Audit.Outcome.REFUSED if refused else Audit.Outcome.FAILED)
                 return
-            # Sorted, so that two jobs that store the same images do not deadlock.
+            # Sort the rows, so that two jobs that store the same images do not deadlock.
             StoredImage.objects.upsert(sorted(images.values(), key=lambda image: image.pk))
             if attempt:
                 self._close(chain, attempt)
@@ -463,7 +466,7 @@ class DatabaseStore(RunStore):
         return not self.stopping
 
     def _poll(self) -> None:
-        """Read the state of the run and of its endpoint; count its progress."""
+        """Recount the run's progress; stop if its state or its endpoint requires that."""
         pace = Pace.objects.filter(editing_model=self.pace.owner)
         row = (
             Run.objects.filter(pk=self.run.pk)
@@ -481,11 +484,11 @@ class DatabaseStore(RunStore):
         state, blocked_until, failures, now = row
         control.recount(self.run)
         self.pace.update(blocked_until, failures or 0, now)
-        turn = settings.TURN_SECONDS * (GPU_TURNS if self.queue_name == job_queue.GPU else 1)
+        turn = settings.TURN_SECONDS * (GPU_TURN_FACTOR if self.queue_name == job_queue.GPU else 1)
         is_over = time.monotonic() - self._began > turn
         if state not in (RunState.QUEUED, RunState.PLAYING) or stop_requested():
             self.stopping = True
-        elif self.pace.seconds_blocked > LONG_BLOCK and not self.stopping:
+        elif self.pace.seconds_blocked > LONG_BLOCK_SECONDS and not self.stopping:
             fault = self.pace.fault or Fault.RATE_LIMITED
             control.pause(self.run, fault.value, f"{fault.label}.", self.pace.seconds_blocked)
             self.stopping = True
@@ -526,7 +529,7 @@ class DatabaseStore(RunStore):
 
 
 def _required(stored: StoredImage | None) -> StoredImage:
-    """Return the image. Raises RuntimeError for results without images."""
+    """Return the image. Raises RuntimeError if the chain was imported without images."""
     if stored is None:
         raise RuntimeError("this chain has no stored image to continue from")
     return stored

@@ -37,10 +37,10 @@ from leaderboard.models.runs import ACTIVE_STATES, RunState
 
 log = structlog.get_logger(__name__)
 
-#: The time a job waits for more trips, since weights load slowly.
+#: An idle job waits this long for more trips: another job would load the weights again.
 LINGER_SECONDS = 120.0
-#: A turn of a score job lasts this many times longer than that of a play job.
-TURNS = 5
+#: A turn of a score job is this many times as long as a turn of a play job.
+TURN_FACTOR = 5
 JUDGE_SETTINGS = (
     "JUDGE_MODEL",
     "JUDGE_KIND",
@@ -55,7 +55,7 @@ JUDGE_SETTINGS = (
 def score(run_id: int, *, linger: bool = True) -> None:
     """Score the played trips of a run, and finalise it when all are scored.
 
-    With `linger` it waits for more trips, which is wrong for a caller that also plays them.
+    With `linger`, it waits for more trips. A caller that plays the trips itself must not linger.
     """
     run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
     if run is not None:
@@ -63,7 +63,7 @@ def score(run_id: int, *, linger: bool = True) -> None:
 
 
 class ScoreJob:
-    """One job that scores a run; each write checks that `token` still has the lease."""
+    """One job that scores a run; each write checks that `token` still holds the lease."""
 
     def __init__(self, run: Run, token: UUID) -> None:
         self.run, self.token = run, token
@@ -114,7 +114,7 @@ class ScoreJob:
 
     def _should_leave(self) -> bool:
         """Return True if another job should run first."""
-        over = time.monotonic() - self.began > TURNS * settings.TURN_SECONDS
+        over = time.monotonic() - self.began > TURN_FACTOR * settings.TURN_SECONDS
         return job_queue.should_yield(self.run.pk, job_queue.GPU, turn_is_over=over)
 
     def _state(self) -> str | None:
@@ -148,7 +148,7 @@ class ScoreJob:
     def _finalise(self) -> None:
         run, store, scorer = self.run, self.store, self.scorer
         run.refresh_from_db(fields=["metrics", "provenance"])
-        # Chains that failed before their first trip need calibrations too, for their zeros.
+        # Chains that failed before their first trip need calibrations too, to count as zero.
         for chain in store.chains():
             if not store.is_calibrated(chain):
                 subject = chain_subject(chain.image)
@@ -168,7 +168,7 @@ class ScoreJob:
         standings.rebuild(run)
         publish = run.published or run.editing_model.is_reference or settings.PUBLISH_AT_ONCE
         with transaction.atomic():
-            # A run scored again keeps its date: it must not appear newer than it is.
+            # A run that is scored again keeps its date, so that it does not appear newer.
             date = {"finished_at": run.finished_at} if run.finished_at else {}
             run.move(RunState.FINISHED, published=publish, **date)
             standings.refresh_ranks(run.suite)
@@ -210,8 +210,8 @@ def pinned_scorer(run: Run) -> Scorer:
         for what, length in (("version", 64), ("weights_sha256", 12)):
             if (current[what] or "") != pinned[what]:
                 raise _metrics_changed(
-                    f"This run was begun with {name} {what} {pinned[what][:length]}, now it is "
-                    f"{(current[what] or 'none')[:length]}. Score the run again as a whole."
+                    f"This run was started with {name} {what} {pinned[what][:length]}; it is now "
+                    f"{(current[what] or 'none')[:length]}. Score the whole run again."
                 )
     # All trips of a run are judged by the same witnesses.
     witnesses = run.provenance.get("scoring", {}).get("witnesses", {})
@@ -237,7 +237,7 @@ def _witnesses(run: Run) -> Sequence[str] | None:
 
 
 def _record_device(run: Run, provenance: Mapping[str, Any]) -> None:
-    """Record every device that scores the run, since their numbers differ a little."""
+    """Record every device that scores the run: numbers differ slightly between devices."""
     devices = {f"{m['device']} {m['precision']}" for m in provenance["metrics"].values()}
     scoring = run.provenance.setdefault("scoring", {})
     scoring["devices"] = sorted({*scoring.get("devices", ()), *devices})
@@ -261,7 +261,7 @@ def _pinned_names(run: Run) -> list[str]:
 
 
 class StoredAnswers(InMemory):
-    """The judge's answers on one run: read once, and saved as they come."""
+    """The judge's answers on one run: loaded once, each new one saved at once."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()
@@ -276,7 +276,7 @@ class StoredAnswers(InMemory):
 
 
 def judge_of(run: Run) -> Judge | None:
-    """Return the judge that the settings name; None if there is none or it is invalid."""
+    """Return the judge configured in the settings; None if it is absent or invalid."""
     try:
         options = JudgeOptions.from_settings(
             {name: getattr(settings, name) for name in JUDGE_SETTINGS}

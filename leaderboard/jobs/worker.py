@@ -1,7 +1,8 @@
 """The worker process: RQ's worker, made robust for long runs.
 
-It serves exactly one queue. Without Redis it waits instead of ending. It enqueues work again
-whose job was lost. Its work horse (RQ's name for the process of one job) ends with it.
+It serves exactly one queue. Without Redis it waits instead of ending. If a job is lost, it
+enqueues the job's work again. Its work horse, RQ's name for the process of one job, never outlives
+it.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ IMAGE_MODULES = (
     *(f"PIL.{name}ImagePlugin" for name in ("Bmp", "Gif", "Jpeg", "Png", "Ppm", "WebP")),
     *("convergebench_site.storage", "cv2", "encodings.idna", "numpy.ma"),
 )
-#: Modules that a score job imports in addition to those of the metrics; they take two seconds.
+#: Modules that a score job imports besides those of the metrics; importing takes two seconds.
 SCORE_MODULES = ("scipy.stats", "scipy.optimize", "skimage.color")
 #: Modules that import torchvision.
 TORCHVISION = ("transformers", "lpips", "open_clip")
-#: Packages that load their parts on first use, and the module to import instead.
+#: For packages that load their modules on first use: the module to import instead.
 LAZY_PACKAGES = {"transformers": "transformers.models.dinov2.modeling_dinov2"}
 
 
@@ -65,7 +66,7 @@ class OwnJob(Job):
             raise NoSuchJobError(f"job {self.id} does not call a function of this site")
 
     def _foreign_part(self) -> str:
-        """Return the part that this site did not write; empty if there is none."""
+        """Describe the part of the job that this site did not write; empty if there is none."""
         if self.func_name not in job_queue.FUNCTIONS or self.instance is not None:
             return f"{self.func_name}"[:200]
         calls = (
@@ -86,7 +87,7 @@ class RunWorker(Worker):
     log_result_lifespan = False
 
     def __init__(self, queue_name: str) -> None:
-        # RQ's crash-safe pop needs a single queue. The serializer must be that of the queue.
+        # RQ's crash-safe pop needs a single queue, and worker and queue must share a serializer.
         super().__init__(
             [django_rq.get_queue(queue_name, connection=job_queue.connect(queue_name))],
             worker_ttl=30,
@@ -182,7 +183,7 @@ class RunWorker(Worker):
             Run.objects.release_finalising(token)
             log.warning("work horse died", job=job.id, chains=chains)
             self._sweep()
-        except Exception:  # the recovery sweep does the same a little later
+        except Exception:  # a later sweep releases them
             log.exception("chains could not be released", job=job.id)
 
     def handle_warm_shutdown_request(self) -> None:
@@ -225,7 +226,7 @@ class RunWorker(Worker):
             raise
         except RedisError:
             pass
-        except Exception:  # the next sweep may succeed; the worker must live
+        except Exception:  # the worker must go on: the next sweep may succeed
             # A stop request during a commit appears as a database error.
             if not self._shutdown_requested_date:
                 log.exception("sweep failed")
@@ -245,9 +246,9 @@ class RunWorker(Worker):
 def preload(queue_name: str) -> None:
     """Import the modules of jobs before the first fork, so that jobs start fast.
 
-    It only imports: a CUDA context or running threads would not survive the fork. The modules are
-    exempt from garbage collection. Otherwise the collector would scan them in every fork, block
-    all threads, and copy the memory that forks share.
+    It only imports, because a CUDA context or running threads would not survive the fork. The
+    modules are exempt from garbage collection: scanning them in every fork would block all threads
+    and copy the memory that forks share.
     """
     try:
         for module in IMAGE_MODULES:

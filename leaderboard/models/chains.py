@@ -24,7 +24,7 @@ from leaderboard.models.images import StoredImage
 from leaderboard.models.runs import ChainState, Outcome, Run, after
 from leaderboard.models.suites import Case
 
-#: Latest judge answers whose mean cost and time estimate the next ones.
+#: The number of latest judge answers from which cost and time are estimated.
 LATEST_ANSWERS = 1_000
 
 
@@ -37,8 +37,8 @@ class ChainQuerySet(models.QuerySet["Chain"]):
     def ready(self) -> ChainQuerySet:
         """Return chains that may be played now.
 
-        Excludes chains that wait for scores, and chains whose source must first be sent by a
-        planned cold audit of another chain.
+        Excludes chains that wait for scores. Also excludes chains whose source image another
+        chain's cold audit must send first.
         """
         scored = Q(trips_played__lte=F("trips_scored") + F("run__stop_after"))
         cold = Audit.objects.filter(
@@ -55,7 +55,7 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         return self.filter(state=ChainState.PLAYING, lease_until__gte=Now())
 
     def held(self, token: UUID) -> ChainQuerySet:
-        """Return chains that this token still leases; every write is restricted to them."""
+        """Return chains leased by this token; a job writes only to these."""
         return self.filter(state=ChainState.PLAYING, token=token)
 
     def unplayed(self) -> ChainQuerySet:
@@ -78,7 +78,7 @@ class ChainQuerySet(models.QuerySet["Chain"]):
 
     @transaction.atomic
     def claim(self, run: Run, token: UUID, limit: int, skip: Iterable[int] = ()) -> list[Chain]:
-        """Claim up to `limit` free chains, except `skip`, within the model's limit of calls.
+        """Claim up to `limit` free chains outside `skip`, within the model's limit of calls.
 
         Locks the endpoint's pace row, so that two workers never both take the last free slot.
         """
@@ -152,7 +152,7 @@ class Chain(models.Model):
     state = models.CharField(max_length=10, choices=ChainState, default=ChainState.WAITING)
     outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
     outcome_text = models.CharField(max_length=500, blank=True)
-    token = models.UUIDField(null=True, help_text="Fences off workers that lost their lease.")
+    token = models.UUIDField(null=True, help_text="Only the worker with this token may write.")
     lease_until = models.DateTimeField(null=True)
     score_token = models.UUIDField(null=True)
     score_lease_until = models.DateTimeField(null=True)
@@ -165,17 +165,17 @@ class Chain(models.Model):
     cause = models.CharField(
         max_length=20,
         blank=True,
-        help_text="The cause of the chain's end; censored: usable to the last trip.",
+        help_text="Why the chain ended; censored: it was usable to the last trip.",
     )
     usable_trips = models.FloatField(null=True)
     auc = models.FloatField(null=True)
     results = models.JSONField(
         default=dict,
-        help_text="Per metric: retention by trip, event and its time by threshold, AUC.",
+        help_text="Per metric: retention after each trip, AUC, and the event at each threshold.",
     )
     quality = models.JSONField(
         default=dict,
-        help_text="Values by no-reference metric: of the source, then of each restored image; "
+        help_text="Per no-reference metric: the value of the source, then of each restored image; "
         "null: not run.",
     )
 
@@ -233,7 +233,7 @@ class Chain(models.Model):
         return numbers
 
     def distances(self) -> dict[str, dict[int, float]]:
-        """Return the distance of each trip to the source, by metric of the run."""
+        """Return distances to the source by metric, then by trip, for the run's metrics."""
         scores = Score.objects.filter(trip__chain=self).select_related("metric", "trip")
         by_metric: dict[str, dict[int, float]] = defaultdict(dict)
         for score in scores:
@@ -253,7 +253,7 @@ class Chain(models.Model):
         return retention[trip - 1] if trip <= len(retention) else None
 
     def retentions_after(self, trip: int) -> dict[str, float]:
-        """Return the retention after one trip by each metric that scored it."""
+        """Return the retention after one trip, by each metric that scored this trip."""
         retentions = {name: self.retention_after(name, trip) for name in in_order(self.results)}
         return {name: share for name, share in retentions.items() if share is not None}
 
@@ -283,7 +283,7 @@ class TripQuerySet(models.QuerySet["Trip"]):
 class Trip(models.Model):
     """Trip n of a chain: edited image Yn and restored image Xn.
 
-    They answer the trip's first and last step. Answers to inner steps are `TripStep` rows.
+    Yn answers the trip's first step, Xn its last. Answers to inner steps are `TripStep` rows.
     """
 
     chain = models.ForeignKey(Chain, models.CASCADE, related_name="trips")
@@ -310,8 +310,8 @@ class Trip(models.Model):
     )
     window = models.JSONField(
         null=True,
-        help_text="Where that part lost most, [left, top, right, bottom] as shares of the "
-        "image; null: the whole image.",
+        help_text="The region where the part in `because` lost most, [left, top, right, bottom] as "
+        "shares of the image; null: the whole image.",
     )
     undo = models.FloatField(null=True, help_text="Retention within the region of the edit.")
     evidence = models.JSONField(
@@ -355,7 +355,7 @@ class Trip(models.Model):
 
 class TripStepQuerySet(models.QuerySet["TripStep"]):
     def under_way(self, played: Mapping[int, int]) -> dict[int, list[StoredImage]]:
-        """Return the answers of unfinished trips; `played` is the number of full trips by chain."""
+        """Return the answers of unfinished trips; `played` has the finished trips of each chain."""
         by_chain: dict[int, list[StoredImage]] = defaultdict(list)
         for step in self.filter(chain__in=played).select_related("image").order_by("place"):
             if step.number == played[step.chain_id] + 1 and step.image:
@@ -368,7 +368,7 @@ class TripStep(models.Model):
 
     chain = models.ForeignKey(Chain, models.CASCADE, related_name="steps")
     number = models.PositiveSmallIntegerField(help_text="Number of the trip.")
-    place = models.PositiveSmallIntegerField(help_text="Position in the trip; the first is 2.")
+    place = models.PositiveSmallIntegerField(help_text="Position in the trip, at least 2.")
     name = models.CharField(max_length=8)
     image = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
     seed = models.PositiveIntegerField(null=True)
@@ -434,7 +434,7 @@ class Call(models.Model):
 
 
 class Audit(models.Model):
-    """One audit of a run: planned when it starts, called while its chain is played."""
+    """One audit: planned when its run starts, sent while its chain is played."""
 
     class Kind(models.TextChoices):
         COLD = "cold", "Cold"
@@ -476,7 +476,7 @@ class Audit(models.Model):
 
 class JudgeAnswerQuerySet(models.QuerySet["JudgeAnswer"]):
     def estimate(self, chains: int, trips: int) -> Estimate:
-        """Estimate the cost of judging so many chains from the latest answers."""
+        """Estimate from the latest answers what judging this many chains will cost."""
         latest = self.filter(outcome="answered").order_by("-pk")[:LATEST_ANSWERS]
         means = latest.aggregate(usd=models.Avg("cost"), seconds=models.Avg("seconds"))
         return estimate(most_calls(chains, trips), means["usd"], means["seconds"])

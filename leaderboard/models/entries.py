@@ -78,7 +78,7 @@ class EditingModel(models.Model):
         null=True,
         blank=True,
         validators=[validate_slugs],
-        help_text="For reference editors: suites on which all of them are started together, "
+        help_text="For reference editors: suites on which it starts together with the others, "
         'such as ["lite", "standard"]. Empty: all suites; []: none, start it by name.',
     )
     canary = models.BooleanField(
@@ -160,9 +160,9 @@ class EditingModel(models.Model):
 
     @property
     def peers(self) -> list[int]:
-        """The keys of all models with the same endpoint; the first has the pace row.
+        """The keys of all models with this model's endpoint; the first has the pace row.
 
-        So an endpoint that was submitted twice has one pace and one limit of calls in flight.
+        An endpoint that was submitted twice thus has one pace and one limit of calls in flight.
         """
         if self.editor != "endpoint" or not self.pk:
             return [self.pk]
@@ -217,7 +217,7 @@ def new_token() -> str:
 
 class SubmissionQuerySet(models.QuerySet["Submission"]):
     def waiting_for_test(self) -> SubmissionQuerySet:
-        """Return submissions whose endpoint waits for its test, the next one first.
+        """Return submissions whose endpoint waits for its test, in the order of testing.
 
         Endpoints whose test never overran come first.
         """
@@ -268,7 +268,8 @@ class Submission(models.Model):
     # Counted when a test begins: a test that kills its process cannot report itself.
     probe_attempts = models.PositiveSmallIntegerField(default=0, editable=False)
     probe_lease_until = models.DateTimeField(null=True, editable=False)
-    # Tests that timed out or yielded to others. The next test waits longer and is shorter.
+    # Number of tests that timed out or made way for others. Each makes the next test shorter
+    # and lets more submissions go first.
     probe_overruns = models.PositiveSmallIntegerField(default=0, editable=False)
     # The images of the test: the source, and the answers to both edits.
     probe_sent = models.ForeignKey(
@@ -299,7 +300,7 @@ class Submission(models.Model):
         "auth.User", models.SET_NULL, null=True, editable=False, related_name="+"
     )
     reviewed_at = models.DateTimeField(null=True, editable=False)
-    # The state of the last mail: a repeated test with the same result is not mailed.
+    # The state in the last mail: a repeated test with the same result sends no mail.
     notified_state = models.CharField(max_length=16, choices=State, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     updated_at = models.DateTimeField(auto_now=True)

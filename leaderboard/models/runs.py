@@ -1,4 +1,4 @@
-"""Runs: one editing model on one suite; states of runs and chains, allowed moves."""
+"""Runs of an editing model on a suite; the states of runs and chains."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ChainState(models.TextChoices):
 
 
 class Outcome(models.TextChoices):
-    """The end of a chain. The model causes all but REGULAR_ENDS and LOST."""
+    """How a chain ended. The model causes every outcome except REGULAR_ENDS and LOST."""
 
     COMPLETED = "completed", "Completed"
     KNOWN = "known", "Stopped: known"
@@ -125,7 +125,7 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.filter(token=token).update(token=None, lease_until=None)
 
     def counted(self) -> RunQuerySet:
-        """Return runs whose numbers are public; on sealed suites, nothing else is."""
+        """Return runs whose numbers are public, including those on sealed suites."""
         return self.filter(published=True, editing_model__status=EditingModel.Status.PUBLISHED)
 
     def public(self) -> RunQuerySet:
@@ -192,7 +192,7 @@ class Run(models.Model):
         max_length=64,
         default=new_secret,
         editable=False,
-        help_text="Seeds, order and audits are drawn from it. Published when the run has finished.",
+        help_text="Seeds, order and audits derive from it. Published when the run has finished.",
     )
     earlier_secrets = models.JSONField(
         default=list,
@@ -205,7 +205,7 @@ class Run(models.Model):
         help_text="Settings of an experiment, where they differ from the suite's.",
     )
     arm_digest = models.CharField(
-        max_length=64, blank=True, editable=False, db_index=True, help_text="Empty: no arm."
+        max_length=64, blank=True, editable=False, db_index=True, help_text="Empty: no experiment."
     )
     stop_after = models.PositiveSmallIntegerField(
         default=0,
@@ -236,7 +236,7 @@ class Run(models.Model):
     orders = models.JSONField(
         default=list,
         editable=False,
-        help_text="Differences between the images of two chain shapes.",
+        help_text="Differences between images of pairs with the same edits in another order.",
     )
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -245,9 +245,9 @@ class Run(models.Model):
     token = models.UUIDField(null=True, editable=False)
     lease_until = models.DateTimeField(null=True, editable=False)
 
-    #: End of the model's first run on this suite; the board fills it in.
+    #: End of the model's first run on this suite; set by the board.
     added_at: datetime | None = None
-    #: The wire contract, and the longest side of most edited images; the board fills them in.
+    #: The endpoint's contract, and the longest side of most edited images; set by the board.
     contract: str | None = None
     returned: int | None = None
 
@@ -275,7 +275,7 @@ class Run(models.Model):
         return moved
 
     def claim_finalising(self, token: UUID) -> bool:
-        """Claim the finalising of this run; return True if this token has it now."""
+        """Claim the right to finalise this run; return True if this token has it now."""
         free = Q(lease_until=None) | Q(lease_until__lt=Now()) | Q(token=token)
         claimable = Run.objects.filter(free, pk=self.pk, state=RunState.SCORING)
         return bool(claimable.update(token=token, lease_until=after(settings.LEASE_SECONDS)))
@@ -291,11 +291,11 @@ class Run(models.Model):
 
     @property
     def secrets(self) -> list[str]:
-        """The secrets of all parts of the run, the latest first."""
+        """The current secret and all earlier ones, latest first."""
         return [self.secret, *self.earlier_secrets]
 
     def replace_secret(self) -> None:
-        """Draw a new secret for all that is played from now on; keep the published one."""
+        """Set a new secret for chains played from now on; keep the published one."""
         self.earlier_secrets, self.secret = self.secrets, new_secret()
         self.save(update_fields=["secret", "earlier_secrets"])
 

@@ -25,7 +25,7 @@ from evaluation.content.placement import PLACES
 from evaluation.content.shapes import BACKWARD, FORWARD, Step
 from leaderboard.models.images import StoredImage
 
-#: Audit counts by suite content, cached because estimates are frequent and definitions long.
+#: Audit counts by suite content: estimates are frequent, and counting reads a long definition.
 _AUDIT_COUNTS: LruCache[int] = LruCache(32)
 
 
@@ -180,7 +180,7 @@ class EditPair(models.Model):
     shape = models.CharField(
         max_length=100,
         blank=True,
-        help_text="Steps of a trip with more than two, such as A B b a: a small letter undoes its "
+        help_text="For trips of more than two steps, such as A B b a: a small letter undoes its "
         "capital, = marks that the image should equal the source. Empty: forward, then backward.",
     )
     steps = models.JSONField(
@@ -271,7 +271,7 @@ class SuiteQuerySet(models.QuerySet["Suite"]):
         return self.filter(status=Suite.Status.FROZEN, sealed=True)
 
     def startable(self) -> SuiteQuerySet:
-        """Return this site's frozen suites; staff can play them all, including sealed ones."""
+        """Return the suites that staff can play: all frozen ones of this site, also sealed ones."""
         return self.filter(status=Suite.Status.FROZEN, published_elsewhere=False)
 
     def playable(self) -> SuiteQuerySet:
@@ -308,7 +308,7 @@ class Suite(models.Model):
         default=1, validators=[MinValueValidator(1), MaxValueValidator(20)]
     )
     filters = models.JSONField(
-        default=dict, blank=True, help_text="Criteria by which the draft selects its cases."
+        default=dict, blank=True, help_text="Criteria that select the cases of a draft."
     )
     importance = models.SmallIntegerField(
         default=0, help_text="The board opens on the most important suite that has results."
@@ -316,8 +316,8 @@ class Suite(models.Model):
     stop_after = models.PositiveSmallIntegerField(
         default=0,
         validators=[MaxValueValidator(MOST)],
-        help_text="Default of new runs: trips still played after a chain's result is known. 0: chains "
-        "never stop early. It saves edits and changes no rank.",
+        help_text="Default for new runs: trips still played after a chain's result is known. 0: chains "
+        "never stop early. Stopping saves edits and changes no rank.",
     )
     published_elsewhere = models.BooleanField(
         default=False,
@@ -400,7 +400,7 @@ class Suite(models.Model):
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """The number of cases, and of chains and edits of one run without audits."""
+        """The numbers of cases, chains and edits of one run; audits are not counted."""
         sums = self.cases.aggregate(
             cases=models.Count("pk"),
             chains=models.Sum("repeats"),
@@ -420,7 +420,7 @@ class Suite(models.Model):
 
     @cached_property
     def edits_per_trip(self) -> float:
-        """The mean number of edits of a trip: two, or more for other chain shapes."""
+        """The mean number of edits per trip: two, unless some trips have inner steps."""
         _, chains, edits = self.counts
         return edits / (chains * self.trips) if edits else 2.0
 

@@ -1,6 +1,6 @@
 """Standings of the site's runs: computed by the harness, stored and ranked here.
 
-`rebuild(run)` stores a run's numbers with their intervals, and its values by case.
+`rebuild(run)` stores a run's numbers with their intervals, and its values for each case.
 `refresh_ranks(suite)` ranks all runs of a suite by those values. Both are idempotent.
 """
 
@@ -64,7 +64,7 @@ RANK = (*PLACE, *PLACE_HERE)
 UNPLACED = (None,) * len(PLACE)
 #: Worst and best cases stored per threshold.
 EXTREMES = 6
-#: Cases stored per cause of an end.
+#: Cases stored for each cause that ends chains.
 ENDINGS = 8
 
 
@@ -110,7 +110,7 @@ def latency(
 ) -> tuple[float | None, float | None]:
     """Return the median and 95th percentile of the seconds per edit.
 
-    `inner_seconds` are those of edits that are neither the first nor the last of their trip.
+    `inner_seconds` are the seconds of edits between the first and the last of their trip.
     """
     both = ((trip.edited_seconds, trip.restored_seconds) for trip in trips)
     seconds_or_none = (*inner_seconds, *(seconds for pair in both for seconds in pair))
@@ -124,8 +124,8 @@ def latency(
 def refresh_ranks(suite: Suite) -> None:
     """Choose the current run of each model of the suite, and rank them.
 
-    Runs are ranked together, then those played here are ranked again among themselves, because
-    shared ranks depend on all the runs compared.
+    All runs are ranked together. The runs played on this site are also ranked without the others,
+    because shared ranks depend on all the runs compared.
 
     Called when a run ends, is published, withdrawn or cleared; enqueues an export of the scores.
     """
@@ -138,7 +138,7 @@ def refresh_ranks(suite: Suite) -> None:
         ]
         now = timezone.now()
         _touch(suite, now)
-        # Write only rows whose rank changed: there are hundreds per run, all large.
+        # Write only rows whose rank changed: each run has hundreds of large rows.
         unranked = Standing.objects.filter(run__suite=suite, rank__isnull=False)
         unranked.exclude(run__in=runs).update(**dict.fromkeys(RANK), computed_at=now)
         groups: dict[tuple[int, float], dict[str, list[Standing]]] = defaultdict(dict)
@@ -158,7 +158,7 @@ def refresh_ranks(suite: Suite) -> None:
 
 
 def _touch(suite: Suite, now: datetime) -> None:
-    """Update the date of one standing: pages and reports detect changes by the latest."""
+    """Set one standing's date to now: pages and reports detect changes by the latest date."""
     newest = Standing.objects.filter(run__suite=suite).order_by("-pk").values_list("pk", flat=True)
     Standing.objects.filter(pk__in=list(newest[:1])).update(computed_at=now)
 
@@ -214,7 +214,7 @@ def pinned_metrics(run: Run) -> list[MetricVersion]:
 def _measure(
     run: Run, chains: Sequence[Chain], metric: MetricVersion, outcome: str = ""
 ) -> list[tuple[Chain, MeasuredChain]] | None:
-    """Return the chains that this metric measures; None if calibrations are missing.
+    """Return each chain with its measurements; None if a calibration is missing.
 
     `outcome` replaces the outcome of every chain.
     """
@@ -258,8 +258,8 @@ def _measure(
 
 
 def known_at(chain: Chain, metric: MetricVersion) -> int | None:
-    """Return the trip after which this metric knows the chain's end; None if not yet."""
-    # Replace the chain's outcome: only its scores may decide its end here.
+    """Return the trip by which the chain has ended at every threshold, by this metric, or None."""
+    # Replace the chain's outcome: only its scores may decide whether it has ended.
     chains = _with_trips(Chain.objects.filter(pk=chain.pk))
     measured = _measure(chain.run, chains, metric, Outcome.LOST)
     return stopping.known_at(measured[0][1].result) if measured else None
@@ -319,7 +319,7 @@ def _extremes(
 def _endings(
     measured: Sequence[tuple[Chain, MeasuredChain]], trips: int, threshold: float
 ) -> dict[str, list[dict[str, int]]]:
-    """Return, by cause of the end, the cases that ended first and the trip of each end."""
+    """Return the cases that ended first, by cause, each with the trip in which it ended."""
     by_cause: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for chain, row in measured:
         ended = event(row.result, trips, threshold)
@@ -327,7 +327,7 @@ def _endings(
             by_cause[ended.cause].append((ended.time, chain.case_id))
     return {
         cause: [
-            # A crossing lies within its trip, any other cause before the next trip.
+            # A threshold is crossed within a trip; any other end comes before the next trip.
             {"case": case, "trip": max(1, math.ceil(time) if cause in CROSSINGS else int(time) + 1)}
             for time, case in sorted(rows)[:ENDINGS]
         ]
@@ -370,7 +370,7 @@ def _rank(
 ) -> None:
     """Rank the standings of one metric at one threshold, scope by scope.
 
-    `runs_here`: the runs that are also ranked among themselves.
+    `runs_here`: the runs played on this site, which are also ranked without the others.
     """
     changed = []
     for scope, standings in by_scope.items():
@@ -473,8 +473,8 @@ def _change(before: BoardRecord | None, now: Standing | None) -> str:
 
 
 def quality_metrics(run: Run) -> dict[str, Mapping[str, Any]]:
-    """Return the pinned no-reference metrics of a run, which may be imported."""
-    # The bundle of an imported run has its judge in the provenance of its scores.
+    """Return the pinned no-reference metrics of a run, played here or imported."""
+    # An imported bundle names its judge in the provenance of its scores.
     judge = run.provenance.get("scoring", {}).get("judge")
     return no_reference_pins(run.metrics, {"judge": judge, **run.provenance})
 
@@ -482,7 +482,7 @@ def quality_metrics(run: Run) -> dict[str, Mapping[str, Any]]:
 def write_no_reference(run: Run, chains: Iterable[Chain]) -> None:
     """Save the numbers of the no-reference metrics on these chains.
 
-    Call it in a transaction, once the chains have their results.
+    Call this in a transaction, after the chains have their results.
     """
     quality_chains = [
         QualityChain(chain.case_id, chain.quality, chain.retention(chain.headline))

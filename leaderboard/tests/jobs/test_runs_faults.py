@@ -321,7 +321,7 @@ def test_an_endpoint_with_retry_after_0_is_called_less_and_less_often() -> None:
     waits = [pacing._block_seconds(limited(0.0), failures) for failures in range(1, 13)]
     assert waits[:4] == [0, 0, 0, 0]
     assert all(later > sooner for sooner, later in pairwise(waits[4:]))
-    assert waits[-1] > database_store.LONG_BLOCK
+    assert waits[-1] > database_store.LONG_BLOCK_SECONDS
     assert pacing._block_seconds(limited(1e9), 1) == pacing.LONGEST_BLOCK
 
 
