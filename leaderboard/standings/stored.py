@@ -258,8 +258,8 @@ def _measure(
 
 
 def known_at(chain: Chain, metric: MetricVersion) -> int | None:
-    """Return the trip by which the chain has ended at every threshold, by this metric, or None."""
-    # Replace the chain's outcome: only its scores may decide whether it has ended.
+    """Return the trip at which the chain's result by this metric is known, or None."""
+    # Replace the chain's outcome: only its scores may decide its result.
     chains = _with_trips(Chain.objects.filter(pk=chain.pk))
     measured = _measure(chain.run, chains, metric, Outcome.LOST)
     return stopping.known_at(measured[0][1].result) if measured else None
