@@ -52,7 +52,7 @@ class ContributionForm(forms.ModelForm):
         label="The bundle",
         allow_empty_file=False,
         widget=forms.ClearableFileInput({"accept": ".zip,application/zip"}),
-        help_text="The zip that convergebench bundle RUN wrote, with its images.",
+        help_text="The zip file, with images, that convergebench bundle RUN wrote.",
     )
     # A honeypot: people do not see the field, so they leave it empty.
     website = forms.CharField(

@@ -146,7 +146,7 @@ def effect_chart(view: ExperimentView, model: ModelView, metric: str) -> Chart:
     return Chart(
         id="effects",
         title=words.finding(numbers),
-        subtitle=f"Usable trips by {formatting.metric_label(metric)}, arm minus "
+        subtitle=f"Usable trips ({formatting.metric_label(metric)}) of each arm minus those of "
         f"{numbers['baseline']}, over {numbers['cases']} cases. The 95\u00a0% intervals hold "
         "for all arms together; an interval that excludes 0 shows an effect.",
         figure=_effects(others),
@@ -222,7 +222,7 @@ def curves_chart(view: ExperimentView, model: ModelView, metric: str) -> Chart:
     return Chart(
         id="curves",
         title=retention_finding(drawn, trips),
-        subtitle=f"By {formatting.metric_label(metric)}, mean over cases with 95\u00a0% band.",
+        subtitle=f"Share kept ({formatting.metric_label(metric)}), mean over cases with 95\u00a0% band.",
         figure=retention_curves(drawn, trips),
         table=retention_table(drawn, trips),
         about=f"{view.experiment.suite}, {model.model.name}",

@@ -166,9 +166,9 @@ def finding(first: AgreementLine | None, ceiling: Mapping[str, Any] | None) -> s
     """Return the page's finding in one sentence."""
     if first is None or not first.everywhere:
         return ""
-    text = f"The headline agrees with people in {formatting.percent(first.everywhere['share'])} of pairs"
+    text = f"The headline metric agrees with people on {formatting.percent(first.everywhere['share'])} of pairs"
     if ceiling:
-        text += f", people with each other in {formatting.percent(ceiling['share'])}"
+        text += f", people agree with each other on {formatting.percent(ceiling['share'])}"
     return text
 
 
@@ -201,17 +201,17 @@ def half_points(proposal: Mapping[str, Any] | None) -> dict[str, Any] | None:
     low, high = proposal["gain_low"], proposal["gain_high"]
     gains = low is not None and low > 0
     text = (
-        "On cases held out from the fit, the headline agrees with "
-        f"{_with_interval(proposal['before'])} of votes today, and with "
-        f"{_with_interval(proposal['after'])} with the proposed half points."
+        "On cases left out of the fit, the headline agrees with "
+        f"{_with_interval(proposal['before'])} of votes today, and would agree with "
+        f"{_with_interval(proposal['after'])} under the proposed half points."
     )
     if gains:
         text += (
             f" That is a gain of {formatting.percent(low)} to {formatting.percent(high)}: "
-            "a reason to consider them."
+            "a reason to consider the proposal."
         )
     else:
-        text += " The difference is not significant: no reason to change them."
+        text += " The difference is not significant: no reason to change the half points."
     return {"rows": rows, "words": text}
 
 
@@ -236,9 +236,9 @@ def yes_chart(lines: Sequence[AgreementLine]) -> Chart | None:
     ]
     return Chart(
         id="usable",
-        title="The less is kept, the fewer people would still use it",
+        title="The less of an image is kept, the fewer people would still use it",
         subtitle="Share of “yes, I could still use it” by the share of the image that is kept; "
-        "all points have equally many votes.",
+        "each point covers the same number of votes.",
         figure={
             "data": traces,
             "layout": layout(
@@ -277,15 +277,15 @@ def differences(numbers: Mapping[str, Any]) -> list[Difference]:
             shown = [ShownImage(trip) for trip in both if trip]
             better = shown[0] if row["gap"] > 0 else shown[1]
             words = (
-                f"{better.name} keeps more {better.after}, by the headline; "
+                f"By the headline, {better.name} keeps more {better.after}; "
                 f"{row['with_it']} of {row['people']} people agree."
             )
             disagreements.append(Difference(shown[0].trip.chain.case.image.stored, shown, words))
     for row in single:
         if trip := trips.get(row["first"]):
-            verdict = "still usable" if row["kept"] > DEFAULT_THRESHOLD else "lost"
+            verdict = "still usable" if row["kept"] > DEFAULT_THRESHOLD else "no longer usable"
             words = (
-                f"{verdict.capitalize()} by the headline; {row['use_it']} of "
+                f"By the headline, this image is {verdict}; {row['use_it']} of "
                 f"{row['people']} people could still use it."
             )
             disagreements.append(

@@ -42,10 +42,10 @@ OPEN_MARKERS = ("circle-open", "square-open", "diamond-open", "triangle-up-open"
 FIRST_METRIC = "ssim"
 #: Help for reading a metric's own scale.
 SCALES = {
-    "ssim": "1 is an identical image. A blank card of one colour scores about "
+    "ssim": "1 means an identical image. A blank card of one colour scores about "
     f"{published_figures.BLANK_SSIM:g}.",
-    "psnr": "3 dB less is twice the error. Computed from the mean squared error over the cases.",
-    "clip": "1 is an image of the same content.",
+    "psnr": "3 dB less means twice the error. Computed from the mean squared error over the cases.",
+    "clip": "1 means an image with the same content.",
 }
 #: Known faults of a source that its figures do not reveal.
 FAULTS = {

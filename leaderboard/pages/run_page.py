@@ -167,7 +167,7 @@ def _lines(run: Run, current: dict[str, Any]) -> dict[str, str]:
         "edits": f"{run.progress.edits_done:,} of {run.progress.edits_total:,}",
         "chains": f"{run.progress.chains_done:,} of {run.progress.chains_total:,}",
         "scored": f"{run.progress.trips_scored:,} of {run.progress.chains_total * run.suite.trips:,}",
-        "rate": f"{rate:g} a minute" if rate else "–",
+        "rate": f"{rate:g} edits a minute" if rate else "–",
         "left": f"about {duration(left)}" if left else "–",
         "calls": f"{formatting.count(run.progress.calls, 'call')}{spent}",
         "queue": f"place {current['position']}" if current["position"] else "–",
@@ -189,7 +189,7 @@ def what_next(run: Run) -> str:
     if run.state == RunState.PAUSED:
         if run.resume_at:
             return f"It resumes by itself at {run.resume_at:%H:%M} UTC on {run.resume_at:%d %B}."
-        return "An administrator is notified; it then continues where it stopped."
+        return "An administrator is notified. The run later continues where it stopped."
     if run.state == RunState.FINISHED and not run.published:
         return "It is not public yet: a person reviews it first."
     return NEXT.get(RunState(run.state), "")
@@ -202,7 +202,7 @@ def _workers_words(counts: dict[str, int | None]) -> str:
     names = {"edits": "editing", "gpu": "scoring"}
     words = [f"{count} {names.get(queue, queue)}" for queue, count in counts.items()]
     if not any(counts.values()):
-        return "no worker is running; the run continues when one is"
+        return "no worker is running; the run continues when one starts"
     return ", ".join(words)
 
 
@@ -294,7 +294,7 @@ def compared_orders(run: Run) -> list[dict[str, Any]]:
 
 def _when(edits_in_place: int) -> str:
     if not edits_in_place:
-        return "all undone"
+        return "all edits undone"
     return "one edit made" if edits_in_place == 1 else f"{edits_in_place} edits made"
 
 

@@ -214,7 +214,7 @@ def _in_the_queue(run: Run, before: int) -> str:
         ).seconds
         for other in waiting.select_related("editing_model")[:20]
     )
-    ahead = f", with about {duration(seconds)} of work left in runs under way" if seconds else ""
+    ahead = f", with about {duration(seconds)} of work left" if seconds else ""
     return (
         f"Queued: {formatting.count(before, 'run')} before this one{ahead}. Runs take turns; "
         f"yours takes about {length} by itself."
@@ -287,7 +287,7 @@ def _place(results: RunResults) -> str:
         return f"Its usable trips lie between the reference editors {ends[0]} and {ends[1]}."
     if not ends:
         return ""
-    extreme = "at least as long as the best" if worse else "less long than the weakest"
+    extreme = "at least as long as the best" if worse else "not as long as the weakest"
     return f"It lasts {extreme} reference editor, {ends[0]}."
 
 

@@ -55,7 +55,7 @@ def index(request: HttpRequest) -> HttpResponse:
     rows = query.rows()
     by_slug = {row.model.slug: row for row in rows if row.standing}
     remarks = [
-        f"“{slug[:60]}” has no results here and was left out."
+        f"“{slug[:60]}” has no results on this suite and was left out."
         for slug in chosen
         if slug not in by_slug
     ]
@@ -157,7 +157,7 @@ def curves(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart:
     return retention_chart(
         drawn,
         filters.suite.trips,
-        subtitle=f"By {formatting.metric_label(filters.metric)}, mean over cases with "
+        subtitle=f"Share kept ({formatting.metric_label(filters.metric)}), mean over cases with "
         "95\u00a0% band. "
         "0\u00a0% is a blank card of the image’s mean colour.",
         about=f"{filters.suite}, by {formatting.metric_label(filters.metric)}",

@@ -233,7 +233,7 @@ def sentence(row: BoardRecord) -> str:
     if row.kind == Kind.ADDED:
         return f"{name} is new on {suite}: {place}, {life}"
     if row.kind == Kind.AGAIN:
-        moved = f", it was {row.rank_before}" if row.rank_before not in (None, row.rank) else ""
+        moved = f" (before: {row.rank_before})" if row.rank_before not in (None, row.rank) else ""
         return f"{name} was played again on {suite}: {place}{moved}, {life}"
     if row.kind == Kind.LEFT:
         return f"{name} is no longer on {suite}"
@@ -251,7 +251,7 @@ def _many(kind: str, names: Sequence[str]) -> str:
     words = {
         Kind.ADDED: "are new on the board",
         Kind.AGAIN: "were played again",
-        Kind.MOVED: "have another rank",
+        Kind.MOVED: "changed rank",
         Kind.LEFT: "are no longer on the board",
     }[Kind(kind)]
     return f"{formatting.listed(names)} {words}"

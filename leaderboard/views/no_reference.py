@@ -281,7 +281,7 @@ def _gain_figure(shown: Lines, metric: str, unit: str) -> Figure:
         "data": traces,
         "layout": layout(
             xaxis={
-                "title": {"text": "image lost"},
+                "title": {"text": "share of the image lost"},
                 "tickformat": ".0%",
                 "range": [-0.02 * far, 1.04 * far],
             },

@@ -23,8 +23,8 @@ from leaderboard.views.site import noindex_variants
 
 #: Titles of the kinds of choices, in the order of the page.
 TITLES = {
-    "metric": "By another metric",
-    "threshold": "By another threshold",
+    "metric": "With another metric",
+    "threshold": "With another threshold",
     "trips": "With fewer round trips",
     "category": "Without one category",
     "kind": "Without one kind of image",
@@ -96,8 +96,8 @@ def _finding(groups: Mapping[str, Sequence[Agreement]]) -> str:
         return "There are too few results to tell how robust the order is"
     tau, title, choice = min(taus)
     if tau >= CLOSE:
-        return "The order stays nearly the same under every choice"
-    return f"The order depends most on one choice: {title.lower()}, {choice}"
+        return "The order stays nearly the same under every other choice"
+    return f"The order changes most {title.lower()}: {choice}"
 
 
 def _words(about: str, choice: str, pairs: Mapping[str, str]) -> str:

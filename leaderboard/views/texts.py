@@ -308,7 +308,7 @@ def _explanations(shown: Example) -> list[Stop]:
         Stop(
             ends,
             "How long does an image last?",
-            "Until it is clearly damaged, or the edit is not made. Over many images and edits that "
-            f"is the half-life: {shown.row.model.name} lasts {lasts}.",
+            "Until it is clearly damaged, or the edit is not made. Over many images and edits, "
+            f"half of them last longer than the half-life: for {shown.row.model.name}, {lasts}.",
         ),
     ]

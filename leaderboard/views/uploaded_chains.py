@@ -179,8 +179,8 @@ def _result_context(chain: UploadedChain) -> dict[str, Any]:
         trips,
         id="own",
         title=finding(metrics, names[0], trips) if first else "No metric could be run",
-        subtitle="Image kept after each trip, by every metric. 0 % is a blank card of the "
-        "source’s mean colour.",
+        subtitle="Share of the image kept after each trip, one line for each metric. 0 % is a "
+        "blank card of the source’s mean colour.",
     )
     return {
         "chart": chart if curves else None,
@@ -206,7 +206,7 @@ def finding(metrics: dict[str, Any], name: str, trips: int) -> str:
     share = formatting.percent(max(0.0, metrics[name]["retention"][-1]))
     left = f"{formatting.after_round_trips(trips).capitalize()}, {share} of the image is left"
     if name != HEADLINE:
-        return f"{left} by {metrics[name]['label']}"
+        return f"{left} ({metrics[name]['label']})"
     parts = [part for part in headline_parts() if part in metrics]
     if not parts or metrics[name]["retention"][-1] >= 1:
         return left

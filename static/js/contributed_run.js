@@ -14,7 +14,7 @@ poll(
     if (total) {
       bar.max = total;
       bar.value = done;
-      words.textContent = `${done.toLocaleString("en")} of ${total.toLocaleString("en")} lines`;
+      words.textContent = `${done.toLocaleString("en")} of ${total.toLocaleString("en")} lines of the bundle`;
     }
     return true;
   },

@@ -43,7 +43,7 @@ def test_without_a_choice_there_is_a_picker_with_suggestions(client, runs):
 
 
 def test_a_single_model_asks_for_another(client, runs):
-    assert "Choose another" in page(client, "?models=long")
+    assert "Choose at least one more" in page(client, "?models=long")
 
 
 def test_two_models_get_a_verdict_a_chart_and_where_each_wins(client, runs):

@@ -56,7 +56,7 @@ def test_a_category_that_reverses_the_order_is_found(client, suite):
     taus = {(row["about"], row["choice"]): row["tau"] for row in report.robustness["agreements"]}
     assert taus["category", "objects"] == -1
     html = page(client, reverse("robustness"))
-    assert "The order depends most on one choice: without one" in html
+    assert "The order changes most without one" in html
     assert "−1.00" in html
 
 

@@ -46,7 +46,7 @@ def test_a_run_is_uploaded_checked_shown_and_withdrawn(visit, packed):
     row = ContributedRun.objects.get()
     ContributedRun.objects.update(steps_done=5, steps_total=20)
     page.wait_for_function(
-        "() => document.querySelector('#contribution-words').textContent === '5 of 20 lines'"
+        "() => document.querySelector('#contribution-words').textContent === '5 of 20 lines of the bundle'"
     )
     jobs.check_contributed_run(row.pk)
     page.wait_for_selector("text=See the run")  # by itself

@@ -134,7 +134,7 @@ def test_without_a_queue_the_page_says_that_the_run_is_safe(client, half_way, va
 def test_without_a_worker_the_page_says_so(client, half_way, valkey):
     Run.objects.filter(pk=half_way.pk).update(state=RunState.QUEUED)
     lines = polled(client, half_way).json()["lines"]
-    assert lines["workers"] == "no worker is running; the run continues when one is"
+    assert lines["workers"] == "no worker is running; the run continues when one starts"
     assert lines["queue"] == "place 1"
 
 

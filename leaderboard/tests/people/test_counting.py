@@ -135,11 +135,11 @@ def test_the_page_on_agreement_says_who_agrees_and_where_the_threshold_lies(clie
     ) as queries:
         page = client.get("/agreement/").content.decode()
     assert len(queries) <= 8
-    assert "The headline agrees with people in" in page
-    assert "people with each other in" in page
+    assert "The headline metric agrees with people on" in page
+    assert "people agree with each other on" in page
     assert "lies within this interval: the votes do not contradict it" in page
     assert "count for less than half" in page
-    assert "The less is kept, the fewer people would still use it" in page
+    assert "The less of an image is kept, the fewer people would still use it" in page
 
 
 def test_disagreements_of_people_and_the_headline_link_to_the_images(client, board):
@@ -183,7 +183,7 @@ def test_votes_propose_half_points_but_change_none(client, board):
     page = " ".join(client.get("/agreement/").content.decode().split())
     assert ">Proposed<" in page
     assert page.count("too few votes") == 8
-    assert "On cases held out from the fit" in page
+    assert "On cases left out of the fit" in page
     assert "A person decides about each proposal" in page
     assert Object.half == 0.15
 
@@ -192,7 +192,7 @@ def test_a_proposal_without_significant_gain_says_so():
     share = {"share": 0.8, "low": 0.7, "high": 0.9, "votes": 100}
     proposal = {"half_points": [], "before": share, "after": share}
     none = people.half_points(proposal | {"gain_low": -0.02, "gain_high": 0.04})
-    assert "no reason to change them" in none["words"]
+    assert "no reason to change the half points" in none["words"]
     some = people.half_points(proposal | {"gain_low": 0.02, "gain_high": 0.04})
     assert "a gain of 2\u00a0% to 4\u00a0%" in some["words"]
 
