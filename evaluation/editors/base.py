@@ -51,7 +51,7 @@ class Answer:
 class Turn:
     """An earlier edit of a conversation.
 
-    `sent` is None if the image was the model's own last answer.
+    `sent` is the image sent with the prompt; None if it was the model's own last answer.
     """
 
     prompt: str

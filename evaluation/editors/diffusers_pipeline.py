@@ -25,7 +25,7 @@ from evaluation.torch_compat import ready_torchvision
 
 Placement = Literal["cpu", "cuda", "model offload", "sequential offload"]
 PACKAGES = ("torch", "diffusers", "transformers", "accelerate")
-# Rough memory in bytes that a 1 MP edit needs in addition to the weights.
+# Approximate bytes that a 1 MP edit needs besides the weights.
 WORKING_MEMORY = 3 * 2**30
 
 
@@ -280,7 +280,7 @@ class DiffusersPipeline(Editor):
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Seed torch's global generator, from which some pipelines draw too."""
+    """Seed torch's global generator, which some pipelines use too."""
     import torch
 
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
@@ -333,9 +333,9 @@ def _check_memory(folder: Path, bytes_per_weight: int) -> None:
     """Raise EditorError if the model cannot fit: the kernel would kill the worker."""
     import psutil
 
-    stored = sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
-    # Large models are stored with 16 bits per weight, small ones perhaps with 32.
-    needed = stored * bytes_per_weight // 2 if stored > 8 * 2**30 else stored
+    on_disk = sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
+    # Files of large models have 16 bits per weight, those of small models perhaps 32.
+    needed = on_disk * bytes_per_weight // 2 if on_disk > 8 * 2**30 else on_disk
     free = psutil.virtual_memory().available
     if needed > free:
         raise configuration(

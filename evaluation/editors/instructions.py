@@ -36,7 +36,7 @@ CLEARLY_RED = 40
 # Text is scaled to fill this share of its box.
 FILL_SHARE = 0.9
 BOLD = 0.04  # stroke added on every side, as a share of the font size
-# Only the pixels that differ most from the background are surely ink; others may be blurred edges.
+# Only the pixels that differ most from the background are surely ink; the rest may be soft edges.
 INK_SHARE = 0.04
 
 
@@ -99,7 +99,8 @@ _ANGLES = (
     (re.compile(r"\b90\b|\bquarter (?:of a )?turn\b|\ba quarter\b"), 90),
 )
 _LEFTWARDS = re.compile(r"\b(?:counter|anti)[- ]?clockwise\b|\bto the left\b|(?<!\w)-\s?90\b")
-# Name, forward and inverse pattern. Inverse prompts name both looks, so they are matched first.
+# Name, forward pattern, inverse pattern. An inverse prompt may match both patterns, so the inverse
+# pattern is tried first.
 _TINTS: tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...] = (
     (
         "black-and-white",
@@ -235,11 +236,11 @@ def fill_in(image: Image.Image, mask: Mask) -> Image.Image:
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     if not rows.size:
         return image
-    margin = 4 * rim(image) + INPAINT_RADIUS
+    margin = 4 * hole_margin(image) + INPAINT_RADIUS
     left, top = max(int(columns[0]) - margin, 0), max(int(rows[0]) - margin, 0)
     right = min(int(columns[-1]) + 1 + margin, image.width)
     bottom = min(int(rows[-1]) + 1 + margin, image.height)
-    hole = widened(mask[top:bottom, left:right], rim(image))
+    hole = widened(mask[top:bottom, left:right], hole_margin(image))
     pixels = np.ascontiguousarray(np.asarray(image.crop((left, top, right, bottom))))
     filled = np.asarray(
         cv2.inpaint(pixels, hole.astype(np.uint8), INPAINT_RADIUS, cv2.INPAINT_TELEA)
@@ -249,7 +250,7 @@ def fill_in(image: Image.Image, mask: Mask) -> Image.Image:
     return result
 
 
-def rim(image: Image.Image) -> int:
+def hole_margin(image: Image.Image) -> int:
     """Return by how many pixels to widen a hole, because earlier damage smears edges."""
     return max(2, min(image.size) // 128)
 
@@ -268,7 +269,7 @@ def follow(
     places: Annotations = UNANNOTATED,
     fill: FillIn = fill_in,
 ) -> Image.Image:
-    """Edit the image by rule and change nothing else; `fill` replaces what is removed."""
+    """Edit the image by rule and change nothing else; `fill` paints over removed objects."""
     rule, subject, undo = instruction.rule, instruction.subject, instruction.undo
     match rule.do:
         case "turn":

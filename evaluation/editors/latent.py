@@ -1,8 +1,8 @@
 """The latent editor: edits by rule, then passes the image through an autoencoder.
 
 Every latent diffusion model encodes the image, edits the code, and decodes it. This editor only
-encodes and decodes, so its damage is the least that such a model does. A tiny autoencoder of our
-own is the default; any that diffusers can load may replace it.
+encodes and decodes, so its damage is the least that such a model does. The default is our own
+tiny autoencoder. Any autoencoder that diffusers can load may replace it.
 """
 
 from __future__ import annotations

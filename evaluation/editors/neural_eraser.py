@@ -16,16 +16,16 @@ from PIL import Image
 
 from evaluation import weights
 from evaluation.editors.base import EditContext
-from evaluation.editors.instructions import Instruction, Mask, follow, rim, widened
+from evaluation.editors.instructions import Instruction, Mask, follow, hole_margin, widened
 from evaluation.editors.reference import RuleEditor
 from evaluation.images import EncodedImage
 
-#: Of a larger image the network gets only a crop around the hole: it uses no more, but keeps
-#: several copies of its input in memory.
+#: A larger image is cropped to the surroundings of the hole: the network uses nothing else, but
+#: would keep several copies of the whole image in memory.
 LARGE_PIXELS = 2_000_000
-#: A crop larger than the first is reduced to the second. The network paints 512 x 512 pixels in
-#: any case, but would take 3.2 GB for a hole across ten megapixels.
-MOST_PIXELS, COPY_PIXELS = 1_500_000, 600_000
+#: A crop with more pixels than the first number is reduced to the second. The network paints
+#: 512 x 512 pixels in any case, but would take 3.2 GB for a hole across ten megapixels.
+MAX_CROP_PIXELS, REDUCED_PIXELS = 1_500_000, 600_000
 
 
 class NeuralEraser(RuleEditor):
@@ -48,9 +48,9 @@ class NeuralEraser(RuleEditor):
             return image
         box = _around(mask) if mask.size > LARGE_PIXELS else (0, 0, *image.size)
         left, top, right, bottom = box
-        crop, hole = image.crop(box), widened(mask[top:bottom, left:right], rim(image))
+        crop, hole = image.crop(box), widened(mask[top:bottom, left:right], hole_margin(image))
         result = image.copy()
-        if mask.size > LARGE_PIXELS and hole.size > MOST_PIXELS:
+        if mask.size > LARGE_PIXELS and hole.size > MAX_CROP_PIXELS:
             result.paste(self._painted_small(crop, hole), (left, top), Image.fromarray(hole))
         else:
             result.paste(self._painted(crop, hole), (left, top))
@@ -58,7 +58,7 @@ class NeuralEraser(RuleEditor):
 
     def _painted_small(self, image: Image.Image, hole: Mask) -> Image.Image:
         """Paint a reduced copy and return it at full size; only the hole is used."""
-        scale = math.sqrt(COPY_PIXELS / hole.size)
+        scale = math.sqrt(REDUCED_PIXELS / hole.size)
         size = max(1, int(image.width * scale)), max(1, int(image.height * scale))
         coverage = Image.fromarray(hole).convert("L").resize(size, Image.Resampling.BOX)
         painted = self._painted(

@@ -1,7 +1,7 @@
 """The reference editors: they follow prompts by rule, then do one known kind of damage.
 
 They run like every other model and are the benchmark's self-test: the oracle must keep everything,
-the no-op and the blank card must be caught, and the others must lose the image in a known order.
+the no-op and the blank card must be detected, and the others must fail in a known order.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from evaluation.editors.instructions import (
     Mask,
     fill_in,
     follow,
+    hole_margin,
     parse,
-    rim,
     widened,
 )
 from evaluation.editors.sizes import TIERS, at_tier
@@ -35,7 +35,8 @@ from evaluation.weights import Requirements
 # Increment it whenever answers change, so that no curve mixes versions.
 VERSION = 2
 BAND_ROWS = 256
-#: LosesThings erases the busiest of so many places; HueDrift's object has this share of the side.
+#: The number of places from which LosesThings selects the busiest; the size of the region that
+#: HueDrift changes, as a share of the shorter side.
 CANDIDATES, THING_SHARE = 6, 0.16
 
 
@@ -187,9 +188,9 @@ class Misreader(Noise):
     share: Annotated[float, Interval(ge=0, le=1)] = 1.0
 
     def read_prompt(self, prompt: str, seed: int) -> Instruction:
-        # A separate stream: the noise is drawn from the seed alone.
-        drawn = np.random.default_rng([seed, self.words]).random()
-        misread = len(prompt.split()) > self.words and drawn < self.share
+        # A separate generator, so that the noise is the same whether the prompt is misread or not.
+        sample = np.random.default_rng([seed, self.words]).random()
+        misread = len(prompt.split()) > self.words and sample < self.share
         return Instruction(KEEP) if misread else super().read_prompt(prompt, seed)
 
 
@@ -223,7 +224,7 @@ class ColourDrift(RuleEditor):
 class LosesThings(RuleEditor):
     """Erases a small square at each edit, away from the edit itself.
 
-    Its side is `share` of the image's shorter side. Of several places drawn by the seed, the one
+    Its side is `share` of the image's shorter side. The seed selects several places, and the place
     with the most detail is erased.
     """
 
@@ -236,7 +237,7 @@ class LosesThings(RuleEditor):
         changed = np.zeros(edited.size[::-1], dtype=bool)
         if edited.size == image.size:
             changed = (np.asarray(edited) != np.asarray(image.decoded)).any(axis=2)
-            changed = widened(changed, 2 * rim(edited))
+            changed = widened(changed, 2 * hole_margin(edited))
         return self.erased(edited, np.random.default_rng(seed), changed)
 
     def damage(self, image: Image.Image, random: np.random.Generator) -> EncodedImage:
@@ -267,7 +268,7 @@ class HueDrift(RuleEditor):
         import cv2
 
         values = np.array(image)
-        # By chroma, which a rotation of the hue keeps: the next edit selects the same place.
+        # Rotating the hue does not change the chroma, so the next edit selects the same place.
         chroma = (values.max(axis=2) - values.min(axis=2)).astype(np.float32)
         side = max(1, round(THING_SHARE * min(image.size)))
         mean = cv2.blur(chroma, (side, side), borderType=cv2.BORDER_CONSTANT)

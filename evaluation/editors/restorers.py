@@ -32,11 +32,11 @@ Pixels = npt.NDArray[np.uint8]
 CLEAN = 2.5
 #: Least contrast of a scratch to its surroundings: in grey levels, and in multiples of the grain.
 SCRATCH_LEVELS, SCRATCH_GRAINS = 32.0, 5.0
-#: If more than this share of the image looks scratched, it is texture.
-MOST_SCRATCHED = 0.04
-#: An image whose brightness spans less than this share of the scale is stretched; the span is
-#: measured between these percentiles.
-FULL, ENDS = 0.8, (0.5, 99.5)
+#: If more than this share of the image looks scratched, it is taken for texture.
+MAX_SCRATCHED = 0.04
+#: An image is stretched if its brightness spans less than this share of 0..255, measured between
+#: these percentiles.
+FULL_SPAN, SPAN_PERCENTILES = 0.8, (0.5, 99.5)
 #: Limit of the gains that remove a cast.
 STRONGEST_GAIN = 1.35
 #: Amount of unsharp masking, and its sigma as a share of the longer side.
@@ -114,7 +114,7 @@ def _without_scratches(pixels: Pixels) -> Pixels:
     light = _light(pixels)
     contrast = np.abs(light.astype(np.int16) - cv2.medianBlur(light, 5))
     mask = contrast > max(SCRATCH_LEVELS, SCRATCH_GRAINS * grain(pixels))
-    if not mask.any() or mask.mean() > MOST_SCRATCHED:
+    if not mask.any() or mask.mean() > MAX_SCRATCHED:
         return pixels
     hole = widened(mask, 1).astype(np.uint8)
     return np.asarray(cv2.inpaint(np.ascontiguousarray(pixels), hole, 3, cv2.INPAINT_TELEA))
@@ -135,12 +135,12 @@ def _without_grain(pixels: Pixels) -> Pixels:
 def _stretched(pixels: Pixels) -> Pixels:
     """Remove a colour cast and stretch the contrast, if the contrast is low."""
     values = pixels.astype(np.float64)
-    low, high = np.percentile(_light(pixels), ENDS)
-    if (high - low) / 255 < FULL and high > low:
+    low, high = np.percentile(_light(pixels), SPAN_PERCENTILES)
+    if (high - low) / 255 < FULL_SPAN and high > low:
         means = values.mean(axis=(0, 1))
         gains = np.clip(means.mean() / np.maximum(means, 1), 1 / STRONGEST_GAIN, STRONGEST_GAIN)
         values = values * gains
-        low, high = np.percentile(values.mean(axis=-1), ENDS)
+        low, high = np.percentile(values.mean(axis=-1), SPAN_PERCENTILES)
         values = (values - low) * 255 / max(high - low, 1)
     return np.rint(np.clip(values, 0, 255)).astype(np.uint8)
 

@@ -1,4 +1,4 @@
-"""Choose the size to request: the one nearest to the image that the model accepts."""
+"""Choose the size to request: of the sizes that a model accepts, the nearest to the image's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 Size = tuple[int, int]
 
-#: Providers' names for sizes, each with the side of a square of as many pixels.
+#: Providers' names for sizes. The number is the side of a square image of that size.
 TIERS = {"512": 512, "1K": 1024, "2K": 2048, "4K": 4096}
 
 # A wrong shape reframes the image and so costs every later trip; a wrong area costs only detail.

@@ -109,7 +109,7 @@ class Call:
         self.settings = settings
         self._deadline = time.monotonic() + settings.timeout
         self.notes: dict[str, Any] = {}
-        #: The type that the answer states for the image; its bytes may be of another.
+        #: The type that the answer states for the image; its bytes may be of a different type.
         self.stated_type = ""
 
     def seconds_left(self) -> float:
@@ -166,7 +166,7 @@ class Contract(ABC):
     reserved: ClassVar[frozenset[str]] = frozenset()
 
     def address(self, settings: Settings) -> str:
-        """Return the full address, given that or its base ("https://host/v1")."""
+        """Return the full address; `settings.url` may be only its base ("https://host/v1")."""
         base, mark, query = settings.url.partition("?")
         if not base.rstrip("/").endswith(self.path):
             base = base.rstrip("/") + self.path

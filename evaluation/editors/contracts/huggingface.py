@@ -34,5 +34,5 @@ class HuggingFaceImageToImage(Contract):
     def image(self, call: Call, reply: Reply) -> bytes:
         check_status(call, reply)
         if reply.media_type.endswith("json"):
-            read_json(call, reply)  # raises the error in it, whose message is better than ours
+            read_json(call, reply)  # raises the reported error, whose message is better than ours
         return read_image(call, reply)

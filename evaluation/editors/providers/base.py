@@ -65,7 +65,7 @@ class Request:
 
     @property
     def target_size(self) -> Size:
-        """The size to request: the image's, or one of its shape in the chosen tier."""
+        """The size to request: the image's, or a size of the same shape in the chosen tier."""
         tier = self.settings.size
         return at_tier(self.image.size, tier) if tier else self.image.size
 
@@ -77,7 +77,7 @@ class Edited:
     data: bytes = field(repr=False)
     notes: Mapping[str, Any] = field(default_factory=dict)
     cost: float | None = None
-    #: The type that the answer states for the image; its bytes may be of another.
+    #: The type that the answer states for the image; its bytes may be of a different type.
     stated_type: str = ""
 
 

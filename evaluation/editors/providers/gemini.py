@@ -39,7 +39,7 @@ REFUSALS = {
 class Gemini(HostedEditor):
     """Gemini. It takes a ratio and a size tier; the file format cannot be chosen."""
 
-    image_sizes: Sequence[str] = ()  # the tiers to choose from; empty: the model has one
+    image_sizes: Sequence[str] = ()  # the tiers to choose from; empty if the model has only one
     thoughts: bool = False  # the model can return a summary of its reasoning
 
     provider: ClassVar[str] = "Google"

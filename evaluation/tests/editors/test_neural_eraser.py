@@ -81,7 +81,7 @@ def test_a_large_hole_is_painted_on_a_small_copy_and_nothing_else_changes(
     eraser, portrait, monkeypatch
 ):
     source, _ = portrait
-    for name, pixels in (("LARGE_PIXELS", 0), ("MOST_PIXELS", 0), ("COPY_PIXELS", 20_000)):
+    for name, pixels in (("LARGE_PIXELS", 0), ("MAX_CROP_PIXELS", 0), ("REDUCED_PIXELS", 20_000)):
         monkeypatch.setattr(neural_eraser, name, pixels)
     shown = []
     painted = eraser._painted
@@ -91,6 +91,6 @@ def test_a_large_hole_is_painted_on_a_small_copy_and_nothing_else_changes(
     answer = EncodedImage.from_image(eraser.paint_over(source.decoded, hole))
     assert [width * height <= 20_000 for width, height in shown] == [True]
     changed = difference(source, answer) > 0
-    around = neural_eraser.widened(hole, neural_eraser.rim(source.decoded))
+    around = neural_eraser.widened(hole, neural_eraser.hole_margin(source.decoded))
     assert not changed[~around].any()
     assert changed[hole].mean() > 0.9
