@@ -5,8 +5,8 @@ checks that every address is public, and returns the addresses to dial. Nothing 
 resolves a submitted name.
 
 ssrfguard supplies the table of special networks (IANA's registries with additions) and judges IPv6
-wrappers by the IPv4 address in them. We deny all other special addresses too: anycast helpers,
-deprecated tunnels and unallocated IPv6.
+wrappers by the IPv4 address in them. It permits some special addresses that we deny: anycast
+helpers, deprecated tunnels and unallocated IPv6.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def public_error(error: EditorError) -> EditorError:
     """Return the error to show to the public.
 
     A name that is unknown and a name that resolves into our network give the same error. Otherwise
-    each submission could query our name server for our hosts.
+    submissions could find out the names of our internal hosts.
     """
     if isinstance(error, Unresolved) or (
         isinstance(error, AddressRefused) and error.fault is Fault.BLOCKED and error.looked_up
@@ -121,7 +121,7 @@ def _not_public(detail: str, hint: str = "") -> AddressRefused:
 
 @dataclass(frozen=True)
 class Url:
-    """A parsed URL. Its parts are what is dialled and sent: it is never parsed again."""
+    """A parsed URL. Its parts are dialled and sent unchanged; the text is not parsed again."""
 
     scheme: str
     host: str  # lower case, without brackets
@@ -155,8 +155,8 @@ class Rules:
     """Rules for the URLs that may be called.
 
     `allow_local` is the development switch: it allows http, any port, this machine and the local
-    network. Without it only `ports` are allowed. `deny` lists this server: host names, addresses,
-    networks, and ".example.org" for a domain with its subdomains. `resolver` has the signature of
+    network. Without it only `ports` are allowed. `deny` lists this server's own host names, addresses
+    and networks; ".example.org" means a domain with its subdomains. `resolver` has the signature of
     socket.getaddrinfo.
     """
 

@@ -8,7 +8,7 @@ EditorError, which states the fault and whether another attempt can help. The cl
   environment's proxies are not used.
 - The timeout is wall time for the whole call, from the lookup to the last byte of the answer.
   Dripping bytes do not prolong it.
-- The sizes of head and body are limited; a compressed body counts decoded.
+- The sizes of head and body are limited; the limit of a body counts its decoded bytes.
 - netrc is not read and cookies are not stored.
 - `close()` ends calls in flight at once.
 """
@@ -50,7 +50,7 @@ MAX_BODY_BYTES = 64 * 2**20
 MAX_FRAMING_BYTES = 2 * 2**20
 #: Each piece of a body takes some microseconds, so a body sent byte by byte would take minutes.
 MAX_PIECES = 100_000
-#: Of an error body only the beginning is read, enough for its message.
+#: Only the beginning of an error body is read, which is enough for its message.
 MAX_ERROR_BYTES = 64 * 2**10
 #: Common servers (uvicorn, Node) close idle connections after 5 s. We do so earlier, so that no
 #: edit is sent into a connection that is being closed.
@@ -86,7 +86,7 @@ class Reply:
 class HttpClient:
     """An HTTP client; the module's docstring lists its guarantees.
 
-    `rules` guard untrusted addresses; None: the operator configured the addresses. `name` is put
+    `rules` guard untrusted addresses; None if the operator configured the addresses. `name` is put
     before each error message. `on_security_event(kind, detail)` is called for every blocked call;
     kinds are "address" (the endpoint itself), "redirect" and "answer_url".
     """
@@ -119,8 +119,8 @@ class HttpClient:
     def check(self, url: str, *, timeout: float = CONNECT_SECONDS) -> Url:
         """Parse and check a URL, and look up its host. Raises AddressRefused.
 
-        For the form of a submission. The addresses are not stored: every connection looks them up
-        and checks them again.
+        The submission form uses this. Every later connection looks up and checks the addresses
+        again.
         """
         with self._reporting("address"), self.call(timeout):
             parsed = self._parse(url)
@@ -130,8 +130,8 @@ class HttpClient:
     @contextlib.contextmanager
     def call(self, seconds: float) -> Iterator[Budget]:
         """Give all requests inside, also an SDK's, one deadline and one byte budget."""
-        room = self.max_bytes + MAX_FRAMING_BYTES
-        budget = Budget(seconds, time.monotonic() + seconds, room)
+        max_received = self.max_bytes + MAX_FRAMING_BYTES
+        budget = Budget(seconds, time.monotonic() + seconds, max_received)
         token = current_budget.set(budget)
         try:
             yield budget

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-#: Larger answers are processed one at a time. For comparison: an image of a suite has about 2 MB as
-#: PNG, and 3 MB within JSON.
+#: Larger answers are processed one at a time. For comparison: an image of a suite takes about 2 MB
+#: as PNG, and 3 MB within JSON.
 LARGE_BYTES = 8 * 2**20
 LARGE_PIXELS = 4_500_000
 

