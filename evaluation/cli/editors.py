@@ -56,7 +56,7 @@ EditFunction = Callable[[Image.Image, str, int | None], Any]
 #: Numbers such as "5." and ".5", which are not valid JSON.
 NOT_JSON_NUMBER = re.compile(r"[+-]?([0-9]+\.|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
 #: Editor arguments that only the harness sets.
-NOT_OPTIONS = ("client", "deny", "group", "on_security_event", "transport")
+HARNESS_ARGUMENTS = ("client", "deny", "group", "on_security_event", "transport")
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ChosenEditor:
     """An editor that is ready to play, and its entry in the run's record.
 
     `kind` is the name of a registered editor or the location of your own. `price` is in USD per
-    edit, None if unknown. `is_own` code needs no confirmation: its author knows the cost.
+    edit, None if unknown. If `is_own`, it is your code and starts without confirmation.
     """
 
     editor: Editor
@@ -122,7 +122,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_editors(args: argparse.Namespace) -> list[ChosenEditor]:
-    """Return the editors that the arguments name, in that order."""
+    """Return the editors that the arguments name, in the order given."""
     if args.endpoint:
         return [_endpoint(args)]
     options = _options(args.option)
@@ -212,7 +212,7 @@ def find_editor(name: str, options: Mapping[str, Any]) -> ChosenEditor:
 
 
 def find_factory(name: str) -> tuple[Any, dict[str, Any]]:
-    """Return the class or function of an editor, and the options that its row sets."""
+    """Return the class or function of an editor, and the options preset in its row."""
     if ":" in name:
         return load_own_code(name), {}
     try:
@@ -417,7 +417,7 @@ class EditorOption(BaseModel):
 
 
 def editor_options(factory: Any, preset: Mapping[str, Any]) -> list[EditorOption]:
-    """Return the options that a class or function takes; its row sets those in `preset`."""
+    """Return the options that a class or function takes, with the values in `preset`."""
     options = []
     for name, (parameter, adapter) in _parameters(factory).items():
         schema = _schema(adapter)
@@ -448,7 +448,7 @@ def check_options(name: str, factory: Any, options: Mapping[str, Any]) -> None:
                 raise CommandError(
                     f"the option {option} of {name} {first_error(error)}, not {value!r}"
                 ) from None
-        elif option not in NOT_OPTIONS and not _takes_any(factory):
+        elif option not in HARNESS_ARGUMENTS and not _takes_any(factory):
             names = ", ".join(parameters) or "none"
             raise CommandError(f"{name} has no option {option!r}; its options are: {names}")
 
@@ -475,7 +475,7 @@ def _parameters(factory: Any) -> dict[str, tuple[inspect.Parameter, TypeAdapter[
         parameter.name: (parameter, _adapter(hints.get(parameter.name, Any)))
         for parameter in _signature(factory)
         if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        and parameter.name not in NOT_OPTIONS
+        and parameter.name not in HARNESS_ARGUMENTS
     }
 
 

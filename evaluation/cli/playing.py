@@ -129,9 +129,9 @@ class PlayOptions:
     arm: Arm = DEFAULT
 
     def price_of(self, chosen: ChosenEditor) -> float | None:
-        """Return the price of an edit: as given, or the editor's. Raises CommandError.
+        """Return the price of an edit, from these options or the editor.
 
-        A budget needs a price.
+        Raises CommandError if there is a budget, but no price.
         """
         price = chosen.price if self.price is None else self.price
         if self.budget is not None and price is None and not chosen.is_free:
@@ -157,7 +157,7 @@ class PlayedRun(BaseModel):
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayedFolder:
     """A run folder after playing; `pause` is set if it did not finish."""
 
     folder: RunFolder
@@ -211,7 +211,7 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--attempts", type=at_least_one, default=5, help="attempts per edit (5)")
 
 
-def limits_of(args: argparse.Namespace) -> PlayOptions:
+def play_options(args: argparse.Namespace) -> PlayOptions:
     """Return the settings and limits that these arguments give."""
     return PlayOptions(
         parallel=args.parallel,
@@ -277,7 +277,7 @@ def play_run(
     *,
     ask: Callable[[Estimate], None] = lambda expected: None,
     hooks: Hooks | None = None,
-) -> Played:
+) -> PlayedFolder:
     """Play the remaining chains, after printing and confirming the estimate."""
     hooks = hooks or Hooks()
     with folder.playing():
@@ -294,7 +294,7 @@ def play_run(
         except BaseException:
             hooks.end(None)
             raise
-    return Played(folder, player.store.spent, paused, hooks)
+    return PlayedFolder(folder, player.store.spent, paused, hooks)
 
 
 def new_player(folder: RunFolder, chosen: ChosenEditor, options: PlayOptions) -> FolderPlayer:
@@ -385,7 +385,7 @@ def confirm_cost(expected: Estimate) -> None:
         raise CommandError("cancelled: nothing was played")
 
 
-def raise_pause(runs: Sequence[Played]) -> None:
+def raise_pause(runs: Sequence[PlayedFolder]) -> None:
     """Raise Paused if a run did not finish."""
     paused = [(played.folder.name, played.pause) for played in runs if played.pause]
     if len(runs) > 1 and paused:

@@ -72,7 +72,7 @@ class RestoredVerdicts(Strict):
     worse: int
     better: int
     gap: float | None = Field(
-        description="Mean; above 0 if the metric prefers the restored images."
+        description="Mean difference; above 0 if the metric prefers the restored images."
     )
 
 
@@ -100,14 +100,15 @@ class NoReference(Strict):
     lost: list[float | None] = Field(description="Share of the image lost, by the headline metric.")
     trips: dict[str, TripVerdicts]
     by_kept: list[dict[str, float]] = Field(
-        default=[], description="For a judge: how many restored images it calls worn, by retention."
+        default=[],
+        description="For a judge: the restored images that it calls worn, by their retention.",
     )
 
 
 def run_results(suite: Suite, scores: RunScores, threshold: float = DEFAULT_THRESHOLD) -> Results:
     """Return the results of one run, the headline first.
 
-    Leaves out metrics that were not run, and metrics that leave the end of a stopped chain unknown.
+    Leaves out metrics that were not run, and metrics by which a stopped chain was still usable.
     """
     results = {}
     for metric in in_order(scores.metrics):
@@ -148,7 +149,7 @@ def compare_runs(
 def conclusive_chains(
     suite: Suite, scores: RunScores, metric: str, threshold: float = DEFAULT_THRESHOLD
 ) -> list[ChainResult]:
-    """Return the run's chains; empty if the metric leaves the end of any unknown."""
+    """Return the run's chains; empty if one was stopped while usable by this metric."""
     chains = scores.results(suite, metric)
     return chains if all(chain.is_decided(suite.trips, threshold) for chain in chains) else []
 

@@ -16,15 +16,15 @@ from evaluation.arms import Arm
 from evaluation.cli.commands.report import reported_run
 from evaluation.cli.editors import ChosenEditor, find_editor
 from evaluation.cli.playing import (
-    Played,
+    PlayedFolder,
     PlayOptions,
     add_limits,
     confirm_cost,
     estimate_rest,
     find_suite,
-    limits_of,
     new_player,
     open_run,
+    play_options,
     play_run,
     raise_pause,
     settings,
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
     experiment = ExperimentFile.read(args.file)
     suite = find_suite(experiment.suite, experiment.trips, experiment.cases, experiment.limit)
     out = args.out or Path(experiment.slug)
-    models = _runs(experiment, suite, limits_of(args), out, create=not args.estimate)
+    models = _runs(experiment, suite, play_options(args), out, create=not args.estimate)
     total = _estimate(models)
     if args.estimate:
         if args.json:
@@ -179,9 +179,9 @@ def _estimate(models: Mapping[str, Sequence[ArmRun]]) -> Estimate:
     return total
 
 
-def _play(runs: Sequence[ArmRun]) -> list[Played]:
+def _play(runs: Sequence[ArmRun]) -> list[PlayedFolder]:
     """Play one arm after another, all from one budget; stop at the first that pauses."""
-    played: list[Played] = []
+    played: list[PlayedFolder] = []
     for arm_run in runs:
         spent = sum(done.spent for done in played)
         calls = sum(len(done.folder.calls()) for done in played)

@@ -142,7 +142,7 @@ def _covers(scores: RunScores, folder: RunFolder) -> bool:
 
 
 def reported_run(folder: RunFolder, scores: RunScores) -> ReportedRun:
-    """Return the run in the form that the report takes."""
+    """Return the run of a folder as the report needs it."""
 
     def chain(slug: str) -> PlayedChain:
         return folder.chains[slug]

@@ -14,14 +14,14 @@ from evaluation.cli.commands.report import write_report
 from evaluation.cli.editors import ChosenEditor, add_choice, chosen_editors
 from evaluation.cli.hooks import HOOKS, Hooks
 from evaluation.cli.playing import (
-    Played,
+    PlayedFolder,
     PlayedRun,
     Shard,
     add_limits,
     confirm_cost,
     find_suite,
-    limits_of,
     open_run,
+    play_options,
     play_run,
     raise_pause,
 )
@@ -149,7 +149,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--secret",
         metavar="HEX",
-        help="the secret that seeds and order are drawn from (default: a new one)",
+        help="the secret that determines seeds and order (default: a new secret)",
     )
     add_limits(parser)
     parser.add_argument(
@@ -202,11 +202,11 @@ def run(args: argparse.Namespace) -> int:
     return 0 if clean else 1
 
 
-def _play_all(args: argparse.Namespace) -> list[Played]:
+def _play_all(args: argparse.Namespace) -> list[PlayedFolder]:
     """Play every named editor; if one pauses, the next is still played."""
     suite = find_suite(args.suite, args.trips, args.cases, args.limit)
     options = replace(
-        limits_of(args),
+        play_options(args),
         secret=args.secret,
         shard=args.shard,
         audits=args.audits,
@@ -244,11 +244,11 @@ def _out(args: argparse.Namespace, chosen: ChosenEditor, suite: Suite) -> Path:
     return Path(out)
 
 
-def _report_folder(args: argparse.Namespace, runs: Sequence[Played]) -> Path:
+def _report_folder(args: argparse.Namespace, runs: Sequence[PlayedFolder]) -> Path:
     return (runs[0].folder.path if len(runs) == 1 else args.out or Path()) / "report"
 
 
-def _print_played(args: argparse.Namespace, runs: Sequence[Played]) -> None:
+def _print_played(args: argparse.Namespace, runs: Sequence[PlayedFolder]) -> None:
     """Print the edits and the cost of runs that are not scored here."""
     summaries = [played.summary for played in runs]
     if args.json:
@@ -262,7 +262,7 @@ def _print_played(args: argparse.Namespace, runs: Sequence[Played]) -> None:
         (summary,) = summaries
         echo(f"{summary.run}: {summary.edits} edits, {_counts(summary)}")
         if summary.saved_edits:
-            echo(f"{summary.saved_edits} edits were saved: their chains had already ended")
+            echo(f"{summary.saved_edits} edits were not needed: their chains were stopped early")
         echo(f"next: convergebench score {summary.run}")
 
 

@@ -58,7 +58,7 @@ class Report:
         from jinja2 import Environment, PackageLoader, StrictUndefined
 
         folder.mkdir(parents=True, exist_ok=True)
-        for name, chart in self.drawn.items():
+        for name, chart in self.chart_by_name.items():
             (folder / f"{name}.png").write_bytes(chart.png)
         environment = Environment(
             loader=PackageLoader("evaluation.cli.report", "."),
@@ -152,8 +152,8 @@ class Report:
         return shown_half_life(half_life, self.suite.trips)
 
     @cached_property
-    def drawn(self) -> dict[str, charts.Chart]:
-        drawn = {
+    def chart_by_name(self) -> dict[str, charts.Chart]:
+        chart_by_name = {
             "retention": charts.retention(
                 self._lines(self.metric), metric_class(self.metric).label
             ),
@@ -161,8 +161,8 @@ class Report:
         }
         if len(self.placings) > 1:  # small multiples of a single metric would repeat the chart
             lines = [(metric_class(name).label, self._lines(name)) for name in self.placings]
-            drawn["metrics"] = charts.by_metric(lines)
-        return drawn
+            chart_by_name["metrics"] = charts.by_metric(lines)
+        return chart_by_name
 
     def parts(self) -> list[tuple[str, str, str, Summary]]:
         """Return (kind, value, run, summary) by category, kind of image and origin."""

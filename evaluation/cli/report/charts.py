@@ -49,13 +49,13 @@ class Line:
     name: str
     summary: Summary
     bounds: Bounds
-    #: Trips, and the share of cases that are still usable from each of them on.
+    #: Trip numbers, and the share of cases that are still usable after each trip.
     survival: tuple[Sequence[float], Sequence[float]]
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawn chart."""
+    """A chart in two file formats."""
 
     png: bytes
     svg: str
