@@ -19,22 +19,22 @@ from evaluation.images import fit
 
 # The largest side of a block in pixels, and the least number of blocks along the shorter side.
 BLOCK, BLOCKS = 32, 16
-# Images with this longer side are processed at half their size, twice as large ones at a quarter:
-# blocks are means anyway, and it takes a quarter of the time.
+# An image with this longer side is processed at half its size, an image twice as large at a
+# quarter. This is four times as fast, and only the means of blocks are used.
 LARGE = 1024
-# An edit fills the few blocks that differ most. Only this share, the blocks that differ least,
-# decides which correction fits best.
-REST = 0.8
-# Colours are fitted on a small copy, and only to the share of its pixels that fit best, which
-# excludes the edit.
+# An edit fills the few blocks that differ most. So corrections are compared only on this share of
+# the blocks: those that differ least.
+UNEDITED_SHARE = 0.8
+# Colours are fitted on a small copy, to the share of its pixels that fit best. This share excludes
+# the edit.
 COLOUR_SIDE = 64
 FITTING = 0.6
 CONVERGED = 0.98  # stop if a round leaves more than this share of the error
 GAINS, OFFSETS = (0.5, 2.0), (-0.4, 0.4)
 # Weight of a prior that keeps gains near 1; it matters only at low contrast.
 PRIOR = 1e-3
-# A fit may also desaturate the image half or fully. It is chosen if it halves the error of gains
-# and offsets, taken over 0.9 of the pixels because only few may be colourful.
+# A fit may also desaturate the image by half or fully, if this halves the error that gains and
+# offsets leave. The error covers 0.9 of the pixels, because only a few may be colourful.
 DESATURATIONS = (0.5, 1.0)
 DESATURATED_FITTING, DESATURATED_WORTH = 0.9, 0.5
 LIGHT = np.array([0.299, 0.587, 0.114])
@@ -50,7 +50,7 @@ FLOW_DOUBT = 0.03
 # A flow counts as a warp if it explains at least this share of the difference outside the edit,
 # and at least this amount; otherwise it only smears the edit into its surroundings. Both are
 # measured on blurred copies: any flow explains a little grain, and edges may be a pixel apart.
-# Flows explained half and 0.002 or more of warps, and nothing of noise, JPEG and drawings.
+# In tests a flow explained at least half of a warp, or 0.002, and nothing of noise and drawings.
 FLOW_WORTH = 0.3
 FLOW_MIN_GAIN = 0.001
 FLOW_BLUR = 1.5 / 512
@@ -66,11 +66,11 @@ class Aligned:
 
     before: Values
     after: Values
-    #: 1 where `after` covers `before`; 0 where it was moved away.
+    #: 1 where `after` has a pixel for `before`; 0 where a shift left none.
     inside: Values
     #: The side of a block, in pixels.
     block: int
-    moved: bool = False
+    was_moved: bool = False
 
     @cached_property
     def difference(self) -> Values:
@@ -89,13 +89,13 @@ class Aligned:
     @property
     def rest(self) -> float:
         """The mean difference of the blocks that differ least, which exclude the edit."""
-        return float(np.sort(self.blocks)[: max(1, int(REST * len(self.blocks)))].mean())
+        return float(np.sort(self.blocks)[: max(1, int(UNEDITED_SHARE * len(self.blocks)))].mean())
 
 
 def unaligned(before: Image.Image, after: Image.Image) -> Aligned:
-    """Return both images uncorrected, at the first's size or a fraction of it."""
+    """Return both images uncorrected, at the size of the first or a fraction of that size."""
     factor = 2 ** max(0, int(math.log2(max(before.size) / (LARGE / 2))))
-    # Smaller blocks for small images: at 256 px honest drawings went unseen in blocks of 32.
+    # Small images need smaller blocks: at 256 px, blocks of 32 missed objects that were added.
     block = max(1, min(BLOCK, min(before.size) // BLOCKS))
     factor = min(factor, block)
     x, y = (_values(image, factor) for image in (before, fit(after, before.size)))
@@ -126,11 +126,11 @@ def moved(images: Aligned, warp: Floats) -> Aligned:
     after = cv2.warpAffine(images.after, warp, (width, height), flags=flags, borderMode=edge)
     flags = cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP
     inside = cv2.warpAffine(images.inside, warp, (width, height), flags=flags)
-    return replace(images, after=np.clip(after, 0, 1), inside=np.asarray(inside), moved=True)
+    return replace(images, after=np.clip(after, 0, 1), inside=np.asarray(inside), was_moved=True)
 
 
 def recoloured(images: Aligned) -> Aligned:
-    """Fit the colours of the first image to the second's."""
+    """Fit the colours of the first image to those of the second."""
     import cv2
 
     height, width = images.inside.shape
@@ -173,8 +173,8 @@ def _colour_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 def _gain_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """Return each channel's gain and offset from x to y, by the pixels that fit best."""
     fits = []
-    # A large edit misleads least squares over all pixels. So the search starts once from there and
-    # once from no change, and the better result counts.
+    # A large edit misleads a fit to all pixels. So one search starts from this fit and another from
+    # no change, and the better result counts.
     for gain, offset in ((np.ones(3), np.zeros(3)), _least_squares(x, y)):
         left, error = np.inf, _colour_error(x, y, np.diag(gain), offset)
         for _ in range(8):
@@ -215,7 +215,7 @@ def _least_squares(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 def equally_sharp(images: Aligned) -> Aligned:
-    """Blur the first image as much as the second, if the second lost detail as a whole."""
+    """Blur the first image as much as the second, if all of the second lost detail."""
     import cv2
 
     before, after = (
@@ -253,7 +253,7 @@ def unwarped(images: Aligned) -> Aligned | None:
 
 
 def explained_by_motion(images: Aligned) -> Aligned:
-    """Replace the first image by the second, clipped to colours nearby in the first.
+    """Replace the first image by the second, limited to colours nearby in the first.
 
     The remaining difference is new colours, which no motion explains. A flow could shrink a drawn
     object to nothing, but it cannot explain where the object's colours came from.

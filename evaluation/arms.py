@@ -1,4 +1,4 @@
-"""Arms of an experiment: settings that play the same suite in another way.
+"""Arms of an experiment: settings for playing one suite in different ways.
 
 The default arm plays a suite as for the board. A run with another arm is not ranked; its record and
 its bundle contain the arm's settings.
@@ -60,7 +60,9 @@ class Arm(BaseModel):
     )
     fidelity: bool = Field(default=False, description=f"Add “{FIDELITY}” to every prompt.")
     also: str = Field(
-        default="", max_length=MAX_SENTENCE, description="Another sentence to add to every prompt."
+        default="",
+        max_length=MAX_SENTENCE,
+        description="A further sentence to add to every prompt.",
     )
     seeds: SeedMode = "per-edit"
     temperature: float | None = Field(default=None, ge=0, le=MAX_TEMPERATURE, allow_inf_nan=False)
@@ -206,7 +208,7 @@ class Arm(BaseModel):
         return self.prompts.get(pair, (forward, backward))
 
     def measured_pair(self, pair: EditPair) -> EditPair:
-        """Return the pair as the measures must see it: for a floor, without an edit."""
+        """Return the pair that the measures use: for a floor, a pair without an edit."""
         return replace(pair, change="none", operator="", object="") if self.floor else pair
 
     def reworded(self, pair: EditPair) -> EditPair:

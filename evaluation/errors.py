@@ -24,7 +24,7 @@ def first_error(error: ValidationError) -> str:
 class Fault(StrEnum):
     """The reason why an edit gave no image. The value is stored; `label` is shown.
 
-    `breaks_chain`: if retries do not help, the chain ends; otherwise the run pauses.
+    If retries do not help, a fault that `breaks_chain` ends the chain; any other pauses the run.
     """
 
     label: str
@@ -55,7 +55,7 @@ class Fault(StrEnum):
 class EditorError(UserFacingError):
     """An edit that failed. `permanent` errors are not retried.
 
-    `retry_after` is in seconds; `billed`: the provider may charge for the edit nevertheless.
+    `retry_after` is in seconds. If `billed`, the provider may charge for the edit nevertheless.
     """
 
     def __init__(

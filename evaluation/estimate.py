@@ -13,8 +13,8 @@ USUAL_SECONDS = 10.0
 class Estimate:
     """The estimate for a run; `usd` is None if the price is unknown, `seconds` is wall time.
 
-    With `stop_after` the estimate is an upper bound: a chain stops this many trips after its end is
-    known.
+    With `stop_after` the estimate is an upper bound: a chain stops this many trips after its result
+    is known.
     """
 
     edits: int

@@ -38,7 +38,7 @@ from evaluation.untrusted_json import can_be_stored
 MAX_BYTES = 100_000
 MAX_ARMS = 12
 MAX_MODELS = 12
-#: Names of arms are also used for folders.
+#: The name of an arm is also the name of its folder.
 ArmName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
@@ -94,7 +94,7 @@ class ExperimentFile(BaseModel):
                     f"arm {name}: set repeats for the whole experiment, not for an arm"
                 )
             self.arms[name] = arm.model_copy(update={"repeats": self.repeats})
-        check_apart(self.arms)
+        check_arms_differ(self.arms)
         return self
 
     @classmethod
@@ -137,7 +137,7 @@ def catalogue_variants() -> dict[str, tuple[Variant, ...]]:
     return {pair.slug: pair.variants for pair in catalog.edit_pairs()}
 
 
-def check_apart(arms: Mapping[str, Arm]) -> None:
+def check_arms_differ(arms: Mapping[str, Arm]) -> None:
     """Raise ExperimentError if two arms have the same settings."""
     names = {arm.digest: name for name, arm in reversed(list(arms.items()))}
     for name, arm in arms.items():

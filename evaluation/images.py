@@ -37,14 +37,14 @@ MAX_SCANS = 500
 # Parts are the chunks of a PNG or WebP and the segments of a JPEG. Each takes at least 4 bytes in
 # the file, but a hundred or more in Pillow's memory. Large images have some thousands.
 MAX_PARTS = 20_000
-# Limits the text chunks of a PNG, in characters of up to 4 bytes; they compress a thousandfold.
+# The limit of a PNG's text, in characters of 1 to 4 bytes: text can be compressed a thousandfold.
 PngImagePlugin.MAX_TEXT_MEMORY = 2**20
 # A broken EXIF could cause 65,535 warnings.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 STRIP_ROWS = 64
 MID_GREY = (128, 128, 128)
 REFRAMED_RATIO = 1.02
-# The largest range of a channel in a blank image, which may have been saved as JPEG.
+# A channel of a blank image spans at most this many levels: JPEG makes it slightly uneven.
 BLANK_SPREAD = 6
 
 # A 4 x 4 Bayer pattern of thresholds 0..3, for the dither of `clean_wire`.
@@ -134,7 +134,7 @@ class EncodedImage:
 
     @computed_once
     def decoded(self) -> Image.Image:
-        """The canonical form: upright 8-bit sRGB without alpha, at the image's own size."""
+        """The image in canonical form: upright 8-bit sRGB without alpha, at its own size."""
         return _decode(self.data, MAX_BYTES, MAX_PIXELS)[0]
 
     @computed_once
@@ -322,7 +322,7 @@ def _orientation(image: Image.Image, notes: list[str]) -> int:
 
 
 class CleanImage(EncodedImage):
-    """An image from `clean_wire`."""
+    """An image that `clean_wire` has already cleaned."""
 
 
 def clean_wire(image: EncodedImage) -> CleanImage:
@@ -355,7 +355,7 @@ def _thresholds(width: int) -> NDArray[np.uint8]:
 
 
 def fit(image: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """Resize the image to `size` by the benchmark's filter (Pillow's LANCZOS)."""
+    """Resize the image to `size` with the benchmark's filter (Pillow's LANCZOS)."""
     return image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
 
 
@@ -372,7 +372,7 @@ def is_blank(image: Image.Image) -> bool:
 
 
 def blank_card(image: Image.Image) -> Image.Image:
-    """Return a card of the image's mean colour: everything else is lost."""
+    """Return an image of the same size, filled with the mean colour."""
     mean = np.asarray(image).reshape(-1, 3).mean(axis=0, dtype=np.float64)
     red, green, blue = (int(v) for v in np.rint(mean))
     return Image.new("RGB", image.size, (red, green, blue))

@@ -67,7 +67,7 @@ class Results:
 
     @classmethod
     def open(cls, folder: str | Path) -> Self:
-        """Open a scored run folder, also one of the shell. Raises UserFacingError."""
+        """Open a scored run folder, also one that the shell wrote. Raises UserFacingError."""
         run = RunFolder.open(Path(folder))
         scores = read_scores(run)
         if scores is None:
@@ -199,13 +199,13 @@ def evaluate(
     `editor` is a name from `convergebench list editors`, an import path (my.module:MyEditor), an
     Editor, or a function of (image, prompt, seed) that returns a PIL image. `options` are for an
     editor given by name or path. `suite` is a name, a file or a Suite; `suite("smoke", trips=2)`
-    selects a part of one. Called again with the same `out`, an interrupted evaluation continues;
+    selects a part of a suite. Called again with the same `out`, an interrupted evaluation continues;
     without `out` the run is deleted with its results. Paid models are played without confirmation:
     give a budget in `play`.
 
     `log` are hooks: "wandb", "mlflow", objects with `begin`, `on_trip` and `end`, or functions. A
     function is called after every trip with its chain, number, seconds and cost, from several
-    threads if chains are played in parallel. A hook that fails is dropped.
+    threads if chains are played in parallel. A hook that fails is removed.
     """
     play, score = play or PlayOptions(), score or ScoreOptions()
     hooks = Hooks.load(log)

@@ -26,7 +26,7 @@ Repeat = Annotated[int, Field(ge=0, le=1000)]
 SeedNumber = Annotated[int, Field(ge=0, lt=2**31)]
 Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,170}$")]
 Short = Annotated[str, StringConstraints(max_length=500)]
-#: Pages link to it, so only web addresses are allowed.
+#: An address that pages link to: only web addresses are allowed.
 Link = Annotated[str, StringConstraints(max_length=500, pattern=r"^(https?://[!-~]+)?$")]
 
 
@@ -69,17 +69,17 @@ class TripMeasures(Record):
     )
     change_measure: dict[str, Number] = {}
     because: Short = Field(
-        default="", description="The part of the headline that lost most, such as “object”."
+        default="", description="The part of the headline metric that fell most, such as “object”."
     )
     window: Annotated[list[Number], Field(max_length=4)] | None = Field(
         default=None,
-        description="The window in which that part lost most: left, top, right, bottom as "
+        description="The window in which that part fell most: left, top, right, bottom as "
         "shares of the image; None: the whole image.",
     )
     undo: Number | None = Field(
         default=None,
-        description="Retention of things and shapes at the place of the edit; None: the place "
-        "is not known.",
+        description="Retention of objects and shapes where the edit was made; None: its place "
+        "is unknown.",
     )
     evidence: Many[EvidenceRow] = Field(
         default=[], description="The verdict of each witness on the edit."
@@ -133,7 +133,7 @@ class StepRecord(EditRecord):
 
 
 class TripRecord(TripMeasures):
-    """One trip: `forward` is its first edit, `backward` its last; a shape has more `between`."""
+    """One trip: `forward` is the first edit, `backward` the last; chain shapes have more `between`."""
 
     number: TripNumber
     forward: EditRecord | None
@@ -170,7 +170,7 @@ class ChainRecord(Record):
 
 
 class AuditRecord(Record):
-    """One extra backward edit, of a touched answer or, before trip 1, of our own drawing.
+    """An extra backward edit: of an altered answer or, with number 0, of our own drawing.
 
     `outcome` is empty if the audit's trip was not played.
     """
@@ -221,7 +221,7 @@ class ModelRecord(Record):
 
 
 class Played(StrEnum):
-    """The place where a run was played, and so who could have stored its images."""
+    """Where a run was played: the host of the model could have stored its images."""
 
     HERE = "run here"
     ENDPOINT = "submitted endpoint"
@@ -230,10 +230,7 @@ class Played(StrEnum):
 
     @classmethod
     def by_editor(cls, editor: str) -> Played:
-        """Return where a run with this editor is played by us.
-
-        Submitters host only endpoints.
-        """
+        """Return the value of our own runs with this editor: submitters host only endpoints."""
         return cls.ENDPOINT if editor == "endpoint" else cls.HERE
 
 
@@ -244,10 +241,11 @@ RANKED_WAYS = (Played.HERE, Played.ENDPOINT)
 class RunRecord(Record):
     """The settings and facts of a run.
 
-    `played` is the writer's claim; a site that imports the run sets its own. `metrics` are those
-    that were pinned or missing. `earlier_secrets` were published before some chains were played
-    again, the latest first. `stop_after` is the number of trips played after a chain's end is
-    known; 0: all trips. `arm` lists the settings that differ from the suite's.
+    `played` is the writer's claim; a site that imports the run sets its own value. `metrics` lists
+    the pinned and the missing metrics. If chains were played again after a secret was published,
+    that secret is in `earlier_secrets`, the latest first. `stop_after` is the number of trips played
+    after a chain's result is known; 0: all trips. `arm` lists the settings that differ from the
+    suite's.
     """
 
     secret: Sha256
@@ -290,8 +288,8 @@ class RunRecord(Record):
 class StandingNumbers(Record):
     """The numbers of one run by one metric at one threshold in one scope.
 
-    A half-life of None is longer than the suite's trips. So is a bound of None if `has_interval`;
-    otherwise the scope has too few images for 95 % intervals.
+    A half-life of None is longer than the suite's trips. If `has_interval` is true, a bound of None
+    means the same; if it is false, the scope has too few images for a 95 % interval.
     """
 
     metric: Slug
@@ -306,17 +304,15 @@ class StandingNumbers(Record):
     usable_trips: Number
     usable_trips_low: Number | None
     usable_trips_high: Number | None
-    auc: Number | None = Field(
-        description="None: chains were stopped after their result was known."
-    )
+    auc: Number | None = Field(description="None if chains were stopped early.")
     auc_low: Number | None
     auc_high: Number | None
     usable_by_trip: Many[Number | None] = Field(
         description="Usable trips within the first n = 0..N."
     )
     curve: dict[str, Many[Number | None]] = Field(
-        description='Mean retention at n = 0..N: "mean", "low", "high"; "shown" on the '
-        "metric's own scale, for all cases only."
+        description='Mean retention at n = 0..N: "mean", "low", "high"; for all cases also '
+        '"shown", on the scale that pages show.'
     )
     survival: Many[Number | None] = Field(description="Share of cases still usable at n = 0..N.")
     incidence: dict[Slug, Many[Number | None]] = Field(

@@ -1,8 +1,8 @@
 """The secret of a run, and the random values that are derived from it.
 
 Seeds, the order of chains and audits are derived from a random secret, so no model can know them
-beforehand. The secret is published after the run, so anyone can repeat the derivation. Shell and
-site derive the same values.
+beforehand. The secret is published after the run, so anyone can repeat the derivation. The shell
+and the site derive the same values.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ def commitment(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def drawn(secret: str, *names: object) -> bytes:
-    """Return the 32 bytes that the secret gives for this name."""
+def derive_bytes(secret: str, *names: object) -> bytes:
+    """Derive 32 bytes from the secret for this name."""
     text = "/".join(str(name) for name in names)
     return hmac.digest(secret.encode(), text.encode(), "sha256")
 
 
 def generator(secret: str, *names: object) -> np.random.Generator:
-    """Return the random generator that the secret gives for this name."""
-    return np.random.default_rng(int.from_bytes(drawn(secret, *names)))
+    """Return a random generator, seeded from the secret for this name."""
+    return np.random.default_rng(int.from_bytes(derive_bytes(secret, *names)))
 
 
 def chain_seeds(secret: str, case: str, repeat: int, mode: SeedMode = "per-edit") -> Seed:
@@ -54,11 +54,11 @@ def chain_seeds(secret: str, case: str, repeat: int, mode: SeedMode = "per-edit"
         if mode == "none":
             return None
         edit = (number, step) if mode == "per-edit" else ("chain",)
-        return int.from_bytes(drawn(secret, case, repeat, *edit)[:4]) >> 1
+        return int.from_bytes(derive_bytes(secret, case, repeat, *edit)[:4]) >> 1
 
     return seed
 
 
 def shuffled(secret: str, items: Iterable[T], name: Callable[[T], str]) -> list[T]:
     """Return the items in a random order that depends only on the secret and their names."""
-    return sorted(items, key=lambda item: drawn(secret, "order", name(item)))
+    return sorted(items, key=lambda item: derive_bytes(secret, "order", name(item)))

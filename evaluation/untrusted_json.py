@@ -14,12 +14,12 @@ from typing import Any
 MAX_ITEMS = 100_000
 #: A longer text must be ASCII, as base64 is: a single rare character makes Python use four bytes
 #: for every character.
-MAX_WIDE = 2**20
+MAX_NON_ASCII_BYTES = 2**20
 #: NUL bytes and lone surrogates: valid in JSON, but not storable in a file or a database.
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-#: The limit of an untrusted file: ten times the size of our largest.
+#: The limit of an untrusted file: ten times the size of the largest file that we write.
 MAX_FILE_BYTES = 64 * 2**20
-#: A longer text may have one more item for every so many bytes. Ours have 20 bytes per item.
+#: The limit of items increases by one for this many characters. Our own files have 20 per item.
 BYTES_PER_ITEM = 8
 #: Above every valid number. Answers are stored as JSON, where numbers are floats.
 LARGEST = 1e300
@@ -29,7 +29,7 @@ MAX_DIGITS = 20
 
 def parse_json(body: bytes) -> Any:
     """Parse untrusted JSON with a bound on its size in memory. Raises ValueError."""
-    if len(body) > MAX_WIDE and not body.isascii():
+    if len(body) > MAX_NON_ASCII_BYTES and not body.isascii():
         raise ValueError("long JSON with non-ASCII characters")
     if sum(body.count(mark) for mark in (b"{", b"[", b",")) > MAX_ITEMS:
         raise ValueError(f"JSON of more than {MAX_ITEMS:,} items")
@@ -50,20 +50,20 @@ def finite(digits: str) -> float:
 def parse_strictly(
     text: str,
     *,
-    most_items: int | None = None,
-    most_keys: int = MAX_ITEMS,
+    max_items: int | None = None,
+    max_keys: int = MAX_ITEMS,
     number: Callable[[str], Any] = finite,
 ) -> Any:
     """Parse untrusted JSON strictly. Raises ValueError.
 
-    Rejects NUL bytes, lone surrogates, NaN, infinities and repeated keys. `most_items` limits the
-    objects, lists and members in total, `most_keys` the members of one object. `number` parses
+    Rejects NUL bytes, lone surrogates, NaN, infinities and repeated keys. `max_items` limits the
+    objects, lists and members in total, `max_keys` the members of one object. `number` parses
     numbers with a fraction or exponent.
     """
 
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(pairs) > most_keys:
-            raise ValueError(f"an object has {len(pairs):,} keys; the limit is {most_keys:,}")
+        if len(pairs) > max_keys:
+            raise ValueError(f"an object has {len(pairs):,} keys; the limit is {max_keys:,}")
         single: dict[str, Any] = {}
         for key, value in pairs:
             if key in single:
@@ -71,9 +71,10 @@ def parse_strictly(
             single[key] = value
         return single
 
-    most = MAX_ITEMS + len(text) // BYTES_PER_ITEM if most_items is None else most_items
-    if (items := sum(map(text.count, "{[,"))) > most:
-        raise ValueError(f"the JSON has {items:,} items; the limit is {most:,}")
+    if max_items is None:
+        max_items = MAX_ITEMS + len(text) // BYTES_PER_ITEM
+    if (items := sum(map(text.count, "{[,"))) > max_items:
+        raise ValueError(f"the JSON has {items:,} items; the limit is {max_items:,}")
     try:
         value = json.loads(
             text,
@@ -103,11 +104,11 @@ def _whole(digits: str) -> int:
     return int(digits)
 
 
-def bounded(value: Any, most: float) -> float | None:
-    """Return a number, cut to `most`; None if it is negative or not a number."""
+def bounded(value: Any, limit: float) -> float | None:
+    """Return a number, at most `limit`; None if it is negative or not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(min(value, most)) if value >= 0 else None  # NaN is not
+    return float(min(value, limit)) if value >= 0 else None  # NaN is not
 
 
 def can_be_stored(value: Any) -> bool:

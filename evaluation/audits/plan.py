@@ -17,7 +17,7 @@ import numpy as np
 from evaluation.content.suites import Case, EditPair, Suite
 from evaluation.editors.instructions import Instruction, parse
 from evaluation.errors import EditorError
-from evaluation.run_secret import drawn, generator, shuffled
+from evaluation.run_secret import derive_bytes, generator, shuffled
 
 Kind = Literal["cold", "mark", "fragility"]
 #: Audits of touched answers: at least this number, or this share of the cases.
@@ -42,7 +42,7 @@ class Audit:
 
     def seed(self, secret: str) -> int:
         """Return the seed sent with it, of 31 bits."""
-        name = drawn(secret, self.case, self.repeat, self.number, "audit")
+        name = derive_bytes(secret, self.case, self.repeat, self.number, "audit")
         return int.from_bytes(name[:4]) >> 1
 
     def random(self, secret: str) -> np.random.Generator:

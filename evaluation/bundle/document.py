@@ -270,8 +270,8 @@ def _parsed(data: bytes, max_document: int, number: Callable[[str], Any]) -> dic
     try:
         parsed = parse_strictly(
             data.decode(),
-            most_items=max_document // BYTES_PER_ITEM,
-            most_keys=MAX_KEYS,
+            max_items=max_document // BYTES_PER_ITEM,
+            max_keys=MAX_KEYS,
             number=number,
         )
         if not isinstance(parsed, dict):

@@ -181,7 +181,7 @@ def _judge_blocks(images: Aligned) -> ChangeSeen:
     """Judge whether some blocks changed much, and much more than the others."""
     top, median = _top(images.blocks), float(np.median(images.blocks))
     seen = top >= TOP and top >= TOP_TO_MEDIAN * median
-    return ChangeSeen(seen, {"top": top, "median": median, "registered": float(images.moved)})
+    return ChangeSeen(seen, {"top": top, "median": median, "registered": float(images.was_moved)})
 
 
 def _top(blocks: Floats) -> float:

@@ -23,7 +23,7 @@ from evaluation.experiment_file import (
     MAX_MODELS,
     ExperimentError,
     ExperimentFile,
-    check_apart,
+    check_arms_differ,
 )
 from leaderboard import jobs
 from leaderboard.models import EditingModel, EditPair, Experiment, ExperimentArm, Run, Suite
@@ -50,7 +50,7 @@ def settled(experiment: Experiment) -> dict[str, Arm]:
     if not 2 <= len(arms) <= MAX_ARMS:
         raise ExperimentError(f"An experiment has 2 to {MAX_ARMS} arms; the first is the baseline.")
     plain = {arm.name: arm.core for arm in arms}
-    check_apart(plain)
+    check_arms_differ(plain)
     pairs = experiment.suite.core.pairs
     variants = wordings_by_pair(pairs)
     return {name: arm.resolved(pairs, variants) for name, arm in plain.items()}

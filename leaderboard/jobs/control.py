@@ -26,7 +26,7 @@ from evaluation.editors import Editor, editor_class, load_editor
 from evaluation.errors import UserFacingError
 from evaluation.estimate import Estimate
 from evaluation.play.score import CHAINS_AT_ONCE
-from evaluation.run_secret import drawn, new_secret, shuffled
+from evaluation.run_secret import derive_bytes, new_secret, shuffled
 from leaderboard import endpoints, job_queue
 from leaderboard.models import (
     Audit,
@@ -347,7 +347,7 @@ def editor_of(run: Run, on_security_event: Callable[[str, str], None] | None = N
         "api_key": model.api_key.reveal() or None,
         # From the settings, never from the row: a submission must not reach our network.
         **endpoints.rule_options(),
-        "group": drawn(run.secret, "group", run.pk).hex(),
+        "group": derive_bytes(run.secret, "group", run.pk).hex(),
         "on_security_event": on_security_event,
     }
     accepted: set[str] = set()
