@@ -1,10 +1,12 @@
 """Effects of an experiment's arms: the same cases played in several ways.
 
-The effect of an arm is its usable trips minus those of the first arm (the baseline), case by case.
-Intervals cover other images and other edits (docs/method.md) and hold simultaneously: with 95 %
-probability all of them contain the true effects. An effect is significant (`sure`) if its interval
-excludes 0. Friedman's test and its post-hoc tests rank the arms within each case. They treat cases
-as independent, although some share an image or a pair, so they only accompany the intervals.
+The first arm is the baseline. The effect of an arm is the mean over cases of its usable trips minus
+those of the baseline. Intervals allow for the choice of images and edits (docs/method.md) and hold
+simultaneously: with 95 % probability all of them contain the true effects. An effect is significant
+(`sure`) if its interval excludes 0.
+
+Friedman's test and its post-hoc tests rank the arms within each case. They treat cases as
+independent, although some share an image or a pair, so they are only additional information.
 """
 
 from __future__ import annotations
@@ -34,16 +36,17 @@ from evaluation.analysis.survival import Floats, half_life
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 DRAWS = 10_000
-#: Tied differences are tested exactly up to this number, as in scipy; larger ones approximately.
-ALL_SIGNS = 13
+#: Up to this number, tied differences are tested exactly; more of them approximately, as in scipy.
+MAX_EXACT = 13
 
 
 @dataclass(frozen=True)
 class Effect:
-    """One arm compared with the baseline, on the cases that all arms have.
+    """One arm compared with the baseline, on the cases that all arms share.
 
-    `difference` is in usable trips, 0 for the baseline itself. Its simultaneous interval, `low` to
-    `high`, is None if images or pairs are too few; `sure` is True if the interval excludes 0.
+    `difference` is in usable trips; it is 0 for the baseline. Its simultaneous interval is from
+    `low` to `high`, which are None if there are too few images or pairs. `sure` is True if the
+    interval excludes 0.
     """
 
     arm: str
@@ -72,8 +75,8 @@ class Pairwise:
 class RankTest:
     """Friedman's test over cases, or the signed-rank test if there are two arms.
 
-    A mean rank of 1 means that the arm lasts longest in every case. `statistic` and `p` are None
-    with fewer than two cases.
+    An arm with the mean rank 1 has the most usable trips in every case. `statistic` and `p` are
+    None if there are fewer than two cases.
     """
 
     test: str
@@ -88,8 +91,8 @@ class RankTest:
 class Sensitivity:
     """Differences between arms within one category.
 
-    `spread` is the standard deviation of the arms' usable trips. `by_rerun` is its expected value
-    if arms differed only as reruns do; None without reruns.
+    `spread` is the standard deviation of the arms' usable trips. `by_rerun` is the spread expected
+    if arms were only reruns of each other; None without reruns.
     """
 
     category: str
@@ -140,7 +143,7 @@ def experiment_numbers(
     """Compare all arms with the first. Raises ValueError if they share no case."""
     names = list(arms)
     if len(names) < 2:
-        raise ValueError("an experiment has a baseline and at least one other arm")
+        raise ValueError("an experiment needs a baseline and at least one other arm")
     values = {name: case_values(chains, trips, threshold) for name, chains in arms.items()}
     shared = sorted(set.intersection(*(set(arm_values.cases) for arm_values in values.values())))
     if not shared:
@@ -203,8 +206,9 @@ def simultaneous_half_widths(
 ) -> Floats:
     """Return the half-widths of simultaneous 95 % intervals of all effects.
 
-    `usable` has the usable trips by case, a column for each arm, the baseline first. Each arm gets
-    pseudo-clusters of its own, as each model does, since an edit may fail in one arm only.
+    `usable` has the usable trips, with one row per case and one column per arm, the baseline first.
+    Each arm gets its own pseudo-clusters, as each model does on a board, since an edit may fail in
+    one arm only.
     """
     root = design.covariance_factor(usable, trips)
     differences_to_baseline = root[:, 1:] - root[:, :1]
@@ -220,7 +224,7 @@ def rank_test(names: Sequence[str], usable: Floats) -> RankTest:
     """Run Friedman's test of arms (columns) within cases (rows), with post-hoc tests."""
     from scipy.stats import friedmanchisquare, rankdata
 
-    # Rounded, so that arms tie if they differ only by the rounding of sums.
+    # Arms that differ only by floating-point errors must tie.
     usable = np.round(usable, 9)
     ranks = rankdata(-usable, axis=1).mean(axis=0).tolist()
     mean_ranks = dict(zip(names, ranks, strict=True))
@@ -250,10 +254,10 @@ def _post_hoc(names: Sequence[str], usable: Floats) -> tuple[Pairwise, ...]:
 
 
 def signed_rank(differences: Floats) -> float:
-    """Return the p-value of Wilcoxon's signed-rank test; zeros are split.
+    """Return the p-value of Wilcoxon's signed-rank test with zeros split between both signs.
 
-    The result equals scipy's. Small tied samples are computed here, in a millisecond instead of
-    half a second, because scipy tries their sign patterns one after another.
+    The result equals scipy's. For small samples with ties, scipy tries all sign patterns one after
+    another, which takes half a second; here it takes a millisecond.
     """
     from scipy.stats import rankdata, wilcoxon
 
@@ -261,7 +265,7 @@ def signed_rank(differences: Floats) -> float:
     if not sizes.any():
         return 1.0
     untied = sizes.all() and len(np.unique(sizes)) == len(sizes)
-    if untied or len(sizes) > ALL_SIGNS:
+    if untied or len(sizes) > MAX_EXACT:
         return float(wilcoxon(differences, zero_method="zsplit").pvalue)
     ranks, greater = rankdata(sizes)[sizes > 0], differences[sizes > 0] > 0
     signs = np.arange(2 ** len(ranks))[:, None] >> np.arange(len(ranks)) & 1

@@ -1,4 +1,4 @@
-"""The board: intervals, shared ranks, rank sets, probability of first place."""
+"""Ranking of runs: intervals, shared ranks, rank sets, tiers, probability of first place."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from evaluation.analysis.survival import Floats
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 DRAWS = 10_000
-#: Draws compared at a time: those of a hundred runs fit into a processor's cache.
+#: Draws are compared in portions of this size, which fit into a processor's cache for 100 runs.
 DRAWS_AT_ONCE = 250
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """95 % intervals of a run's numbers, pointwise for the curve; None with too few cases."""
+    """95 % intervals of a run's numbers (of the curve: of each point); None with too few cases."""
 
     half_life: Interval | None = None
     usable_trips: Interval | None = None
@@ -45,7 +45,8 @@ class Bounds:
         if not design.enough:
             return cls()
         columns = np.column_stack([values.usable, values.auc, values.curve, values.survival])
-        # Scales end at 1, those of usable trips at N; Q(0) is always 1, so it has no scale.
+        # All values end at 1, except usable trips, which end at N. Q(0) is always 1, so it has no
+        # range.
         scale_end = np.ones(columns.shape[1])
         scale_end[[0, 2]] = trips, 0
         means = design.mean(columns)
@@ -62,17 +63,17 @@ class Bounds:
 
 
 def half_life_interval(ends: Floats, survival: Floats, reach: Floats) -> Interval:
-    """Return the times at which the confidence band of the survival curve contains one half.
+    """Return the interval of times at which the band around the survival curve contains 0.5.
 
-    The curve falls only at the `ends`; its band is `survival` plus and minus `reach`.
+    The curve falls only at the times `ends`. The band is `survival` plus and minus `reach`.
     """
     touched = np.flatnonzero(survival - reach <= 0.5 + TOLERANCE)
     above = np.flatnonzero(survival + reach >= 0.5 - TOLERANCE)
-    # The upper bound is the first end after the band has contained one half for the last time.
-    left = above[-1] + 1 if above.size else 0
+    # The upper bound is the time at which the whole band falls below 0.5.
+    below = above[-1] + 1 if above.size else 0
     return Interval(
         float(ends[touched[0]]) if touched.size else None,
-        float(ends[left]) if left < len(ends) else None,
+        float(ends[below]) if below < len(ends) else None,
     )
 
 
@@ -86,15 +87,15 @@ def _within(
 
 @dataclass(frozen=True)
 class Ranks:
-    """Ranks of a board's runs, in the order of the runs.
+    """Ranks of a board's M runs; every list has one entry per run, in the given order.
 
-    `sets` are the possible ranks of each run, simultaneously with 95 %: from 1 + the number of
-    significantly better runs to M - the number of significantly worse ones. `shared` is the
-    displayed rank: the lower end of the set, but never better than the rank of a run with more
-    usable trips, whose own difference may be less certain. `tiers` are letters: the first run opens
-    tier A, and the first run whose set does not overlap with the opener's set opens the next tier.
-    Exactly equal runs share rank and tier. `p_first` is the probability of first place, None if
-    the cases are too few. `better[i, j]` is True if i is significantly better than j.
+    `sets` are the possible ranks: from 1 + the number of significantly better runs to M - the
+    number of significantly worse runs. With 95 % probability all of them are right. `shared` is the
+    displayed rank: the best rank of the set, but never better than the rank of a run with more
+    usable trips. `tiers` are letters. The best run opens tier A. The next tier is opened by the
+    first run whose set does not overlap with the set of the run that opened the tier before.
+    Exactly equal runs share rank and tier. `p_first` is the probability of first place; None with
+    too few cases. `better[i, j]` is True if run i is significantly better than run j.
     """
 
     shared: tuple[int, ...]
@@ -113,11 +114,11 @@ def rank_board(
     draws: int = DRAWS,
     seed: int = SEED,
 ) -> Ranks:
-    """Rank runs by their usable trips; `usable` has a row for each case, a column for each run.
+    """Rank runs by their usable trips.
 
-    `trips` is the suite's number of trips. Pass `means` if the runs' usable trips are not the
-    means of their columns, as in a part of a suite with lost chains. Raises ValueError if a run
-    lacks a case.
+    `usable` has one row per case and one column per run. `trips` is the suite's number of trips.
+    Pass `means` if the usable trips of the runs are not the means of their columns, as in a scope
+    with lost chains. Raises ValueError if a run lacks a case.
     """
     if np.isnan(usable).any():
         raise ValueError("a run lacks a case: only runs with the same cases can be ranked")
@@ -131,7 +132,7 @@ def rank_board(
         better, p_first = np.zeros((count, count), dtype=bool), [None] * count
     low, high = 1 + better.sum(axis=0), count - better.sum(axis=1)
     sets = list(zip(low.tolist(), high.tolist(), strict=True))
-    shared, tiers = _places(sets, mean_usable.tolist())
+    shared, tiers = _ranks_and_tiers(sets, mean_usable.tolist())
     return Ranks(
         shared=shared,
         sets=tuple(sets),
@@ -141,25 +142,25 @@ def rank_board(
     )
 
 
-def _places(
+def _ranks_and_tiers(
     sets: Sequence[tuple[int, int]], mean_usable: Sequence[float]
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Return shared ranks and tiers, given the runs' rank sets and usable trips."""
     shared, tiers = [0] * len(sets), [""] * len(sets)
-    rank, opener_high, classes = 0, 0, 0
+    rank, opener_high, tier = 0, 0, 0
     for tied in _ties(mean_usable):
         # Equal runs may have different sets, because their errors differ.
         low = min(sets[run][0] for run in tied)
         rank = max(rank, *(sets[run][0] for run in tied))
         if low > opener_high:
-            opener_high, classes = max(sets[run][1] for run in tied), classes + 1
+            opener_high, tier = max(sets[run][1] for run in tied), tier + 1
         for run in tied:
-            shared[run], tiers[run] = rank, _letter(classes)
+            shared[run], tiers[run] = rank, _letter(tier)
     return tuple(shared), tuple(tiers)
 
 
 def _ties(mean_usable: Sequence[float]) -> list[list[int]]:
-    """Return the runs from most to fewest usable trips, equal ones in one group."""
+    """Group equal runs; return the groups from most to fewest usable trips."""
     groups: list[list[int]] = []
     for run in sorted(range(len(mean_usable)), key=lambda run: -mean_usable[run]):
         if groups and mean_usable[groups[-1][-1]] - mean_usable[run] <= TOLERANCE:
@@ -182,11 +183,11 @@ def rank_scope(
     scope: str,
     means: Sequence[float] | None = None,
 ) -> Ranks:
-    """Rank runs in one part of a suite from their stored values.
+    """Rank runs in one scope (part of a suite) from their stored values.
 
-    `cases` are the suite's, in order; `stored` has `CaseValues.aligned(cases)` of each run as a
-    column; `means` are the usable trips of the runs' standings in this scope. Cases without a value
-    in any run, to which the metric does not apply, are left out.
+    `cases` are all cases of the suite, in order. `stored` has one column per run, its
+    `CaseValues.aligned(cases)`. `means` are the usable trips of the runs' standings in this scope.
+    Cases without a value in any run are left out: the metric does not apply to them.
     """
     missing = np.asarray(np.isnan(stored).all(axis=1))
     rows = [n for n, case in enumerate(cases) if scope in case.scopes and not missing[n]]
@@ -198,24 +199,25 @@ def _compared(
 ) -> tuple[Floats, float, list[float | None]]:
     """Return the errors of all differences, the significance factor and P(first)."""
     root = design.covariance_factor(usable, trips)
-    # From differences of columns, because variances and covariances leave rounding errors for nearly
-    # equal runs.
+    # Computed from differences of columns. Computed from variances and covariances, rounding errors
+    # would be too large for nearly equal runs.
     errors = np.array([errors_of(root - run_column[:, None]) for run_column in root.T])
     drawn = design.draws(root, draws, seed)
     values = mean_usable + drawn
     first = values >= values.max(axis=1, keepdims=True) - TOLERANCE
     p_first = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
-    # Equal runs differ only by the draws of their pseudo-clusters, so they share a mean.
+    # Equal runs differ only by random draws, so each gets their mean probability.
     _, alike = np.unique(np.round(usable, 9), axis=1, return_inverse=True)
     p_first = (np.bincount(alike, p_first) / np.bincount(alike))[alike]
     return errors, significance_factor(drawn, errors, CONFIDENCE), p_first.tolist()
 
 
 def significance_factor(drawn: Floats, errors: Floats, confidence: float) -> float:
-    """Return how many standard errors make a difference significant, for all pairs at once.
+    """Return the number of standard errors from which a difference of two runs is significant.
 
-    This is the quantile at `confidence`, over the rows of `drawn`, of the largest difference
-    between two columns in units of its error. Columns that never differ count as equal.
+    It holds for all pairs of runs simultaneously. For each draw (row of `drawn`), the largest
+    difference between two columns is found, in units of its error; the result is the quantile of
+    these maxima at `confidence`. Columns that never differ count as equal.
     """
     scale = np.divide(1, errors, out=np.zeros_like(errors), where=errors > TOLERANCE)
     largest = np.zeros(len(drawn))
@@ -230,7 +232,7 @@ def significance_factor(drawn: Floats, errors: Floats, confidence: float) -> flo
 
 @dataclass(frozen=True)
 class Placing:
-    """One run on the board; `rank`, `rank_set` and `p_first` are None if it is unfinished."""
+    """One run on the board; `rank`, `rank_set` and `p_first` are None if the run is incomplete."""
 
     run: str
     complete: bool
@@ -248,10 +250,10 @@ def board(
     *,
     keys: Collection[tuple[str, str, int]] | None = None,
 ) -> list[Placing]:
-    """Return all runs of a suite in the board's order: ranked runs, then unfinished ones.
+    """Return all runs of a suite in the board's order: ranked runs, then incomplete ones.
 
     `keys` are the (image, pair, repeat) triples of the suite to which the metric applies; by
-    default, those of all runs together. A run that lacks one of them is not ranked.
+    default, all triples that any run has played. A run that lacks one of them is not ranked.
     """
     if keys is not None:
         requested = set(keys)

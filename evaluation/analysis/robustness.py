@@ -1,7 +1,7 @@
-"""Robustness of a board's order to other choices and to reruns, by Kendall's tau.
+"""How much a board's order changes with other choices and with reruns (Kendall's tau).
 
-The metric, the threshold and the number of trips are choices of the benchmark; categories, kinds,
-origins and pairs are choices of the suite. Reruns differ by chance.
+The benchmark chose the metric, the threshold and the number of trips. The suite chose categories,
+kinds, origins and pairs. Reruns differ by chance.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 #: The metric and the threshold of a board.
 Choice = tuple[str, float]
-#: The usable trips of a run by case.
+#: The usable trips of a run, by case.
 Usable = Mapping[Case, float]
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Agreement of the board's order with the order by one other choice.
+    """Agreement of the board's order with the order under one other choice.
 
-    `about` is "metric", "threshold" or "trips", or one of BREAKDOWNS if a part is left out; `choice`
-    is the value chosen or left out. `tau` is 1 for the same order and -1 for the reverse; None if
-    fewer than two runs are in both orders or if all runs of an order are tied.
+    `about` is "metric", "threshold" or "trips", and `choice` is the value used instead; or `about`
+    is one of BREAKDOWNS, and `choice` is the part that is left out. `tau` is 1 for the same order
+    and -1 for the reverse order. It is None if fewer than two runs are in both orders, or if all
+    runs of an order are tied.
     """
 
     about: str
@@ -43,10 +44,10 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Retest:
-    """Agreement between the boards of the first repeat, the second repeat and so on.
+    """Agreement between boards that each use one repeat: the first, the second and so on.
 
-    `tau` of the two orders and `difference` in a run's usable trips are means over all pairs of
-    repeats.
+    `tau` (of two orders) and `difference` (in a run's usable trips) are means over all pairs of
+    these boards.
     """
 
     repeats: int
@@ -61,10 +62,10 @@ def robustness(
     headline: Choice,
     usable_by_trip: Mapping[str, Sequence[float | None]],
 ) -> list[Agreement]:
-    """Compare the order of the `headline` board with the order by every other choice.
+    """Compare the order of the `headline` board with the order under every other choice.
 
-    `boards` are the runs' usable trips by metric and threshold; `usable_by_trip` are those of the
-    headline by run, at n = 0..N (`Summary.usable_by_trip`).
+    `boards` has the usable trips of the runs for each metric and threshold. `usable_by_trip` has
+    each run's `Summary.usable_by_trip` for the headline: usable trips of the first n = 0..N trips.
     """
     board = boards[headline]
     order = _means(board)
@@ -77,13 +78,13 @@ def robustness(
 
 
 def kendall_tau(first: Mapping[str, float], second: Mapping[str, float]) -> float | None:
-    """Return Kendall's tau-b of two orders, on their shared runs."""
+    """Return Kendall's tau-b of two orders, on the runs that are in both."""
     from scipy.stats import kendalltau
 
     runs = sorted(first.keys() & second.keys())
     if len(runs) < 2:
         return None
-    # Rounded, so that runs tie if they differ only by the rounding of sums.
+    # Runs that differ only by floating-point errors must tie.
     tau = kendalltau(*([round(side[run], 9) for run in runs] for side in (first, second))).statistic
     return None if np.isnan(tau) else round(float(tau), 9)
 
@@ -91,7 +92,7 @@ def kendall_tau(first: Mapping[str, float], second: Mapping[str, float]) -> floa
 def retest(
     runs: Mapping[str, Sequence[ChainResult]], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> Retest | None:
-    """Compare the boards of all repeats, on the cases that every run repeated."""
+    """Compare the boards of all repeats, on the cases that every run played in every repeat."""
     repeats_by_run = {name: _by_repeat(chains) for name, chains in runs.items()}
     repeats = (
         sorted(set.intersection(*(set(run_repeats) for run_repeats in repeats_by_run.values())))
@@ -136,7 +137,7 @@ def _by_repeat(chains: Sequence[ChainResult]) -> Mapping[int, Mapping[Case, Chai
 def _other_boards(
     boards: Mapping[Choice, Mapping[str, Usable]], headline: Choice
 ) -> Iterator[tuple[str, str, dict[str, float]]]:
-    """Yield the orders by other metrics at this threshold, and by other thresholds."""
+    """Yield the orders by other metrics at the headline's threshold, then by other thresholds."""
     for (metric, threshold), board in boards.items():
         if metric != headline[0] and threshold == headline[1]:
             yield "metric", metric, _means(board)
@@ -147,7 +148,7 @@ def _other_boards(
 def _shorter(
     usable_by_trip: Mapping[str, Sequence[float | None]],
 ) -> Iterator[tuple[str, str, dict[str, float]]]:
-    """Yield the orders by fewer trips."""
+    """Yield the orders by usable trips within the first 1, 2, ... trips."""
     longest = max(map(len, usable_by_trip.values()), default=0)
     for number in range(1, longest - 1):
         shorter = {
@@ -183,10 +184,10 @@ def _means(board: Mapping[str, Usable], selected: set[Case] | None = None) -> di
 class RepeatSpread:
     """Standard deviations of chains' usable trips, between reruns and between cases.
 
-    `rerun` is the spread between reruns of one case, `case` the spread between cases beyond that.
-    A small `friedman_p` means that the repeats differ as a whole, for example because the model
-    behind a name changed. Spreads are None with fewer than two repeats, Friedman's test with fewer
-    than three.
+    `rerun` is the spread between reruns of one case; `case` is the spread between cases that reruns
+    do not explain. A small `friedman_p` means that whole repeats differ, for example because the
+    provider changed the model. Both spreads are None with fewer than two repeats, the results of
+    Friedman's test with fewer than three.
     """
 
     repeats: int
@@ -200,7 +201,7 @@ class RepeatSpread:
     def icc(self) -> float | None:
         """Return the intraclass correlation, the share of variance explained by the case.
 
-        It is 1 if reruns are equal, 0 if cases differ only by chance.
+        It is 1 if reruns are equal and 0 if cases differ only by chance.
         """
         if self.rerun is None or self.case is None:
             return None

@@ -1,7 +1,7 @@
 """Standings of a run from its scores: curves, half-lives, intervals and details.
 
-No other module computes them. The site stores the results for its own runs; a bundle is verified
-by computing them again.
+No other module computes standings. The site stores the standings of its runs; to verify a bundle,
+they are computed again.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from evaluation.metrics import HEADLINE, METRICS, metric_class
 from evaluation.records import StandingRecord, TripMeasures
 from evaluation.witnesses.base import Verdict, count_verdicts
 
-# The trips at which JPEG qualities are displayed.
+# JPEG qualities are displayed for these trips.
 TICKS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 100)
 _NO_INTERVAL = Interval(None, None)
 
 
 @dataclass(frozen=True)
 class ScoredTrip:
-    """One trip by one metric; `distance` may be None although the trip was scored."""
+    """One trip by one metric. `distance` may be None although the trip was `scored`."""
 
     number: int
     distance: float | None
@@ -52,13 +52,14 @@ class ScoredTrip:
 
 @dataclass(frozen=True)
 class MeasuredChain:
-    """One chain by one metric: its distances and the inputs of its statistics."""
+    """One chain by one metric: its distances, and the inputs of its statistics."""
 
     result: ChainResult
     distances: tuple[float, ...]
     blank: float
     ladder: Mapping[int, float]
-    #: The steps s(n) before the first gap, and the last image's distance from the source.
+    #: The RMSE s(n) from each restored image to the next, up to the first trip without it; and the
+    #: RMSE from the source to the last of these images.
     steps: tuple[float, ...]
     end: float
     #: The measures of trips with a restored image.
@@ -80,11 +81,11 @@ def measured_chain(
     ladder: Mapping[str, float] | Mapping[int, float],
     until: int,
 ) -> MeasuredChain | None:
-    """Return a chain by one metric; None if a scored trip has no distance by the metric.
+    """Return a chain by one metric; None if a scored trip has no distance by this metric.
 
     `trips` are in order. If the chain converged, its last trip is repeated up to trip `until`.
-    A `blank` of None means that the metric has no calibration for this image. Callers leave out
-    chains to which the metric does not apply, such as the face metric without a face.
+    `blank` is None if the metric has no calibration on this image. Callers must leave out chains to
+    which the metric does not apply, for example the face metric if the image has no face.
     """
     if outcome == CONVERGED and trips:
         rest = range(trips[-1].number + 1, until + 1)
@@ -169,8 +170,8 @@ def chain_of_numbers(
 ) -> ChainResult:
     """Restore a chain from stored `chain_numbers`.
 
-    An empty `outcome` means that the chain is still being played. Only its first gate is stored,
-    because later ones change nothing.
+    An empty `outcome` means that the chain is still being played. Only the first gate of a chain is
+    stored, because it ends the chain.
     """
     retention = tuple(min(1.0, q) for q in numbers["retention"])
     if not outcome or (outcome == COMPLETED and len(retention) < trips):
@@ -193,7 +194,7 @@ def chain_of_numbers(
 def is_complete(
     chains: Iterable[MeasuredChain], required: Collection[tuple[str, str, int]], trips: int
 ) -> bool:
-    """Return True if the end of every applicable (image, pair, repeat) is known."""
+    """Return True if every required (image, pair, repeat) is played to its end by this metric."""
     results = (chain.result for chain in chains)
     return bool(required) and set(required) <= {
         r.key for r in results if r.played and r.is_decided(trips)
@@ -205,8 +206,8 @@ def standings(
 ) -> Iterator[tuple[StandingRecord, CaseValues | None]]:
     """Yield every standing of a run by this metric; nothing if no chain was played.
 
-    Values by case are yielded with the scope "all" only, because every other scope selects from
-    them. A threshold is left out if some chain was stopped before falling to it.
+    Only the scope "all" comes with its values by case; other scopes select from these values. A
+    threshold is left out if a chain was stopped before its retention fell to the threshold.
     """
     results = [chain.result for chain in chains]
     if not any(result.played for result in results):
@@ -230,7 +231,7 @@ def standings(
                 numbers["counts"]["rubric"] = asdict(quality)
             if scope == "all":
                 numbers["curve"]["shown"] = shown
-                # Equal at every threshold, so computed once.
+                # The details do not depend on the threshold.
                 details = details or _details(chains, summary)
                 spread = asdict(repeat_spread(results, trips, threshold)) if repeated else None
                 numbers["details"] = details | {"repeats": spread}
@@ -282,9 +283,9 @@ def _numbers(summary: Summary, bounds: Bounds) -> dict[str, Any]:
 
 
 def _shown_values(metric: str, chains: Sequence[MeasuredChain], trips: int) -> list[float | None]:
-    """Return the metric's shown value after each trip, from mean distances over cases.
+    """Return the metric's value as displayed after each trip, from the mean distance of all chains.
 
-    After a broken chain's end the distance of its blank card counts, as its retention counts as 0.
+    After the end of a broken chain, the distance of the blank card is used: its retention is 0.
     """
     if metric not in METRICS:
         return []
@@ -306,7 +307,7 @@ def _details(chains: Sequence[MeasuredChain], summary: Summary) -> dict[str, Any
         dynamics(
             list(chain.steps),
             chain.end,
-            # A chain stopped with a known end may not have reached its limit.
+            # A chain that was stopped because its end is known may not have reached its limit.
             chain.result.retention[-1]
             if chain.result.retention and chain.result.outcome != KNOWN
             else None,
@@ -325,10 +326,10 @@ def _details(chains: Sequence[MeasuredChain], summary: Summary) -> dict[str, Any
 
 
 def _equal_jpeg_quality(chains: Sequence[MeasuredChain], number: int) -> float | None:
-    """Return the JPEG quality with the same loss after n trips, as the median over cases.
+    """Return the JPEG quality whose loss equals the loss after n trips, as the median of chains.
 
-    None means worse than quality 1. A broken chain counts as worse than any JPEG; lost chains are
-    left out.
+    None means that the loss is larger than at JPEG quality 1. A broken chain counts as such a loss.
+    Chains with the outcome "lost" are left out.
     """
     qualities = []
     for chain in chains:

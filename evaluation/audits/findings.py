@@ -1,4 +1,4 @@
-"""Findings of audits: marks returned, loss by harmless touches, loss in cold audits."""
+"""Findings of audits: returned marks, loss caused by harmless touches, loss in cold audits."""
 
 from __future__ import annotations
 
@@ -26,49 +26,50 @@ from evaluation.metrics.overall import Overall
 
 Values = npt.NDArray[np.float32]
 
-#: Marks are detected on small copies with this longer side: detail does not matter.
+#: Marks are searched in copies of this size (longer side), because detail does not matter.
 SIDE = 256
-#: The largest shift of a mark, as a share of SIDE.
+#: A mark is searched within this distance of where it was painted, as a share of SIDE.
 MOVED = 0.03
 #: Retention is measured by the first of these metrics that runs here.
 METRICS = ("lpips", "ssim")
-#: The limit of cold audits was measured with this metric; without it they are not judged.
+#: The limit of cold audits was measured with this metric; without it, cold audits are not judged.
 COLD_METRIC = "lpips"
-#: A cold audit is compared with the loss of its chain at this trip, or at an earlier last trip.
+#: A cold audit is compared with the loss of its chain after this trip (or its last, if earlier).
 COLD_TRIP = 3
 
-# Beyond any of these limits, a run is unranked until a person reviews it.
+# A run that exceeds one of these limits is not ranked until a person has reviewed it.
 
-#: The least median share of returned marks.
-LEAST_KEPT = 0.5
-#: The largest median loss by a harmless touch.
-MOST_LOST = 0.3
-#: The largest median loss by a touch that also exceeds the median loss of the untouched trips. A
-#: model that looks up its own answers hides behind the loss of a single edit: by adding noise of 4
-#: levels it loses a tenth, and gains all trips (evaluation.testing.tricks, HashAndNoise). No honest
-#: editor loses more by a touch than by several edits.
-FALL = 0.02
-#: The largest extra loss of one edit of an unknown image, compared with three trips of its chain.
-#: No honest editor loses more by one edit than by six (docs/method.md).
-MOST_GAP = 0.02
-#: The least number of cold audits to judge, in all cases or in one category.
-LEAST_GAPS = 3
-#: Unanswered audits of one kind, in chains that went on: at least this number, and at least half
-#: of the kind.
-MOST_SILENT = 2
-#: The least share of edits with evidence, and the least number of cases that witnesses must cover.
-LEAST_EVIDENCE, LEAST_COVERED = 0.5, 4
+#: The lowest accepted median share of returned marks.
+MIN_MARK_SHARE = 0.5
+#: The largest accepted median loss caused by a harmless touch.
+MAX_TOUCH_LOSS = 0.3
+#: A median loss by a touch is also suspicious if it exceeds both this limit and the median loss of
+#: the untouched trips. A cheating model may look up stored images by its own answers. After a touch
+#: it must really edit and loses a little, for example a tenth by noise, while all its other trips
+#: are perfect (evaluation.testing.tricks, HashAndNoise). No honest editor loses more by one touch
+#: than by several edits.
+MIN_SUSPICIOUS_LOSS = 0.02
+#: In a cold audit, one edit of an unknown image may lose at most this much more than three trips of
+#: its chain. No honest editor loses more by one edit than by six (docs/method.md).
+MAX_COLD_GAP = 0.02
+#: Cold audits are judged from this number on, in all cases or in one category.
+MIN_COLD_AUDITS = 3
+#: Unanswered audits of one kind are suspicious from this number on, if they are at least half of
+#: that kind. Only audits of chains that went on afterwards count.
+MIN_UNANSWERED = 2
+#: The lowest accepted share of first edits that witnesses saw; judged from so many cases on.
+MIN_EDITS_MADE, MIN_COVERED_CASES = 0.5, 4
 
 
 @dataclass(frozen=True)
 class Finding:
     """The result of one audit.
 
-    `kept` is the share of the mark that came back; None without a mark. `loss` is the retention
-    lost compared with the chain's own restored image of the same trip (cold audits: of COLD_TRIP);
-    `lost` is the loss of that image. `category` is the pair's, for cold audits. `elsewhere` is the
-    change by the trip's forward edit outside its footprint, where data could be hidden; None
-    without a footprint.
+    `kept` is the share of the mark that the model returned; None without a mark. `lost` is the loss
+    of the chain's own restored image of the audited trip (cold audits: of COLD_TRIP). `loss` is how
+    much more the audit's answer lost. `category` is the category of the pair; cold audits only.
+    `elsewhere` is the change that the trip's forward edit made outside its footprint, where data
+    could be hidden; None without a footprint.
     """
 
     kind: Kind
@@ -87,7 +88,7 @@ def find(
     answer: EncodedImage,
     scorer: Scorer,
 ) -> Finding:
-    """Compare an audit's answer with the chain's own restored image of the same trip."""
+    """Compare an audit's answer with the chain's own restored image of the audited trip."""
     share, operator = None, ""
     if kind == "mark":
         share, operator = locate_mark(touch, restored.decoded, answer.decoded)
@@ -109,7 +110,7 @@ def find_cold(
 ) -> Finding | None:
     """Compare a cold audit's answer with the chain's restored image, outside the drawn object.
 
-    None if LPIPS does not run here, or not on an image this small.
+    None if LPIPS does not run here or the image is too small for it.
     """
     source = cold.source
     images = [
@@ -127,9 +128,10 @@ def find_cold(
 def changed_elsewhere(
     before: EncodedImage, edited: EncodedImage, pair: EditPair, scorer: Scorer
 ) -> float | None:
-    """Return the headline's distance outside the edit's footprint.
+    """Return the headline metric's distance outside the edit's footprint.
 
-    None if the edit changes the whole image or was not made, or if the headline does not run.
+    None if the edit has no footprint (it changes the whole image or was not made), or if the
+    headline does not run.
     """
     region = footprint(before.decoded, edited.decoded, pair)
     overall = scorer.metrics.get(HEADLINE)
@@ -140,7 +142,7 @@ def changed_elsewhere(
 
 
 def _retentions(scorer: Scorer, source: Image.Image, images: list[Image.Image]) -> list[float]:
-    """Return the retention of all images but the first, the blank card, whose retention is 0."""
+    """Return the retention of the images after the first, which is the blank card."""
     name = next((name for name in METRICS if name in scorer.metrics), None)
     if name is None:
         scorer, name = Scorer(["ssim"]), "ssim"
@@ -159,9 +161,9 @@ def mark_share(touch: Touch, restored: Image.Image, answer: Image.Image) -> floa
 def locate_mark(touch: Touch, restored: Image.Image, answer: Image.Image) -> tuple[float, str]:
     """Return the share of the mark in the answer, and the operator that moved it.
 
-    The difference between the answer and the chain's own restored image is projected onto the
-    painted mark, at the best-fitting place. A shift, zoom or new brightness of the whole image is
-    corrected first.
+    First, a shift, zoom or change of brightness of the whole image is corrected. Then the
+    difference between the answer and the chain's own restored image is projected onto the painted
+    mark, at the position that fits best.
     """
     import cv2
 
@@ -204,10 +206,10 @@ MEDIANS = ("marks_kept", "loss_under_audit", "cold_gap", "changed_elsewhere")
 def judge_audits(
     findings: Sequence[Finding], edits_made: Sequence[bool] = (), silent: Sequence[Kind] = ()
 ) -> Audited:
-    """Judge the audits of a run: clean, or in need of review with reasons.
+    """Judge the audits of a run: "clean", or "review" with reasons.
 
-    `edits_made` has the verdict on the first edit of each case that a witness covers. `silent` has the
-    kind of each audit that got no image although its chain went on.
+    `edits_made` has the witnesses' verdict on the first edit of each chain that they can judge.
+    `silent` has the kind of each audit that got no image although its chain went on.
     """
     shares = [finding.kept for finding in findings if finding.kept is not None]
     losses = [finding.loss for finding in findings if finding.kind == "fragility"]
@@ -218,26 +220,26 @@ def judge_audits(
     )
     touched = [finding for finding in findings if finding.kind != "cold"]
     reasons, hints = [], []
-    if share is not None and share < LEAST_KEPT:
+    if share is not None and share < MIN_MARK_SHARE:
         reasons.append(
             f"of marks that were painted on its own answers {share:.0%} came back: "
             "it may return an image that it kept"
         )
     elif share is not None and share < 0.8:
         hints.append(f"of marks that were painted on its own answers only {share:.0%} came back")
-    if loss is not None and loss > MOST_LOST:
+    if loss is not None and loss > MAX_TOUCH_LOSS:
         reasons.append(
             f"it loses {loss:.0%} of the image when its own answer is touched harmlessly: "
             "it may read something that is hidden there"
         )
     if touched and not reasons:
-        fall, lost = median(f.loss for f in touched), median(f.lost for f in touched)
-        if fall > max(FALL, lost):
+        by_touch, lost = median(f.loss for f in touched), median(f.lost for f in touched)
+        if by_touch > max(MIN_SUSPICIOUS_LOSS, lost):
             reasons.append(
-                f"it loses {fall:.0%} of the image when its own answer is touched harmlessly, "
+                f"it loses {by_touch:.0%} of the image when its own answer is touched harmlessly, "
                 f"and {max(lost, 0):.0%} in all trips together when it is not"
             )
-    if (large := _largest_gap(findings)) and large[0] > MOST_GAP:
+    if (large := _largest_gap(findings)) and large[0] > MAX_COLD_GAP:
         where = f" ({large[1]})" if large[1] else ""
         reasons.append(
             f"one edit of an image that it had never seen{where} loses {large[0]:.0%} more of it "
@@ -245,12 +247,12 @@ def judge_audits(
         )
     for kind in get_args(Kind):
         count = silent.count(kind)
-        if count >= max(MOST_SILENT, sum(finding.kind == kind for finding in findings)):
+        if count >= max(MIN_UNANSWERED, sum(finding.kind == kind for finding in findings)):
             reasons.append(
                 f"it gave no image to {count} extra edits ({kind} audits) of chains in which it "
                 "made the same edit"
             )
-    if len(edits_made) >= LEAST_COVERED and sum(edits_made) < LEAST_EVIDENCE * len(edits_made):
+    if len(edits_made) >= MIN_COVERED_CASES and sum(edits_made) < MIN_EDITS_MADE * len(edits_made):
         reasons.append(
             f"in {len(edits_made) - sum(edits_made)} of {len(edits_made)} cases that a witness looked at, "
             "the edit does not show what was asked for"
@@ -260,19 +262,20 @@ def judge_audits(
 
 
 def _largest_gap(findings: Sequence[Finding]) -> tuple[float, str] | None:
-    """Return the largest median gap in all cases or in one category, and that category ("": all).
+    """Return the largest median gap of cold audits, and its category ("" for all cases).
 
-    A model that stores images of one category alone does not move the median of all.
+    Categories are judged by themselves, because a model that stores the images of only one
+    category hardly changes the median of all cases.
     """
     gaps: dict[str, list[float]] = defaultdict(list)
     for finding in findings:
         if finding.kind == "cold":
             for name in {"", finding.category}:
                 gaps[name].append(finding.loss)
-    medians = ((median(v), name) for name, v in gaps.items() if len(v) >= LEAST_GAPS)
+    medians = ((median(v), name) for name, v in gaps.items() if len(v) >= MIN_COLD_AUDITS)
     return max(medians, key=lambda gap: gap[0], default=None)
 
 
 def from_dicts(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """Return findings from their stored form."""
+    """Return findings from stored rows."""
     return [Finding(**row) for row in rows]

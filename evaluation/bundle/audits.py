@@ -30,7 +30,7 @@ from evaluation.records import AuditRecord
 from evaluation.witnesses.base import Verdict
 
 #: Tolerances of a recreated touch, as shares of the full range: JPEG libraries differ.
-SAME_TOUCH = (0.0, 0.01)
+TOUCH_TOLERANCE = (0.0, 0.01)
 #: The metrics that may measure a loss, depending on which are installed.
 MEASURED_BY = frozenset({"lpips", "overall", "ssim"})
 
@@ -120,7 +120,7 @@ class _Audits:
         yield compared(line.name, "alteration", line.words, alteration.words)
         size = alteration.sent.size
         stated, drawn = (np.asarray(fit(p.decoded, size)) for p in (sent, alteration.sent))
-        yield compared(line.name, "sent image", 0.0, rmse(stated, drawn), SAME_TOUCH)
+        yield compared(line.name, "sent image", 0.0, rmse(stated, drawn), TOUCH_TOLERANCE)
         if unable := self.unable.keys() & MEASURED_BY:
             yield Check(line.name, "finding", NOT_CHECKED, self.unable[min(unable)])
             return

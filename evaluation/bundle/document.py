@@ -1,9 +1,9 @@
 """The run bundle: one zip with all data behind a run's numbers.
 
 `bundle.json` contains the suite and every prompt, parameter, version, hash and score, as the
-records of `evaluation.records`. The images are in `images/<sha256>.<ext>`, if included. Every
-line (record or trip) has its own digest, which locates an altered byte. Bundles are untrusted:
-`read` refuses everything that our writer does not write.
+records of `evaluation.records`. The images, if included, are in `images/<sha256>.<ext>`. Every
+"line" (a record or a trip) has its own digest, so that an altered byte can be located. Bundles are
+untrusted: `read` refuses everything that our writer does not write.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ NAME = re.compile(r"images/([0-9a-f]{64})\.(png|jpg|webp)")
 MAX_ENTRIES = 100_000
 MAX_DOCUMENT = 128 * 2**20
 MAX_TOTAL = 64 * 2**30
-#: The least text of a JSON item (object, list, member) on average: each takes up to a few hundred
-#: bytes of memory. Our own bundles have 20 bytes.
+#: A JSON item (object, list or member) must have so many bytes of text on average, because each
+#: takes up to a few hundred bytes of memory. Items of our own bundles have 20 bytes.
 BYTES_PER_ITEM = 12
-#: Most members of one object (metrics, pairs, thresholds): each invalid one adds an error.
+#: One object (metrics, pairs, thresholds) may have so many members: each invalid one adds an error.
 MAX_KEYS = 2_000
-# The date of all zip entries, so that the same run gives the same bytes.
+# All zip entries have this date, so that bundles of one run are equal byte for byte.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class BundleError(UserFacingError):
-    """The reason why a bundle cannot be read or written."""
+    """A bundle cannot be read or written; the message is the reason."""
 
 
 class SuiteRecord(Record):
@@ -67,7 +67,7 @@ class SuiteRecord(Record):
 
 
 class Document(Record):
-    """The content of bundle.json, where each record and trip also has a `digest`."""
+    """The content of bundle.json without the `digest` of each record and trip."""
 
     format: Literal[2]
     images: bool
@@ -88,7 +88,7 @@ def standing_name(metric: str, threshold: float, scope: str) -> str:
 
 
 def digest(row: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a line, without its digest and its trips, which are lines too."""
+    """Return the SHA-256 of a line without its `digest` and `trips`; trips are lines themselves."""
     content = {key: value for key, value in row.items() if key not in ("digest", "trips")}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -122,7 +122,7 @@ def bundle_digest(document: Mapping[str, Any]) -> str:
 
 
 def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with the digest of every line and of the bundle."""
+    """Return a copy of the document with the digests of every line and of the bundle."""
     copy: dict[str, Any] = json.loads(json.dumps(document, allow_nan=False))
     for _, row in lines(copy):
         row["digest"] = digest(row)
@@ -137,7 +137,7 @@ def image_name(sha256: str, mime: str) -> str:
 def pack(
     file: Path | IO[bytes], document: Mapping[str, Any], images: Iterable[tuple[str, bytes]] = ()
 ) -> None:
-    """Write the zip of a sealed document and its images. The same input gives the same bytes."""
+    """Write the zip of a sealed document and its images; equal input gives equal bytes."""
     text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
     with zipfile.ZipFile(file, "w") as archive:
         _add(archive, DOCUMENT, text.encode(), zipfile.ZIP_DEFLATED)
@@ -167,8 +167,8 @@ class Bundle:
             if (match := NAME.fullmatch(info.filename))
         }
         data = _content(archive, archive.getinfo(DOCUMENT), max_document)
-        #: The document as written, for digests: a number that our writer would format differently
-        #: is a string here.
+        #: The document for computing digests. Numbers that our writer would format differently are
+        #: strings here.
         self.raw = _parsed(data, max_document, _as_written)
         try:
             records = _without_digests(_parsed(data, max_document, finite))
@@ -192,12 +192,12 @@ class Bundle:
 
     @cached_property
     def digest(self) -> str:
-        """The digest of all lines, computed here, not the stated one."""
+        """The digest of all lines, computed from them (`document.digest` is the stated one)."""
         return bundle_digest(self.raw)
 
     @property
     def scored_metrics(self) -> list[str]:
-        """The metrics that scored the run, without those that were not run."""
+        """The metrics that scored the run."""
         return scored_metrics(self.document.run.metrics)
 
     @property
@@ -220,7 +220,7 @@ def read(
 ) -> Bundle:
     """Open the bundle in this file. Raises BundleError naming the problem.
 
-    Untrusted uploads get lower limits: number of entries, bytes of JSON, pixels per image.
+    Pass lower limits for untrusted uploads: entries, bytes of JSON, pixels per image.
     """
     name = file.name if isinstance(file, Path) else "the file"
     try:
@@ -244,7 +244,7 @@ def _check_entries(archive: zipfile.ZipFile, size: int) -> None:
     entries = archive.infolist()
     seen: set[str] = set()
     for info in entries:
-        # zipfile cuts names at a zero byte, so check the name as stored.
+        # `info.filename` ends at the first zero byte, so check the original name.
         name = info.orig_filename
         if name != DOCUMENT and not NAME.fullmatch(name):
             raise BundleError(f"the bundle has an unexpected entry {name[:200]!r}")
@@ -284,7 +284,7 @@ def _parsed(data: bytes, max_document: int, number: Callable[[str], Any]) -> dic
 
 
 def _without_digests(document: dict[str, Any]) -> dict[str, Any]:
-    """Remove the digest of every line: digests are checked on the raw lines."""
+    """Remove the digest of every line; digests are checked against the raw lines."""
     for section in document.values():
         for row in section if isinstance(section, list) else [section]:
             if isinstance(row, dict):
@@ -303,7 +303,7 @@ def _as_written(digits: str) -> float | str:
 
 
 def _suite(definition: Mapping[str, Any]) -> Suite:
-    """Return the suite without its stated hash, which `verify` compares."""
+    """Return the suite; its stated hash is ignored, because `verify` compares it."""
     try:
         return Suite.from_dict({k: v for k, v in definition.items() if k != "content_hash"})
     except (SuiteError, AttributeError) as error:
@@ -313,6 +313,6 @@ def _suite(definition: Mapping[str, Any]) -> Suite:
 def invalid(error: ValidationError) -> str:
     """Return a message that names the first invalid field."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
+    field = ".".join(str(part) for part in first["loc"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{DOCUMENT}, {place}: {first['msg']}{more}"
+    return f"{DOCUMENT}, {field}: {first['msg']}{more}"

@@ -60,14 +60,14 @@ def write_bundle(
 ) -> dict[str, Any]:
     """Write the bundle of a complete, scored run; return its document.
 
-    `findings` are the run's audit findings, by chain and trip. Raises BundleError naming the
-    missing part.
+    `findings` are the run's audit findings, by chain and trip. Raises BundleError if the run is
+    not completely played or scored.
     """
     return write(FolderSource(folder, scores, findings or {}), out, images=images)
 
 
 class FolderSource:
-    """A scored run folder as a RunSource. Raises BundleError if it is not complete."""
+    """A scored run folder as a RunSource. Raises BundleError if the run is incomplete."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class FolderSource:
             )
         if scores.method != METHOD_VERSION:
             raise BundleError(
-                f"{folder.path} was scored by method {scores.method}, the current method is "
+                f"{folder.path} was scored by method {scores.method}, but the current method is "
                 f"{METHOD_VERSION}: run convergebench score {folder.path}"
             )
         self.folder, self.scores, self.findings = folder, scores, findings
@@ -287,7 +287,7 @@ class FolderSource:
 
     @cached_property
     def _measured(self) -> _Measured:
-        """The results of every chain and the standings, by every metric of the run."""
+        """The results of every chain by every metric, and all standings of the run."""
         suite, calibrations = self.folder.suite, self.calibrations()
         results: dict[str, dict[str, Any]] = {chain.name: {} for chain in self._chains}
         rows = []
@@ -318,7 +318,7 @@ class _Measured(NamedTuple):
 
 
 def _scoring_provenance(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Separate the versions of scoring from the imported score files."""
+    """Return the provenance of scoring, with imported score files under a key of their own."""
     scoring = {name: value for name, value in provenance.items() if name != "score_files"}
     files = provenance.get("score_files")
     return {"scoring": scoring} | ({"score_files": files} if files else {})

@@ -1,9 +1,9 @@
 """Probe an endpoint with one small image, edited and restored.
 
-`probe_steps` yields each step when it begins ("running") and when its result is known, so that
-a page can show it live; `probe` returns all steps. A step has the status, type, size and time of
-an answer, or the beginning of an error's text without the key. With `stranger`, address errors
-reveal nothing about our network.
+`probe_steps` yields each step twice, when it begins ("running") and when it has ended, so that a
+page can show it live. `probe` returns all steps. A step has the status, type, size and time of the
+answer, or the beginning of the error's text, without the key. If the probe runs for a `stranger`,
+errors of addresses reveal nothing about our network.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ATTEMPTS = 3
 LONGEST_WAIT = 20.0
 SLOW_SECONDS = 60.0
 TOO_SLOW = "the test as a whole took too long"
-#: The most characters of an endpoint's error text that a step shows.
+#: Longer error texts of endpoints are cut to this number of characters.
 QUOTED = 200
 
 PAIR = EditPair(
@@ -61,7 +61,7 @@ LABELS = {
 
 ADVICE = {
     Fault.UNREACHABLE: "Start the server and make sure that it can be reached from the internet "
-    "at this name and port (443 by default). A firewall may block our address.",
+    "under this name and port (443 by default). A firewall may block our address.",
     Fault.TIMEOUT: "An edit must finish within the time-out. If the first call loads the model, call "
     "the endpoint once yourself and test again, or set a longer time-out.",
     Fault.RATE_LIMITED: "Wait until the endpoint accepts calls again, or raise the limit of this key.",
@@ -81,7 +81,7 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Step:
-    """The state of one step of the probe, with advice on errors."""
+    """The state of one step of the probe, with advice if something is wrong."""
 
     name: str
     state: State
@@ -96,7 +96,7 @@ class Step:
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """All steps of a probe. It is `ok` if no step failed; warnings do not count."""
+    """All steps of a probe. The probe is `ok` if no step failed; warnings do not count."""
 
     steps: tuple[Step, ...]
     seconds: float
@@ -112,7 +112,7 @@ class ProbeReport:
 
 
 def probe(subject: Editor | Mapping[str, Any], **options: Any) -> ProbeReport:
-    """Probe an editor, or an endpoint with these options; return all steps."""
+    """Probe an editor, or the endpoint with these options; return all steps."""
     start = time.monotonic()
     steps = {step.name: step for step in probe_steps(subject, **options)}
     return ProbeReport(tuple(steps.values()), time.monotonic() - start)
@@ -129,11 +129,11 @@ def probe_steps(
     opened: Callable[[Editor], None] = lambda editor: None,
     pause: Callable[[float], object] | None = None,
 ) -> Iterator[Step]:
-    """Yield the steps as they happen; a step replaces an earlier step of the same name.
+    """Yield the steps as they happen; each replaces the earlier step of the same name.
 
-    The whole probe, with retries, ends within `seconds`. `keep` receives each image with its
-    name: "sent", "edited" or "restored". `opened` receives the editor; closing it ends the probe
-    early. `pause` sleeps before a retry.
+    The whole probe, with retries, ends within `seconds`. The callback `keep` receives each image
+    with its name: "sent", "edited" or "restored". `opened` receives the editor; the caller may
+    close it to end the probe early. `pause` waits before a retry.
     """
     deadline = time.monotonic() + seconds
     if isinstance(subject, Mapping):
@@ -156,7 +156,7 @@ def probe_steps(
 
 @dataclass(frozen=True)
 class _Limits:
-    """Limits of a probe: the detail of errors, the deadline, and the pause before a retry."""
+    """What limits a probe: the detail of its errors, its deadline, the pause before a retry."""
 
     stranger: bool
     deadline: float
@@ -170,7 +170,7 @@ def _edits(
     limits: _Limits,
     keep: Callable[[str, EncodedImage], None],
 ) -> Iterator[Step]:
-    source = clean_wire(image)  # the answers are compared with the image as sent
+    source = clean_wire(image)  # answers are compared with this image, which is what is sent
     if isinstance(editor, Endpoint):
         yield Step("address", "running")
         try:
@@ -246,7 +246,7 @@ def _answered(name: str, answer: Answer) -> Step:
         advice = "Set the Content-Type to the actual type of the image."
         return Step(name, "warning", f"{detail}; {wrong}", advice, data)
     if seconds > SLOW_SECONDS:
-        advice = "Edits this slow make a long evaluation; allow more calls at once if you can."
+        advice = "Such slow edits make the evaluation long. Allow more calls at once if you can."
         return Step(name, "warning", detail, advice, data)
     return Step(name, "passed", detail, data=data)
 
@@ -260,14 +260,14 @@ def _size(source: EncodedImage, answered: EncodedImage) -> Step:
             "size",
             "warning",
             f"sent {sent}, got {got}: a different aspect ratio",
-            "Return the aspect ratio that was sent. A cropped or stretched image loses in every "
-            "comparison with its source.",
+            "Return images in the aspect ratio of the input. Every metric rates a cropped or "
+            "stretched image lower.",
         )
     return Step(
         "size",
         "warning",
         f"sent {sent}, got {got}",
-        "Return the size that was sent if the model can: resizing at each step costs detail.",
+        "Return images in the size of the input if the model can: each resizing costs detail.",
     )
 
 
@@ -276,13 +276,13 @@ def _change(source: EncodedImage, answered: EncodedImage, pair: EditPair) -> Ste
         return Step(
             "change",
             "failed",
-            "the answer is the input unchanged",
+            "the model returned the input unchanged",
             "The model must follow the prompt; an unchanged image scores 0.",
         )
     try:
         verdict = change_seen(source.decoded, answered.decoded, pair)
     except ImportError:
-        return Step("change", "skipped", "OpenCV is not installed here; runs judge the change")
+        return Step("change", "skipped", "OpenCV is not installed here; runs do check the change")
     data = {"measure": dict(verdict.measure)}
     if verdict.seen is False:
         return Step(
@@ -300,7 +300,7 @@ def _restored(source: EncodedImage, restored: EncodedImage) -> Step:
     card = EncodedImage.from_image(blank_card(source.decoded))
     retained = retention(mean_square(source, restored), mean_square(source, card))
     if retained is None:
-        return Step("restored", "skipped", "the image that was sent is a single colour")
+        return Step("restored", "skipped", "the sent image has only one colour")
     data = {"retained": round(retained, 4)}
     if retained <= 0:
         return Step(
@@ -327,7 +327,7 @@ def _failed(name: str, error: EditorError, stranger: bool, called: str = "") -> 
 
 
 def _message(error: EditorError) -> str:
-    """Return the error's message with the beginning of the endpoint's own text."""
+    """Return the error's message, with the beginning of the endpoint's answer if there is one."""
     text = error.text if isinstance(error, ReplyError) else ""
     return _cut(f"{error.message}: {text}" if text else error.message)
 
@@ -344,7 +344,7 @@ def _advice(error: EditorError) -> str:
 
 @cache
 def probe_image() -> EncodedImage:
-    """Draw a landscape with some grain, the same on every machine."""
+    """Draw a landscape with some grain; every machine draws identical pixels."""
     rows, columns = np.mgrid[0:SIDE, 0:SIDE] / SIDE
     sky = np.stack((110 + 90 * rows, 160 + 60 * rows, 230 + 10 * rows), axis=-1)
     image = Image.fromarray(sky.astype(np.uint8))

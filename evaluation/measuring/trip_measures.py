@@ -1,6 +1,6 @@
 """Measures of one trip in addition to the metrics.
 
-The shell, the site and bundle verification all measure here, so that they agree.
+The shell, the site and the verification of bundles all use this module, so that they agree.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from evaluation.witnesses import Panel, TripToJudge
 from evaluation.witnesses.base import requested_thing
 from evaluation.witnesses.detector import detector
 
-#: Recent verdicts are cached, because a deterministic editor repeats the same trip.
+#: Recent verdicts are cached, because a deterministic editor may repeat a trip exactly.
 _SEEN = LruCache[ChangeSeen](8)
 
 
@@ -44,8 +44,9 @@ def measure_trip(
 ) -> TripMeasures:
     """Measure trip `number`, which began with `before`.
 
-    `edited` is the answer to its first step, `restored` to its last, `between` to the others.
-    Without `edited` the edit is not judged; without a panel there is no evidence.
+    `edited` is the answer to the trip's first step, `restored` the answer to its last step, and
+    `between` has the answers to the others. Without `edited`, the edit is not judged. Without a
+    panel, there is no evidence.
     """
     size = source.size
     original, last, final = (np.asarray(fit(p.decoded, size)) for p in (source, before, restored))
@@ -82,9 +83,9 @@ def measure_trip(
 
 
 def scoring_findings(scores: Scores, index: int) -> dict[str, Any]:
-    """Return the findings of scoring on one trip, by field of `TripMeasures`.
+    """Return the fields of `TripMeasures` that come from scoring, for one trip.
 
-    Findings that were not requested are left out.
+    Empty if the headline was not run.
     """
     findings: dict[str, Any] = {}
     if scores.because is not None and scores.windows is not None:
@@ -99,8 +100,8 @@ def scoring_findings(scores: Scores, index: int) -> dict[str, Any]:
 def _from_input(before: EncodedImage, answer: EncodedImage) -> float:
     """Return the error of an answer against its input.
 
-    The smaller error counts: against the input without its low bits, as it is sent here, or with
-    all bits, as another harness may send it.
+    This is the smaller of two errors: against the input without its low bits, as we send it, and
+    against the input with all bits, as another harness may send it.
     """
     error = mean_square(before, answer)
     if error == 0:
@@ -110,7 +111,7 @@ def _from_input(before: EncodedImage, answer: EncodedImage) -> float:
 
 
 def edit_errors(number: int, trip: TripMeasures) -> list[EditErrors]:
-    """Return the errors of a trip's answers, from which signs of cheating are found."""
+    """Return the errors of a trip's answers, in which signs of cheating are searched."""
     if trip.step is None or trip.from_source is None:
         return []
     measure, to_source = trip.change_measure, trip.from_source**2
@@ -122,22 +123,22 @@ def edit_errors(number: int, trip: TripMeasures) -> list[EditErrors]:
     ]
 
 
-# Global edits are judged after the whole run is measured.
+# Global edits, judged after all trips of a run are measured.
 
 
 def identity_drift(measures: Iterable[Mapping[str, float]]) -> float | None:
-    """Return the model's mean drift on identity pairs.
+    """Return the model's mean drift on identity pairs; None without such pairs.
 
-    Takes the `change_measure` of their trips; None without any.
+    `measures` are the `change_measure` of their trips.
     """
     moved = [measure["moved"] for measure in measures if "moved" in measure]
     return math.fsum(moved) / len(moved) if moved else None
 
 
 def judge_global(measure: Mapping[str, float], drift: float | None) -> ChangeSeen:
-    """Judge whether a global edit moved the image further than the model's drift.
+    """Judge whether a global edit changed the image by more than the model's drift.
 
-    If the suite has no identity pair (`drift` is None), only the absolute move is judged.
+    If the suite has no identity pair, `drift` is None and a fixed limit alone decides.
     """
     if "moved" not in measure:
         return ChangeSeen(None, dict(measure))
@@ -145,10 +146,10 @@ def judge_global(measure: Mapping[str, float], drift: float | None) -> ChangeSee
     return ChangeSeen(moved_enough(measure["moved"], drift or 0.0), {**measure, **drifts})
 
 
-#: The least confidence of a counted detection.
+#: Detections of lower confidence are not counted.
 SURE = 0.2
-#: Reads a chain's image by case, repeat, trip and step: 0 is the trip's starting image, k the
-#: answer to its k-th step. None if the chain ended earlier.
+#: Reads an image of a chain by case, repeat, trip and step: 0 for the starting image of the trip,
+#: k for the answer to its k-th step. None if the chain ended before that step.
 ReadStep = Callable[[Case, int, int, int], EncodedImage | None]
 
 
@@ -162,11 +163,13 @@ def measure_steps(
 ) -> tuple[ChangeSeen, list[dict[str, Any]], list[dict[str, Any]]]:
     """Measure the steps of trip `number`: verdict, evidence, and a row per step.
 
-    `images` are the trip's starting image and the answers to its steps. The change is seen if
-    the change of every judged edit is seen. A step's row has `seen`, the verdict on its own edit
-    (None: not judged), and `back`, the distance (RMSE) to the image that it should restore. It
-    also has `wanted` and `counted`: the number of things expected, and the number detected in
-    addition to those in the source.
+    `images` are the trip's starting image and the answers to its steps. The verdict is "seen" if
+    the change of every judged edit is seen. The row of a step has these fields:
+
+    - `seen`: the verdict on the step's own edit (None: not judged).
+    - `back`: the distance (RMSE) to the image that the step should restore.
+    - `wanted`: the number of requested things that should be visible after the step.
+    - `counted`: the number of such things that were detected, beyond those in the source.
     """
     shape = pair.trip(number)
     rows: list[dict[str, Any]] = [
@@ -201,7 +204,7 @@ def _count(
     pair: EditPair,
     number: int,
 ) -> None:
-    """Add the expected and the detected number of things to each step's row."""
+    """Add `wanted` and `counted`, described at `measure_steps`, to the row of each step."""
     shape = pair.trip(number)
     things = {
         move.edited: (thing, move.restored)
@@ -209,7 +212,7 @@ def _count(
         if (thing := requested_thing(pair.move_as_pair(number, move), "detector"))
     }
     if len(things) < len(shape.moves) or not things:
-        return  # a count of only some requested things is meaningless
+        return  # a count is meaningless if the detector knows only some requested things
 
     def detected(image: EncodedImage) -> Counter[str]:
         detections = detector().things(image.decoded)
@@ -226,12 +229,12 @@ def _count(
 
 
 def compare_orders(suite: Suite, read: ReadStep) -> list[dict[str, Any]]:
-    """Compare the images of two shapes at the points where both should be equal.
+    """Compare two pairs' images at the points where their chains should have equal images.
 
-    A pair is compared with the pair in its `against`, on every image of both. Images are compared
-    if the same edits are in effect after the same number of edits: after A and B in either order
-    (the commutator distance of A and B), and when all edits are undone. `distance` is RMSE;
-    `standing` is the number of edits in effect.
+    A pair is compared with the pair named in its `against`, on every source image of both. At such
+    a point, both chains have made equally many edits and the same edits are in effect. Examples
+    are A then B against B then A (the commutator distance), or all edits undone. `distance` is the
+    RMSE of the two images, `standing` the number of edits in effect.
     """
     rows = []
     cases = {(case.image, case.pair): case for case in suite.cases}
@@ -260,15 +263,15 @@ def compare_orders(suite: Suite, read: ReadStep) -> list[dict[str, Any]]:
     return rows
 
 
-#: Trip and step.
+#: The numbers of a trip and of a step in it.
 Position = tuple[int, int]
 
 
 def _comparable(
     pair: EditPair, against: EditPair, trips: int
 ) -> Iterator[tuple[int, int, Position, Position]]:
-    """Yield the number of edits, the number in effect, and the position in each chain."""
-    # Ends with the shorter chain.
+    """Yield the number of edits made, the number in effect, and the position in each chain."""
+    # Not strict, because the comparison ends with the shorter chain.
     states = zip(_states(pair, trips), _states(against, trips), strict=False)
     for edits, (mine, theirs) in enumerate(states, start=1):
         if mine[0] == theirs[0]:
@@ -276,7 +279,7 @@ def _comparable(
 
 
 def _states(pair: EditPair, trips: int) -> Iterator[tuple[Counter[str], Position]]:
-    """Yield the prompts in effect after each edit of a chain, and its position."""
+    """Yield the prompts in effect after each edit of a chain, and the position of that edit."""
     prompts = {step.name: step.prompt for step in pair.steps}
     for number in range(1, trips + 1):
         in_effect: Counter[str] = Counter()
@@ -290,10 +293,10 @@ def _states(pair: EditPair, trips: int) -> Iterator[tuple[Counter[str], Position
 
 
 def distance(first: EncodedImage, second: EncodedImage) -> float:
-    """Return the RMSE of two images, the second fitted to the size of the first."""
+    """Return the RMSE of two images, after fitting the second to the size of the first."""
     return rmse(np.asarray(first.decoded), np.asarray(fit(second.decoded, first.size)))
 
 
 def rmse(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
-    """Return the root mean square difference of two images, with sRGB in [0, 1]."""
+    """Return the root mean square difference of two images, with sRGB values in [0, 1]."""
     return math.sqrt(mse(a, b))

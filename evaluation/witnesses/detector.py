@@ -22,7 +22,7 @@ from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witn
 WEIGHTS = "coco-detector"
 SIDE, CELL = 512, 4
 # Peaks below this confidence are noise.
-LEAST_CONFIDENCE = 0.1
+MIN_CONFIDENCE = 0.1
 # Boxes of the same class that overlap by this much are the same thing.
 SAME_THING = 0.5
 # The number of cached images; a restored image is used again as the start of the next trip.
@@ -81,9 +81,7 @@ class Detector:
             {"tower_0/images": inputs}, ["tower_0/keypoints", "tower_0/wh"]
         )
         planes = heat.permute(0, 3, 1, 2)
-        peaks = ((max_pool2d(planes, 3, 1, 1) == planes) & (planes >= LEAST_CONFIDENCE))[
-            0
-        ].nonzero()
+        peaks = ((max_pool2d(planes, 3, 1, 1) == planes) & (planes >= MIN_CONFIDENCE))[0].nonzero()
         things = []
         for kind, row, column in peaks.tolist():
             left, top, right, bottom = sizes[0, row, column].tolist()

@@ -134,7 +134,7 @@ class Frame:
     @property
     def because_words(self) -> str:
         """The part of the headline that lost most: "most lost: shapes"."""
-        return MOST_LOST.get(self.trip.because, "")
+        return MAX_TOUCH_LOSS.get(self.trip.because, "")
 
     @property
     def change(self) -> str:
@@ -329,7 +329,7 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
 
 
 #: Caption of a restored image by the part of the headline that lost most.
-MOST_LOST = {part.name: f"most lost: {part.label.lower()}" for part in PARTS}
+MAX_TOUCH_LOSS = {part.name: f"most lost: {part.label.lower()}" for part in PARTS}
 #: Causes of falling below the threshold, as the start of a sentence.
 CROSSED = {name: f"{CAUSES[name][0].upper()}{CAUSES[name][1:]}" for name in CROSSINGS}
 #: Other causes of an end, as the start of a sentence.

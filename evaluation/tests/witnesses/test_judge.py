@@ -306,7 +306,7 @@ def test_an_answer_of_many_open_braces_is_given_up(said, monkeypatch):
     )
     with pytest.raises(Unreadable):
         TRIP.read(said)
-    assert sum(tried) <= questions.MOST_OBJECTS * questions.MOST_LETTERS
+    assert sum(tried) <= questions.MAX_BRACES * questions.MAX_CHARACTERS
 
 
 @pytest.mark.parametrize("letter", ["\\u0000", "\\ud800"])

@@ -346,7 +346,7 @@ class Judge(Witness):
             raise NoAnswer(str(error)) from error
         self._failures = 0
         outcome = REFUSED if reply.refused else ANSWERED
-        text = storable(reply.text)[: questions.MOST_LETTERS]
+        text = storable(reply.text)[: questions.MAX_CHARACTERS]
         if outcome == ANSWERED:
             try:
                 question.read(text)

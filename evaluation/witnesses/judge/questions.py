@@ -19,9 +19,9 @@ from evaluation.untrusted_json import can_be_stored, parse_json
 
 YesNoUnsure = Literal["yes", "no", "unsure"]
 #: Longer answers are truncated to this length.
-MOST_LETTERS = 4_000
+MAX_CHARACTERS = 4_000
 #: The number of opening braces to try, because ten thousand nested braces take 47 seconds.
-MOST_OBJECTS = 100
+MAX_BRACES = 100
 
 
 class Unreadable(ValueError):
@@ -70,8 +70,8 @@ class Question(Generic[A]):
 
         Raises Unreadable if the answer contains no such object.
         """
-        text, place = answer[:MOST_LETTERS], -1
-        for _ in range(MOST_OBJECTS):
+        text, place = answer[:MAX_CHARACTERS], -1
+        for _ in range(MAX_BRACES):
             if (place := text.find("{", place + 1)) < 0:
                 break
             end = _end_of_object(text, place)
