@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 
 
 def edit(image: Image.Image, prompt: str) -> Image.Image:
-    """Run your model. This placeholder recolours a disc for any prompt; twice restores the image.
+    """Run your model. This placeholder recolours a disc for any prompt; a second edit restores it.
 
     It passes the test, but its run stays unranked: its edits do not follow the prompts.
     """

@@ -97,7 +97,7 @@ class ReturnsInput(Trick):
 class InChunk(Trick):
     """Hides the source in a chunk of the PNG."""
 
-    stopped_by = "clean wire"
+    stopped_by = "clean pixels"
 
     def keep(
         self, answer: EncodedImage, image: EncodedImage, instruction: Instruction
@@ -117,7 +117,7 @@ class InChunk(Trick):
 class AfterEnd(Trick):
     """Hides the source after the end of the PNG."""
 
-    stopped_by = "clean wire"
+    stopped_by = "clean pixels"
 
     def keep(
         self, answer: EncodedImage, image: EncodedImage, instruction: Instruction
@@ -176,7 +176,7 @@ class InPixels(Trick):
 class InBits(InPixels):
     """Hides it in one bit of every value; `clean_wire` removes bit 1."""
 
-    stopped_by: ClassVar[str] = "clean wire"
+    stopped_by: ClassVar[str] = "clean pixels"
     bit: int = 1
 
     def hide_bits(self, values: Values, bits: Values) -> Values:
@@ -190,7 +190,7 @@ class InBits(InPixels):
 
 
 class InHigherBits(InBits):
-    stopped_by = "fragility audit"
+    stopped_by = "harmless audit"
 
     def __init__(self) -> None:
         super().__init__(bit=4)
@@ -199,7 +199,7 @@ class InHigherBits(InBits):
 class InFrequencies(InPixels):
     """Hides it in the middle frequencies of 8 x 8 blocks, as even and odd multiples of a step."""
 
-    stopped_by = "clean wire"
+    stopped_by = "clean pixels"
     #: The frequencies used, and a step larger than the dither of `clean_wire`.
     MIDDLE: ClassVar[list[tuple[int, int]]] = [
         (row, column) for row in range(8) for column in range(8) if 3 <= row + column <= 7
@@ -244,7 +244,7 @@ class InFrequencies(InPixels):
 class ExactCache(Trick):
     """Keeps every image by the hash of the one that it will be sent next."""
 
-    stopped_by: ClassVar[str] = "fragility audit"
+    stopped_by: ClassVar[str] = "harmless audit"
     kept: dict[tuple[str, str], EncodedImage] = field(default_factory=dict)
 
     def keep(
@@ -489,7 +489,7 @@ def public_seed(case: str, number: int, direction: str) -> int:
 class TogglesPatch(Trick):
     """Turns by rule; for every other prompt it inverts the top bit of a patch."""
 
-    stopped_by = "evidence"
+    stopped_by = "witnesses"
 
     def recall(
         self, image: EncodedImage, instruction: Instruction, seed: int | None
@@ -505,7 +505,7 @@ class TogglesPatch(Trick):
 class RedBall(NearCache):
     """Draws a red ball for every prompt, and keeps the image before it."""
 
-    stopped_by = "evidence, mark audit"
+    stopped_by = "witnesses, mark audit"
 
     def recall(
         self, image: EncodedImage, instruction: Instruction, seed: int | None

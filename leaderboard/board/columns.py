@@ -127,8 +127,7 @@ def _bound(name: str) -> Callable[[BoardRow], float | None]:
 
 
 TIERS = (
-    "Class A starts with the first model. Each next class starts with the first model whose "
-    "possible ranks do not overlap with those of the model that started the class before. "
+    "A class contains the models whose possible ranks overlap with those of its first model. "
     "Filters never change a class."
 )
 COLUMNS: tuple[Column, ...] = (
@@ -174,9 +173,9 @@ COLUMNS: tuple[Column, ...] = (
         lambda row: row.run.played,
         "How the run was played. Run here: weights on our worker, or a vendor’s public "
         "API under our key. Submitted endpoint: we called it, its submitter hosts it. Recomputed: "
-        "contributed images, numbers computed here. Reported: figures of others. Only the first "
-        "two are ranked. Below: the wire contract, and the longest side of the images that were "
-        "sent and returned.",
+        "contributed images, numbers computed here. Reported: numbers published by others. Only the "
+        "first two are ranked. Below: the API format, and the longest side of the images sent and "
+        "returned.",
         in_api=True,
         type=Played,
         label="Played",
@@ -186,7 +185,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "contract",
         lambda row: row.contract,
-        "The wire contract of an endpoint, or the provider’s own API.",
+        "The API format of an endpoint, or the provider’s own API.",
         in_api=True,
         type=str | None,
     ),
@@ -242,7 +241,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "usable",
         lambda row: row.usable_trips,
-        "Round trips above the chosen threshold, on average over the cases.",
+        "Round trips until an image has the damage chosen under “Until” or the model stops making "
+        "the edit, averaged over the cases.",
         field="usable_trips",
         decimals=4,
         label="Usable trips",
@@ -322,7 +322,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "change_seen",
         lambda row: row.change_seen,
-        "The share of trips on which the requested change is seen.",
+        "The share of trips on which the edit visibly changed the image.",
         in_api=True,
         label="Change seen",
         text=formatting.percent,

@@ -85,8 +85,8 @@ class BoardFilters:
         """The note above the table on which rows are ranked."""
         listed_only = [way for way in Played if way not in self.ranked_ways]
         return (
-            f"Ranks compare only rows played as {_quoted(self.ranked_ways)}. "
-            f"Rows played as {_quoted(listed_only)} are listed without a rank."
+            f"Only rows marked {_quoted(self.ranked_ways)} are ranked. "
+            f"Rows marked {_quoted(listed_only)} are listed without a rank."
         )
 
     @property
@@ -175,18 +175,18 @@ class BoardRow:
 
     @property
     def contract(self) -> str | None:
-        """The wire contract or the provider's API; None if no endpoint was called."""
+        """The API format, or else the provider's API; None if no endpoint was called."""
         if self.model.is_reference or self.run.source != Run.Source.OURS:
             return None
         return self.run.contract or self.model.editor
 
     @property
     def wire(self) -> str:
-        """Contract, size sent and size returned; empty if no endpoint was called."""
+        """API format, size sent and size returned; empty if no endpoint was called."""
         if not self.contract:
             return ""
         sent, returned = self.filters.suite.size, self.run.returned
-        sizes = f"{sent:,} → {returned:,}" if returned else f"{sent:,} sent"
+        sizes = f"sent at {sent:,}, returned at {returned:,}" if returned else f"sent at {sent:,}"
         return f"{self.contract}, {sizes} px"
 
     @property

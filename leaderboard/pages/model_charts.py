@@ -70,9 +70,10 @@ def _curves_title(standings: Mapping[str, Standing], trips: int) -> str:
     if not kept:
         return "How much of the image is kept, trip by trip"
     most, least = max(kept, key=lambda n: kept[n]), min(kept, key=lambda n: kept[n])
-    start = f"{formatting.after_round_trips(trips).capitalize()}, {formatting.percent(kept[most])} is kept by"
+    start = f"{formatting.after_round_trips(trips).capitalize()}, {formatting.percent(kept[most])} is kept"
     if formatting.percent(kept[most]) == formatting.percent(kept[least]):
-        return f"{start} every metric"
+        return f"{start} according to every metric"
+    start = f"{start} by"
     if HEADLINE in kept and formatting.percent(kept[HEADLINE]) != formatting.percent(kept[most]):
         share = formatting.percent(kept[HEADLINE])
         return f"{start} {formatting.metric_label(most)}, the most lenient metric, and {share} by the headline metric"
@@ -95,8 +96,7 @@ def endings_chart(results: RunResults) -> Chart | None:
     return Chart(
         id="endings",
         title=_endings_title(incidence, trips),
-        subtitle="Share of the cases that each cause has ended by each round trip. The rest, above "
-        "the areas, is still usable.",
+        subtitle="Share of the cases ended so far, by cause. The rest, above the areas, is still usable.",
         figure=_stacked(incidence, trips),
         table=trips_table(
             "Ended because",

@@ -50,9 +50,9 @@ class Jpeg:
     def short(self) -> str:
         """Short text for a table: "quality 18"."""
         if self.equivalent < JPEG_QUALITIES[0]:
-            return "worse than 1"
+            return "below quality 1"
         if self.equivalent > JPEG_QUALITIES[-1]:
-            return "better than 95"
+            return "above quality 95"
         return f"quality {self.equivalent:.0f}"
 
     @property

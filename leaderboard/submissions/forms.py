@@ -17,6 +17,7 @@ from evaluation.editors.contracts.base import MAX_EXTRA_LENGTH
 from evaluation.errors import EditorError
 from evaluation.untrusted_json import parse_strictly
 from leaderboard import endpoints
+from leaderboard.formatting import count
 from leaderboard.models import ApiToken, Submission, Suite, Use
 from leaderboard.models.entries import taken_name
 from leaderboard.submissions import workflow
@@ -29,7 +30,7 @@ class SuiteChoiceField(forms.ModelChoiceField):
 
     def label_from_instance(self, obj: Any) -> str:
         edits = intcomma(obj.edit_count)
-        return f"{obj}: {edits} edits, up to {obj.trips} round trips at {obj.size} px"
+        return f"{obj}: {edits} edits, up to {count(obj.trips, 'round trip')} at {obj.size} px"
 
 
 #: Suite proposed by the form: large enough to rank by, at a tenth of the standard suite's cost.
@@ -37,7 +38,7 @@ DEFAULT_SUITE = "lite"
 #: Ways in which a request may state the size.
 SIZES = (
     ("input", "The size of the image we send"),
-    ("omit", "State no size"),
+    ("omit", "Send no size"),
     *((size, size.replace("x", " x ")) for size in ("512x512", "768x768", "1024x1024")),
     *((size, size.replace("x", " x ")) for size in ("1536x1024", "1024x1536", "2048x2048")),
 )
@@ -47,7 +48,8 @@ class EndpointForm(forms.ModelForm):
     """The settings of an endpoint; `extra`, size and switches are stored as options."""
 
     contract = forms.ChoiceField(
-        choices=[(name, c.label) for name, c in CONTRACTS.classes().items()]
+        label="API format",
+        choices=[(name, c.label) for name, c in CONTRACTS.classes().items()],
     )
     endpoint_url = forms.CharField(
         label="Endpoint address",
@@ -59,7 +61,7 @@ class EndpointForm(forms.ModelForm):
         label="Model id",
         required=False,
         max_length=200,
-        help_text="Sent as “model” if the contract supports it.",
+        help_text="Sent as “model” if the API format supports it.",
     )
     extra = forms.CharField(
         label="Extra parameters",
@@ -75,7 +77,7 @@ class EndpointForm(forms.ModelForm):
     size = forms.ChoiceField(
         choices=SIZES,
         initial="input",
-        help_text="The size field of the request, if the contract supports it.",
+        help_text="The size field of the request, if the API format supports it.",
     )
 
     class Meta:

@@ -197,7 +197,10 @@ def _rank(suite: Suite) -> None:
             threshold=threshold,
             scope="all",
         ).filter(run__editing_model__is_reference=False)
-        ordered = sorted(standings.only("usable_trips"), key=lambda s: -s.usable_trips)
+        # As in `board_order`, so that the leader has the first rank.
+        ordered = sorted(
+            standings.only("usable_trips", "auc"), key=lambda s: (-s.usable_trips, -(s.auc or 0))
+        )
         for place, standing in enumerate(ordered):
             standing.rank = place // 3 * 3 + 1
             standing.rank_low, standing.rank_high = standing.rank, standing.rank + 2

@@ -144,6 +144,16 @@ def _images(
     ]
 
 
+#: What each class of reversibility means.
+REVERSIBILITY = {
+    "exact": "Nothing is lost: the inverse can restore every pixel",
+    "clean": "The edit hides little: the inverse can restore nearly everything",
+    "partial": "The edit hides or changes a part that the inverse must guess",
+    "destroys": "The edit destroys information that the inverse must invent",
+    "invents": "The edit redraws its subject: the inverse must invent the original",
+}
+
+
 def _pairs(suite: Suite, cases: Sequence[Case]) -> list[dict[str, Any]]:
     """Return each pair as the suite froze it, with its number of cases."""
     by_slug = {row["slug"]: row for row in (suite.definition or {}).get("pairs", [])}
@@ -160,6 +170,7 @@ def _pairs(suite: Suite, cases: Sequence[Case]) -> list[dict[str, Any]]:
                 "count": counts[case.pair_slug],
                 "change": changes.get(frozen.get("change", ""), "").partition(":")[0],
                 "reversibility": ways.get(frozen.get("reversibility", ""), ""),
+                "reversible": REVERSIBILITY.get(frozen.get("reversibility", ""), ""),
                 # True if curators changed the prompts later. Results keep the frozen prompts.
                 "changed": current is not None
                 and (current.forward, current.backward) != (case.forward, case.backward),

@@ -117,7 +117,7 @@ def witness_errors() -> list[dict[str, Any]]:
             (row.of, what, row.should_be_seen),
             {
                 "of": witness_label(row.of),
-                "what": what,
+                "what": _question(what),
                 "should_be_seen": row.should_be_seen,
                 "judged": 0,
                 "wrong": 0,
@@ -126,6 +126,21 @@ def witness_errors() -> list[dict[str, Any]]:
         total["judged"] += row.judged
         total["wrong"] += len(row.wrong)
     return list(rows.values())
+
+
+def _question(what: str) -> str:
+    """Return what a witness was asked, and what was done: "made? (a red ball instead)"."""
+    question, *details = (WITNESS_WORDS.get(part, part) for part in what.split(", "))
+    return f"{question}? ({', '.join(details)})" if details else f"{question}?"
+
+
+#: The page's words for those of the stored error rates.
+WITNESS_WORDS = {
+    "what else was there kept": "rest kept",
+    "left on": "left in place",
+    "every move": "flips and turns",
+    "worn things": "things that people wear",
+}
 
 
 @cache

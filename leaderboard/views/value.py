@@ -132,7 +132,7 @@ COSTS = {
 
 @dataclass(frozen=True)
 class Point:
-    """A model and its cost. `best` if no model lasts as long for less."""
+    """A model and its cost. `best` if no model is both cheaper and longer-lasting."""
 
     row: BoardRow
     cost: float
@@ -177,8 +177,8 @@ def finding(points: Sequence[Point], cost: Cost) -> str:
         return "What does durability cost?"
     if len(best) == 1:
         return f"{best[0]} lasts longest and {'takes' if cost.is_time else 'costs'} least"
-    less = "in less time" if cost.is_time else "for less"
-    return f"No model lasts longer {less} than {formatting.listed(best[::-1], 4)}"
+    names, compared = formatting.listed(best[::-1], 4), "time" if cost.is_time else "price"
+    return f"{names} are unbeaten on {compared} and durability"
 
 
 #: Most models that are named in the chart.
@@ -205,7 +205,7 @@ def value_chart(points: Sequence[Point], cost: Cost, filters: BoardFilters, left
         title=finding(points, cost),
         subtitle=f"{cost.label} against usable trips by {formatting.metric_label(filters.metric)}. "
         "Up and to the left is better; no model beats those on the line at both. "
-        f"Thin lines join hosts of the same weights.{missing}",
+        f"Dotted lines join providers of the same model.{missing}",
         figure=_figure(points, cost, filters.suite.trips),
         table=_table(points, cost),
         about=f"{filters.suite}, by {formatting.metric_label(filters.metric)}",

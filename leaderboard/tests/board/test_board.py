@@ -365,4 +365,5 @@ def test_a_row_names_the_contract_and_the_sizes_sent_and_returned(client, suite)
     wire = {"model": {"contract": "huggingface"}, "answers": {"returned": 1024}}
     make_run("Called", suite, rank=1, provenance=wire)
     make_run(make_model("Scale", is_reference=True), suite, provenance=wire)
-    assert page(client).count(f"huggingface, {suite.size:,} → 1,024 px") == 1
+    words = f"huggingface, sent at {suite.size:,}, returned at 1,024 px"
+    assert page(client).count(words) == 1

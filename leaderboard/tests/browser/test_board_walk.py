@@ -155,7 +155,7 @@ def test_a_cheap_open_model_is_found_shared_and_its_column_explained(board, visi
     head = wide.page.locator("thead th.usable")
     head.locator("a").focus()
     shown = "getComputedStyle(document.querySelector('thead th.usable'), '::after').content"
-    assert "Round trips above" in wide.page.evaluate(shown)
+    assert "Round trips until" in wide.page.evaluate(shown)
     wide.page.locator("#value").scroll_into_view_if_needed()
     wide.page.wait_for_selector("#value .plot[data-drawn]")
     wide.page.click("text=Price per usable trip")

@@ -48,7 +48,7 @@ def test_no_model_beats_those_on_the_line_in_both(suite):
         assert one.best == (not better), one.name
     assert (
         finding(found, COSTS["edit"])
-        == "No model lasts longer for less than Good (Host A) and Cheap"
+        == "Good (Host A) and Cheap are unbeaten on price and durability"
     )
 
 

@@ -125,7 +125,7 @@ def test_the_method_states_the_abilities_and_error_rates_of_witnesses(client):
     assert "glasses, hats, earrings and necklaces on an annotated face" in page
     assert "a red ball instead" in page
     assert "The real rows come from <b>one chain</b>" in page
-    assert "hat undone, on the real chain" in page
+    assert "hat undone? (on the real chain)" in page
 
 
 def test_a_model_without_a_judge_says_what_one_would_cost(client, judged):
