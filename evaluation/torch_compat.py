@@ -20,7 +20,7 @@ _libraries: list[Any] = []
 
 
 @cache
-def ready_torchvision() -> None:
+def fix_torchvision() -> None:
     """Make `import torchvision` work; call before importing lpips, open_clip or timm."""
     try:
         importlib.import_module("torchvision")

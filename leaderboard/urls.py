@@ -88,7 +88,7 @@ urlpatterns = [
     path("submissions/<str:token>/act/", submissions.act, name="submission_act"),
     re_path(
         r"^submissions/(?P<token>[\w-]{1,43})/images/"
-        r"(?P<form>thumbnail|copy)/(?P<sha256>[0-9a-f]{64})$",
+        r"(?P<variant>thumbnail|copy)/(?P<sha256>[0-9a-f]{64})$",
         submissions.image,
         name="submission_image",
     ),
@@ -118,7 +118,7 @@ urlpatterns = [
     path("about/", texts.about, name="about"),
     path("changelog/", texts.changelog, name="changelog"),
     re_path(
-        r"^images/(?P<form>thumbnail|copy|original)/(?P<sha256>[0-9a-f]{64})$",
+        r"^images/(?P<variant>thumbnail|copy|original)/(?P<sha256>[0-9a-f]{64})$",
         images.image,
         name="image",
     ),

@@ -36,7 +36,10 @@ LIMITS = {
 
 
 def client_address(request: HttpRequest) -> str | None:
-    """Return the visitor's address: behind N trusted proxies, the N-th forwarded from the right."""
+    """Return the visitor's address.
+
+    Behind N trusted proxies it is the N-th from the end of X-Forwarded-For.
+    """
     hops = [hop.strip() for hop in request.headers.get("X-Forwarded-For", "").split(",")]
     proxies = settings.TRUSTED_PROXIES
     forwarded = hops[-proxies] if proxies and len(hops) >= proxies else ""

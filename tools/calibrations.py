@@ -25,7 +25,7 @@ def compute(slug: str) -> dict[str, Any]:
         raise MetricError(f"not all metrics run here: {scorer.not_run}")
     images: dict[str, Any] = {}
     for image in tqdm(suite.images, unit="image"):
-        source = EncodedImage.from_image(sources.prepared(image, suite.size))
+        source = EncodedImage.from_image(sources.load_prepared(image, suite.size))
         subject = chain_subject(image)
         calibrations = scorer.calibrate(source, subject)
         distances = {

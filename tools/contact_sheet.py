@@ -83,7 +83,7 @@ def sheet(suite: Suite) -> Image.Image:
 
     @lru_cache(maxsize=4)  # consecutive cases share images
     def images(image: SuiteImage) -> Image.Image:
-        return sources.prepared(image, suite.size)
+        return sources.load_prepared(image, suite.size)
 
     cells = (
         (case_image(images(image), image, pair), f"{case.image}\n{case.pair}")

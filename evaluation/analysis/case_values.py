@@ -1,9 +1,9 @@
 """Values of a run by case; the run's number is their mean over cases.
 
 Usable trips, AUC and curve of a run are means over its cases, so intervals, ranks and comparisons
-need only these values, not the chains. The case of a lost chain gets a pseudo-value (Andersen,
-Klein & Rosthøj 2003), its contribution to the category's number, so that the mean remains exactly
-the run's number.
+need only these values, not the chains. If the benchmark interrupted a chain (outcome "lost"), its
+case gets a pseudo-value (Andersen, Klein & Rosthøj 2003): its contribution to the category's
+number. So the mean remains exactly the run's number.
 
 To rank at any time, the site stores `CaseValues.aligned(cases)` of each run, metric and threshold:
 one float per case of the suite, in the suite's order. A scope selects some of them
@@ -38,10 +38,9 @@ class CaseValues:
     """One run by one metric at one threshold, with a row for each played case.
 
     `ends` are the times at which chains ended. `survival` has a column for each of them: the share
-    still usable from then on; `usable` is the area under it. `curve` has columns n = 0..N. Its
-    columns are NaN from the trip on at which some chain was stopped with a known end, because the
-    mean of the rest would favour survivors; `auc` is then NaN too. Both are NaN if all chains were
-    lost.
+    still usable from then on; `usable` is the area under it. `curve` has columns n = 0..N. From
+    the first trip that a stopped chain lacks, its columns are NaN, because a mean of the rest would
+    favour survivors; `auc` is then NaN too. Both are NaN if the benchmark interrupted all chains.
     """
 
     design: Design
@@ -83,7 +82,7 @@ class CaseValues:
 def case_values(
     chains: Sequence[ChainResult], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> CaseValues:
-    """Return the values of a run's cases, without cases lost before their first trip."""
+    """Return the values of a run's cases, without cases interrupted before their first trip."""
     check_chains(chains, trips)
     played = [chain for chain in chains if chain.played]
     return values_by_threshold(played, [events_of(played, trips, threshold)], trips)[0]
@@ -117,13 +116,13 @@ def values_by_threshold(
 
 
 def last_common_trip(chains: Iterable[ChainResult], trips: int) -> int:
-    """Return the last trip that all chains have, apart from broken and lost ones."""
+    """Return the last trip that all chains stopped early have."""
     ends = (len(chain.retention) for chain in chains if chain.outcome == KNOWN)
     return min(trips, min(ends, default=trips))
 
 
 def extended_curve(chain: ChainResult, trips: int) -> Floats:
-    """Return Q(0..N), continued after a broken chain; NaN after a lost one.
+    """Return Q(0..N), continued after a broken chain; NaN after an interruption.
 
     A broken chain continues with 0, because no image is left. If it broke below 0, it keeps
     that value, so that breaking never raises the mean.
@@ -137,7 +136,7 @@ def extended_curve(chain: ChainResult, trips: int) -> Floats:
 
 
 def chain_auc(chain: ChainResult, trips: int) -> float | None:
-    """Return the AUC of one chain; lost trips count as 0. None if it was stopped."""
+    """Return the AUC of one chain; None if it was stopped early. Interrupted trips count as 0."""
     if last_common_trip([chain], trips) < trips:
         return None
     segments = _segments([chain], extended_curve(chain, trips)[None])
@@ -173,7 +172,7 @@ def _survival(
 ) -> tuple[Floats, Floats]:
     """Return the times at which chains ended, and the share usable from then on by case.
 
-    The share counts a case's chains; in a category with lost chains it is a pseudo-value.
+    The share counts a case's chains; in a category with interrupted chains it is a pseudo-value.
     """
     times = np.array([end.time for end in events])
     ended = np.array([end.cause is not None for end in events], dtype=bool)
@@ -204,7 +203,7 @@ def _area_under(ends: Floats, survival: Floats, trips: int) -> Floats:
 
 
 def _mean_by_case(values: Floats, rows: NDArray[np.intp], cases: int) -> Floats:
-    """Return the mean over the measured repeats of each case; NaN without any."""
+    """Return the mean over the measured repeats of each case; NaN if no repeat was measured."""
     measured = ~np.isnan(values)
     sums, counts = (np.zeros((cases, values.shape[1])) for _ in range(2))
     np.add.at(sums, rows, np.where(measured, values, 0))
@@ -215,8 +214,8 @@ def _mean_by_case(values: Floats, rows: NDArray[np.intp], cases: int) -> Floats:
 def _fill_missing(values: Floats, category: NDArray[np.intp]) -> Floats:
     """Fill missing values without changing the means over the present cases.
 
-    A lost case gets the mean of its category, a lost category the mean of the others. Deviations of
-    present cases are enlarged accordingly, because they represent the lost ones.
+    A missing case gets the mean of its category, a missing category the mean of the others.
+    Deviations of present cases are enlarged accordingly, because they represent the missing ones.
     """
     measured = ~np.isnan(values)
     if measured.all() or not len(values):

@@ -78,9 +78,9 @@ class Case(NamedTuple):
 class ChainResult:
     """One chain scored by one metric: Q(1..n) of its trips, and its outcome.
 
-    Unless the `outcome` is "completed", trip len(retention) + 1 has no restored image: "refused",
-    "blank" and "failed" are caused by the model, "lost" by the benchmark; "known" and "converged"
-    chains were stopped, and the unplayed trips of the latter repeat the last one.
+    Unless the `outcome` is "completed", trip len(retention) + 1 has no restored image. The model
+    caused "refused", "blank" and "failed"; "lost" means that the benchmark interrupted the chain.
+    "known" and "converged" chains were stopped early; a converged chain repeats its last trip.
 
     Flags by trip, None if not judged: `change_seen` from pixels, `made` and `undone` from witnesses
     that may end a chain, `edits_made` and `edits_undone` from all witnesses. The forward edit of a
@@ -133,7 +133,7 @@ class ChainResult:
 
     @property
     def played(self) -> bool:
-        """Return False for a chain lost before its first trip."""
+        """Return False for a chain interrupted before its first trip."""
         return self.outcome != LOST or bool(self.retention)
 
     def is_decided(self, trips: int, threshold: float = DEFAULT_THRESHOLD) -> bool:

@@ -50,7 +50,7 @@ class CaseDiagnosis:
 def diagnose(
     runs: Mapping[str, Sequence[ChainResult]], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> list[CaseDiagnosis]:
-    """Diagnose every case that was not lost; cases to quarantine first, then the hardest."""
+    """Diagnose every case that was not interrupted: first those to quarantine, then the hardest."""
     played = [run for chains in runs.values() if (run := _by_case(chains))]
     cases = sorted({case for run in played for case in run})
     share = np.full((len(played), len(cases)), np.nan)

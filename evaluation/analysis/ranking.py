@@ -118,7 +118,7 @@ def rank_board(
 
     `usable` has one row per case and one column per run. `trips` is the suite's number of trips.
     Pass `means` if the usable trips of the runs are not the means of their columns, as in a scope
-    with lost chains. Raises ValueError if a run lacks a case.
+    with interrupted chains. Raises ValueError if a run lacks a case.
     """
     if np.isnan(usable).any():
         raise ValueError("a run lacks a case: only runs with the same cases can be ranked")

@@ -1,11 +1,11 @@
 """The share of cases still usable after each trip, and the causes that ended the others.
 
-A suite's number of cases per category is an accident of curation, so all categories have equal
-weight, so do all cases of a category, and a case's repeats share its weight. Survival is therefore
-the mean of one Kaplan-Meier curve per category. A single weighted curve over all cases would be the
-same without lost chains; with them, a loss in one category would shift weight to the others, so
-that adding a censored case could lower survival. The share ended by each cause is Aalen-Johansen's
-estimate, by category.
+All categories have equal weight, because a suite's number of cases per category is an accident of
+curation. All cases of a category have equal weight, and a case's repeats share it. Survival is
+therefore the mean of one Kaplan-Meier curve per category. Without interrupted chains, a single
+weighted curve over all cases would be equal. With them, an interruption in one category would shift
+weight to the others, so that adding a censored case could lower survival. The share ended by each
+cause is Aalen-Johansen's estimate, by category.
 """
 
 from __future__ import annotations

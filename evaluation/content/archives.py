@@ -1,4 +1,4 @@
-"""Read untrusted zip files: check the directory before unpacking anything.
+"""Read untrusted zip files: check the central directory before unpacking anything.
 
 Only stored and deflated entries are read. Python unpacks bzip2 and LZMA without a limit: a
 kilobyte can allocate gigabytes, even if fewer bytes are read.
@@ -17,11 +17,11 @@ from evaluation.errors import UserFacingError
 
 # Images hardly shrink, JSON files shrink to a tenth, zip bombs to a thousandth.
 MAX_RATIO = 100
-#: The ratio of smaller entries is not checked, in bytes.
+#: Entries up to this many bytes may have any ratio.
 RATIO_FROM = 2**20
-#: The average directory bytes per entry: 46 for its record, the rest for its name.
+#: The average bytes of an entry in the central directory: 46 for its record, the rest for its name.
 ENTRY_BYTES = 256
-#: The records at the end of a zip file: end of directory, and its 64-bit variant.
+#: The records at the end of a zip file: the end of the central directory, and its 64-bit variant.
 END = struct.Struct("<4s4H2LH")
 LOCATOR64 = struct.Struct("<4sLQL")
 END64 = struct.Struct("<4sQ2H2L4Q")
@@ -54,10 +54,10 @@ def open_archive(file: Path | IO[bytes], *, max_entries: int) -> zipfile.ZipFile
 
 
 def check_directory(file: IO[bytes], max_entries: int) -> None:
-    """Refuse a directory that would exhaust memory when read. Raises ArchiveError.
+    """Refuse a central directory that would exhaust memory when read. Raises ArchiveError.
 
     Zip readers disagree if a file has several end records. So the last record must end exactly at
-    the end of the file and locate the directory: then all readers use this record.
+    the end of the file and locate the central directory: then all readers use this record.
     """
     size = file.seek(0, 2)
     file.seek(max(0, size - 2**16 - 100))
@@ -74,7 +74,7 @@ def check_directory(file: IO[bytes], max_entries: int) -> None:
     if locator >= 0 and tail[locator:].startswith(b"PK\x06\x07"):
         stated = LOCATOR64.unpack_from(tail, locator)[2]
         if stated != size - len(tail) + end64 or not tail[end64:].startswith(b"PK\x06\x06"):
-            raise ArchiveError("the zip file's directory is not where it should be")
+            raise ArchiveError("the zip file's central directory is not where it should be")
         length = END64.unpack_from(tail, end64)[8]
     if length > max_entries * ENTRY_BYTES:
         raise ArchiveError(f"the zip file lists too many entries ({length:,} bytes of names)")

@@ -25,10 +25,10 @@ from evaluation.content.suites import SuiteImage
 from evaluation.errors import UserFacingError
 from evaluation.images import EncodedImage, encode_png, fit
 
-# Every provider supports these without cropping or padding.
+# Every provider supports these aspects without cropping or padding.
 ASPECTS = ((1, 1), (4, 3), (3, 4), (3, 2), (2, 3), (16, 9))
 STEP = 16
-# An aspect within this factor of the nominal one does not count as reframed (method: 2 %).
+# Aspects may differ from the nominal one by this factor (`reframed` starts at 2 %).
 NEAR_ASPECT = 1.01
 # An exact aspect is used if it keeps at least this share of the area of a near aspect.
 WORTHWHILE_AREA = 0.75
@@ -89,7 +89,7 @@ def _detail(data: bytes, box: str, origin: str) -> bytes:
     return encode_png(image.crop((left, top, right, bottom)))
 
 
-def prepared(image: SuiteImage, size: int) -> Image.Image:
+def load_prepared(image: SuiteImage, size: int) -> Image.Image:
     """Return a suite's image at the suite's size, checked against its pixel hash."""
     fitted = prepare(EncodedImage.from_bytes(original(image.origin)).decoded, size)
     if pixel_sha256(fitted) != image.sha256:

@@ -21,7 +21,7 @@ from evaluation.editors.sizes import SizeRule
 from evaluation.errors import EditorError, Fault
 from evaluation.images import EncodedImage
 from evaluation.packages import package_version
-from evaluation.torch_compat import ready_torchvision
+from evaluation.torch_compat import fix_torchvision
 
 Placement = Literal["cpu", "cuda", "model offload", "sequential offload"]
 PACKAGES = ("torch", "diffusers", "transformers", "accelerate")
@@ -191,7 +191,7 @@ class DiffusersPipeline(Editor):
     def _load_from_disk(self, excluded: set[Placement]) -> _Loaded:
         # Imported here: pages must not load torch, and a CUDA context opened
         # before the worker forks would be unusable in the child.
-        ready_torchvision()
+        fix_torchvision()
         import diffusers
         import torch
         import transformers

@@ -22,7 +22,7 @@ from evaluation.editors.failures import configuration
 from evaluation.editors.instructions import Instruction
 from evaluation.editors.reference import RuleEditor
 from evaluation.images import EncodedImage
-from evaluation.torch_compat import ready_torchvision
+from evaluation.torch_compat import fix_torchvision
 
 BUNDLED = Path(__file__).resolve().parent / "autoencoder" / "model"
 # Every known autoencoder halves the image at most five times.
@@ -92,7 +92,7 @@ def load_autoencoder(checkpoint: str, **options: Any) -> Any:
     # forks would be unusable in the child.
     import torch
 
-    ready_torchvision()
+    fix_torchvision()
     from diffusers import AutoModel
 
     try:

@@ -15,7 +15,7 @@ from PIL import Image
 from evaluation import weights
 from evaluation.metrics.base import Features, is_large
 from evaluation.metrics.networks.base import FeatureMetric, as_tensor, in_spans
-from evaluation.torch_compat import ready_torchvision
+from evaluation.torch_compat import fix_torchvision
 
 # A large image passes the network in bands of rows, because its layers together would fill the
 # memory. Layers have strides of 4, 8 and 16 pixels; a border affects 80 pixels, hence the halo.
@@ -70,7 +70,7 @@ class Lpips(FeatureMetric):
         import torch
         from safetensors.torch import load_file
 
-        ready_torchvision()
+        fix_torchvision()
         from lpips.lpips import LPIPS, ScalingLayer
 
         # A network on "meta" has no values, so none can stay random: load_state_dict fails if the

@@ -10,7 +10,7 @@ from PIL import Image
 from evaluation import weights
 from evaluation.metrics.base import Features, MetricError
 from evaluation.metrics.networks.base import FeatureMetric, as_tensor, cosine_distances
-from evaluation.torch_compat import ready_torchvision
+from evaluation.torch_compat import fix_torchvision
 from evaluation.weights.base import UNREADABLE
 
 # OpenAI's file is a TorchScript archive, which can run code when loaded; only this file is trusted.
@@ -31,7 +31,7 @@ class Clip(FeatureMetric):
     architecture: ClassVar[str] = "ViT-L-14"
 
     def load(self) -> Any:
-        ready_torchvision()
+        fix_torchvision()
         import open_clip
         from safetensors import SafetensorError
 

@@ -1,7 +1,8 @@
 """Cache calibrations on disk, shared by all runs that use a source image.
 
-The cache is in $CONVERGEBENCH_CALIBRATIONS, by default ~/.cache/convergebench/calibrations. It has
-one file for each source image and set of metrics, their versions, weights, devices and packages.
+The cache is in $CONVERGEBENCH_CALIBRATIONS, by default ~/.cache/convergebench/calibrations. Each
+file belongs to one source image and one set of metrics with their versions, weights, devices and
+packages.
 Verification never reads the cache.
 """
 
@@ -24,7 +25,7 @@ from evaluation.measuring.scoring import Scorer
 from evaluation.metrics.base import Subject
 from evaluation.play.run_folder import write_json
 
-#: The number of files to keep, of 5 kB each; the least recently used are deleted first.
+#: The number of files to keep, about 5 kB each. The least recently used are deleted first.
 MOST_FILES = 4000
 _FILE = TypeAdapter(
     dict[str, tuple[FiniteFloat, dict[int, FiniteFloat], dict[str, Any] | None] | None]

@@ -323,9 +323,9 @@ def build_runs(
     change_pair: Callable[[EditPair], EditPair] = lambda pair: pair,
     read: Callable[[Any], EncodedImage] = lambda file: read_image(file),
 ) -> ExternalRuns:
-    """Build one suite from the chains of every model, given with their folders' names.
+    """Build one suite from the chains of every model.
 
-    `change_pair` changes the description of an edit; `read` decodes an image file.
+    `chains` lists the folder name and the chain of each folder, by model. `change_pair` changes the description of an edit; `read` decodes an image file.
     """
     # Chains are comparable only if all are as long as the shortest.
     trips = min(len(chain.trips) for rows in chains.values() for _, chain in rows)

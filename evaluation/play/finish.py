@@ -44,7 +44,7 @@ SCORED_ANYWAY = frozenset({"returned its input"})
 def finish(
     store: ScoreStore, judge: Judge | None = None, stop: Callable[[], bool] = lambda: False
 ) -> None:
-    """Judge global edits, ask the judge if there is one, and compare chain shapes.
+    """Judge global edits, ask the judge if there is one, and compare orders of edits.
 
     If `stop` interrupts the judge, a later call asks the remaining questions.
     """
@@ -56,7 +56,7 @@ def finish(
 
 
 def judge_global_edits(store: ScoreStore) -> None:
-    """Decide if global edits were made, relative to the model's drift on unedited images."""
+    """Decide if each global edit was made, compared with the model's drift on unedited images."""
     chains = list(store.chains())
     drift = identity_drift(
         measures.change_measure

@@ -1,4 +1,4 @@
-"""Score the chains of a run folder, or of any store in memory."""
+"""Score the chains of a run folder; keep scores in memory or in its scores.json."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from evaluation.witnesses.judge import Judge
 
 
 class MemoryScores(ScoreStore):
-    """A store that holds scores in memory, by chain, and calibrations by source image.
+    """A store in memory: scores by chain, and calibrations by source image.
 
     Each `PlayedTrips.key` must have the attributes `image` (a slug) and `repeat`.
     """
@@ -114,7 +114,7 @@ class MemoryScores(ScoreStore):
 
 
 class FolderScores(MemoryScores):
-    """The scores of a run folder; reuses what is still valid in its scores.json.
+    """The scores of a run folder. Valid scores in its scores.json are reused.
 
     With `again`, everything is scored again.
     """
@@ -134,7 +134,7 @@ class FolderScores(MemoryScores):
         self._imported = _imported(before) if before else {}
         if before is None:
             return
-        # Not from the metrics: the judge's answers and the values of score files.
+        # Scoring does not produce these: the judge's answers and the values of score files.
         added = {n: v for n, v in before.provenance.items() if n in ("judge", "score_files")}
         is_valid = before.method == METHOD_VERSION and before.provenance == self.provenance | added
         if again or not is_valid:  # curves never mix versions

@@ -87,9 +87,9 @@ class FolderStore(RunStore):
         )
 
     def pending_audits(self, chain: PlayedChain) -> dict[int, Audit]:
-        """Return the audits of a chain still to be sent, by trip.
+        """Return the audits that the chain must still send, by trip.
 
-        A cold audit is dropped once another chain has sent its source image.
+        A cold audit is dropped once any chain has sent the same source image.
         """
         sent = {audit.number for audit in chain.audits}
         planned = chain_audits(self.audits, chain.case, chain.repeat)
@@ -221,7 +221,7 @@ def saved_edits(folder: RunFolder) -> int:
 
 
 def play_in_rounds(player: FolderPlayer, scorer: Scorer) -> None:
-    """Play and score in turn a run whose chains stop when their result is known.
+    """Alternate between playing and scoring, so that chains stop once their result is known.
 
     Raises the exceptions of `Player.play`.
     """

@@ -276,7 +276,7 @@ class Player:
         del chain.audits[audit.number]
 
     def _fails_alone(self, chain: ClaimedChain, failed: _EditFailed) -> bool:
-        """Return True if this edit fails while the endpoint answers others."""
+        """Return True if this edit fails while the endpoint answers other edits."""
         if failed.error.fault not in (Fault.TIMEOUT, Fault.SERVER_ERROR):
             return False
         attempts = self.store.attempts_made(chain, failed.step.trip, failed.step.name)

@@ -136,7 +136,7 @@ class PlayedChain:
 
 
 def chain_slug(case: str, repeat: int) -> str:
-    """Return the slug of a chain: its case, with a number from the second repeat on."""
+    """Return the slug of a chain: its case, and the number of a second or later repeat."""
     return f"{case}--{repeat + 1}" if repeat else case
 
 
@@ -231,7 +231,7 @@ class RunFolder:
     def create(cls, path: Path, suite: Suite, **settings: Any) -> Self:
         """Create an empty run; takes the arguments of `planned`.
 
-        Raises RunFolderError if the folder holds other files.
+        Raises RunFolderError if the folder contains other files.
         """
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise RunFolderError(f"{path} already exists and is not a run; choose another --out")
@@ -316,13 +316,13 @@ class RunFolder:
                 described = self.suite.image_by_slug[slug]
                 self._prepared[slug] = self._saved_source(
                     slug, described
-                ) or EncodedImage.from_image(sources.prepared(described, self.suite.size))
+                ) or EncodedImage.from_image(sources.load_prepared(described, self.suite.size))
             return self._prepared[slug]
 
     def _saved_source(self, slug: str, described: SuiteImage) -> EncodedImage | None:
         """Return the source image as saved in a chain's folder, or None.
 
-        With it, scoring works without the packages that the images come from.
+        Scoring then does not need the packages that contain the images.
         """
         for chain in self.chains.values():
             file = self._folder(chain) / SOURCE
@@ -368,9 +368,9 @@ class RunFolder:
         open_steps = chain.open_steps
         begun = len(chain.edits) - len(open_steps)
         start = self.read(chain, chain.edits[begun - 1]) if begun else self.source(chain)
-        number = chain.edits[begun - 1].number + 1 if begun else 1
+        trip = chain.edits[begun - 1].number + 1 if begun else 1
         *earlier, image = start, *(self.read(chain, edit) for edit in open_steps)
-        return Position(image, number, tuple(earlier), self._history(chain))
+        return Position(image, trip, tuple(earlier), self._history(chain))
 
     def _history(self, chain: PlayedChain) -> tuple[Turn, ...]:
         """Return the earlier turns if the run's chains are conversations."""

@@ -54,14 +54,17 @@ class ChainScores:
 
     @property
     def steps_and_end(self) -> tuple[list[float], float]:
-        """RMSE of each restored image to the one before, and of the last to the source."""
+        """RMSE between successive restored images, and between the last one and the source."""
         end = self.trips[-1].from_source if self.trips else None
         return [trip.step or 0.0 for trip in self.trips], end or 0.0
 
     def measured(
         self, case: Case, metric: str, calibration: Calibration | None, until: int
     ) -> MeasuredChain | None:
-        """Return the chain by one metric, extended to `until` if it converged; None if not run."""
+        """Return the chain as measured by one metric; None if the metric was not run.
+
+        A converged chain is extended to trip `until`.
+        """
         distances = self.distances.get(metric)
         if calibration is None or distances is None:
             return None
@@ -95,7 +98,9 @@ class RunScores:
     chains: Mapping[str, ChainScores]
     orders: Annotated[
         tuple[Mapping[str, Any], ...],
-        Field(description="Differences between chain shapes where both should show the same."),
+        Field(
+            description="Differences between images that should be equal: the same edits in other orders."
+        ),
     ] = ()
     method: str = METHOD_VERSION
     repeats: Annotated[
@@ -161,7 +166,7 @@ class RunScores:
         return [chain.result for chain in measured if chain]
 
     def known_at(self, suite: Suite, slug: str) -> int | None:
-        """Return the trip by which the end by the headline metric is known, or None."""
+        """Return the trip at which the chain's end by the headline metric is known, or None."""
         headline = next(iter(in_order(self.metrics)), "")
         # The chain's current outcome must not count as its end.
         measured = self._measured(suite, replace(self.chains[slug], outcome=LOST), headline, 0)
@@ -175,7 +180,7 @@ class RunScores:
 
 
 _SCORES = TypeAdapter(RunScores)
-#: Parts of the provenance: about each metric, and about the judge.
+#: The parts of the provenance that describe the metrics and the judge.
 _METRICS, _JUDGE = TypeAdapter(dict[str, dict[str, Any]]), TypeAdapter(dict[str, Any])
 
 

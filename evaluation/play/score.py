@@ -94,7 +94,7 @@ class _Reader:
     def __init__(self, store: ScoreStore, scorer: Scorer, chain: PlayedTrips) -> None:
         self.store, self.chain = store, chain
         self.source = store.source(chain)
-        # Suites annotate the face; in any other image it must be detected.
+        # Suites annotate faces; in other images the face must be detected.
         face = None if chain.image else scorer.only_face(self.source)
         #: The source's features stored with its calibration, by metric.
         self.stored: Mapping[str, Mapping[str, Any]] = {}

@@ -42,7 +42,7 @@ class ChainTaken(Exception):
 
 
 class ImageGone(Exception):
-    """An image that a chain needs is no longer stored, so the chain is lost."""
+    """An image that a chain needs is no longer stored, so the chain cannot continue."""
 
 
 @dataclass(eq=False)
@@ -80,7 +80,7 @@ class RunStore(ABC):
         """Return the position from which the chain continues. Raises ImageGone."""
 
     def stop_before(self, chain: ClaimedChain, trip: int) -> str:
-        """Return "" to play the trip, the chain's outcome if it is not needed, or WAIT."""
+        """Return "" if the trip must be played, WAIT, or the outcome that ends the chain."""
         return ""
 
     @abstractmethod
@@ -143,7 +143,7 @@ class Cancelled(Exception):
 
 @dataclass(eq=False)
 class PlayedTrips:
-    """The complete trips of a chain: the number played and the number scored.
+    """A chain to score, with the numbers of its played and of its scored trips.
 
     `key` identifies the chain in the store; `slug` names its case and repeat. `image` is the
     suite's description of the source image; None outside a suite.
@@ -253,7 +253,7 @@ class ScoreStore(ABC):
 
     @abstractmethod
     def save_orders(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Save the comparison of chain shapes."""
+        """Save the comparison of the same edits in different orders."""
 
     # The review.
 

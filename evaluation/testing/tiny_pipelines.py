@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evaluation.torch_compat import ready_torchvision
+from evaluation.torch_compat import fix_torchvision
 
 Build = Callable[[Path], Any]
 
@@ -172,7 +172,7 @@ def omnigen(folder: Path) -> Any:
 
 def save(build: Build, folder: Path) -> Path:
     """Build and save a pipeline with the same weights each time; return its folder."""
-    ready_torchvision()
+    fix_torchvision()
     import torch
 
     torch.manual_seed(0)

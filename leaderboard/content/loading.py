@@ -105,7 +105,8 @@ def load_suite(suite: CoreSuite, loaded: Loaded) -> Suite | None:
         return existing
     try:
         prepared = {
-            p.slug: EncodedImage.from_image(sources.prepared(p, suite.size)) for p in suite.images
+            p.slug: EncodedImage.from_image(sources.load_prepared(p, suite.size))
+            for p in suite.images
         }
     except (sources.OriginError, ImageError) as error:
         loaded.refused[f"suite {suite.slug} v{suite.version}"] = str(error)

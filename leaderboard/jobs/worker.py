@@ -27,7 +27,7 @@ from rq.exceptions import NoSuchJobError, StopRequested
 from rq.job import Job
 
 from evaluation.metrics import METRICS, load_metric
-from evaluation.torch_compat import ready_torchvision
+from evaluation.torch_compat import fix_torchvision
 from leaderboard import job_queue, jobs
 from leaderboard.jobs import resilience
 from leaderboard.models import Chain, Run
@@ -261,7 +261,7 @@ def preload(queue_name: str) -> None:
                 # Modules of a metric that cannot run would only use memory in every job.
                 for module in () if metric.missing() else metric.modules:
                     if module in TORCHVISION:
-                        ready_torchvision()
+                        fix_torchvision()
                     importlib.import_module(LAZY_PACKAGES.get(module, module))
     except Exception as error:  # each job reports the metrics that cannot run
         log.warning("modules not preloaded", error=f"{type(error).__name__}: {error}")

@@ -81,14 +81,14 @@ def workers_alive(queue_name: str) -> int | None:
 
 
 def _edits_left(run: Run) -> int:
-    """Count the edits left in chains under way; broken chains need none."""
+    """Count the edits left in unfinished chains."""
     trips = run.suite.trips
     share = F("case__edits") * (trips - F("trips_played"))
     return (run.chains.unplayed().aggregate(left=Sum(share))["left"] or 0) // trips
 
 
 def _rate(run: Run) -> float | None:
-    """Return the recent edits per minute; None without any."""
+    """Return the recent edits per minute; None if there were no edits."""
     now = timezone.now()
     since = max(now - WINDOW, run.started_at or now - WINDOW)
     answered = Call.objects.filter(run=run, started_at__gte=since, outcome=Call.ANSWERED).count()
@@ -120,7 +120,7 @@ NOW = {
 }
 NEXT = {
     RunState.QUEUED: "Then all cases are played, trip by trip, and scored.",
-    RunState.PLAYING: "Each chain is scored once it is played. The numbers appear here when all are scored.",
+    RunState.PLAYING: "Each chain is scored as soon as it is played. The numbers appear here when all are scored.",
     RunState.SCORING: "When the last restored image is scored, half-life and ranks are computed.",
     RunState.FAILED: "An administrator decides whether it resumes where it stopped.",
 }
@@ -189,7 +189,7 @@ def what_next(run: Run) -> str:
     if run.state == RunState.PAUSED:
         if run.resume_at:
             return f"It resumes by itself at {run.resume_at:%H:%M} UTC on {run.resume_at:%d %B}."
-        return "An administrator is notified. The run later continues where it stopped."
+        return "An administrator is notified. The run continues where it stopped when they resume it."
     if run.state == RunState.FINISHED and not run.published:
         return "It is not public yet: a person reviews it first."
     return NEXT.get(RunState(run.state), "")
@@ -267,7 +267,7 @@ def path(values: list[float], trips: int) -> str:
 
 
 def compared_orders(run: Run) -> list[dict[str, Any]]:
-    """Return the run's comparisons of edit orders, averaged over images.
+    """Compare the results of the same edits in different orders, averaged over images.
 
     Distances are RMSE on a scale of 0 to 255.
     """
@@ -275,20 +275,20 @@ def compared_orders(run: Run) -> list[dict[str, Any]]:
     groups: dict[tuple[str, str, int], dict[int, list[float]]] = defaultdict(dict)
     images: dict[tuple[str, str, int], set[str]] = defaultdict(set)
     for row in run.orders:
-        key = (row["pair"], row["against"], row["standing"])
+        key = (row["pair"], row["against"], row["standing"])  # the number of edits not undone
         groups[key].setdefault(row["edits"], []).append(255 * row["distance"])
         images[key].add(row["image"])
     return [
         {
             "pair": titles.get(pair, pair),
             "against": titles.get(against, against),
-            "when": _when(standing),
-            "images": len(images[pair, against, standing]),
+            "when": _when(edits_in_place),
+            "images": len(images[pair, against, edits_in_place]),
             "first": fmean(by_edits[min(by_edits)]),
             "last": fmean(by_edits[max(by_edits)]),
             "edits": max(by_edits),
         }
-        for (pair, against, standing), by_edits in groups.items()
+        for (pair, against, edits_in_place), by_edits in groups.items()
     ]
 
 

@@ -41,7 +41,7 @@ def measure() -> dict[str, int]:
     peaks = {"imports": peak()}
     suite = catalog.suite("smoke")
     face = suite.image_by_slug["woman-with-buns"]
-    large = sources.prepared(face, suite.size).resize(SIZE, Image.Resampling.BICUBIC)
+    large = sources.load_prepared(face, suite.size).resize(SIZE, Image.Resampling.BICUBIC)
     grain = np.random.default_rng(0).integers(-6, 7, (*SIZE[::-1], 1), dtype=np.int16)
     noisy = np.clip(np.asarray(large) + grain, 0, 255).astype(np.uint8)
     source = EncodedImage.from_bytes(encode_png(Image.fromarray(noisy)))

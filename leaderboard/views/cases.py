@@ -15,7 +15,7 @@ from leaderboard.models import Calibration, Case, Chain, Run, StoredImage, Suite
 from leaderboard.models.images import decoding
 from leaderboard.page_cache import cached_page, uncached
 from leaderboard.pages import strips
-from leaderboard.views.images import as_image
+from leaderboard.views.images import with_image_headers
 from leaderboard.views.site import noindex_variants
 from leaderboard.visitors import limited
 
@@ -131,7 +131,9 @@ def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
         except FileNotFoundError:
             raise Http404("This image is not in storage.") from None
         cache.set(key, data, 3600)
-    return as_image(HttpResponse(data, content_type="image/jpeg"), f"jpeg-{quality}", sha256)
+    return with_image_headers(
+        HttpResponse(data, content_type="image/jpeg"), f"jpeg-{quality}", sha256
+    )
 
 
 def _chosen(chains: list[Chain], repeat: str) -> Chain | None:

@@ -122,7 +122,7 @@ def image(request: HttpRequest, ticket: str, side: str) -> HttpResponse:
     try:
         data = ballots.read_image(stored, (source.width, source.height))
     except (FileNotFoundError, ImageError):
-        raise Http404("This image is lost.") from None
+        raise Http404("This image is missing from storage.") from None
     response = HttpResponse(data, content_type="image/webp")
     # Without caching or a file name, nothing reveals where else the image is shown.
     response["Cache-Control"] = "private, no-store"

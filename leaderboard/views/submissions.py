@@ -142,7 +142,7 @@ def embargo(request: HttpRequest, token: str) -> HttpResponse:
 
 
 @require_safe
-def image(request: HttpRequest, token: str, form: str, sha256: str) -> HttpResponseBase:
+def image(request: HttpRequest, token: str, variant: str, sha256: str) -> HttpResponseBase:
     """Serve an image of the test or of an unpublished run, to either secret link."""
     submission = get_object_or_404(_submissions(), Q(token=token) | Q(embargo_token=token))
     is_shared_link = submission.token != token
@@ -156,9 +156,11 @@ def image(request: HttpRequest, token: str, form: str, sha256: str) -> HttpRespo
     if stored is None:
         raise Http404
     try:
-        return images.as_image(images.content(stored, form), form, sha256, images.PRIVATE)
+        return images.with_image_headers(
+            images.content(stored, variant), variant, sha256, images.PRIVATE
+        )
     except (FileNotFoundError, ImageError):
-        raise Http404(images.LOST) from None
+        raise Http404(images.MISSING) from None
 
 
 def _submissions() -> QuerySet[Submission]:

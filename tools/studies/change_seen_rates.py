@@ -53,7 +53,7 @@ def shipped_cases(suites: Iterable[Suite], change: str) -> list[Shipped]:
                 continue
             image = suite.image_by_slug[case.image]
             if case.image not in images:
-                images[case.image] = sources.prepared(image, suite.size)
+                images[case.image] = sources.load_prepared(image, suite.size)
             slug = f"{suite.slug}/{case.slug}"
             cases.append(Shipped(slug, images[case.image], pair, image.annotations))
     return cases

@@ -118,7 +118,7 @@ def _drawn(suite: Suite) -> Iterator[LabelledTrip]:
         pair, image = suite.pair_by_slug[case.pair], suite.image_by_slug[case.image]
         if not pair.witness and pair.change != "exact":
             continue
-        source = EncodedImage.from_image(sources.prepared(image, suite.size))
+        source = EncodedImage.from_image(sources.load_prepared(image, suite.size))
         if pair.change == "exact":
             edited = operators.apply(pair.operator, source.decoded)
         else:
@@ -152,7 +152,7 @@ def _drawn(suite: Suite) -> Iterator[LabelledTrip]:
 def _flipped(suite: Suite) -> Iterator[LabelledTrip]:
     wears = cycle(WEAR.items())
     for image in suite.images:
-        source = EncodedImage.from_image(sources.prepared(image, suite.size))
+        source = EncodedImage.from_image(sources.load_prepared(image, suite.size))
         for operator in operators.OPERATORS:
             wear, worn = next(wears)
             pair = EditPair(operator, "geometry", "", "", "exact", operator=operator)
@@ -173,7 +173,7 @@ def _worn(suite: Suite) -> Iterator[LabelledTrip]:
     wears = cycle(WEAR.items())
     bare = [p for p in suite.images if _is_bare(p)]
     for image in bare:
-        source = EncodedImage.from_image(sources.prepared(image, suite.size))
+        source = EncodedImage.from_image(sources.load_prepared(image, suite.size))
         ball = draw("ball", source.decoded, image.annotations)
         for thing in WORN_THINGS:
             wear, worn = next(wears)
@@ -205,7 +205,7 @@ def _bystanders(suite: Suite) -> Iterator[LabelledTrip]:
     pair = EditPair("nothing", "replication", "Nothing.", "Nothing.", "none")
     faces = [p for p in suite.images if _is_bare(p)]
     for image in suite.images:
-        source = EncodedImage.from_image(sources.prepared(image, suite.size))
+        source = EncodedImage.from_image(sources.load_prepared(image, suite.size))
         subject = chain_subject(image)
         others = [p for p in faces if p.slug != image.slug]
 
@@ -249,7 +249,7 @@ def _other_face(
     image: Image.Image, own: SuiteImage, suite: Suite, other: SuiteImage
 ) -> Image.Image:
     """Replace the face of an image by the face of another image."""
-    theirs = sources.prepared(other, suite.size)
+    theirs = sources.load_prepared(other, suite.size)
     left, top, right, bottom = _face_box(own, image.size)
     exchanged = image.copy()
     patch = theirs.crop(_face_box(other, theirs.size)).resize((right - left, bottom - top))

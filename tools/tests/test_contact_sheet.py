@@ -30,7 +30,7 @@ def test_a_sheet_has_a_cell_for_every_case_and_shows_the_edit():
     assert sheet.height >= len(suite.cases) / columns * contact_sheet.CELL
     case = suite.cases[0]
     source, pair = suite.image_by_slug[case.image], suite.pair_by_slug[case.pair]
-    image = sources.prepared(source, suite.size)
+    image = sources.load_prepared(source, suite.size)
     shown = contact_sheet.case_image(image, source, pair)
     outlined = contact_sheet.annotated(image, source.annotations)
     assert ImageChops.difference(image, outlined).getbbox()

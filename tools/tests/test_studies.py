@@ -71,7 +71,7 @@ def test_the_study_of_witnesses_prints_its_table(monkeypatch, capsys):
 def judged_chain(folder, trips):
     """A judged chain of drawn sunglasses: added and removed, then added and left."""
     woman = SMOKE.image_by_slug["smiling-woman"]
-    image = sources.prepared(woman, SMOKE.size)
+    image = sources.load_prepared(woman, SMOKE.size)
     worn = draw("sunglasses", image, woman.annotations)
     folder.mkdir()
     images = {

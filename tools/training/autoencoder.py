@@ -26,7 +26,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from evaluation.metrics import load_metric
-from evaluation.torch_compat import ready_torchvision
+from evaluation.torch_compat import fix_torchvision
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -37,7 +37,7 @@ FIELDS = ("step", "minutes", "rate", "l1", "lpips", *(f"psnr_after_{n}" for n in
 
 def new_autoencoder(channels: int, latent_channels: int, blocks: Sequence[int]) -> Any:
     """Return an untrained AutoencoderTiny; each block after the first halves the image."""
-    ready_torchvision()
+    fix_torchvision()
     from diffusers import AutoencoderTiny
 
     model: Any = AutoencoderTiny(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from evaluation.metrics.networks.base import multiply, onednn_works
-from evaluation.torch_compat import ready_torchvision
+from evaluation.torch_compat import fix_torchvision
 from evaluation.weights.dinov2 import transformers_name
 
 PATCH = 14
@@ -29,7 +29,7 @@ def dinov2(file: Path) -> Any:
     import torch
     from safetensors.torch import load_file
 
-    ready_torchvision()
+    fix_torchvision()
     from transformers import AttentionInterface, Dinov2Config, Dinov2Model
 
     AttentionInterface.register(attention.__name__, attention)

@@ -83,7 +83,7 @@ def half_lives(suite: Suite, images: int) -> dict[float, float | None]:
     scorer = Scorer(METRICS)
     edits = max(len(pair.cycle[0].steps) if pair.shape else 2 for pair in suite.pairs)
     chosen = suite.images[:: max(1, len(suite.images) // images)][:images]
-    sources_at_size = [sources.prepared(image, suite.size) for image in chosen]
+    sources_at_size = [sources.load_prepared(image, suite.size) for image in chosen]
     by_sigma: dict[float, float | None] = {}
     for sigma in sigmas(suite):
         trips = sorted(

@@ -58,7 +58,7 @@ class Zoo:
         self.scorer = Scorer(["overall", "lpips"])
         self.scorer.panel.restrict_to(WITNESS_NAMES)
         self.images = {
-            image.slug: EncodedImage.from_image(sources.prepared(image, self.suite.size))
+            image.slug: EncodedImage.from_image(sources.load_prepared(image, self.suite.size))
             for image in self.suite.images
         }
 

@@ -28,7 +28,7 @@ COPIES = "does to the kept image what was done to its answer"
 
 def cold_of(case, secret="secret"):
     image = SMOKE.image_by_slug[case.image]
-    source = EncodedImage.from_image(sources.prepared(image, SMOKE.size))
+    source = EncodedImage.from_image(sources.load_prepared(image, SMOKE.size))
     pair = SMOKE.pair_by_slug[case.pair]
     return Cold(Audit(case.slug, 0, BEFORE_TRIPS, "cold"), secret, pair, source, image.annotations)
 
@@ -82,7 +82,7 @@ class Watched(type(HONEST["JPEG 75"]())):
         super().__init__()
         self.calls, self.fails = [], fails
         self.small = {
-            image.slug: small(EncodedImage.from_image(sources.prepared(image, SMOKE.size)))
+            image.slug: small(EncodedImage.from_image(sources.load_prepared(image, SMOKE.size)))
             for image in SMOKE.images
         }
 

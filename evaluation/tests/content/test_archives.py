@@ -1,4 +1,4 @@
-"""A zip file's directory is checked at the place where Python's zipfile reads it."""
+"""A zip file's central directory is checked at the place where Python's zipfile reads it."""
 
 from __future__ import annotations
 

@@ -12,11 +12,11 @@ from evaluation.content.sources import (
     NEAR_ASPECT,
     STEP,
     OriginError,
+    load_prepared,
     nearest_aspect,
     original,
     pixel_sha256,
     prepare,
-    prepared,
     working_size,
 )
 from evaluation.images import EncodedImage
@@ -110,7 +110,7 @@ def test_every_catalogued_original_matches_its_hash():
 def test_prepared_images_have_the_pixels_of_the_frozen_suite():
     suite = catalog.suite("smoke")
     for source in suite.images:
-        image = prepared(source, suite.size)
+        image = load_prepared(source, suite.size)
         assert image.size == (source.width, source.height)
         assert pixel_sha256(image) == source.sha256
 
@@ -118,7 +118,7 @@ def test_prepared_images_have_the_pixels_of_the_frozen_suite():
 def test_a_suite_whose_images_changed_is_not_played():
     suite = catalog.suite("smoke")
     with pytest.raises(OriginError, match="differ from those in the frozen suite"):
-        prepared(suite.images[0], suite.size - 64)
+        load_prepared(suite.images[0], suite.size - 64)
 
 
 def test_every_committed_image_is_catalogued():

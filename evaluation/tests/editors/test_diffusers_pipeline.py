@@ -122,9 +122,9 @@ def folder(folders: Callable[[str], Path]) -> Path:
 def test_every_shipped_class_exists_and_takes_its_rows_parameters() -> None:
     import inspect
 
-    from evaluation.torch_compat import ready_torchvision
+    from evaluation.torch_compat import fix_torchvision
 
-    ready_torchvision()
+    fix_torchvision()
     import diffusers
 
     for row in editing_models():

@@ -13,7 +13,7 @@ from evaluation.editors.latent import BUNDLED
 from evaluation.images import EncodedImage
 from evaluation.measuring.change_seen import change_seen
 from evaluation.testing.images import busy
-from evaluation.torch_compat import ready_torchvision
+from evaluation.torch_compat import fix_torchvision
 
 pytest.importorskip("torch")
 SMOKE = catalog.suite("smoke")
@@ -29,7 +29,7 @@ def coffee():
 @pytest.fixture(scope="module")
 def kl_folder(tmp_path_factory):
     """Save an AutoencoderKL with a few thousand random weights as part of a pipeline."""
-    ready_torchvision()
+    fix_torchvision()
     from diffusers import AutoencoderKL
 
     folder = tmp_path_factory.mktemp("pipeline")

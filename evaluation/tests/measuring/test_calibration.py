@@ -88,7 +88,7 @@ def test_every_image_of_smoke_is_calibrated_by_todays_metrics(versions):
 
 
 def test_shipped_calibrations_equal_computed_ones(scorer, versions, real_network):
-    source, subject = sources.prepared(FACE, SUITE.size), chain_subject(FACE)
+    source, subject = sources.load_prepared(FACE, SUITE.size), chain_subject(FACE)
     computed = scorer.calibrate(source, subject)
     for name, calibration in shipped(FACE.sha256, subject, versions).items():
         again = computed[name]

@@ -30,7 +30,7 @@ SMOKE = catalog.suite("smoke")
 @pytest.fixture(scope="module")
 def smoke_sources():
     """The images of the smoke suite, the smallest suite."""
-    return {p.slug: sources.prepared(p, SMOKE.size) for p in SMOKE.images}
+    return {p.slug: sources.load_prepared(p, SMOKE.size) for p in SMOKE.images}
 
 
 def moved(image, right=0, down=0, zoom=1.0):

@@ -24,7 +24,7 @@ from evaluation.metrics.networks.base import (
 from evaluation.metrics.networks.dinov2 import ROWS, attention
 from evaluation.metrics.semantic import Clip
 from evaluation.testing.reference_images import small, worn
-from evaluation.torch_compat import ready_torchvision
+from evaluation.torch_compat import fix_torchvision
 from evaluation.witnesses import TripToJudge, load_witness
 
 torch = pytest.importorskip("torch")
@@ -195,7 +195,7 @@ class TinyClip(Clip):
 @pytest.fixture(scope="module")
 def tiny_weights(tmp_path_factory):
 
-    ready_torchvision()
+    fix_torchvision()
     import open_clip
     from safetensors.torch import save_file
 
@@ -355,8 +355,8 @@ def test_scoring_large_images_gives_equal_scores_and_caches_little(monkeypatch):
 def test_lpips_and_open_clip_import_after_a_failed_import_of_torchvision():
     code = (
         "try: import torchvision\nexcept Exception: pass\n"
-        "from evaluation.torch_compat import ready_torchvision\n"
-        "ready_torchvision(); ready_torchvision()\n"
+        "from evaluation.torch_compat import fix_torchvision\n"
+        "fix_torchvision(); fix_torchvision()\n"
         "import torchvision, lpips, open_clip\n"
     )
     run = subprocess.run(

@@ -49,7 +49,7 @@ def verdicts():
     found = {name: {} for name in EDITORS}
     for case in SMOKE.cases:
         pair, image = SMOKE.pair_by_slug[case.pair], SMOKE.image_by_slug[case.image]
-        source = EncodedImage.from_image(sources.prepared(image, SMOKE.size))
+        source = EncodedImage.from_image(sources.load_prepared(image, SMOKE.size))
         for name, edit in EDITORS.items():
             edited = EncodedImage.from_image(edit(source.decoded, case))
             subject = chain_subject(image, source, edited, pair)

@@ -28,8 +28,10 @@ from evaluation.untrusted_json import bounded, parse_json
 
 # Answers are short, so larger bodies are refused.
 MAX_BODY = 2**20
-MAX_TOKENS = 600
-MOST_TOKENS = 1e8
+# The longest reply that is requested from a judge.
+REPLY_TOKENS = 600
+# Larger token counts reported by a provider are ignored as implausible.
+PLAUSIBLE_TOKENS = 1e8
 # An upper bound of the tokens that providers count for one image.
 IMAGE_TOKENS = 4000
 
@@ -75,7 +77,7 @@ class Client(ABC):
         cost = reply.cost
         if cost is None and any(self.prices):
             # The provider reports no tokens. Assume an upper bound, so that the budget holds.
-            cost = self._cost(len(text.encode()) + IMAGE_TOKENS * len(images), MAX_TOKENS)
+            cost = self._cost(len(text.encode()) + IMAGE_TOKENS * len(images), REPLY_TOKENS)
         return JudgeReply(reply.text, reply.refused, cost, time.monotonic() - began)
 
     def close(self) -> None:
@@ -92,7 +94,7 @@ class Client(ABC):
 
     def _cost(self, tokens_in: Any, tokens_out: Any) -> float | None:
         """Return the cost of the reported tokens; None if tokens or prices are unknown."""
-        counts = [bounded(tokens, MOST_TOKENS) for tokens in (tokens_in, tokens_out)]
+        counts = [bounded(tokens, PLAUSIBLE_TOKENS) for tokens in (tokens_in, tokens_out)]
         if None in counts or not any(self.prices):
             return None
         return sum(p * (n or 0) for p, n in zip(self.prices, counts, strict=True)) / 1e6
@@ -131,7 +133,7 @@ class ChatClient(Client):
         payload: dict[str, Any] = {
             "model": self.model,
             "temperature": 0,
-            "max_tokens": MAX_TOKENS,
+            "max_tokens": REPLY_TOKENS,
             "messages": [{"role": "user", "content": [{"type": "text", "text": text}, *shown]}],
         }
         if schema:
@@ -191,7 +193,7 @@ class GeminiClient(Client):
         shown = [types.Part.from_bytes(data=png, mime_type="image/png") for png in images]
         config = types.GenerateContentConfig(
             temperature=0,
-            max_output_tokens=MAX_TOKENS,
+            max_output_tokens=REPLY_TOKENS,
             response_mime_type="application/json",
             response_json_schema=dict(schema),
         )

@@ -129,7 +129,7 @@ def test_a_restorations_pages_show_our_damaged_images(restoration, client):
 def test_the_shell_plays_and_bundles_a_restoration(tmp_path: Path, capsys, monkeypatch):
     core, images = factories.core_suite(1, PAIRS, trips=1, size=64, slug="restoration")
     monkeypatch.setattr(
-        "evaluation.content.sources.prepared", lambda wanted, size: images[wanted.slug].decoded
+        "evaluation.content.sources.load_prepared", lambda wanted, size: images[wanted.slug].decoded
     )
     import json
 

@@ -122,7 +122,7 @@ def test_a_lost_image_gives_404(client, answer):
         default_storage.delete(name)
     assert statuses(client, answer) == {404}
     shown = client.get(answer.thumbnail_url)
-    assert "image lost" in shown.content.decode()
+    assert "image missing" in shown.content.decode()
     assert shown["Content-Type"] == "image/svg+xml"
     assert "sandbox" in shown["Content-Security-Policy"]
     assert shown["Cache-Control"] == "no-store"
