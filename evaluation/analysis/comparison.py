@@ -47,9 +47,9 @@ class Comparison:
     """Two runs on their shared cases.
 
     `p_ahead` is the probability that the first run has more usable trips, None if cases are too
-    few. `auc` is None if too many chains were interrupted. `crossed` is set if the run with more usable
-    trips has the shorter half-life: "late" if its long-lived images last longer, "early" if fewer
-    of its images end early.
+    few. `auc` is None if too many chains were interrupted. `crossed` is set if the run with more
+    usable trips has the shorter half-life: "late" if its long-lived images last longer, "early" if
+    fewer of its images end early.
     """
 
     cases: int

@@ -325,7 +325,8 @@ def build_runs(
 ) -> ExternalRuns:
     """Build one suite from the chains of every model.
 
-    `chains` lists the folder name and the chain of each folder, by model. `change_pair` changes the description of an edit; `read` decodes an image file.
+    `chains` lists the folder name and the chain of each folder, by model. `change_pair` changes
+    the description of an edit; `read` decodes an image file.
     """
     # Chains are comparable only if all are as long as the shortest.
     trips = min(len(chain.trips) for rows in chains.values() for _, chain in rows)

@@ -99,7 +99,7 @@ class RunScores:
     orders: Annotated[
         tuple[Mapping[str, Any], ...],
         Field(
-            description="Differences between images that should be equal: the same edits in other orders."
+            description="Differences between images that should be equal: the same edits, another order."
         ),
     ] = ()
     method: str = METHOD_VERSION

@@ -189,7 +189,9 @@ def what_next(run: Run) -> str:
     if run.state == RunState.PAUSED:
         if run.resume_at:
             return f"It resumes by itself at {run.resume_at:%H:%M} UTC on {run.resume_at:%d %B}."
-        return "An administrator is notified. The run continues where it stopped when they resume it."
+        return (
+            "An administrator is notified. The run continues where it stopped when they resume it."
+        )
     if run.state == RunState.FINISHED and not run.published:
         return "It is not public yet: a person reviews it first."
     return NEXT.get(RunState(run.state), "")
