@@ -89,7 +89,7 @@ def _ready_editor(run: Run, store: DatabaseStore) -> Editor | None:
 
 
 def record_provenance(run: Run, editor: Editor) -> None:
-    """Save the provenance of a new run, or what changed in that of a continued run."""
+    """Save the provenance of a new run; of a continued run, save only the changes."""
     now = provenance_of(run, editor)
     if not run.started_at:
         Run.objects.filter(pk=run.pk).update(started_at=Now(), provenance=now)

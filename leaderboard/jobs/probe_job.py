@@ -1,8 +1,8 @@
 """Test a submitted endpoint; each step is saved at once, for a live page.
 
-A slow endpoint must not delay others. After some seconds a first test yields to another first
-test that waits, and starts again later. Of tests that overran before, only one runs at a time, so
-that one of the two workers is always free for first tests.
+A slow endpoint must not delay other submissions. If the first test of another endpoint waits, a
+first test stops after some seconds and starts again later. Tests that overran before run one at a
+time, so that one of the two workers is always free for first tests.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ log = structlog.get_logger(__name__)
 #: Limits of one edit and of a whole test, in seconds.
 TIMEOUT = 120.0
 DEADLINE = 300.0
-#: The limit is halved for each earlier test that overran, down to this part of it.
-SHORTEST = 1 / 4
-#: A first test yields after this many seconds if another one waits.
+#: DEADLINE is halved for each earlier test that overran, down to this share of it.
+SHORTEST_SHARE = 1 / 4
+#: A first test yields after this many seconds if another first test waits.
 TURN = 4.0
-#: The interval at which it then checks whether another one waits.
+#: After TURN, a first test checks this often whether another first test waits.
 CHECK_SECONDS = 0.5
 #: A test that killed its process this often is not repeated automatically.
 MAX_ATTEMPTS = 3
@@ -50,15 +50,15 @@ ERROR_HERE = Step(
 YIELDED = Step(
     "address",
     "running",
-    "the endpoint has not answered yet; its test starts again after those of other endpoints",
+    "the endpoint has not answered yet; its test starts again after the tests of other endpoints",
 )
 
 
 def probe(_submission_id: int) -> None:
     """Test the next waiting endpoint with one small image; move its submission on.
 
-    This may be another submission than the one that enqueued the job. The test always ends: an
-    error of any kind is its result, and an attempt that kills the process is counted.
+    The submission may differ from the one that enqueued the job. Every test ends: any error is a
+    result of the test, and attempts that kill the process are limited to MAX_ATTEMPTS.
     """
     submission = _claim_next()
     if submission is None:
@@ -70,7 +70,7 @@ def probe(_submission_id: int) -> None:
 
 
 def _claim_next() -> Submission | None:
-    """Claim the next test and count the attempt; None if none may begin."""
+    """Claim the next test and count the attempt; return None if no test may begin."""
     with transaction.atomic():
         # Without this lock, two workers could both begin a test that overran before.
         Use.objects.locked("claim probe", "the site")
@@ -96,11 +96,11 @@ def _test(submission: Submission) -> None:
     turn = _Turn(submission)
     try:
         if submission.probe_attempts > MAX_ATTEMPTS:
-            raise RuntimeError(f"the test was begun {MAX_ATTEMPTS} times and did not end")
+            raise RuntimeError(f"the test was started {MAX_ATTEMPTS} times and did not end")
         with renewing(lambda: row.update(probe_lease_until=after(settings.LEASE_SECONDS))):
             report = _report(submission, turn)
     except DATABASE_UNAVAILABLE:
-        raise  # the test is begun again, and the attempt counted
+        raise  # the test starts again; the attempt is counted
     except Exception:
         log.exception("endpoint not tested", submission=submission.pk)
         report = ProbeReport((ERROR_HERE,), 0.0)
@@ -134,7 +134,7 @@ def _timed_out(report: ProbeReport) -> bool:
 
 @dataclass
 class _Turn:
-    """The turn of one test; a first test yields it to another first test that waits."""
+    """The turn of one test; a first test yields to another first test that waits."""
 
     submission: Submission
     _yielded: threading.Event = field(default_factory=threading.Event)
@@ -144,12 +144,12 @@ class _Turn:
         return self._yielded.is_set()
 
     def pause(self, seconds: float) -> None:
-        """Sleep, but only until the turn is yielded."""
+        """Sleep for these seconds, or until the test yields."""
         self._yielded.wait(seconds)
 
     @contextmanager
     def watched(self) -> Iterator[Callable[[Editor], None]]:
-        """Yield a function that takes the editor, which is closed when the turn is yielded."""
+        """Yield a function that registers the editor; the editor is closed when the test yields."""
         over = threading.Event()
         threads: list[threading.Thread] = []
 
@@ -199,7 +199,7 @@ def _report(submission: Submission, turn: _Turn) -> ProbeReport:
         rows.update(**{f"probe_{name}": stored})
 
     report = ProbeReport((), 0.0)
-    seconds = DEADLINE * max(SHORTEST, 0.5**submission.probe_overruns)
+    seconds = DEADLINE * max(SHORTEST_SHARE, 0.5**submission.probe_overruns)
     with turn.watched() as opened:
         for step in probe_steps(
             options, seconds=seconds, keep=keep, opened=opened, pause=turn.pause

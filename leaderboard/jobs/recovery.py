@@ -1,4 +1,4 @@
-"""Recover from dead workers, lost jobs and missing images; resume pauses that are over."""
+"""Recover from dead workers, lost jobs and missing images; resume paused runs when due."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ def sweep() -> None:
             log.info("run resumed", run=run.pk)
     for run in Run.objects.active().select_related("editing_model").order_by("created_at"):
         control.enqueue(run)
-    # Enqueue again what has not moved for a lease: its worker died, or its job was lost.
+    # Enqueue work again that has not changed for the length of a lease: its worker died, or its
+    # job was lost.
     stale = Now() - timedelta(seconds=settings.LEASE_SECONDS)
     waiting = Submission.objects.filter(state=Submission.State.PROBING)
     for pk in waiting.filter(updated_at__lt=stale).values_list("pk", flat=True):

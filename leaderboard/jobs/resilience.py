@@ -67,7 +67,7 @@ def die_with_parent(parent: int) -> None:
 
 @contextmanager
 def finalising(run: Run, token: UUID) -> Iterator[bool]:
-    """Claim the finalising of the run for the block; yield False if another job has it."""
+    """Claim the right to finalise the run for the block; yield False if another job has it."""
     if not run.claim_finalising(token):
         yield False
         return
@@ -136,7 +136,7 @@ def retry_storage(access: Callable[[], T]) -> T:
 
 
 def _is_temporary(error: BaseException) -> bool:
-    """Return True for a temporary storage error, unlike a full disk or a wrong key."""
+    """Return True for a temporary storage error; a full disk or a wrong key is permanent."""
     if isinstance(error, OSError):
         return isinstance(error, (ConnectionError, TimeoutError))
     response: Any = getattr(error, "response", None)  # of botocore's ClientError

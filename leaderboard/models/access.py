@@ -23,8 +23,8 @@ from leaderboard.models.uploads import UploadedChain, UploadedImage
 PREFIX = "cbt_"
 #: Number of leading characters shown, to distinguish the tokens of one holder.
 SHOWN = len(PREFIX) + 4
-#: Precision of `last_used_at`, so that not every request writes the row.
-USED_WITHIN = timedelta(minutes=1)
+#: `last_used_at` is written at most this often, so that not every request writes the row.
+LAST_USED_INTERVAL = timedelta(minutes=1)
 
 
 def digest(secret: str) -> str:
@@ -49,7 +49,7 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
         token = self.valid().filter(digest=digest(secret)).first()
         if token:
             now = timezone.now()
-            if not token.last_used_at or now - token.last_used_at > USED_WITHIN:
+            if not token.last_used_at or now - token.last_used_at > LAST_USED_INTERVAL:
                 self.filter(pk=token.pk).update(last_used_at=now)
         return token
 
@@ -155,7 +155,8 @@ def visible_images(user: Any) -> QuerySet[StoredImage]:
     """Return the images that this visitor may see.
 
     These are images of suites, of runs visible to the visitor, and of chains uploaded in the last
-    day, whose hashes only their own pages show. Checking one image takes a few index lookups.
+    day. Only the page of an uploaded chain shows the hashes of its images. Checking one image takes
+    a few index lookups.
     """
     if user.is_staff:
         return StoredImage.objects.all()

@@ -70,7 +70,7 @@ class ExperimentArm(models.Model):
     """One way to play the suite; the first arm is the baseline."""
 
     class Wording(models.TextChoices):
-        PLAIN = "plain", "Plain: as the suite says it"
+        PLAIN = "plain", "Plain: as in the suite"
         SHORT = "short", "Short"
         LONG = "long", "Long"
         COLLOQUIAL = "colloquial", "Colloquial"
@@ -88,7 +88,7 @@ class ExperimentArm(models.Model):
         LF2 = "lf2", "LF2: restore, long, with fidelity"
         LF3 = "lf3", "LF3: restore, long, with fidelity"
 
-    #: The fields that have the same name and form in the harness's `Arm`.
+    #: The fields that have the same name and type in the harness's `Arm`.
     SETTINGS = (
         "wording",
         "fidelity",
@@ -134,7 +134,8 @@ class ExperimentArm(models.Model):
         max_length=12, blank=True, choices=[("", "nothing"), *core.CLEANUPS.items()]
     )
     floor = models.BooleanField(
-        default=False, help_text="No edits: the autoencoder of a local model alone."
+        default=False,
+        help_text="No edits: images only pass through the autoencoder of a local model.",
     )
     runs = models.ManyToManyField(Run, related_name="experiment_arms", editable=False)
 
@@ -149,7 +150,7 @@ class ExperimentArm(models.Model):
 
     @property
     def core(self) -> core.Arm:
-        """The arm as the harness represents it, before its prompts are settled.
+        """The arm as the harness represents it, without prompts: `resolved` fills them in.
 
         Raises ArmError if it is invalid.
         """

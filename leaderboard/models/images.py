@@ -1,4 +1,4 @@
-"""Stored images, addressed by their content, so that none is stored twice."""
+"""Stored images, named by the hash of their content, so that no image is stored twice."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class StoredImageManager(models.Manager["StoredImage"]):
         return row
 
     def upsert(self, rows: Iterable[StoredImage]) -> None:
-        """Add rows of stored images; renew the time of those that exist."""
+        """Add rows of stored images; update `created_at` of rows that exist."""
         self.bulk_create(
             {row.pk: row for row in rows}.values(),
             update_conflicts=True,
@@ -69,8 +69,8 @@ class StoredImage(models.Model):
     width = models.PositiveIntegerField()
     height = models.PositiveIntegerField()
     bytes = models.PositiveIntegerField()
-    # The time it was last stored. Garbage collection spares young rows, even one that is renewed
-    # meanwhile: the deletion waits for the row's lock, then checks the time again.
+    # The time the image was last stored. Garbage collection spares recent rows, even if an image is
+    # stored again meanwhile: the deletion waits for the row's lock, then checks the time again.
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
 
     objects = StoredImageManager()

@@ -54,7 +54,7 @@ class QuestionQuerySet(models.QuerySet["Question"]):
 
 
 class Question(models.Model):
-    """A question for voters. Each vote draws anew which image is on the left."""
+    """A question for voters. Each vote shows its images in a random order."""
 
     class Gold(models.TextChoices):
         NONE = "", "No"
@@ -68,9 +68,10 @@ class Question(models.Model):
     second = models.ForeignKey(Trip, models.CASCADE, null=True, related_name="asked_second")
     gold = models.CharField(max_length=8, choices=Gold, blank=True)
     ease = models.FloatField(
-        default=0, help_text="Difference of the two by the headline metric, 0 to 1."
+        default=0, help_text="How clear the answer is by the headline metric, 0 to 1."
     )
-    # The smallest is next and most informative; each use moves a question back.
+    # The question with the smallest value is the most informative and is asked next; each use
+    # raises the value.
     due = models.FloatField(
         null=True, help_text="Position in the queue of questions; empty: not in use now."
     )
@@ -194,11 +195,11 @@ class Vote(models.Model):
 
 
 class PeopleStanding(models.Model):
-    """A run's results by people's votes, never mixed into its standings.
+    """A run's results from people's votes, never mixed into its standings.
 
-    `share` is the share of pairs that it wins against the other models of its suite. A human
+    `share` is the share of pairs that the run wins against other models of its suite. A human
     half-life of None is beyond the suite's trips if `usable_trips` is set, else unknown.
-    `has_interval` is True if there are bounds.
+    `has_interval` is True if these two have bounds.
     """
 
     run = models.OneToOneField(Run, models.CASCADE, related_name="people")

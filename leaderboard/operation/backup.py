@@ -1,12 +1,12 @@
-"""A backup: a dump of the database by its own tools, and the images that it names.
+"""Back up and restore a site: a dump of its database, and the images that the database lists.
 
     OUT/backup.json         date, version, migrations, and the hash of the dump
-    OUT/database.sqlite3    SQLite's copy of itself, or
+    OUT/database.sqlite3    a copy made by SQLite, or
     OUT/database.dump       pg_dump's custom format
-    IMAGES/originals/…    the images as they arrived, if a folder for them is named
+    IMAGES/originals/…    the original images, if --images names a folder for them
 
-Images are named by their content and never change, so all backups can share one folder of images,
-and each copies only the new ones. No backup contains keys (SECRET_KEY, FIELD_KEYS).
+The file of an image is named by its hash and never changes. So all backups can share one folder of
+images, and each backup copies only the new ones. No backup contains keys (SECRET_KEY, FIELD_KEYS).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class BackupError(UserFacingError):
 
 @dataclass
 class Counted:
-    """Numbers of images: named by the database, copied, and missing or altered."""
+    """Numbers of images: listed in the database, copied, and missing or altered."""
 
     images: int = 0
     copied: int = 0
@@ -61,7 +61,7 @@ def backup(out: Path, images: Path | None = None) -> Counted:
         raise BackupError(f"{out} is not empty; each backup needs its own folder")
     out.mkdir(parents=True, exist_ok=True)
     database = out / DUMPS[connection.vendor]
-    # The database first: the images that it names are stored already and stay at least a day.
+    # Dump the database first: the images it lists are in storage and stay for at least a day.
     _dump(database)
     counted = _copy_images(images) if images else Counted(StoredImage.objects.count())
     about = {
@@ -100,7 +100,7 @@ def restore(folder: Path, images: Path | None = None, *, force: bool = False) ->
             _load(before / DUMPS[connection.vendor])
         raise BackupError(
             f"the site cannot use the database of this backup ({error})"
-            + (f"; the previous one is restored, and stored in {before}" if before else "")
+            + (f"; the previous database is restored, and also saved in {before}" if before else "")
         ) from error
     if before:
         shutil.rmtree(before)
@@ -125,8 +125,8 @@ def _checked_dump(folder: Path) -> Path:
         vendor, stated = about["database"], about["sha256"]
         if vendor != connection.vendor:
             raise BackupError(
-                f"this is a backup of {vendor}, the site runs on {connection.vendor}: "
-                "set DATABASE_URL to a database of the same kind"
+                f"this is a backup of {vendor}, but the site runs on {connection.vendor}: "
+                f"set DATABASE_URL to a {vendor} database"
             )
         dump = folder / DUMPS[connection.vendor]
         if _hash(dump) != stated:
@@ -147,8 +147,8 @@ def _check_migrations(applied: list[list[str]], version: str) -> None:
     ]
     if missing:
         raise BackupError(
-            f"the backup is of version {version}, whose database is newer than this site's "
-            f"({__version__}): it has {missing[0]}. Install that version, then restore"
+            f"the backup was made by version {version}, which is newer than this site's "
+            f"({__version__}): it has {missing[0]}. Install version {version}, then restore"
         )
 
 

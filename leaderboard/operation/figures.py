@@ -1,7 +1,7 @@
-"""Figures for monitoring, read from the database at every scrape.
+"""Values for Prometheus, read from the database at every scrape.
 
-Every web process therefore reports the same figures, even after a restart. Only requests and their
-times are counted in each process.
+Every web process therefore reports the same values, even after a restart. Only the number and
+duration of requests are counted by each process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PREFIX = "convergebench"
 
 
 class SiteFigures(Collector):
-    """The figures of all runs and of work under way, queried at every scrape."""
+    """The values of all runs and of work under way, queried at every scrape."""
 
     def collect(self) -> Iterator[Metric]:
         yield from self._runs()
@@ -38,7 +38,7 @@ class SiteFigures(Collector):
         return []  # otherwise, registering the collector would query everything
 
     def _runs(self) -> Iterator[Metric]:
-        """Yield figures per model from the sums stored with runs."""
+        """Yield values by model, from the counters stored with runs."""
         states = _gauge("runs", "Runs by state.", "state")
         for state, count in _grouped(Run.objects, "state", Count("pk")):
             states.add_metric([state], count)
@@ -128,7 +128,7 @@ class SiteFigures(Collector):
 
 
 def exposition(process_figures: CollectorRegistry) -> bytes:
-    """Return the figures of the site and of this process in Prometheus' text format."""
+    """Return the values of the site and of this process in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(SiteFigures())
     return generate_latest(registry) + generate_latest(process_figures)

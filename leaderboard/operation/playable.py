@@ -17,11 +17,11 @@ from leaderboard import formatting
 from leaderboard.models import EditingModel, Run, Suite
 from leaderboard.models.runs import ENDED_STATES, RunState
 
-#: The suite that is offered: large enough to rank by, at a tenth of the standard's price.
+#: The suite that is offered: large enough to rank models, at a tenth of the standard suite's price.
 SUITE = "lite"
 #: Device files of NVIDIA's and AMD's drivers.
 GPUS = ("/dev/nvidiactl", "/dev/kfd")
-#: The start of an editor's missing requirement that a download provides.
+#: A missing requirement of an editor starts with this if it can be downloaded.
 WEIGHTS = "get the weights"
 
 
@@ -52,9 +52,9 @@ def ready(models: Iterable[EditingModel] | None = None) -> list[EditingModel]:
 
 
 def advice() -> list[str]:
-    """Return the lines on playable models that `make up` prints with the address.
+    """Return the lines about playable models that `make up` prints with the address.
 
-    The suite itself is loaded into the database later.
+    They estimate from the shipped suite, which is loaded into the database later.
     """
     models, suite = ready(), catalog.suite(SUITE)
     estimates = [(model, model.estimate_run(suite)) for model in models]

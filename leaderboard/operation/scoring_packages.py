@@ -1,7 +1,7 @@
 """Preparation of scoring while the site already serves pages.
 
 `manage.py up` serves the board as soon as its own packages are installed. The packages for
-scoring, over a gigabyte, are installed afterwards, and their weights fetched. The stage is stored
+scoring, over a gigabyte, are installed afterwards; then weights are fetched. The stage is stored
 in a small file (SCORING_STATE), whose path `up` passes to its processes. Other deployments have
 no such file.
 """

@@ -2,7 +2,7 @@
 
 `python -m leaderboard.operation.service NICE COMMAND`
 
-The command gets its priority, and a signal to stop if the process runner is killed. This module
+The command runs at priority NICE, and gets SIGTERM if the process runner is killed. This module
 does not import Django, because each service starts through it.
 """
 
@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 
-#: Linux prctl option: the signal on the parent's death, which exec keeps.
+#: Linux prctl option: send this process a signal when its parent dies. It survives exec.
 PR_SET_PDEATHSIG = 1
 
 

@@ -22,8 +22,8 @@ from django.utils import timezone
 
 from leaderboard.models import ContributedRun, Run, StoredImage, Trip, TripStep
 
-#: Images younger than this may still get a row that refers to them.
-MOMENT = timedelta(hours=1)
+#: An image younger than this may still get a row that refers to it.
+GRACE_PERIOD = timedelta(hours=1)
 FOLDERS = ("originals", "thumbnails", "copies")
 
 
@@ -85,11 +85,11 @@ def unclaimed_bundles() -> Iterator[str]:
 
 
 def collect_images(keys: Iterable[str]) -> Collected:
-    """Remove those of these images that are unreferenced, with their files."""
+    """Remove these images and their files, except images that are referenced."""
     collected = Collected()
-    before = timezone.now() - MOMENT
+    before = timezone.now() - GRACE_PERIOD
     for row in unreferenced(before).filter(pk__in=list(keys)):
-        # Checked again in the same statement: an image stored again meanwhile is spared.
+        # The deletion checks again, in case the image was stored again meanwhile.
         if unreferenced(before).filter(pk=row.pk)._raw_delete(StoredImage.objects.db):
             collected.rows += 1
             for name in (row.name, row.thumbnail_name, row.copy_name):

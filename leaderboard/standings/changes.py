@@ -19,7 +19,7 @@ from leaderboard.standings.stored import case_values_by_run, suite_cases
 
 #: The suite of the small runs.
 SUITE = "smoke"
-#: Two-sided: an unchanged model that is checked weekly is flagged about once in two years.
+#: Two-sided: an unchanged model that runs weekly is flagged about once in two years.
 CONFIDENCE = 0.99
 
 
@@ -47,7 +47,7 @@ class Change:
 
 
 def last_change(model: EditingModel) -> Change | None:
-    """Compare the model's last two runs on the small suite; None without two.
+    """Compare the model's last two runs on the small suite; None if it has fewer.
 
     Runs of two versions of the suite are not compared.
     """
@@ -62,7 +62,7 @@ def last_change(model: EditingModel) -> Change | None:
 
 
 def _compare(before: Run, after: Run) -> tuple[bool | None, str]:
-    """Return if usable trips differ by more than chance (None: unknown), and the numbers."""
+    """Return whether usable trips differ by more than chance (None: unknown), and why."""
     if not (before.complete and after.complete):
         return None, "one of the runs is not complete"
     if before.stop_after != after.stop_after:
@@ -71,7 +71,7 @@ def _compare(before: Run, after: Run) -> tuple[bool | None, str]:
     by_name = {version.name: version.pk for version in versions.distinct()}
     metric = next(iter(in_order(by_name)), None)
     if metric is None:
-        return None, "no version of a metric scored both runs"
+        return None, "the runs were not scored by the same version of a metric"
     values = case_values_by_run(by_name[metric], DEFAULT_THRESHOLD, [before, after])
     if len(values) < 2:
         return None, "one of the runs has no results"

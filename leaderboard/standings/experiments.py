@@ -34,7 +34,7 @@ def refresh(experiment: Experiment, model: EditingModel) -> None:
         named = {name: run for name, run in runs.items() if run}
         chains = _chains(named, experiment.suite.trips, _shared_metrics(list(named.values())))
         for metric, arms in chains.items():
-            # A chain that stopped early may not have reached its end by this metric.
+            # A chain that stopped early may not have ended yet by this metric.
             all_decided = all(
                 c.is_decided(experiment.suite.trips) for rows in arms.values() for c in rows
             )

@@ -62,7 +62,7 @@ def _power(suite: Suite) -> dict[str, float | None]:
 
 
 def _robustness(suite: Suite) -> dict[str, Any]:
-    """Return Kendall's tau of the board's order with the orders by other choices.
+    """Compare the board's order with its order by other metrics, thresholds and trips.
 
     With fewer than two ranked models, reference editors are compared instead.
     """
@@ -92,7 +92,7 @@ def _robustness(suite: Suite) -> dict[str, Any]:
 
 
 def _boards(suite: Suite, runs: list[Run]) -> dict[Choice, dict[str, Usable]]:
-    """Return the usable trips by case of each run, by metric and threshold."""
+    """Return each run's usable trips by case, for every metric and threshold."""
     cases = suite_cases(suite)
     boards: dict[Choice, dict[str, Usable]] = defaultdict(dict)
     rows = CaseValues.objects.filter(run__in=runs).values_list(

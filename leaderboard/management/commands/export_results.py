@@ -27,7 +27,7 @@ class Command(BaseCommand):
         bundle.add_argument("run", type=int, help="The run's number.")
         bundle.add_argument("out", type=Path, nargs="?", help="Default: run-<number>.zip.")
         bundle.add_argument(
-            "--no-images", action="store_true", help="Leave the images out: numbers alone."
+            "--no-images", action="store_true", help="Write the numbers without images."
         )
         dataset = actions.add_parser(
             "dataset",

@@ -37,7 +37,7 @@ NEEDS_PACKAGES = {"dinov2-small", "lpips-alex"}
 #: Patterns of pip's output: a package that it fetches now, and the reasons for a failure.
 COLLECTING = re.compile(r"Collecting ([\w.-]+)")
 FAILING = re.compile(r"error|fail|\*\*\*", re.IGNORECASE)
-AGAIN = "Fix it and run `make up` again: it continues where it stopped."
+AGAIN = "Fix the cause and run `make up` again; it continues where it stopped."
 
 
 class Command(BaseCommand):
@@ -48,7 +48,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--install", metavar="TARGET", help="The target of make that installs the packages."
         )
-        parser.add_argument("--suite", help="Start reference editors that have no run on it.")
+        parser.add_argument(
+            "--suite", help="Start reference editors that have no run on this suite."
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         suite = ["--suite", options["suite"]] if options["suite"] else []
@@ -56,7 +58,7 @@ class Command(BaseCommand):
             with ThreadPoolExecutor(1) as background:
                 background.submit(self._fetch_meanwhile)
                 self._install(options["install"])
-            # This process began without the packages: a new one can import them.
+            # This process started without the packages; a new process can import them.
             command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "prepare_scoring"]
             sys.stdout.flush()
             os.execv(sys.executable, [*command, *suite])  # noqa: S606 -- our own interpreter

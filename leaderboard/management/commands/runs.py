@@ -17,7 +17,7 @@ from leaderboard.standings import rebuild, refresh_experiments, refresh_ranks
 
 
 class Command(BaseCommand):
-    help = "Control runs by their numbers. If one run is refused, the others are still changed."
+    help = "Change runs, named by number. If one run cannot be changed, the others still are."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", metavar="action", required=True)
@@ -35,8 +35,8 @@ class Command(BaseCommand):
         )
         rescore.add_argument(
             "--suite",
-            help="All runs of this suite that finished with older metric versions. After an "
-            "interruption the same command continues.",
+            help="Score all runs of this suite that finished with older metric versions. Repeat the "
+            "command to continue after an interruption.",
         )
         standings = actions.add_parser(
             "standings", help="Recompute standings and ranks from the stored scores."
@@ -62,7 +62,7 @@ class Command(BaseCommand):
             self._rebuild(runs, quiet=options["verbosity"] == 0)
 
     def _each(self, numbers: Iterable[int], act: Callable[[Run], object], done: str) -> None:
-        """Act on each run and report it; `done` may show the result of `act` as {}."""
+        """Call `act` for each run and print `done`, in which {} is the result of `act`."""
         runs = Run.objects.select_related("editing_model", "suite").in_bulk(list(numbers))
         refused = [f"There is no run {pk}." for pk in numbers if pk not in runs]
         for run in runs.values():

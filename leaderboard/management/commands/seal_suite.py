@@ -16,7 +16,7 @@ from leaderboard.models import Suite
 class Command(BaseCommand):
     help = (
         "Make a sealed twin of a suite from a folder with images, images.json and "
-        "wordings.json. They are never shown or exported; only standings are."
+        "wordings.json. Its images and prompts are never shown; only standings are."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -26,7 +26,7 @@ class Command(BaseCommand):
         parser.add_argument("--estimate", action="store_true", help="Only print the estimate.")
         parser.add_argument("--publish", action="store_true", help="Publish the experiment.")
         parser.add_argument(
-            "--budget-usd", type=Decimal, help="The limit of the cost of all runs together."
+            "--budget-usd", type=Decimal, help="Limit of the total cost of all runs."
         )
 
     @transaction.atomic

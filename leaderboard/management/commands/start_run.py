@@ -29,7 +29,7 @@ class Command(BaseCommand):
             help="All reference editors of the suite.",
         )
         parser.add_argument("--suite", required=True, help="smoke, or smoke-v2 for one version.")
-        parser.add_argument("--budget-calls", type=int, help="Pause before more calls than this.")
+        parser.add_argument("--budget-calls", type=int, help="Pause before making more calls.")
         parser.add_argument("--budget-usd", type=Decimal, help="Pause before spending more.")
         parser.add_argument(
             "--stop-after",
@@ -47,7 +47,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--missing",
             action="store_true",
-            help="Skip models that have such a run, finished or under way.",
+            help="Skip models that have a finished or unfinished run on the suite.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -113,7 +113,7 @@ def _missing(model: EditingModel, changes: Collection[str]) -> list[str]:
     except (EditorError, TypeError):
         return []  # the run reports the error
     if editor.made_for and editor.made_for not in changes:
-        return ["the suite has no edits of the kind that it makes"]
+        return ["the suite has no edits of the kind that the editor makes"]
     return editor.missing()
 
 

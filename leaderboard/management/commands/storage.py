@@ -28,12 +28,14 @@ class Command(BaseCommand):
         clean = actions.add_parser(
             "clean", help="Remove images without a reference, and files without a row."
         )
-        clean.add_argument("--hours", type=float, default=24, help="Keep those younger than this.")
+        clean.add_argument(
+            "--hours", type=float, default=24, help="Keep images and files younger than this."
+        )
         clean.add_argument("--dry-run", action="store_true", help="Only count; remove nothing.")
         recover = actions.add_parser(
             "recover",
-            help="Fetch a run's lost images from the provider again; play chains again whose "
-            "images are lost there too.",
+            help="Fetch a run's lost images from the provider again. If the provider lost one too, "
+            "play its chain again.",
         )
         recover.add_argument("run", type=int)
         actions.add_parser("make-bucket", help="Create the bucket for images unless it exists.")

@@ -37,7 +37,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["when_prepared"]:
             wait_until_ready()
-            # This process began without the packages: a new one can import them.
+            # This process started without the packages; a new process can import them.
             rest = [argument for argument in sys.argv if argument != WHEN_PREPARED]
             os.execv(sys.executable, [sys.executable, *rest])  # noqa: S606 -- our own interpreter
         limit_malloc_arenas()

@@ -342,7 +342,7 @@ def test_start_run_starts_missing_runs_once(server: EditingServer) -> None:
             "start_run", references=True, suite="tiny", missing=True, verbosity=0, stderr=said
         )
     assert Run.objects.count() == 2
-    assert "the suite has no edits of the kind that it makes" in said.getvalue()
+    assert "the suite has no edits of the kind that the editor makes" in said.getvalue()
     call_command("start_run", "other", suite="tiny-v1", budget_calls=5, stdout=io.StringIO())
     assert Run.objects.latest("pk").progress.budget_calls == 5
     for arguments, message in (
