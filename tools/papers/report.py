@@ -217,8 +217,8 @@ def _methods(board: Board) -> list[Block]:
                 f"Event: the first trip at which {lost}, the edit fails, or the model breaks the "
                 "chain (refusal, blank image, no answer).",
                 "Usable trips: the area under the survival curve up to the suite's last trip. "
-                "Half-life: that of the exponential decay with as many usable trips, never "
-                "extrapolated beyond the last trip.",
+                "Half-life: the time by which half of the cases have ended, never extrapolated "
+                "beyond the last trip.",
                 "Means are taken over repeats, then over the cases of a category, then over "
                 "categories with equal weights.",
                 "Intervals generalise to other images and other edits: the covariance of all "
