@@ -36,7 +36,7 @@ PRIOR = 1e-3
 # A fit may also desaturate the image by half or fully, if this halves the error that gains and
 # offsets leave. The error covers 0.9 of the pixels, because only a few may be colourful.
 DESATURATIONS = (0.5, 1.0)
-DESATURATED_FITTING, DESATURATED_WORTH = 0.9, 0.5
+DESATURATED_FITTING, MAX_DESATURATED_ERROR = 0.9, 0.5
 LIGHT = np.array([0.299, 0.587, 0.114])
 BLURS = (0.8, 1.5, 2.5, 4.0)  # standard deviations, in pixels
 SHARP = 0.95
@@ -51,7 +51,7 @@ FLOW_DOUBT = 0.03
 # and at least this amount; otherwise it only smears the edit into its surroundings. Both are
 # measured on blurred copies: any flow explains a little grain, and edges may be a pixel apart.
 # In tests a flow explained at least half of a warp, or 0.002, and nothing of noise and drawings.
-FLOW_WORTH = 0.3
+FLOW_MIN_SHARE = 0.3
 FLOW_MIN_GAIN = 0.001
 FLOW_BLUR = 1.5 / 512
 # The largest distance over which a warp may move colours.
@@ -165,8 +165,8 @@ def _colour_fit(x: Floats, y: Floats) -> tuple[Floats, Floats]:
         gain, paler_offset = _gain_fit(paled @ x, y)
         paler = gain[:, None] * paled
         error = _trimmed_mean(_colour_error(x, y, paler, paler_offset), DESATURATED_FITTING)
-        if error < DESATURATED_WORTH * least:
-            matrix, offset, least = paler, paler_offset, error / DESATURATED_WORTH
+        if error < MAX_DESATURATED_ERROR * least:
+            matrix, offset, least = paler, paler_offset, error / MAX_DESATURATED_ERROR
     return matrix, offset
 
 
@@ -241,7 +241,7 @@ def unwarped(images: Aligned) -> Aligned | None:
     height, width = images.inside.shape
     side = max(height, width)
     smooth = without_grain(images)
-    needed = max(FLOW_WORTH * smooth.rest, FLOW_MIN_GAIN)
+    needed = max(FLOW_MIN_SHARE * smooth.rest, FLOW_MIN_GAIN)
     if side < FLOW_MIN_SIDE or smooth.rest < needed:
         return None
     flow = np.zeros((height, width, 2), np.float32)

@@ -88,7 +88,7 @@ class Arm(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _by_hand(cls, data: Any) -> Any:
+    def _expand_short_forms(cls, data: Any) -> Any:
         """Expand the short forms of a file written by hand."""
         if not isinstance(data, Mapping):
             return data

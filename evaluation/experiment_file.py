@@ -68,19 +68,19 @@ class ExperimentFile(BaseModel):
 
     @field_validator("models", mode="before")
     @classmethod
-    def _several_models(cls, models: Any) -> Any:
+    def _accept_one_model(cls, models: Any) -> Any:
         return [models] if isinstance(models, str) else models
 
     @field_validator("models")
     @classmethod
-    def _each_model_once(cls, models: list[str]) -> list[str]:
+    def _reject_repeated_models(cls, models: list[str]) -> list[str]:
         if len(set(models)) < len(models):
             raise ValueError("a name occurs twice")
         return models
 
     @field_validator("arms", mode="before")
     @classmethod
-    def _empty_arms(cls, arms: Any) -> Any:
+    def _accept_empty_arms(cls, arms: Any) -> Any:
         """Read `plain:` as an arm without settings."""
         if not isinstance(arms, Mapping):
             return arms

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias, TypeVar
 import numpy as np
 
 #: A function (trip number, step name) -> seed. A round trip has the steps "forward" and "backward".
-Seed: TypeAlias = Callable[[int, str], int | None]
+SeedFunction: TypeAlias = Callable[[int, str], int | None]
 SeedMode = Literal["per-edit", "fixed", "none"]
 SEED_MODES: tuple[SeedMode, ...] = ("per-edit", "fixed", "none")
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def generator(secret: str, *names: object) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(derive_bytes(secret, *names)))
 
 
-def chain_seeds(secret: str, case: str, repeat: int, mode: SeedMode = "per-edit") -> Seed:
+def chain_seeds(secret: str, case: str, repeat: int, mode: SeedMode = "per-edit") -> SeedFunction:
     """Return the function that gives the 31-bit seed of each edit of a chain.
 
     `case` is a slug; `repeat` counts from 0. In the mode "fixed" all edits of the chain share one

@@ -83,10 +83,10 @@ def parse_strictly(
             parse_float=number,
             parse_constant=finite,
         )
-        fits = can_be_stored(value)
+        is_storable = can_be_stored(value)
     except RecursionError:
         raise ValueError("JSON that is too deeply nested") from None
-    if not fits:
+    if not is_storable:
         raise ValueError("a string contains a NUL byte or a lone surrogate")
     return value
 

@@ -104,7 +104,7 @@ class Editor(ABC):
         seed: int | None = None,
         context: EditContext | None = None,
     ) -> Answer:
-        """Clean the image and send it to the editor: the entry point of plays, probes and audits.
+        """Clean the image and send it to the editor: the entry point of runs, probes and audits.
 
         Only reference editors use more of `context` than its settings.
         """

@@ -25,8 +25,8 @@ from evaluation.images import EncodedImage
 from evaluation.torch_compat import fix_torchvision
 
 BUNDLED = Path(__file__).resolve().parent / "autoencoder" / "model"
-# Every known autoencoder halves the image at most five times.
-STEP = 32
+# Sides must be multiples of this: every known autoencoder halves the image at most five times.
+SIDE_STEP = 32
 #: Larger images are processed in tiles of side TILE, if tiling does not change the result: 10
 #: megapixels at once take 4.5 GB.
 LARGE_PIXELS = 576 * 576
@@ -124,7 +124,7 @@ def autoencode(autoencoder: Any, image: Image.Image) -> Image.Image:
 def receptive_radius(autoencoder: Any) -> int | None:
     """Return the distance over which pixels depend on each other; None: the whole image.
 
-    Rounded up to a multiple of STEP. A convolution depends on its neighbours at its own scale,
+    Rounded up to a multiple of SIDE_STEP. A convolution depends on its neighbours at its own scale,
     norms and attention on everything.
     """
     import torch
@@ -138,14 +138,14 @@ def receptive_radius(autoencoder: Any) -> int | None:
             scale /= float(module.scale_factor)
         elif not list(module.children()) and type(module).__name__ not in LOCAL:
             return None
-    return -(-int(reach) // STEP) * STEP
+    return -(-int(reach) // SIDE_STEP) * SIDE_STEP
 
 
 def _autoencode_whole(autoencoder: Any, image: Image.Image) -> Image.Image:
     import torch
 
     width, height = image.size
-    right, bottom = -width % STEP, -height % STEP
+    right, bottom = -width % SIDE_STEP, -height % SIDE_STEP
     pixels = np.pad(np.asarray(image), ((0, bottom), (0, right), (0, 0)), mode="edge")
     with torch.inference_mode():
         weights = next(iter(autoencoder.parameters()))

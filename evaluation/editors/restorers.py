@@ -29,7 +29,7 @@ from evaluation.images import EncodedImage
 
 Pixels = npt.NDArray[np.uint8]
 #: Grain below this standard deviation (of 255) is left alone: it belongs to the image.
-CLEAN = 2.5
+MIN_GRAIN = 2.5
 #: Least contrast of a scratch to its surroundings: in grey levels, and in multiples of the grain.
 SCRATCH_LEVELS, SCRATCH_GRAINS = 32.0, 5.0
 #: If more than this share of the image looks scratched, it is taken for texture.
@@ -124,7 +124,7 @@ def _without_grain(pixels: Pixels) -> Pixels:
     import cv2
 
     sigma = grain(pixels)
-    if sigma < CLEAN:
+    if sigma < MIN_GRAIN:
         return pixels
     # BGR, because the filter smooths brightness and colour separately.
     swapped = np.ascontiguousarray(pixels[:, :, ::-1])

@@ -15,7 +15,7 @@ from evaluation.content.annotations import UNANNOTATED, Annotations
 from evaluation.content.suites import EditPair
 from evaluation.editors.base import EditSettings, Turn
 from evaluation.images import EncodedImage
-from evaluation.run_secret import Seed
+from evaluation.run_secret import SeedFunction
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Plan:
 
     pair: EditPair
     trips: int
-    seed: Seed
+    seed: SeedFunction
     arm: Arm = DEFAULT
     annotations: Annotations = field(default=UNANNOTATED)
 

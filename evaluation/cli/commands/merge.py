@@ -14,7 +14,7 @@ HELP = "combine shares that several machines played into one run"
 DESCRIPTION = """\
 Puts the chains of several run folders into a new one. They must be shares of one run:
 the same suite, editor, options and secret (`run --shard I/N --secret HEX`). A chain
-that is in several shares is taken from the one that played more of it. It is an error
+that is in several shares is taken from the share that played most of it. It is an error
 if two shares finished a chain with different images."""
 EPILOG = """\
 example:

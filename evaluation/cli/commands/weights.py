@@ -16,8 +16,8 @@ from evaluation.metrics import HEADLINE, headline_parts
 HELP = "fetch and verify the weights of metrics, witnesses and editors"
 DESCRIPTION = """\
 Fetches the weights that are missing and verifies all of them. They are in
-$CONVERGEBENCH_WEIGHTS, else in ~/.cache/convergebench/weights. A metric never
-runs on weights that were not verified; without them it is "not run"."""
+$CONVERGEBENCH_WEIGHTS, else in ~/.cache/convergebench/weights. A metric
+without verified weights is "not run"."""
 EPILOG = """\
 exit code: 1 if weights are missing that were named or that the headline metric needs.
 

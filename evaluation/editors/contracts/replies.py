@@ -65,12 +65,12 @@ def check_status(call: Call, reply: Reply) -> None:
     if status < 500 and status not in (401, 402, 429):
         _raise_if_refused(message, code)
     fault, permanent = _fault_of_status(status, f"{code} {message}")
-    wait = status == 503 and retry_after(reply) is not None
+    is_loading = status == 503 and retry_after(reply) is not None
     raise ReplyError(
         f"HTTP {status} {_phrase(status)}".rstrip(),
         message,
         _body_text(call, reply),
-        fault=Fault.RATE_LIMITED if wait else fault,
+        fault=Fault.RATE_LIMITED if is_loading else fault,
         permanent=permanent,
         retry_after=retry_after(reply),
     )
@@ -257,7 +257,7 @@ def _json(reply: Reply, default: Any = _NO_DEFAULT) -> Any:
 
 
 def _wrong_type(reply: Reply, expected: str) -> EditorError:
-    """Return the error for a body of another type: a log-in or error page, for instance."""
+    """Return the error for a body of an unexpected type, such as a log-in or error page."""
     if reply.media_type == "text/html":
         message = "expected an image, got a web page (text/html): check the path of the address"
         return EditorError(message, fault=Fault.SERVER_ERROR)
