@@ -147,7 +147,7 @@ def test_the_previous_database_is_restored_if_the_new_one_cannot_be_read(tmp_pat
     rename("web_page", "homepage")
     factories.editing_model("newcomer")
     with pytest.raises(
-        CommandError, match=r"(?s)cannot use .*homepage.*is restored, and stored in (.*)\Z"
+        CommandError, match=r"(?s)cannot use .*homepage.*is restored, and also saved in (.*)\Z"
     ):
         call_command("restore", tmp_path / "backup", force=True, stdout=StringIO())
     assert EditingModel.objects.get().slug == "newcomer"
