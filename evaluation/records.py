@@ -221,7 +221,7 @@ class ModelRecord(Record):
 
 
 class Played(StrEnum):
-    """Where a run was played: the host of the model could have stored its images."""
+    """The place where a run was played. The host of a model could store its images."""
 
     HERE = "run here"
     ENDPOINT = "submitted endpoint"

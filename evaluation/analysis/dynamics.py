@@ -1,7 +1,7 @@
 """Dynamics of chains: settling, wandering, drifting.
 
-One orbit can refute a contraction, never prove it. The retention of the limit accompanies the
-contraction factor, because an editor that posterises settles perfectly on a wrong image.
+One chain can show that an editor does not settle, never that it always does. The contraction
+factor is shown with the retention of the limit, because an editor that posterises settles perfectly on a wrong image.
 """
 
 from __future__ import annotations

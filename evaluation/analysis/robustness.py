@@ -1,4 +1,4 @@
-"""How much a board's order changes with other choices and with reruns (Kendall's tau).
+"""Changes of a board's order by other choices and by reruns (Kendall's tau).
 
 The benchmark chose the metric, the threshold and the number of trips. The suite chose categories,
 kinds, origins and pairs. Reruns differ by chance.

@@ -156,7 +156,7 @@ def probe_steps(
 
 @dataclass(frozen=True)
 class _Limits:
-    """What limits a probe: the detail of its errors, its deadline, the pause before a retry."""
+    """The limits of a probe: the detail of its errors, its deadline, the pause before a retry."""
 
     stranger: bool
     deadline: float

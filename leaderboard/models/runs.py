@@ -61,7 +61,7 @@ class ChainState(models.TextChoices):
 
 
 class Outcome(models.TextChoices):
-    """How a chain ended. The model causes every outcome except REGULAR_ENDS and LOST."""
+    """The end of a chain. The model causes every outcome except REGULAR_ENDS and LOST."""
 
     COMPLETED = "completed", "Completed"
     KNOWN = "known", "Stopped: known"
