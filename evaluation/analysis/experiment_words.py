@@ -11,7 +11,7 @@ from typing import Any
 #: The significance level of rank tests.
 SIGNIFICANT = 0.05
 #: The largest number of pairs of arms named in a sentence.
-MOST_NAMED = 3
+MAX_NAMED = 3
 
 
 def finding(numbers: Mapping[str, Any]) -> str:
@@ -77,8 +77,8 @@ def pair_words(ranks: Mapping[str, Any]) -> str:
         return "Signed-rank tests with Holm's correction separate no two arms."
     count = f"{len(separated)} of {len(ranks['pairs'])} pairs"
     separated.sort(key=lambda pair: pair["p"])
-    pairs = [f"{p['first']} and {p['second']} ({p_value(p['p'])})" for p in separated[:MOST_NAMED]]
-    named = "" if len(separated) <= MOST_NAMED else "most clearly "
+    pairs = [f"{p['first']} and {p['second']} ({p_value(p['p'])})" for p in separated[:MAX_NAMED]]
+    named = "" if len(separated) <= MAX_NAMED else "most clearly "
     return f"Signed-rank tests with Holm's correction separate {count}: {named}{_listed(pairs)}."
 
 

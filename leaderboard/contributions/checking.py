@@ -55,7 +55,7 @@ REPORT_INTERVAL = 2.0
 EDITOR = "elsewhere"
 #: The check ends after finding this many reasons to refuse the run.
 MAX_REASONS = 5
-#: Admins are notified if another run has at least this share of the images.
+#: Admins get a hint if another run contains at least this share of the restored images.
 SAME_IMAGES = 0.5
 
 log = structlog.get_logger(__name__)
@@ -148,7 +148,7 @@ def _counts(contribution: ContributedRun, verification: Verification) -> dict[st
     Raises BundleError with the reasons if the run is refused, and Stopped if the check must
     pause.
     """
-    reasons = list(_reasons_before(verification))
+    reasons = list(_early_reasons(verification))
     finished = verification.finished
     counts, finished_counts = Counter(contribution.checks), Counter(contribution.checks)
     chain_counts = Counter[str]()  # of the current chain, which a pause discards
@@ -198,8 +198,8 @@ def _lines(verification: Verification) -> int:
 def _others_wait(began: float) -> bool:
     """Return True if the check should let other jobs run.
 
-    It lets a visitor's job run at once, and other jobs after its turns. The turns are long because
-    a large check takes hours and checks its sources again at each start.
+    A visitor's job runs at once, other jobs after TURNS turns. The check runs that long because a
+    large check takes hours and checks its sources again at each start.
     """
     over = time.monotonic() - began > TURNS * settings.TURN_SECONDS
     return job_queue.should_yield(0, job_queue.GPU, turn_is_over=over)
@@ -243,9 +243,9 @@ def _suite_of(bundle: Bundle) -> Suite:
             f"{len(missing)} of {len(required)} chains are missing, such as "
             f"{chain_name(*min(missing))}"
         )
-    lost = [chain.name for chain in document.chains if chain.outcome == "lost"]
-    if lost:
-        raise BundleError(f"the chain {lost[0]} is not complete: play it to its end")
+    incomplete = [chain.name for chain in document.chains if chain.outcome == "lost"]
+    if incomplete:
+        raise BundleError(f"the chain {incomplete[0]} is not complete: play it to its end")
     if document.run.earlier_secrets:
         raise BundleError(
             "parts were played again with another secret: play the whole suite in one run"
@@ -256,8 +256,8 @@ def _suite_of(bundle: Bundle) -> Suite:
     return suite
 
 
-def _reasons_before(verification: Verification) -> Iterator[str]:
-    """Yield the reasons to refuse the run before any number is recomputed."""
+def _early_reasons(verification: Verification) -> Iterator[str]:
+    """Yield the reasons to refuse the run that are known without recomputing it."""
     headline = in_order(settings.METRICS or METRICS)[0]
     if headline not in verification.bundle.scored_metrics:
         yield (
@@ -318,7 +318,7 @@ def _same_images(run: Run) -> list[dict[str, str]]:
     return [
         {
             "kind": "same images",
-            "text": f"{len(same)} of {len(restored)} restored images are those of run {pk}",
+            "text": f"{len(same)} of {len(restored)} restored images also occur in run {pk}",
         }
         for pk, same in sorted(by_run.items())
         if len(same) >= SAME_IMAGES * len(restored)

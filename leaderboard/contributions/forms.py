@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 State = ContributedRun.State
 
 
-class NotTaken(Exception):
+class NotAccepted(Exception):
     """Raised if a run cannot be accepted now; the message is shown to the contributor."""
 
 
@@ -109,13 +109,13 @@ class ContributionForm(forms.ModelForm):
         return file
 
 
-def take(form: ContributionForm, address: str | None) -> ContributedRun:
+def accept(form: ContributionForm, address: str | None) -> ContributedRun:
     """Store the run of a valid form and enqueue its check.
 
-    Raises NotTaken if too many runs are waiting or the contributor's limit is reached.
+    Raises NotAccepted if too many runs are waiting or the contributor's limit is reached.
     """
     if ContributedRun.objects.waiting().count() >= settings.CONTRIBUTED_RUNS_WAITING:
-        raise NotTaken("Too many runs are waiting to be checked. Please try again in an hour.")
+        raise NotAccepted("Too many runs are waiting to be checked. Please try again in an hour.")
     limit = settings.CONTRIBUTED_RUNS_PER_DAY
     network = network_of(address) if address else "unknown"
     subjects = {
@@ -123,7 +123,7 @@ def take(form: ContributionForm, address: str | None) -> ContributedRun:
         "your network address": f"network {network}",
     }
     if full := Use.objects.take("contributed run", subjects, limit):
-        raise NotTaken(f"{limit} runs came from {full} in the last 24 hours; the limit is {limit}.")
+        raise NotAccepted(f"The limit of {limit} runs in 24 hours from {full} is reached.")
     file: UploadedFile = form.cleaned_data["bundle"]
     contribution: ContributedRun = form.save(commit=False)
     contribution.remote_address, contribution.bytes = address, file.size or 0

@@ -51,9 +51,9 @@ from leaderboard.pages.strips import short_strips
 from leaderboard.text import safe_cell
 from leaderboard.views.site import noindex_variants
 
-#: Most trips shown of a case, so that they fit on one line.
+#: Number of trips shown of a case, few enough to fit on one line.
 SHOWN = 5
-#: Most cases offered as strips; those that differ most between arms come first.
+#: Number of cases to choose from; those on which the arms differ most come first.
 CASES = 8
 
 
@@ -279,7 +279,7 @@ def by_metric(model: ModelView) -> list[dict[str, Any]]:
 
 
 def strips(view: ExperimentView, model: ModelView, metric: str, case_key: str) -> dict[str, Any]:
-    """Return one case in all arms: the requested one, else that on which the arms differ most."""
+    """Return the images of a case in all arms; by default the case on which arms differ most."""
     runs = {run.pk: name for name, run in model.runs.items()}
     chains = list(
         Chain.objects.filter(run__in=runs, repeat=0, usable_trips__isnull=False).only(

@@ -130,7 +130,7 @@ class ShownImage:
 
 
 @dataclass(frozen=True)
-class Difference:
+class Disagreement:
     """A question on which people and the headline metric disagree."""
 
     source: StoredImage | None
@@ -157,7 +157,7 @@ def agreement(report: PeopleReport) -> dict[str, Any]:
         "ceiling_dot": dot(ceiling),
         "half_points": half_points(numbers.get("half_points")),
         "chart": yes_chart(compared),
-        "differences": differences(numbers),
+        "differences": disagreements(numbers),
         "our_threshold": DEFAULT_THRESHOLD,
     }
 
@@ -168,7 +168,7 @@ def finding(first: AgreementLine | None, ceiling: Mapping[str, Any] | None) -> s
         return ""
     text = f"The headline metric agrees with people on {formatting.percent(first.everywhere['share'])} of pairs"
     if ceiling:
-        text += f", people agree with each other on {formatting.percent(ceiling['share'])}"
+        text += f"; people agree with each other on {formatting.percent(ceiling['share'])}"
     return text
 
 
@@ -263,14 +263,14 @@ def yes_chart(lines: Sequence[AgreementLine]) -> Chart | None:
     )
 
 
-def differences(numbers: Mapping[str, Any]) -> list[Difference]:
+def disagreements(numbers: Mapping[str, Any]) -> list[Disagreement]:
     """Return the largest disagreements about public images."""
     pairs, single = numbers.get("differences", ()), numbers.get("usable_differences", ())
     keys = {row[side] for row in (*pairs, *single) for side in ("first", "second") if side in row}
     rows = votable_trips().filter(pk__in=keys).select_related("restored", "chain__case")
     rows = rows.select_related("chain__run__editing_model", "chain__case__image__stored")
     trips = {trip.pk: trip for trip in rows.defer("evidence")}
-    disagreements = []
+    result = []
     for row in pairs:
         both = [trips.get(row["first"]), trips.get(row["second"])]
         if None not in both:
@@ -280,7 +280,7 @@ def differences(numbers: Mapping[str, Any]) -> list[Difference]:
                 f"By the headline, {better.name} keeps more {better.after}; "
                 f"{row['with_it']} of {row['people']} people agree."
             )
-            disagreements.append(Difference(shown[0].trip.chain.case.image.stored, shown, words))
+            result.append(Disagreement(shown[0].trip.chain.case.image.stored, shown, words))
     for row in single:
         if trip := trips.get(row["first"]):
             verdict = "still usable" if row["kept"] > DEFAULT_THRESHOLD else "no longer usable"
@@ -288,10 +288,8 @@ def differences(numbers: Mapping[str, Any]) -> list[Difference]:
                 f"By the headline, this image is {verdict}; {row['use_it']} of "
                 f"{row['people']} people could still use it."
             )
-            disagreements.append(
-                Difference(trip.chain.case.image.stored, [ShownImage(trip)], words)
-            )
-    return disagreements
+            result.append(Disagreement(trip.chain.case.image.stored, [ShownImage(trip)], words))
+    return result
 
 
 @dataclass
@@ -333,7 +331,7 @@ class AnsweredQuestion:
         return f"You were asked twice, with the sides exchanged, and answered {how}."
 
 
-def revealed(votes: QuerySet[Vote]) -> list[AnsweredQuestion]:
+def answered_questions(votes: QuerySet[Vote]) -> list[AnsweredQuestion]:
     """Return the questions of a finished session with answers and model names."""
     related = ("question__case__image__stored",)
     trips = [
@@ -342,7 +340,7 @@ def revealed(votes: QuerySet[Vote]) -> list[AnsweredQuestion]:
         for what in ("restored", "chain__run__editing_model")
     ]
     ordered = list(votes.select_related(*related, *trips).order_by("place"))
-    others = _others(ordered)
+    others = _other_answers(ordered)
     both_ids = [(vote.question.first_id, vote.question.second_id) for vote in ordered]
     images = voted_images(
         Trip.objects.filter(pk__in={key for ids in both_ids for key in ids if key})
@@ -368,7 +366,7 @@ def revealed(votes: QuerySet[Vote]) -> list[AnsweredQuestion]:
 
 
 def _metrics(images: Sequence[VotedImage], vote: Vote) -> list[dict[str, Any]]:
-    """Return a line for each metric: what it keeps of each image, and whether it agrees."""
+    """Return a row per metric: the share kept of each image, and whether it agrees with the vote."""
 
     def agrees(metric: str, kept: Sequence[str]) -> str:
         if len(set(kept)) == 1:
@@ -386,8 +384,8 @@ def _metrics(images: Sequence[VotedImage], vote: Vote) -> list[dict[str, Any]]:
     return lines
 
 
-def _others(votes: Sequence[Vote]) -> Mapping[int, list[int]]:
-    """Return the answers of other voters by question; ordinary votes only."""
+def _other_answers(votes: Sequence[Vote]) -> Mapping[int, list[int]]:
+    """Return the ordinary votes of other voters on these questions, by question."""
     answers: dict[int, list[int]] = defaultdict(list)
     keys = {vote.question_id for vote in votes}
     rows = Vote.objects.answered().filter(question__in=keys, role=Vote.Role.ORDINARY)

@@ -49,13 +49,13 @@ def quality_chart(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart | No
     if not models:
         return None
     left_out = len(rows) - len(models)
-    missing = f" {formatting.count(left_out, 'model')} not judged." if left_out else ""
+    missing = f" Not judged: {formatting.count(left_out, 'model')}." if left_out else ""
     metric = formatting.metric_label(filters.metric)
     return Chart(
         id="quality",
         title=_finding(models),
         subtitle=f"Edit quality, rated by a judge on first edits, against usable trips by {metric}. "
-        f"Up and to the right is better; no model beats those on the line at both.{missing}",
+        f"Up and to the right is better. No model beats those on the line in both.{missing}",
         figure=_figure(models, filters.suite.trips),
         table=_table(models),
         about=f"{filters.suite}, by {metric}",
@@ -67,7 +67,7 @@ def _finding(models: Sequence[RatedModel]) -> str:
     best = [model.name for model in models if model.best]
     if len(best) == 1:
         return f"{best[0]} edits best and lasts longest"
-    return f"No model edits better and lasts longer than {formatting.listed(best, 4)}"
+    return f"{formatting.listed(best, 4)} are unbeaten on edit quality and durability"
 
 
 def _figure(models: Sequence[RatedModel], trips: int) -> Figure:

@@ -1,7 +1,7 @@
 """Charts of numbers that others published, on each metric's own scale.
 
-They are SSIM, PSNR or CLIP similarity of other images and edits. They cannot be converted to
-retention, which is calibrated on our images, so they are never ranked or mixed with ours.
+The numbers are SSIM, PSNR or CLIP similarity of other images and edits. They cannot be converted
+to retention, which is calibrated on our images, so they are never ranked or mixed with ours.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from leaderboard.pages.model_page import RunResults
 from leaderboard.text import skeleton
 
 ELSEWHERE = "published elsewhere"
-#: Published lines shown with a model's own, and further ones that the legend can add.
+#: Published curves shown next to a model's own, and further ones that the legend can add.
 LINES, MORE_LINES = 4, 4
 OPEN_MARKERS = ("circle-open", "square-open", "diamond-open", "triangle-up-open")
 #: The metric of the first chart; the others follow in the usual order.
@@ -47,7 +47,7 @@ SCALES = {
     "psnr": "3 dB less means twice the error. Computed from the mean squared error over the cases.",
     "clip": "1 means an image with the same content.",
 }
-#: Known faults of a source that its figures do not reveal.
+#: Known faults of a source that its numbers do not reveal.
 FAULTS = {
     published_figures.SLUG: "LPIPS was never computed there: the zeros in its table are not results."
 }
@@ -115,7 +115,7 @@ def group_lines(values: Iterable[PublishedFigure]) -> list[ReportedLine]:
 
 @dataclass(frozen=True)
 class Report:
-    """The figures of one source: its models in alphabetical order, a chart per metric."""
+    """The numbers of one source: its models in alphabetical order, a chart per metric."""
 
     source: str
     url: str

@@ -133,13 +133,13 @@ def live(run: Run) -> dict[str, Any]:
         "state": current["state"],
         "ended": current["ended"],
         # Edits are most of the work, scoring the rest.
-        "done": round(_done(run), 4),
+        "done": round(_share_done(run), 4),
         "lines": _lines(run, current),
         **curve_so_far(run),
     }
 
 
-def _done(run: Run) -> float:
+def _share_done(run: Run) -> float:
     if run.state == RunState.FINISHED:
         return 1.0
     edits, trips = run.progress.edits_total, run.progress.chains_total * run.suite.trips
@@ -284,7 +284,7 @@ def compared_orders(run: Run) -> list[dict[str, Any]]:
         {
             "pair": titles.get(pair, pair),
             "against": titles.get(against, against),
-            "when": _when(edits_in_place),
+            "when": _edits_made(edits_in_place),
             "images": len(images[pair, against, edits_in_place]),
             "first": fmean(by_edits[min(by_edits)]),
             "last": fmean(by_edits[max(by_edits)]),
@@ -294,7 +294,7 @@ def compared_orders(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def _when(edits_in_place: int) -> str:
+def _edits_made(edits_in_place: int) -> str:
     if not edits_in_place:
         return "all edits undone"
     return "one edit made" if edits_in_place == 1 else f"{edits_in_place} edits made"

@@ -30,7 +30,7 @@ SHOWN_SIDE = 128
 #: Most restored images in a short strip.
 SHORT = 5
 #: Characters shown of a model's reasoning on an edit.
-LONGEST_REASONING = 1200
+MAX_REASONING = 1200
 #: Qualities at which a source is served as JPEG.
 JPEG_QUALITIES = range(1, 96)
 
@@ -192,7 +192,7 @@ class Frame:
         ]
         reasons = ((name, notes.get("reasoning")) for name, notes in named)
         return [
-            (name, Truncator(plain_text(" ".join(text.split()))).chars(LONGEST_REASONING))
+            (name, Truncator(plain_text(" ".join(text.split()))).chars(MAX_REASONING))
             for name, text in reasons
             if isinstance(text, str) and text.strip()
         ]
@@ -321,7 +321,9 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
         kept = formatting.percent(last[0]) if last else "all"
         return f"{kept} of the image is kept {formatting.after_round_trips(trips)}."
     if cause == "stopped":
-        return "It was stopped before half was lost by this metric, so its end is unknown."
+        return (
+            "It was stopped while this metric still showed more than half kept; its end is unknown."
+        )
     if cause in CROSSED:
         return f"{CROSSED[cause]} after {lasted}."
     over = f"after {lasted}" if time else "at once"
@@ -340,14 +342,14 @@ EVENTS = {
     "refused": "The model refused",
     "blank": "The model answered with a blank image",
     "failed": "No usable answer came",
-    "lost": "We lost the chain",
+    "lost": "A fault on our side ended the chain",
 }
 #: Sentences on chains that ended before they could be scored.
 ENDED: dict[str, str] = {
     Outcome.REFUSED: "The model refused before the first restored image.",
     Outcome.BLANK: "The model answered with a blank image before the first restored image.",
     Outcome.FAILED: "No usable answer came before the first restored image.",
-    Outcome.LOST: "We lost this chain before the first restored image; it does not count.",
+    Outcome.LOST: "A fault on our side ended this chain before the first restored image; it does not count.",
 }
 
 

@@ -333,14 +333,14 @@ def compare(request: HttpRequest) -> HttpResponse:
     query = BoardQuery.parse(request.GET)
     if query is None or query.no_such_suite:
         raise Http404("There is no such suite.")
-    requested = request.GET.get("models", "").split(",")[: compare_page.MOST]
+    requested = request.GET.get("models", "").split(",")[: compare_page.MAX_MODELS]
     by_slug = {row.model.slug: row for row in query.rows() if row.standing}
     rows = [by_slug[slug] for slug in dict.fromkeys(requested) if slug in by_slug]
     if len(rows) < 2:
         raise Http404("A comparison needs two models with results.")
     content = compare_page.page(query, rows, "")
     ordered = sorted(rows, key=lambda row: row is not content["leader"])
-    names = formatting.listed([_labelled(row.model) for row in ordered], compare_page.MOST)
+    names = formatting.listed([_labelled(row.model) for row in ordered], compare_page.MAX_MODELS)
     curves = [
         (row.model.name, row.standing.curve.get("mean", ())) for row in ordered if row.standing
     ]

@@ -36,7 +36,7 @@ from leaderboard.text import absolute
 from leaderboard.views.site import noindex_variants
 from leaderboard.visitors import limited
 
-MOST = 6
+MAX_MODELS = 6
 #: Trips shown of a case, few enough to fit on one line.
 SHOWN = (1, 2, 5, 10, 20)
 
@@ -59,9 +59,11 @@ def index(request: HttpRequest) -> HttpResponse:
         for slug in chosen
         if slug not in by_slug
     ]
-    if len(chosen) - len(remarks) > MOST:
-        remarks.append(f"At most {MOST} models can be compared; the first {MOST} are shown.")
-    shown = [by_slug[slug] for slug in chosen if slug in by_slug][:MOST]
+    if len(chosen) - len(remarks) > MAX_MODELS:
+        remarks.append(
+            f"At most {MAX_MODELS} models can be compared; the first {MAX_MODELS} are shown."
+        )
+    shown = [by_slug[slug] for slug in chosen if slug in by_slug][:MAX_MODELS]
     context = {
         **query.context,
         "remarks": remarks,
@@ -86,7 +88,7 @@ class Against:
     other: BoardRow
     comparison: Comparison
     verdict: str
-    #: How to settle an open comparison; empty if it is settled.
+    #: How to distinguish the models; empty if they are distinguished already.
     hint: str
     #: Why the half-lives are in the opposite order; empty if they are not.
     crossing: str
@@ -103,7 +105,7 @@ def page(board_query: BoardQuery, rows: Sequence[BoardRow], case: str) -> dict[s
             by_run[run],
             comparison,
             verdict(comparison, leader.model.name, by_run[run].model.name),
-            settling_hint(comparison, filters.suite.trips),
+            distinguishing_hint(comparison, filters.suite.trips),
             crossing(comparison, leader.model.name, by_run[run].model.name, filters),
         )
         for run, comparison in (comparisons.against.items() if comparisons else ())
@@ -137,11 +139,13 @@ def headline(
         )
     if tied:
         others = formatting.listed(tied)
-        return f"{leader.model.name} stays usable longest, but not clearly longer than {others}"
+        return (
+            f"{leader.model.name} keeps images usable longest, but not clearly longer than {others}"
+        )
     # In usable trips, because a half-life beyond the suite has no known difference to another.
     gaps = [item.comparison.usable_trips for item in against]
     gap = _by(min(gaps, key=lambda difference: difference.estimate))
-    return f"{leader.model.name} stays usable longest of the {count}{gap}"
+    return f"{leader.model.name} keeps images usable longest of the {count}{gap}"
 
 
 def reach(comparison: Comparison) -> float:
@@ -228,9 +232,9 @@ def suggestions(board_query: BoardQuery, rows: Sequence[BoardRow]) -> list[tuple
         next((r for r in ranked if r.model.open_weights is kind), None) for kind in (True, False)
     ]
     if all(weights):
-        suggested.append(("Best open against best closed", [row for row in weights if row]))
+        suggested.append(("Best open and best closed weights", [row for row in weights if row]))
     if len(references) > 1:
-        suggested.append(("The reference editors", references[:MOST]))
+        suggested.append(("The reference editors", references[:MAX_MODELS]))
     return [
         (label, comparison_query(board_query, [row.model.slug for row in group]))
         for label, group in suggested
@@ -245,8 +249,8 @@ def comparison_query(board_query: BoardQuery, slugs: Sequence[str], **more: Any)
 
 
 CACHE_SECONDS = 24 * 3600
-#: Number of cases offered.
-MOST_CASES = 8
+#: Number of cases to choose from, those with the widest gaps.
+MAX_CASES = 8
 
 
 @dataclass(frozen=True)
@@ -314,7 +318,7 @@ def _comparisons(rows: Sequence[BoardRow], filters: BoardFilters) -> Comparisons
             continue
     gaps = [CaseGap(case, auc) for case, auc in areas.items() if len(auc) == len(measured)]
     gaps.sort(key=lambda gap: gap.width, reverse=True)
-    return Comparisons(leader, against, gaps[:MOST_CASES]) if against else None
+    return Comparisons(leader, against, gaps[:MAX_CASES]) if against else None
 
 
 def _results(
@@ -346,11 +350,11 @@ def _results(
 
 
 def verdict(comparison: Comparison, leader: str, other: str) -> str:
-    """Return which model lasts longer and by how much, or that the order is open."""
+    """Return which model lasts longer and by how much, or that they cannot be distinguished."""
     if comparison.separated:
         estimate = comparison.usable_trips.estimate
         better, worse = (leader, other) if estimate >= 0 else (other, leader)
-        return f"{better} stays usable longer than {worse}{_by(comparison.usable_trips)}"
+        return f"{better} keeps images usable longer than {worse}{_by(comparison.usable_trips)}"
     cases = formatting.count(comparison.cases, "case")
     return f"{leader} and {other} cannot be distinguished on {cases}"
 
@@ -365,7 +369,7 @@ def crossing(comparison: Comparison, leader: str, other: str, filters: BoardFilt
     )
     trips, life = filters.suite.trips, thresholds.life(filters.threshold).lower()
     why = {
-        "late": "the images that it keeps last longer",
+        "late": "its most durable images last longer",
         "early": "fewer of its images end early",
     }[comparison.crossed]
     return (
@@ -390,8 +394,8 @@ def both_outlast_suite(comparison: Comparison, trips: int) -> bool:
     return min(both) >= trips - 0.05
 
 
-def settling_hint(comparison: Comparison, trips: int) -> str:
-    """Return how to settle the comparison; empty if it is settled."""
+def distinguishing_hint(comparison: Comparison, trips: int) -> str:
+    """Return how to distinguish the models; empty if they are distinguished already."""
     if comparison.separated:
         return ""
     if both_outlast_suite(comparison, trips):
@@ -402,6 +406,6 @@ def settling_hint(comparison: Comparison, trips: int) -> str:
     if decisive.more_cases is None:
         return "a difference of this size needs too many cases"
     if decisive.more_cases == 0:
-        return "a few more cases would decide it"
+        return "a few more cases would decide which lasts longer"
     more = formatting.count(decisive.more_cases, "more case")
     return f"about {more} would show a difference of this size"

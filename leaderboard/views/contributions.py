@@ -10,7 +10,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from convergebench_site.storage import STORAGE_ERRORS
-from leaderboard.contributions.forms import ContributionForm, NotTaken, take
+from leaderboard.contributions.forms import ContributionForm, NotAccepted, accept
 from leaderboard.contributions.forms import withdraw as withdraw_run
 from leaderboard.models import ContributedRun, EditingModel, Suite
 from leaderboard.views.site import noindex
@@ -37,8 +37,8 @@ def index(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return _form(request, form, status=422)
     try:
-        contribution = take(form, client_address(request))
-    except NotTaken as error:
+        contribution = accept(form, client_address(request))
+    except NotAccepted as error:
         return _form(request, form, why=str(error), status=429)
     except STORAGE_ERRORS as error:
         log.error("contributed run not stored", error=str(error))

@@ -31,7 +31,7 @@ from leaderboard.text import attachment
 from leaderboard.visitors import limited
 
 #: Largest size of the images in a download: more would keep a web process busy for minutes.
-MOST_IMAGES = 300 * 2**20
+MAX_IMAGE_BYTES = 300 * 2**20
 
 
 @require_safe
@@ -100,10 +100,10 @@ def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
     runs = Run.objects.public().select_related("editing_model", "suite")
     run = get_object_or_404(runs, pk=run_id)
     images = request.GET.get("images") == "1"
-    if images and (size := bundles.images_size(run)) > MOST_IMAGES:
+    if images and (size := bundles.images_size(run)) > MAX_IMAGE_BYTES:
         return HttpResponse(
             f"The images of this run take {size / 2**20:,.0f} MB; the limit for downloads is "
-            f"{MOST_IMAGES / 2**20:.0f} MB. Leave out ?images=1 for the bundle without images, or "
+            f"{MAX_IMAGE_BYTES / 2**20:.0f} MB. Leave out ?images=1 for the bundle without images, or "
             "ask the operators of this site to run: "
             f"manage.py export_results bundle {run.pk}\n",
             status=413,

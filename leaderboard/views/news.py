@@ -119,8 +119,8 @@ def _day(text: str) -> datetime.date | None:
 
 
 Kind = BoardRecord.Kind
-#: Records read and entries shown, at most, on the page and in the feed.
-MOST_RECORDS, MOST_NEWS = 1_500, 60
+#: Limits of the page and the feed: records read, and entries shown.
+MAX_RECORDS, MAX_ENTRIES = 1_500, 60
 
 
 @dataclass(frozen=True)
@@ -147,16 +147,16 @@ def news(suite: Suite | None = None, model: EditingModel | None = None) -> list[
     if model:
         records = records.filter(run__editing_model=model)
     moments: dict[tuple[datetime.datetime, int], list[BoardRecord]] = defaultdict(list)
-    for row in records.order_by("-at", "-pk")[:MOST_RECORDS]:
+    for row in records.order_by("-at", "-pk")[:MAX_RECORDS]:
         moments[row.at, row.run.suite_id].append(row)
-    entries = [entry for rows in moments.values() if (entry := _of_moment(rows))]
+    entries = [entry for rows in moments.values() if (entry := _board_entry(rows))]
     if model is None:
         frozen = Suite.objects.frozen().filter(published_elsewhere=False).defer("definition")
         suites = frozen.filter(frozen_at__isnull=False)
         if suite:
             suites = suites.filter(pk=suite.pk)
-        entries += [_of_suite(row) for row in suites.order_by("-frozen_at")[:MOST_NEWS]]
-    return sorted(entries, key=lambda entry: entry.at, reverse=True)[:MOST_NEWS]
+        entries += [_suite_entry(row) for row in suites.order_by("-frozen_at")[:MAX_ENTRIES]]
+    return sorted(entries, key=lambda entry: entry.at, reverse=True)[:MAX_ENTRIES]
 
 
 def board_on(suite: Suite, day: datetime.date) -> list[BoardRecord]:
@@ -200,8 +200,8 @@ def _public_records() -> QuerySet[BoardRecord]:
     )
 
 
-def _of_moment(rows: Sequence[BoardRecord]) -> News | None:
-    """Return an entry for all changes at one moment, or None if numbers were only recomputed."""
+def _board_entry(rows: Sequence[BoardRecord]) -> News | None:
+    """Return an entry for the changes at one moment; None if numbers were only recomputed."""
     suite = rows[0].run.suite
     order = list(Kind)
     changes = sorted(
@@ -257,7 +257,7 @@ def _many(kind: str, names: Sequence[str]) -> str:
     return f"{formatting.listed(names)} {words}"
 
 
-def _of_suite(suite: Suite) -> News:
+def _suite_entry(suite: Suite) -> News:
     assert suite.frozen_at  # noqa: S101
     changes = [suite.changes] if suite.changes else []
     return News(

@@ -40,7 +40,7 @@ from leaderboard.views.site import noindex_variants
 PARAMETERS = ("suite", "trip", "since", "metric", "model")
 SINCE = {SOURCE: "the source", FIRST: "the first restored image"}
 SHADES = 7
-#: Share of the image lost by the last trip from which a model's images count as worn.
+#: A model's images count as worn if at least this share is lost by the last trip.
 WORN_LOSS = 0.1
 #: The results of the models on a suite's board; each is a line of the page's tables.
 Lines = Sequence[NoReferenceResult]
@@ -97,7 +97,7 @@ def page(suite: Suite, parameters: Mapping[str, str]) -> dict[str, Any]:
         "chart": gain_chart(lines, cell.metric, suite) if cell else None,
         "opened": cell and cell.line,
         "metric_label": label(cell.metric, lines) if cell else "",
-        "judged": judged(cell.line, cell.metric, trip) if cell and cell.line else [],
+        "judged": rated_images(cell.line, cell.metric, trip) if cell and cell.line else [],
         "about": about_metrics(lines, metrics),
         "judge": judge_answers(lines),
     }
@@ -276,14 +276,14 @@ def _gain_figure(shown: Lines, metric: str, unit: str) -> Figure:
                 marker={"color": colour, "size": 6, "symbol": MARKERS[place % len(MARKERS)]},
             )
         )
-    far = max([0.1, *(x for drawn in traces for x in drawn["x"])])
+    largest = max([0.1, *(lost for drawn in traces for lost in drawn["x"])])
     return {
         "data": traces,
         "layout": layout(
             xaxis={
                 "title": {"text": "share of the image lost"},
                 "tickformat": ".0%",
-                "range": [-0.02 * far, 1.04 * far],
+                "range": [-0.02 * largest, 1.04 * largest],
             },
             yaxis={"title": {"text": f"gained, {unit}"}},
             shapes=[threshold_line(0, "dot")],
@@ -332,7 +332,7 @@ def selected_cell(
     )
 
 
-def judged(line: NoReferenceResult, metric: str, trip: int) -> list[dict[str, Any]]:
+def rated_images(line: NoReferenceResult, metric: str, trip: int) -> list[dict[str, Any]]:
     """Return the restored images that the metric calls better, then those it calls worse."""
     cases = line.numbers[metric]["trips"].get(str(trip), {})
     better, worse = cases.get("better_cases", []), cases.get("worse_cases", [])

@@ -30,7 +30,7 @@ from leaderboard.visitors import client_network, seconds_to_wait
 
 NO_QUESTIONS = "There are no questions at the moment. Please come back when more runs have ended."
 #: Largest request in bytes: a ticket, an answer and viewing data.
-LONGEST_BODY = 2_000
+MAX_BODY = 2_000
 TICKET = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
@@ -141,7 +141,7 @@ def done(request: HttpRequest, session: str) -> HttpResponse:
         return redirect("vote")
     votes = Vote.objects.filter(session=session, voter=voter)
     kind = votes.values_list("kind", flat=True)[0]
-    rows = people.revealed(votes)
+    rows = people.answered_questions(votes)
     context = {
         "rows": rows,
         "answered": votes.count(),
@@ -196,7 +196,7 @@ def _vote_of_visitor(request: HttpRequest, ticket: str) -> Vote:
 
 
 def _body(request: HttpRequest) -> dict[str, Any]:
-    if len(request.body) > LONGEST_BODY:
+    if len(request.body) > MAX_BODY:
         return {}
     try:
         content = json.loads(request.body or b"{}")

@@ -77,7 +77,7 @@ def _groups(report: Mapping[str, Any], suite: Suite) -> dict[str, list[Agreement
     for about, title in TITLES.items():
         rows = [row for row in report.get("agreements", ()) if row["about"] == about]
         groups[title] = [
-            Agreement(_words(about, row["choice"], pairs), row["tau"])
+            Agreement(_choice_label(about, row["choice"], pairs), row["tau"])
             for row in rows
             if about != "trips" or row["choice"] in shown_trips
         ]
@@ -100,7 +100,7 @@ def _finding(groups: Mapping[str, Sequence[Agreement]]) -> str:
     return f"The order changes most {title.lower()}: {choice}"
 
 
-def _words(about: str, choice: str, pairs: Mapping[str, str]) -> str:
+def _choice_label(about: str, choice: str, pairs: Mapping[str, str]) -> str:
     if about == "metric":
         return formatting.metric_label(choice)
     if about == "threshold":

@@ -190,12 +190,12 @@ def _result_context(chain: UploadedChain) -> dict[str, Any]:
         "dynamics": results["dynamics"],
         "not_run": results["not_run"],
         "main": first,
-        "one_trip": _one_trip(first) if first and trips == 1 else "",
+        "one_trip": _one_trip_sentence(first) if first and trips == 1 else "",
         "judged": any(seen is not None for seen in results["change_seen"]),
     }
 
 
-def _one_trip(result: dict[str, Any]) -> str:
+def _one_trip_sentence(result: dict[str, Any]) -> str:
     """Return a sentence on a chain of one trip, which is too short for a half-life."""
     share = formatting.percent(max(0.0, result["retention"][0]))
     return f"{share} is left after one round trip. Upload more trips for a half-life."

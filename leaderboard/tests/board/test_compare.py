@@ -49,7 +49,7 @@ def test_a_single_model_asks_for_another(client, runs):
 def test_two_models_get_a_verdict_a_chart_and_where_each_wins(client, runs):
     html = page(client, "?models=long,short")
     assert re.search(
-        r"Long stays usable longer than Short, by \d+\.\d to \d+\.\d round trips", html
+        r"Long keeps images usable longer than Short, by \d+\.\d to \d+\.\d round trips", html
     )
     assert "clear difference" in html
     assert "3 of 3" in html
@@ -64,7 +64,7 @@ def test_equal_models_have_no_clear_difference_and_a_hint_how_to_settle_it(clien
     html = page(client, "?models=long,twin")
     assert "cannot be distinguished on 120 cases" in html
     assert "no clear difference" in html
-    assert "difference of this size" in html or "would decide it" in html
+    assert "difference of this size" in html or "would decide which lasts longer" in html
 
 
 def test_the_page_works_with_too_few_images_for_an_interval(client):
@@ -91,7 +91,7 @@ def test_a_gap_to_a_model_beyond_the_suite_is_of_usable_trips_or_a_bound(client,
         make_run(name, suite, half_life, chains=True, scopes=SCOPES)
     html = page(client, "?models=endless,nearly,short")
     assert "≥\u00a0+" in html
-    headline = re.search(r"Endless stays usable longest of the 3, by (\d+\.\d) to", html)
+    headline = re.search(r"Endless keeps images usable longest of the 3, by (\d+\.\d) to", html)
     usable = re.findall(r"\+(\d+\.\d) \((\d+\.\d) to", html)
     # The nearest of the others, by usable trips.
     assert headline[1] == min((low for _, low in usable), key=float)
@@ -106,7 +106,7 @@ def test_the_page_explains_why_half_life_and_usable_trips_disagree(client, runs)
     html = page(client, "?models=long,short")
     assert re.search(
         r"Long has more usable trips and a shorter half-life \(0\.\d against \d\.\d of Short\), "
-        "because the images that it keeps last longer\\.",
+        "because its most durable images last longer\\.",
         html,
     )
     assert "because" not in page(client, "?models=twin,short")
@@ -178,7 +178,7 @@ def test_unknown_and_too_many_models_are_named(client, suite, runs):
 
 def test_reference_editors_can_be_compared_too(client, suite, runs):
     make_run(make_model("Oracle", is_reference=True), suite, 1e6, chains=True)
-    assert "Oracle stays usable" in page(client, "?models=long,oracle")
+    assert "Oracle keeps images usable" in page(client, "?models=long,oracle")
 
 
 def test_the_same_case_is_shown_as_each_model_returned_it(client, suite, runs):

@@ -122,7 +122,7 @@ def test_the_page_sends_public_runs_without_images_by_default(run, client, monke
 
     assert zipfile.ZipFile(io.BytesIO(got())).namelist() == [bundles.DOCUMENT]
     assert len(zipfile.ZipFile(io.BytesIO(got("?images=1"))).namelist()) > 4
-    monkeypatch.setattr(views, "MOST_IMAGES", 1000)
+    monkeypatch.setattr(views, "MAX_IMAGE_BYTES", 1000)
     answer = client.get(f"/runs/{run.pk}/bundle.zip?images=1")
     assert answer.status_code == 413
     assert f"manage.py export_results bundle {run.pk}" in answer.content.decode()

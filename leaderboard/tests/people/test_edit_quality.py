@@ -73,7 +73,7 @@ def test_a_judge_that_agrees_with_people_has_its_column_plane_and_figure(client,
         assert words in page
     answer = client.get("/api/v1/leaderboard").json()["rows"]
     assert {one["model"]["name"]: one["edit_quality"] for one in answer}["Cedar"] == 0.5
-    assert "No model edits better and lasts longer than Beech and Alder" in (
+    assert "Beech and Alder are unbeaten on edit quality and durability" in (
         client.get("/value/").content.decode()
     )
 
