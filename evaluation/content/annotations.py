@@ -1,8 +1,8 @@
 """Annotations of an image: its face, free floor, wall and sky, and written words.
 
 Coordinates are fractions of the image's width and height, from the upper left corner. Curators
-draw the annotations. Reference editors put their drawings there, metrics and witnesses examine the
-annotated face, and a pair that needs a place is played only on images that have it.
+draw the annotations. Reference editors draw in annotated places. Metrics and witnesses examine
+the annotated face. A pair that needs a place is played only on images with this place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from evaluation.errors import first_error
 AREAS = ("floor", "wall", "sky", "surface", "water")
 #: Cropping drops a box if less than this share of it is left.
 KEPT_SHARE = 0.5
-#: Digits after rounding, so that all machines agree: a twentieth of a pixel at 4K.
+#: Decimals of coordinates, rounded so that all machines agree: a twentieth of a pixel at 4K.
 DIGITS = 5
 
 
@@ -103,8 +103,8 @@ class Annotations:
     def cropped(self, crop: Box) -> Annotations:
         """Return the annotations in fractions of a crop of the image.
 
-        Boxes are clipped, and dropped if more than half of them is cut off. Dropped too are points
-        outside the crop, words that are cut, and a face if an eye is outside.
+        Boxes are clipped. Dropped are boxes of which more than half is cut off, points outside the
+        crop, words that are cut, and a face with an eye outside.
         """
         left, top, right, bottom = crop
         across, down = right - left, bottom - top

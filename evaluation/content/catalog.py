@@ -96,7 +96,7 @@ class SourceImage:
     subkind: str = ""
     source_url: str = ""
     contains: tuple[str, ...] = ()
-    pose: Annotated[str, _one_of(("", *POSES))] = ""  # of the only face, judged by eye
+    pose: Annotated[str, _one_of(("", *POSES))] = ""  # of the head in a portrait, judged by eye
     annotations: Annotations = UNANNOTATED  # in fractions of the original
     status: Status = "active"
 
@@ -138,8 +138,8 @@ class CatalogPair(EditPair):
     notes: str = ""
     status: Status = "active"
     variants: tuple[Variant, ...] = field(default=())
-    rule: Rule | None = None  # how reference editors make it; None if they cannot
-    #: For a shape: rules of prompts that no other pair has, by capital letter.
+    rule: Rule | None = None  # how reference editors make the edit; None if they cannot
+    #: For a chain shape: rules of steps whose prompts no other pair has, by capital letter.
     rules: Mapping[str, Rule] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -170,7 +170,7 @@ class CatalogPair(EditPair):
 def folder() -> Path:
     """Return the folder of the content files."""
     here = Path(__file__).resolve().parents[1]
-    # The checkout's folder first: an editable install may also have a stale second one.
+    # The checkout's folder first: an editable install may also have a stale copy of it.
     for candidate in (here.parent / "fixtures", here / "fixtures"):
         if (candidate / "edit_pairs.json").is_file():
             return candidate

@@ -43,8 +43,8 @@ def assign_files(
 ) -> ChainFiles[File]:
     """Assign the files to the trips of a chain. Raises ChainFilesError.
 
-    If any file is named like I1_forward.png, only files named so are used. Otherwise the files are
-    sorted: first the source image, then restored images, or with `in_turn` edited and restored
+    If any file is named like I1_forward.png, only files with such names are used. Otherwise the
+    files are sorted: first the source image, then restored images, or with `in_turn` edited and restored
     images in turn.
     """
     if any(is_named(name(file)) for file in files):
@@ -56,8 +56,8 @@ def assign_files(
         return ChainFiles(source, tuple((None, file) for file in rest))
     if len(rest) % 2:
         raise ChainFilesError(
-            f"there are {len(rest)} images after the source; edited and restored images in turn "
-            "must be an even number"
+            f"there are {len(rest)} images after the source; with edited and restored images in "
+            "turn, their number must be even"
         )
     return ChainFiles(source, tuple(zip(rest[::2], rest[1::2], strict=True)))
 

@@ -18,7 +18,8 @@ from evaluation.content.suites import EditPair, SuiteImage
 from evaluation.errors import UserFacingError
 from evaluation.images import EncodedImage, ImageError, blank_card
 
-# The MSE of the blank card. In flatter images half-lives have no meaning (docs/method.md).
+# The least MSE between an image and its blank card. In flatter images half-lives have no meaning
+# (docs/method.md).
 NEAR_FLAT = (10 / 255) ** 2
 SMALLEST_SIDE = 256
 # The largest share of an image that may be cropped away.
@@ -26,7 +27,7 @@ LARGEST_CUT = 0.35
 # Resized, recompressed or brightened copies differ in at most this many of the 64 bits of their
 # perceptual hashes; the tests measure it on the shipped images.
 NEAR_DUPLICATE_BITS = 6
-# With a higher correlation to its mirrored copy, mirroring an image cannot be seen.
+# If an image correlates more than this with its mirrored copy, mirroring it cannot be seen.
 SYMMETRIC = 0.9
 ADDS = re.compile(r"(add|draw|give|hang|insert|lay|place|put|stand|write)\b", re.IGNORECASE)
 TAKES_BACK = re.compile(

@@ -1,7 +1,7 @@
 """Datasheets of images: where they come from, and who is in the portraits.
 
-Sex, age and skin describe the image and not the person: one person labelled them by eye, as well as
-the pose of the head.
+One curator labelled sex, age, skin and the pose of the head by eye. The labels describe the image,
+not the person.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from evaluation.content.suites import ORIGINS, origin_of
 
 #: Curators are warned if one origin, or one source of faces, has a larger share.
 LARGEST_SHARE = 1 / 3
-#: The smallest number of portraits with meaningful shares.
+#: Shares of fewer portraits have no meaning.
 FEWEST_PORTRAITS = 3
-#: Both cheeks equally wide, both eyes seen, one eye seen.
+#: Poses of a head: both cheeks equally wide, both eyes visible, one eye visible.
 POSES = ("frontal", "three-quarter", "profile")
 #: Groups of labels; a portrait has at most one label of each.
 LABELS = {

@@ -1,8 +1,8 @@
 """Edits made by the benchmark itself: exact flips and turns, and degradations.
 
-The seven degradations have the names of those in the study of Nano Banana 2. The study states no
-parameters, because it used images of another study that were already degraded. So each is defined
-here as a typical damage of that name. Lengths are fractions of the longer side, so that the damage
+The seven degradations are named after those in the study of Nano Banana 2. It states no parameters,
+because its images were already degraded by another study. So each degradation is defined here as a
+typical damage of that name. Lengths are fractions of the longer side, so that the damage
 is the same at every size; comments give the value at 1024 pixels.
 """
 
@@ -253,7 +253,7 @@ DEGRADATIONS = {
         Degradation(
             "motion",
             "Motion blur",
-            "blurred along a line of 1/40 of the longer side, at a drawn angle",
+            "blurred along a line of 1/40 of the longer side, at a random angle",
             _motion,
         ),
         Degradation(

@@ -91,7 +91,7 @@ class Spot:
 
 
 def spot(name: str, places: Annotations, width: int, height: int) -> Spot | None:
-    """Return the spot of a drawing in an image of this size; None if it has no room."""
+    """Return the spot of a drawing in an image of this size; None if there is no room."""
     thing = THINGS[name]
     place = (
         _worn(thing, aspect(name), places, width, height)

@@ -59,8 +59,8 @@ class TripStep:
 
     `name` is used in seeds, files and the ledger, and is unique in its trip. `back_to` is the
     index of the image to restore (0: the trip's first image, k: the answer to the k-th step); None
-    if this step should not restore any. With an `operator` the benchmark degrades
-    the image itself (evaluation.content.operators).
+    if this step should not restore any. With an `operator`, the benchmark degrades the image
+    (evaluation.content.operators) and makes no call.
     """
 
     name: str
@@ -72,9 +72,9 @@ class TripStep:
 
 @dataclass(frozen=True)
 class Move:
-    """An edit that can be judged, with the numbers of its images in the trip.
+    """An edit that can be judged, with the indices of its images in the trip.
 
-    `restored` is the image after the step that undid it; None if no single step did.
+    `restored` is the image after the step that undid the edit; None if no single step did.
     """
 
     letter: str

@@ -118,7 +118,7 @@ def facts(image: Image.Image) -> Facts:
 
 
 def from_facts(source: Any, measured: Facts, places: Annotations = UNANNOTATED) -> Candidate:
-    """Return an image as a candidate, from its facts instead of its pixels.
+    """Return a candidate from a source image and its facts, without reading pixels.
 
     `source` is a source image of the catalogue or the database. `places` are its annotations,
     in fractions of the prepared image.
@@ -268,7 +268,7 @@ def _even_shares(
     possible: Mapping[Stratum, Sequence[Case]],
     required: Mapping[Stratum, Sequence[Case]],
 ) -> dict[Stratum, int]:
-    """Divide the cases evenly between strata; full strata pass theirs to the others.
+    """Divide the cases evenly between strata; full strata pass their share to the others.
 
     Kinds and categories take turns, so that the first four cases are not four faces.
     """

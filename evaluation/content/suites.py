@@ -136,7 +136,7 @@ class EditPair:
     witness: Text = ""  # the witness of the edit and the requested thing: "detector:chair"
     shape: Text = ""  # "A B b a"; empty = forward, backward
     steps: tuple[Step, ...] = ()  # the edit of each letter of the shape
-    against: Text = ""  # another pair, whose images after as many edits are compared with these
+    against: Text = ""  # a pair with these edits in another order; its images are compared
 
     __pydantic_config__ = ONLY_FIELDS
 

@@ -34,7 +34,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 #: Integers from 0 to 255.
 Luma: TypeAlias = NDArray[np.uint8]
 CELLS = 48
-# A source within this distance of its blank card is flat, and has no scale.
+# A source within this distance of its blank card is flat, so its retention is undefined.
 FLAT = 1e-9
 
 #: Larger images are measured one at a time and in tiles, because networks and metrics need about
@@ -76,11 +76,11 @@ class Metric(Requirements):
     label: ClassVar[str]
     #: The measured property in everyday words: "perceived quality".
     looks_at: ClassVar[str]
-    #: True if it compares the meaning of images; pages show it next to the headline.
+    #: True if the metric compares the meaning of images; pages show it next to the headline.
     semantic: ClassVar[bool] = False
     #: Changed whenever numbers can change; curves never mix versions.
     version: str
-    #: True if it compares images with their source; only such metrics rank.
+    #: True if the metric compares images with their source; only such metrics rank.
     reference: ClassVar[bool] = True
     #: The direction of the shown value; a distance is always better when smaller.
     higher_is_better: ClassVar[bool]
@@ -91,11 +91,11 @@ class Metric(Requirements):
     smallest: ClassVar[int] = 1
     #: The distance at retention 0; None if it is measured on each source's blank card.
     blank: ClassVar[float | None] = None
-    #: True if it applies to some images only, such as those with a face.
+    #: True if the metric applies only to some images, such as those with a face.
     selective: ClassVar[bool] = False
     #: The metric whose losses contain this metric's distances; empty if it measures images itself.
     part_of: ClassVar[str] = ""
-    #: True if its numbers come from a network, and so vary by device.
+    #: True if a network computes its numbers, which therefore vary by device.
     uses_network: ClassVar[bool] = False
 
     @property
@@ -151,7 +151,10 @@ class DirectMetric(Metric, ABC):
     def losses(
         self, sources: Sequence[Features], restored: Sequence[Image.Image]
     ) -> Sequence[Loss]:
-        """Return the loss of each restored image against its own source, at the source's size."""
+        """Return the loss of each restored image compared with its own source.
+
+        Restored images have the size of their source.
+        """
 
     def distances(self, source: Features, restored: Sequence[Image.Image]) -> list[float]:
         """Return the distance of each restored image to one source."""
@@ -183,7 +186,7 @@ class NoReferenceMetric(Metric, ABC):
         if self.size_problem(image.size):
             return None
         value = self.luma_value(np.asarray(image.convert("L")))
-        # Further digits are meaningless: implementations differ by far more.
+        # Further digits have no meaning: implementations differ by far more.
         return None if value is None else round(value, 4)
 
     @abstractmethod

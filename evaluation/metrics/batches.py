@@ -21,11 +21,11 @@ AnyImage: TypeAlias = Image.Image | EncodedImage
 #: Whatever identifies an image's chain and trip.
 Owner = TypeVar("Owner")
 
-# Images held decoded at a time. Unless images are large, the next batch is decoded meanwhile. A
-# GPU gets larger batches, because a network takes a batch in one pass.
+# Images in one batch. Unless images are large, the next batch is decoded while one is measured. A
+# GPU gets larger batches, because a network processes a batch in one pass.
 BATCH, GPU_BATCH, LARGE_BATCH = 8, 16, 4
-#: glibc's options for the sizes from which freed blocks, and free memory at the end of the heap,
-#: are returned to the system.
+#: glibc's options: the sizes from which it returns freed blocks, and free memory at the end of the
+#: heap, to the system.
 M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -3, -1
 BLOCK = 2 * 2**20
 
@@ -42,8 +42,8 @@ def batch_size(metrics: Iterable[Metric], size: tuple[int, int]) -> int:
 def threads(metrics: Iterable[Metric], size: tuple[int, int]) -> Iterator[ThreadPoolExecutor]:
     """Provide one thread per processor; each image is processed by one thread.
 
-    Threads that share one convolution wait for each other, whereas threads with separate images do
-    not, which matters most on a busy machine.
+    Threads that share one convolution wait for each other, most of all on a busy machine. Threads
+    with separate images do not.
     """
     count = 1 if is_large(size) else min(_processors(), BATCH)
     if not any(isinstance(metric, NetworkMetric) for metric in metrics):
@@ -59,7 +59,7 @@ def threads(metrics: Iterable[Metric], size: tuple[int, int]) -> Iterator[Thread
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(before)  # new threads elsewhere inherit the last setting
+        torch.set_num_threads(before)  # new threads of other code inherit the last setting
 
 
 def batches(

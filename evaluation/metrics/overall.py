@@ -41,12 +41,12 @@ MOSTLY = 0.5
 
 @dataclass(frozen=True)
 class OverallLoss(Loss):
-    """The distance of one image by the headline, and the distance of each part."""
+    """The headline's distance of one image, and the distance of each part."""
 
     parts: Mapping[str, PartLoss] = field(default_factory=dict)
     #: The part with the largest term.
     because: str = ""
-    #: For undoing: the change of each patch, and the parts' measurements of the source.
+    #: To judge whether an edit was undone: changes by patch, and measurements of the source.
     changes: Mapping[int, Floats] = field(default_factory=dict, repr=False)
     prepared: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -94,7 +94,7 @@ class Overall(NetworkMetric):
         "skimage": "scikit-image",
     }
     weights = "dinov2-small"
-    #: At this side, a window spans about half of the shorter side.
+    #: For this shorter side, a window spans about half of it.
     smallest = 32
 
     @cached_property

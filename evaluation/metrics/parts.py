@@ -1,7 +1,8 @@
 """Parts of the headline: nine kinds of damage with distances and half points.
 
-A part measures a distance in its own unit (`measure`); at its half point (`half`) half is lost. Its
-retention is 1 / (1 + (distance / half)²). Each part is also a metric with its own curve.
+A part measures a distance in its own unit (`measure`). Its retention is
+1 / (1 + (distance / half)²), so it is 0.5 at the half point (`half`). Each part is also a metric
+with its own curve.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ STEP = 2.0**-15
 
 @dataclass(frozen=True)
 class PartLoss:
-    """The distance of one part, and the window it comes from; None for the whole image."""
+    """The distance of one part, and the window where it was measured; None: the whole image."""
 
     distance: float
     window: Box | None = None
@@ -54,7 +55,7 @@ class PartLoss:
 
 @dataclass(frozen=True)
 class SourceViews:
-    """The views of a source that the parts prepare from."""
+    """The views of a source from which parts prepare their measurements."""
 
     source: Source
     #: Copies without visible damage: slight noise, slight blur, JPEG 85.
@@ -69,7 +70,7 @@ class Part(Metric, ABC):
     part_of = "overall"
     higher_is_better, digits, blank = True, 2, 1.0
     version = "1"
-    #: The distance at which half is lost.
+    #: The half point: the distance at which the part's retention is 0.5.
     half: ClassVar[float]
     #: Why a chain ends if this part lost most: "an object is gone or changed".
     ended: ClassVar[str]
@@ -247,7 +248,7 @@ class Face(Part):
 
 
 class Text(Part):
-    """The dissimilarity of the worst line of text among those read reliably."""
+    """The dissimilarity of the most changed line among the lines that are read reliably."""
 
     name, label = "text", "Text"
     looks_at = "legibility"
@@ -304,7 +305,7 @@ def harmless_change(views: SourceViews, layer: int) -> Floats:
 
 
 def worst_window(values: Floats, side: int, shape: tuple[int, ...]) -> PartLoss:
-    """Return the largest value with its window; no loss if no window counts."""
+    """Return the largest value with its window; distance 0 if no window counts."""
     row, column = np.unravel_index(int(values.argmax()), values.shape)
     index = int(row), int(column)
     return PartLoss(max(0.0, float(values[index])), window_box(index, side, shape))

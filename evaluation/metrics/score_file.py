@@ -1,7 +1,7 @@
 """Score files: CSV or JSON with values of no-reference metrics that were computed elsewhere.
 
-Each row names an image of a run, by the SHA-256 of its file or by case, repeat and trip (0 is the
-source). It gives a metric, its value (empty if not run) and its version:
+Each row names an image of a run by the SHA-256 of its file, or by case, repeat and trip (0 is the
+source). The row also contains a metric, its value (empty if not run) and its version:
 
     sha256,metric,value,version
     case,repeat,trip,metric,value,version[,higher_is_better]
@@ -58,7 +58,7 @@ class ScoreFile:
     """A checked score file."""
 
     rows: tuple[Row, ...]
-    #: By metric: its version, direction, and the SHA-256 of this file.
+    #: By metric: its version, its direction and the SHA-256 of the score file.
     metrics: Mapping[str, Mapping[str, Any]]
 
 

@@ -64,7 +64,7 @@ class Moments:
         return cls(values) if is_large((width, height)) else cls(values, *moments(values))
 
     def compare(self, values: Plane) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return by channel the mean similarity, and that of contrast and structure alone."""
+        """Return the mean similarity, and that of contrast and structure alone, by channel."""
         whole = np.zeros(3)
         structure = np.zeros(3)
         height, width = (side - WINDOW + 1 for side in values.shape[:2])

@@ -1,6 +1,6 @@
 """Views of an image that the headline's parts compare, and the alignment of images.
 
-The views of an image are the features of its patches, its colours and its fine detail; each is
+The views of an image are the features of its patches, its colours and its fine detail. Each view is
 computed once. A restored image is first aligned with its source if a shift, zoom or skew explains
 enough of the difference.
 """
@@ -27,15 +27,15 @@ Tokens: TypeAlias = dict[int, NDArray[np.float32]]
 SHAPE_LAYER, OBJECT_LAYER = 8, 12
 # A patch may move by up to this many patches without counting as changed.
 REACH = 1
-# The least share of a cell inside the frame for the cell to count, and of a window's counting cells
-# for the window to count.
+# A cell counts if more than the first share of it is inside the frame; a window counts if more than
+# the second share of its cells counts.
 INSIDE, COUNTING = 0.98, 0.6
 LAB_SIDE = 128
 # Rows converted to floats at a time.
 ROWS = 64
-# Fine detail: the longer side to which blurs are scaled, and their standard deviations.
+# Fine detail: the standard deviations of two blurs, for an image with this longer side.
 BANDS_SIDE, FINE, COARSE = 512, 0.7, 1.4
-# Registration: the largest and least side of the copies that it uses, and the side of its blocks.
+# Registration: the largest and smallest side of the copies it compares, and the side of its blocks.
 SIDE, LEAST_SIDE, BLOCK = 256, 16, 16
 # A warp is applied if it leaves less than this share of the difference.
 LARGEST_REST = 0.9
@@ -146,7 +146,10 @@ def harmless_copies(image: Image.Image) -> list[Image.Image]:
 
 
 def dissimilarity(before: Tokens, after: Tokens, layer: int) -> Floats:
-    """Return 1 - the best cosine of each patch with a nearby one, the worse of both directions."""
+    """Return each patch's dissimilarity: 1 - its best cosine with a nearby patch.
+
+    Both directions are compared, and the worse one counts.
+    """
     one, other = before[layer], after[layer]
     rows, columns = one.shape[:2]
     lost, invented = np.full((2, rows, columns), -1, np.float32)
