@@ -38,7 +38,7 @@ class BundleScores(MemoryScores):
         #: The fields of a trip's measures that the last scoring set.
         self.scored_fields: Collection[str] = ()
 
-    def played(self, record: ChainRecord) -> PlayedTrips | None:
+    def played_trips(self, record: ChainRecord) -> PlayedTrips | None:
         """Return the chain up to its last measured trip; None if its case is unknown."""
         if (case := self._cases.get(record.case)) is None:
             return None

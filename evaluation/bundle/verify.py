@@ -236,7 +236,7 @@ class Verification:
             yield digest_check(f"chain {record.name}", raw)
             for raw_trip, trip in zip(raw["trips"], record.trips, strict=True):
                 yield digest_check(f"{record.name}, trip {trip.number}", raw_trip)
-            if chain := self.store.played(record):
+            if chain := self.store.played_trips(record):
                 yield from self._seeds(record, chain.pair)
                 yield from self._edits(record, chain)
                 yield from self._trips(record, chain)

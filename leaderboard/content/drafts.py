@@ -35,7 +35,7 @@ from leaderboard.content.loading import store_suite
 from leaderboard.models import Chain, EditingModel, EditPair, SourceImage, Suite
 from leaderboard.models.runs import RunState
 from leaderboard.models.suites import Curation
-from leaderboard.standings.stored import stored_result
+from leaderboard.standings.stored import chain_result
 
 #: The editor that checks edits: it follows every instruction and saves as JPEG, as many models do.
 CHECKING_EDITOR = "jpeg"
@@ -252,6 +252,6 @@ def diagnose_suite(suite: Suite) -> list[CaseDiagnosis]:
     results: dict[str, list[ChainResult]] = defaultdict(list)
     chains = Chain.objects.filter(run__in=[pk for pk, _ in chosen]).select_related("case__image")
     for chain in chains.iterator(chunk_size=500):
-        if result := stored_result(chain, metric, suite.trips):
+        if result := chain_result(chain, metric, suite.trips):
             results[str(chain.run_id)].append(result)
     return diagnose(results, suite.trips)

@@ -97,7 +97,7 @@ class DatabaseScores(ScoreStore):
         #: The calibrations that this job has stored: by hash of the source's pixels, then by metric.
         self._calibrated: dict[str, dict[str, Mapping[str, Any]]] = {}
 
-    def played(self, chain: Chain) -> PlayedTrips:
+    def played_trips(self, chain: Chain) -> PlayedTrips:
         """Convert a chain for the scoring loop."""
         case = chain.case
         return PlayedTrips(
@@ -118,7 +118,7 @@ class DatabaseScores(ScoreStore):
         rows = retry_database(
             lambda: Chain.objects.claim_scores(self.run, self.token, CHAINS_AT_ONCE)
         )
-        return [self.played(row) for row in rows]
+        return [self.played_trips(row) for row in rows]
 
     def release(self) -> None:
         retry_database(lambda: Chain.objects.release_scores(self.token))
@@ -173,8 +173,10 @@ class DatabaseScores(ScoreStore):
         self, sha256: str, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> None:
         stored = Calibration.objects.filter(pixels_sha256=sha256)
-        known = set(stored.values_list("metric_id", flat=True))
-        missing = {name: metric for name, metric in self.versions.items() if metric.pk not in known}
+        calibrated = set(stored.values_list("metric_id", flat=True))
+        missing = {
+            name: metric for name, metric in self.versions.items() if metric.pk not in calibrated
+        }
         if not missing:
             return
         versions = {name: (m.version, m.weights_sha256) for name, m in missing.items()}
@@ -253,7 +255,7 @@ class DatabaseScores(ScoreStore):
 
     def chains(self) -> Iterator[PlayedTrips]:
         for chain in self.run.chains.select_related("case__image__stored"):
-            yield self.played(chain)
+            yield self.played_trips(chain)
 
     def _scored_trips(self, chain: PlayedTrips) -> list[Trip]:
         rows = Trip.objects.filter(chain=chain.key.chain, scored_at__isnull=False)

@@ -176,13 +176,13 @@ class DatabaseStore(RunStore):
         )
 
     def position(self, chain: ClaimedChain) -> Position:
-        stored, number, answers = self._images(chain)
-        *earlier, image = [retry_storage(image.read) for image in stored]
+        trip_images, trip, conversation = self._images(chain)
+        *earlier, image = [retry_storage(image.read) for image in trip_images]
         turns: tuple[Turn, ...] = ()
         if chain.plan.is_conversation:
-            source, *rest = [retry_storage(image.read) for image in answers]
+            source, *rest = [retry_storage(image.read) for image in conversation]
             turns = history(chain.plan, source, rest)
-        return Position(image, number, tuple(earlier), turns)
+        return Position(image, trip, tuple(earlier), turns)
 
     @_locked
     def _images(self, claimed: ClaimedChain) -> tuple[list[StoredImage], int, list[StoredImage]]:

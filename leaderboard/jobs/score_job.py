@@ -215,8 +215,8 @@ def pinned_scorer(run: Run) -> Scorer:
                 )
     # All trips of a run are judged by the same witnesses.
     witnesses = run.provenance.get("scoring", {}).get("witnesses", {})
-    for name, about in witnesses.items():
-        if provenance["witnesses"].get(name) != about:
+    for name, pinned_version in witnesses.items():
+        if provenance["witnesses"].get(name) != pinned_version:
             why = scorer.panel.not_run.get(name, "its version changed")
             raise _metrics_changed(f"This run is judged by {name}, which cannot run now: {why}")
     scorer.panel.restrict_to(witnesses)

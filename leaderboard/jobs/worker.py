@@ -46,7 +46,7 @@ TORCHVISION = ("transformers", "lpips", "open_clip")
 LAZY_PACKAGES = {"transformers": "transformers.models.dinov2.modeling_dinov2"}
 
 
-class OwnJob(Job):
+class SiteJob(Job):
     """An RQ job that calls one of this site's functions; any other is deleted.
 
     RQ imports any dotted name in Redis. A foreign entry is rejected while it is read, before RQ
@@ -95,7 +95,7 @@ class RunWorker(Worker):
             maintenance_interval=min(15, int(settings.SWEEP_SECONDS)),
             serializer=settings.RQ_QUEUES[queue_name]["SERIALIZER"],
             queue_class=django_rq.queues.DjangoRQ,
-            job_class=OwnJob,
+            job_class=SiteJob,
             log_job_description=False,
         )
         self._last_sweep = 0.0

@@ -355,7 +355,7 @@ class Trip(models.Model):
 
 class TripStepQuerySet(models.QuerySet["TripStep"]):
     def under_way(self, played: Mapping[int, int]) -> dict[int, list[StoredImage]]:
-        """Return the answers of unfinished trips; `played` has the finished trips of each chain."""
+        """Return the answers of unfinished trips; `played` counts the finished trips of each chain."""
         by_chain: dict[int, list[StoredImage]] = defaultdict(list)
         for step in self.filter(chain__in=played).select_related("image").order_by("place"):
             if step.number == played[step.chain_id] + 1 and step.image:

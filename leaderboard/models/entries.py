@@ -78,7 +78,7 @@ class EditingModel(models.Model):
         null=True,
         blank=True,
         validators=[validate_slugs],
-        help_text="For reference editors: suites on which it starts together with the others, "
+        help_text="For reference editors: suites on which it is started with the other ones, "
         'such as ["lite", "standard"]. Empty: all suites; []: none, start it by name.',
     )
     canary = models.BooleanField(
@@ -167,16 +167,16 @@ class EditingModel(models.Model):
         if self.editor != "endpoint" or not self.pk:
             return [self.pk]
         rows = EditingModel.objects.filter(editor="endpoint").order_by("pk")
-        endpoint = _endpoint(self.options)
+        endpoint = _endpoint_key(self.options)
         same = [
             pk
             for pk, options in rows.values_list("pk", "options")
-            if _endpoint(options) == endpoint
+            if _endpoint_key(options) == endpoint
         ]
         return same if self.pk in same else [self.pk]
 
 
-def _endpoint(options: Mapping[str, Any]) -> tuple[str, str, str]:
+def _endpoint_key(options: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return what identifies an endpoint: host, path and model, without the query."""
     url = urlsplit(str(options.get("url", "")))
     host = url.netloc.lower().removesuffix(":443")

@@ -64,7 +64,7 @@ class Outcome(models.TextChoices):
     """The end of a chain. The model causes every outcome except REGULAR_ENDS and LOST."""
 
     COMPLETED = "completed", "Completed"
-    KNOWN = "known", "Stopped: known"
+    KNOWN = "known", "Stopped: result known"
     CONVERGED = "converged", "Stopped: nothing changes any more"
     REFUSED = "refused", "Refused"
     BLANK = "blank", "Blank image"

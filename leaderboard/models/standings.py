@@ -81,9 +81,9 @@ class CurrentMethod(models.Manager["Standing"]):
 
 
 #: The fields of a rank on the board, which ranking writes.
-PLACE = ("rank", "rank_low", "rank_high", "tier", "p_first")
+RANK_FIELDS = ("rank", "rank_low", "rank_high", "tier", "p_first")
 #: The same fields, ranked among "run here" runs only.
-PLACE_HERE = tuple(f"{name}_here" for name in PLACE)
+RANK_FIELDS_HERE = tuple(f"{name}_here" for name in RANK_FIELDS)
 
 
 class Standing(models.Model):
@@ -152,7 +152,7 @@ class Standing(models.Model):
 
     def use_place_here(self) -> None:
         """Use the rank among "run here" runs; does not save."""
-        for name, name_here in zip(PLACE, PLACE_HERE, strict=True):
+        for name, name_here in zip(RANK_FIELDS, RANK_FIELDS_HERE, strict=True):
             setattr(self, name, getattr(self, name_here))
 
 

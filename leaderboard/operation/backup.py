@@ -47,7 +47,7 @@ class BackupError(UserFacingError):
 
 
 @dataclass
-class Counted:
+class ImageCounts:
     """Numbers of images: listed in the database, copied, and missing or altered."""
 
     images: int = 0
@@ -55,7 +55,7 @@ class Counted:
     missing: int = 0
 
 
-def backup(out: Path, images: Path | None = None) -> Counted:
+def backup(out: Path, images: Path | None = None) -> ImageCounts:
     """Write a backup into an empty folder; copy new images to `images` if given."""
     if out.exists() and any(out.iterdir()):
         raise BackupError(f"{out} is not empty; each backup needs its own folder")
@@ -63,7 +63,7 @@ def backup(out: Path, images: Path | None = None) -> Counted:
     database = out / DUMPS[connection.vendor]
     # Dump the database first: the images it lists are in storage and stay for at least a day.
     _dump(database)
-    counted = _copy_images(images) if images else Counted(StoredImage.objects.count())
+    counted = _copy_images(images) if images else ImageCounts(StoredImage.objects.count())
     about = {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "version": __version__,
@@ -77,7 +77,7 @@ def backup(out: Path, images: Path | None = None) -> Counted:
     return counted
 
 
-def restore(folder: Path, images: Path | None = None, *, force: bool = False) -> Counted:
+def restore(folder: Path, images: Path | None = None, *, force: bool = False) -> ImageCounts:
     """Restore a backup into this site's database and storage, and migrate it.
 
     Raises BackupError if the backup is incomplete or of a newer version, or if the database is not
@@ -104,7 +104,7 @@ def restore(folder: Path, images: Path | None = None, *, force: bool = False) ->
         ) from error
     if before:
         shutil.rmtree(before)
-    counted = Counted()
+    counted = ImageCounts()
     for row in StoredImage.objects.order_by("pk").iterator():
         counted.images += 1
         if default_storage.exists(row.name):
@@ -159,9 +159,9 @@ def _read_every_table() -> None:
             model._base_manager.first()
 
 
-def _copy_images(images: Path) -> Counted:
+def _copy_images(images: Path) -> ImageCounts:
     """Copy every stored image that is not in the folder yet."""
-    counted = Counted()
+    counted = ImageCounts()
     for row in StoredImage.objects.order_by("pk").iterator():
         counted.images += 1
         target = images / row.name

@@ -60,7 +60,7 @@ from leaderboard.people.vote_rows import (
     voted_images,
     witness_preference,
 )
-from leaderboard.standings.stored import stored_result
+from leaderboard.standings.stored import chain_result
 
 #: Fewest votes for which an agreement is reported.
 MIN_VOTES = 10
@@ -261,7 +261,7 @@ def _lives(
     chains = Chain.objects.filter(pk__in=list(by_chain)).select_related("case__image")
     by_run: dict[int, list[JudgedChain]] = defaultdict(list)
     for chain in chains:
-        if result := stored_result(chain, chain.headline, suite.trips):
+        if result := chain_result(chain, chain.headline, suite.trips):
             columns = (np.array(column) for column in zip(*by_chain[chain.pk], strict=True))
             by_run[chain.run_id].append(JudgedChain(result, *columns))
     lives = {}

@@ -13,7 +13,7 @@ from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.metrics import in_order
 from leaderboard.models import Chain, EditingModel, Experiment, ExperimentResult, Run
 from leaderboard.models.runs import RunState
-from leaderboard.standings.stored import stored_result
+from leaderboard.standings.stored import chain_result
 
 
 def refresh_experiments(run: Run) -> None:
@@ -84,6 +84,6 @@ def _chains(
     chains = Chain.objects.filter(run__in=names).select_related("case__image")
     for chain in chains.iterator(chunk_size=500):
         for metric in metrics:
-            if result := stored_result(chain, metric, trips):
+            if result := chain_result(chain, metric, trips):
                 by_metric[metric][names[chain.run_id]].append(result)
     return by_metric

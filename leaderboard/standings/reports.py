@@ -21,7 +21,7 @@ from evaluation.analysis.robustness import Choice, Usable, retest, robustness
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.metrics import in_order
 from leaderboard.models import CaseValues, Chain, Run, Standing, Suite, SuiteReport
-from leaderboard.standings.stored import stored_result, suite_cases
+from leaderboard.standings.stored import chain_result, suite_cases
 
 
 def stale() -> list[Suite]:
@@ -114,6 +114,6 @@ def _chains(suite: Suite, runs: list[Run], metric: str) -> dict[str, list[ChainR
     chains = Chain.objects.filter(run__in=runs, case__in=again).select_related("case__image")
     by_run: dict[str, list[ChainResult]] = defaultdict(list)
     for chain in chains:
-        if result := stored_result(chain, metric, suite.trips):
+        if result := chain_result(chain, metric, suite.trips):
             by_run[str(chain.run_id)].append(result)
     return by_run

@@ -31,7 +31,7 @@ from evaluation.analysis.standings import (
     is_complete,
     measured_chain,
 )
-from evaluation.analysis.standings import standings as computed
+from evaluation.analysis.standings import standings as compute_standings
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 from evaluation.metrics import HEADLINE, METRICS, metric_class
 from evaluation.metrics.no_reference import no_reference_pins
@@ -54,14 +54,14 @@ from leaderboard.models import (
     TripStep,
 )
 from leaderboard.models.runs import ChainState, Outcome, RunState
-from leaderboard.models.standings import PLACE, PLACE_HERE
+from leaderboard.models.standings import RANK_FIELDS, RANK_FIELDS_HERE
 
 Kind = BoardRecord.Kind
 
 #: The fields that ranking writes.
-RANK = (*PLACE, *PLACE_HERE)
-#: The place of a run that is not ranked.
-UNPLACED = (None,) * len(PLACE)
+ALL_RANK_FIELDS = (*RANK_FIELDS, *RANK_FIELDS_HERE)
+#: The values of RANK_FIELDS of a run that is not ranked.
+NO_RANK = (None,) * len(RANK_FIELDS)
 #: Worst and best cases stored per threshold.
 EXTREMES = 6
 #: Cases stored for each cause that ends chains.
@@ -140,11 +140,11 @@ def refresh_ranks(suite: Suite) -> None:
         _touch(suite, now)
         # Write only rows whose rank changed: each run has hundreds of large rows.
         unranked = Standing.objects.filter(run__suite=suite, rank__isnull=False)
-        unranked.exclude(run__in=runs).update(**dict.fromkeys(RANK), computed_at=now)
+        unranked.exclude(run__in=runs).update(**dict.fromkeys(ALL_RANK_FIELDS), computed_at=now)
         groups: dict[tuple[int, float], dict[str, list[Standing]]] = defaultdict(dict)
         standings = Standing.objects.filter(run__in=runs)
         for standing in standings.only(
-            "run", "metric", "threshold", "scope", "usable_trips", *RANK
+            "run", "metric", "threshold", "scope", "usable_trips", *ALL_RANK_FIELDS
         ):
             scopes = groups[standing.metric_id, standing.threshold]
             scopes.setdefault(standing.scope, []).append(standing)
@@ -183,7 +183,7 @@ def core_case(chain: Chain) -> CoreCase:
     return CoreCase(case.image.slug, case.pair_slug, case.category, case.kind, case.origin)
 
 
-def stored_result(chain: Chain, metric: str, trips: int) -> ChainResult | None:
+def chain_result(chain: Chain, metric: str, trips: int) -> ChainResult | None:
     """Return a scored chain's result by one metric; None if the metric was not run."""
     numbers = chain.numbers(metric)
     if not numbers:
@@ -273,7 +273,7 @@ def _write_standings(
 ) -> None:
     trips = run.suite.trips
     standings, values = [], []
-    records = list(computed(metric.name, [row for _, row in measured], trips))
+    records = list(compute_standings(metric.name, [row for _, row in measured], trips))
     extremes = _extremes(measured, trips, [row.threshold for row, by_case in records if by_case])
     for row, by_case in records:
         numbers = row.model_dump(exclude={"metric"})
@@ -375,33 +375,33 @@ def _rank(
     changed = []
     for scope, standings in by_scope.items():
         standings_here = [standing for standing in standings if standing.run_id in runs_here]
-        places = _places(scope, standings, cases, values, trips)
-        places_here = (
-            places
+        ranks = _ranks(scope, standings, cases, values, trips)
+        ranks_here = (
+            ranks
             if len(standings_here) == len(standings)
-            else _places(scope, standings_here, cases, values, trips)
+            else _ranks(scope, standings_here, cases, values, trips)
         )
         for standing in standings:
-            rank = (*places[standing.run_id], *places_here.get(standing.run_id, UNPLACED))
-            if tuple(getattr(standing, name) for name in RANK) != rank:
-                for name, value in zip(RANK, rank, strict=True):
+            rank = (*ranks[standing.run_id], *ranks_here.get(standing.run_id, NO_RANK))
+            if tuple(getattr(standing, name) for name in ALL_RANK_FIELDS) != rank:
+                for name, value in zip(ALL_RANK_FIELDS, rank, strict=True):
                     setattr(standing, name, value)
                 standing.computed_at = now
                 changed.append(standing)
-    Standing.objects.bulk_update(changed, [*RANK, "computed_at"], batch_size=500)
+    Standing.objects.bulk_update(changed, [*ALL_RANK_FIELDS, "computed_at"], batch_size=500)
 
 
-def _places(
+def _ranks(
     scope: str,
     standings: Sequence[Standing],
     cases: Sequence[CoreCase],
     values: Mapping[int, Any],
     trips: int,
 ) -> dict[int, tuple[Any, ...]]:
-    """Return the place of each run among these standings, as the fields of `PLACE`."""
+    """Return the values of `RANK_FIELDS` of each run, ranked among these standings."""
     # Values that do not match the cases belong to a suite that was changed by hand.
     if not standings or any(len(values.get(s.run_id, ())) != len(cases) for s in standings):
-        return {standing.run_id: UNPLACED for standing in standings}
+        return {standing.run_id: NO_RANK for standing in standings}
     table = np.column_stack([values[standing.run_id] for standing in standings])
     ranks = rank_scope(
         cases, table, trips, scope, [standing.usable_trips for standing in standings]

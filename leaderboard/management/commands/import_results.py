@@ -30,8 +30,8 @@ class Command(BaseCommand):
         actions = parser.add_subparsers(dest="action", metavar="action", required=True)
         bundle = actions.add_parser(
             "bundle",
-            help="A run bundle. Its numbers are recomputed; a bundle with a wrong number is refused. "
-            "The run is never ranked.",
+            help="A run bundle. Its numbers are recomputed; a bundle with a wrong number is "
+            "refused. The run is never ranked.",
         )
         bundle.add_argument("file", type=Path)
         bundle.add_argument(
@@ -45,8 +45,8 @@ class Command(BaseCommand):
         bundle.add_argument("--unpublished", action="store_true", help="Do not publish it yet.")
         scores = actions.add_parser(
             "scores",
-            help="A CSV or JSON file of no-reference metrics for a finished run. Columns: sha256, or "
-            "else case, repeat and trip; metric, value, version.",
+            help="A CSV or JSON file of no-reference metrics for a finished run. Columns: "
+            "sha256, or else case, repeat and trip; metric, value, version.",
         )
         scores.add_argument("file", type=Path)
         scores.add_argument("run", type=int, help="The number of the run.")

@@ -35,8 +35,8 @@ class Command(BaseCommand):
         )
         rescore.add_argument(
             "--suite",
-            help="Score all runs of this suite that finished with older metric versions. Repeat the "
-            "command to continue after an interruption.",
+            help="Score all runs of this suite that finished with older metric versions. Repeat "
+            "the command to continue after an interruption.",
         )
         standings = actions.add_parser(
             "standings", help="Recompute standings and ranks from the stored scores."

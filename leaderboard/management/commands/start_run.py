@@ -47,7 +47,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--missing",
             action="store_true",
-            help="Skip models that have a finished or unfinished run on the suite.",
+            help="Skip models that have a run on the suite, unless it failed or was cancelled.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

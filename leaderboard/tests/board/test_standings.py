@@ -22,7 +22,7 @@ from leaderboard.models import (
     Suite,
 )
 from leaderboard.models.runs import ChainState, Outcome
-from leaderboard.models.standings import PLACE, PLACE_HERE
+from leaderboard.models.standings import RANK_FIELDS, RANK_FIELDS_HERE
 from leaderboard.standings import rebuild, refresh_ranks
 from leaderboard.testing.losing_runs import TRIPS, losing_run, losing_suite
 
@@ -106,13 +106,15 @@ def test_ranks_of_runs_here_equal_those_of_a_board_without_endpoints(client, sui
     EditingModel.objects.filter(name__startswith="endpoint").update(editor="endpoint")
     refresh_ranks(suite)
     runs = {row.editing_model.name: row for row in suite.runs.select_related("editing_model")}
-    here = {name: place(run, PLACE_HERE) for name, run in runs.items()}
-    together = {name: place(run, PLACE) for name, run in runs.items()}
-    assert here["endpoint 1"] == (None,) * len(PLACE)
+    here = {name: place(run, RANK_FIELDS_HERE) for name, run in runs.items()}
+    together = {name: place(run, RANK_FIELDS) for name, run in runs.items()}
+    assert here["endpoint 1"] == (None,) * len(RANK_FIELDS)
     assert here["here 3"] != together["here 3"]
     filters = BoardFilters(suite, metric="lpips", ranks="here")
     rows = {row.model.name: row for row in board_rows(filters)}
-    assert {name: tuple(getattr(rows[name].standing, f) for f in PLACE) for name in runs} == here
+    assert {
+        name: tuple(getattr(rows[name].standing, f) for f in RANK_FIELDS) for name in runs
+    } == here
     assert rows["endpoint 1"].group == UNRANKED
     page = client.get("/", {"metric": "lpips", "ranks": "here"}).content.decode()
     assert page.index("here 3") < page.index("endpoint 1")
@@ -125,7 +127,7 @@ def test_ranks_of_runs_here_equal_those_of_a_board_without_endpoints(client, sui
         assert line["played"] == row["played"] == runs[line["model"]].played
     EditingModel.objects.filter(name__startswith="endpoint").update(status="hidden")
     refresh_ranks(suite)
-    alone = {name: place(run, PLACE) for name, run in runs.items() if "here" in name}
+    alone = {name: place(run, RANK_FIELDS) for name, run in runs.items() if "here" in name}
     assert alone == {name: found for name, found in here.items() if "here" in name}
 
 
@@ -142,7 +144,7 @@ def test_the_note_on_ranking_matches_the_ranks(client, suite):
             EditingModel.objects.filter(name=way).update(editor=editor)
         Run.objects.filter(pk=runs[way].pk).update(**values)
     refresh_ranks(suite)
-    for ranks, names in (("", PLACE), ("here", PLACE_HERE)):
+    for ranks, names in (("", RANK_FIELDS), ("here", RANK_FIELDS_HERE)):
         filters = BoardFilters(suite, metric="lpips", ranks=ranks)
         first_sentence, rest = filters.ranking_note.split(". ")
         page = html.unescape(client.get("/", {"metric": "lpips", "ranks": ranks}).content.decode())
@@ -163,7 +165,7 @@ def test_exactly_equal_models_share_rank_and_class_in_any_order(suite):
     losing_run(suite, "worse", 0.3)
     refresh_ranks(suite)
     runs = {run.editing_model.name: run for run in suite.runs.select_related("editing_model")}
-    assert len({place(runs[name], PLACE) for name in ("zebra", "apple", "mango")}) == 1
+    assert len({place(runs[name], RANK_FIELDS) for name in ("zebra", "apple", "mango")}) == 1
     assert headline(runs["worse"]).tier == "B"
 
 
