@@ -54,7 +54,7 @@ class BundleScores(MemoryScores):
         return PlayedTrips(key, slug, pair, image, record.outcome, count, count)
 
     def chains(self) -> Iterator[PlayedTrips]:
-        yield from filter(None, map(self.played, self.bundle.document.chains))
+        yield from filter(None, map(self.played_trips, self.bundle.document.chains))
 
     def rescore(self, chain: PlayedTrips, scorer: Scorer) -> ChainScores:
         """Measure and score the chain from its first trip on."""
