@@ -14,7 +14,7 @@ MAX_BYTES = 24 * 2**20
 
 
 class SizedCache(LocMemCache):
-    """Django's memory cache with a limit in bytes in addition to the limit on entries."""
+    """Django's memory cache, limited not only in entries but also in bytes."""
 
     _cache: OrderedDict[str, bytes]
     _expire_info: dict[str, float | None]

@@ -102,7 +102,7 @@ TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
 
 INSTALLED_APPS = [
     "leaderboard",
-    # Without autodiscovery: urls.py does it, and workers and commands do not need the admin.
+    # Without autodiscovery: workers and commands do not need the admin, and urls.py loads it.
     "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -185,7 +185,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # --- Queue ----------------------------------------------------------------------------
 REDIS_URL = env("REDIS_URL", default="")
-# The path of a unix socket has at most 107 bytes. If DATA_DIR is longer, the socket is in the
+# A unix socket's path has at most 107 bytes. If DATA_DIR is too long, the socket is in the
 # temporary folder.
 REDIS_SOCKET = str(DATA_DIR / "valkey.sock")
 if len(REDIS_SOCKET.encode()) > 100:
@@ -227,7 +227,7 @@ if DEBUG or TESTING:
 STORAGES = {"default": _media, "staticfiles": {"BACKEND": _static}}
 WHITENOISE_USE_FINDERS = DEBUG or TESTING
 WHITENOISE_KEEP_ONLY_HASHED_FILES = True
-# Source maps of vendored scripts: unused, and the largest part to compress.
+# Source maps of vendored scripts are not served, and take longest to compress.
 WHITENOISE_SKIP_COMPRESS_EXTENSIONS = [*Compressor.SKIP_COMPRESS_EXTENSIONS, "map"]
 # Limits on the length of a request's body, which are checked before it is read.
 BODY_LIMIT = DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
@@ -239,7 +239,7 @@ LONG_BODY_LIMITS = {
     "/admin/": 80 * 2**20,
 }
 LONG_BODIES_AT_ONCE = 2
-# More than the limit of an uploaded chain, so that its page can report the error.
+# More files than a chain may have, so that the upload page can report the error.
 DATA_UPLOAD_MAX_NUMBER_FILES = 250
 FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
 
@@ -258,8 +258,8 @@ if "locmem" in _shared_cache["BACKEND"]:
     CACHES["default"] = {"BACKEND": "convergebench_site.caches.SizedCache", "LOCATION": "pages"}
     CACHES["counters"] |= {"LOCATION": "counters", "OPTIONS": {"MAX_ENTRIES": 20_000}}
 RATELIMIT_USE_CACHE = "counters"
-# The checks ask for a shared cache. Without one (CACHE_URL) each web process counts separately,
-# which is good enough: the strict limits are the quotas in the database.
+# These checks require a shared cache. Without CACHE_URL each web process counts for itself. That
+# is sufficient, because quotas in the database are the strict limits.
 SILENCED_SYSTEM_CHECKS = [
     *("django_ratelimit.E003", "django_ratelimit.W001"),
     "models.W040",  # SQLite ignores included columns of an index
@@ -320,20 +320,20 @@ CORS_ALLOW_METHODS = ["GET", "HEAD", "OPTIONS"]
 ALLOW_LOCAL_ENDPOINTS = env.bool("ALLOW_LOCAL_ENDPOINTS", default=False)
 #: Other hosts, addresses and networks of this site, which submitted endpoints may not use.
 OWN_ADDRESSES = env.list("OWN_ADDRESSES", default=[])
-#: Hosts besides a provider's own to which a model's options may send the provider's key.
+#: Additional hosts to which a model's options may send the provider's key.
 PROVIDER_HOSTS = env.list("PROVIDER_HOSTS", default=[])
 #: Publish finished runs of submitted models without a review.
 PUBLISH_AT_ONCE = env.bool("PUBLISH_AT_ONCE", default=False)
-#: Names of the metrics that workers run; empty: all that can run there.
+#: Names of the metrics that workers run; empty: all metrics that can run.
 METRICS = env.list("METRICS", default=[])
-#: Names of the witnesses of new runs; empty: all that can run there.
+#: Names of the witnesses of new runs; empty: all witnesses that can run.
 WITNESSES = env.list("WITNESSES", default=[])
-#: A vision-language model that judges the trips of finished runs; unset: none.
+#: A vision-language model that judges the trips of finished runs; empty: no judge.
 JUDGE_MODEL = env("JUDGE_MODEL", default="")
 JUDGE_KIND = env("JUDGE_KIND", default="chat")
 JUDGE_URL = env("JUDGE_URL", default="")
 JUDGE_KEY = env("JUDGE_KEY", default="")
-#: The judge's price in USD per million tokens, and the limit per run.
+#: The judge's price in USD per million tokens of input and output, and its USD limit per run.
 JUDGE_PRICE_IN = env.float("JUDGE_PRICE_IN", default=0)
 JUDGE_PRICE_OUT = env.float("JUDGE_PRICE_OUT", default=0)
 JUDGE_USD = env("JUDGE_USD", default="")
@@ -353,11 +353,11 @@ VOTE_SESSIONS_PER_DAY = 200
 MAX_CALLS_IN_FLIGHT = env.int("MAX_CALLS_IN_FLIGHT", default=64)
 #: A worker that does not renew its leases for this long loses its chains.
 LEASE_SECONDS = 30.0
-#: After this time a job lets the other runs in its queue run.
+#: After this time a job lets other runs in its queue continue.
 TURN_SECONDS = 60.0
 #: How often each worker enqueues work whose job was lost.
 SWEEP_SECONDS = 30.0
-# A file with the progress of installing scoring; `manage.py up` sets it for its processes.
+# File with the progress of installing scoring packages; `manage.py up` sets it for its processes.
 SCORING_STATE = env("SCORING_STATE", default="")
 
 # --- Mail, logs, errors ---------------------------------------------------------------

@@ -19,7 +19,7 @@ STORAGE_ERRORS = (OSError, BotoCoreError, ClientError)
 class WholeFileStorage(FileSystemStorage):
     """Storage on disk in which a crash never leaves a half-written file.
 
-    An existing file is only touched, so that garbage collection spares it.
+    Saving an existing file only updates its time, so that garbage collection does not delete it.
     """
 
     def get_available_name(self, name: str, max_length: int | None = None) -> str:
@@ -31,7 +31,7 @@ class WholeFileStorage(FileSystemStorage):
             if path.stat().st_size == content.size:
                 os.utime(path)
                 return name
-        # A temporary file in the same folder, so that it can be renamed.
+        # A temporary file must be in the same folder to be renamed.
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         try:
             # Buffered, because an unbuffered write to a full disk can be short without an error.

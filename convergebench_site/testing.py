@@ -7,7 +7,7 @@ import tempfile
 
 from hypothesis import HealthCheck, settings
 
-# Tests must not touch the site's folder. The variable keeps the folder until the process ends.
+# Tests must not touch the site's folder. This variable keeps the temporary folder in existence.
 _DATA_DIR = tempfile.TemporaryDirectory(prefix="convergebench-test-")
 os.environ["DATA_DIR"] = _DATA_DIR.name
 # Audits would change the number of calls that tests expect.

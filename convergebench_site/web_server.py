@@ -39,7 +39,7 @@ LINGER_SECONDS = 2.0
 HEAD_BYTES = 32 * 2**10
 #: Arriving requests are in memory up to this size, and in a file above it.
 IN_MEMORY = 16 * 2**10
-#: Limit of all arriving requests together. Above it, the address that sends most loses a request.
+#: Limit of all arriving requests together. Above it, a request of the largest sender is refused.
 ARRIVING_BYTES = 128 * 2**20
 #: Bytes read from a socket at once.
 CHUNK = 64 * 2**10
@@ -92,7 +92,7 @@ class ArrivingRequest:
         head, rest = bytes(self._head[:end]), bytes(self._head[end:])
         stated = LENGTH.search(head)
         length = int(stated[1]) if stated else 0
-        # Removed, because gunicorn would answer "100 Continue" again after the body.
+        # Remove this header, because gunicorn would answer "100 Continue" again after the body.
         head, expected = EXPECT.subn(b"", head)
         self.expects_continue = bool(expected)
         self.needed = len(head) + length
@@ -299,7 +299,7 @@ if settings.PROMETHEUS:
 
 
 def child_exit(server: Any, worker: Any) -> None:
-    """Drop the gauges of an ended web process, but not its counters, which must not fall."""
+    """Delete the gauges of an ended web process; keep its counters, as totals must not fall."""
     if METRICS_FOLDER in os.environ:
         from prometheus_client import multiprocess
 

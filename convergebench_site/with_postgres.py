@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-# The data is temporary, so it need not survive a crash.
+# The data is temporary and may be lost in a crash.
 WITHOUT_DURABILITY = """
 ALTER SYSTEM SET fsync = off;
 ALTER SYSTEM SET synchronous_commit = off;

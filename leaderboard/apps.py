@@ -52,10 +52,10 @@ class LeaderboardConfig(AppConfig):
 
 
 def sync_groups(sender: AppConfig, **_: Any) -> None:
-    """Create the groups with exactly these permissions, after every migration."""
+    """After every migration, create the groups and set their permissions to those in ROLES."""
     from django.contrib.auth.management import create_permissions
 
-    # Django creates permissions on the same signal, perhaps after this function.
+    # Django creates permissions on the same signal, but perhaps after this function.
     create_permissions(sender, verbosity=0)
     group_model = django_apps.get_model("auth", "Group")
     permission_model = django_apps.get_model("auth", "Permission")

@@ -22,7 +22,7 @@ LOOKUP_SECONDS = 3.0
 
 
 def rules() -> Rules:
-    """Return the rules for submitted addresses: public, and not of this site."""
+    """Return the rules for submitted addresses: they must be public and not of this site."""
     local, denied = settings.ALLOW_LOCAL_ENDPOINTS, list(settings.OWN_ADDRESSES)
     if not local:
         # ALLOWED_HOSTS may be "*", so the site's own host is added.
@@ -102,7 +102,7 @@ def editor_options(submission: Submission) -> dict[str, Any]:
 
 
 def count_submission(email: str, address: str | None, url: str) -> str | None:
-    """Count a submission towards the daily quotas. Returns a message if one is used up."""
+    """Count a submission towards the daily quotas. Returns a message if a quota is used up."""
     subjects = _subjects(email, address, url)
     # A failed test does not count as a submission, but it counts as a test.
     if full := Use.objects.take("probe", subjects, settings.PROBES_PER_DAY):

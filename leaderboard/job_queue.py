@@ -1,4 +1,4 @@
-"""Jobs in Redis, which only wake workers: the state of all work is in the database.
+"""Jobs in Redis. They only wake workers: the state of all work is in the database.
 
 A lost job delays its run by a few seconds, because the recovery sweep enqueues it again.
 """
@@ -32,7 +32,7 @@ CHECK_CONTRIBUTED = "check_contributed_run"
 COUNT_VOTES = "count_votes"
 #: Jobs that a visitor waits for, which run first.
 URGENT = frozenset({SCORE_UPLOADED})
-#: Jobs enqueued at the front. Scoring is one, so that runs join the board early.
+#: Jobs enqueued at the front of the queue. They include scoring, so that runs join the board early.
 AT_FRONT = URGENT | {SCORE}
 #: Seconds after which the worker kills a job. Other jobs end by themselves. A probe usually ends
 #: earlier, at its own deadline.
@@ -95,7 +95,8 @@ def _enqueue(run_id: int, kind: str, queue_name: str, copies: int) -> None:
 def should_yield(run_id: int, queue_name: str, *, turn_is_over: bool) -> bool:
     """Return True if a run's job should end to let other jobs run.
 
-    It ends at once for an urgent job, and after its turn for any other. Without Redis it goes on.
+    It should end immediately for an urgent job, and for other jobs if its turn is over. Without
+    Redis it continues.
     """
     try:
         ids = get_queue(queue_name).get_job_ids()

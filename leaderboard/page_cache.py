@@ -56,7 +56,7 @@ def cached_page(stamp: Callable[[], str], parameters: Sequence[str] = ()) -> Cal
 
 
 def uncached(response: HttpResponse) -> HttpResponse:
-    """Keep a response out of the cache, since the number of invalid addresses is unbounded."""
+    """Keep a response out of the cache, for URLs whose number is unbounded."""
     response["Cache-Control"] = "no-store"
     return response
 

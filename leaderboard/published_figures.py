@@ -93,7 +93,10 @@ class FigureForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def import_figures(path: Path) -> tuple[int, int]:
-    """Import all figures of a table, or none. Returns how many were added and replaced."""
+    """Import a table of figures; return how many were added and how many were replaced.
+
+    Raises FiguresError, before anything is written, if a line is invalid.
+    """
     seen: dict[tuple[Any, ...], int] = {}
     problems: list[str] = []
     checked: list[FigureForm] = []
@@ -160,9 +163,9 @@ CATEGORIES: dict[str, str] = {
     "geometric": Category.GEOMETRY,
 }
 KINDS = {"portrait": Kind.FACE, "scene": Kind.SCENE, "object": Kind.OBJECT}
-MOST_ROWS = 200_000
+MAX_ROWS = 200_000
 #: Model, image and edit pair.
-Place = tuple[str, str, str]
+ChainKey = tuple[str, str, str]
 Name = Annotated[str, StringConstraints(pattern=r"^[\w.-]{1,60}$")]
 
 
@@ -196,7 +199,7 @@ class PublishedTable:
 
     rows: list[PublishedRow]
     #: For each model, image and pair: its repeats, each as SSIM by round.
-    chains: dict[Place, list[dict[int, float]]] = field(default_factory=dict)
+    chains: dict[ChainKey, list[dict[int, float]]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -218,8 +221,8 @@ def read_table(path: Path) -> PublishedTable:
     rows = [_row(row, line) for line, row in _csv_rows(path, list(PublishedRow.model_fields))]
     if not rows:
         raise FiguresError(f"{path.name} has no rows")
-    if len(rows) > MOST_ROWS:
-        raise FiguresError(f"{path.name} has more than {MOST_ROWS:,} rows")
+    if len(rows) > MAX_ROWS:
+        raise FiguresError(f"{path.name} has more than {MAX_ROWS:,} rows")
     published = PublishedTable(list(dict.fromkeys(rows)))
     if count := len(rows) - len(published.rows):
         published.remarks.append(
@@ -255,7 +258,7 @@ def _note_constant_scores(published: PublishedTable) -> None:
 
 def _group_into_chains(published: PublishedTable) -> None:
     """Group the rows into chains. Several rows of the same round are repeats of the case."""
-    chains: dict[Place, list[dict[int, float]]] = defaultdict(list)
+    chains: dict[ChainKey, list[dict[int, float]]] = defaultdict(list)
     for row in published.rows:
         played = chains[row.model, row.image, row.edit_pair]
         repeat = next((chain for chain in played if row.round not in chain), None)
@@ -265,13 +268,13 @@ def _group_into_chains(published: PublishedTable) -> None:
         repeat[row.round] = row.ssim
     # Rounds after a gap are dropped.
     gaps = 0
-    for place, played in chains.items():
+    for key, played in chains.items():
         without_gaps = []
         for chain in played:
             length = next(n for n in range(1, len(chain) + 2) if n not in chain) - 1
             gaps += length < len(chain)
             without_gaps.append({n: chain[n] for n in range(1, length + 1)})
-        published.chains[place] = [chain for chain in without_gaps if chain]
+        published.chains[key] = [chain for chain in without_gaps if chain]
     if gaps:
         published.remarks.append(f"{gaps} chains have gaps and were cut at the first gap.")
 
@@ -299,7 +302,7 @@ def _note_cases(published: PublishedTable) -> None:
         )
 
 
-def _described(published: PublishedTable) -> str:
+def _description(published: PublishedTable) -> str:
     """Return the suite's description, with the source of its numbers and their faults."""
     return "\n\n".join(
         [
@@ -325,7 +328,7 @@ def store_table(published: PublishedTable) -> tuple[Suite, bool]:
         slug=SLUG,
         version=newest.version + 1 if newest else 1,
         title="edit-converge-bench (published elsewhere)",
-        description=_described(published),
+        description=_description(published),
         trips=published.trips,
         published_elsewhere=True,
         source_url=SOURCE,
@@ -393,7 +396,7 @@ def _run(
     metric: MetricVersion,
 ) -> None:
     """Store the published rows of a model as a run that was not played here."""
-    played = {place: chains for place, chains in published.chains.items() if place[0] == name}
+    played = {key: chains for key, chains in published.chains.items() if key[0] == name}
     run = Run.objects.create(
         editing_model=_model(name),
         suite=suite,

@@ -43,7 +43,7 @@ def skeleton(name: str) -> str:
 SECRET_NAME = re.compile(
     r"key|token|secret|password|passwd|authori[sz]ation|bearer|cookie|credential", re.IGNORECASE
 )
-#: Far deeper than the parameters of any model.
+#: Deepest nesting of a structure; parameters of real models are far less deep.
 MAX_DEPTH = 20
 
 
@@ -76,7 +76,7 @@ def safe_cell(value: Any) -> Any:
 
 
 def _first_visible(text: str) -> str:
-    """Return the first visible character in normal width, or "" without one."""
+    """Return the first visible character in normal width; empty if there is none."""
     normal = unicodedata.normalize("NFKC", text)
     visible = (c for c in normal if unicodedata.category(c)[0] not in "CMZ" and c not in _FILLERS)
     return next(visible, "")

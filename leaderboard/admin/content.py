@@ -105,7 +105,7 @@ class SourceImageForm(DetectsConflicts):
 
 
 class SourceImageResource(SafeResource):
-    """An export of the fields of images, without their bytes."""
+    """An export of source images without their files."""
 
     class Meta:
         model = SourceImage

@@ -53,7 +53,7 @@ def formfield(model: type[Model], name: str, **options: Any) -> Any:
 
 
 class RunForm(forms.ModelForm):
-    """A form that requires a public reason for a decision on flags."""
+    """The form of a run. Clearing its flags requires a public reason."""
 
     budget_calls = formfield(
         RunProgress, "budget_calls", label="Budget (calls)", help_text=BUDGET_HELP
@@ -80,7 +80,7 @@ class RunForm(forms.ModelForm):
 
 
 def _run_action(description: str, act: Callable[[Run], Any], done: str) -> Callable[..., None]:
-    """Return an admin action that acts on each selected run and reports those it cannot."""
+    """Return an admin action that calls `act` for each selected run and reports refusals."""
 
     @admin.action(description=description, permissions=["change"])
     def action(model_admin: RunAdmin, request: HttpRequest, queryset: QuerySet[Run]) -> None:
@@ -165,7 +165,7 @@ class RunAdmin(WithPages, admin.ModelAdmin):
 
     def save_model(self, request: HttpRequest, obj: Run, form: Any, change: bool) -> None:
         if change:
-            # Only the fields of the form: a worker writes the others meanwhile.
+            # Save only changed fields: a worker may be writing the others.
             for row, names in ((obj.progress, IN_PROGRESS), (obj.review, IN_REVIEW)):
                 changed = [name for name in names if name in form.changed_data]
                 for name in changed:
@@ -189,7 +189,7 @@ class RunAdmin(WithPages, admin.ModelAdmin):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        """Show the form, then the cost with default limits, and start when confirmed."""
+        """Show the form, then the cost and a proposed budget; start the run when confirmed."""
         if request.method == "POST" and "confirmed" not in request.POST:
             form = self.get_form(request)(request.POST)
             if self.has_add_permission(request) and form.is_valid():
@@ -229,7 +229,7 @@ class RunAdmin(WithPages, admin.ModelAdmin):
 
     @method_decorator(require_POST)
     def resume_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Resume a paused run; raise its budget or update its metrics if that is the reason."""
+        """Resume a paused run; first raise its budget or update its metrics if necessary."""
         run = self.row_to_change(request, pk, "editing_model", "suite")
         if run.reason == "budget":
             left = run.editing_model.estimate(
@@ -245,7 +245,7 @@ class RunAdmin(WithPages, admin.ModelAdmin):
             if run.progress.budget_usd is not None and more["budget_usd"] is not None:
                 limits["budget_usd"] = run.progress.spent_usd + more["budget_usd"]
             RunProgress.objects.filter(pk=pk).update(**limits)
-        # With its former metrics the run would pause again at once.
+        # With its old metrics the run would immediately pause again.
         act = jobs.score_again if run.reason == "metric_version" else jobs.resume
         _run_action("Resume", act, "resumed")(self, request, Run.objects.filter(pk=pk))
         return redirect("admin:leaderboard_run_today")
@@ -291,7 +291,7 @@ class RunAdmin(WithPages, admin.ModelAdmin):
 
     @admin.display(description="hints (do not affect the rank)")
     def hint_list(self, run: Run) -> str:
-        """Return every hint in words, with the images that caused it."""
+        """Return the text of each hint with the images that caused it."""
         if not run.review.hints:
             return "none"
         items = [
@@ -360,7 +360,7 @@ class RunAdmin(WithPages, admin.ModelAdmin):
 
 @admin.register(Call)
 class CallAdmin(ReadOnly):
-    """The ledger, read-only."""
+    """The ledger of calls to editing models, read-only."""
 
     list_display = (
         *("started_at", "run_id", "direction", "number", "attempt", "outcome", "seconds"),
@@ -372,7 +372,7 @@ class CallAdmin(ReadOnly):
 
 
 DAY = timedelta(days=1)
-#: Most rows of each list on the page.
+#: Most rows of each list on the page “Today”.
 ROWS = 20
 #: Label of the button that resumes a paused run, by the reason of the pause.
 RESUME_LABELS = {
@@ -385,7 +385,7 @@ RESUME_LABELS = {
 
 
 def today() -> dict[str, Any]:
-    """Return the content of the page “Today”, each list in order of urgency."""
+    """Return the lists and sums on the page “Today”."""
     now = timezone.now()
     runs = Run.objects.select_related("editing_model", "suite").defer("suite__definition")
     calls = Call.objects.filter(started_at__gte=now - DAY)
@@ -432,7 +432,7 @@ def today() -> dict[str, Any]:
 
 
 def canaries() -> list[dict[str, Any]]:
-    """Return the watched models with their last comparison, changed models first."""
+    """Return the models watched for changes with their last comparison, changed models first."""
     watched = EditingModel.objects.filter(canary=True)
     rows = [{"model": model, "change": changes.last_change(model)} for model in watched[:ROWS]]
     urgency = {True: 0, None: 1, False: 2}

@@ -39,7 +39,7 @@ from leaderboard.models import (
 )
 from leaderboard.models.suites import Category, Curation, Kind
 
-#: Seconds for which a request prepares a preview before its page reports progress.
+#: After preparing a preview for this many seconds, a request shows the progress instead.
 SECONDS_AT_ONCE = 8
 #: Most images of a suite in the list of suites.
 FEW = 4

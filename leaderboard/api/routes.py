@@ -51,8 +51,8 @@ day. Beyond that the status is 429, and `Retry-After` gives the seconds to wait.
 class Throttle(BaseThrottle):
     """The rate limit of the whole API, counted per token or network like the site's other limits.
 
-    Ninja's own throttle does not fit. It stores counts on an object that all threads share, so that
-    visitors are mixed up. It counts single IPv6 addresses, and its cache evicts entries.
+    Ninja's own throttle does not fit: it stores one visitor's state on an object that all threads
+    share, it counts single IPv6 addresses, and its cache evicts entries.
     """
 
     def __init__(self) -> None:

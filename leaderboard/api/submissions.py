@@ -56,7 +56,7 @@ OVERRIDES: dict[str, tuple[Any, Any]] = {
         Field(None, description="Repeating a key returns the same submission."),
     ),
 }
-#: The first match counts, because in Django a DecimalField is also an IntegerField.
+#: JSON types by form field. The first match counts: Django's DecimalField is an IntegerField.
 TYPES = (
     (forms.BooleanField, bool),
     (forms.DecimalField, float),

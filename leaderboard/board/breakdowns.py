@@ -79,16 +79,19 @@ def heat_lines(
     by_scope: dict[str, dict[int, Standing]],
     trips: int,
 ) -> list[tuple[Part, list[Cell]]]:
-    """Return each part with a cell per row. All cells share one scale of shades."""
-    scale = longest(by_scope, trips)
+    """Return each part with a cell for each row; a shade means the same in all cells."""
+    longest_life = longest(by_scope, trips)
     return [
-        (part, heat_line([by_scope[part.scope].get(row.run.pk) for row in rows], scale, trips))
+        (
+            part,
+            heat_line([by_scope[part.scope].get(row.run.pk) for row in rows], longest_life, trips),
+        )
         for part in parts
     ]
 
 
 def heat_line(standings: Sequence[Standing | None], longest: float, trips: int) -> list[Cell]:
-    """Return a line's cells, shaded by half-life. Cells that show the longest time are marked."""
+    """Return a line's cells, shaded by half-life. Cells with the longest half-life are marked."""
     times = [_finite_life(standing, trips) for standing in standings]
     measured = [time for time in times if time is not None]
     best = max(measured, default=None)

@@ -22,7 +22,7 @@ TITLE = "ConvergeBench: how many round trips does an image last?"
 
 
 def board_csv(rows: Sequence[BoardRow]) -> str:
-    """Return the board as CSV: "" if not run, "> N" if the half-life was not reached."""
+    """Return the board as CSV; a cell is empty if not run, "> N" if N trips were not enough."""
     head = [column.file_name for column in columns.COLUMNS]
     cells = ([column.csv_value(row) for column in columns.COLUMNS] for row in rows)
     return "".join(csv_lines([head, *cells]))
@@ -61,9 +61,10 @@ def _metric_and_threshold(filters: BoardFilters) -> str:
 
 
 def dated_link(filters: BoardFilters) -> str:
-    """Return the URL of today's board, which will still show these rows later.
+    """Return the URL of today's board, which will show these rows on later days too.
 
-    Past boards are stored by the headline metric only, so other views link to the live board.
+    Past boards are stored only by the headline metric without filters, so with other metrics or
+    filters the URL is that of the live board.
     """
     if (
         filters.metric != HEADLINE

@@ -18,8 +18,8 @@ from leaderboard.board.row import BoardFilters, BoardRow, board_order, infinite_
 class Column:
     """A value that the board shows for each model.
 
-    Columns with a `label` are on the page and sortable; others are only in the CSV and the API.
-    A label is a format string: {life} stands for "half-life", or its name at another threshold.
+    Columns with a `label` are on the page; the others are only in the CSV and the API. In a
+    label, {life} is replaced by the lifetime's name at the chosen threshold: "half-life" at 0.5.
     """
 
     #: Name in URLs (?sort=…) and in the style sheet.
@@ -31,20 +31,20 @@ class Column:
     #: Name in the CSV and the API, if it differs from `name`.
     field: str = ""
     type: Any = float | None
-    #: True for a field of the API's rows. Other values are in the API's model or standing.
+    #: True if it is a field of the API's rows; False if the API's model or standing has it.
     in_api: bool = False
     #: Decimals in the CSV; None: all digits.
     decimals: int | None = None
 
     label: str = ""
-    #: Name of the column that also shows this one, in small print.
+    #: Name of the column whose cells also show this value, in small print.
     under: str = ""
     sortable: bool = True
     #: Sort direction of the first click.
     largest_first: bool = True
     #: Format a value as a cell's text.
     text: Callable[[Any], str] = str
-    #: Grey text for an unknown value; empty: `text(None)`.
+    #: Grey text for an unknown value; if empty, `text(None)` is shown.
     unknown: str = ""
     #: True to hide the column if no model has a value.
     optional: bool = False
@@ -90,7 +90,8 @@ class Column:
 def page_columns(rows: Iterable[BoardRow] | None = None, sort: str = "") -> list[Column]:
     """Return the columns of the page's table in order.
 
-    If `rows` are given, optional columns that are empty in all of them are left out.
+    If `rows` are given, optional columns without any value are left out, except the column that
+    the table is sorted by.
     """
     labelled = [column for column in COLUMNS if column.label and not column.under]
     if rows is None:
@@ -397,7 +398,7 @@ COLUMNS: tuple[Column, ...] = (
 
 @dataclass(frozen=True)
 class Head:
-    """A column's header cell; `under` are the headers of the columns in small print."""
+    """A column's header cell, with the headers of its small-print columns in `under`."""
 
     column: Column
     label: str

@@ -31,18 +31,19 @@ class Example:
         return [self.steps[0], self.steps[-1]]
 
 
-#: A clear example keeps at least this much on the first trip: edit and restoration look right.
+#: A clear example keeps at least this much on the first trip, so that it looks right.
 MIN_FIRST_RETENTION = 0.8
-#: A clear example keeps at most this much on the last trip: the loss is visible. Chains below 0
-#: are broken and do not count.
+#: A clear example keeps at most this much on the last trip, so that the loss is visible. It must
+#: not keep less than 0: such an image is broken.
 MAX_LAST_RETENTION = 0.6
 
 
 def example(rows: Sequence[BoardRow], filters: BoardFilters) -> Example | None:
-    """Return the clearest example of the first row that has one; two queries.
+    """Return the clearest example of the first row with a clear example, in two queries.
 
-    A rule prevents cherry-picking: of the chains that look right after the first trip, take the
-    one with the lowest retention at the end. If no chain qualifies, take the suite's first case.
+    A rule prevents cherry-picking: of a row's chains that look right after the first trip, take
+    that with the lowest retention at the end. If no chain of any row qualifies, take the suite's
+    first case.
     """
     trips, metric = filters.suite.trips, filters.metric
     numbers = sorted({1, max(1, trips // 4), trips})

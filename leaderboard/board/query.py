@@ -96,7 +96,7 @@ class BoardForm(forms.Form):
         )
 
     def offer_sorts(self, filters: BoardFilters) -> None:
-        """Offer each column once, and the current order if it is reversed."""
+        """Offer each column once; offer a reversed order only if it is the current order."""
         labels = {name: column.label_for(filters) for name, column in sort_columns().items()}
         if filters.sort.startswith("-"):
             labels[filters.sort] = f"{labels[filters.sort[1:]]}, reversed"
@@ -123,9 +123,9 @@ class BoardQuery:
     #: Runs of the suite, one per model.
     runs: list[Run]
     remarks: list[str]
-    #: Newest version of the suite if it is later than the one shown; its cases differ.
+    #: The newest version of the suite if an older version is shown.
     newer: Suite | None
-    #: True if the requested suite does not exist: pages show another, files return an error.
+    #: True if the requested suite does not exist: pages show another suite, files an error.
     no_such_suite: bool = False
     #: True if only the self-test has results.
     only_self_test: bool = False
@@ -174,7 +174,7 @@ class BoardQuery:
         shown = BoardForm(initial=filters.values)
         shown.offer(offered, metrics, _without_pairs(scopes, filters.scope), providers)
         shown.offer_sorts(filters)
-        del shown.fields["every"]  # a new choice starts with the first rows again
+        del shown.fields["every"]  # after a change of filters, only the first rows are shown
         newest = find_suite(suite.slug, offered)
         return cls(
             filters,
@@ -215,7 +215,7 @@ class BoardQuery:
 
     @property
     def active_filters(self) -> list[tuple[str, str]]:
-        """Labels of the filters on models in use, each with the query that removes it."""
+        """Labels of the active filters on models, each with the query that removes it."""
         filters, fields = self.filters, self.form.fields
         labels = [("search", f"“{filters.search}”")] if filters.search else []
         labels += [("provider", filters.provider)] if filters.provider else []

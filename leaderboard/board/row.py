@@ -181,7 +181,7 @@ class BoardRow:
         return self.run.contract or self.model.editor
 
     @property
-    def wire(self) -> str:
+    def contract_and_sizes(self) -> str:
         """API format, size sent and size returned; empty if no endpoint was called."""
         if not self.contract:
             return ""

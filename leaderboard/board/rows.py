@@ -1,7 +1,7 @@
 """Rows of the board, for the page, the downloads and the API.
 
-`query.BoardQuery` parses a URL, and `board_rows(filters)` returns its rows. All numbers are
-read from stored standings.
+`query.BoardQuery` parses a URL into filters, and `board_rows(filters)` returns the rows. All
+numbers are read from stored standings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEFERRED = ("provenance", "editing_model__options", "editing_model__api_key")
 
 
 def suites() -> list[Suite]:
-    """Return the frozen suites, by importance; suites with results come first."""
+    """Return the frozen suites, those with results first, each group by importance."""
     results = Run.objects.on_the_board().filter(suite=OuterRef("pk"))
     frozen = Suite.objects.frozen().annotate(has_results=Exists(results)).defer("definition")
     return list(frozen.order_by("-has_results", "-importance", "slug", "-version"))
@@ -67,7 +67,7 @@ def board_rows(
 ) -> list[BoardRow]:
     """Return ranked models, then unranked models, then reference editors, each group sorted.
 
-    `with_trips` also reads the standings' lists by trip.
+    `with_trips` also reads the lists by trip (BY_TRIP) of the standings.
     """
     runs = [run for run in runs or runs_of(filters.suite) if _passes(run, filters)]
     names = {filters.metric, *semantic_metrics()}
@@ -173,7 +173,7 @@ def standings_of(
 
 
 def _common_versions(names_and_versions: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Return the most common version of each metric; of equally common ones, the latest."""
+    """Return the most common version of each metric, the latest if several are equally common."""
     counted = Counter(names_and_versions)
     return {
         name: version

@@ -39,7 +39,7 @@ from leaderboard.standings.stored import chain_result
 
 #: The editor that checks edits: it follows every instruction and saves as JPEG, as many models do.
 CHECKING_EDITOR = "jpeg"
-#: Facts about an image's pixels at a size never change; a curator may work on a draft for days.
+#: Long, because cached results never change and a curator may work on a draft for days.
 CACHE_SECONDS = 7 * 24 * 3600
 FACTS = TypeAdapter(suite_builder.Facts)
 
@@ -51,7 +51,7 @@ USUAL_CASES = 24
 
 
 class NotReady(Exception):
-    """The preview took longer than one request; what is done so far is cached."""
+    """The preview takes longer than one request; finished work is cached."""
 
     def __init__(self, what: str, done: int, total: int) -> None:
         super().__init__(f"{what}: {done} of {total}")
@@ -88,9 +88,9 @@ class Preview:
 
 
 def preview(suite: Suite, until: float = math.inf) -> Preview:
-    """Return the suite that this draft describes. Raises SuiteError if no suite fits it.
+    """Return the suite that this draft describes. Raises SuiteError if it cannot be built.
 
-    Raises NotReady at the time `until`, on the clock of time.monotonic.
+    Raises NotReady if it is not ready at `until`, a value of time.monotonic().
     """
     chosen: dict[str, Any] = {"cases": USUAL_CASES} | {
         name: tuple(value) if isinstance(value, list) else value
@@ -100,7 +100,7 @@ def preview(suite: Suite, until: float = math.inf) -> Preview:
     draft = suite_builder.Draft(**_draft_fields(suite), **chosen)
     excluded = set(suite.filters.get("without") or ())
     active = SourceImage.objects.filter(status=Curation.ACTIVE).select_related("stored")
-    # Images are selected before any is opened.
+    # Select images before opening their files.
     selected = [source for source in active if draft.accepts_image(source)]  # type: ignore[arg-type]
     pairs = [p.as_core() for p in EditPair.objects.filter(status=Curation.ACTIVE)]
     facts = facts_of(selected, suite.size, until)
@@ -133,7 +133,10 @@ def freeze(suite: Suite) -> Suite:
 
 
 def next_version(suite: Suite, without: Collection[str] = (), changes: str = "") -> Suite:
-    """Create a draft after this suite's newest version, with the same filters."""
+    """Create a draft of the suite's next version, with the filters of this version.
+
+    Cases in `without` are excluded.
+    """
     newest = Suite.objects.filter(slug=suite.slug).order_by("-version").first() or suite
     filters = dict(suite.filters)
     if suite.is_frozen and not filters:
@@ -190,8 +193,8 @@ def facts_of(
 ) -> dict[str, suite_builder.Facts]:
     """Return facts about the images' pixels at a size, by slug.
 
-    They are cached, because preparing a hundred images takes many seconds and a curator previews a
-    draft repeatedly. Raises NotReady at the time `until`.
+    Facts are cached, because preparing a hundred images takes many seconds and a curator previews
+    a draft repeatedly. Raises NotReady at the time `until`.
     """
     keys = {source.slug: f"prepared:{source.stored_id}:{size}" for source in images}
     cached = cache.get_many(keys.values())
@@ -204,7 +207,7 @@ def facts_of(
             by_slug[source.slug] = FACTS.validate_json(cached[key])
             continue
         facts = by_slug[source.slug] = suite_builder.facts(_prepared(source, size))
-        # As JSON, since a shared cache stores no objects.
+        # Cached as JSON, because a shared cache stores no Python objects.
         cache.set(key, FACTS.dump_json(facts), CACHE_SECONDS)
     return by_slug
 
@@ -225,7 +228,7 @@ def _prepared(source: SourceImage, size: int) -> Image.Image:
 
 
 def _without(suite: CoreSuite, excluded: set[str]) -> CoreSuite:
-    """Return the suite without the cases that the curator left out after diagnosis."""
+    """Return the suite without these cases, and without images and pairs used only by them."""
     cases = tuple(case for case in suite.cases if case.slug not in excluded)
     if not cases:
         raise SuiteError("every case of this draft is excluded: include at least one")

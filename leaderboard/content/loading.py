@@ -1,6 +1,6 @@
 """Load the benchmark's content into the database: images, pairs, models, suites.
 
-Loading may be repeated: existing rows are left alone, with all changes by curators.
+Loading may be repeated: existing rows, which curators may have changed, stay as they are.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def load_edit_pairs(loaded: Loaded) -> None:
 
 
 def load_editing_models(loaded: Loaded) -> None:
-    """Load the shipped editing models; existing ones are left alone."""
+    """Load the shipped editing models; existing rows stay as they are."""
     for row in catalog.editing_models():
         fields = {name: value for name, value in row.items() if name != "slug"}
         if EditingModel.objects.get_or_create(slug=row["slug"], defaults=fields)[1]:
@@ -95,7 +95,7 @@ def load_source_image(source: catalog.SourceImage, loaded: Loaded) -> SourceImag
 
 
 def load_suite(suite: CoreSuite, loaded: Loaded) -> Suite | None:
-    """Load a frozen suite and its rows in one transaction; an existing suite is left alone."""
+    """Load a frozen suite and its rows in one transaction; an existing suite is not changed."""
     existing = Suite.objects.filter(slug=suite.slug, version=suite.version).first()
     if existing:
         if existing.content_hash != suite.content_hash:

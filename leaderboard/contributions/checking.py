@@ -45,7 +45,7 @@ from leaderboard.models import (
 )
 from leaderboard.models.entries import free_slug, taken_name
 
-#: Attempts on a bundle that crashes the process.
+#: Most attempts to check a bundle that crashes the process.
 MAX_ATTEMPTS = 3
 #: Turns of `TURN_SECONDS` after which a check lets other jobs run.
 TURNS = 10
@@ -69,7 +69,7 @@ class Stopped(Exception):
 def check(contribution_id: int) -> None:
     """Publish the run if all its numbers are confirmed; else refuse it."""
     contribution = ContributedRun.objects.filter(pk=contribution_id).first()
-    # The claim counts the attempt now, because a process that crashes on an image cannot.
+    # Claiming counts the attempt, because a process that crashes later cannot count it.
     if contribution is None or not contribution.claim():
         return
     try:
@@ -151,8 +151,8 @@ def _counts(contribution: ContributedRun, verification: Verification) -> dict[st
     reasons = list(_early_reasons(verification))
     finished = verification.finished
     counts, finished_counts = Counter(contribution.checks), Counter(contribution.checks)
-    chain_counts = Counter[str]()  # of the current chain, which a pause discards
-    chains_finished, lines_before = len(finished), _lines(verification)
+    chain_counts = Counter[str]()  # verdicts of the current chain, discarded by a pause
+    chains_finished, lines_before = len(finished), _count_checked_lines(verification)
     lines: set[str] = set()
     began, reported_at = time.monotonic(), 0.0
     for check in verification.checks() if not reasons else ():
@@ -178,7 +178,7 @@ def _counts(contribution: ContributedRun, verification: Verification) -> dict[st
                 and not reasons
                 and chains_finished > len(contribution.finished)
             )
-            if stop_requested() or (has_progress and _others_wait(began)):
+            if stop_requested() or (has_progress and _should_yield(began)):
                 if has_progress:  # a chain with a wrong number must be checked again
                     contribution.finished = finished
                     contribution.checks = dict(finished_counts)
@@ -189,13 +189,13 @@ def _counts(contribution: ContributedRun, verification: Verification) -> dict[st
     return {EQUAL: counts[EQUAL]} | dict(counts)
 
 
-def _lines(verification: Verification) -> int:
+def _count_checked_lines(verification: Verification) -> int:
     """Count the lines of the chains that an earlier attempt checked."""
     chains = verification.document.chains
     return sum(1 + len(chain.trips) for chain in chains if chain.name in verification.finished)
 
 
-def _others_wait(began: float) -> bool:
+def _should_yield(began: float) -> bool:
     """Return True if the check should let other jobs run.
 
     A visitor's job runs at once, other jobs after TURNS turns. The check runs that long because a
@@ -274,7 +274,7 @@ def _early_reasons(verification: Verification) -> Iterator[str]:
 
 
 def _reason(check: Check, verification: Verification) -> str:
-    """Return the reason to refuse the run by this check; empty if it passes.
+    """Return this check's reason to refuse the run; empty if the check passes.
 
     Values of a metric that cannot be computed here are not imported, so they need no check.
     """
@@ -288,7 +288,7 @@ def _reason(check: Check, verification: Verification) -> str:
 def _provenance(verification: Verification, contributed_by: str) -> dict[str, Any]:
     """Return the provenance of a contributed run.
 
-    Only a few version strings are copied from the bundle; everything else is written here.
+    Only two version strings are copied from the bundle; this site adds everything else.
     """
     suite, stated = verification.suite, verification.document.run.provenance
     versions = {
@@ -326,9 +326,9 @@ def _same_images(run: Run) -> list[dict[str, str]]:
 
 
 def _model_of(contribution: ContributedRun) -> EditingModel:
-    """Return the model of a checked run: a new one, or the contributor's own.
+    """Return the model of a checked run: that of the contribution, or a new model.
 
-    Raises BundleError if its name was taken or the model was hidden meanwhile.
+    Raises BundleError if the name is now taken or the model is now hidden.
     """
     model = contribution.editing_model
     if model is not None:

@@ -64,7 +64,7 @@ class ContributionForm(forms.ModelForm):
         fields = ("name", "contributed_by", "email", "paper_url", "code_url")
 
     def __init__(self, *args: Any, before: ContributedRun | None = None, **kwargs: Any) -> None:
-        """Fill in the form; `before` is an earlier run of the same model and contributor."""
+        """Fill in the form from `before`, an earlier run of this model by this contributor."""
         super().__init__(*args, **kwargs)
         self.before = before
         if before:
@@ -129,8 +129,8 @@ def accept(form: ContributionForm, address: str | None) -> ContributedRun:
     contribution.remote_address, contribution.bytes = address, file.size or 0
     if form.before:
         contribution.editing_model = form.before.editing_model
-    # The file is saved first: a row without a file cannot be checked, but a file without a
-    # row is deleted later.
+    # Save the file first: a row without a file could not be checked, but a file without a row
+    # is deleted later.
     default_storage.save(contribution.file_name, file)
     contribution.save()
     job_queue.enqueue(contribution.pk, job_queue.CHECK_CONTRIBUTED, job_queue.GPU)

@@ -62,14 +62,14 @@ MODEL_FIELDS = (
     "paper_url",
     "code_url",
 )
-#: Limits on an untrusted bundle: its entries, bytes of JSON, pixels per image.
+#: Limits on an untrusted bundle: archive entries, bytes of JSON, pixels per image.
 LIMITS = {
     "max_entries": 16_000,
     "max_document": 24 * 2**20,
     "max_pixels": MAX_WEB_PIXELS,
 }
-#: Limits on the notes of an edit in a bundle: their number, and characters each.
-MOST_NOTES, LONGEST_NOTE = 20, 4_000
+#: Limits on the notes on an edit: the number of notes, and the characters of each.
+MAX_NOTES, MAX_NOTE_LENGTH = 20, 4_000
 
 
 @dataclass(frozen=True)
@@ -90,16 +90,16 @@ def import_bundle(
     anyway: bool = False,
     on_check: Callable[[Check], None] = lambda check: None,
 ) -> Imported:
-    """Return the run of this bundle; importing it again returns the same run.
+    """Import a bundle and return its run; a second import returns the existing run.
 
-    Its numbers are recomputed first, as by `convergebench verify`. Raises BundleError if a number
-    differs; with `anyway` the run is imported with `verified` False. `verified` is None if some
-    numbers cannot be checked.
+    First all numbers are recomputed, as `convergebench verify` does. Raises BundleError if a
+    number differs. With `anyway` the run is imported nevertheless, with `verified` False.
+    `verified` is None if some numbers cannot be checked.
     """
     if run := imported_run(bundle):
         return Imported(run, False, run.provenance["bundle"]["checks"])
     stored_suite = Suite.objects.frozen().filter(content_hash=bundle.suite.content_hash).first()
-    prepared = {} if stored_suite else _prepared(bundle)
+    source_images = {} if stored_suite else _source_images(bundle)
     verification = Verification(bundle)
     counts: Counter[str] = Counter()
     different: list[str] = []
@@ -112,7 +112,7 @@ def import_bundle(
         raise BundleError(
             f"{len(different)} of its lines differ when recomputed: {'; '.join(different[:3])}"
         )
-    suite = stored_suite or store_suite(bundle.suite, prepared)
+    suite = stored_suite or store_suite(bundle.suite, source_images)
     metrics, notes = calibrated_metrics(bundle, suite, verification)
     images = store_images(bundle)
     with transaction.atomic():
@@ -140,9 +140,9 @@ def imported_run(bundle: Bundle) -> Run | None:
 
 
 def store_images(bundle: Bundle) -> dict[str, StoredImage]:
-    """Store every image of a run that can be decoded; return them by hash.
+    """Store each image of a bundle that can be decoded; return the stored images by hash.
 
-    Called before the run's rows are written; images that no row names are later deleted.
+    Call this before writing the run's rows. Images that no row refers to are deleted later.
     """
     document, by_hash = bundle.document, dict[str, StoredImage]()
     files = [
@@ -160,7 +160,7 @@ def store_images(bundle: Bundle) -> dict[str, StoredImage]:
         if image.sha256 != file.sha256:
             continue  # its bytes do not match the hash
         stored = by_hash[file.sha256] = StoredImage.objects.get_or_store(image)
-        # Written here, so that no web process decodes untrusted images.
+        # Make these now, so that no web process decodes untrusted images.
         stored.write_copy(image)
         stored.write_thumbnail(image)
     return by_hash
@@ -179,7 +179,7 @@ def write_run(
 ) -> Run:
     """Write the run of this bundle with its chains, trips, scores and audits.
 
-    Standings are not written. `fields` override the run's fields in the bundle.
+    Standings are not written. `fields` override values from the bundle.
     """
     stated, chains, core = bundle.document.run, bundle.document.chains, bundle.suite
     trips = [trip for chain in chains for trip in chain.trips]
@@ -227,11 +227,11 @@ def write_run(
 def calibrated_metrics(
     bundle: Bundle, suite: Suite, verification: Verification, *, only_computable: bool = False
 ) -> tuple[dict[str, MetricVersion], list[str]]:
-    """Return the metrics to import, calibrated on the suite, and notes on the rest.
+    """Return the metrics to import, calibrated on the suite, and notes on other metrics.
 
-    A calibration belongs to an image and serves every run, so an untrusted one is never
-    imported: missing ones are computed here. A metric that cannot be computed here is left out
-    if a calibration is missing, and with `only_computable` in any case.
+    All runs share the calibrations of an image, so untrusted calibrations are never imported.
+    Missing calibrations are computed on this site. A metric that this site cannot compute is
+    left out if a calibration is missing; with `only_computable` it is always left out.
     """
     versions: dict[str, MetricVersion] = {}
     missing_by_image: dict[str, list[str]] = {}
@@ -319,7 +319,7 @@ def _trips(
             image=_stored_image(images, step),
             seed=step.seed,
             seconds=step.seconds,
-            notes=kept_notes(step),
+            notes=notes_to_store(step),
         )
         for trip in line.trips
         for place, step in enumerate(trip.between, start=2)
@@ -335,11 +335,11 @@ def _trips(
 def _answer(
     step: str, edit: EditRecord | None, images: Mapping[str, StoredImage]
 ) -> dict[str, Any]:
-    """Return the fields of a trip's row for one of its answers, if there is one."""
+    """Return the fields of a trip that describe one answer; empty without an answer."""
     if edit is None:
         return {}
     return Trip.answer_fields(
-        step, _stored_image(images, edit), edit.seed, edit.seconds, kept_notes(edit)
+        step, _stored_image(images, edit), edit.seed, edit.seconds, notes_to_store(edit)
     )
 
 
@@ -363,15 +363,15 @@ def _audits(bundle: Bundle, run: Run, images: Mapping[str, StoredImage]) -> None
     )
 
 
-def kept_notes(edit: EditRecord) -> dict[str, Any]:
-    """Return the notes on an edit that are stored, within the limits.
+def notes_to_store(edit: EditRecord) -> dict[str, Any]:
+    """Return the notes on an edit that may be stored.
 
-    Notes cannot be recomputed, and pages show some of them. URLs in them are never fetched.
+    They cannot be verified, and pages show some of them. URLs in notes are never fetched.
     """
     notes = {
         name[:80]: value
-        for name, value in list(edit.notes.items())[:MOST_NOTES]
-        if name != IMAGE_ADDRESS and len(json.dumps(value)) <= LONGEST_NOTE
+        for name, value in list(edit.notes.items())[:MAX_NOTES]
+        if name != IMAGE_ADDRESS and len(json.dumps(value)) <= MAX_NOTE_LENGTH
     }
     converted = notes.pop("converted", None)
     if isinstance(converted, list) and all(isinstance(words, str) for words in converted):
@@ -391,10 +391,10 @@ def _moment(text: str | None) -> Any:
     return moment if moment and timezone.is_aware(moment) else None
 
 
-def _prepared(bundle: Bundle) -> dict[str, EncodedImage]:
+def _source_images(bundle: Bundle) -> dict[str, EncodedImage]:
     """Return the source images of a suite that is new to this site.
 
-    Raises BundleError if one is missing or differs from the suite.
+    Raises BundleError if an image is missing or differs from the suite.
     """
     suite = bundle.suite
     named = f"suite {suite.slug} v{suite.version} ({suite.content_hash[:12]})"
@@ -413,7 +413,7 @@ def _prepared(bundle: Bundle) -> dict[str, EncodedImage]:
             by_slug[image.slug] = EncodedImage.from_bytes(data)
         except ImageError as error:
             raise BundleError(f"source {image.slug}: {error}") from None
-        # A frozen suite is defined by its pixels, so a source with other pixels is refused.
+        # A frozen suite is defined by its pixels, so a source with different pixels is refused.
         if pixel_sha256(by_slug[image.slug].decoded) != image.sha256:
             raise BundleError(
                 f"source {image.slug} does not have the pixels that its suite requires"
@@ -422,7 +422,7 @@ def _prepared(bundle: Bundle) -> dict[str, EncodedImage]:
 
 
 def _model(bundle: Bundle, slug: str) -> EditingModel:
-    """Return the model's row, created from the bundle if new, without its options."""
+    """Return the model's row. A new row is created from the bundle, without options."""
     stated = bundle.document.model
     fields = {name: getattr(stated, name) for name in MODEL_FIELDS}
     notes = "Entered by an imported bundle; it cannot be played here without options of its own."
@@ -433,10 +433,10 @@ def _model(bundle: Bundle, slug: str) -> EditingModel:
 
 @transaction.atomic
 def import_scores(run: Run, file: ScoreFile) -> None:
-    """Write the file's values into the run's chains and its results.
+    """Write the values of a score file to the run's chains and no-reference results.
 
-    Writes nothing if a row names an image that the run does not have. A metric from an earlier
-    file is replaced.
+    Raises ScoreFileError, before anything is written, if the file names an image that the run
+    does not have. A metric from an earlier file is replaced.
     """
     run = Run.objects.select_for_update(of=("self",)).select_related("suite").get(pk=run.pk)
     if run.state != RunState.FINISHED:

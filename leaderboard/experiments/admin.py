@@ -21,12 +21,12 @@ from leaderboard.experiments.plan import plan, start, total_estimate
 from leaderboard.jobs.control import start_budget
 from leaderboard.models import Experiment, ExperimentArm, Suite
 
-#: Fields that may still change once runs have started: texts, and added models.
+#: Fields that remain editable after the start: texts, publication, and models to add.
 ALWAYS_EDITABLE = ("title", "question", "published", "editing_models")
 
 
 class ArmForms(forms.BaseInlineFormSet):
-    """Arms with different names and settings; the first is the baseline."""
+    """The forms of an experiment's arms, which must all have different settings."""
 
     def clean(self) -> None:
         super().clean()

@@ -52,14 +52,14 @@ from leaderboard.text import safe_cell
 from leaderboard.views.site import noindex_variants
 
 #: Number of trips shown of a case, few enough to fit on one line.
-SHOWN = 5
+MAX_TRIPS_SHOWN = 5
 #: Number of cases to choose from; those on which the arms differ most come first.
-CASES = 8
+MAX_CASES = 8
 
 
 @dataclass
 class ModelView:
-    """One model's part of an experiment: the run of each arm, and results by metric."""
+    """One model's part of an experiment: its runs by arm, and its results by metric."""
 
     model: EditingModel
     runs: dict[str, Run] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class ModelView:
 
     @property
     def under_way(self) -> list[tuple[str, Run]]:
-        """The arms and their runs while there is no result yet."""
+        """Each arm's name and run, until the model has results."""
         return [] if self.results else list(self.runs.items())
 
 
@@ -90,7 +90,7 @@ class ExperimentView:
 
     @property
     def finding(self) -> str:
-        """The first model's finding, which the list shows."""
+        """The finding shown in the list: that of the first model with results."""
         return next((model.finding for model in self.models if model.finding), "")
 
 
@@ -153,7 +153,12 @@ def effect_chart(view: ExperimentView, model: ModelView, metric: str) -> Chart:
         table=Table(
             ["Arm", "Usable trips", "Effect", "95\u00a0% interval"],
             [
-                [e["arm"], f"{e['usable_trips']:.2f}", words.signed(e["difference"], 2), _around(e)]
+                [
+                    e["arm"],
+                    f"{e['usable_trips']:.2f}",
+                    words.signed(e["difference"], 2),
+                    _interval_text(e),
+                ]
                 for e in numbers["effects"]
             ],
         ),
@@ -210,7 +215,7 @@ def _markers(effects: Sequence[Mapping[str, Any]], colour: str) -> Figure:
     return trace
 
 
-def _around(effect: Mapping[str, Any]) -> str:
+def _interval_text(effect: Mapping[str, Any]) -> str:
     if effect["low"] is None or effect["low"] == effect["high"]:
         return "–"
     return f"{words.signed(effect['low'], 2)} to {words.signed(effect['high'], 2)}"
@@ -238,7 +243,7 @@ def effect_rows(view: ExperimentView, numbers: Mapping[str, Any]) -> list[dict[s
         | {
             "how": descriptions.get(effect["arm"], ""),
             "effect": "" if place == 0 else words.signed(effect["difference"], 2),
-            "around": _around(effect),
+            "around": _interval_text(effect),
             "auc_effect": ""
             if place == 0 or effect["auc_difference"] is None
             else words.signed(effect["auc_difference"], 3),
@@ -250,7 +255,7 @@ def effect_rows(view: ExperimentView, numbers: Mapping[str, Any]) -> list[dict[s
 
 
 def sensitivity(numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return how far the arms differ in each category, the most sensitive first."""
+    """Return how much the arms differ in each category, the largest range first."""
     rows = [
         row
         | {
@@ -265,7 +270,7 @@ def sensitivity(numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def by_metric(model: ModelView) -> list[dict[str, Any]]:
-    """Return the effects of the arms by every metric."""
+    """Return a row for each metric with the effects of all arms."""
     return [
         {
             "metric": metric,
@@ -295,10 +300,12 @@ def strips(view: ExperimentView, model: ModelView, metric: str, case_key: str) -
     chosen = requested if requested in usable else next(iter(order), None)
     if chosen is None:
         return {}
-    offered = order[:CASES] if chosen in order[:CASES] else [chosen, *order[: CASES - 1]]
+    offered = (
+        order[:MAX_CASES] if chosen in order[:MAX_CASES] else [chosen, *order[: MAX_CASES - 1]]
+    )
     cases = Case.objects.select_related("image__stored").in_bulk(offered)
     case, last = cases[chosen], view.experiment.suite.trips
-    numbers = ticks(last)[-SHOWN:]
+    numbers = ticks(last)[-MAX_TRIPS_SHOWN:]
     of_case = Chain.objects.filter(run__in=runs, case=case, repeat=0)
     by_run = {chain.run_id: chain for chain in of_case.select_related("case__image__stored")}
     arms = [name for run, name in runs.items() if run in by_run]
@@ -387,7 +394,7 @@ def as_yaml(view: ExperimentView) -> str:
 
 
 def settings(arm: Arm) -> dict[str, Any]:
-    """Return the settings of an arm in the form of an experiment file."""
+    """Return an arm's settings as an experiment file writes them."""
     options = {name: value for name, value in arm.to_dict().items() if name != "repeats"}
     if sizes := options.pop("sizes", None):
         options["size"] = sizes[0] if len(sizes) == 1 else sizes
@@ -422,12 +429,12 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
         "under_way": [part for part in view.models if not part.results],
         "chosen": model,
     }
-    cached = {"", *by_slug}
+    cacheable = {"", *by_slug}
     if model:
         metric = query["metric"] if query["metric"] in model.results else next(iter(model.results))
         numbers = model.results[metric]
         shown = strips(view, model, metric, query["case"])
-        cached |= {*model.results, *(str(case.pk) for case in shown.get("cases", ()))}
+        cacheable |= {*model.results, *(str(case.pk) for case in shown.get("cases", ()))}
         context |= shown | {
             "metrics": list(model.results),
             "metric": metric,
@@ -443,7 +450,7 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
         }
         context["sensitivity_words"] = words.sensitivity_words(context["sensitivity"])
     response = render(request, "leaderboard/experiment.html", context)
-    return response if set(query.values()) <= cached else uncached(response)
+    return response if set(query.values()) <= cacheable else uncached(response)
 
 
 @require_safe

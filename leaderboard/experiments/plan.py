@@ -32,7 +32,7 @@ from leaderboard.models.runs import RunState
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One arm by one model: the existing run, or the estimate of a new one."""
+    """The run of one arm by one model: it exists already, or is estimated."""
 
     arm: ExperimentArm
     model: EditingModel
@@ -41,7 +41,7 @@ class PlannedRun:
     estimate: Estimate
 
 
-def settled(experiment: Experiment) -> dict[str, Arm]:
+def resolved_arms(experiment: Experiment) -> dict[str, Arm]:
     """Return the arms with their current prompts and versions filled in.
 
     Raises UserFacingError if something is missing.
@@ -79,7 +79,7 @@ def plan(experiment: Experiment) -> list[PlannedRun]:
     models = list(experiment.editing_models.order_by("name"))
     if not 1 <= len(models) <= MAX_MODELS:
         raise ExperimentError(f"An experiment has 1 to {MAX_MODELS} editing models.")
-    arms = settled(experiment)
+    arms = resolved_arms(experiment)
     cases = list(suite.cases.values_list("repeats", "edits"))
     planned = []
     for model in models:
@@ -110,7 +110,7 @@ def _check(model: EditingModel, arms: Mapping[str, Arm]) -> None:
 
 
 def _existing_run(arm: ExperimentArm, model: EditingModel, core: Arm) -> Run | None:
-    """Return the arm's existing run, or the suite's finished one for the default arm."""
+    """Return the arm's existing run; the default arm may use a finished run of the suite."""
     run = arm.runs.filter(editing_model=model).order_by("-pk").first()
     if run or not core.is_default:
         return run
@@ -134,7 +134,7 @@ def total_estimate(planned: list[PlannedRun]) -> Estimate:
 def start(experiment: Experiment, budget_usd: Decimal | None = None) -> list[Run]:
     """Start the runs that do not exist yet, one for each arm and model; return them.
 
-    `budget_usd` is shared among them in proportion to their estimated costs.
+    `budget_usd` is divided among these runs in proportion to their estimated costs.
     """
     Experiment.objects.select_for_update().only("pk").get(pk=experiment.pk)
     planned = plan(experiment)

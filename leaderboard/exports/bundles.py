@@ -53,7 +53,7 @@ def write(run: Run, file: Path | IO[bytes], *, images: bool = False) -> None:
 
 
 def images_size(run: Run) -> int:
-    """Return the size of the images in a run's bundle, in bytes."""
+    """Return how many bytes the images of a run's bundle have in total."""
     return sum(stored.bytes for stored in _images_of(run))
 
 

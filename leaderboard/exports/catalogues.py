@@ -172,5 +172,5 @@ def _result(run: Run, standing: Standing) -> dict[str, Any]:
 
 
 def _texts(**values: Any) -> dict[str, str]:
-    """Return the values as strings, without None and empty ones."""
+    """Return the values as strings, without None and empty strings."""
     return {name: str(value) for name, value in values.items() if value not in (None, "")}

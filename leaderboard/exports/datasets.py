@@ -15,7 +15,7 @@ from django.utils import timezone
 from leaderboard.models import Chain, Run, StoredImage, Suite, Trip, Vote
 from leaderboard.people import vote_rows
 
-#: The smallest difference in retention between the two images of a preference.
+#: By at least one metric, the retentions of a preference's two images differ by this or more.
 MARGIN = 0.05
 README = """# ConvergeBench: degraded images and preferences
 

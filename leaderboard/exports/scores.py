@@ -109,7 +109,7 @@ def quality_csv(run: Run) -> Iterator[str]:
 def file_name(suite: Suite) -> str | None:
     """Return the name of the file with a suite's public scores; None if no run is public.
 
-    The name depends on the runs on the board and their numbers, so an outdated file is not served
+    The name depends on the runs on the board and their numbers. So an outdated file is not served
     after a run is published, withdrawn or scored again.
     """
     runs = Run.objects.on_the_board().filter(suite=suite)
@@ -126,14 +126,14 @@ def _stem(suite: Suite) -> str:
 
 
 def stale() -> list[Suite]:
-    """Return the suites whose current file does not exist."""
+    """Return the suites whose current file is not written yet."""
     suites = Suite.objects.frozen().filter(runs__current=True).defer("definition").distinct()
     names = ((suite, file_name(suite)) for suite in suites)
     return [suite for suite, file in names if file and not default_storage.exists(file)]
 
 
 def write(suite: Suite) -> None:
-    """Write the current file of a suite if it does not exist, and delete older ones."""
+    """Write the current file of a suite if it does not exist, and delete older files."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -59,7 +59,7 @@ class Chart:
     figure: Figure
     table: Table
     subtitle: str = ""
-    height: str = field(default="tall")  # "tall" or "short": the space reserved before it loads
+    height: str = field(default="tall")  # "tall" or "short": space reserved until it is drawn
     sources: Sequence[Source] = ()
     #: Caption of a downloaded image: suite, metric and date.
     about: str = ""
@@ -135,7 +135,7 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
             shapes=[threshold_line(0, "solid"), threshold_line(DEFAULT_THRESHOLD, "dot")],
             annotations=_end_names(
                 [
-                    # Above their lines, which continue to the right edge.
+                    # These names are above their lines, which continue to the right edge.
                     (ABOVE, "a blank card"),
                     (DEFAULT_THRESHOLD + ABOVE, named()),
                     *((value_after(c.mean, trips) or 0, c.name) for c in curves if c.reference),
@@ -153,16 +153,16 @@ def series_colour(index: int, opacity: float | None = None) -> str:
 
 def retention_finding(curves: Sequence[Curve], trips: int) -> str:
     """Return a title: the best and the worst model after the trip with the widest gap."""
-    drawn = [curve for curve in curves if any(value is not None for value in curve.mean[1:])]
-    if not drawn:
+    measured = [curve for curve in curves if any(value is not None for value in curve.mean[1:])]
+    if not measured:
         return "How much of the image is kept, trip by trip"
 
     def kept(curve: Curve, number: int) -> float:
         return max(0, value_after(curve.mean, number) or 0)
 
     numbers = ticks(trips)
-    drawn.sort(key=lambda curve: -sum(kept(curve, number) for number in range(trips + 1)))
-    best, worst = drawn[0], drawn[-1]
+    measured.sort(key=lambda curve: -sum(kept(curve, number) for number in range(trips + 1)))
+    best, worst = measured[0], measured[-1]
     if best is worst:
         number, rest = numbers[-1], ""
     else:

@@ -1,7 +1,7 @@
 """Charts of a model's page, one function for each.
 
-The template tag `{% chart "endings_chart" results %}` draws `endings_chart(results)`; None
-draws nothing.
+The template tag `{% chart "endings_chart" results %}` draws `endings_chart(results)`, or nothing
+if the function returns None.
 """
 
 from __future__ import annotations
@@ -209,14 +209,14 @@ def _past_title(records: Sequence[BoardRecord], name: Any, suite: Any) -> str:
     return f"{name} on {suite} {since}"
 
 
-# The floor of a local model: passes through its autoencoder alone, without any edit
+# The floor of a local model: every step only encodes and decodes the image, without any edit
 
 #: Only models that run here have an autoencoder to measure.
 HAVE_A_FLOOR = (EditingModel.Access.LOCAL, EditingModel.Access.REFERENCE)
 
 
 def floor_standing(results: RunResults, user: Any) -> Standing | None:
-    """Return the standing of the model's newest floor run on the suite, by the shown metric."""
+    """Return the standing of the model's newest floor run on this suite and metric."""
     run, standing = results.run, results.standing
     if run.editing_model.access not in HAVE_A_FLOOR:
         return None

@@ -72,7 +72,7 @@ class RunResults:
     def for_run(
         cls, run: Run, standings: Mapping[str, Standing] | None = None, metric: str = ""
     ) -> Self | None:
-        """Build the results, shown by this metric or else by the first one with a standing.
+        """Build a run's results by `metric`, or by the first metric that has a standing.
 
         Returns None if there is no standing yet.
         """
@@ -122,7 +122,7 @@ NOTABLE_SHARE = 0.2
 
 
 def notable_cause(standing: Standing) -> str:
-    """Name a cause other than wear that ended many chains; empty if none did.
+    """Return the main cause, other than wear, that ended many chains; empty if there is none.
 
     For example "the edit was not made in 6 of 18 chains".
     """
@@ -150,7 +150,7 @@ def lifetime_sentence(results: RunResults) -> str:
 
 
 def damage(results: RunResults) -> list[dict[str, Any]]:
-    """Return retention, equivalent JPEG and every metric's value at the trips of `ticks`."""
+    """Return a row for each trip of `ticks`: retention, equivalent JPEG, all metrics' values."""
     curve, jpeg = results.standing.curve, results.standing.details.get("jpeg", {})
     rows = []
     for number in ticks(results.trips):
@@ -190,7 +190,7 @@ def jpeg_sentence(results: RunResults) -> str:
 
 
 def shown_endings(standing: Standing) -> Mapping[str, Sequence[Mapping[str, int]]]:
-    """Return the endings that the page shows, as case and trip, by cause."""
+    """Return by cause the case and trip of each ending that the page shows."""
     endings: Mapping[str, Sequence[Mapping[str, int]]] = standing.details.get("endings") or {}
     return endings
 
@@ -233,7 +233,10 @@ def _ending(chain: Chain, number: int, trip: Trip | None) -> dict[str, Any]:
 
 
 def witnessed(standing: Standing) -> list[tuple[str, str, list[str]]]:
-    """Return (category, witness, shares made, undone and kept), such as "98 % of 42"."""
+    """Return rows of category, witness and shares of edits made, undone and kept.
+
+    A share is a text such as "98 % of 42".
+    """
     by_category: Mapping[str, Mapping[str, Mapping[str, list[int]]]]
     by_category = standing.details.get("witnesses") or {}
     order = {name: index for index, name in enumerate(WITNESSES)}
@@ -278,7 +281,7 @@ def _share_of_judged(counts: list[int] | None) -> str:
 def part_lines(
     standings: Sequence[Standing], titles: dict[str, str], results: RunResults
 ) -> list[dict[str, Any]]:
-    """Return categories, kinds and pairs with heat cells; pairs only by the chosen metric."""
+    """Return heat cells for each category, kind and pair; for pairs only by the chosen metric."""
     by_part = {(s.scope, s.metric.name): s for s in standings}
     by_scope: dict[str, dict[int, Standing]] = {}
     for standing in standings:
@@ -287,7 +290,7 @@ def part_lines(
     lines = []
     for part in breakdowns.parts(by_scope, titles):
         shown = [results.metric] if part.group == breakdowns.PAIRS else results.names
-        # One line per metric: metrics measure different things, so no cell is the best one.
+        # Shade each metric on its own: values of different metrics cannot be compared.
         cells = [
             breakdowns.heat_line([by_part.get((part.scope, name))], longest, results.trips)[0]
             for name in shown
@@ -392,7 +395,7 @@ def count_attempts(model: EditingModel, suite: Suite) -> dict[str, dict[str, int
         (pk == model.pk, host_of(url or ""), organisation.casefold())
         for pk, url, organisation in ours.values_list(*names)
     ]
-    host, own_group = next((about for is_model, *about in runs if is_model), ("", ""))
+    host, own_organisation = next((about for is_model, *about in runs if is_model), ("", ""))
     submitted = Submission.objects.none()
     if host:  # models of providers are not submitted
         submitted = Submission.objects.filter(suite=suite)
@@ -407,7 +410,9 @@ def count_attempts(model: EditingModel, suite: Suite) -> dict[str, dict[str, int
         name: {
             "model": sum(is_model for is_model, _, _ in rows),
             "address": sum(bool(host) and other == host for _, other, _ in rows),
-            "organisation": sum(bool(own_group) and other == own_group for *_, other in rows),
+            "organisation": sum(
+                bool(own_organisation) and other == own_organisation for *_, other in rows
+            ),
         }
         for name, rows in (("runs", runs), ("submissions", submissions))
     }
@@ -416,11 +421,11 @@ def count_attempts(model: EditingModel, suite: Suite) -> dict[str, dict[str, int
 def open_against_sealed(
     runs: Iterable[Run], standings: Mapping[int, Mapping[str, Standing]]
 ) -> dict[str, Any] | None:
-    """Compare the most important open suite with the most important sealed one, in shares of N.
+    """Compare usable trips, as shares of N, between the first open and the first sealed suite.
 
-    Returns None if either has no standing. The suites share no image, so the half-widths of
-    their intervals add in quadrature. If the open suite is significantly easier (`known`), the
-    model may have been trained on its images.
+    Returns None if either suite has no standing. The suites share no image, so the half-widths
+    of their intervals add in quadrature. `known` is True if the open suite is significantly
+    easier: then the model may have been trained on its images.
     """
     by_sealed: dict[bool, tuple[Suite, float, float]] = {}
     for run in runs:

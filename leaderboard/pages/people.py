@@ -33,8 +33,9 @@ class AgreementLine:
 
     name: str
     kind: str
-    #: Agreement over all pairs, and over pairs with several voters.
+    #: Agreement on all pairs.
     everywhere: Mapping[str, Any] | None
+    #: Agreement on pairs with several voters.
     shared: Mapping[str, Any] | None
     threshold: Mapping[str, Any] | None = None
     curve: Sequence[Mapping[str, Any]] = ()
@@ -69,7 +70,7 @@ class AgreementLine:
 
     @property
     def threshold_text(self) -> str:
-        """Threshold at which half of the people say no: "47 % (41–52)"."""
+        """Retention at which half of the people call an image unusable: "47 % (41–52)"."""
         return _with_interval(self.threshold, "threshold") if self.threshold else ""
 
     @property
@@ -320,7 +321,7 @@ class AnsweredQuestion:
 
     @property
     def remark(self) -> str:
-        """Explanation of a check question; empty for other questions."""
+        """Explanation of a gold or repeated question; empty for an ordinary question."""
         if self.role == Vote.Role.GOLD:
             right = is_right(self.question.gold, self.answer)
             verdict = "you were right" if right else "the other answer is right"

@@ -13,7 +13,7 @@ from leaderboard.pages.charts import Chart, Figure, Table, axis_ticks, layout, p
 
 @dataclass(frozen=True)
 class RatedModel:
-    """A model with rated edits; `best` if it is Pareto-optimal."""
+    """A model with rated edits; `best` is True if it is Pareto-optimal."""
 
     row: BoardRow
     quality: EditQuality

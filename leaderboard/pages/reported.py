@@ -161,7 +161,7 @@ def _chart(key: str, source: str, metric: str, lines: Sequence[ReportedLine]) ->
     first, last = numbers[0], numbers[-1]
     label = formatting.metric_label(metric)
     low, high = _range(lines, first, metric), _range(lines, last, metric)
-    drawn = [_reported_trace(line, place, metric) for place, line in enumerate(lines)]
+    traces = [_reported_trace(line, index, metric) for index, line in enumerate(lines)]
     columns = sorted({first, *({3, 5, 10, 20} & set(numbers)), last})
     return Chart(
         id=key,
@@ -170,7 +170,7 @@ def _chart(key: str, source: str, metric: str, lines: Sequence[ReportedLine]) ->
         else f"{label} {formatting.after_round_trips(first)}",
         subtitle=SCALES.get(metric, ""),
         figure={
-            "data": drawn,
+            "data": traces,
             "layout": layout(
                 xaxis=trips_axis(last, 1.02),
                 yaxis={"title": {"text": own_scale(metric)}, "rangemode": "tozero"},
@@ -222,10 +222,10 @@ def _reported_trace(line: ReportedLine, place: int, metric: str) -> Figure:
 
 
 def published_chart(results: RunResults) -> Chart | None:
-    """Compare the model's values with published ones; None without any.
+    """Compare the model's values with published values; None if nothing is published.
 
-    Uses the chosen metric. Others do not publish our headline metric, so for the headline it
-    uses the first published metric.
+    The chart is by the chosen metric. Nobody else publishes our headline metric: if that is
+    chosen, the chart is by the first metric with published values.
     """
     if results.run.suite.published_elsewhere:  # this suite shows the published values already
         return None

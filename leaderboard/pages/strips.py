@@ -25,7 +25,7 @@ from leaderboard.models import Case, Chain, StoredImage, Trip, TripStep
 from leaderboard.models.runs import ChainState, Outcome
 from leaderboard.text import plain_text
 
-#: Longer side of a thumbnail in strips; the files are twice as large.
+#: Longer side of a thumbnail in strips, in CSS pixels; the image files are twice as large.
 SHOWN_SIDE = 128
 #: Most restored images in a short strip.
 SHORT = 5
@@ -37,7 +37,7 @@ JPEG_QUALITIES = range(1, 96)
 
 @dataclass(frozen=True)
 class Jpeg:
-    """The JPEG save of equal loss; `equivalent` is 0 if every JPEG loses less."""
+    """The JPEG save that loses as much as an image; `equivalent` is 0 if every JPEG loses less."""
 
     equivalent: float
 
@@ -80,9 +80,9 @@ class Frame:
     #: The metric's own value, such as "0.214".
     own: str
     jpeg: Jpeg | None
-    #: For a trip of more than two steps: all steps as (name, letter, prompt), and the answers
-    #: between the first and the last.
+    #: All steps as (name, letter, prompt); empty for a plain round trip.
     prompts: Sequence[tuple[str, str, str]] = ()
+    #: Answers of the steps between the first and the last.
     between: Sequence[TripStep] = ()
 
     @property
@@ -220,14 +220,14 @@ def frames(
     ladder: Mapping[str, float] | None = None,
     case: Case | None = None,
 ) -> list[Frame]:
-    """Return every trip of a chain, scored by `metric`.
+    """Return a frame for each trip of a chain, with its retention by `metric`.
 
-    With `case`, trips of more than two steps include every step. `distances` maps each trip to
-    its distance by `metric`.
+    `distances` maps trip numbers to distances by `metric`. If `case` is given, frames of trips
+    with more than two steps include every step.
     """
     between: dict[int, list[TripStep]] = defaultdict(list)
-    shaped = case is not None and bool(case.steps)
-    for step in chain.steps.select_related("image") if shaped else ():
+    has_steps = case is not None and bool(case.steps)
+    for step in chain.steps.select_related("image") if has_steps else ():
         between[step.number].append(step)
     steps = {int(quality): loss for quality, loss in (ladder or {}).items()}
     scale = metric_class(metric)()
@@ -236,7 +236,7 @@ def frames(
         distance = distances.get(trip.number)
         retention = chain.retention_after(metric, trip.number)
         value = scale.text(distance) if distance is not None else ""
-        prompts = case.steps_of_trip(trip.number) if case and shaped else ()
+        prompts = case.steps_of_trip(trip.number) if case and has_steps else ()
         saved = jpeg(distance, steps)
         rows.append(Frame(trip, retention, value, saved, prompts, between[trip.number]))
     return rows
@@ -251,7 +251,10 @@ def jpeg(distance: float | None, ladder: Mapping[int, float]) -> Jpeg | None:
 
 
 def like_jpeg(quality: float | None) -> str:
-    """Return "like one JPEG save at quality 8"; None and 0 are worse than any."""
+    """Return a comparison such as "like one JPEG save at quality 8".
+
+    None and 0 mean that the loss is worse than that of every JPEG.
+    """
     if quality is None or quality < 1:
         return "worse than one JPEG save at the lowest quality"
     if quality >= LOSSLESS:
@@ -267,9 +270,9 @@ def table(
     names: Sequence[str],
     distances: Mapping[str, Mapping[int, float]],
 ) -> list[tuple[int, list[tuple[str, str]], Frame]]:
-    """Return a row per trip: its number, a cell for every metric, and the trip.
+    """Return a row for each trip: its number, a cell for each metric, and its frame.
 
-    A cell holds the metric's own value and the retention.
+    A cell consists of the metric's own value and the retention, as texts.
     """
     scales = {name: metric_class(name)() for name in names}
 
@@ -297,7 +300,7 @@ def end_event(chain: Chain, metric: str) -> dict[str, Any] | None:
 
 
 def goodness(chain: Chain, metric: str) -> tuple[Any, ...]:
-    """Return a sort key that puts the best chain last: scored, trips, retention."""
+    """Return a sort key that puts the best chain last, by lifetime and then by retention."""
     event = end_event(chain, metric)
     if event is None:
         return False, False, 0.0, 0.0
@@ -390,10 +393,11 @@ def short_strips(
     every: bool = False,
     played: Mapping[int, Mapping[int, Trip]] | None = None,
 ) -> list[ShortStrip]:
-    """Return these chains as short strips; one query unless `played` is given.
+    """Return these chains as short strips.
 
-    Scores are by `metric` or by each chain's headline, at `numbers` or at `short_numbers`. With
-    `every`, trips that were not played are included, so that strips line up.
+    `metric` defaults to each chain's headline metric, and `numbers` to `short_numbers`. With
+    `every`, trips that were not played are included, so that strips line up. `played` saves
+    the query for the trips.
     """
     numbers = numbers or short_numbers(trips)
     if played is None:

@@ -56,17 +56,17 @@ def remember(response: HttpResponse, voter: Voter) -> None:
     )
 
 
-#: Questions of a session. Of these, some have a known answer, and some are repeats with the
-#: sides exchanged.
+#: Questions of a session, including GOLDS questions with a known answer and REPEATS repeated
+#: questions with the sides exchanged.
 LENGTH = 10
 GOLDS, REPEATS = 1, 1
 #: Fewest open questions for which a session starts.
 MIN_QUESTIONS = 3
-#: Open questions considered for a session: the first by `due`.
+#: Most open questions considered for a session, in the order of `due`.
 CANDIDATES = 60
 #: Added to `due` of a question each time it is shown.
 DUE_STEP = 0.25
-#: A repeat follows its question after at least so many places.
+#: Smallest distance from a question to its repeat in a session.
 REPEAT_DISTANCE = 3
 #: Upper limit of the seconds that a page reports.
 LONGEST_SECONDS = 3600.0
@@ -134,14 +134,14 @@ def _locked_session(voter: Voter, kind: str) -> list[Vote]:
 def _ordinary(unseen: QuerySet[Question], kind: str, most: int) -> list[Question]:
     """Return the session's ordinary questions; most pairs differ visibly."""
     if kind != Kind.PAIR:
-        return _varied(list(unseen[:CANDIDATES]), most)
+        return _choose(list(unseen[:CANDIDATES]), most)
     visible = list(unseen.filter(ease__gte=VISIBLE)[:CANDIDATES])
     hard = list(unseen.filter(ease__lt=VISIBLE)[:CANDIDATES])
-    few = _varied(hard, max(round(most * HARD), most - len(visible)))
-    return [*_varied(visible, most - len(few)), *few]
+    few = _choose(hard, max(round(most * HARD), most - len(visible)))
+    return [*_choose(visible, most - len(few)), *few]
 
 
-def _varied(questions: Sequence[Question], most: int) -> list[Question]:
+def _choose(questions: Sequence[Question], most: int) -> list[Question]:
     """Choose among the first questions, from different cases as far as possible."""
     # The order is varied, so that simultaneous voters do not all see the same questions.
     pool = sorted(questions, key=lambda question: (question.due or 0) + 0.1 * _random.random())
@@ -240,9 +240,9 @@ def is_finished(session: str, voter: Voter) -> bool:
 
 
 FOLDER = "ballots"
-#: Files are padded to a multiple of this length with zeros, which decoders ignore.
+#: Files are padded to a multiple of this length. Decoders ignore the zeros at the end.
 ROUNDED = 32 * 1024
-#: Images older than this are removed; they are drawn again on request.
+#: Images older than this are deleted, and rendered again on request.
 KEPT = timedelta(days=2)
 
 
@@ -274,13 +274,13 @@ def draw_image(stored: StoredImage, size: tuple[int, int]) -> bytes:
 
 
 def prepare_image(stored: StoredImage, size: tuple[int, int]) -> None:
-    """Draw the image in advance, so that no voter waits for it."""
+    """Render the image in advance, so that no voter waits for it."""
     if not default_storage.exists(image_name(stored, size)):
         write(image_name(stored, size), draw_image(stored, size))
 
 
 def delete_old_images() -> int:
-    """Delete images drawn days ago and return their number."""
+    """Delete images older than KEPT; return the number deleted."""
     removed, before = 0, timezone.now() - KEPT
     try:
         shards, _ = default_storage.listdir(FOLDER)

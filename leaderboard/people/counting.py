@@ -1,4 +1,4 @@
-"""Count the votes: weights of voters, preferences, agreement of metrics."""
+"""Count votes: weigh voters, compare models, and compare metrics with people."""
 
 from __future__ import annotations
 
@@ -64,17 +64,17 @@ from leaderboard.standings.stored import chain_result
 
 #: Fewest votes for which an agreement is reported.
 MIN_VOTES = 10
-#: Number of listed questions on which people and the headline differ most.
+#: Most questions in the list where people and the headline metric differ.
 DIFFERENCES = 12
-#: A question is listed if it has at least so many voters, of whom at most this share agrees
-#: with the metric.
+#: A question is listed if at least MIN_PEOPLE voted, and at most the share MAX_AGREEMENT of
+#: them agrees with the metric.
 MIN_PEOPLE, MAX_AGREEMENT = 3, 1 / 3
 #: Shortest interval between two counts while votes arrive.
 COUNT_INTERVAL = timedelta(minutes=5)
-#: Most questions whose images are drawn in advance, and most seconds spent on that. The worker
-#: has other jobs, so the rest is drawn after the next count.
+#: Limits on rendering images of questions in advance: questions, and seconds. The worker has
+#: other jobs, so the remaining images are rendered after the next count.
 PREPARED_QUESTIONS, PREPARING_SECONDS = 1_200, 20.0
-#: Lower retentions of a part count as this one, because unusable images hardly differ.
+#: Lower retentions of a part are raised to this, because unusable images hardly differ.
 MIN_RETENTION = 0.02
 #: Voters with a weight below this are reported as little trusted.
 TRUSTED_WEIGHT = 0.5
@@ -93,7 +93,7 @@ def is_due() -> bool:
 
 
 def count() -> PeopleReport:
-    """Compute all numbers again and choose the next questions."""
+    """Count all votes again, store the results and choose the next questions."""
     began, answered = timezone.now(), Vote.objects.answered().count()
     Vote.objects.expired().delete()
     votes = counted_votes()
@@ -132,7 +132,7 @@ def count() -> PeopleReport:
 
 @dataclass(frozen=True)
 class Table:
-    """Ordinary votes of one kind with their images, and the same votes as `ballots` columns."""
+    """Ordinary votes of one kind with their images; `ballots` has the votes as arrays."""
 
     kind: str
     votes: Sequence[CountedVote]
@@ -216,12 +216,12 @@ def _store_standings(
     PeopleStanding.objects.bulk_create(
         PeopleStanding(run_id=pk, computed_at=now, **values) for pk, values in numbers.items()
     )
-    # The page cache compares this time.
+    # Cached pages of a suite are valid until this time changes.
     Suite.objects.filter(runs__in=list(numbers)).update(updated_at=now)
 
 
 def _judges(runs: Mapping[int, Run], agreements: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    """Return by run how often the judge of its edits agrees with people."""
+    """Return for each run how often the judge of its edits agrees with people."""
     shares = {line["name"]: line["everywhere"] for line in agreements["lines"]}
     rated = Standing.objects.filter(run__in=runs, scope="all", counts__has_key=RUBRIC)
     judged = dict(rated.values_list("run", f"counts__{RUBRIC}__judge"))
@@ -235,10 +235,10 @@ def _judges(runs: Mapping[int, Run], agreements: Mapping[str, Any]) -> dict[int,
 def _preferences(
     runs: Sequence[int], models: Mapping[int, int], pairs: Table, weights: Mapping[int, float]
 ) -> dict[int, dict[str, Any]]:
-    """Return preferences among these runs of a suite; only counts if votes are too few."""
+    """Return people's preferences among a suite's runs; only vote counts if these are too low."""
     compared = {*pairs.ballots.first.tolist(), *pairs.ballots.second.tolist()}
     seen = [run for run in runs if models[run] in compared]
-    place = np.full(len(models) + 1, -1)  # the last place is for runs that are not compared
+    place = np.full(len(models) + 1, -1)  # the last entry is read by -1, a run that is not compared
     place[[models[run] for run in seen]] = np.arange(len(seen))
     first, second = place[pairs.ballots.first], place[pairs.ballots.second]
     estimates = strengths(replace(pairs.ballots, first=first, second=second), weights, len(seen))
@@ -253,7 +253,7 @@ def _preferences(
 def _lives(
     suite: Suite, runs: Sequence[int], single: Table, weights: Mapping[int, float]
 ) -> dict[int, dict[str, Any]]:
-    """Return usable trips by people's votes for each of these runs of a suite."""
+    """Return for each of a suite's runs the usable trips according to people's votes."""
     by_chain: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
     for vote, (image, _) in zip(single.votes, single.images, strict=True):
         if image.run in runs:
@@ -274,7 +274,7 @@ def _lives(
 
 
 def _prepare() -> None:
-    """Draw the images of the next questions in advance, the most urgent first."""
+    """Render the images of the next questions in advance, the most urgent first."""
     end = time.monotonic() + PREPARING_SECONDS
     for trip in questions.images_due(PREPARED_QUESTIONS):
         if time.monotonic() > end:
@@ -285,7 +285,7 @@ def _prepare() -> None:
                 try:
                     ballots.prepare_image(stored, (source.width, source.height))
                 except (OSError, ValueError):
-                    continue  # missing or broken: reported when it is requested
+                    continue  # missing or broken: reported when a visitor requests the image
 
 
 # Agreement.
@@ -339,7 +339,7 @@ def _share(share: Share | None) -> dict[str, Any] | None:
 def _threshold(
     name: str, images: Sequence[VotedImage], ballots: Ballots, weights: Floats
 ) -> dict[str, Any]:
-    """Return the retention at which half of the people say no, with the curve."""
+    """Return the retention at which half of the people call an image unusable, and the curve."""
     retentions = np.array([image.kept.get(name, math.nan) for image in images], dtype=float)
     threshold = unusable_threshold(retentions, ballots, weights)
     if threshold is None:
@@ -352,11 +352,13 @@ def _half_points(
 ) -> dict[str, Any] | None:
     """Return half points fitted to the votes; None if the votes are too few."""
     halves = {part.name: part.half for part in PARTS}
-    result = refit(halves, _judged(single, single_weights), _judged(pairs, pair_weights))
+    result = refit(
+        halves, _votes_with_terms(single, single_weights), _votes_with_terms(pairs, pair_weights)
+    )
     return asdict(result) if result else None
 
 
-def _judged(table: Table, weights: Floats) -> VotesWithTerms:
+def _votes_with_terms(table: Table, weights: Floats) -> VotesWithTerms:
     """Return the votes on images scored by the headline, with the terms of its parts."""
     shown = [image for both in table.images for image in both if image]
     by_image = {image.trip: _terms(image) for image in shown if HEADLINE in image.kept}
@@ -377,7 +379,7 @@ def _judged(table: Table, weights: Floats) -> VotesWithTerms:
 
 
 def _terms(image: VotedImage) -> list[float]:
-    """Return (distance / half point)² of each part from its retention; 0 if not scored."""
+    """Return (distance / half point)² of each part, computed from its retention."""
     kept = [max(image.kept.get(part.name, 1.0), MIN_RETENTION) for part in PARTS]
     return [1 / share - 1 for share in kept]
 
@@ -385,7 +387,7 @@ def _terms(image: VotedImage) -> list[float]:
 def _differences(table: Table, weights: Floats) -> list[dict[str, Any]]:
     """Return the questions on which several people contradict the headline metric most.
 
-    For a pair, the headline prefers the image that keeps more. It calls a single image usable
+    Of a pair, the metric prefers the image that keeps more. A single image counts as usable
     above the default threshold.
     """
     by_question: dict[int, list[int]] = defaultdict(list)

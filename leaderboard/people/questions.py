@@ -1,9 +1,10 @@
 """Choose the most informative questions; runs in a worker.
 
 A vote is most informative about two restored images with similar retention that differ visibly.
-A clean image against a lost one needs no vote; two images that look alike give random answers.
-Models and cases with few votes come first. So do questions with one or two votes, because only
-several votes on one question measure how far people agree with each other.
+Nobody needs to vote on a clean image against a ruined one; votes on images that look alike are
+random.
+Models and cases with few votes come first, and so do questions with one or two votes: only several
+votes on the same question measure how far people agree with each other.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ from leaderboard.models.votes import Kind, votable_runs, votable_trips
 from leaderboard.people.vote_rows import VotedImage, voted_images
 
 Gold = Question.Gold
-#: Most open questions of each suite and kind, and most gold ones.
+#: Most open questions of each suite and kind, and most gold questions with the same answer.
 POOL, GOLDS = 600, 40
 #: Cases of a suite from which questions are chosen: those with the fewest votes.
 CASES = 60
 #: Gap in headline retention that people see, and the gap below which two images look the same.
 VISIBLE, SAME = 0.1, 0.01
-#: Share of pairs whose gap is too small for people to see.
+#: Share of the chosen pairs whose gap is below VISIBLE.
 HARD = 0.2
-#: Votes after which a question needs no more.
+#: A question with this number of votes needs no more votes.
 ENOUGH = 5
 #: Weights of comparing two trips of one model, and of comparing with a reference editor;
 #: comparing two models after the same trip has weight 1.
 OWN_TRIPS, REFERENCE = 0.5, 0.5
 #: Growth of people's certainty with the difference in headline retention.
 STEEPNESS = 6.0
-#: Retentions at which every person calls an image clean, or lost.
-CLEAN, LOST = 0.9, 0.1
+#: Everyone calls an image clean at a retention of CLEAN or more, and ruined at RUINED or less.
+CLEAN, RUINED = 0.9, 0.1
 
 
 @dataclass
@@ -122,12 +123,12 @@ def _question(
 
 
 def _pairs(candidates: Sequence[VotedImage], counts: VoteCounts) -> Iterator[Question]:
-    spots: dict[tuple[int, int], list[VotedImage]] = defaultdict(list)
+    by_trip: dict[tuple[int, int], list[VotedImage]] = defaultdict(list)
     chains: dict[int, list[VotedImage]] = defaultdict(list)
     for candidate in candidates:
-        spots[candidate.case, candidate.number].append(candidate)
+        by_trip[candidate.case, candidate.number].append(candidate)
         chains[candidate.chain].append(candidate)
-    for group in spots.values():
+    for group in by_trip.values():
         # Pair each image with its most informative partners, so that every model is compared.
         for candidate in group:
             both = [_pair(candidate, other, counts) for other in group if _differ(candidate, other)]
@@ -155,7 +156,7 @@ def _pair(
         certain = (certain + strengths[0] - strengths[1]) / 2  # type: ignore[operator]
     closeness = 1 / math.cosh(min(30.0, abs(certain)) / 2) ** 2  # 4 p (1 - p)
     if max(_kept(image), _kept(other)) < LOST:
-        weight *= 0.2  # if both are lost, neither is closer
+        weight *= 0.2  # between two ruined images, votes are almost random
     if image.is_reference or other.is_reference:
         weight *= REFERENCE
     runs = (min(image.run, other.run), max(image.run, other.run))
@@ -189,7 +190,7 @@ def _repeat_factor(answered: int) -> float:
 
 
 def _gold(candidates: Sequence[VotedImage]) -> list[Question]:
-    """Return questions with an obvious answer, such as a clean image against a lost one."""
+    """Return questions with an obvious answer, such as a clean image against a ruined one."""
     random = np.random.default_rng(len(candidates))
     by_case: dict[int, tuple[list[VotedImage], list[VotedImage]]] = defaultdict(lambda: ([], []))
     for candidate in candidates:
@@ -249,7 +250,7 @@ def _store(chosen: Sequence[Question]) -> None:
     """Make these the open questions and close all others."""
     names = ("kind", "first_id", "second_id")
     existing = {tuple(key): pk for *key, pk in Question.objects.values_list(*names, "pk")}
-    # Gold questions come last, so that one that is also ordinary stays gold.
+    # Gold questions come last and so replace equal ordinary questions.
     by_key = {(row.kind, row.first_id, row.second_id): row for row in chosen}
     for key, question in by_key.items():
         question.pk = existing.get(key)

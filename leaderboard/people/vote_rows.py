@@ -23,7 +23,7 @@ from leaderboard.models import Chain, Question, Run, Trip, Vote, Voter
 from leaderboard.models.votes import Kind
 from leaderboard.text import safe_cell
 
-#: Flags by which a witness favours a restored image.
+#: Flags of a witness that count for or against a restored image.
 FLAGS = ("undone", "kept")
 #: Rows read at a time.
 BATCH = 500
@@ -51,8 +51,8 @@ class VotedImage:
 
 
 def voted_images(trips: QuerySet[Trip]) -> dict[int, VotedImage]:
-    """Return the restored images of these trips by key, chain by chain."""
-    # The results of a chain are long: they are read once for all of its trips.
+    """Return the restored images of these trips, keyed by trip."""
+    # The results of a chain are large, so they are read once for all its trips.
     chains = Chain.objects.select_related("run__editing_model")
     chains = chains.defer("quality", "run__provenance", "run__editing_model__options")
     rows = trips.order_by("chain_id", "number").defer(*UNREAD)
@@ -76,7 +76,7 @@ def voted_images(trips: QuerySet[Trip]) -> dict[int, VotedImage]:
 def verdicts(evidence: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, bool]]:
     """Return the flags for or against a restored image, by witness.
 
-    A judge's name includes its version: each model that judges is a witness of its own.
+    A judge's name includes its version, so that each judging model is a separate witness.
     """
     by_witness: dict[str, dict[str, bool]] = {}
     for record in evidence:
@@ -98,7 +98,7 @@ def headline(kept: Mapping[str, float]) -> float | None:
 
 
 def metric_preference(metric: str, first: VotedImage, second: VotedImage) -> float:
-    """Return 1 if the first keeps more, -1 if the second, 0 if equal, NaN if not run."""
+    """Return 1 if the first image keeps more, -1 if the second, 0 if equal, NaN if unknown."""
     if metric not in first.kept or metric not in second.kept:
         return math.nan
     gap = first.kept[metric] - second.kept[metric]
@@ -144,7 +144,7 @@ def counted_votes() -> list[CountedVote]:
 
 
 def checks(votes: Iterable[CountedVote]) -> dict[int, Checks]:
-    """Count by voter the right answers to gold questions and to repeats."""
+    """Count for each voter right answers to gold questions and equal answers to repeats."""
     by_voter: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     ordinary: dict[tuple[str, int], int] = {}
     for vote in votes:
@@ -154,7 +154,7 @@ def checks(votes: Iterable[CountedVote]) -> dict[int, Checks]:
             counts[1] += is_right(vote.gold, vote.answer)
         elif vote.role == Vote.Role.ORDINARY:
             ordinary[vote.session, vote.question] = vote.answer
-        # A repeat follows its question and is no check without an answer to it.
+        # A repeat comes after its question. It is no check if that was not answered.
         elif (vote.session, vote.question) in ordinary:
             counts[2] += 1
             counts[3] += ordinary[vote.session, vote.question] == vote.answer
@@ -233,7 +233,7 @@ class VoteOut(Schema):
 
 
 def pseudonym(voter: Voter) -> str:
-    """Return a voter's public name: a hash, because the cookie's key would sign in."""
+    """Return a voter's public name: a hash, so that the key in the cookie stays secret."""
     return sha256(f"voter:{voter.key}".encode()).hexdigest()[:12]
 
 
@@ -292,7 +292,7 @@ def records_of_run(run: Run) -> list[VoteRecord]:
 
 
 def as_csv(votes: QuerySet[Vote], metrics: Sequence[str]) -> Iterator[str]:
-    """Yield the votes as CSV lines, with cells safe from being run as formulas."""
+    """Yield the votes as CSV lines, with cells that spreadsheets do not run as formulas."""
     names = ("model", "run", "trip", "sha256", *metrics)
     scalars = [name for name in VoteOut.model_fields if name not in SIDES]
     line = io.StringIO()

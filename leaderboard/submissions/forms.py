@@ -45,7 +45,7 @@ SIZES = (
 
 
 class EndpointForm(forms.ModelForm):
-    """The settings of an endpoint; `extra`, size and switches are stored as options."""
+    """The settings of an endpoint. Settings without a column are stored in `options`."""
 
     contract = forms.ChoiceField(
         label="API format",
@@ -259,7 +259,7 @@ class SubmissionForm(EndpointForm):
 
     @transaction.atomic
     def _use_quota(self, cleaned: dict[str, Any]) -> str | None:
-        """Count the submission, once per form; return a message if a limit is exceeded."""
+        """Count the submission, once per form; return a message if a quota is used up."""
         use = Use.objects.locked("submitted form", self._key(cleaned["idempotency_key"]))
         if use.count:
             return None

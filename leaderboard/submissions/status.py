@@ -25,7 +25,7 @@ from leaderboard.submissions import workflow
 
 #: Restored images that the page of an active run shows, the newest first.
 LATEST = 8
-#: Most cases without their edit that the private result shows.
+#: Most cases in the private result whose edit was not made.
 MAX_UNMADE = 40
 #: Number of past reviews from which the waiting time is estimated.
 REVIEWS = 10
@@ -50,7 +50,7 @@ def state(submission: Submission) -> dict[str, Any]:
         "next": what_next(submission, run),
         "message": submission.message,
         "probe": submission.probe.get("steps", []),
-        "images": [_shown(submission, *item) for item in submission.probe_images],
+        "images": [_image_link(submission, *item) for item in submission.probe_images],
         "probed": submission.probed_at is not None,
         "run": _run(run) if run else None,
         "restored": _restored(submission, run) if run and run.state in ACTIVE_STATES else [],
@@ -66,7 +66,7 @@ def _label(submission: Submission, run: Run | None) -> str:
     return submission.get_state_display()
 
 
-def _shown(submission: Submission, label: str, image: StoredImage) -> dict[str, str]:
+def _image_link(submission: Submission, label: str, image: StoredImage) -> dict[str, str]:
     """Return an image with an address that contains the submission's secret token."""
     address = reverse("submission_image", args=[submission.token, "thumbnail", image.pk])
     return {"src": address, "label": label}
@@ -77,14 +77,14 @@ def _restored(submission: Submission, run: Run) -> list[dict[str, str]]:
     trips = Trip.objects.filter(chain__run=run, restored__isnull=False)
     newest = trips.select_related("chain__case__image", "restored").order_by("-pk")[:LATEST]
     return [
-        _shown(submission, f"{trip.chain.case.image.title}, trip {trip.number}", trip.restored)
+        _image_link(submission, f"{trip.chain.case.image.title}, trip {trip.number}", trip.restored)
         for trip in newest
         if trip.restored
     ]
 
 
 def has_ended(submission: Submission, run: Run | None) -> bool:
-    """Return True if nothing more will happen."""
+    """Return True if the status is final."""
     over = submission.state in (Submission.State.REJECTED, Submission.State.WITHDRAWN)
     return over or _is_public(run) or bool(run and run.state == RunState.CANCELLED)
 
@@ -233,7 +233,7 @@ EXTREMES = 2
 
 
 def result(run: Run | None) -> dict[str, Any] | None:
-    """Return the private result for the submitter; None before the end."""
+    """Return the private result for the submitter; None before the end or on a sealed suite."""
     if run is None or run.state != RunState.FINISHED or run.suite.sealed:
         return None
     results = RunResults.for_run(run)
@@ -248,14 +248,16 @@ def result(run: Run | None) -> dict[str, Any] | None:
     chains = run.chains.filter(case__in=keys, repeat=0).select_related("case__image__stored")
     by_case = {chain.case_id: chain for chain in chains}
     shown = [by_case[case] for case in keys if case in by_case]
-    drawn = strips.short_strips(shown, trips, results.metric)
+    short_strips = strips.short_strips(shown, trips, results.metric)
     return {
         "results": results,
         "answer": model_page.lifetime_sentence(results),
-        "place": _place(results),
+        "place": _nearest_references(results),
         "unmade": len(unmade),
         "judged": sum(Verdict.from_evidence(rows).made is not None for rows in evidence.values()),
-        "strips": [(strip, _witnessed(evidence.get(strip.chain.case_id, []))) for strip in drawn],
+        "strips": [
+            (strip, _witnessed(evidence.get(strip.chain.case_id, []))) for strip in short_strips
+        ],
     }
 
 
@@ -269,7 +271,7 @@ def _witnessed(evidence: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _place(results: RunResults) -> str:
+def _nearest_references(results: RunResults) -> str:
     """Compare the result with the nearest reference editors, by usable trips."""
     runs = Run.objects.on_the_board().filter(
         suite=results.run.suite, editing_model__is_reference=True

@@ -41,7 +41,7 @@ class NotPossible(Exception):
     """Raised if an action is not allowed now; the message is shown to the user."""
 
 
-def take_probe(submission: Submission) -> None:
+def count_test(submission: Submission) -> None:
     """Count a test of the endpoint. Raises NotPossible if a daily limit is reached.
 
     Tests are also counted by host, because one endpoint can be submitted several times.
@@ -57,8 +57,8 @@ def take_probe(submission: Submission) -> None:
         )
 
 
-def take_again(submission: Submission) -> None:
-    """Count a submission again after its failed test was refunded. Raises NotPossible."""
+def count_again(submission: Submission) -> None:
+    """Count a submission again, since its failed test did not count. Raises NotPossible."""
     full = endpoints.count_submission(
         submission.email, submission.remote_address, submission.endpoint_url
     )
@@ -78,7 +78,7 @@ def similar(submission: Submission) -> list[Submission]:
 
 
 def save_once(submission: Submission) -> Submission:
-    """Save a new submission; the same form sent twice returns the first one."""
+    """Save a new submission; if its form was sent before, return the first submission."""
     try:
         with transaction.atomic():
             submission.save()
@@ -92,7 +92,7 @@ def save_once(submission: Submission) -> Submission:
 def move(submission: Submission, to: str, *, seen: datetime | None = None, **fields: Any) -> None:
     """Change the state and notify the submitter. Raises NotPossible if the state forbids it.
 
-    `seen` is the `updated_at` on which the decision is based; a later change prevents the move.
+    `seen` is the `updated_at` of the version that was reviewed; a later change prevents the move.
     """
     if not submission.move(to, seen=seen, **fields):
         if seen and submission.updated_at != seen and to in SUBMISSION_MOVES[submission.state]:
@@ -135,7 +135,7 @@ def approve(
 
 
 def newest_run(submission: Submission) -> Run | None:
-    """Return the model's newest run on its suite; no query if runs are prefetched.
+    """Return the model's newest run on the submission's suite; prefetched runs need no query.
 
     Runs by staff on other suites, even sealed ones, do not belong to the submitter.
     """
@@ -150,7 +150,7 @@ def newest_run(submission: Submission) -> Run | None:
 
 
 def _lock(submission: Submission) -> None:
-    """Lock and reload the submission, so that nothing else is decided in this transaction."""
+    """Lock and reload the submission, so that no other request can change it meanwhile."""
     submission.refresh_from_db(from_queryset=Submission.objects.select_for_update())
 
 
@@ -166,9 +166,9 @@ def _finished_run(submission: Submission) -> Run:
 def test_again(submission: Submission) -> str:
     """Test the endpoint once more."""
     with transaction.atomic():
-        take_probe(submission)
+        count_test(submission)
         if submission.state == State.PROBE_FAILED:
-            take_again(submission)
+            count_again(submission)
         move(
             submission,
             State.PROBING,
@@ -240,7 +240,7 @@ def publish(submission: Submission) -> str:
 
 @transaction.atomic
 def share(submission: Submission) -> str:
-    """Create a link that shows the result before it is public; the old one expires."""
+    """Create a link that shows the result before it is public; an older link stops working."""
     _finished_run(submission)
     submission.embargo_token = new_token()
     submission.save(update_fields=["embargo_token"])

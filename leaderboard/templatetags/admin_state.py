@@ -15,8 +15,8 @@ from leaderboard.models import Run, Submission
 from leaderboard.operation import playable
 
 register = template.Library()
-#: Models offered on the first page; the form for a new run lists all.
-MOST_OFFERS = 6
+#: Most models offered on the first page; the form for a new run lists all models.
+MAX_OFFERS = 6
 
 
 @register.simple_tag
@@ -33,7 +33,7 @@ def queue_state() -> dict[str, Any]:
 @register.simple_tag
 def playable_models() -> list[playable.Offer]:
     """Return models without a run whose key or weights are available here."""
-    return playable.offers()[:MOST_OFFERS]
+    return playable.offers()[:MAX_OFFERS]
 
 
 #: Names of the apps on the admin's first page, in order.

@@ -92,7 +92,7 @@ def _under_name(row: BoardRow) -> SafeString:
         return format_html(" <small>{}</small>{}", played, note)
     weights = {True: "open", False: "closed", None: "weights unknown"}[row.model.open_weights]
     words = " · ".join(filter(None, (row.provider, weights, played)))
-    return format_html(" <small>{}</small> <small>{}</small>", words, row.wire)
+    return format_html(" <small>{}</small> <small>{}</small>", words, row.contract_and_sizes)
 
 
 def _half_life(row: BoardRow, head: Head) -> SafeString:
@@ -100,8 +100,8 @@ def _half_life(row: BoardRow, head: Head) -> SafeString:
 
 
 def _curve(row: BoardRow, head: Head) -> SafeString:
-    drawn = row.standing and sparkline(row.standing.curve, row.filters.suite.trips)
-    return format_html('<td class="kept">{}</td>', drawn or NOTHING)
+    curve = row.standing and sparkline(row.standing.curve, row.filters.suite.trips)
+    return format_html('<td class="kept">{}</td>', curve or NOTHING)
 
 
 def _time(row: BoardRow, head: Head) -> SafeString:
@@ -165,7 +165,7 @@ CELLS: dict[str, Callable[[BoardRow, Head], SafeString]] = {
 
 @register.simple_tag
 def heat_cells(cells: Sequence[Cell], trips: int) -> SafeString:
-    """Return the cells of a heat table's line, shaded and with the best marked."""
+    """Return the cells of a heat table's line, shaded, with the best cell marked."""
     return format_html_join("", "{}", ((_heat_cell(cell, trips),) for cell in cells))
 
 

@@ -86,7 +86,7 @@ def thumb(
     shape: StoredImage | None = None,
     side: int = SHOWN_SIDE,
 ) -> SafeString:
-    """Return a lazy thumbnail, displayed in the size of `shape` so that strips line up."""
+    """Return a lazy thumbnail, displayed at the size of `shape` so that strips line up."""
     width, height = shown_size(shape or image, side)
     if image is None:
         return NO_IMAGE

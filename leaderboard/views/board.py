@@ -46,14 +46,14 @@ from leaderboard.views.site import noindex, noindex_variants
 
 #: Rows shown before "show all", to keep the page small.
 FIRST_ROWS = 20
-#: Rows from which the example is chosen.
+#: Number of rows from which the example is chosen.
 EXAMPLE_ROWS = 5
 #: Curves shown at first, curves that the legend can add, and curves of reference editors.
 CURVES, MORE_CURVES, REFERENCE_CURVES = 5, 3, 3
 
 
 def page_stamp() -> str:
-    """Return a string that changes with the board, the setup of scoring, and the day cited."""
+    """Return a string that changes with the board, the setup of scoring, and the date."""
     return f"{stamp()}|{scoring_packages.read()}|{timezone.localdate()}"
 
 
@@ -123,7 +123,7 @@ def page(board_query: BoardQuery) -> dict[str, Any]:
 
 
 def reported(filters: BoardFilters) -> Report | None:
-    """Return the newest report of others, as long as no model is ranked on any suite."""
+    """Return the newest report of published numbers; None once a model is ranked on any suite."""
     if filters.has_model_filters or filters.suite.published_elsewhere:
         return None
     if Standing.objects.filter(rank__isnull=False).exists():
@@ -148,7 +148,7 @@ def under_way(filters: BoardFilters) -> list[Run]:
 
 
 def same_cases(rows: Sequence[BoardRow]) -> int | None:
-    """Return the number of cases that all these rows have, or None if it differs."""
+    """Return the number of cases of each row, or None if the rows differ."""
     counts = {row.standing.counts.get("cases") for row in rows if row.standing}
     return counts.pop() if len(counts) == 1 else None
 
@@ -183,7 +183,7 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
 
 
 def _is_inconclusive(standing: Standing, trips: int) -> bool:
-    """Return True if the interval spans the whole scale or is missing."""
+    """Return True if the interval is missing or spans nearly all trips."""
     low, high = standing.usable_trips_low, standing.usable_trips_high
     if low is None or high is None:
         return True
@@ -195,7 +195,7 @@ def example_rows(ranked: Sequence[BoardRow], references: Sequence[BoardRow]) -> 
     if ranked:
         return sorted(ranked, key=board_order)[:EXAMPLE_ROWS]
     editors = sorted(filter(_made_edits, references), key=board_order)
-    # Editors in the middle of the scale show the damage best.
+    # Start in the middle: the damage of these editors is visible, but not total.
     return (editors[len(editors) // 2 :] + editors)[:EXAMPLE_ROWS]
 
 
@@ -204,19 +204,19 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
     trips = filters.suite.trips
     # Results published elsewhere have no ranks, but their curves are shown.
     models = groups[UNRANKED if filters.suite.published_elsewhere else RANKED]
-    drawn = [row for row in models if _made_edits(row)]
+    editing = [row for row in models if _made_edits(row)]
     references = [row for row in groups[REFERENCE] if _made_edits(row)]
     curves = [
         Curve.from_json(row.model.name, row.standing.curve, hidden=place >= CURVES)
-        for place, row in enumerate(drawn[: CURVES + MORE_CURVES])
+        for place, row in enumerate(editing[: CURVES + MORE_CURVES])
         if row.standing
     ]
     # Finished runs without a rank are thin grey lines; the table states the reason.
     unranked = [row for row in groups[UNRANKED] if row not in models and _made_edits(row)]
-    # With models, a few reference editors serve as a scale. Without models, all are shown. Those
-    # that lose nothing or everything stay grey and out of the title.
+    # Next to models, a few reference editors are shown for comparison; without models, all are.
+    # Editors that lose nothing or everything are grey and not in the title.
     between = [row for row in references if 0 < (row.usable_trips or 0) < trips]
-    scale = between[:: max(1, len(between) // REFERENCE_CURVES)] if curves else references
+    compared = between[:: max(1, len(between) // REFERENCE_CURVES)] if curves else references
     coloured = [] if curves else between
     curves += [
         Curve.from_json(
@@ -225,7 +225,7 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
             reference=row not in coloured,
             hidden=row in coloured[COLOURS:],
         )
-        for row in scale
+        for row in compared
         if row.standing
     ]
     curves += [
@@ -241,7 +241,7 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
     return retention_chart(
         curves,
         trips,
-        title=finding if drawn else f"Reference editors: {finding[:1].lower()}{finding[1:]}",
+        title=finding if editing else f"Reference editors: {finding[:1].lower()}{finding[1:]}",
         subtitle=f"How much of the image is left after each round trip, by {label}; mean over "
         "cases with 95\u00a0% band. "
         "0\u00a0% is a blank card of the image’s mean colour.",

@@ -59,7 +59,7 @@ def caption(subject: str, dates: Sequence[datetime | None]) -> str:
 
 
 def board_card(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
-    """Return the board's card as a PNG: its first rows, or only the question without rows."""
+    """Return the board's card as a PNG: its first rows, or if there are none, the question."""
     image = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), GROUND)
     pen = Pen(ImageDraw.Draw(image))
     pen.text(MARGIN, 52, "ConvergeBench", 26, BAR)
@@ -346,7 +346,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     ]
     label = formatting.metric_label(query.filters.metric)
     about = caption(f"{query.filters.suite}, kept by {label}", [row.date for row in ordered])
-    # Reference editors only provide the scale: a card names none of them as the winner.
+    # Reference editors are shown for orientation: a card never names one as the winner.
     headline = "" if content["leader"].model.is_reference else content["headline"]
     response = _png(card(names, headline, about, curves))
     response["Cache-Control"] = "public, max-age=3600"

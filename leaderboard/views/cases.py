@@ -110,7 +110,7 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
 
 @require_safe
 def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
-    """Serve a suite's image saved once as JPEG, as a familiar scale of loss.
+    """Serve a source image saved once as JPEG, as a familiar example of loss.
 
     The JPEG is served as it is, because encoding it again would add loss.
     """
@@ -121,7 +121,7 @@ def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
     if data is None:
         if too_many := limited(request, "jpeg"):
             return too_many
-        # Visitors can have only the images of public suites encoded.
+        # Only images of public suites are encoded for visitors.
         if not SuiteImage.objects.filter(stored=sha256, suite__sealed=False).exists():
             raise Http404("No suite has this image.")
         stored = get_object_or_404(StoredImage, pk=sha256)
@@ -160,7 +160,7 @@ def _ladder(run: Run, case: Case, metric: str) -> dict[str, float]:
 
 
 def _neighbours(case: Case, among: QuerySet[Case]) -> tuple[int | None, int | None, int, int]:
-    """Return the previous and the next case, the position of this one, and their number."""
+    """Return the previous and the next case, this case's position, and the number of cases."""
     keys = list(among.values_list("pk", flat=True))
     place = keys.index(case.pk)
     before = keys[place - 1] if place else None

@@ -1,7 +1,7 @@
 """The page that compares two to six models on the cases they share.
 
-This is the only page that computes results, because every choice of models has different paired
-differences. They are computed on request from the chains' stored results and cached until a
+This is the only page that computes results, because each choice of models has its own paired
+differences. These are computed on request from the stored results of chains, and cached until a
 standing changes.
 """
 
@@ -73,7 +73,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "suggestions": suggestions(query, list(by_slug.values())),
     }
     if len(shown) > 1:
-        # A new set of models is compared pair by pair, which is slow.
+        # Comparing a new set of models is slow, so the rate is limited.
         if too_many := limited(request, "compare"):
             return too_many
         context |= page(query, shown, request.GET.get("case", ""))
@@ -90,7 +90,7 @@ class Against:
     verdict: str
     #: How to distinguish the models; empty if they are distinguished already.
     hint: str
-    #: Why the half-lives are in the opposite order; empty if they are not.
+    #: Why half-lives order the models the other way than usable trips; empty if they do not.
     crossing: str
 
 
@@ -142,14 +142,14 @@ def headline(
         return (
             f"{leader.model.name} keeps images usable longest, but not clearly longer than {others}"
         )
-    # In usable trips, because a half-life beyond the suite has no known difference to another.
+    # State the gap in usable trips, because half-lives longer than the suite are unknown.
     gaps = [item.comparison.usable_trips for item in against]
-    gap = _by(min(gaps, key=lambda difference: difference.estimate))
+    gap = _gap_phrase(min(gaps, key=lambda difference: difference.estimate))
     return f"{leader.model.name} keeps images usable longest of the {count}{gap}"
 
 
 def reach(comparison: Comparison) -> float:
-    """Return how far the interval of the difference reaches from zero."""
+    """Return the largest distance from zero of the difference and its interval."""
     bounds = comparison.usable_trips.interval
     ends: list[float | None] = [comparison.usable_trips.estimate]
     ends += [bounds.low, bounds.high] if bounds else []
@@ -184,7 +184,7 @@ def parts(board_query: BoardQuery, rows: Sequence[BoardRow]) -> dict[str, Any]:
 def side_by_side(
     board_query: BoardQuery, rows: Sequence[BoardRow], comparisons: Comparisons | None, case: str
 ) -> dict[str, Any]:
-    """Return the requested case, or the one with the widest gap, as each model restored it."""
+    """Return each model's strip of the requested case, or of the case with the widest gap."""
     case_gaps = comparisons.case_gaps if comparisons else []
     requested = int(case) if case.isascii() and case.isdigit() and len(case) < 10 else None
     keys = [key for key in (requested, *(gap.case for gap in case_gaps)) if key]
@@ -255,7 +255,7 @@ MAX_CASES = 8
 
 @dataclass(frozen=True)
 class CaseGap:
-    """A case, and each run's retention on it averaged over the trips (AUC)."""
+    """A case, and the AUC of each run on it: retention averaged over the trips."""
 
     case: int
     auc_by_run: dict[int, float]
@@ -291,7 +291,7 @@ def cached_comparisons(
     if cached is not None:
         return COMPARISONS.validate_json(cached)
     comparisons = _comparisons(rows, filters)
-    # As JSON, since a shared cache stores no objects.
+    # Cached as JSON, because a shared cache stores no Python objects.
     cache.set(key, COMPARISONS.dump_json(comparisons), CACHE_SECONDS)
     return comparisons
 
@@ -354,13 +354,13 @@ def verdict(comparison: Comparison, leader: str, other: str) -> str:
     if comparison.separated:
         estimate = comparison.usable_trips.estimate
         better, worse = (leader, other) if estimate >= 0 else (other, leader)
-        return f"{better} keeps images usable longer than {worse}{_by(comparison.usable_trips)}"
+        return f"{better} keeps images usable longer than {worse}{_gap_phrase(comparison.usable_trips)}"
     cases = formatting.count(comparison.cases, "case")
     return f"{leader} and {other} cannot be distinguished on {cases}"
 
 
 def crossing(comparison: Comparison, leader: str, other: str, filters: BoardFilters) -> str:
-    """Return why the half-lives order the models differently; empty if they do not."""
+    """Return why half-lives and usable trips order the models differently; empty if they agree."""
     if not comparison.crossed:
         return ""
     sides = [(comparison.first, leader), (comparison.second, other)]
@@ -379,7 +379,7 @@ def crossing(comparison: Comparison, leader: str, other: str, filters: BoardFilt
     )
 
 
-def _by(difference: Difference) -> str:
+def _gap_phrase(difference: Difference) -> str:
     """Return a phrase such as ", by 0.4 to 2.2 round trips"; empty if it would print 0."""
     size, bounds = abs(difference.estimate), difference.interval
     if bounds is None:
@@ -400,12 +400,12 @@ def distinguishing_hint(comparison: Comparison, trips: int) -> str:
         return ""
     if both_outlast_suite(comparison, trips):
         return "both outlast this suite: more trips or a stricter threshold may show a difference"
-    decisive = comparison.usable_trips
-    if decisive.interval is None:
+    difference = comparison.usable_trips
+    if difference.interval is None:
         return "too few images to decide"
-    if decisive.more_cases is None:
+    if difference.more_cases is None:
         return "a difference of this size needs too many cases"
-    if decisive.more_cases == 0:
+    if difference.more_cases == 0:
         return "a few more cases would decide which lasts longer"
-    more = formatting.count(decisive.more_cases, "more case")
+    more = formatting.count(difference.more_cases, "more case")
     return f"about {more} would show a difference of this size"

@@ -127,7 +127,7 @@ def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
 
 @require_safe
 def suite_scores(request: HttpRequest, slug: str, version: int) -> HttpResponseBase:
-    """Serve the public scores of a suite as the Parquet file that a worker wrote last."""
+    """Serve the Parquet file of a suite's public scores, which a worker writes."""
     if too_many := limited(request, "suite_scores"):
         return too_many
     suite = get_object_or_404(

@@ -137,7 +137,7 @@ def _runs(suite: Suite, models: Sequence[EditingModel], model: str) -> QuerySet[
 
 
 def _chains(choice: Mapping[str, str]) -> QuerySet[Chain]:
-    """Return the scored chains that match the filters, of any run."""
+    """Return the scored chains of all runs that match the filters."""
     chains = Chain.objects.filter(repeat=0, usable_trips__isnull=False)
     if choice["category"]:
         chains = chains.filter(case__category=choice["category"])
@@ -149,8 +149,8 @@ def _page(
 ) -> tuple[list[Chain], bool]:
     """Return the chains of this page, and True if more pages follow.
 
-    The first chain of every model comes before any second chain. With enough models, the page
-    needs first chains only, and these come from an index.
+    Each model's best or worst chain comes before the second chain of any model. With many models
+    the page consists of such first chains only, which the database reads from an index.
     """
     sign = "-" if best else ""
     order = (f"{sign}usable_trips", f"{sign}auc", "pk")

@@ -33,8 +33,8 @@ def livez(request: HttpRequest) -> JsonResponse:
 def metrics(request: HttpRequest) -> HttpResponse:
     """Serve the metrics of the site and of the web processes on this host to Prometheus.
 
-    They name models that are not public yet, so requests through the proxy or from outside the
-    private network get a 404.
+    The metrics name models that are not public yet, so requests through the proxy or from outside
+    the private network get a 404.
     """
     if not _is_internal(request):
         raise Http404("There is no such page.")

@@ -147,7 +147,7 @@ def results_context(results: RunResults) -> dict[str, Any]:
 def _history(
     runs: Sequence[Run], standings: Mapping[int, Mapping[str, Standing]]
 ) -> list[dict[str, Any]]:
-    """Return each run of the model with its standing by the first metric, newest first."""
+    """Return the model's runs, newest first, each with its standing by its first metric."""
     lines = []
     for run in sorted(runs, key=lambda run: run.created_at, reverse=True):
         by_metric = standings.get(run.pk, {})

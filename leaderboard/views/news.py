@@ -50,7 +50,7 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_safe
 @cached_page(stamp, ("suite", "model"))
 def feed(request: HttpRequest) -> HttpResponse:
-    """Serve the news as an Atom feed: all of it, or of one suite or model."""
+    """Serve all news, or the news of one suite or model, as an Atom feed."""
     suite_key, slug = request.GET.get("suite", ""), request.GET.get("model", "")
     suite = find_suite(suite_key, played_suites()) if suite_key else None
     published = EditingModel.objects.filter(status=EditingModel.Status.PUBLISHED)
@@ -161,7 +161,7 @@ def news(suite: Suite | None = None, model: EditingModel | None = None) -> list[
 
 def board_on(suite: Suite, day: datetime.date) -> list[BoardRecord]:
     """Return the suite's board at the end of that day: ranked models first."""
-    # The database selects the last record of each model, since the number of records grows.
+    # The database selects the last record of each model, because all records would be too many.
     rows = BoardRecord.objects.public().filter(run__suite=suite, at__lt=_end_of_day(day)).order_by()
     last = rows.values("run__editing_model").annotate(last=Max("pk")).values("last")
     return sorted(

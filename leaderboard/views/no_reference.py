@@ -149,7 +149,7 @@ class Cell:
 
 
 def lines_of(suite: Suite) -> list[NoReferenceResult]:
-    """Return the results of models on a suite's board, the least lost image first."""
+    """Return the results of the models on a suite's board, those that lost least first."""
     rows = NoReferenceResult.objects.filter(run__in=Run.objects.on_the_board().filter(suite=suite))
     rows = rows.select_related("run__editing_model").defer(
         "run__provenance", "run__editing_model__options"
@@ -315,7 +315,7 @@ def _gain_table(shown: Lines, metric: str, trips: int) -> Table:
 def selected_cell(
     lines: Lines, metrics: Sequence[str], trip: int, model: str, metric: str
 ) -> Cell | None:
-    """Return the requested cell, or the one with most restored images called better."""
+    """Return the requested cell, or the cell with the largest share called better."""
     if not lines or not metrics:
         return None
     cells = [
@@ -385,7 +385,7 @@ def judge_answers(lines: Lines) -> dict[str, Any]:
             (band["worn"] / band["asked"] if band["asked"] else None, band["asked"])
             for band in numbers["by_kept"]
         ]
-        # Sources that the judge calls worn are false alarms.
+        # Source images that the judge calls worn are false alarms.
         rows.append({"line": line, "alarms": numbers["value"][0], "cells": cells})
     if not rows:
         return {}

@@ -52,7 +52,7 @@ def index(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def begin(request: HttpRequest) -> HttpResponse:
-    """Return the tickets of a new session, or those left of an open session."""
+    """Return the tickets of a new session, or the unanswered tickets of an open session."""
     kind = _body(request).get("kind")
     if kind not in Kind.values:
         return _problem(f"kind: must be one of {', '.join(Kind.values)}", 422)
@@ -176,7 +176,7 @@ def _question(vote: Vote) -> dict[str, Any]:
 
 
 def _vote_of_visitor(request: HttpRequest, ticket: str) -> Vote:
-    """Return the vote with this ticket. Raises Http404 if it is another voter's."""
+    """Return the visitor's vote with this ticket. Raises Http404 if another voter has it."""
     related = (
         *("voter", "question__case__image__stored", "question__first__restored"),
         "question__second__restored",

@@ -135,9 +135,9 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def withdrawn(request: HttpRequest, runs: RunQuerySet) -> HttpResponse:
-    """Return a page with the date of the newest withdrawal of these runs.
+    """Return a page with the date on which the last of these runs was withdrawn.
 
-    Raises Http404 if none was withdrawn.
+    Raises Http404 if no run was withdrawn.
     """
     last = runs.withdrawn().select_related("editing_model", "suite").defer("suite__definition")
     run = last.order_by("-withdrawn_at").first()
@@ -152,7 +152,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     # Rendered without context processors, because one of them may have caused the error.
     try:
         page = loader.get_template("500.html").render({"request": None, **site(request)})
-    except Exception:  # such as one in the list of static files, which every page needs
+    except Exception:  # such as a broken manifest of static files, which every page needs
         log.exception("error page not rendered")
         page = BARE_ERROR_PAGE
     return HttpResponseServerError(page)

@@ -180,7 +180,7 @@ def _pairs(suite: Suite, cases: Sequence[Case]) -> list[dict[str, Any]]:
 
 
 def _types(suite: Suite) -> list[tuple[str, list[tuple[str, int]], list[str]]]:
-    """Return by family the edit types that the suite uses, with counts, and those it does not."""
+    """Return for each family the suite's edit types with counts, and the types it does not use."""
     counts = Counter(row.get("type", "") for row in (suite.definition or {}).get("pairs", []))
     families = [
         (

@@ -86,7 +86,7 @@ def changelog(request: HttpRequest) -> HttpResponse:
 @require_safe
 @cached_page(stamp)
 def reported(request: HttpRequest) -> HttpResponse:
-    """Show the figures that others published."""
+    """Show the numbers that others published."""
     tables = Suite.objects.frozen().filter(published_elsewhere=True).defer("definition")
     context = {"reports": reports(), "tables": tables.order_by("slug", "-version")}
     return render(request, "leaderboard/reported.html", context)

@@ -37,7 +37,7 @@ MAX_IMAGE_BYTES = 12 * 2**20
 MAX_TOTAL_BYTES = 120 * 2**20
 MAX_TOTAL_PIXELS = 300_000_000
 MAX_NAME = 100
-#: Entries of a zip file, including folders and hidden files that some programs add.
+#: Most entries of a zip file, including folders and hidden files that some programs add.
 MAX_ENTRIES = 1_000
 
 
@@ -49,7 +49,7 @@ class UnusableUpload(ValueError):
 class Upload:
     """An uploaded file with its name, which is never used on disk.
 
-    `read` loads the bytes, so that a web process has one image in memory at a time.
+    Only `read` loads the bytes, so that a web process has one image in memory at a time.
     """
 
     name: str
@@ -202,7 +202,7 @@ def _one_trip_sentence(result: dict[str, Any]) -> str:
 
 
 def finding(metrics: dict[str, Any], name: str, trips: int) -> str:
-    """Return a sentence on the final retention and, by the headline, on the worst part."""
+    """Return a sentence on the final retention; for the headline, also name its worst part."""
     share = formatting.percent(max(0.0, metrics[name]["retention"][-1]))
     left = f"{formatting.after_round_trips(trips).capitalize()}, {share} of the image is left"
     if name != HEADLINE:
@@ -285,7 +285,7 @@ def count_upload(address: str | None) -> str | None:
     )
 
 
-def _stored(file: Upload) -> StoredImage:
+def _store_image(file: Upload) -> StoredImage:
     """Check the header of an image and store its bytes.
 
     `decoding` admits one image at a time, since decoding a JPEG with a colour profile takes four
@@ -304,13 +304,13 @@ def _stored(file: Upload) -> StoredImage:
 
 
 def store_chain(files: Iterable[Upload], *, name: str, remote_address: str | None) -> UploadedChain:
-    """Check the header of every image, then store the chain, or nothing if one is refused.
+    """Check the headers of all images, then store the chain. Raises UnusableUpload.
 
-    Pixels are decoded later by a worker, which can be killed. Raises UnusableUpload.
+    A worker decodes the pixels later, because a worker that takes too long can be killed.
     """
     stored, pixels = [], 0
     for number, forward, file in arrange(files):
-        row = _stored(file)
+        row = _store_image(file)
         pixels += row.width * row.height
         if pixels > MAX_TOTAL_PIXELS:
             raise UnusableUpload(

@@ -31,7 +31,9 @@ from leaderboard.views.site import noindex_variants
 def index(request: HttpRequest) -> HttpResponse:
     board_query = BoardQuery.parse(request.GET)
     context = page(board_query, request.GET) if board_query else {}
-    return _cacheable(render(request, "leaderboard/value.html", context), board_query, request.GET)
+    return _allow_caching(
+        render(request, "leaderboard/value.html", context), board_query, request.GET
+    )
 
 
 @require_safe
@@ -42,7 +44,7 @@ def figure(request: HttpRequest) -> HttpResponse:
     chart = page(board_query, request.GET).get("chart") if board_query else None
     parts = {"title": chart.title, "figure": chart.figure} if chart else {}
     response = HttpResponse(json.dumps(parts), content_type="application/json")
-    return _cacheable(response, board_query, request.GET)
+    return _allow_caching(response, board_query, request.GET)
 
 
 def page(board_query: BoardQuery, parameters: Mapping[str, str]) -> dict[str, Any]:
@@ -73,7 +75,7 @@ def page(board_query: BoardQuery, parameters: Mapping[str, str]) -> dict[str, An
     }
 
 
-def _cacheable(
+def _allow_caching(
     response: HttpResponse, board_query: BoardQuery | None, parameters: Mapping[str, str]
 ) -> HttpResponse:
     """Allow caching only if `by` is valid, since the number of other values is unbounded."""
@@ -132,7 +134,7 @@ COSTS = {
 
 @dataclass(frozen=True)
 class Point:
-    """A model and its cost. `best` if no model is both cheaper and longer-lasting."""
+    """A model and its cost; `best` is True if no cheaper model lasts as long."""
 
     row: BoardRow
     cost: float
@@ -182,7 +184,7 @@ def finding(points: Sequence[Point], cost: Cost) -> str:
 
 
 #: Most models that are named in the chart.
-MOST_NAMES = 6
+MAX_NAMES = 6
 #: Label, colour and marker by openness of the weights.
 WEIGHTS = {
     True: ("open weights", "--series-3", "diamond"),
@@ -221,16 +223,16 @@ def _figure(points: Sequence[Point], cost: Cost, trips: int) -> Figure:
         for kind in WEIGHTS
         if any(point.row.model.open_weights is kind for point in points)
     ]
-    # Prices span decades, but a logarithmic axis cannot show a free model.
+    # Prices differ by orders of magnitude, but a logarithmic axis cannot show a free model.
     all_positive = bool(points) and all(p.cost > 0 for p in points)
     logarithmic = all_positive and points[-1].cost > 8 * points[0].cost
-    named = points if len(points) <= MOST_NAMES else best[-MOST_NAMES:]
+    named = points if len(points) <= MAX_NAMES else best[-MAX_NAMES:]
     return {
         "data": traces,
         "layout": layout(
             xaxis={
                 "title": {"text": cost.axis},
-                **(_decades(points, cost) if logarithmic else {"rangemode": "tozero"}),
+                **(_logarithmic_axis(points, cost) if logarithmic else {"rangemode": "tozero"}),
             },
             yaxis={
                 "title": {"text": "usable trips"},
@@ -242,7 +244,7 @@ def _figure(points: Sequence[Point], cost: Cost, trips: int) -> Figure:
     }
 
 
-def _decades(points: Sequence[Point], cost: Cost) -> Figure:
+def _logarithmic_axis(points: Sequence[Point], cost: Cost) -> Figure:
     """Return a logarithmic axis with ticks at round numbers."""
     low, high = points[0].cost / 1.5, points[-1].cost * 1.5
     marks = [digit * 10.0**power for power in range(-5, 5) for digit in (1, 2, 5)]
