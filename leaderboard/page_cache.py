@@ -4,8 +4,8 @@ A view marked with `cached_page` looks the same to all visitors and changes only
 The middleware `PageCache` runs before sessions and logs. A cached page costs one query, for the
 stamp, and no rendering. A visitor with a pending message gets an uncached page.
 
-The rate of uncached pages is limited per network, because anyone can invent searches, invalid
-parameters and cookies, and each new one renders a page.
+The rate of pages rendered for one network is limited, because anyone can invent searches,
+parameters and cookies for which no page is cached.
 """
 
 from __future__ import annotations

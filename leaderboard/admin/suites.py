@@ -49,7 +49,7 @@ class SuiteForm(DetectsConflicts):
     """A form with a field for each filter of a draft, instead of JSON."""
 
     cases = forms.IntegerField(
-        label="Number of cases", min_value=1, max_value=5000, initial=drafts.USUAL_CASES
+        label="Number of cases", min_value=1, max_value=5000, initial=drafts.DEFAULT_CASES
     )
     seed = forms.IntegerField(
         label="Sampling seed",

@@ -47,7 +47,7 @@ FACTS = TypeAdapter(suite_builder.Facts)
 DRAFT_FIELDS = tuple(field.name for field in fields(suite_builder.Draft))
 #: The fields of a draft that select cases; all others are fields of the suite.
 FILTERS = frozenset(DRAFT_FIELDS) - {field.name for field in Suite._meta.concrete_fields}
-USUAL_CASES = 24
+DEFAULT_CASES = 24
 
 
 class NotReady(Exception):
@@ -92,7 +92,7 @@ def preview(suite: Suite, until: float = math.inf) -> Preview:
 
     Raises NotReady if it is not ready at `until`, a value of time.monotonic().
     """
-    chosen: dict[str, Any] = {"cases": USUAL_CASES} | {
+    chosen: dict[str, Any] = {"cases": DEFAULT_CASES} | {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in suite.filters.items()
         if name in FILTERS and value
@@ -126,7 +126,7 @@ def freeze(suite: Suite) -> Suite:
     core = checked.suite
     used = SourceImage.objects.filter(slug__in=[image.slug for image in core.images])
     prepared = {
-        source.slug: EncodedImage.from_image(_prepared(source, locked.size))
+        source.slug: EncodedImage.from_image(_working_image(source, locked.size))
         for source in used.select_related("stored")
     }
     return store_suite(core, prepared, row=locked)
@@ -169,7 +169,10 @@ def unseen_cases(suite: CoreSuite, until: float = math.inf) -> list[CoreCase]:
             if time.monotonic() > until:
                 raise NotReady("Checking whether edits are seen", done, len(suite.cases))
             seen = _is_seen(
-                editor, EncodedImage.from_image(_prepared(source, suite.size)), pair, annotations
+                editor,
+                EncodedImage.from_image(_working_image(source, suite.size)),
+                pair,
+                annotations,
             )
             cache.set(key, seen, CACHE_SECONDS)
         if not seen:
@@ -206,7 +209,7 @@ def facts_of(
         if key in cached:
             by_slug[source.slug] = FACTS.validate_json(cached[key])
             continue
-        facts = by_slug[source.slug] = suite_builder.facts(_prepared(source, size))
+        facts = by_slug[source.slug] = suite_builder.facts(_working_image(source, size))
         # Cached as JSON, because a shared cache stores no Python objects.
         cache.set(key, FACTS.dump_json(facts), CACHE_SECONDS)
     return by_slug
@@ -223,7 +226,7 @@ def _draft_fields(suite: Suite) -> dict[str, Any]:
     return {name: getattr(suite, name) for name in DRAFT_FIELDS if name not in FILTERS}
 
 
-def _prepared(source: SourceImage, size: int) -> Image.Image:
+def _working_image(source: SourceImage, size: int) -> Image.Image:
     return sources.prepare(source.stored.read().decoded, size)
 
 

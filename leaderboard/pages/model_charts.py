@@ -212,13 +212,13 @@ def _past_title(records: Sequence[BoardRecord], name: Any, suite: Any) -> str:
 # The floor of a local model: every step only encodes and decodes the image, without any edit
 
 #: Only models that run here have an autoencoder to measure.
-HAVE_A_FLOOR = (EditingModel.Access.LOCAL, EditingModel.Access.REFERENCE)
+ACCESS_WITH_FLOOR = (EditingModel.Access.LOCAL, EditingModel.Access.REFERENCE)
 
 
 def floor_standing(results: RunResults, user: Any) -> Standing | None:
     """Return the standing of the model's newest floor run on this suite and metric."""
     run, standing = results.run, results.standing
-    if run.editing_model.access not in HAVE_A_FLOOR:
+    if run.editing_model.access not in ACCESS_WITH_FLOOR:
         return None
     floors = Run.objects.visible_to(user).filter(
         editing_model=run.editing_model_id,

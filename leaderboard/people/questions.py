@@ -150,12 +150,12 @@ def _pair(
     image: VotedImage, other: VotedImage, counts: VoteCounts, weight: float = 1.0
 ) -> Question:
     gap = _kept(image) - _kept(other)
-    certain = STEEPNESS * gap
+    log_odds = STEEPNESS * gap
     strengths = counts.strength.get(image.run), counts.strength.get(other.run)
     if None not in strengths and image.run != other.run:
-        certain = (certain + strengths[0] - strengths[1]) / 2  # type: ignore[operator]
-    closeness = 1 / math.cosh(min(30.0, abs(certain)) / 2) ** 2  # 4 p (1 - p)
-    if max(_kept(image), _kept(other)) < LOST:
+        log_odds = (log_odds + strengths[0] - strengths[1]) / 2  # type: ignore[operator]
+    closeness = 1 / math.cosh(min(30.0, abs(log_odds)) / 2) ** 2  # 4 p (1 - p)
+    if max(_kept(image), _kept(other)) < RUINED:
         weight *= 0.2  # between two ruined images, votes are almost random
     if image.is_reference or other.is_reference:
         weight *= REFERENCE
@@ -172,8 +172,8 @@ def _pair(
 def _singles(candidates: Iterable[VotedImage], counts: VoteCounts) -> Iterator[Question]:
     for candidate in candidates:
         gap = _kept(candidate) - DEFAULT_THRESHOLD
-        away = STEEPNESS * gap
-        closeness = 1 / math.cosh(min(30.0, abs(away)) / 2) ** 2
+        log_odds = STEEPNESS * gap
+        closeness = 1 / math.cosh(min(30.0, abs(log_odds)) / 2) ** 2
         answered = counts.single[candidate.trip]
         information = (0.1 + closeness) / math.sqrt(
             (1 + counts.run[candidate.run]) * (1 + counts.case[candidate.case])
@@ -196,17 +196,17 @@ def _gold(candidates: Sequence[VotedImage]) -> list[Question]:
     for candidate in candidates:
         if _kept(candidate) >= CLEAN:
             by_case[candidate.case][0].append(candidate)
-        elif _kept(candidate) <= LOST:
+        elif _kept(candidate) <= RUINED:
             by_case[candidate.case][1].append(candidate)
     by_gold: dict[str, list[Question]] = defaultdict(list)
-    for clean, lost in by_case.values():
-        for group, gold in ((clean, Gold.YES), (lost, Gold.NO)):
+    for clean, ruined in by_case.values():
+        for group, gold in ((clean, Gold.YES), (ruined, Gold.NO)):
             if group:
                 candidate = group[int(random.integers(len(group)))]
                 by_gold[gold].append(_question(candidate, gold=gold))
-        if clean and lost:
+        if clean and ruined:
             better = clean[int(random.integers(len(clean)))]
-            worse = lost[int(random.integers(len(lost)))]
+            worse = ruined[int(random.integers(len(ruined)))]
             by_gold[Gold.FIRST].append(_question(better, worse, gold=Gold.FIRST))
     return [question for group in by_gold.values() for question in group[:GOLDS]]
 

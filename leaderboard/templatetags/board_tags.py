@@ -36,7 +36,7 @@ def board_lines(rows: Sequence[BoardRow], heads: Sequence[Head]) -> SafeString:
 
 
 def _line(row: BoardRow, heads: Sequence[Head]) -> SafeString:
-    cells = [(CELLS.get(head.column.name, _number)(row, head),) for head in heads]
+    cells = [(CELLS.get(head.column.name, _plain_cell)(row, head),) for head in heads]
     return format_html(
         '<tr{}><td class="pick"><input type="checkbox" form="compare" name="models" value="{}" '
         'aria-label="Compare {}"></td>{}</tr>',
@@ -47,7 +47,7 @@ def _line(row: BoardRow, heads: Sequence[Head]) -> SafeString:
     )
 
 
-def _number(row: BoardRow, head: Head) -> SafeString:
+def _plain_cell(row: BoardRow, head: Head) -> SafeString:
     """Return the default cell, with the column's text."""
     text, css_class = head.column.cell(row)
     return format_html(
@@ -132,12 +132,14 @@ def _date(row: BoardRow, head: Head) -> SafeString:
 
 def _people(row: BoardRow, head: Head) -> SafeString:
     people = row.people
-    return _share(row, head, people.share_low, people.share_high) if people else _number(row, head)
+    return (
+        _share(row, head, people.share_low, people.share_high) if people else _plain_cell(row, head)
+    )
 
 
 def _edit_quality(row: BoardRow, head: Head) -> SafeString:
     quality = row.edit_quality
-    return _share(row, head, quality.low, quality.high) if quality else _number(row, head)
+    return _share(row, head, quality.low, quality.high) if quality else _plain_cell(row, head)
 
 
 def _share(row: BoardRow, head: Head, low: float | None, high: float | None) -> SafeString:
