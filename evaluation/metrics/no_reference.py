@@ -309,7 +309,7 @@ def _noisy(blocks: Values, variances: Values) -> Values:
 
 WINDOW, SIGMA = 7, 7 / 6
 #: The candidates for the shape of a generalised Gaussian.
-SHAPES = np.arange(0.2, 10, 0.001)
+SHAPE_CANDIDATES = np.arange(0.2, 10, 0.001)
 #: Shifts that pair each pixel with a neighbour in four directions, wrapped at the border.
 NEIGHBOURS = ((0, 1), (1, 0), (1, 1), (-1, 1))
 
@@ -346,13 +346,17 @@ def normalised(luma: Values, *, replicate: bool, added_variance: float = 0.0) ->
 
 @cache
 def shape_ratios() -> Values:
-    """Return (mean of |x|)² / mean of x² of a generalised Gaussian with each of SHAPES.
+    """Return (mean of |x|)² / mean of x² of a generalised Gaussian with each of SHAPE_CANDIDATES.
 
     The ratios increase with the shape.
     """
     from scipy.special import gammaln
 
-    ratios: Values = np.exp(2 * gammaln(2 / SHAPES) - gammaln(1 / SHAPES) - gammaln(3 / SHAPES))
+    ratios: Values = np.exp(
+        2 * gammaln(2 / SHAPE_CANDIDATES)
+        - gammaln(1 / SHAPE_CANDIDATES)
+        - gammaln(3 / SHAPE_CANDIDATES)
+    )
     return ratios
 
 
@@ -361,7 +365,7 @@ def _nearest_shape(table: Values, values: Values) -> Values:
     right = np.clip(np.searchsorted(table, values), 1, len(table) - 1)
     left = right - 1
     nearer = np.abs(table[left] - values) <= np.abs(table[right] - values)
-    return SHAPES[np.where(nearer, left, right)]
+    return SHAPE_CANDIDATES[np.where(nearer, left, right)]
 
 
 def asymmetric_fit(patches: Values, *, zeros_right: bool) -> tuple[Values, Values, Values]:

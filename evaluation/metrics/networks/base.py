@@ -2,7 +2,7 @@
 
 On a GPU, convolutions run in half precision and everything after them in float32. Retentions then
 differ from a CPU's by at most HALF_TOLERANCE. CONVERGEBENCH_PRECISION=float32 runs convolutions in
-full precision there too.
+float32 too.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import torch
 
 
-#: The largest change of a retention by half precision, and so between CPU and GPU. Thresholds of the
-#: board are at least 0.15 apart, which is far more.
+#: Half precision changes a retention by at most this, so CPU and GPU differ by no more. The board's
+#: thresholds are at least 0.15 apart.
 HALF_TOLERANCE = 0.005
 PRECISIONS = ("float16", "float32")
 
@@ -85,7 +85,7 @@ class NetworkMetric(DirectMetric):
         """Run `work` on slices of the images and return all results.
 
         If memory is short, the batch is halved, then the network moves to the CPU. Raises
-        MetricError if a single image does not fit there.
+        MetricError if a single image does not fit into the CPU's memory.
         """
         results: list[Any] = []
         size = self.batch[self.device]
@@ -159,7 +159,7 @@ def _exact(device: str) -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode())
-        if device == "cuda":  # process-wide settings, left alone on a CPU
+        if device == "cuda":  # process-wide settings, which a CPU does not need
             flags = torch.backends.cudnn.flags(
                 enabled=True, benchmark=False, deterministic=True, allow_tf32=False
             )
@@ -210,7 +210,7 @@ def as_tensor(images: Sequence[Image.Image], device: str) -> torch.Tensor:
 def cosine_distances(sources: Sequence[torch.Tensor], others: torch.Tensor) -> list[float]:
     """Return 1 - the cosine of each row with its source's row.
 
-    It is computed in float64, so that equal rows have distance 0.
+    Cosines are computed in float64, so that equal rows have distance 0.
     """
     import torch
 
@@ -220,11 +220,11 @@ def cosine_distances(sources: Sequence[torch.Tensor], others: torch.Tensor) -> l
     return distances
 
 
-# Faster layers on a CPU with the same numbers. On one AVX2 core, for AlexNet at 1024 x 1024 pixels:
-# NNPACK's FFT and Winograd convolutions take 110 ms, oneDNN's direct ones 330 ms; they differ by
-# five parts in a million. Pooling takes 5 ms with channels last in memory, 70 ms with channels first.
-# Linear layers use oneDNN instead of MKL, which ignores AVX-512 on processors that Intel did not
-# make: there oneDNN reaches 230 GFLOP/s a core, MKL 100; they differ by a millionth.
+# Faster layers for a CPU; their numbers differ by at most five millionths. Measured on one AVX2 core
+# for AlexNet at 1024 x 1024 pixels: convolutions take 110 ms with NNPACK (FFT and Winograd) and
+# 330 ms with oneDNN (direct). Pooling takes 5 ms with channels last in memory and 70 ms with channels
+# first. Linear layers use oneDNN, because MKL ignores AVX-512 on processors that Intel did not make:
+# on these, oneDNN reaches 230 GFLOP/s a core and MKL 100.
 
 
 def optimise_for_cpu(network: Any) -> Any:
@@ -264,8 +264,8 @@ def _suits_nnpack(convolution: Any) -> bool:
 def _nnpack_works() -> bool:
     """Return True if this torch has NNPACK and this processor supports it.
 
-    At its first call NNPACK creates as many threads as torch has. It gets one, because images are
-    already spread over threads and NNPACK's own threads would busy-wait.
+    At its first call, NNPACK creates as many threads as torch has. Torch has one during this call:
+    images are already spread over threads, and NNPACK's own threads would busy-wait.
     """
     import torch
 

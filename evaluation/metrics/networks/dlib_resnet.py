@@ -1,6 +1,6 @@
 """dlib's face embedding in torch: 29 convolutions with weights from dlib's file.
 
-torch takes 12 ms for a face on one core; the packaged dlib takes 95, because its convolutions are
+torch takes 12 ms for a face on one core. The packaged dlib takes 95 ms, because its convolutions are
 slow. Layers follow dlib's dnn_face_recognition_ex.cpp; a test compares the numbers with dlib's.
 """
 
@@ -137,7 +137,7 @@ def _folded(
 
 
 class _Reader:
-    """A reader of a file's trained layers, one after another from the input on."""
+    """A reader of a file's trained layers, in order from the input."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0

@@ -21,7 +21,7 @@ from evaluation.weights.packages import DlibFaces
 # moved or grown. The square is resized to this side.
 AROUND = 2.2
 SIDE = 320
-# The detection network takes a second at that side; at this side a face still has 90 px.
+# The detection network takes a second at SIDE pixels. At this side a face still has 90 px.
 SMALL_SIDE = 192
 # The longer side of whole images in which a face is searched for.
 WHOLE_SIDE = 512
@@ -31,14 +31,14 @@ MIN_SCORE = 0.5
 PADDING = 0.25
 # The number of cached embeddings.
 CACHED = 32
-#: The distance if no face is found; below 0.6 dlib takes two faces for the same person.
+#: The distance if no face is found. Below 0.6, dlib considers two faces the same person.
 NO_FACE = 1.2
 
 
 class Faces:
     """Embeddings of the one face of an image; recent ones are cached."""
 
-    # One version for dlib and torch running the network: their results differ by a millionth.
+    # dlib and torch share one version, because their results differ by a millionth.
     version: ClassVar[str] = "dlib-resnet-1-1"
     weights: ClassVar[str] = "dlib-faces"
     modules: ClassVar[dict[str, str]] = {
@@ -95,7 +95,7 @@ class Faces:
         return dlib.get_face_chip(pixels, landmarks, size=dlib_resnet.SIDE, padding=PADDING)
 
     def _face(self, pixels: Any, image: Image.Image) -> Any:
-        """Return the surest face by the fast gradient detector, else by the detection network."""
+        """Return the most certain face of the gradient detector, else of the slow network."""
         import dlib
 
         faces, scores, _ = self._gradient_detector.run(pixels, 1, 0.0)

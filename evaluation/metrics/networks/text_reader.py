@@ -14,8 +14,8 @@ from PIL import Image
 from evaluation import weights
 from evaluation.metrics.base import Luma, MetricError, is_large
 
-# Text is detected in a copy with this longer side. Small images are enlarged by at most a factor,
-# because further enlargement shows no more letters. Lines are read at the training data's height.
+# Text is detected in a copy whose longer side is SIDE. Small images are enlarged at most by
+# MAX_ENLARGEMENT, because more shows no further letters. Lines are read at LINE_HEIGHT, as trained.
 SIDE, STEP = 640, 32
 MAX_ENLARGEMENT = 1.5
 LINE_HEIGHT, LINE_WIDTH = 48, 320
@@ -138,7 +138,7 @@ def _reading_order(box: list[int]) -> tuple[int, int]:
 
 
 def best_match(words: str, lines: list[str]) -> float:
-    """Return the similarity of the words to their best match in all lines together or in one."""
+    """Return the similarity of the words to their best match in one line or in all lines joined."""
     wanted = plain(words)
     best = 0.0
     for text in (plain("".join(lines)), *map(plain, lines)):

@@ -53,7 +53,7 @@ class Graph:
         if key not in self._orders:
             self._orders[key] = self._order(outputs, values)
         order = self._orders[key]
-        # Values are dropped after their last use, because together they are many times the input.
+        # Values are dropped after their last use, because together they are many times as large as the input.
         waiting = Counter(need for name in order for need in self._needs(name))
         waiting.update(outputs)
         with torch.inference_mode():
@@ -87,16 +87,16 @@ class Graph:
 
     def _order(self, outputs: Sequence[str], given: Collection[str]) -> list[str]:
         """Return the nodes that compute the outputs, each after its inputs."""
-        settled, order = set(given), list[str]()
+        computed, order = set(given), list[str]()
         waiting = list(reversed(outputs))
         while waiting:
             name = waiting[-1]
-            if missing := [need for need in self._needs(name) if need not in settled]:
+            if missing := [need for need in self._needs(name) if need not in computed]:
                 waiting += missing
                 continue
             waiting.pop()
-            if name not in settled:
-                settled.add(name)
+            if name not in computed:
+                computed.add(name)
                 order.append(name)
         return order
 
