@@ -103,8 +103,8 @@ class Annotations:
     def cropped(self, crop: Box) -> Annotations:
         """Return the annotations in fractions of a crop of the image.
 
-        Boxes are clipped. Dropped are boxes of which more than half is cut off, points outside the
-        crop, words that are cut, and a face with an eye outside.
+        Boxes are clipped. Boxes cut by more than half are dropped, as are points outside the crop,
+        words that are cut, and a face with an eye outside.
         """
         left, top, right, bottom = crop
         across, down = right - left, bottom - top

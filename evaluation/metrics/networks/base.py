@@ -220,11 +220,11 @@ def cosine_distances(sources: Sequence[torch.Tensor], others: torch.Tensor) -> l
     return distances
 
 
-# Faster layers for a CPU; their numbers differ by at most five millionths. Measured on one AVX2 core
+# Faster layers for a CPU; their numbers differ by at most five millionths. Measured on an AVX2 core
 # for AlexNet at 1024 x 1024 pixels: convolutions take 110 ms with NNPACK (FFT and Winograd) and
-# 330 ms with oneDNN (direct). Pooling takes 5 ms with channels last in memory and 70 ms with channels
-# first. Linear layers use oneDNN, because MKL ignores AVX-512 on processors that Intel did not make:
-# on these, oneDNN reaches 230 GFLOP/s a core and MKL 100.
+# 330 ms with oneDNN (direct). Pooling takes 5 ms with channels last in memory and 70 ms with
+# channels first. Linear layers use oneDNN, because MKL ignores AVX-512 on processors that Intel did
+# not make: on these, oneDNN reaches 230 GFLOP/s a core and MKL 100.
 
 
 def optimise_for_cpu(network: Any) -> Any:

@@ -1,7 +1,7 @@
 """dlib's face embedding in torch: 29 convolutions with weights from dlib's file.
 
-torch takes 12 ms for a face on one core. The packaged dlib takes 95 ms, because its convolutions are
-slow. Layers follow dlib's dnn_face_recognition_ex.cpp; a test compares the numbers with dlib's.
+torch takes 12 ms for a face on one core. The packaged dlib takes 95 ms, because its convolutions
+are slow. Layers follow dlib's dnn_face_recognition_ex.cpp; a test compares the numbers with dlib's.
 """
 
 from __future__ import annotations

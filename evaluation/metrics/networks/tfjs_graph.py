@@ -53,7 +53,7 @@ class Graph:
         if key not in self._orders:
             self._orders[key] = self._order(outputs, values)
         order = self._orders[key]
-        # Values are dropped after their last use, because together they are many times as large as the input.
+        # Values are dropped after their last use: together they are many times as large as the input.
         waiting = Counter(need for name in order for need in self._needs(name))
         waiting.update(outputs)
         with torch.inference_mode():
