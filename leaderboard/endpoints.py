@@ -107,11 +107,11 @@ def count_submission(email: str, address: str | None, url: str) -> str | None:
     # A failed test does not count as a submission, but it counts as a test.
     if full := Use.objects.take("probe", subjects, settings.PROBES_PER_DAY):
         limit = settings.PROBES_PER_DAY
-        return f"{limit} tests for {full} in the last 24 hours. Please come back tomorrow."
+        return f"The limit of {limit} tests in 24 hours is reached for {full}. Please come back tomorrow."
     limit = settings.SUBMISSIONS_PER_DAY
     full = Use.objects.take("submission", subjects, limit)
     return full and (
-        f"{limit} submissions came from {full} in the last 24 hours; the limit is {limit}. "
+        f"The limit of {limit} submissions in 24 hours is reached for {full}. "
         "A submission whose test failed does not count: correct it on its own page."
     )
 

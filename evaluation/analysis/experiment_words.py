@@ -67,19 +67,19 @@ def rank_words(ranks: Mapping[str, Any]) -> str:
 
 
 def pair_words(ranks: Mapping[str, Any]) -> str:
-    """Name the pairs that the post-hoc test separates; empty without a post-hoc test."""
+    """Name the pairs that differ in the post-hoc test; empty without a post-hoc test."""
     if ranks["test"] != "friedman" or ranks["p"] is None:
         return ""
     if ranks["p"] >= SIGNIFICANT:
-        return "So no two arms are compared by ranks."
+        return "So no two arms are tested against each other."
     separated = [pair for pair in ranks["pairs"] if pair["p"] < SIGNIFICANT]
     if not separated:
-        return "Signed-rank tests with Holm's correction separate no two arms."
+        return "Signed-rank tests with Holm's correction find no two arms that differ."
     count = f"{len(separated)} of {len(ranks['pairs'])} pairs"
     separated.sort(key=lambda pair: pair["p"])
     pairs = [f"{p['first']} and {p['second']} ({p_value(p['p'])})" for p in separated[:MAX_NAMED]]
     named = "" if len(separated) <= MAX_NAMED else "most clearly "
-    return f"Signed-rank tests with Holm's correction separate {count}: {named}{_listed(pairs)}."
+    return f"Signed-rank tests with Holm's correction find differences in {count}: {named}{_listed(pairs)}."
 
 
 def p_value(p: float) -> str:
@@ -103,18 +103,16 @@ def rerun_words(reruns: Mapping[str, Mapping[str, Any]]) -> str:
     """State the spread between reruns of one case, over all arms."""
     repeated = [row for row in reruns.values() if row["rerun"] is not None]
     if not repeated:
-        return (
-            "Every case was played once, so reruns cannot be compared: give the experiment repeats."
-        )
+        return "Every case was played once. To compare reruns, set the experiment's repeats."
     spread = sum(row["rerun"] for row in repeated) / len(repeated)
     shares = [row["icc"] for row in repeated if row["icc"] is not None]
     explained = (
-        f" The case explains {100 * sum(shares) / len(shares):.0f} % of the chains' variance."
+        f" Differences between cases explain {100 * sum(shares) / len(shares):.0f} % of the variance."
         if shares
         else ""
     )
     return (
-        f"When an arm plays a case again, its usable trips vary by ± {spread:.2f} "
+        f"When an arm plays a case again, the usable trips vary by ± {spread:.2f} "
         f"(standard deviation, {repeated[0]['repeats']} repeats).{explained}"
     )
 

@@ -123,7 +123,7 @@ def accept(form: ContributionForm, address: str | None) -> ContributedRun:
         "your network address": f"network {network}",
     }
     if full := Use.objects.take("contributed run", subjects, limit):
-        raise NotAccepted(f"The limit of {limit} runs in 24 hours from {full} is reached.")
+        raise NotAccepted(f"The limit of {limit} runs in 24 hours is reached for {full}.")
     file: UploadedFile = form.cleaned_data["bundle"]
     contribution: ContributedRun = form.save(commit=False)
     contribution.remote_address, contribution.bytes = address, file.size or 0

@@ -43,7 +43,7 @@ class Change:
             return f"We cannot compare answers {between}: {self.detail}."
         if self.changed:
             return f"Answers changed {between}: {self.detail}."
-        return f"No change of answers {between}: {self.detail}."
+        return f"Answers did not change {between}: {self.detail}."
 
 
 def last_change(model: EditingModel) -> Change | None:
@@ -87,7 +87,7 @@ def _compare(before: Run, after: Run) -> tuple[bool | None, str]:
     margin = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * error
     low, high = difference - margin, difference + margin
     numbers = (
-        f"usable trips by {formatting.metric_label(metric)} differ by {difference:+.1f} ({low:+.1f} to {high:+.1f}, "
+        f"usable trips ({formatting.metric_label(metric)}) differ by {difference:+.1f} ({low:+.1f} to {high:+.1f}, "
         f"{CONFIDENCE:.0%} interval) on {after.suite}"
     )
     return abs(difference) > margin, numbers

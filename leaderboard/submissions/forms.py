@@ -115,7 +115,7 @@ class EndpointForm(forms.ModelForm):
             raise ValidationError('Enter a JSON object, such as {"steps": 30}.')
         if secret := secret_names(extra):
             raise ValidationError(
-                f"Enter the key in its own field and remove {', '.join(secret)} here."
+                f"Enter the key in its own field and remove {', '.join(secret)} from here."
             )
         return extra
 
@@ -180,7 +180,7 @@ class SubmissionForm(EndpointForm):
         min_value=0,
         max_value=100,
         decimal_places=5,
-        help_text="Shown on the board, which can be sorted by it.",
+        help_text="Shown on the board, which visitors can sort by price.",
     )
     max_in_flight = forms.IntegerField(
         label="Calls at once",
@@ -192,7 +192,7 @@ class SubmissionForm(EndpointForm):
     suite = SuiteChoiceField(
         queryset=Suite.objects.none(),
         empty_label=None,
-        help_text="Your endpoint gets one request for each edit, and a few more if it fails.",
+        help_text="Your endpoint gets one request for each edit, and a few more if requests fail.",
     )
     idempotency_key = forms.UUIDField(widget=forms.HiddenInput)
     # A honeypot: people do not see the field, so they leave it empty.

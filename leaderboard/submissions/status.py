@@ -150,7 +150,7 @@ def cost(submission: Submission) -> str:
     at_once = formatting.count(submission.max_in_flight, "call")
     return (
         f"{'at most ' if expected.stop_after else ''}{expected.edits:,} calls to your endpoint"
-        f"{money}, and a few more if it fails. With "
+        f"{money}, and a few more if calls fail. With "
         f"{at_once} at once that takes about {duration(expected.seconds)}"
         f"{'' if _pace_is_known(submission) else ' if an edit takes ten seconds'}."
         f"{FEWER if expected.stop_after else ''}"
@@ -184,7 +184,7 @@ def _usual_wait() -> str:
     if not waits:
         return "A person reviews it, so we cannot promise a time."
     half, longest = duration(median(waits)), duration(max(waits))
-    return f"Of the last {len(waits)}, half were reviewed within {half}, all within {longest}."
+    return f"Of the last {formatting.count(len(waits), 'submission')}, half were reviewed within {half}, all within {longest}."
 
 
 def _run(run: Run) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def _run(run: Run) -> dict[str, Any]:
     return {"done": edits["done"], "total": edits["total"], "words": words}
 
 
-def _in_the_queue(run: Run, before: int) -> str:
+def _in_the_queue(run: Run, runs_before: int) -> str:
     """Return the run's place in the queue and the remaining work of the runs before it."""
     length = duration(
         run.editing_model.estimate(run.progress.edits_total, run.progress.chains_total).seconds
@@ -216,7 +216,7 @@ def _in_the_queue(run: Run, before: int) -> str:
     )
     ahead = f", with about {duration(seconds)} of work left" if seconds else ""
     return (
-        f"Queued: {formatting.count(before, 'run')} before this one{ahead}. Runs take turns; "
+        f"Queued: {formatting.count(runs_before, 'run')} before this one{ahead}. Runs take turns; "
         f"yours takes about {length} by itself."
     )
 
@@ -256,12 +256,13 @@ def result(run: Run | None) -> dict[str, Any] | None:
         "unmade": len(unmade),
         "judged": sum(Verdict.from_evidence(rows).made is not None for rows in evidence.values()),
         "strips": [
-            (strip, _witnessed(evidence.get(strip.chain.case_id, []))) for strip in short_strips
+            (strip, _witness_statements(evidence.get(strip.chain.case_id, [])))
+            for strip in short_strips
         ],
     }
 
 
-def _witnessed(evidence: Sequence[Mapping[str, Any]]) -> str:
+def _witness_statements(evidence: Sequence[Mapping[str, Any]]) -> str:
     """Return whether the witnesses saw the edit in the first edited image: "glasses: seen"."""
     return "; ".join(
         f"{row['thing']}: {'seen' if row['made'] else 'not seen'}, by "

@@ -22,7 +22,7 @@ from leaderboard.views.site import noindex_variants, withdrawn
 
 #: Chains per page.
 PAGE_SIZE = 300
-ORDERS = {"worst": "Worst first", "best": "Best first", "suite": "As in the suite"}
+ORDERS = {"worst": "Worst first", "best": "Best first", "suite": "In the suite’s order"}
 
 
 @require_safe

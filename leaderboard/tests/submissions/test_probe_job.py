@@ -330,7 +330,9 @@ def test_submissions_that_fail_are_limited_by_their_tests(settings):
     url = "https://93.184.216.34/v1"
     for number in range(2):
         assert count_submission(f"{number}@example.org", None, url) is None
-    assert "2 tests for this endpoint" in count_submission("2@example.org", None, url)
+    assert "2 tests in 24 hours is reached for this endpoint" in count_submission(
+        "2@example.org", None, url
+    )
 
 
 @pytest.mark.django_db
