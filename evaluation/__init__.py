@@ -1,7 +1,7 @@
 """The ConvergeBench harness: play round trips, score them, report.
 
-The package does not use Django. It can be imported without torch, which only the functions that
-need it import.
+The package does not use Django. Importing it does not import torch: functions that need torch
+import it themselves.
 """
 
 __version__ = "0.2.0"

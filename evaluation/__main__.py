@@ -54,7 +54,7 @@ exit codes: 0 done; 1 failed, for the reason printed; 2 wrong arguments;
 
 
 def parser(only: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser of every command, or of one without loading the others."""
+    """Return the parser of all commands; with `only`, import just that command."""
     top = argparse.ArgumentParser(
         prog="convergebench",
         description=DESCRIPTION,

@@ -20,7 +20,7 @@ from evaluation.images import fit
 # The largest side of a block in pixels, and the least number of blocks along the shorter side.
 BLOCK, BLOCKS = 32, 16
 # An image with this longer side is processed at half its size, an image twice as large at a
-# quarter. This is four times as fast, and only the means of blocks are used.
+# quarter. This is four times as fast, and changes the means of blocks hardly at all.
 LARGE = 1024
 # An edit fills the few blocks that differ most. So corrections are compared only on this share of
 # the blocks: those that differ least.
@@ -45,12 +45,13 @@ SHARP = 0.95
 FLOW_SIDES = (256, 512)
 FLOW_SMOOTHING = 1 / 40
 MAX_FLOW = 0.06
-# Pixels that still differ by this much after the flow were edited: their flow has half the weight.
+# Pixels that differ by this much after the flow were probably edited: they have half the weight.
 FLOW_DOUBT = 0.03
 # A flow counts as a warp if it explains at least this share of the difference outside the edit,
 # and at least this amount; otherwise it only smears the edit into its surroundings. Both are
 # measured on blurred copies: any flow explains a little grain, and edges may be a pixel apart.
-# In tests a flow explained at least half of a warp, or 0.002, and nothing of noise and drawings.
+# In tests flows explained at least half (and 0.002) of the difference that a warp makes, but none
+# of the difference that noise, JPEG or an added object makes.
 FLOW_MIN_SHARE = 0.3
 FLOW_MIN_GAIN = 0.001
 FLOW_BLUR = 1.5 / 512
@@ -62,7 +63,7 @@ FLOW_MIN_SIDE = 64
 
 @dataclass(frozen=True)
 class Aligned:
-    """Two images of one size, before and after an edit, as corrected so far."""
+    """Two images of equal size, before and after an edit, with the corrections so far."""
 
     before: Values
     after: Values
@@ -200,7 +201,7 @@ def _colour_error(x: Floats, y: Floats, matrix: Floats, offset: Floats) -> Float
 
 
 def _trimmed_mean(error: Floats, share: float) -> float:
-    """Return the mean error of this share of the pixels, those that fit best."""
+    """Return the mean error of the best-fitting share of the pixels."""
     count = max(1, int(share * len(error)))
     return float(np.partition(error, count - 1)[:count].mean())
 
@@ -363,7 +364,7 @@ def registrations(x: Values, y: Values) -> list[Floats]:
     for find_start in (_no_warp, _best_zoom):
         start = find_start(small_x, small_y, size)
         if find_start is _best_zoom and np.abs(start - np.eye(2, 3)).max() < NEARBY:
-            break  # it would find the same maximum again
+            break  # the search would find the same maximum again
         agreement: float = 0.0
         try:
             agreement, warp = cv2.findTransformECC(

@@ -170,8 +170,8 @@ class Arm(BaseModel):
     ) -> Self:
         """Return the arm with its prompts and the version of its clean-up filled in.
 
-        `variants` are the other wordings of the suite's pairs, by slug. Raises ArmError if a pair
-        lacks the wording, or if the clean-up cannot run here.
+        `variants` are further wordings of the pairs, by slug. Raises ArmError if a pair lacks the
+        wording, or if the clean-up cannot run here.
         """
         pairs = list(pairs)
         if self.floor and (shape := next((p.slug for p in pairs if p.shape), None)):

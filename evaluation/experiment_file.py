@@ -133,7 +133,7 @@ class ExperimentFile(BaseModel):
 
 
 def catalogue_variants() -> dict[str, tuple[Variant, ...]]:
-    """Return the catalogue's other wordings of each pair."""
+    """Return the catalogue's further wordings of each pair."""
     return {pair.slug: pair.variants for pair in catalog.edit_pairs()}
 
 

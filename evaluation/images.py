@@ -29,7 +29,7 @@ from evaluation.errors import UserFacingError
 FORMATS = ("PNG", "JPEG", "WEBP")
 EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 MAX_BYTES = 64 * 2**20
-# Pillow refuses images only from 179 MP on; a benchmark image has about 1 MP.
+# Pillow's own limit is 179 MP; a benchmark image has about 1 MP.
 MAX_PIXELS = 40_000_000
 # A progressive JPEG has about ten scans. A million empty ones, of eleven bytes each, would keep a
 # processor busy for a day.
@@ -249,8 +249,8 @@ def _canonical(
 def _eight_bit(image: Image.Image, data: bytes) -> Image.Image:
     """Convert a 16-bit PNG to 8 bits: divide by 257, which maps 65535 to 255 exactly.
 
-    Pillow decodes grey in 16 bits, but keeps only the high byte of colours. Decoding once more in
-    the other byte order gives the low byte.
+    Pillow decodes grey in 16 bits, but keeps only the high byte of colours. Decoding again in
+    the opposite byte order gives the low byte.
     """
     other = Image.open(io.BytesIO(data), formats=("PNG",))
     tile = other.tile[0]

@@ -143,7 +143,7 @@ class Results:
         return _frame(self.chains(), package)
 
     def calls_frame(self, package: str | None = None) -> Any:
-        """Return all calls to the editor, also failed ones, as a data frame."""
+        """Return all calls to the editor, including failed calls, as a data frame."""
         return _frame((call.model_dump() for call in self.run.calls()), package)
 
     def save(self, folder: str | Path) -> Path:
@@ -199,9 +199,9 @@ def evaluate(
     `editor` is a name from `convergebench list editors`, an import path (my.module:MyEditor), an
     Editor, or a function of (image, prompt, seed) that returns a PIL image. `options` are for an
     editor given by name or path. `suite` is a name, a file or a Suite; `suite("smoke", trips=2)`
-    selects a part of a suite. Called again with the same `out`, an interrupted evaluation continues;
-    without `out` the run is deleted with its results. Paid models are played without confirmation:
-    give a budget in `play`.
+    selects a part of a suite. A second call with the same `out` continues an interrupted
+    evaluation; without `out` the run is deleted with its results. Paid models are played without
+    confirmation: give a budget in `play`.
 
     `log` are hooks: "wandb", "mlflow", objects with `begin`, `on_trip` and `end`, or functions. A
     function is called after every trip with its chain, number, seconds and cost, from several

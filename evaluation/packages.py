@@ -17,5 +17,5 @@ def package_version(name: str) -> str:
 
 
 def package_versions(names: Iterable[str]) -> dict[str, str]:
-    """Return the versions of the given packages, without those that are not installed."""
+    """Return the versions of the named packages; leave out packages that are not installed."""
     return {name: package_version(name) for name in names if package_version(name)}

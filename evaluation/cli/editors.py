@@ -135,7 +135,7 @@ def chosen_editors(args: argparse.Namespace) -> list[ChosenEditor]:
 
 
 def _options(pairs: list[str]) -> dict[str, Any]:
-    """Parse NAME=VALUE; a value is a number or other JSON if it parses, else text."""
+    """Parse each NAME=VALUE. A value that is neither a number nor JSON is text."""
     options = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -185,7 +185,7 @@ def find_editor(name: str, options: Mapping[str, Any]) -> ChosenEditor:
     except EditorError:
         if name not in EDITORS:
             raise _unknown(name) from None
-        # If exactly one model is this editor with these options, use that model's name and price.
+        # If exactly one model uses this editor with these options, use that model's name and price.
         equal = [r for r in rows if r["editor"] == name and (r.get("options") or {}) == options]
         row = dict(equal[0], slug=name) if len(equal) == 1 else {}
     kind = row.get("editor", name)

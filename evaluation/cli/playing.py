@@ -244,7 +244,7 @@ def settings(chosen: ChosenEditor, options: PlayOptions) -> dict[str, Any]:
 
 
 def open_run(out: Path, suite: Suite, chosen: ChosenEditor, options: PlayOptions) -> RunFolder:
-    """Open the run in `out` or create it. Raises CommandError if `out` has another run."""
+    """Open the run in `out` or create it. Raises CommandError if `out` has a different run."""
     if not (out / "run.json").is_file():
         return RunFolder.create(out, suite, **settings(chosen, options))
     folder = RunFolder.open(out)

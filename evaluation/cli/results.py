@@ -86,7 +86,7 @@ class TripVerdicts(Strict):
 
 
 class NoReference(Strict):
-    """One no-reference metric on a run; lists have an entry for each n = 0..N."""
+    """One no-reference metric on a run; each list has an entry for every trip 0..N."""
 
     label: str
     higher_is_better: bool
@@ -227,8 +227,8 @@ def results_table(results: Results) -> str:
     ]
     if summary.outcomes["known"]:
         lines.append(
-            "chains were stopped once their result was known: usable trips and half-life equal those "
-            "of a full run, but AUC, the end of the curve and slower metrics are unknown"
+            "chains were stopped once their result was known: usable trips and half-life equal "
+            "those of a full run, but AUC, the end of the curve and slower metrics are unknown"
         )
     return "\n".join(lines)
 

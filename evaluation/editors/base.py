@@ -19,7 +19,7 @@ from evaluation.untrusted_json import storable, storable_value
 
 
 class Refused(Exception):
-    """A model's refusal (policy, safety, text instead of an image), which is a result, no fault."""
+    """A model's refusal (policy, safety, text instead of an image): a result, not a fault."""
 
     def __init__(
         self, reason: str, *, cost: float | None = None, notes: Mapping[str, Any] | None = None

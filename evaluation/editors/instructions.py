@@ -1,7 +1,7 @@
 """Instructions of the reference editors: parsed from prompts, applied to pixels.
 
-Both steps follow the rules of evaluation.content.rules. In an annotated image, drawings go where
-the annotations place them. The same rule locates a drawing again, so removing it needs no
+Parsing and editing follow the rules of evaluation.content.rules. In an annotated image, drawings go
+where the annotations place them. The same rule locates a drawing again, so removing it needs no
 detection.
 """
 
@@ -147,7 +147,7 @@ def parse(prompt: str) -> Instruction:
     instruction counts: later ones ("Keep everything else exactly as it is.") would mislead.
     """
     sentences = [s for s in re.split(r"(?<=[.!?])\s+", _normalised(prompt)) if s]
-    for count in range(len(sentences), 0, -1):  # a known wording may be followed by any text
+    for count in range(len(sentences), 0, -1):  # any text may follow a catalogued wording
         if instruction := _catalogue_instructions().get(" ".join(sentences[:count])):
             return instruction
     for sentence in sentences:

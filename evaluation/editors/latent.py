@@ -1,7 +1,7 @@
 """The latent editor: edits by rule, then passes the image through an autoencoder.
 
 Every latent diffusion model encodes the image, edits the code, and decodes it. This editor only
-encodes and decodes, so its damage is the least that such a model does. The default is our own
+encodes and decodes, so it does the least damage that such a model can do. The default is our own
 tiny autoencoder. Any autoencoder that diffusers can load may replace it.
 """
 
@@ -81,7 +81,7 @@ class Latent(RuleEditor):
 
     def describe(self) -> dict[str, Any]:
         description = super().describe() | {"checkpoint": self.checkpoint or "own"}
-        # A hub id has no hash here: its file may not be downloaded yet.
+        # The weights of a hub id get no hash: they may not be downloaded yet.
         sha256 = weights_sha256(Path(self.checkpoint or BUNDLED) / self.subfolder)
         return description | ({"weights_sha256": sha256} if sha256 else {})
 
@@ -166,7 +166,7 @@ def _encoded(autoencoder: Any, values: Any) -> Any:
 
 
 def _expects_video(autoencoder: Any) -> bool:
-    """Return True if it takes images as videos of one frame, as Qwen-Image's does."""
+    """Return True if the autoencoder takes images as videos of one frame, as Qwen-Image's does."""
     return any(weight.ndim == 5 for weight in autoencoder.parameters())
 
 

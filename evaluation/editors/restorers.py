@@ -74,7 +74,7 @@ class RestoringEditor(RuleEditor):
 
 
 class Restorer(RestoringEditor):
-    """Restores by classical filters, each only as far as the image seems to need it.
+    """Restores by classical filters, each as strong as the image seems to need.
 
     It inpaints scratches, smooths grain by non-local means, stretches brightness and colours, and
     sharpens edges.

@@ -155,9 +155,9 @@ class Rules:
     """Rules for the URLs that may be called.
 
     `allow_local` is the development switch: it allows http, any port, this machine and the local
-    network. Without it only `ports` are allowed. `deny` lists this server's own host names, addresses
-    and networks; ".example.org" means a domain with its subdomains. `resolver` has the signature of
-    socket.getaddrinfo.
+    network. Without it only `ports` are allowed. `deny` lists this server's own host names,
+    addresses and networks; ".example.org" means a domain with its subdomains. `resolver` has the
+    signature of socket.getaddrinfo.
     """
 
     allow_local: bool = False
@@ -181,7 +181,7 @@ class Rules:
 
     @cached_property
     def _denied_names(self) -> tuple[str, ...]:
-        # Django's ALLOWED_HOSTS may contain "*" for any host, which names no host of ours.
+        # In Django's ALLOWED_HOSTS "*" means any host, so it names none of our hosts.
         names = (e.strip().lower().rstrip(".") for e in self.deny if not _as_network(e))
         return tuple(name for name in names if name and name != "*")
 

@@ -122,7 +122,7 @@ class Backend(httpcore2.NetworkBackend):
             sock.settimeout(min(CONNECT_SECONDS, current_budget.get().seconds_left()))
             sock.connect(address)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # Equal addresses at both ends mean that this machine has dialled itself.
+            # If both ends have the same address, this machine has dialled itself.
             guarded = self.rules and not self.rules.allow_local
             if guarded and sock.getsockname()[0] == sock.getpeername()[0]:
                 raise AddressRefused(

@@ -129,7 +129,7 @@ class HttpClient:
 
     @contextlib.contextmanager
     def call(self, seconds: float) -> Iterator[Budget]:
-        """Give all requests inside, also an SDK's, one deadline and one byte budget."""
+        """Give all requests in this context, also an SDK's, one deadline and one byte budget."""
         max_received = self.max_bytes + MAX_FRAMING_BYTES
         budget = Budget(seconds, time.monotonic() + seconds, max_received)
         token = current_budget.set(budget)
@@ -280,7 +280,7 @@ class HttpClient:
 
     @contextlib.contextmanager
     def _reporting(self, kind: str) -> Iterator[None]:
-        """Report blocked addresses as security events; a malformed URL is only a typing error."""
+        """Report blocked addresses as security events, but not URLs that are only malformed."""
         try:
             yield
         except AddressRefused as refused:
@@ -412,9 +412,9 @@ def _proxy(address: str) -> httpcore2.Proxy:
 
 
 def _refuse_surplus(response: httpcore2.Response) -> None:
-    """Raise BrokenAnswer if bytes follow the answer: they would begin the next one.
+    """Raise BrokenAnswer if bytes follow the answer: the next reply would begin with them.
 
-    httpcore2 keeps them silently; they can be seen only in its parser, h11.
+    httpcore2 does not report such bytes; only its parser, h11, shows them.
     """
     stream: Any = response.stream
     if stream._stream._connection._h11_state.trailing_data[0]:

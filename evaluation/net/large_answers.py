@@ -14,7 +14,7 @@ LARGE_PIXELS = 4_500_000
 
 
 class LargeAnswers:
-    """A lock that all edits share: a large answer waits until no other is in memory."""
+    """A lock that all edits share, so that only one large answer is in memory."""
 
     def __init__(self) -> None:
         self._slot = threading.Lock()

@@ -70,7 +70,7 @@ examples:
 
 
 class AuditShares(BaseModel):
-    """The shares measured by all audits of one kind."""
+    """The results of all audits of one kind, each a share."""
 
     median: float | None
     each: list[float]
@@ -249,7 +249,7 @@ def _report_folder(args: argparse.Namespace, runs: Sequence[PlayedFolder]) -> Pa
 
 
 def _print_played(args: argparse.Namespace, runs: Sequence[PlayedFolder]) -> None:
-    """Print the edits and the cost of runs that are not scored here."""
+    """Print the edits and the cost of runs that this command does not score."""
     summaries = [played.summary for played in runs]
     if args.json:
         echo_json(RunOutput(runs=[RunResults(**dict(summary)) for summary in summaries]))

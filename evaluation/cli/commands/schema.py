@@ -106,8 +106,8 @@ def json_schema(name: str) -> dict[str, Any]:
     if name in OUTPUTS:
         head["$id"] = OUTPUTS[name].schema_id()
         schema["properties"]["schema"] = {"const": OUTPUTS[name].schema_id(), "type": "string"}
-    # The models are strict, so that tests find undocumented fields. Readers should accept other
-    # fields, since a field may be added at any time.
+    # The models are strict, so that tests find undocumented fields. Readers should accept
+    # unknown fields, since a field may be added at any time.
     return {**head, **{k: v for k, v in _open(schema).items() if k != "title"}}
 
 

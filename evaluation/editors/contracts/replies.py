@@ -124,7 +124,7 @@ def raise_if_error(call: Call, payload: Mapping[str, Any]) -> None:
 
 
 def read_image(call: Call, reply: Reply) -> bytes:
-    """Return the body of a reply that should be an image, which is not decoded yet."""
+    """Return the body of a reply if it may be an image; it is not decoded here."""
     media_type = reply.media_type
     if not reply.body and not media_type.startswith("text/"):
         raise bad_answer("the answer is empty (0 bytes)")
@@ -195,7 +195,7 @@ def _message(call: Call, reply: Reply) -> tuple[str, str]:
 
 
 def _body_text(call: Call, reply: Reply) -> str:
-    """Return the text of a plain text or web page; "" for other types.
+    """Return the text of a body that is plain text or a web page; "" for other types.
 
     Only the private test of an endpoint shows it.
     """

@@ -369,7 +369,7 @@ class HostedEditor(Editor):
     def sdk_client(self) -> httpx2.Client:
         """An HTTP client for an SDK that checks answers before the SDK reads them.
 
-        The SDKs' own errors lose details: an error with status 200, the body of a 502.
+        The SDKs' own errors leave out details: an error with status 200, the body of a 502.
         """
 
         def check(response: httpx2.Response) -> None:

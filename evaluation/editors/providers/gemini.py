@@ -24,7 +24,8 @@ from evaluation.images import EncodedImage
 from evaluation.net.backend import trusted_authorities
 from evaluation.net.client import Reply
 
-#: A request may have 20 MB, which is 15 MB before base64. Longer histories lose their oldest turns.
+#: A request may have 20 MB, which is 15 MB before base64. The oldest turns of a longer
+#: history are left out.
 MAX_HISTORY_BYTES = 12 * 2**20
 #: Signature that Google accepts for a re-encoded image in a model's turn.
 NO_SIGNATURE = b"skip_thought_signature_validator"
@@ -160,10 +161,10 @@ class Gemini(HostedEditor):
 
 
 def _contents(request: Request) -> list[Any]:
-    """Return the image and prompt, after the turns of the conversation if there is one.
+    """Return the turns of the conversation, if there is one, then the image and prompt.
 
     An image that was the model's last answer is not sent again. All images are re-encoded, so the
-    signatures of the model's own bytes are lost.
+    signatures of the model's own files are no longer valid.
     """
     from google.genai import types
 

@@ -1,4 +1,4 @@
-"""Models on Replicate, which waits for a prediction first and then lets us poll."""
+"""Models on Replicate: a request waits a while for its prediction, then we poll."""
 
 from __future__ import annotations
 
