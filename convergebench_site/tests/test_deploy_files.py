@@ -63,7 +63,7 @@ def test_kubernetes_accepts_the_output_of_kustomize():
     names = {one["metadata"]["name"] for one in built if one["kind"] == "Deployment"}
     scaled = [one["spec"] for one in built if one["kind"] == "HorizontalPodAutoscaler"]
     assert {spec["scaleTargetRef"]["name"] for spec in scaled} == {"edits", "gpu"} <= names
-    source = (ROOT / "leaderboard/operation/figures.py").read_text()
+    source = (ROOT / "leaderboard/operation/monitoring.py").read_text()
     for spec in scaled:
         figure = spec["metrics"][0]["external"]["metric"]["name"]
         name = figure.removeprefix("convergebench_")

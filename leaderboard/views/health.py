@@ -18,7 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, 
 from rq import Worker
 
 from leaderboard import job_queue
-from leaderboard.operation import figures
+from leaderboard.operation import monitoring
 
 
 @never_cache
@@ -42,7 +42,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         registry = CollectorRegistry()
         multiprocess.MultiProcessCollector(registry)
-    return HttpResponse(figures.exposition(registry), content_type=CONTENT_TYPE_LATEST)
+    return HttpResponse(monitoring.exposition(registry), content_type=CONTENT_TYPE_LATEST)
 
 
 def _is_internal(request: HttpRequest) -> bool:

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from evaluation.bundle.document import BundleError
 from leaderboard.exports import bundles, scores
 from leaderboard.models import Suite, Trip
-from leaderboard.operation import figures
+from leaderboard.operation import monitoring
 from leaderboard.standings import refresh_ranks
 from leaderboard.testing.factories import FLIP, drawn_image, tiny_suite
 from leaderboard.testing.played import QUICK_WITNESSES, play
@@ -125,7 +125,7 @@ def test_a_crawler_finds_nothing_of_a_sealed_suite(client, runs, tmp_path):
     call_command("export_results", "dataset", tmp_path / "exports/dataset", verbosity=0)
     bundles.write(opened, tmp_path / "exports/run.zip")
     result |= files(tmp_path / "exports")
-    result["figures"] = figures.exposition(CollectorRegistry())
+    result["figures"] = monitoring.exposition(CollectorRegistry())
     everything = b"\n".join(result.values())
     # The crawl finds the open suite, so it would find a leak.
     assert OPEN.encode() in everything

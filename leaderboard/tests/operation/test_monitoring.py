@@ -25,7 +25,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from leaderboard import jobs
 from leaderboard.models import Call, Chain, Run, RunProgress
 from leaderboard.models.runs import ChainState, RunState
-from leaderboard.operation import figures
+from leaderboard.operation import monitoring
 from leaderboard.testing import factories
 from leaderboard.views import health
 
@@ -35,7 +35,7 @@ DEPLOY = Path(settings.BASE_DIR) / "deploy"
 
 def reported() -> dict[tuple[str, ...], float]:
     """Return the value of each figure by its name and labels."""
-    text = figures.exposition(CollectorRegistry()).decode()
+    text = monitoring.exposition(CollectorRegistry()).decode()
     return {
         (sample.name.removeprefix("convergebench_"), *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(text)
@@ -149,7 +149,7 @@ def test_promtool_accepts_the_files(what: str, tmp_path: Path, run: Any):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     if what == "rules":
-        text = figures.exposition(CollectorRegistry())
+        text = monitoring.exposition(CollectorRegistry())
         lint = subprocess.run(
             ["promtool", "check", "metrics"], input=text, capture_output=True, check=False
         )

@@ -25,7 +25,7 @@ WINDOW = timedelta(hours=1)
 PREFIX = "convergebench"
 
 
-class SiteFigures(Collector):
+class SiteCollector(Collector):
     """The values of all runs and of work under way, queried at every scrape."""
 
     def collect(self) -> Iterator[Metric]:
@@ -127,11 +127,11 @@ class SiteFigures(Collector):
         yield alive
 
 
-def exposition(process_figures: CollectorRegistry) -> bytes:
+def exposition(process_registry: CollectorRegistry) -> bytes:
     """Return the values of the site and of this process in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(SiteFigures())
-    return generate_latest(registry) + generate_latest(process_figures)
+    registry.register(SiteCollector())
+    return generate_latest(registry) + generate_latest(process_registry)
 
 
 def _gauge(name: str, description: str, *labels: str) -> GaugeMetricFamily:
