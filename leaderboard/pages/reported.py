@@ -224,7 +224,7 @@ def _reported_trace(line: ReportedLine, place: int, metric: str) -> Figure:
 def published_chart(results: RunResults) -> Chart | None:
     """Compare the model's values with published values; None if nothing is published.
 
-    The chart is by the chosen metric. Nobody else publishes our headline metric: if that is
+    The chart is by the chosen metric. No one else publishes our headline metric: if that is
     chosen, the chart is by the first metric with published values.
     """
     if results.run.suite.published_elsewhere:  # this suite shows the published values already
