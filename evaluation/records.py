@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, StringConstraints
 
-from evaluation.content.shapes import BACKWARD, FORWARD, MOST_STEPS
+from evaluation.content.shapes import BACKWARD, FORWARD, MAX_STEPS
 
 T = TypeVar("T")
 #: A list that reports only its first invalid row: a million errors would fill the memory.
@@ -84,7 +84,7 @@ class TripMeasures(Record):
     evidence: Many[EvidenceRow] = Field(
         default=[], description="The verdict of each witness on the edit."
     )
-    steps: Annotated[Many[dict[str, Any]], Field(max_length=MOST_STEPS)] = Field(
+    steps: Annotated[Many[dict[str, Any]], Field(max_length=MAX_STEPS)] = Field(
         default=[],
         description="The measures of each step of a chain shape; empty for a round trip.",
     )
@@ -138,7 +138,7 @@ class TripRecord(TripMeasures):
     number: TripNumber
     forward: EditRecord | None
     backward: EditRecord | None
-    between: Annotated[Many[StepRecord], Field(max_length=MOST_STEPS)] = []
+    between: Annotated[Many[StepRecord], Field(max_length=MAX_STEPS)] = []
     scores: dict[Slug, Number]
 
     @property

@@ -22,7 +22,7 @@ from evaluation.content.suites import Suite
 #: The lowest threshold: a chain that has fallen to it has fallen to all others.
 LAST_THRESHOLD = min(THRESHOLDS)
 #: The largest `stop_after`; larger values save too little.
-MOST = 20
+MAX_STOP_AFTER = 20
 
 
 def known_at(chain: ChainResult) -> int | None:

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from evaluation import __version__
-from evaluation.analysis.stopping import MOST
+from evaluation.analysis.stopping import MAX_STOP_AFTER
 from evaluation.arms import DEFAULT, Arm
 from evaluation.audits.plan import plan
 from evaluation.cli.editors import ChosenEditor
@@ -225,8 +225,8 @@ def play_options(args: argparse.Namespace) -> PlayOptions:
 
 def _stop_after(text: str) -> int:
     number = at_least_one(text)
-    if number > MOST:
-        raise argparse.ArgumentTypeError(f"at most {MOST}")
+    if number > MAX_STOP_AFTER:
+        raise argparse.ArgumentTypeError(f"at most {MAX_STOP_AFTER}")
     return number
 
 

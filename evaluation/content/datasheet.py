@@ -16,7 +16,7 @@ from evaluation.content.suites import ORIGINS, origin_of
 #: Curators are warned if one origin, or one source of faces, has a larger share.
 LARGEST_SHARE = 1 / 3
 #: Shares of fewer portraits have no meaning.
-FEWEST_PORTRAITS = 3
+MIN_PORTRAITS = 3
 #: Poses of a head: both cheeks equally wide, both eyes visible, one eye visible.
 POSES = ("frontal", "three-quarter", "profile")
 #: Groups of labels; a portrait has at most one label of each.
@@ -89,7 +89,7 @@ def concentrations(images: Iterable[Sourced]) -> list[str]:
     every = list(images)
     faces = [image for image in every if is_portrait(image)]
     shares = [(Counter(map(_origin, every)), len(every), "images")]
-    if len(faces) >= FEWEST_PORTRAITS:
+    if len(faces) >= MIN_PORTRAITS:
         shares.append((Counter(map(source_of, faces)), len(faces), "portraits"))
     return [
         f"{name}: {count} of {total} {what}, more than a third from one "

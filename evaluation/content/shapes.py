@@ -20,7 +20,7 @@ from evaluation.content.operators import OPERATORS
 
 #: The names of the first and last step of every trip, as in a round trip.
 FORWARD, BACKWARD = "forward", "backward"
-FEWEST_STEPS, MOST_STEPS, MOST_TRIPS = 2, 12, 4
+MIN_STEPS, MAX_STEPS, MAX_TRIPS = 2, 12, 4
 CHANGES = ("exact", "local", "none")
 LONGEST_PROMPT = 1000
 _TOKEN = re.compile(r"[A-Za-z]|=")
@@ -130,13 +130,13 @@ def _letters(shape: str) -> list[list[str]]:
     trips = [_TOKEN.findall(part) for part in shape.split("=")]
     if not trips[-1]:
         trips.pop()
-    if not 1 <= len(trips) <= MOST_TRIPS:
-        raise ValueError(f"shape: it has {len(trips)} trips; it must have 1 to {MOST_TRIPS}")
+    if not 1 <= len(trips) <= MAX_TRIPS:
+        raise ValueError(f"shape: it has {len(trips)} trips; it must have 1 to {MAX_TRIPS}")
     for trip in trips:
-        if not FEWEST_STEPS <= len(trip) <= MOST_STEPS:
+        if not MIN_STEPS <= len(trip) <= MAX_STEPS:
             raise ValueError(
                 f"shape: {' '.join(trip) or 'a trip'} has {len(trip)} steps; a trip needs "
-                f"{FEWEST_STEPS} to {MOST_STEPS}"
+                f"{MIN_STEPS} to {MAX_STEPS}"
             )
         for place, letter in enumerate(trip):
             if letter.islower() and letter.upper() not in trip[:place]:

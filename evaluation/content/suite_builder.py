@@ -21,7 +21,7 @@ Stratum = tuple[str, str]  # kind of image, category of pair
 #: The largest share of a category, so that no single category decides the ranking.
 LARGEST_SHARE = 0.25
 #: With fewer images or pairs, intervals and ranks have no meaning (method, section 6).
-FEWEST_IMAGES, FEWEST_PAIRS = 10, 12
+MIN_IMAGES, MIN_PAIRS = 10, 12
 #: Fields that a suite's image copies from its source image.
 COPIED_FIELDS = (
     "slug",
@@ -194,8 +194,8 @@ def refusals(suite: Suite, narrow: bool = False) -> list[str]:
                 "than a quarter"
             )
     for what, actual, fewest in (
-        ("images", len(suite.images), FEWEST_IMAGES),
-        ("pairs", len(suite.pairs), FEWEST_PAIRS),
+        ("images", len(suite.images), MIN_IMAGES),
+        ("pairs", len(suite.pairs), MIN_PAIRS),
     ):
         if actual < fewest and not narrow:
             reasons.append(f"{actual} {what} are too few to compare models: at least {fewest}")

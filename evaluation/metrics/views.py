@@ -36,7 +36,7 @@ ROWS = 64
 # Fine detail: the standard deviations of two blurs, for an image with this longer side.
 BANDS_SIDE, FINE, COARSE = 512, 0.7, 1.4
 # Registration: the largest and smallest side of the copies it compares, and the side of its blocks.
-SIDE, LEAST_SIDE, BLOCK = 256, 16, 16
+SIDE, MIN_SIDE, BLOCK = 256, 16, 16
 # A warp is applied if it leaves less than this share of the difference.
 LARGEST_REST = 0.9
 
@@ -210,7 +210,7 @@ def register(
 def _small(image: Image.Image) -> NDArray[np.float32]:
     """Return a copy of at most 256 pixels a side, by box averages, with values from 0 to 1."""
     scale = min(1, SIDE / max(image.size))
-    width, height = (max(LEAST_SIDE, round(side * scale)) for side in image.size)
+    width, height = (max(MIN_SIDE, round(side * scale)) for side in image.size)
     small = image.resize((width, height), Image.Resampling.BOX)
     return np.asarray(small, dtype=np.float32) / np.float32(255)
 

@@ -26,7 +26,7 @@ from evaluation.metrics.base import Subject
 from evaluation.play.run_folder import write_json
 
 #: The number of files to keep, about 5 kB each. The least recently used are deleted first.
-MOST_FILES = 4000
+MAX_FILES = 4000
 _FILE = TypeAdapter(
     dict[str, tuple[FiniteFloat, dict[int, FiniteFloat], dict[str, Any] | None] | None]
 )
@@ -86,5 +86,5 @@ def _prune(cache: Path) -> None:
     for file in cache.glob("*.json"):
         with suppress(OSError):  # another process may have deleted it
             used.append((file.stat().st_mtime, file))
-    for _, file in sorted(used)[: max(0, len(used) - MOST_FILES)]:
+    for _, file in sorted(used)[: max(0, len(used) - MAX_FILES)]:
         file.unlink(missing_ok=True)

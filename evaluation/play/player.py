@@ -33,7 +33,7 @@ TICK = 0.2
 #: The interval at which threads are added, up to `parallel` of them.
 CLAIM_SECONDS = 1.0
 #: After this many failures an edit is given up, even if the endpoint answers no other edit.
-MOST_ATTEMPTS = 25
+MAX_ATTEMPTS = 25
 
 
 @dataclass
@@ -280,7 +280,7 @@ class Player:
         if failed.error.fault not in (Fault.TIMEOUT, Fault.SERVER_ERROR):
             return False
         attempts = self.store.attempts_made(chain, failed.step.trip, failed.step.name)
-        return self._last_answer > failed.began or attempts >= MOST_ATTEMPTS
+        return self._last_answer > failed.began or attempts >= MAX_ATTEMPTS
 
     def _pause(self, pause: Paused) -> None:
         self.stop.set()  # first, or an idle thread would begin the next chain

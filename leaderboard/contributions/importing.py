@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from evaluation.analysis.events import STOPPED
-from evaluation.analysis.stopping import MOST, edits_saved
+from evaluation.analysis.stopping import MAX_STOP_AFTER, edits_saved
 from evaluation.bundle.checks import DIFFERENT, Check, verdict
 from evaluation.bundle.document import Bundle, BundleError
 from evaluation.bundle.verify import Verification
@@ -201,7 +201,7 @@ def write_run(
         state=RunState.FINISHED,
         arm=bundle.arm.to_dict(),
         arm_digest=bundle.arm.digest,
-        stop_after=min(stated.stop_after, MOST),
+        stop_after=min(stated.stop_after, MAX_STOP_AFTER),
         metrics=pinned,
         provenance=provenance | {"bundle": about},
         source=Run.Source.EXTERNAL,

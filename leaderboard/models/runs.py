@@ -14,7 +14,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.urls import reverse
 
-from evaluation.analysis.stopping import MOST
+from evaluation.analysis.stopping import MAX_STOP_AFTER
 from evaluation.arms import Arm
 from evaluation.audits.findings import MEDIANS
 from evaluation.metrics import scored_metrics
@@ -209,7 +209,7 @@ class Run(models.Model):
     )
     stop_after = models.PositiveSmallIntegerField(
         default=0,
-        validators=[MaxValueValidator(MOST)],
+        validators=[MaxValueValidator(MAX_STOP_AFTER)],
         help_text="Trips still played after a chain's result is known; 0: chains never stop early.",
     )
     metrics = models.JSONField(

@@ -14,7 +14,7 @@ from django.db.models.functions import Coalesce
 from django.urls import reverse
 from simple_history.models import HistoricalRecords
 
-from evaluation.analysis.stopping import MOST
+from evaluation.analysis.stopping import MAX_STOP_AFTER
 from evaluation.audits.plan import audit_count
 from evaluation.caches import LruCache
 from evaluation.content import suites as core
@@ -315,7 +315,7 @@ class Suite(models.Model):
     )
     stop_after = models.PositiveSmallIntegerField(
         default=0,
-        validators=[MaxValueValidator(MOST)],
+        validators=[MaxValueValidator(MAX_STOP_AFTER)],
         help_text="Default for new runs: trips still played after a chain's result is known. 0: chains "
         "never stop early. Stopping saves edits and changes no rank.",
     )

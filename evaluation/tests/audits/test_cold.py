@@ -130,7 +130,7 @@ def test_a_cold_audit_that_always_fails_neither_ends_nor_delays_chains(tmp_path)
     flip = next(pair for pair in SMOKE.pairs if pair.operator == "flip_horizontal")
     other = dataclasses.replace(DRAWN[0], pair=flip.slug)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evaluation.play.player.MOST_ATTEMPTS", 2)
+        patch.setattr("evaluation.play.player.MAX_ATTEMPTS", 2)
         calls = played(tmp_path, editor, [other, DRAWN[0]])
     chains = RunFolder.open(tmp_path / "run").chains.values()
     assert {chain.outcome for chain in chains} <= {"completed", "failed"}

@@ -260,7 +260,7 @@ def test_other_metrics_and_other_versions_have_their_own_calibrations(
 def test_the_cache_is_limited_and_a_read_only_folder_does_no_harm(
     kept, played, capsys, monkeypatch
 ):
-    monkeypatch.setattr(calibration_cache, "MOST_FILES", 1)
+    monkeypatch.setattr(calibration_cache, "MAX_FILES", 1)
     first = scores(played, capsys)
     assert len(list(kept.iterdir())) == 1
     monkeypatch.setenv("CONVERGEBENCH_CALIBRATIONS", "/proc/nowhere")

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from evaluation.analysis.stopping import MOST
+from evaluation.analysis.stopping import MAX_STOP_AFTER
 from evaluation.arms import DEFAULT, FLOOR, ArmError
 from evaluation.content.suites import find_suite
 from evaluation.editors import Editor, EditorError, load_editor
@@ -34,7 +34,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--stop-after",
             type=int,
-            choices=range(MOST + 1),
+            choices=range(MAX_STOP_AFTER + 1),
             metavar="K",
             help="Stop chains this many trips after their result is known; 0 plays all trips. "
             "Default: the suite's setting; reference editors play all trips.",
