@@ -60,7 +60,7 @@ def test_files_without_a_chain_are_refused_with_a_reason(names, message):
 def test_other_names_are_sorted_with_2_before_10():
     assert by_name("10.png", "2.png", "1.png") == ("1.png", [(None, "2.png"), (None, "10.png")])
     assert by_name("a", "b", "c", in_turn=True) == ("a", [("b", "c")])
-    with pytest.raises(ChainFilesError, match="an even number"):
+    with pytest.raises(ChainFilesError, match="their number must be even"):
         by_name("a", "b", in_turn=True)
 
 

@@ -202,7 +202,7 @@ def test_a_slow_endpoint_waits_behind_first_tests_and_then_gets_its_time(
     slow.refresh_from_db()
     assert slow.state == State.PROBING
     assert slow.probe_overruns == 1
-    assert "after those of other endpoints" in slow.probe["steps"][0]["detail"]
+    assert "after the tests of other endpoints" in slow.probe["steps"][0]["detail"]
     Submission.objects.filter(pk__in=[row.pk for row in others]).delete()
     Submission.objects.filter(pk=slow.pk).update(
         endpoint_url=hostile.answers("/late", response(400, b"no"))
