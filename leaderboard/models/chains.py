@@ -113,16 +113,16 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         self.filter(score_token=token).update(score_lease_until=until)
 
     def release(self, token: UUID, keys: Iterable[int] | None = None) -> int:
-        """Put back this token's chains, or only those in `keys`; return their number."""
+        """Release this token's chains, or only the chains in `keys`; return how many."""
         held = self.held(token)
-        return held._put_back() if keys is None else held.filter(pk__in=list(keys))._put_back()
+        return held._release() if keys is None else held.filter(pk__in=list(keys))._release()
 
     def release_lapsed(self) -> int:
-        """Put back chains whose lease has lapsed; return their number."""
-        return self.free().filter(state=ChainState.PLAYING)._put_back()
+        """Release chains whose lease has lapsed; return how many."""
+        return self.free().filter(state=ChainState.PLAYING)._release()
 
     @transaction.atomic
-    def _put_back(self) -> int:
+    def _release(self) -> int:
         keys = list(self.select_for_update().order_by("pk").values_list("pk", flat=True))
         if keys:
             _mark_calls_lost(keys)
@@ -132,7 +132,7 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         return len(keys)
 
     def release_scores(self, token: UUID) -> int:
-        """Put back all chains that this token was scoring."""
+        """Release the chains that this token was scoring; return how many."""
         return self.filter(score_token=token).update(score_token=None, score_lease_until=None)
 
 

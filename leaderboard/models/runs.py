@@ -301,7 +301,7 @@ class Run(models.Model):
 
     @property
     def played(self) -> Played:
-        """The way it was played; an import is RECOMPUTED only if all numbers were reproduced."""
+        """The way the run was played; imports are RECOMPUTED if all numbers were reproduced."""
         if self.source == self.Source.OURS:
             return Played.by_editor(self.editing_model.editor)
         return Played.RECOMPUTED if self.verified else Played.REPORTED

@@ -142,7 +142,7 @@ class ContributedRun(models.Model):
 
     @property
     def file_name(self) -> str:
-        """The name in storage of the bundle, until it is checked."""
+        """The bundle's name in storage, where it stays until it is checked."""
         return f"contributed/{self.token}.zip"
 
     def claim(self) -> bool:
@@ -165,7 +165,7 @@ class ContributedRun(models.Model):
         )
 
     def put_back(self) -> None:
-        """Put the check back, to continue later with the remaining chains."""
+        """Release the check, which continues later with the remaining chains."""
         rows = ContributedRun.objects.filter(pk=self.pk, state=self.State.CHECKING)
         rows.update(
             state=self.State.WAITING,

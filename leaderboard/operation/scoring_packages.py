@@ -43,7 +43,7 @@ class Preparation:
         return self.stage is Stage.FAILED
 
 
-def write(stage: Stage, detail: str = "") -> None:
+def save_stage(stage: Stage, detail: str = "") -> None:
     """Store the stage atomically, so that readers get either the old or the new one."""
     if not settings.SCORING_STATE:
         return
@@ -53,7 +53,7 @@ def write(stage: Stage, detail: str = "") -> None:
     temporary.replace(path)
 
 
-def read() -> Preparation | None:
+def read_stage() -> Preparation | None:
     """Return the stage, or None if nothing is prepared or the file is invalid."""
     if not settings.SCORING_STATE:
         return None
@@ -66,5 +66,5 @@ def read() -> Preparation | None:
 
 def wait_until_ready(seconds_between: float = 0.5) -> None:
     """Block until scoring is ready; after a failure, until a new start has succeeded."""
-    while (preparation := read()) and preparation.stage is not Stage.READY:
+    while (preparation := read_stage()) and preparation.stage is not Stage.READY:
         time.sleep(seconds_between)

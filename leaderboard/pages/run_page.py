@@ -178,7 +178,7 @@ def _lines(run: Run, current: dict[str, Any]) -> dict[str, str]:
 
 def now(run: Run) -> str:
     """Describe the present state in a sentence."""
-    preparation = scoring_packages.read()
+    preparation = scoring_packages.read_stage()
     if run.state == RunState.SCORING and preparation and preparation.is_shown:
         return "All edits are made. Scoring starts when its packages are installed."
     return NOW[RunState(run.state)]

@@ -62,9 +62,9 @@ Kind = BoardRecord.Kind
 ALL_RANK_FIELDS = (*RANK_FIELDS, *RANK_FIELDS_HERE)
 #: The values of RANK_FIELDS of a run that is not ranked.
 NO_RANK = (None,) * len(RANK_FIELDS)
-#: Worst and best cases stored per threshold.
+#: The number of worst and of best cases stored for each threshold.
 EXTREMES = 6
-#: Cases stored for each cause that ends chains.
+#: The number of cases stored for each cause that ends chains.
 ENDINGS = 8
 
 

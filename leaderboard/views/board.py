@@ -54,7 +54,7 @@ CURVES, MORE_CURVES, REFERENCE_CURVES = 5, 3, 3
 
 def page_stamp() -> str:
     """Return a string that changes with the board, the setup of scoring, and the date."""
-    return f"{stamp()}|{scoring_packages.read()}|{timezone.localdate()}"
+    return f"{stamp()}|{scoring_packages.read_stage()}|{timezone.localdate()}"
 
 
 @require_safe
@@ -65,7 +65,7 @@ def index(request: HttpRequest) -> HttpResponse:
     if query and request.GET.get("format") == "csv":
         response = download(query)
     else:
-        context = {"preparation": scoring_packages.read(), **(page(query) if query else {})}
+        context = {"preparation": scoring_packages.read_stage(), **(page(query) if query else {})}
         response = render(request, "leaderboard/board.html", context)
     return response if not query or query.is_cacheable else uncached(response)
 

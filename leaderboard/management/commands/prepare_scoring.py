@@ -19,7 +19,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluation import weights
-from leaderboard.operation.scoring_packages import Stage, write
+from leaderboard.operation.scoring_packages import Stage, save_stage
 
 #: Networks whose weights are fetched at the first start.
 WEIGHTS = {
@@ -66,7 +66,7 @@ class Command(BaseCommand):
         if suite:
             logging.getLogger("leaderboard.job_queue").setLevel(logging.ERROR)
             call_command("start_run", *suite, references=True, missing=True, verbosity=0)
-        write(Stage.READY)
+        save_stage(Stage.READY)
         self.stdout.write("convergebench: scoring is ready")
 
     def _install(self, target: str) -> None:
@@ -94,16 +94,16 @@ class Command(BaseCommand):
                 log_file.flush()
                 if match := COLLECTING.match(line):
                     collected += 1
-                    write(Stage.INSTALLING, f"{collected} packages so far, now {match[1]}")
+                    save_stage(Stage.INSTALLING, f"{collected} packages so far, now {match[1]}")
                 elif line.startswith("Installing collected"):
-                    write(Stage.INSTALLING, f"unpacking {collected} packages")
+                    save_stage(Stage.INSTALLING, f"unpacking {collected} packages")
                 if FAILING.search(line):
                     last.append(line.strip()[:300])
         if process.wait():
             self._fail(" ".join(last) or f"make ended with {process.returncode}", log)
 
     def _fail(self, why: str, log: Path) -> None:
-        write(Stage.FAILED, f"{why} The full log is in {log}. {AGAIN}")
+        save_stage(Stage.FAILED, f"{why} The full log is in {log}. {AGAIN}")
         raise CommandError(
             f"the scoring packages could not be installed: {why}\n"
             f"The board continues without scores. The full log is in {log}. {AGAIN}"
@@ -123,7 +123,7 @@ class Command(BaseCommand):
             if name in ready:
                 continue
             self.stdout.write(f"convergebench: fetching weights of {label} ...")
-            write(Stage.FETCHING, label)
+            save_stage(Stage.FETCHING, label)
             try:
                 weights.fetch(name)
             except weights.WeightsError as error:

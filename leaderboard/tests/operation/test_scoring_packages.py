@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 
 from leaderboard.models.runs import RunState
-from leaderboard.operation.scoring_packages import Preparation, Stage, read, wait_until_ready, write
+from leaderboard.operation.scoring_packages import (
+    Preparation,
+    Stage,
+    read_stage,
+    save_stage,
+    wait_until_ready,
+)
 from leaderboard.pages import run_page
 from leaderboard.testing.boards import make_run, make_suite
 
@@ -27,25 +33,25 @@ def state(settings, tmp_path):
 
 def test_without_preparation_nothing_is_shown_or_waited_for(settings):
     settings.SCORING_STATE = ""
-    write(Stage.INSTALLING)
-    assert read() is None
+    save_stage(Stage.INSTALLING)
+    assert read_stage() is None
     wait_until_ready()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"stage": "other", "detail": ""}', "\0"])
 def test_an_invalid_state_file_blocks_nothing(state, content):
     state.write_text(content)
-    assert read() is None
+    assert read_stage() is None
     wait_until_ready()
 
 
 def test_a_worker_waits_until_scoring_is_ready_even_after_a_failure(state):
-    write(Stage.FAILED, "no room")
+    save_stage(Stage.FAILED, "no room")
     waiting = threading.Thread(target=wait_until_ready, args=(0.01,))
     waiting.start()
     time.sleep(0.1)
     assert waiting.is_alive()
-    write(Stage.READY)
+    save_stage(Stage.READY)
     waiting.join(5)
     assert not waiting.is_alive()
     assert [path.name for path in state.parent.iterdir()] == [state.name]
@@ -54,21 +60,21 @@ def test_a_worker_waits_until_scoring_is_ready_even_after_a_failure(state):
 @pytest.mark.django_db
 def test_the_board_shows_the_installation_until_it_is_complete(client, state):
     make_run("First", make_suite(images=2), 4, rank=1)
-    write(Stage.CHECKING)
+    save_stage(Stage.CHECKING)
     quiet = client.get("/").content.decode()
     assert "scoring packages" not in quiet
-    write(Stage.INSTALLING, "57 packages so far, now torch")
+    save_stage(Stage.INSTALLING, "57 packages so far, now torch")
     assert "Installing the scoring packages: 57 packages so far, now torch." in (
         client.get("/").content.decode()
     )
-    write(Stage.READY)
+    save_stage(Stage.READY)
     assert client.get("/").content.decode() == quiet
 
 
 @pytest.mark.django_db
 def test_only_staff_sees_the_reason_of_a_failed_installation(client, admin_client, state):
     make_suite(images=2)
-    write(Stage.FAILED, "No space left on device in /srv/secret-place")
+    save_stage(Stage.FAILED, "No space left on device in /srv/secret-place")
     page = client.get("/").content.decode()
     assert "Nothing is scored at the moment" in page
     assert "secret-place" not in page
@@ -80,9 +86,9 @@ def test_only_staff_sees_the_reason_of_a_failed_installation(client, admin_clien
 def test_a_run_that_waits_for_scoring_shows_it(state):
     run = make_run("First", make_suite(images=2), 4)
     run.state = RunState.SCORING
-    write(Stage.INSTALLING)
+    save_stage(Stage.INSTALLING)
     assert "Scoring starts when its packages are installed" in run_page.now(run)
-    write(Stage.READY)
+    save_stage(Stage.READY)
     assert "are being scored" in run_page.now(run)
 
 
@@ -106,7 +112,7 @@ def prepare(
         env=environment,
         check=False,
     )
-    return done, read()
+    return done, read_stage()
 
 
 def test_a_failed_installation_reports_the_reason_and_the_fix(tmp_path, state):
