@@ -175,7 +175,7 @@ class Arm(BaseModel):
         """
         pairs = list(pairs)
         if self.floor and (shape := next((p.slug for p in pairs if p.shape), None)):
-            raise ArmError(f"the pair {shape} is a chain shape, which has no floor")
+            raise ArmError(f"the pair {shape} is a chain shape: its floor cannot be played")
         prompts = {}
         if self.rewords:
             by_slug = variants or {}

@@ -308,7 +308,7 @@ class StandingNumbers(Record):
     auc_low: Number | None
     auc_high: Number | None
     usable_by_trip: Many[Number | None] = Field(
-        description="Usable trips within the first n = 0..N."
+        description="Usable trips among the first n trips, for n = 0..N."
     )
     curve: dict[str, Many[Number | None]] = Field(
         description='Mean retention at n = 0..N: "mean", "low", "high"; for all cases also '
@@ -316,7 +316,7 @@ class StandingNumbers(Record):
     )
     survival: Many[Number | None] = Field(description="Share of cases still usable at n = 0..N.")
     incidence: dict[Slug, Many[Number | None]] = Field(
-        description="By cause: the share of cases ended by that cause by trip n = 0..N."
+        description="For each cause: the share of cases that it has ended after n = 0..N trips."
     )
     counts: dict[str, Any]
 

@@ -91,13 +91,13 @@ class NoReference(Strict):
     label: str
     higher_is_better: bool
     version: str
-    imported: bool = Field(description="Whether the values were imported from a score file.")
+    imported: bool = Field(description="True if the values were imported from a score file.")
     in_points: bool = Field(description="Gaps are in hundredths of the metric's usual range.")
     value: list[float | None] = Field(description="Mean over chains.")
     gained: list[float | None] = Field(
         description="Mean change since the source; above 0 is better."
     )
-    lost: list[float | None] = Field(description="Share of the image lost, by the headline metric.")
+    lost: list[float | None] = Field(description="Mean loss by the headline metric: 1 - retention.")
     trips: dict[str, TripVerdicts]
     by_kept: list[dict[str, float]] = Field(
         default=[],

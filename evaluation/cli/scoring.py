@@ -75,8 +75,8 @@ def add_judge(parser: argparse.ArgumentParser) -> None:
         "--judge-url", metavar="URL", help="base URL of the judge's OpenAI-compatible API"
     )
     parser.add_argument("--judge-kind", choices=("chat", "gemini"), help="API of the judge (chat)")
-    parser.add_argument("--judge-usd", metavar="USD", help="the most that the judge may cost")
-    parser.add_argument("--judge-calls", metavar="N", help="the most queries to the judge")
+    parser.add_argument("--judge-usd", metavar="USD", help="limit of the judge's cost")
+    parser.add_argument("--judge-calls", metavar="N", help="limit of the queries to the judge")
 
 
 def requested_judge(args: argparse.Namespace, answers: Path) -> Judge | None:

@@ -19,7 +19,7 @@ from evaluation.editors.sizes import TIERS, at_tier
 from evaluation.images import MAX_BYTES, EncodedImage, ImageError
 from evaluation.net.addresses import Rules
 from evaluation.net.client import MAX_BODY_BYTES, HttpClient, SecurityEvent
-from evaluation.net.large_answers import LARGE, LARGE_PIXELS
+from evaluation.net.large_answers import LARGE_ANSWERS, LARGE_PIXELS
 
 #: 4096 x 4096 with a margin: the largest answers of editing models today.
 MAX_ANSWER_PIXELS = 17_000_000
@@ -69,7 +69,7 @@ class Endpoint(Settings, Editor):
     def edit_with(
         self, image: EncodedImage, prompt: str, seed: int | None, settings: EditSettings
     ) -> Answer:
-        with LARGE.edit():
+        with LARGE_ANSWERS.edit():
             return self._edit(image, prompt, seed, settings)
 
     @property
@@ -92,7 +92,7 @@ class Endpoint(Settings, Editor):
             if head.width * head.height <= LARGE_PIXELS:
                 answered = EncodedImage.from_bytes(data, **limits)
             else:
-                LARGE.wait(self.timeout)
+                LARGE_ANSWERS.wait(self.timeout)
                 # Keep no decoded copy: many answers may be in memory at once.
                 answered = replace(EncodedImage.from_bytes(data, **limits))
         except ImageError as error:

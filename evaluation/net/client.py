@@ -43,7 +43,7 @@ from evaluation.net.backend import (
     current_budget,
     trusted_authorities,
 )
-from evaluation.net.large_answers import LARGE, LARGE_BYTES
+from evaluation.net.large_answers import LARGE_ANSWERS, LARGE_BYTES
 
 MAX_BODY_BYTES = 64 * 2**20
 #: The limit of everything but the body: heads, chunk sizes and extensions, trailers.
@@ -226,7 +226,7 @@ class HttpClient:
         headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in response.headers}
         is_error = response.status >= 300
         if response.status < 200:
-            raise BrokenAnswer("the answer changes the protocol")
+            raise BrokenAnswer("the answer switches to a different protocol")
         if not is_error and int(headers.get("content-length", "0")) > self.max_bytes:
             raise TooLarge
         decode = _decoder(headers.get("content-encoding", ""))
@@ -244,7 +244,7 @@ class HttpClient:
             if len(pieces) > MAX_PIECES:
                 raise BrokenAnswer(f"the body has more than {MAX_PIECES:,} pieces")
             if size > LARGE_BYTES:
-                LARGE.wait(budget.seconds_left())
+                LARGE_ANSWERS.wait(budget.seconds_left())
         _refuse_surplus(response)
         return Reply(response.status, headers, b"".join(pieces))
 

@@ -41,7 +41,7 @@ class LargeAnswers:
 
 
 #: The lock of this process.
-LARGE = LargeAnswers()
+LARGE_ANSWERS = LargeAnswers()
 M_ARENA_MAX = -8
 
 

