@@ -105,13 +105,13 @@ def count_submission(email: str, address: str | None, url: str) -> str | None:
     """Count a submission towards the daily quotas. Returns a message if a quota is used up."""
     subjects = _subjects(email, address, url)
     # A failed test does not count as a submission, but it counts as a test.
-    if full := Use.objects.take("probe", subjects, settings.PROBES_PER_DAY):
+    if subject := Use.objects.take("probe", subjects, settings.PROBES_PER_DAY):
         limit = settings.PROBES_PER_DAY
-        return f"The limit of {limit} tests in 24 hours is reached for {full}. Please come back tomorrow."
+        return f"The limit of {limit} tests in 24 hours is reached for {subject}. Please come back tomorrow."
     limit = settings.SUBMISSIONS_PER_DAY
-    full = Use.objects.take("submission", subjects, limit)
-    return full and (
-        f"The limit of {limit} submissions in 24 hours is reached for {full}. "
+    subject = Use.objects.take("submission", subjects, limit)
+    return subject and (
+        f"The limit of {limit} submissions in 24 hours is reached for {subject}. "
         "A submission whose test failed does not count: correct it on its own page."
     )
 

@@ -393,11 +393,13 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
         source = get_object_or_404(SourceImage.objects.select_related("stored"), slug=slug)
         start = EncodedImage.from_image(sources.prepare(source.stored.read().decoded, PREVIEW_SIZE))
         editor = load_editor("oracle")
-        places = drafts.prepared_annotations(source, PREVIEW_SIZE)
+        annotations = drafts.prepared_annotations(source, PREVIEW_SIZE)
         try:
-            answer = editor.send(start, pair.forward, 1, EditContext(annotations=places)).image
+            answer = editor.send(start, pair.forward, 1, EditContext(annotations=annotations)).image
             if direction == "backward":
-                answer = editor.send(answer, pair.backward, 2, EditContext(start, places)).image
+                answer = editor.send(
+                    answer, pair.backward, 2, EditContext(start, annotations)
+                ).image
         except EditorError as error:
             raise Http404(error.message) from None
         response = HttpResponse(
@@ -411,5 +413,5 @@ def _as_core(source: SourceImage) -> SuiteImage:
     """Return the image's facts for `curation.misfits`, without opening its file."""
     width, height = sources.working_size(source.stored.width, source.stored.height, PREVIEW_SIZE)
     facts = suite_builder.Facts("", width, height, frozenset())
-    places = drafts.prepared_annotations(source, PREVIEW_SIZE)
-    return suite_builder.from_facts(source, facts, places).image
+    annotations = drafts.prepared_annotations(source, PREVIEW_SIZE)
+    return suite_builder.from_facts(source, facts, annotations).image

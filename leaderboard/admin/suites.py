@@ -40,9 +40,9 @@ from leaderboard.models import (
 from leaderboard.models.suites import Category, Curation, Kind
 
 #: After preparing a preview for this many seconds, a request shows the progress instead.
-SECONDS_AT_ONCE = 8
+PREVIEW_SECONDS = 8
 #: Most images of a suite in the list of suites.
-FEW = 4
+MAX_IMAGES = 4
 
 
 class SuiteForm(DetectsConflicts):
@@ -212,7 +212,7 @@ class SuiteAdmin(WithPages, HistoryAdmin):
     @admin.display(description="images")
     def some_images(self, row: Suite) -> str:
         """Return the first images of a suite; none if it is sealed."""
-        shown = [] if row.sealed else list(row.images.all())[:FEW]
+        shown = [] if row.sealed else list(row.images.all())[:MAX_IMAGES]
         return (
             format_html_join("", "{}", ((image_tag(image.stored, 40),) for image in shown)) or "–"
         )
@@ -243,7 +243,7 @@ class SuiteAdmin(WithPages, HistoryAdmin):
 
     def preview_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show the cases by kind and category, and the cost of a run."""
-        suite, until = self.row_to_change(request, pk), time.monotonic() + SECONDS_AT_ONCE
+        suite, until = self.row_to_change(request, pk), time.monotonic() + PREVIEW_SECONDS
         try:
             ready = drafts.preview(suite, until)
             unseen = [] if suite.is_frozen else drafts.unseen_cases(ready.suite, until)

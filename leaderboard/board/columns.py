@@ -111,12 +111,12 @@ def api_columns() -> list[Column]:
     return [column for column in COLUMNS if column.in_api]
 
 
-def _standing(name: str) -> Callable[[BoardRow], Any]:
+def _standing_field(name: str) -> Callable[[BoardRow], Any]:
     """Return a function that reads a field of a row's standing; None without a standing."""
     return lambda row: getattr(row.standing, name, None)
 
 
-def _bound(name: str) -> Callable[[BoardRow], float | None]:
+def _half_life_bound(name: str) -> Callable[[BoardRow], float | None]:
     """Return a function that reads a bound of a row's half-life; None without an interval."""
 
     def value(row: BoardRow) -> float | None:
@@ -135,14 +135,14 @@ COLUMNS: tuple[Column, ...] = (
     Column("group", lambda row: row.group, "ranked, unranked or reference", in_api=True, type=str),
     Column(
         "rank",
-        _standing("rank"),
+        _standing_field("rank"),
         f"Models that cannot be distinguished share a rank. The letter is the class. {TIERS}",
         label="Rank",
         largest_first=False,
     ),
-    Column("rank_low", _standing("rank_low"), "The best possible rank."),
-    Column("rank_high", _standing("rank_high"), "The worst possible rank."),
-    Column("tier", _standing("tier"), TIERS),
+    Column("rank_low", _standing_field("rank_low"), "The best possible rank."),
+    Column("rank_high", _standing_field("rank_high"), "The worst possible rank."),
+    Column("tier", _standing_field("tier"), TIERS),
     Column(
         "name",
         lambda row: row.model.name,
@@ -220,9 +220,17 @@ COLUMNS: tuple[Column, ...] = (
         label="{life}",
         head="life",
     ),
-    Column("half_life_low", _bound("half_life_low"), "Lower end of the 95 % interval.", decimals=4),
     Column(
-        "half_life_high", _bound("half_life_high"), "Upper end of the 95 % interval.", decimals=4
+        "half_life_low",
+        _half_life_bound("half_life_low"),
+        "Lower end of the 95 % interval.",
+        decimals=4,
+    ),
+    Column(
+        "half_life_high",
+        _half_life_bound("half_life_high"),
+        "Upper end of the 95 % interval.",
+        decimals=4,
     ),
     Column(
         "semantic_metric",
@@ -318,7 +326,9 @@ COLUMNS: tuple[Column, ...] = (
         type=str | None,
     ),
     Column(
-        "p_first", _standing("p_first"), "The probability that the model is the best on the board."
+        "p_first",
+        _standing_field("p_first"),
+        "The probability that the model is the best on the board.",
     ),
     Column(
         "change_seen",

@@ -122,8 +122,8 @@ def accept(form: ContributionForm, address: str | None) -> ContributedRun:
         "this e-mail address": f"e-mail {form.cleaned_data['email']}",
         "your network address": f"network {network}",
     }
-    if full := Use.objects.take("contributed run", subjects, limit):
-        raise NotAccepted(f"The limit of {limit} runs in 24 hours is reached for {full}.")
+    if subject := Use.objects.take("contributed run", subjects, limit):
+        raise NotAccepted(f"The limit of {limit} runs in 24 hours is reached for {subject}.")
     file: UploadedFile = form.cleaned_data["bundle"]
     contribution: ContributedRun = form.save(commit=False)
     contribution.remote_address, contribution.bytes = address, file.size or 0

@@ -223,13 +223,13 @@ def _interval_text(effect: Mapping[str, Any]) -> str:
 
 def curves_chart(view: ExperimentView, model: ModelView, metric: str) -> Chart:
     numbers, trips = model.results[metric], view.experiment.suite.trips
-    drawn = [Curve.from_json(arm, curve) for arm, curve in numbers["curves"].items()]
+    curves = [Curve.from_json(arm, curve) for arm, curve in numbers["curves"].items()]
     return Chart(
         id="curves",
-        title=retention_finding(drawn, trips),
+        title=retention_finding(curves, trips),
         subtitle=f"Share kept ({formatting.metric_label(metric)}), mean over cases with 95\u00a0% band.",
-        figure=retention_curves(drawn, trips),
-        table=retention_table(drawn, trips),
+        figure=retention_curves(curves, trips),
+        table=retention_table(curves, trips),
         about=f"{view.experiment.suite}, {model.model.name}",
         file_name=f"{view.experiment.slug}-{model.model.slug}-curves",
     )
@@ -242,15 +242,15 @@ def effect_rows(view: ExperimentView, numbers: Mapping[str, Any]) -> list[dict[s
         effect
         | {
             "how": descriptions.get(effect["arm"], ""),
-            "effect": "" if place == 0 else words.signed(effect["difference"], 2),
+            "effect": "" if position == 0 else words.signed(effect["difference"], 2),
             "around": _interval_text(effect),
             "auc_effect": ""
-            if place == 0 or effect["auc_difference"] is None
+            if position == 0 or effect["auc_difference"] is None
             else words.signed(effect["auc_difference"], 3),
             "rank": numbers["ranks"]["mean_ranks"][effect["arm"]],
             "rerun": numbers["reruns"][effect["arm"]],
         }
-        for place, effect in enumerate(numbers["effects"])
+        for position, effect in enumerate(numbers["effects"])
     ]
 
 

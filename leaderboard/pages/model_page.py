@@ -424,7 +424,7 @@ def open_against_sealed(
     """Compare usable trips, as shares of N, between the first open and the first sealed suite.
 
     Returns None if either suite has no standing. The suites share no image, so the half-widths
-    of their intervals add in quadrature. `known` is True if the open suite is significantly
+    of their intervals add in quadrature. `significant` is True if the open suite is significantly
     easier: then the model may have been trained on its images.
     """
     by_sealed: dict[bool, tuple[Suite, float, float]] = {}
@@ -448,5 +448,5 @@ def open_against_sealed(
         "difference": difference,
         "low": difference - width,
         "high": difference + width,
-        "known": difference > width,
+        "significant": difference > width,
     }

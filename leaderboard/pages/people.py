@@ -229,11 +229,11 @@ def yes_chart(lines: Sequence[AgreementLine]) -> Chart | None:
             "name": line.label,
             "x": [round(100 * point["kept"], 1) for point in line.curve],
             "y": [round(100 * point["yes"], 1) for point in line.curve],
-            "line": {"color": f"var(--series-{place % 8 + 1})"},
-            "visible": True if place == 0 else "legendonly",
+            "line": {"color": f"var(--series-{index % 8 + 1})"},
+            "visible": True if index == 0 else "legendonly",
             "hovertemplate": "%{x} % kept: %{y} % would use it",
         }
-        for place, line in enumerate(shown[:8])
+        for index, line in enumerate(shown[:8])
     ]
     return Chart(
         id="usable",

@@ -203,7 +203,7 @@ def _range(lines: Sequence[ReportedLine], number: int, metric: str) -> str:
     return f"{low} to {high}{unit}".rstrip() if low != high else f"{low}{unit}".rstrip()
 
 
-def _reported_trace(line: ReportedLine, place: int, metric: str) -> Figure:
+def _reported_trace(line: ReportedLine, index: int, metric: str) -> Figure:
     numbers = sorted(line.values)
     values = [line.values[number] for number in numbers]
     texts = [
@@ -211,10 +211,10 @@ def _reported_trace(line: ReportedLine, place: int, metric: str) -> Figure:
         + (f", {formatting.count(line.cases[n], 'case')}" if n in line.cases else "")
         for n, value in zip(numbers, values, strict=True)
     ]
-    colour = series_colour(place)
+    colour = series_colour(index)
     return _trace(line.with_cases, numbers, values, texts) | {
         "line": {"color": colour, "width": 1.8},
-        "marker": {"color": colour, "symbol": OPEN_MARKERS[place % len(OPEN_MARKERS)], "size": 7},
+        "marker": {"color": colour, "symbol": OPEN_MARKERS[index % len(OPEN_MARKERS)], "size": 7},
     }
 
 
@@ -246,7 +246,7 @@ def published_chart(results: RunResults) -> Chart | None:
     theirs = _published_lines(by_metric[metric], name)
     last = max(trips, *(number for line in theirs for number in line.values))
     traces = [_our_trace(name, values, metric)]
-    traces += [_their_trace(line, place, metric) for place, line in enumerate(theirs)]
+    traces += [_their_trace(line, index, metric) for index, line in enumerate(theirs)]
     return Chart(
         id="published",
         title=f"{label} after each round trip, here and as published by others",
@@ -283,20 +283,20 @@ def _our_trace(name: str, values: Sequence[float | None], metric: str) -> Figure
     }
 
 
-def _their_trace(line: ReportedLine, place: int, metric: str) -> Figure:
+def _their_trace(line: ReportedLine, index: int, metric: str) -> Figure:
     numbers = sorted(line.values)
     values = [line.values[number] for number in numbers]
     texts = [
         f"{formatting.metric_value(value, metric)}<br>{plain(line.citation)}" for value in values
     ]
     colour = "var(--ink-3)"
-    symbol = OPEN_MARKERS[place % len(OPEN_MARKERS)]
+    symbol = OPEN_MARKERS[index % len(OPEN_MARKERS)]
     return _trace(line.name, numbers, values, texts) | {
         # Two sources may report the same model; each gets its own legend button.
-        "legendgroup": f"{plain(line.name)} {place}",
+        "legendgroup": f"{plain(line.name)} {index}",
         "line": {"color": colour, "dash": "dot", "width": 1.4},
         "marker": {"color": colour, "symbol": symbol, "size": 8},
-        "visible": "legendonly" if place >= LINES else True,
+        "visible": "legendonly" if index >= LINES else True,
     }
 
 

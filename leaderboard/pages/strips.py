@@ -435,7 +435,7 @@ def short_numbers(trips: int) -> list[int]:
     if len(numbers) <= SHORT:
         return numbers
     step = (len(numbers) - 1) / (SHORT - 1)
-    return [numbers[round(place * step)] for place in range(SHORT)]
+    return [numbers[round(index * step)] for index in range(SHORT)]
 
 
 def shown_size(stored: StoredImage | None, side: int = SHOWN_SIDE) -> tuple[int, int]:

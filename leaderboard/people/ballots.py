@@ -42,7 +42,7 @@ def current_voter(request: HttpRequest) -> Voter | None:
     return Voter.objects.filter(key=key).first() if key else None
 
 
-def remember(response: HttpResponse, voter: Voter) -> None:
+def set_voter_cookie(response: HttpResponse, voter: Voter) -> None:
     """Set the voter's cookie, which is sent to the voting pages only."""
     response.set_signed_cookie(
         COOKIE,
@@ -241,9 +241,9 @@ def is_finished(session: str, voter: Voter) -> bool:
 
 FOLDER = "ballots"
 #: Files are padded to a multiple of this length. Decoders ignore the zeros at the end.
-ROUNDED = 32 * 1024
+PADDED_TO = 32 * 1024
 #: Images older than this are deleted, and rendered again on request.
-KEPT = timedelta(days=2)
+MAX_IMAGE_AGE = timedelta(days=2)
 
 
 def image_name(stored: StoredImage, size: tuple[int, int]) -> str:
@@ -270,7 +270,7 @@ def read_image(stored: StoredImage, size: tuple[int, int]) -> bytes:
 
 def draw_image(stored: StoredImage, size: tuple[int, int]) -> bytes:
     data = encode_webp(fit(stored.read().decoded, size))
-    return data + bytes(-len(data) % ROUNDED)
+    return data + bytes(-len(data) % PADDED_TO)
 
 
 def prepare_image(stored: StoredImage, size: tuple[int, int]) -> None:
@@ -280,8 +280,8 @@ def prepare_image(stored: StoredImage, size: tuple[int, int]) -> None:
 
 
 def delete_old_images() -> int:
-    """Delete images older than KEPT; return the number deleted."""
-    removed, before = 0, timezone.now() - KEPT
+    """Delete images older than MAX_IMAGE_AGE; return the number deleted."""
+    removed, before = 0, timezone.now() - MAX_IMAGE_AGE
     try:
         shards, _ = default_storage.listdir(FOLDER)
     except FileNotFoundError:

@@ -238,9 +238,10 @@ def _preferences(
     """Return people's preferences among a suite's runs; only vote counts if these are too low."""
     compared = {*pairs.ballots.first.tolist(), *pairs.ballots.second.tolist()}
     seen = [run for run in runs if models[run] in compared]
-    place = np.full(len(models) + 1, -1)  # the last entry is read by -1, a run that is not compared
-    place[[models[run] for run in seen]] = np.arange(len(seen))
-    first, second = place[pairs.ballots.first], place[pairs.ballots.second]
+    # The last entry is read by -1, the index of runs that are not compared.
+    index_of_run = np.full(len(models) + 1, -1)
+    index_of_run[[models[run] for run in seen]] = np.arange(len(seen))
+    first, second = index_of_run[pairs.ballots.first], index_of_run[pairs.ballots.second]
     estimates = strengths(replace(pairs.ballots, first=first, second=second), weights, len(seen))
     return {
         run: asdict(estimate)
@@ -391,25 +392,25 @@ def _differences(table: Table, weights: Floats) -> list[dict[str, Any]]:
     above the default threshold.
     """
     by_question: dict[int, list[int]] = defaultdict(list)
-    for place, vote in enumerate(table.votes):
-        if weights[place] > 0 and (vote.answer or vote.second is None):
-            by_question[vote.question].append(place)
+    for index, vote in enumerate(table.votes):
+        if weights[index] > 0 and (vote.answer or vote.second is None):
+            by_question[vote.question].append(index)
     differences = []
-    for question, places in by_question.items():
-        first, second = table.images[places[0]]
+    for question, indices in by_question.items():
+        first, second = table.images[indices[0]]
         kept, other = first.headline, second.headline if second else DEFAULT_THRESHOLD
-        if kept is None or other is None or len(places) < MIN_PEOPLE or (second and kept == other):
+        if kept is None or other is None or len(indices) < MIN_PEOPLE or (second and kept == other):
             continue
         verdict = float(np.sign(kept - other)) if second else float(kept > other)
-        answers = table.ballots.answer[places]
-        agree = float(np.average(answers == verdict, weights=weights[places]))
+        answers = table.ballots.answer[indices]
+        agree = float(np.average(answers == verdict, weights=weights[indices]))
         if agree <= MAX_AGREEMENT:
             difference = {
                 "question": question,
                 "first": first.trip,
                 "agree": agree,
                 "with_it": int((answers == verdict).sum()),
-                "people": len(places),
+                "people": len(indices),
                 "gap": kept - other,
             }
             alone = {"kept": kept, "use_it": int(answers.sum())}

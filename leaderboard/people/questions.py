@@ -28,9 +28,9 @@ from leaderboard.people.vote_rows import VotedImage, voted_images
 
 Gold = Question.Gold
 #: Most open questions of each suite and kind, and most gold questions with the same answer.
-POOL, GOLDS = 600, 40
+MAX_OPEN, MAX_GOLDS = 600, 40
 #: Cases of a suite from which questions are chosen: those with the fewest votes.
-CASES = 60
+MAX_CASES = 60
 #: Gap in headline retention that people see, and the gap below which two images look the same.
 VISIBLE, SAME = 0.1, 0.01
 #: Share of the chosen pairs whose gap is below VISIBLE.
@@ -84,8 +84,8 @@ def choose(suite: Suite) -> list[Question]:
     hard: list[Question] = []
     for question in _pairs(candidates, votes):
         (easy if question.ease >= VISIBLE else hard).append(question)
-    pairs = [*_best(easy, round(POOL * (1 - HARD))), *_best(hard, round(POOL * HARD))]
-    singles = _best(_singles(candidates, votes), POOL)
+    pairs = [*_best(easy, round(MAX_OPEN * (1 - HARD))), *_best(hard, round(MAX_OPEN * HARD))]
+    singles = _best(_singles(candidates, votes), MAX_OPEN)
     return [*pairs, *singles, *_gold(candidates)]
 
 
@@ -93,7 +93,7 @@ def _candidates(suite: Suite, counts: VoteCounts) -> list[VotedImage]:
     """Return restored images of the cases with the fewest votes, at the usual trips."""
     cases = sorted(suite.cases.values_list("pk", flat=True), key=lambda pk: (counts.case[pk], pk))
     runs = votable_runs().filter(suite=suite, current=True)
-    chains = Chain.objects.filter(run__in=runs, case__in=cases[:CASES], repeat=0)
+    chains = Chain.objects.filter(run__in=runs, case__in=cases[:MAX_CASES], repeat=0)
     trips = votable_trips().filter(chain__in=chains, number__in=ticks(suite.trips))
     return [image for image in voted_images(trips).values() if image.kept]
 
@@ -208,7 +208,7 @@ def _gold(candidates: Sequence[VotedImage]) -> list[Question]:
             better = clean[int(random.integers(len(clean)))]
             worse = ruined[int(random.integers(len(ruined)))]
             by_gold[Gold.FIRST].append(_question(better, worse, gold=Gold.FIRST))
-    return [question for group in by_gold.values() for question in group[:GOLDS]]
+    return [question for group in by_gold.values() for question in group[:MAX_GOLDS]]
 
 
 def _best(questions: Iterable[Question], most: int) -> list[Question]:

@@ -28,7 +28,7 @@ FLAGS = ("undone", "kept")
 #: Rows read at a time.
 BATCH = 500
 #: Large columns of a trip that no vote needs.
-UNREAD = ("change_measure",)
+DEFERRED = ("change_measure",)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def voted_images(trips: QuerySet[Trip]) -> dict[int, VotedImage]:
     # The results of a chain are large, so they are read once for all its trips.
     chains = Chain.objects.select_related("run__editing_model")
     chains = chains.defer("quality", "run__provenance", "run__editing_model__options")
-    rows = trips.order_by("chain_id", "number").defer(*UNREAD)
+    rows = trips.order_by("chain_id", "number").defer(*DEFERRED)
     images = {}
     for trip in rows.prefetch_related(Prefetch("chain", chains)).iterator(chunk_size=BATCH):
         chain = trip.chain
@@ -249,9 +249,9 @@ def answer_words(vote: Vote) -> str | None:
 def with_related(votes: QuerySet[Vote]) -> QuerySet[Vote]:
     """Return these votes with the related rows that a record needs, oldest first."""
     models = [f"question__{side}__chain__run__editing_model" for side in SIDES]
-    unread = [f"question__{side}__{name}" for side in SIDES for name in UNREAD]
+    deferred = [f"question__{side}__{name}" for side in SIDES for name in DEFERRED]
     rows = votes.select_related("voter", "question__case__suite", "question__case__image", *models)
-    return rows.defer("question__case__suite__definition", *unread).order_by("pk")
+    return rows.defer("question__case__suite__definition", *deferred).order_by("pk")
 
 
 def records_of_run(run: Run) -> list[VoteRecord]:

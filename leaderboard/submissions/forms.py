@@ -253,8 +253,8 @@ class SubmissionForm(EndpointForm):
         cleaned = super().clean()
         if cleaned.get("website"):
             raise ValidationError("Please leave the field “website” empty.")
-        if not self.errors and (full := self._use_quota(cleaned)):
-            raise ValidationError(full, code="quota")
+        if not self.errors and (message := self._use_quota(cleaned)):
+            raise ValidationError(message, code="quota")
         return cleaned
 
     @transaction.atomic
@@ -263,13 +263,13 @@ class SubmissionForm(EndpointForm):
         use = Use.objects.locked("submitted form", self._key(cleaned["idempotency_key"]))
         if use.count:
             return None
-        full = endpoints.count_submission(
+        message = endpoints.count_submission(
             cleaned["email"], self.remote_address, cleaned["endpoint_url"]
         )
-        if not full:
+        if not message:
             use.count = 1
             use.save(update_fields=["count"])
-        return full
+        return message
 
     def save(self, commit: bool = True) -> Submission:
         values = self.cleaned_data

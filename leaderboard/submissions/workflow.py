@@ -51,19 +51,19 @@ def count_test(submission: Submission) -> None:
         "This submission": f"submission {submission.pk}",
         "This endpoint": f"host {endpoints.host_of(submission.endpoint_url)}",
     }
-    if full := Use.objects.take("probe", subjects, limit):
+    if subject := Use.objects.take("probe", subjects, limit):
         raise NotPossible(
-            f"{full} was tested {limit} times in the last 24 hours. Please test it again tomorrow."
+            f"{subject} was tested {limit} times in the last 24 hours. Please test it again tomorrow."
         )
 
 
 def count_again(submission: Submission) -> None:
     """Count a submission again, since its failed test did not count. Raises NotPossible."""
-    full = endpoints.count_submission(
+    message = endpoints.count_submission(
         submission.email, submission.remote_address, submission.endpoint_url
     )
-    if full:
-        raise NotPossible(full)
+    if message:
+        raise NotPossible(message)
 
 
 def similar(submission: Submission) -> list[Submission]:

@@ -207,8 +207,8 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
     editing = [row for row in models if _made_edits(row)]
     references = [row for row in groups[REFERENCE] if _made_edits(row)]
     curves = [
-        Curve.from_json(row.model.name, row.standing.curve, hidden=place >= CURVES)
-        for place, row in enumerate(editing[: CURVES + MORE_CURVES])
+        Curve.from_json(row.model.name, row.standing.curve, hidden=index >= CURVES)
+        for index, row in enumerate(editing[: CURVES + MORE_CURVES])
         if row.standing
     ]
     # Finished runs without a rank are thin grey lines; the table states the reason.

@@ -74,7 +74,7 @@ def board_card(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
         if any(row.group == RANKED for row in shown):
             subject += ", ranks by usable trips"
         foot = caption(subject, [row.date for row in shown])
-        pen.text(MARGIN, HEIGHT - 50, pen.fitting(foot, 20, WIDTH - 2 * MARGIN), 20, QUIET)
+        pen.text(MARGIN, HEIGHT - 50, pen.truncated(foot, 20, WIDTH - 2 * MARGIN), 20, QUIET)
     else:
         pen.text(MARGIN, 300, "Edit an image, undo the edit, again and again:", 30, QUIET)
         pen.text(
@@ -109,7 +109,7 @@ class Pen:
         position = (x * SCALE, y * SCALE)
         self.draw.text(position, text, fill=colour, font=font_of(size), anchor=anchor)
 
-    def fitting(self, text: str, size: int, width: float) -> str:
+    def truncated(self, text: str, size: int, width: float) -> str:
         """Return the text, truncated if it is wider than this."""
         font = font_of(size)
         if self.draw.textlength(text, font) <= width * SCALE:
@@ -130,7 +130,7 @@ class Pen:
             ):
                 line.append(words.pop(0))
             rows.append(" ".join([*line, *words] if len(rows) == lines - 1 else line))
-        return [self.fitting(line, size, width) for line in rows]
+        return [self.truncated(line, size, width) for line in rows]
 
     def box(self, left: float, top: float, right: float, bottom: float, colour: str) -> None:
         self.draw.rectangle(
@@ -153,7 +153,7 @@ def _bars(pen: Pen, rows: Sequence[BoardRow], trips: int) -> None:
         y = top + step * index
         rank = str(standing.rank) if row.group == "ranked" and standing.rank else ""
         pen.text(MARGIN, y + 4, rank, 26, BAR)
-        pen.text(MARGIN + 48, y + 4, pen.fitting(row.model.name, 26, left - MARGIN - 72), 26)
+        pen.text(MARGIN + 48, y + 4, pen.truncated(row.model.name, 26, left - MARGIN - 72), 26)
         pen.box(left, y + 2, right, y + 36, PANEL)
         pen.box(left, y + 2, position(standing.half_life), y + 36, BAR)
         if standing.has_interval:
@@ -183,17 +183,17 @@ def card(
     canvas = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), GROUND)
     pen = Pen(ImageDraw.Draw(canvas))
     pen.text(MARGIN, 46, "ConvergeBench", 26, BAR)
-    pen.text(MARGIN, 84, pen.fitting(name, 36, WIDTH - 2 * MARGIN), 36, QUIET)
+    pen.text(MARGIN, 84, pen.truncated(name, 36, WIDTH - 2 * MARGIN), 36, QUIET)
     for index, line in enumerate(pen.wrapped(finding, 38, WIDTH - 2 * MARGIN, 4)):
         pen.text(MARGIN, 138 + 50 * index, line, 38, INK)
     for index, (shown, label) in enumerate(images[:5]):
         left = MARGIN + (SIDE + 16) * index
         small = ImageOps.contain(shown.convert("RGB"), (SIDE * SCALE, SIDE * SCALE))
         canvas.paste(small, (left * SCALE, 330 * SCALE))
-        pen.text(left, 338 + small.height // SCALE, pen.fitting(label, 20, SIDE), 20, QUIET)
+        pen.text(left, 338 + small.height // SCALE, pen.truncated(label, 20, SIDE), 20, QUIET)
     if not images:
         _draw_curves(pen, [(name, curve) for name, curve in curves if len(curve) > 1])
-    pen.text(MARGIN, HEIGHT - 40, pen.fitting(about, 20, WIDTH - 2 * MARGIN), 20, QUIET)
+    pen.text(MARGIN, HEIGHT - 40, pen.truncated(about, 20, WIDTH - 2 * MARGIN), 20, QUIET)
     return flat_png(canvas, photographs=bool(images))
 
 
@@ -241,7 +241,7 @@ def _draw_curves(pen: Pen, curves: Sequence[tuple[str, Sequence[float | None]]])
         y = max(y, next_free)
         next_free = y + 24
         pen.text(
-            right + 12, y, pen.fitting(name, 18, WIDTH - MARGIN - right + 20), 18, colour, "lm"
+            right + 12, y, pen.truncated(name, 18, WIDTH - MARGIN - right + 20), 18, colour, "lm"
         )
 
 

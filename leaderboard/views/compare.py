@@ -82,7 +82,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 @dataclass(frozen=True)
-class Against:
+class LeaderComparison:
     """The comparison of the leader with one other model."""
 
     other: BoardRow
@@ -101,7 +101,7 @@ def page(board_query: BoardQuery, rows: Sequence[BoardRow], case: str) -> dict[s
     by_run = {row.run.pk: row for row in rows}
     leader = by_run[comparisons.leader] if comparisons else rows[0]
     against = [
-        Against(
+        LeaderComparison(
             by_run[run],
             comparison,
             verdict(comparison, leader.model.name, by_run[run].model.name),
@@ -123,7 +123,7 @@ def page(board_query: BoardQuery, rows: Sequence[BoardRow], case: str) -> dict[s
 
 
 def headline(
-    leader: BoardRow, against: Sequence[Against], count: int, filters: BoardFilters
+    leader: BoardRow, against: Sequence[LeaderComparison], count: int, filters: BoardFilters
 ) -> str:
     """Return the finding in one sentence."""
     if len(against) == 1:
@@ -157,9 +157,11 @@ def reach(comparison: Comparison) -> float:
 
 
 def curves(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart:
-    drawn = [Curve.from_json(row.model.name, row.standing.curve) for row in rows if row.standing]
+    with_results = [
+        Curve.from_json(row.model.name, row.standing.curve) for row in rows if row.standing
+    ]
     return retention_chart(
-        drawn,
+        with_results,
         filters.suite.trips,
         subtitle=f"Share kept ({formatting.metric_label(filters.metric)}), mean over cases with "
         "95\u00a0% band. "
@@ -177,7 +179,7 @@ def parts(board_query: BoardQuery, rows: Sequence[BoardRow]) -> dict[str, Any]:
     lines = breakdowns.heat_lines(suite_parts, rows, by_scope, board_query.filters.suite.trips)
     # A line with equal half-lives has no winner.
     decided = [cells for _, cells in lines if not all(cell.best for cell in cells)]
-    wins = [sum(cells[place].best for cells in decided) for place in range(len(rows))]
+    wins = [sum(cells[index].best for cells in decided) for index in range(len(rows))]
     return {"lines": lines, "wins": wins, "count": len(lines)}
 
 

@@ -161,8 +161,12 @@ def _page(
         firsts = Chain.objects.filter(pk__in=runs.values_list(Subquery(first))).order_by(*order)
         keys = list(firsts.values_list("pk", flat=True)[start : start + SHOWN + 1])
     if len(keys) <= SHOWN:
-        place = Window(RowNumber(), partition_by=F("run"), order_by=order)
-        ordered = matching.filter(run__in=runs).annotate(place=place).order_by("place", *order)
+        rank_in_run = Window(RowNumber(), partition_by=F("run"), order_by=order)
+        ordered = (
+            matching.filter(run__in=runs)
+            .annotate(rank_in_run=rank_in_run)
+            .order_by("rank_in_run", *order)
+        )
         keys = list(ordered.values_list("pk", flat=True)[start : start + SHOWN + 1])
     rows = (
         Chain.objects.select_related("case__image__stored", "run__editing_model", "run__suite")

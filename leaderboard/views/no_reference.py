@@ -255,7 +255,7 @@ def _gain_finding(shown: Lines, metric: str, name: str) -> str:
 
 def _gain_figure(shown: Lines, metric: str, unit: str) -> Figure:
     traces = []
-    for place, line in enumerate(shown):
+    for index, line in enumerate(shown):
         numbers = line.numbers[metric]
         points = [
             (n, lost, gained)
@@ -263,7 +263,7 @@ def _gain_figure(shown: Lines, metric: str, unit: str) -> Figure:
             if lost is not None and gained is not None
         ]
         reference = line.run.editing_model.is_reference
-        colour = "var(--ink-3)" if reference else f"var(--series-{place % COLOURS + 1})"
+        colour = "var(--ink-3)" if reference else f"var(--series-{index % COLOURS + 1})"
         traces.append(
             trace(
                 line.model_name,
@@ -272,11 +272,11 @@ def _gain_figure(shown: Lines, metric: str, unit: str) -> Figure:
                 y=[gained for _, _, gained in points],
                 text=[f"<b>{plain(line.model_name)}</b><br>trip {n}" for n, _, _ in points],
                 hovertemplate="%{text}<br>%{x:.0%} lost, %{y:+.1f}<extra></extra>",
-                line={"color": colour, "width": 1.8, "dash": DASHES[place % len(DASHES)]},
-                marker={"color": colour, "size": 6, "symbol": MARKERS[place % len(MARKERS)]},
+                line={"color": colour, "width": 1.8, "dash": DASHES[index % len(DASHES)]},
+                marker={"color": colour, "size": 6, "symbol": MARKERS[index % len(MARKERS)]},
             )
         )
-    largest = max([0.1, *(lost for drawn in traces for lost in drawn["x"])])
+    largest = max([0.1, *(lost for line in traces for lost in line["x"])])
     return {
         "data": traces,
         "layout": layout(
@@ -336,7 +336,7 @@ def rated_images(line: NoReferenceResult, metric: str, trip: int) -> list[dict[s
     """Return the restored images that the metric calls better, then those it calls worse."""
     cases = line.numbers[metric]["trips"].get(str(trip), {})
     better, worse = cases.get("better_cases", []), cases.get("worse_cases", [])
-    order = {case: place for place, case in enumerate([*better, *worse])}
+    order = {case: index for index, case in enumerate([*better, *worse])}
     chains = Chain.objects.filter(run=line.run, case__in=order, repeat=0)
     chains = chains.select_related("case__image__stored")
     ordered = sorted(chains, key=lambda chain: order[chain.case_id])

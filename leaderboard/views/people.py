@@ -74,7 +74,7 @@ def begin(request: HttpRequest) -> HttpResponse:
             voter_or_new.delete()
         return _problem(NO_QUESTIONS, 404)
     response = JsonResponse(_session(votes))
-    ballots.remember(response, voter_or_new)
+    ballots.set_voter_cookie(response, voter_or_new)
     return response
 
 

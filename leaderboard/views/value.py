@@ -310,8 +310,8 @@ def _links(points: Sequence[Point]) -> list[Figure]:
     return [
         trace(
             "same weights",
-            x=[place for a, b in pairs for place in (round(a.cost, 5), round(b.cost, 5), None)],
-            y=[place for a, b in pairs for place in (round(a.height, 3), round(b.height, 3), None)],
+            x=[end for a, b in pairs for end in (round(a.cost, 5), round(b.cost, 5), None)],
+            y=[end for a, b in pairs for end in (round(a.height, 3), round(b.height, 3), None)],
             hoverinfo="skip",
             line={"color": "var(--ink-3)", "width": 1.2, "dash": "dot"},
         )

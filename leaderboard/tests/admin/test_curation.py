@@ -209,11 +209,11 @@ def test_a_long_preview_shows_its_progress(curator, content, monkeypatch):
         slug="s", title="S", trips=2, size=120, filters={"cases": 4, "narrow": True}
     )
     address = reverse("admin:leaderboard_suite_preview", args=[suite.pk])
-    monkeypatch.setattr("leaderboard.admin.suites.SECONDS_AT_ONCE", -1)
+    monkeypatch.setattr("leaderboard.admin.suites.PREVIEW_SECONDS", -1)
     answer = curator.get(address)
     assert "Reading images: 0 of" in answer.content.decode()
     assert answer["Refresh"] == "1"
-    monkeypatch.setattr("leaderboard.admin.suites.SECONDS_AT_ONCE", 600)
+    monkeypatch.setattr("leaderboard.admin.suites.PREVIEW_SECONDS", 600)
     assert "4 cases" in curator.get(address).content.decode()
 
 

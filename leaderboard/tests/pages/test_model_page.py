@@ -250,7 +250,7 @@ def test_an_easier_open_suite_is_reported_against_the_sealed_one(usable, interva
     assert found is not None
     assert found["difference"] == pytest.approx((usable - 6) / 10)
     assert found["high"] - found["low"] == pytest.approx(2 * (0.4**2 + 0.3**2) ** 0.5 / 10)
-    assert found["known"] is known
+    assert found["significant"] is known
 
 
 def test_without_both_suites_or_without_intervals_there_is_no_comparison():

@@ -322,6 +322,6 @@ def test_images_of_the_next_questions_are_drawn_in_advance(board):
     assert default_storage.exists(name)
     assert question.first.restored_id not in name
     assert ballots.delete_old_images() == 0
-    old = timezone.now() - 2 * ballots.KEPT
+    old = timezone.now() - 2 * ballots.MAX_IMAGE_AGE
     os.utime(default_storage.path(name), (old.timestamp(),) * 2)
     assert ballots.delete_old_images() == 1

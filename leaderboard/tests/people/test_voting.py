@@ -206,7 +206,7 @@ def test_voters_receive_the_same_for_every_model_except_the_pixels(board, browse
         for headers, data, address in sent.values():
             seen_text += f"{headers} {address}"
             heads.add(str(sorted((k, v) for k, v in headers.items() if k != "Content-Length")))
-            lengths.add(len(data) % ballots.ROUNDED)
+            lengths.add(len(data) % ballots.PADDED_TO)
             image = Image.open(io.BytesIO(data))
             # One size and one form, whatever size and form the model answers in.
             assert (image.format, image.size) == ("WEBP", (source.width, source.height))
