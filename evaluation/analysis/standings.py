@@ -307,7 +307,7 @@ def _details(chains: Sequence[MeasuredChain], summary: Summary) -> dict[str, Any
         dynamics(
             list(chain.steps),
             chain.end,
-            # A chain that was stopped because its end is known may not have reached its limit.
+            # A chain that was stopped because its result is known may not have reached its limit.
             chain.result.retention[-1]
             if chain.result.retention and chain.result.outcome != KNOWN
             else None,
