@@ -110,7 +110,7 @@ def _values(image: Image.Image, factor: int) -> Values:
 
 def registered(images: Aligned) -> Aligned:
     """Correct shift, zoom and colours; return the best fit."""
-    warps = registrations(images.before, images.after)
+    warps = likely_warps(images.before, images.after)
     return min(
         (recoloured(images if warp is None else moved(images, warp)) for warp in (None, *warps)),
         key=lambda corrected: corrected.rest,
@@ -347,7 +347,7 @@ NEARBY = 0.5  # pixels of the small copy
 _ECC_CRITERIA = (3, 50, 1e-5)
 
 
-def registrations(x: Values, y: Values) -> list[Floats]:
+def likely_warps(x: Values, y: Values) -> list[Floats]:
     """Return up to two likely affine warps, which map points of `x` to points of `y`."""
     import cv2
 

@@ -158,7 +158,7 @@ def _opened(data: bytes, max_bytes: int, max_pixels: int) -> tuple[ImageFile.Ima
         raise ImageError(f"the image has {len(data):,} bytes; the limit is {max_bytes:,}")
     if _count_parts(data) > MAX_PARTS:
         raise ImageError(f"the image file has more than {MAX_PARTS:,} parts")
-    with _readable():
+    with _translated_errors():
         image = Image.open(io.BytesIO(data), formats=FORMATS)
         # Checked before decoding, because a small file may decode to gigabytes.
         if image.width * image.height > max_pixels:
@@ -199,12 +199,12 @@ def _decode(
     data: bytes, max_bytes: int, max_pixels: int
 ) -> tuple[Image.Image, str, tuple[str, ...]]:
     """Return the canonical image, its MIME type, and notes on conversions."""
-    with _readable():
+    with _translated_errors():
         return _canonical(_opened(data, max_bytes, max_pixels), data)
 
 
 @contextmanager
-def _readable() -> Iterator[None]:
+def _translated_errors() -> Iterator[None]:
     """Turn every exception of a decoder into an ImageError."""
     try:
         yield

@@ -275,11 +275,11 @@ class OwnEditor(Editor):
         seed: int | None = None,
         context: EditContext | None = None,
     ) -> Answer:
-        with _pausing(self.inner):
+        with _pause_on_errors(self.inner):
             return self.inner.send(image, prompt, seed, context)
 
     def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
-        with _pausing(self.inner):
+        with _pause_on_errors(self.inner):
             return self.inner.edit(image, prompt, seed)
 
     def missing(self) -> list[str]:
@@ -293,7 +293,7 @@ class OwnEditor(Editor):
 
 
 @contextmanager
-def _pausing(editor: Editor) -> Iterator[None]:
+def _pause_on_errors(editor: Editor) -> Iterator[None]:
     try:
         yield
     except (Refused, EditorError):

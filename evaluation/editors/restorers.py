@@ -88,7 +88,7 @@ class Restorer(RestoringEditor):
         return Image.fromarray(_sharpened(pixels))
 
 
-def grain(pixels: Pixels) -> float:
+def estimate_grain(pixels: Pixels) -> float:
     """Estimate the standard deviation of the noise (of 255) by Immerkær's mask.
 
     The mask does not respond to flat areas and straight edges.
@@ -113,7 +113,7 @@ def _without_scratches(pixels: Pixels) -> Pixels:
 
     light = _light(pixels)
     contrast = np.abs(light.astype(np.int16) - cv2.medianBlur(light, 5))
-    mask = contrast > max(SCRATCH_LEVELS, SCRATCH_GRAINS * grain(pixels))
+    mask = contrast > max(SCRATCH_LEVELS, SCRATCH_GRAINS * estimate_grain(pixels))
     if not mask.any() or mask.mean() > MAX_SCRATCHED:
         return pixels
     hole = widened(mask, 1).astype(np.uint8)
@@ -123,7 +123,7 @@ def _without_scratches(pixels: Pixels) -> Pixels:
 def _without_grain(pixels: Pixels) -> Pixels:
     import cv2
 
-    sigma = grain(pixels)
+    sigma = estimate_grain(pixels)
     if sigma < MIN_GRAIN:
         return pixels
     # BGR, because the filter smooths brightness and colour separately.

@@ -18,9 +18,9 @@ from evaluation.alignment import (
     Values,
     equally_sharp,
     explained_by_motion,
+    likely_warps,
     moved,
     registered,
-    registrations,
     unaligned,
     unwarped,
     without_grain,
@@ -100,7 +100,7 @@ def _exact(before: Image.Image, after: Image.Image, operator: str) -> ChangeSeen
     factor = next(n for n in (1, 2, 4, 8) if not is_large((truth.width // n, truth.height // n)))
     x, y, t = (_values(image.reduce(factor)) for image in (before, after, truth))
     plain = Aligned(t, y, np.ones(t.shape[:2], np.float32), block=1)
-    candidates = (plain, *(moved(plain, warp) for warp in registrations(t, y)))
+    candidates = (plain, *(moved(plain, warp) for warp in likely_warps(t, y)))
     best = max(candidates, key=_correlation_inside)
     to_truth = _correlation_inside(best)
     whole, half = _untouched(best, x)

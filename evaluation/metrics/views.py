@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
-from evaluation.alignment import Aligned, moved, registrations
+from evaluation.alignment import Aligned, likely_warps, moved
 from evaluation.metrics.base import CELLS, Box, Mask, Subject
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -198,7 +198,7 @@ def register(
     before, after = _small(source), _small(restored)
     still = Aligned(before, after, np.ones(before.shape[:2], np.float32), block=BLOCK)
     best, least = None, still.rest
-    for warp in registrations(before, after):
+    for warp in likely_warps(before, after):
         rest = moved(still, warp).rest
         if rest < LARGEST_REST * least:
             best, least = warp, rest

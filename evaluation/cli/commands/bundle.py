@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 def pack_run(folder: RunFolder, out: Path, *, images: bool = True) -> dict[str, Any]:
     """Write the bundle of a run folder; return its document."""
-    scores = finished_scores(folder)
+    scores = existing_scores(folder)
     findings: dict[tuple[str, int], Finding] = {}
     if any(chain.audits for chain in folder.chains.values()):
         scorer = new_scorer(",".join(scores.metrics))
@@ -98,7 +98,7 @@ def pack_run(folder: RunFolder, out: Path, *, images: bool = True) -> dict[str, 
     return write_bundle(folder, scores, out, findings=findings, images=images)
 
 
-def finished_scores(folder: RunFolder) -> RunScores:
+def existing_scores(folder: RunFolder) -> RunScores:
     """Return the run's scores. Raises CommandError if it is not scored."""
     scores = read_scores(folder)
     if scores is None:

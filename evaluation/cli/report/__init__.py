@@ -206,7 +206,7 @@ class Report:
         for number in (n for n in ticks(self.suite.trips) if n <= len(chain.trips)):
             edited, *between, restored = run.trip(slug, number)
             if number == 1 and edited is not None:
-                cells.append(_cell("edited", edited, _seen(chain, 1)))
+                cells.append(_cell("edited", edited, _change_note(chain, 1)))
                 cells += [_cell(f"step {k}", p, "") for k, p in enumerate(between, start=2) if p]
             cells.append(_cell(f"after {number}", restored, _number(retention[number - 1], 2)))
         ending = "" if chain.outcome in (COMPLETED, "") else f"{chain.outcome} at the next edit"
@@ -251,7 +251,7 @@ class Report:
         regimes = summarise_dynamics(by_chain).regimes
         return max(regimes, key=lambda regime: regimes[regime])
 
-    def jpeg(self, run: ReportedRun, metric: str, number: int) -> str:
+    def jpeg_quality(self, run: ReportedRun, metric: str, number: int) -> str:
         """Return the JPEG quality with the same loss: the median over chains."""
         qualities = []
         for chain in run.scores.chains.values():
@@ -284,7 +284,7 @@ def _cell(label: str, image: EncodedImage, note: str) -> dict[str, str]:
     return {"label": label, "note": note, "src": f"data:image/webp;base64,{data}"}
 
 
-def _seen(chain: ChainScores, number: int) -> str:
+def _change_note(chain: ChainScores, number: int) -> str:
     verdict = chain.trips[number - 1].change_seen
     return "" if verdict is None else ("change seen" if verdict else "no change")
 

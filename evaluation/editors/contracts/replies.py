@@ -67,7 +67,7 @@ def check_status(call: Call, reply: Reply) -> None:
     fault, permanent = _fault_of_status(status, f"{code} {message}")
     is_loading = status == 503 and retry_after(reply) is not None
     raise ReplyError(
-        f"HTTP {status} {_phrase(status)}".rstrip(),
+        f"HTTP {status} {_status_phrase(status)}".rstrip(),
         message,
         _body_text(call, reply),
         fault=Fault.RATE_LIMITED if is_loading else fault,
@@ -265,7 +265,7 @@ def _wrong_type(reply: Reply, expected: str) -> EditorError:
     return EditorError(f"expected {expected}, got {got}", fault=Fault.SERVER_ERROR)
 
 
-def _phrase(status: int) -> str:
+def _status_phrase(status: int) -> str:
     try:
         return HTTPStatus(status).phrase
     except ValueError:

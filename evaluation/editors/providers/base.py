@@ -222,9 +222,9 @@ class HostedEditor(Editor):
         }
         if request.seed is not None and self.seed_field:
             inputs[self.seed_field] = request.seed
-        return inputs | self._size(request) | dict(self.params)
+        return inputs | self._size_inputs(request) | dict(self.params)
 
-    def _size(self, request: Request) -> dict[str, Any]:
+    def _size_inputs(self, request: Request) -> dict[str, Any]:
         """Return the inputs that request a size, by the row's size rule."""
         rule = self.size_rule
         if not rule:
@@ -312,7 +312,7 @@ class HostedEditor(Editor):
         elsewhere = origin(url) != origin(self.url)
         if elsewhere and (not is_https(url) or is_private(url)):
             raise bad_answer(f"the image is at an address that is not allowed: {origin(url)}")
-        return self._with_retries(lambda: self._image_at(url))
+        return self._with_retries(lambda: self._get_image(url))
 
     def raise_error(self, status: int, error: ErrorBody, wait: float | None = None) -> NoReturn:
         """Raise Refused or EditorError for an error, which may come with status 200."""
@@ -347,7 +347,11 @@ class HostedEditor(Editor):
         except ValueError:
             body = None
         if reply.status >= 300 or (isinstance(body, dict) and body.get("error")):
-            self.raise_error(reply.status, self._error(body, reply.text), self._wait(reply, body))
+            self.raise_error(
+                reply.status,
+                self._parse_error(body, reply.text),
+                self._seconds_to_wait(reply, body),
+            )
         if not isinstance(body, dict):
             body_text = (
                 f"{reply.media_type or 'no type'}: {shorten(reply.text)}"
@@ -359,10 +363,10 @@ class HostedEditor(Editor):
             )
         return body
 
-    def _error(self, body: Any, text: str) -> ErrorBody:
+    def _parse_error(self, body: Any, text: str) -> ErrorBody:
         return ErrorBody.read(body, text)
 
-    def _wait(self, reply: Reply, body: Any) -> float | None:
+    def _seconds_to_wait(self, reply: Reply, body: Any) -> float | None:
         """Return the seconds to wait that the provider states; None if absent."""
         return retry_after(reply.headers)
 
@@ -380,7 +384,7 @@ class HostedEditor(Editor):
         client.event_hooks = {"response": [check]}
         return client
 
-    def _image_at(self, url: str) -> Reply:
+    def _get_image(self, url: str) -> Reply:
         reply = self.http.send("GET", url)
         where = f"the image at {origin(url)}"
         if 300 <= reply.status < 400:

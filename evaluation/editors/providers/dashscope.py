@@ -55,7 +55,7 @@ class DashScope(HostedEditor):
         return {
             "model": self.model,
             "input": {"messages": [{"role": "user", "content": content}]},
-            "parameters": parameters | self._size(request) | dict(self.params),
+            "parameters": parameters | self._size_inputs(request) | dict(self.params),
         }
 
     def format_size(self, width: int, height: int) -> str:

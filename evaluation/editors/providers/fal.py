@@ -50,8 +50,8 @@ class Fal(HostedEditor):
             raise Refused("has_nsfw_concepts: the image was blacked out", notes=notes)
         return self.fetch_image(_first_url(result), notes)
 
-    def _error(self, body: Any, text: str) -> ErrorBody:
-        error = super()._error(body, text)
+    def _parse_error(self, body: Any, text: str) -> ErrorBody:
+        error = super()._parse_error(body, text)
         if not isinstance(body, dict):
             return error
         details = body.get("detail")

@@ -128,7 +128,7 @@ class Gemini(HostedEditor):
         feedback = response.prompt_feedback
         if feedback and feedback.block_reason:
             raise Refused(
-                _because(feedback.block_reason, feedback.block_reason_message), notes=notes
+                _reason_text(feedback.block_reason, feedback.block_reason_message), notes=notes
             )
         if not response.candidates:
             raise bad_answer("Google's answer has no candidate and states no reason")
@@ -147,17 +147,17 @@ class Gemini(HostedEditor):
         notes["stated_mime"] = images[-1].mime_type
         return Edited(images[-1].data, notes, stated_type=images[-1].mime_type or "")
 
-    def _error(self, body: Any, text: str) -> ErrorBody:
-        error = super()._error(body, text)
+    def _parse_error(self, body: Any, text: str) -> ErrorBody:
+        error = super()._parse_error(body, text)
         reasons = (detail.get("reason") for detail in _details(body))
         return ErrorBody(" ".join(filter(None, (error.code, *reasons))), error.message)
 
-    def _wait(self, reply: Reply, body: Any) -> float | None:
+    def _seconds_to_wait(self, reply: Reply, body: Any) -> float | None:
         for detail in _details(body):
             delay = detail.get("retryDelay")
             if isinstance(delay, str) and delay.endswith("s"):
                 return retry_after({"retry-after": delay.removesuffix("s")})
-        return super()._wait(reply, body)
+        return super()._seconds_to_wait(reply, body)
 
 
 def _contents(request: Request) -> list[Any]:
@@ -209,8 +209,8 @@ def _text(parts: Iterable[Any]) -> str:
 def _no_image(candidate: Any, text: str, notes: Mapping[str, Any]) -> Refused | EditorError:
     reason = _name(candidate.finish_reason)
     if reason in REFUSALS or (reason == "STOP" and text):
-        return Refused(_because(reason, candidate.finish_message or text), notes=notes)
-    return bad_answer(_because(f"Google returned no image ({reason or 'no reason'})", text))
+        return Refused(_reason_text(reason, candidate.finish_message or text), notes=notes)
+    return bad_answer(_reason_text(f"Google returned no image ({reason or 'no reason'})", text))
 
 
 def _details(body: Any) -> list[dict[str, Any]]:
@@ -226,5 +226,5 @@ def _name(reason: Any) -> str:
     return str(getattr(reason, "value", reason) or "")
 
 
-def _because(reason: Any, text: str | None) -> str:
+def _reason_text(reason: Any, text: str | None) -> str:
     return shorten(": ".join(part for part in (_name(reason), text) if part))

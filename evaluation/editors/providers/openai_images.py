@@ -48,7 +48,7 @@ class OpenAIImages(HostedEditor):
     def _call_model(self, request: Request) -> Edited:
         import openai
 
-        options = {"output_format": "png", **self.params, **self._size(request)}
+        options = {"output_format": "png", **self.params, **self._size_inputs(request)}
         try:
             response = self._sdk.images.edit(
                 model=self.model,

@@ -60,9 +60,11 @@ class Replicate(HostedEditor):
             output = output[0] if output else None
         return self.fetch_image(output, notes)
 
-    def _wait(self, reply: Reply, body: Any) -> float | None:
+    def _seconds_to_wait(self, reply: Reply, body: Any) -> float | None:
         seconds = body.get("retry_after") if isinstance(body, dict) else None
-        return super()._wait(reply, body) or retry_after({"retry-after": str(seconds or "")})
+        return super()._seconds_to_wait(reply, body) or retry_after(
+            {"retry-after": str(seconds or "")}
+        )
 
     def _address(self, request: Request) -> str:
         """Return a data URI of the image, or the address of its upload if it is large."""
