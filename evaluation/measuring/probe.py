@@ -71,9 +71,9 @@ ADVICE = {
     Fault.TLS: "Install a certificate for this host name from a public authority, with its "
     "intermediate certificates, and renew it before it expires.",
     Fault.BLOCKED: "Use an address that is reachable from the public internet.",
-    Fault.CONFIGURATION: "Check the address, the contract and the model id: the page shows the exact "
-    "request as a curl line to try.",
-    Fault.BAD_ANSWER: "Answer with one whole PNG, JPEG or WebP image, where the contract expects it.",
+    Fault.CONFIGURATION: "Check the address, the API format (contract) and the model id. The page shows "
+    "the exact request as a curl command to try.",
+    Fault.BAD_ANSWER: "Answer with one complete PNG, JPEG or WebP image, as the API format (contract) requires.",
     Fault.BAD_REQUEST: "The server rejects a field of the request. Turn off the seed, response_format "
     "or size, set a model id, or remove the last extra parameter.",
 }
