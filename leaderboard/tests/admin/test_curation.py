@@ -264,7 +264,7 @@ def test_an_image_has_a_page_to_change_it_without_a_new_file(curator, content):
     assert 'name="file"' not in shown.content.decode()
 
 
-def test_a_draft_that_fits_nothing_says_so(curator, content):
+def test_a_draft_without_cases_is_explained(curator, content):
     suite = Suite.objects.create(slug="s", title="S", filters={"kinds": ["face"]})
     answer = curator.get(reverse("admin:leaderboard_suite_preview", args=[suite.pk]))
     assert "no image fits any pair" in answer.content.decode()

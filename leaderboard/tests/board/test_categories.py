@@ -45,7 +45,7 @@ def test_the_best_model_of_each_category_is_marked(client, suite):
     assert html.count(' best"') == 3 + 1  # and once in the table of pairs
 
 
-def test_models_that_read_the_same_are_marked_alike(client, suite):
+def test_models_with_equal_displayed_values_are_marked_alike(client, suite):
     make_run("First", suite, 2.04, scopes=SCOPES)
     make_run("Second", suite, 2.01, scopes=SCOPES)
     assert page(client).count(' best"') == 2 * (3 + 1)

@@ -56,7 +56,7 @@ def test_two_models_get_a_verdict_a_chart_and_where_each_wins(client, runs):
     assert 'id="curves-figure"' in html
 
 
-def test_equal_models_have_no_clear_difference_and_a_hint_how_to_settle_it(client, runs):
+def test_equal_models_have_no_clear_difference_and_a_hint_on_distinguishing_them(client, runs):
     chains = list(runs[2].chains.all())
     for chain, other in zip(chains, reversed(list(runs[0].chains.all())), strict=True):
         chain.results = other.results
@@ -181,7 +181,7 @@ def test_reference_editors_can_be_compared_too(client, suite, runs):
     assert "Oracle keeps images usable" in page(client, "?models=long,oracle")
 
 
-def test_the_same_case_is_shown_as_each_model_returned_it(client, suite, runs):
+def test_the_same_case_is_shown_as_each_model_restored_it(client, suite, runs):
     image = StoredImage.objects.create(
         sha256="ab" * 32, mime="image/png", width=64, height=64, bytes=9
     )

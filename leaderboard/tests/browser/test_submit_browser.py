@@ -188,7 +188,7 @@ def test_a_model_comes_from_the_form_to_the_board(
     assert run.standings.filter(scope="all").exists()
 
 
-def test_an_endpoint_that_fails_says_so_and_is_tested_again_when_it_is_mended(
+def test_a_failing_endpoint_is_reported_and_tested_again_once_it_works(
     visit: Any, workers: WorkerProcesses, endpoint: str, model: Model
 ) -> None:
     factories.tiny_suite()

@@ -132,7 +132,7 @@ def test_no_admin_can_let_a_contributed_run_rank(client, admin_client, suite, pa
     )
 
 
-def test_it_is_listed_below_every_ranked_run(client, suite, packed):
+def test_a_contributed_run_is_listed_below_every_ranked_run(client, suite, packed):
     play("noise", suite, name="Worn", options={"sigma": 40})
     contributed(client, packed)
     board = client.get(f"/?suite={suite.key}").content.decode()

@@ -81,7 +81,7 @@ def test_gaps_in_curves_are_not_drawn(curve):
     assert len(figure.data) == 1
 
 
-def test_the_table_says_what_was_not_run():
+def test_the_table_states_what_was_not_run():
     table = retention_table([Curve.from_json("A", CURVE), Curve.from_json("B", {})], 3)
     assert table.head[1] == "after 1 round trip"
     assert table.rows[0][2] == "60\u00a0% (50–70)"

@@ -36,7 +36,7 @@ def page(client, address):
         ("/embed/chart/", "chart appears here"),
     ],
 )
-def test_an_empty_site_says_what_is_missing(client, address, words):
+def test_an_empty_site_explains_what_is_missing(client, address, words):
     assert words in page(client, address)
 
 
@@ -50,7 +50,7 @@ def test_an_empty_site_says_what_is_missing(client, address, words):
         ("/tour/", "appears here when a run has ended"),
     ],
 )
-def test_a_suite_without_results_says_what_is_missing(client, address, words):
+def test_a_suite_without_results_explains_what_is_missing(client, address, words):
     make_suite(images=1)
     assert words in page(client, address)
 

@@ -19,7 +19,7 @@ def test_a_half_life_reads_as_trips_or_as_beyond_the_suite(value, text):
     assert formatting.half_life(value, 20) == text
 
 
-def test_bounds_that_were_not_reached_say_so():
+def test_an_unreached_bound_is_marked():
     assert formatting.half_life_interval(6.1, 8.84, 20) == "6.1–8.8"
     assert formatting.half_life_interval(17.2, None, 20) == f"17.2 to >{NBSP}20"
     assert formatting.half_life_interval(None, None, 20) == ""

@@ -39,7 +39,7 @@ def get(client, **query):
     return answer.content.decode()
 
 
-def test_every_models_worst_comes_before_any_second_worst(client, suite):
+def test_the_worst_chain_of_every_model_precedes_any_second_worst(client, suite):
     shown = models(get(client))
     assert len(shown) == gallery.SHOWN
     assert shown[:4] == ["bad", "good"] * 2
@@ -47,14 +47,14 @@ def test_every_models_worst_comes_before_any_second_worst(client, suite):
     assert best[:4] == ["good", "bad"] * 2
 
 
-def test_reference_editors_are_shown_where_they_are_asked_for_or_alone(client, suite):
+def test_reference_editors_are_shown_if_chosen_or_if_there_is_no_model(client, suite):
     assert "oracle" not in models(get(client))
     assert set(models(get(client, model="references"))) == {"oracle"}
     EditingModel.objects.filter(is_reference=False).update(status=EditingModel.Status.HIDDEN)
     assert set(models(get(client))) == {"oracle"}
 
 
-def test_each_choice_leaves_only_what_fits(client, suite):
+def test_each_filter_shows_only_matching_chains(client, suite):
     assert set(models(get(client, model="good"))) == {"good"}
     assert set(models(get(client, cause="whole"))) == {"bad"}
     assert set(models(get(client, cause="censored"))) == {"good"}
@@ -75,7 +75,7 @@ def test_pages_link_both_ways_and_show_every_strip_once(client, suite):
 
 
 @pytest.mark.parametrize("page", ["0", "-1", "99999999999", "x", "٣", "400"])
-def test_no_number_breaks_it(client, suite, page):
+def test_no_page_number_breaks_the_gallery(client, suite, page):
     get(client, page=page)
 
 
@@ -85,7 +85,7 @@ def test_invalid_parameters_are_named_and_not_cached(client, suite):
     assert "no-store" in answer["Cache-Control"]
 
 
-def test_chains_say_what_ended_them(suite):
+def test_chains_state_what_ended_them(suite):
     chain = Chain.objects.filter(run__editing_model__slug="bad").first()
     chain.results = {}
     chain.summarise()

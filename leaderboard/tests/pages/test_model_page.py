@@ -99,7 +99,7 @@ def test_a_half_life_that_was_not_reached_reads_as_more_than_n(client):
     assert "Every image is still usable after 20 round trips." in page
 
 
-def test_a_model_without_runs_says_so(client):
+def test_the_page_of_a_model_without_runs_states_that(client):
     page = page_of(client, make_model("Unplayed"))
     assert "No run yet" in page
 
@@ -137,7 +137,7 @@ def test_no_secret_and_no_server_path_is_shown(client):
     assert "not run: its weights or packages were not on the worker" in page
 
 
-def test_a_submitted_endpoint_says_that_only_its_owner_can_play_it(client):
+def test_the_page_states_that_only_its_owner_can_play_a_submitted_endpoint(client):
     run = make_run(make_model("Endpoint", access="endpoint"), make_suite())
     page = page_of(client, run.editing_model)
     assert "convergebench run" not in page

@@ -104,6 +104,6 @@ def test_no_metric_is_praised_if_each_calls_every_restored_image_worse(run: int)
     assert pages.totals(lines, ["brisque"], TRIPS, "source")[0].worse == 1.0
 
 
-def test_a_suite_without_such_numbers_says_what_to_do(run: int, client: Client) -> None:
+def test_a_suite_without_ratings_explains_how_to_compute_them(run: int, client: Client) -> None:
     NoReferenceResult.objects.all().delete()
     assert "convergebench weights" in client.get("/no-reference/").content.decode()

@@ -124,14 +124,14 @@ def test_a_poll_needs_few_queries(client, half_way, django_assert_max_num_querie
         polled(client, half_way)
 
 
-def test_without_a_queue_the_page_says_that_the_run_is_safe(client, half_way, valkey):
+def test_without_a_queue_the_page_states_that_the_run_is_safe(client, half_way, valkey):
     valkey.kill()
     run_page._workers.clear()
     Run.objects.filter(pk=half_way.pk).update(state=RunState.QUEUED)
     assert "the queue does not answer" in polled(client, half_way).json()["lines"]["workers"]
 
 
-def test_without_a_worker_the_page_says_so(client, half_way, valkey):
+def test_the_page_reports_that_no_worker_is_running(client, half_way, valkey):
     Run.objects.filter(pk=half_way.pk).update(state=RunState.QUEUED)
     lines = polled(client, half_way).json()["lines"]
     assert lines["workers"] == "no worker is running; the run continues when one starts"

@@ -70,7 +70,7 @@ def test_an_embed_follows_its_parameters_and_links_back_to_the_board(client, sui
         assert client.get(f"/embed/chart/{query}").status_code == 200
 
 
-def test_an_embed_says_which_models_are_not_ranked(client, suite):
+def test_an_embed_marks_models_that_are_not_ranked(client, suite):
     assert "not ranked" not in client.get("/embed/board/").content.decode()
     RunReview.objects.update(flags=[{"kind": "review", "text": "marks were lost"}])
     EditingModel.objects.first().save()
@@ -92,7 +92,7 @@ def test_pages_name_the_card_with_their_finding(client, suite):
         image(client, found[1])
 
 
-def test_cards_differ_by_what_they_say(client, suite):
+def test_cards_with_different_content_differ(client, suite):
     cards = {image(client, f"/models/model-{n}/card.png") for n in range(3)}
     cards.add(image(client, "/compare/card.png?models=model-0,model-1"))
     cards.add(image(client, "/compare/card.png?models=model-0,model-2"))

@@ -99,7 +99,7 @@ def test_a_case_of_another_suite_is_not_part_of_the_run(client, run):
         (Outcome.LOST, "Lost through our fault"),
     ],
 )
-def test_a_broken_chain_says_how_it_ended(client, run, outcome, words):
+def test_a_broken_chain_states_how_it_ended(client, run, outcome, words):
     chain = run.chains.first()
     chain.trips.filter(number=3).update(restored=None)
     results = chain.results
@@ -231,7 +231,7 @@ def test_jpeg_qualities_read_as_sentences(quality, words):
     assert strips.like_jpeg(quality) == words
 
 
-def test_a_frame_says_what_each_witness_saw():
+def test_a_frame_reports_what_each_witness_saw():
     said = {"witness": "parsing", "thing": "glasses", "gates": True}
     trip = Trip(number=1, evidence=[{**said, "made": True, "undone": False}])
     frame = strips.Frame(trip, 0.9, "", None)

@@ -183,7 +183,7 @@ def test_an_editor_that_does_nothing_makes_no_visible_change():
     assert [line["seen"] for line in texts.examples()["noop"]["lines"]] == [True, False]
 
 
-def test_the_worked_example_is_what_the_code_says():
+def test_the_worked_example_matches_the_code():
     worked = texts.worked_example()
     times = {line["story"]: round(line["event"].time, 2) for line in worked["lines"]}
     assert times["It does nothing"] == 0

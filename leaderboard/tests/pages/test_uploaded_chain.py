@@ -192,7 +192,7 @@ def test_an_internal_error_is_admitted_without_its_details(client, valkey, monke
     assert "secret" not in page
 
 
-def test_a_day_has_a_quota_for_each_address(client, valkey, settings):
+def test_uploads_have_a_daily_quota_for_each_address(client, valkey, settings):
     settings.UPLOADED_CHAINS_PER_DAY = 1
     source, one = worn(1)
     assert send(client, {"a.png": source, "b.png": one}).status_code == 302

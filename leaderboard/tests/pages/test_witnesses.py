@@ -128,7 +128,7 @@ def test_the_method_states_the_abilities_and_error_rates_of_witnesses(client):
     assert "hat undone? (on the real chain)" in page
 
 
-def test_a_model_without_a_judge_says_what_one_would_cost(client, judged):
+def test_the_page_of_an_unjudged_model_states_the_cost_of_judging(client, judged):
     plain = play("noise", factories.tiny_suite(trips=2), name="Plain")
     page = client.get(reverse("model", args=[plain.editing_model.slug])).content.decode()
     calls = most_calls(plain.progress.chains_total, 2)

@@ -45,7 +45,7 @@ def _quick(monkeypatch):
     monkeypatch.setattr(votes, "DRAWS", 60)
 
 
-def test_people_prefer_what_was_planted_and_clickers_are_found(counted):
+def test_planted_preferences_and_random_voters_are_detected(counted):
     crowd, _ = counted
     shares = {
         row.run.editing_model.name: row
@@ -122,7 +122,7 @@ def test_votes_never_change_a_half_life(client, board):
         assert one["standing"] == other["standing"]
 
 
-def test_the_page_on_agreement_says_who_agrees_and_where_the_threshold_lies(client, counted):
+def test_the_agreement_page_shows_agreement_and_the_voters_threshold(client, counted):
     report = PeopleReport.objects.get()
     lines = {line["name"]: line for line in report.numbers["lines"]}
     assert lines["overall"]["everywhere"]["share"] > 0.7
@@ -188,7 +188,7 @@ def test_votes_propose_half_points_but_change_none(client, board):
     assert Object.half == 0.15
 
 
-def test_a_proposal_without_significant_gain_says_so():
+def test_a_proposal_without_significant_gain_recommends_no_change():
     share = {"share": 0.8, "low": 0.7, "high": 0.9, "votes": 100}
     proposal = {"half_points": [], "before": share, "after": share}
     none = people.half_points(proposal | {"gain_low": -0.02, "gain_high": 0.04})
@@ -197,7 +197,7 @@ def test_a_proposal_without_significant_gain_says_so():
     assert "a gain of 2\u00a0% to 4\u00a0%" in some["words"]
 
 
-def test_without_votes_the_page_says_so(client, db):
+def test_the_page_without_votes_explains_what_is_missing(client, db):
     page = client.get("/agreement/").content.decode()
     assert "Not enough votes yet" in page
     assert ">Proposed<" not in page

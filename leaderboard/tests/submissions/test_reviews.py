@@ -209,7 +209,7 @@ def test_the_private_result_shows_each_edit_that_was_not_made_and_asks_first(
     assert text.index("Everyone will read") < text.index("Publish it now")
 
 
-def test_a_flagged_result_says_so_in_the_same_words_everywhere(client, reviewed, finished):
+def test_the_reason_of_a_flag_reads_the_same_everywhere(client, reviewed, finished):
     flag = {"kind": "review", "text": "of its marks 0% came back"}
     Run.objects.update(complete=True)
     RunReview.objects.update(flags=[flag])
@@ -259,7 +259,7 @@ def test_a_run_on_another_suite_is_not_the_submitters(client, reviewed, finished
     assert workflow.newest_run(reviewed) == finished
 
 
-def test_the_page_says_what_a_run_costs_and_how_long_reviews_took(client, reviewed, suite):
+def test_the_page_states_the_cost_of_a_run_and_the_usual_wait_for_a_review(client, reviewed, suite):
     text = client.get(reviewed.get_absolute_url()).content.decode()
     assert "calls to your endpoint" in text
     assert "we cannot promise a time" in text

@@ -238,7 +238,7 @@ def test_the_example_server_passes_the_test_in_every_contract(
     assert "Edit is visible" in client.get(submission.get_absolute_url()).content.decode()
 
 
-def test_a_failing_endpoint_says_what_to_do_and_can_be_tested_again(client, suite, local, valkey):
+def test_a_failed_test_gives_advice_and_can_be_repeated(client, suite, local, valkey):
     client.post(reverse("submit"), form_fields(suite, endpoint_url="http://127.0.0.1:9/v1"))
     submission = Submission.objects.get()
     submission.options |= {"timeout": 2}
@@ -312,7 +312,7 @@ def test_a_decision_made_during_an_address_lookup_stays(
     assert (submission.state, submission.endpoint_url) == (decided, server)
 
 
-def test_no_key_is_stored_and_no_link_made_once_it_is_over(client, suite, server, local, valkey):
+def test_a_closed_submission_stores_no_key_and_makes_no_link(client, suite, server, local, valkey):
     client.post(reverse("submit"), form_fields(suite, endpoint_url=server))
     stale = Submission.objects.get()
     workflow.withdraw(Submission.objects.get())
@@ -324,6 +324,6 @@ def test_no_key_is_stored_and_no_link_made_once_it_is_over(client, suite, server
         workflow.share(stale)
 
 
-def test_each_suite_on_the_form_says_how_many_edits_it_takes(client, suite):
+def test_each_suite_on_the_form_states_its_number_of_edits(client, suite):
     edits = suite.cases.count() * suite.repeats * suite.trips * 2
     assert f"{suite}: {edits} edits" in client.get(reverse("submit")).content.decode()
