@@ -1,4 +1,4 @@
-"""A real web server for tests that attack one."""
+"""A real web server for tests that attack it."""
 
 from __future__ import annotations
 

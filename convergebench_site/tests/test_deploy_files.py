@@ -17,7 +17,7 @@ from django.conf import settings
 ROOT = Path(settings.BASE_DIR)
 DEPLOY = ROOT / "deploy"
 QUEUES = set(settings.RQ_QUEUES)
-#: Settings that other programs read, not ours.
+#: Settings that only other programs read.
 OTHERS = {
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -174,7 +174,7 @@ def test_the_proxies_pass_what_the_site_reads():
         size = limit // 2**20
         assert re.search(rf"request_body {start}\* {{\s+max_size {size}MiB", caddy)
         assert re.search(rf"location {start} +{{ client_max_body_size {size}m;", nginx)
-        # Limits add up: one for every address would hold here too.
+        # The proxy applies all matching limits, so the general limit must exclude this URL.
         assert f"{start}*" in re.search(r"@others not path (.*)", caddy)[1].split()
     assert f"request_body @others {{\n\t\tmax_size {settings.BODY_LIMIT // 2**20}MiB" in caddy
     assert len(re.findall(r"request_body", caddy)) == len(settings.LONG_BODY_LIMITS) + 1

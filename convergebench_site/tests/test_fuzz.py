@@ -1,8 +1,8 @@
-"""Random input for everything that reads untrusted data: it is accepted or refused clearly.
+"""Random input for all readers of untrusted data: they accept it or refuse it clearly.
 
-Short here; `make fuzz` does the same for an hour. It keeps the shortest input for every way in
-which a reader can end in `corpus/`, and damages those too from then on: the corpus grows, and is
-read whole in every test run. What was mended stays below as an `@example`.
+These tests are short; `make fuzz` runs them for an hour. It stores in `corpus/` the shortest input
+for each way in which a reader can end, and later mutates these inputs too. Every test run reads
+the whole corpus. Inputs that once revealed a defect are listed below as `@example`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ WORDS = (
 )
 
 
-# What reads.
+# The readers.
 
 
 def read_answer(data: bytes, step: int = 60) -> str:
@@ -76,7 +76,7 @@ def read_judge(data: bytes) -> str:
 def read_image(data: bytes) -> str:
     head = EncodedImage.from_head(data, max_pixels=10**6)
     image = EncodedImage.from_bytes(data, max_pixels=10**6)
-    assert (image.mime, max(image.size)) == (head.mime, max(head.size))  # it may be turned
+    assert (image.mime, max(image.size)) == (head.mime, max(head.size))  # it may be rotated
     assert image.width * image.height <= 10**6
     return f"{image.mime} {len(image.notes)}"
 
@@ -107,7 +107,7 @@ CORPUS = Corpus(
         "zip": read_zip,
         "bundle": read_bundle,
     },
-    # What a reader may say of what it does not take.
+    # Errors that a reader may raise for invalid data.
     (
         *(
             EditorError,

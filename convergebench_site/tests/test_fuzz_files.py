@@ -1,7 +1,7 @@
-"""Random files for everything that reads files: they are accepted or refused clearly.
+"""Random files for all readers of files: they accept them or refuse them clearly.
 
-Score files, experiments, suites, run folders, folders of images, tables of figures. As in
-test_fuzz, `make fuzz` lets the corpus grow, and what was mended stays as an `@example`.
+The files are score files, experiments, suites, run folders, folders of images and tables of
+figures. As in test_fuzz, `make fuzz` extends the corpus, and `@example` lists former defects.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def of_images(value: object) -> None:
     assert can_be_stored(value)
 
 
-# What reads.
+# The readers.
 
 
 def read_score_file(data: bytes) -> str:
@@ -158,7 +158,7 @@ CORPUS = Corpus(
 )
 
 
-# What they are given.
+# Their inputs.
 
 ROW = {"case": "desk--cup", "repeat": 0, "trip": 1, "metric": "musiq", "value": 4.5, "version": "1"}
 HASHED = {"sha256": "1" * 64, "metric": "own", "value": 4, "version": "1", "higher_is_better": True}

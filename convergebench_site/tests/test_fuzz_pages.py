@@ -24,7 +24,7 @@ from leaderboard.testing.votable import votable_board
 
 pytestmark = [pytest.mark.fuzz, pytest.mark.django_db, pytest.mark.both_databases]
 
-#: What any page reads of its address; the last one none does.
+#: Query parameters that some page reads, and finally a parameter that no page reads.
 NAMES = (
     *(
         "suite",
@@ -42,7 +42,7 @@ NAMES = (
     *("trip", "date", "mode", "chart", "by", "format", "repeat", "of", "submission", "images"),
     *("numbers", "nothing"),
 )
-#: Values that mean something on some page, so that the rest of the address is read too.
+#: Values that are valid on some page, so that the page also reads its other parameters.
 MEANT = (
     *(
         "demo@1",
@@ -153,7 +153,7 @@ def test_any_answer_to_an_open_question_is_accepted_once_or_refused(
 
     session = post("/vote/session", {"kind": kind})
     assert session.status_code in (200, 404)
-    if session.status_code == 404:  # all was answered
+    if session.status_code == 404:  # all questions are answered
         Vote.objects.all().delete()
         return
     ticket = session.json()["questions"][0]["ticket"]
@@ -165,6 +165,6 @@ def test_any_answer_to_an_open_question_is_accepted_once_or_refused(
         assert taken.answer in (-1, 0, 1)
         assert taken.seconds is None or 0 <= taken.seconds <= 3600
     else:
-        # 404: longer than any answer, so not even read.
+        # 404: the body is longer than any valid answer, so it is not read.
         assert first.status_code == second.status_code in (404, 422)
         assert taken.answered_at is None

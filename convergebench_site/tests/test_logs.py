@@ -19,7 +19,7 @@ ADDRESSES = [
     "/api/v1/submissions/<str:token>/key",
     *(f"/{p.pattern}" for p in urlpatterns if SECRETS.search(str(p.pattern))),
 ]
-#: One of each kind that is drawn.
+#: A token of each kind that the site generates.
 TOKENS = {
     "submission": Submission().token,
     "upload": UploadedChain().token,

@@ -1,6 +1,6 @@
-"""Attacks on memory, on a real web process: it stays under 200 MB through all of them.
+"""A real web process stays under 200 MB during attacks on its memory.
 
-And a worker under 1 GB on the largest images that a suite of ours has.
+A worker stays under 1 GB with the largest images of our suites.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def test_a_queue_page_has_the_length_of_its_header():
     ],
 )
 def test_a_zero_byte_in_a_url_is_refused_before_any_query(client, address):
-    # Without a database: a query would be an error of its own.
+    # This test may not use the database, so a query would make it fail.
     assert client.get(address).status_code == 404
 
 
@@ -117,7 +117,7 @@ def test_unfinished_requests_are_dropped(server: WebServer):
         sock.sendall(beginnings[number % 2])
         held.append(sock)
     try:
-        assert server.get("/livez", timeout=60) == 200  # and not never
+        assert server.get("/livez", timeout=60) == 200  # late, but it answers
     finally:
         for sock in held:
             sock.close()
@@ -135,6 +135,6 @@ def test_600_megabytes_do_not_reach_the_disk(server: WebServer):
                 sock.sendall(piece)
                 sent += 1
         except OSError:
-            pass  # it hung up: so much the better
+            pass  # the server closed the connection, as it may
     assert before - shutil.disk_usage(tempfile.gettempdir()).free < 100 * MB
     assert server.get("/livez") == 200

@@ -100,7 +100,7 @@ def test_the_error_page_works_when_everything_else_fails(rf):
 def test_the_pages_import_nothing_heavy():
     code = (
         "import os, sys, pkgutil, importlib, json, django;"
-        # Imported if installed: here they came with torch, the site's list has neither.
+        # Django's dependencies import these if installed. A site without torch has neither.
         "sys.modules.update(rich=None, jinja2=None);"
         "os.environ['DJANGO_SETTINGS_MODULE'] = 'convergebench_site.settings'; django.setup();"
         "import convergebench_site.urls, convergebench_site.wsgi, leaderboard.views as views;"
@@ -267,7 +267,7 @@ def test_pinned_hashes_match_the_installed_versions():
     assert "torch" not in hashed
     stale = {name: (pinned[name], hashed[name]) for name in pinned.keys() & hashed.keys()}
     assert {name: both for name, both in stale.items() if both[0] != both[1]} == {}
-    # Whatever is installed here has its version in the list, but for what installs it.
+    # The list has the version of every installed package except the installers.
     here = {one.metadata["Name"].lower().replace("_", "-") for one in distributions()}
     assert here - pinned.keys() <= {"convergebench", "pip", "setuptools"}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -275,12 +275,12 @@ def test_pinned_hashes_match_the_installed_versions():
     needed += project["optional-dependencies"]["content"]
     named = {re.split(r"[\[<>=~ ]", line)[0].lower() for line in needed}
     assert {name.replace("_", "-") for name in named} <= entries("hashes-site.txt").keys()
-    # What comes behind the first page replaces nothing of it.
+    # Installing scoring later changes no version of the site's own packages.
     assert entries("hashes-site.txt").items() <= entries("hashes.txt").items()
 
 
 def entries(name: str) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """The version and hashes of each package in a requirements file."""
+    """Return the version and hashes of each package in a requirements file."""
     packages = re.split(r"\n(?=\S)", pins(name))[1:]
     return {
         text.split("==")[0]: (

@@ -20,7 +20,7 @@ from convergebench_site.tests.conftest import WebServer, serving
 
 MB = 2**20
 WHOLE = b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n"
-#: More senders than threads, several times over.
+#: Several times as many senders as threads.
 SENDERS = 16
 
 
@@ -155,7 +155,7 @@ def test_a_hundred_unfinished_bodies_exhaust_neither_memory_nor_connections(web:
     half = posted(4 * MB) + bytes(4 * MB - 1)
     sockets = []
     for number in range(100):
-        if number == 90:  # not at once: a body of this size must be here within ten seconds
+        if number == 90:  # not earlier: a body of this size must arrive within ten seconds
             visitor = socket.create_connection(
                 ("127.0.0.1", web.port), timeout=10, source_address=("127.0.0.2", 0)
             )

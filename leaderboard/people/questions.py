@@ -1,8 +1,7 @@
 """Choose the most informative questions; runs in a worker.
 
 A vote is most informative about two restored images with similar retention that differ visibly.
-No one needs to vote on a clean image against a ruined one; votes on images that look alike are
-random.
+A clean image against a ruined one needs no vote, and votes on images that look alike are random.
 Models and cases with few votes come first, and so do questions with one or two votes: only several
 votes on the same question measure how far people agree with each other.
 """
