@@ -47,11 +47,11 @@ FLOW_SMOOTHING = 1 / 40
 MAX_FLOW = 0.06
 # Pixels that differ by this much after the flow were probably edited: they have half the weight.
 FLOW_DOUBT = 0.03
-# A flow counts as a warp if it explains at least this share of the difference outside the edit,
-# and at least this amount; otherwise it only smears the edit into its surroundings. Both are
+# A flow counts as a warp if it explains at least this share, and at least this amount, of the
+# difference outside the edit. Other flows only smear the edit into its surroundings. Both are
 # measured on blurred copies: any flow explains a little grain, and edges may be a pixel apart.
-# In tests flows explained at least half (and 0.002) of the difference that a warp makes, but none
-# of the difference that noise, JPEG or an added object makes.
+# In tests flows explained at least half of the difference after a warp, and at least 0.002, but
+# none of the difference after noise, JPEG or an added object.
 FLOW_MIN_SHARE = 0.3
 FLOW_MIN_GAIN = 0.001
 FLOW_BLUR = 1.5 / 512

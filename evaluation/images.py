@@ -50,7 +50,7 @@ BLANK_SPREAD = 6
 # A 4 x 4 Bayer pattern of thresholds 0..3, for the dither of `clean_wire`.
 _BAYER = np.array([[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]], np.uint8) // 4
 
-# Exceptions of decoders for broken bytes. Not Exception, which would also catch a job's time-out.
+# Exceptions of decoders for broken bytes. `Exception` would also catch a job's time-out.
 BROKEN = (
     ArithmeticError,
     AssertionError,

@@ -133,7 +133,7 @@ class StepRecord(EditRecord):
 
 
 class TripRecord(TripMeasures):
-    """One trip: `forward` is the first edit, `backward` the last; chain shapes have more `between`."""
+    """One trip: `forward` is the first edit, `backward` the last, `between` all others."""
 
     number: TripNumber
     forward: EditRecord | None

@@ -45,8 +45,8 @@ def fix_torchvision() -> None:
 def one_thread() -> Iterator[None]:
     """Make torch, if it is loaded, compute in one thread.
 
-    This is fastest for small networks, and the same input gives the same bits: several threads add
-    the terms of a sum in varying order.
+    One thread is fastest for small networks, and gives the same bits for the same input. Several
+    threads would add the terms of a sum in varying order.
     """
     torch = sys.modules.get("torch")
     before = torch.get_num_threads() if torch else 1

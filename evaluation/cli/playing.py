@@ -50,7 +50,7 @@ def find_suite(
     cases: str | Iterable[str] | None = None,
     limit: int | None = None,
 ) -> Suite:
-    """Return a shipped suite by name, or the suite in a file; optionally only a part of it.
+    """Return a shipped suite by name, or the suite in a file, or only a part of the suite.
 
     `trips` shortens the chains. `cases` are patterns for the names of cases, images or pairs; a
     string is split at commas. `limit` takes the first cases. A part has its own content hash.

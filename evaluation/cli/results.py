@@ -149,7 +149,7 @@ def compare_runs(
 def conclusive_chains(
     suite: Suite, scores: RunScores, metric: str, threshold: float = DEFAULT_THRESHOLD
 ) -> list[ChainResult]:
-    """Return the run's chains; empty if one was stopped while usable by this metric."""
+    """Return the run's chains; empty if a chain was stopped while usable by this metric."""
     chains = scores.results(suite, metric)
     return chains if all(chain.is_decided(suite.trips, threshold) for chain in chains) else []
 

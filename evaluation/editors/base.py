@@ -157,7 +157,7 @@ class Editor(ABC):
         return []
 
     def describe(self) -> dict[str, Any]:
-        """Return every setting that shapes an answer, for the provenance; never a secret."""
+        """Return all settings that affect answers, for the provenance, without secrets."""
         return {}
 
     def close(self) -> None:

@@ -83,8 +83,8 @@ _PRIVATE_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "
 class AddressRefused(EditorError):
     """A URL that must not be called; `kind` names the rule that it breaks.
 
-    The message never contains the address that a name resolves to, which would reveal this server's
-    network. `detail` does; it goes to the log of security events.
+    The message never contains the address that a name resolves to: it would reveal this server's
+    network. Only `detail` contains that address, for the log of security events.
     """
 
     def __init__(

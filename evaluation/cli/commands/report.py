@@ -122,7 +122,7 @@ def write_report(folders: Sequence[RunFolder], scores: Sequence[RunScores], out:
 
 
 def _scores(folders: Sequence[RunFolder], metrics: str | None) -> Iterator[RunScores]:
-    """Yield the scores of each run; score it first if a played chain has no scores."""
+    """Yield the scores of each run. Score runs first that have chains without scores."""
     scorer: Scorer | None = None
     for folder in folders:
         scores = read_scores(folder)
