@@ -1,4 +1,4 @@
-"""Pages that are mostly text: methodology, about, changelog, reported figures and tour."""
+"""Pages that are mostly text: methodology, about, changelog, reported numbers and tour."""
 
 from __future__ import annotations
 
