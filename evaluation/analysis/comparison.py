@@ -15,17 +15,18 @@ from evaluation.analysis.events import TOLERANCE
 from evaluation.analysis.power import POWER
 from evaluation.analysis.survival import half_life
 
-# If a difference would take more than this many times the suite, no number of cases is reported.
-MOST_TIMES = 100
+# `more_cases` is None if the suite would have to be more than so many times as large.
+MAX_TIMES = 100
 
 
 @dataclass(frozen=True)
 class Difference:
-    """First run minus second, with its paired 95 % interval; None if cases are too few.
+    """The first run's number minus the second's, with its paired 95 % interval.
 
-    `more_cases` is the number of additional cases of the same mix, with new images and pairs, that
-    would make a difference of this size significant with 80 % probability: 0 if it already is,
-    None if no feasible number would.
+    `interval` is None if there are too few cases. `more_cases` is the number of additional cases
+    (with new images and pairs in equal proportions) that would make a difference of this size
+    significant with 80 % probability. It is 0 if the difference already is significant, and None
+    if no feasible number would be enough.
     """
 
     estimate: float
@@ -35,7 +36,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Side:
-    """One run on the shared cases; a half-life of None is beyond the suite."""
+    """One run on the shared cases. A half-life of None is longer than the suite's trips."""
 
     usable_trips: float
     half_life: float | None
@@ -46,10 +47,11 @@ class Side:
 class Comparison:
     """Two runs on their shared cases.
 
-    `p_ahead` is the probability that the first run has more usable trips, None if cases are too
-    few. `auc` is None if too many chains were interrupted. `crossed` is set if the run with more
-    usable trips has the shorter half-life: "late" if its long-lived images last longer, "early" if
-    fewer of its images end early.
+    `p_ahead` is the probability that the first run has more usable trips; None with too few cases.
+    `auc` is None if too many chains were interrupted. `separated` is True if the difference in
+    usable trips is significant. `crossed` is set if the run with more usable trips has the shorter
+    half-life: "late" if it is better at the images that last long, "early" if fewer of its images
+    end early.
     """
 
     cases: int
@@ -133,7 +135,7 @@ def _difference(estimate: float, error: float | None, freedom: int, cases: int) 
 
 
 def _more_cases(estimate: float, error: float, reach: float, cases: int) -> int | None:
-    """Return the number of additional cases needed, by the square-root law.
+    """Return the number of additional cases for `Difference.more_cases`.
 
     If n cases give a standard error of s, n' cases give s * sqrt(n / n').
     """
@@ -144,7 +146,7 @@ def _more_cases(estimate: float, error: float, reach: float, cases: int) -> int 
     normal = NormalDist()
     required_errors = normal.inv_cdf((1 + CONFIDENCE) / 2) + normal.inv_cdf(POWER)
     needed = cases * (required_errors * error / estimate) ** 2
-    if needed > MOST_TIMES * cases:
+    if needed > MAX_TIMES * cases:
         return None
     return max(1, math.ceil(needed - cases))
 

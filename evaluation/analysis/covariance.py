@@ -1,11 +1,14 @@
-"""Standard errors of means over cases, generalising to other images and other edits.
+"""Standard errors of means over cases, which allow for the choice of images and edits.
 
 Cases share images and pairs, so they are not independent. The covariance is the sum of two
-cluster-robust covariances, by image and by pair (Cameron, Gelbach & Miller 2011). That paper
-subtracts the part counted twice. Here only cases whose image and pair are in no other case are
-counted once, by pair; the rest is counted twice, which is conservative for the few images and pairs
-of a suite. Each model adds two pseudo-clusters, one that ends at once and one that lasts, as Agresti
-& Coull (1998) do for a share. Without them a model that never failed would have no error.
+cluster-robust covariances, one by image and one by pair (Cameron, Gelbach & Miller 2011). The paper
+then subtracts what both contain. Here this is done only for cases whose image and pair are in no
+other case: they are counted by pair only. All other cases are counted twice, which makes errors
+rather too large, as is safe with the few images and pairs of a suite.
+
+Two pseudo-clusters are added for each model, one that ends at once and one that lasts, as Agresti &
+Coull (1998) do for a share. Without them, a model that never failed would have a standard error of
+0.
 """
 
 from __future__ import annotations
@@ -27,13 +30,14 @@ SEED = 2026
 MIN_IMAGES, MIN_PAIRS, MIN_FREEDOM = 10, 12, 5
 
 
-# The size of a pseudo-cluster: large enough for intervals to cover truths at the scale's ends.
+# The size of a pseudo-cluster. It is so large that intervals also contain true values near the ends
+# of the range.
 PSEUDO = 1.3
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A 95 % interval; a half-life's bound is None if it is beyond N ("> N")."""
+    """A 95 % interval. A bound of None, possible for half-lives, is longer than N trips ("> N")."""
 
     low: float | None
     high: float | None
@@ -43,7 +47,7 @@ class _Groups:
     """Rows grouped by label; groups are in alphabetical order."""
 
     def __init__(self, labels: Sequence[str]) -> None:
-        # np.unique is many times slower for the few cases of most scopes.
+        # Not np.unique, which is many times slower for the few cases of most scopes.
         code = {label: index for index, label in enumerate(sorted(set(labels)))}
         self.codes = np.array([code[label] for label in labels], dtype=np.intp)
         self.sizes = np.bincount(self.codes)
@@ -56,7 +60,7 @@ class _Groups:
 
 
 class Design:
-    """The cases of a suite, or of a part of it, with their weights and clusters."""
+    """The cases of a suite or of a scope, with their weights and clusters."""
 
     def __init__(self, cases: Sequence[Case]) -> None:
         self.cases = tuple(cases)
@@ -96,15 +100,15 @@ class Design:
         return self.images >= MIN_IMAGES and self.pairs >= MIN_PAIRS and self.freedom >= MIN_FREEDOM
 
     def mean(self, values: Floats) -> Floats:
-        """Return each column's mean over cases, then categories; `values` has a row per case."""
+        """Return each column's mean over cases, then categories; `values` has one row per case."""
         return np.asarray(self.weights @ values)
 
     def covariance_factor(self, values: Floats, scale_end: float | Floats) -> Floats:
-        """Return a factor S of the covariance of the columns' means: S'S is the covariance.
+        """Return a matrix S for which S'S is the covariance of the columns' means.
 
-        S'g with a standard normal g draws errors of the means, and the difference of two columns of
-        S belongs to the difference of their means. Scales begin at 0 and end at `scale_end`; a
-        column with an end of 0 gets no pseudo-clusters.
+        If g is standard normal, S'g is a random draw of the errors of the means. The difference of
+        two columns of S is the factor for the difference of their means. Values of a column are
+        from 0 to `scale_end`; with a `scale_end` of 0, the column gets no pseudo-clusters.
         """
         ends = [np.diag(end) for end in self._pseudo_clusters(values, scale_end)]
         return np.concatenate([self._clusters(values), *ends])
@@ -135,19 +139,19 @@ class Design:
         )
 
     def _pseudo_clusters(self, values: Floats, scale_end: float | Floats) -> tuple[Floats, Floats]:
-        """Return the rows of S for a cluster that ends at once and for one that lasts.
+        """Return the rows of S for a cluster that ends at once and for a cluster that lasts.
 
-        Means are squared, so that pseudo-clusters count near the ends of the scale, where almost
-        all cases agree, and hardly in the middle, where the cases show their own spread.
+        Means are squared, so that pseudo-clusters matter near the ends of the range, where almost
+        all cases agree, and hardly in the middle, where the spread of the cases is enough.
         """
         ends = np.broadcast_to(np.asarray(scale_end, dtype=float), values.shape[1:])
         means = np.clip(self.mean(values), 0, ends)
         size = PSEUDO / (min(self.images, self.pairs) + 1)
-        lost, lasting = (
+        ends_at_once, lasting = (
             np.divide(size * part**2, ends, out=np.zeros_like(ends), where=ends > 0)
             for part in (means, ends - means)
         )
-        return lost, lasting
+        return ends_at_once, lasting
 
     def draws(self, factor: Floats, number: int, seed: int = SEED) -> Floats:
         """Draw errors from the multivariate t with this covariance factor, one draw per row."""
@@ -162,15 +166,15 @@ def errors_of(factor: Floats) -> Floats:
 
 
 def t_scale(random: np.random.Generator, freedom: int, number: int) -> Floats:
-    """Draw divisors that turn standard normal draws into draws of Student's t."""
+    """Draw random divisors that turn standard normal draws into draws of Student's t."""
     return np.asarray(np.sqrt(random.chisquare(freedom, number) / freedom))
 
 
 def t_probability(t: float, freedom: int) -> float:
     """Return the probability that Student's t is below `t`.
 
-    The closed form for whole degrees of freedom (Abramowitz & Stegun 26.7.3 and 26.7.4) spares web
-    processes the import of scipy.
+    This is the closed form for whole degrees of freedom (Abramowitz & Stegun 26.7.3 and 26.7.4). It
+    is used because web processes must not import scipy.
     """
     angle = math.atan(t / math.sqrt(freedom))
     cosine = math.cos(angle)

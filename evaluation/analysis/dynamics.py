@@ -1,7 +1,8 @@
-"""Dynamics of chains: settling, wandering, drifting.
+"""Dynamics of chains: whether the images settle, wander or drift.
 
-One chain can show that an editor does not settle, never that it always does. The contraction
-factor is shown with the retention of the limit, because an editor that posterises settles perfectly on a wrong image.
+One chain can show that an editor does not settle, but never that it always settles. The contraction
+factor is shown with the retention of the last image, because an editor that posterises settles
+perfectly, but on a wrong image.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ IDEMPOTENT, CONTRACTING, WANDERING, DRIFTING, UNDETERMINED = REGIMES = (
     "undetermined",
 )
 MIN_TRIPS = 5  # fewer steps show no trend
-IDEMPOTENT_BELOW = 0.3  # with a smaller contraction factor nearly all change is in the first trip
-STEADY = (0.95, 1.05)  # a contraction factor in this range: steps neither shrink nor grow
-STEADY_BOUNDS = (0.9, 1.1)  # the range that must contain the interval of a steady factor
+IDEMPOTENT_BELOW = 0.3  # with a smaller contraction factor, nearly all change is in the first trip
+STEADY = (0.95, 1.05)  # with a contraction factor in this range, steps neither shrink nor grow
+STEADY_BOUNDS = (0.9, 1.1)  # the interval of a steady factor must be inside this range
 MIN_DRIFT_EFFICIENCY = 2 / 3  # a pure drift has a path efficiency of 1
-WANDER_FACTOR = 1.5  # largest multiple of a random walk's path efficiency, 1 / sqrt(N)
+WANDER_FACTOR = 1.5  # up to this multiple of a random walk's path efficiency, 1 / sqrt(N)
 
 
 @dataclass(frozen=True)
 class Dynamics:
     """One chain: contraction factor with its 95 % interval, path efficiency, regime.
 
-    `contraction` is None with fewer than two steps, 0 if nothing changed after the first step.
-    `path_efficiency` is None if nothing ever changed.
+    `contraction` is None with fewer than two steps, and 0 if nothing changed after the first step.
+    `path_efficiency` is None if no step changed the image.
     """
 
     contraction: float | None
@@ -47,7 +48,7 @@ class Dynamics:
 
 @dataclass(frozen=True)
 class DynamicsSummary:
-    """All chains of a run: medians, and the number of chains in each regime."""
+    """All chains of a run: medians, and the number of chains by regime."""
 
     chains: int
     contraction: float | None
@@ -91,14 +92,17 @@ def summarise_dynamics(chains: Sequence[Dynamics]) -> DynamicsSummary:
     )
 
 
-#: Slopes of ln s(n) are clipped here; steps of real images never grow so fast.
-MOST_SLOPE = 100.0
+#: Larger slopes of ln s(n) are clipped; steps of real images never grow so fast.
+MAX_SLOPE = 100.0
 
 
-# Cached, because every metric and threshold needs it for the same chains.
+# Cached, because the result is needed once for every metric and threshold.
 @lru_cache(maxsize=4096)
 def _contraction(steps: tuple[float, ...]) -> tuple[float | None, float | None, float | None]:
-    """Return exp of the Theil-Sen slope of ln s(n), over the nonzero steps."""
+    """Return the contraction factor and its interval: exp of the Theil-Sen slope of ln s(n).
+
+    Steps of 0 are left out.
+    """
     from scipy.stats import theilslopes
 
     if len(steps) < 2:
@@ -108,9 +112,9 @@ def _contraction(steps: tuple[float, ...]) -> tuple[float | None, float | None, 
         # No change after the first step is the strongest contraction.
         return (0.0, None, None) if not any(steps[1:]) else (None, None, None)
     slope, _, low, high = theilslopes(np.log([s for s in steps if s]), numbers, alpha=0.95)
-    # A contributed bundle may state any steps: an unbounded slope would overflow.
-    factor, least, most = (math.exp(min(value, MOST_SLOPE)) for value in (slope, low, high))
-    return (factor, None, None) if numbers.size < MIN_TRIPS else (factor, least, most)
+    # Clipped, because a contributed bundle may state any steps, and exp would overflow.
+    factor, lower, upper = (math.exp(min(value, MAX_SLOPE)) for value in (slope, low, high))
+    return (factor, None, None) if numbers.size < MIN_TRIPS else (factor, lower, upper)
 
 
 def _regime(
@@ -122,8 +126,8 @@ def _regime(
 ) -> str:
     if len(steps) < MIN_TRIPS or factor is None:
         return UNDETERMINED
-    # The right side is the rest of the path of a contraction of 0.3. By its slope alone, a jump
-    # followed by a faint, steady flicker would be a drift.
+    # The right side is the length of all later steps if each is 0.3 of the step before. The slope
+    # alone is not enough: a jump followed by a faint, steady flicker would count as a drift.
     if sum(steps[1:]) <= steps[0] * IDEMPOTENT_BELOW / (1 - IDEMPOTENT_BELOW):
         return IDEMPOTENT
     if low is None or high is None or efficiency is None:

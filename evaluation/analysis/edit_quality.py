@@ -1,7 +1,7 @@
 """Edit quality: a judge's rating of the first edit of each case.
 
-The rating tells how good an edit looks; usable trips tell how often it can be repeated. No metric
-is involved.
+The rating shows how good an edit looks; usable trips show how often it can be repeated. Edit
+quality does not depend on a metric.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BEST = 1.0
 
 @dataclass(frozen=True)
 class EditQuality:
-    """Mean rating of first edits by one judge, 0 to 1; bounds are None if cases are too few."""
+    """The mean rating of first edits by one judge, 0 to 1; bounds are None with too few cases."""
 
     score: float
     low: float | None
@@ -44,9 +44,9 @@ class Rating:
 
 
 def rating(chain: ChainResult, evidence: Iterable[Mapping[str, Any]]) -> Rating | None:
-    """Return the rating of a chain's first edit from its evidence; None if not judged.
+    """Return the rating of a chain's first edit from its evidence; None if it was not rated.
 
-    A refused or failed edit counts as 0, so that refusals do not raise the mean.
+    A refused or failed edit counts as 0. Otherwise refusing difficult edits would raise the mean.
     """
     for row in evidence:
         if row["thing"] == RUBRIC and row.get("amounts"):
@@ -56,7 +56,10 @@ def rating(chain: ChainResult, evidence: Iterable[Mapping[str, Any]]) -> Rating 
 
 
 def edit_quality(ratings: Sequence[Rating]) -> EditQuality | None:
-    """Return the mean rating over cases, then categories, by the judge with the most ratings."""
+    """Return the mean of the ratings over cases, then categories; None without a rating.
+
+    Only ratings by the judge with the most ratings are used.
+    """
     judges = Counter(row.judge for row in ratings if row.judge)
     if not judges:
         return None

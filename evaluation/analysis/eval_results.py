@@ -25,8 +25,8 @@ def eval_results(
 ) -> str:
     """Return the text of an `.eval_results` file.
 
-    `label` names the metric, `dataset` the suite on the Hub, `url` the page of the numbers. The
-    format takes one number, which is usable trips.
+    `label` is the metric's label, `dataset` the suite's name on the Hub, `url` the page with the
+    numbers. The format has only one value, for which usable trips are used.
     """
     entry: dict[str, Any] = {
         "dataset": {"id": dataset, "task_id": suite.slug},

@@ -14,16 +14,16 @@ from evaluation.content.suites import Suite, origin_of
 from evaluation.metrics.parts import PARTS
 
 COMPLETED, LOST = "completed", "lost"
-# Stopped early, because further trips would not change the result (evaluation.analysis.stopping).
+# Stopped early, because more trips would not change the result (evaluation.analysis.stopping).
 KNOWN, CONVERGED = "known", "converged"
 STOPPED = (KNOWN, CONVERGED)
-# Caused by the model: the chain ends, and the image is no longer usable.
+# The model gave no usable image: the chain ends, and its image counts as unusable from then on.
 BROKEN = ("refused", "blank", "failed")
 OUTCOMES = (COMPLETED, *STOPPED, *BROKEN, LOST)
 
-#: The cause of a crossing by a metric that is not part of the headline.
+#: The cause of an end by a metric that is not a part of the headline.
 WHOLE = "whole"
-#: Causes of falling to the threshold: the part of the headline that lost most, or WHOLE.
+#: The causes of a fall to the threshold: the headline's part that lost most, or WHOLE.
 CROSSINGS = (*(part.name for part in PARTS), WHOLE)
 #: Every cause that ends a chain, with its display text.
 CAUSES: Mapping[str, str] = {
@@ -36,7 +36,7 @@ CAUSES: Mapping[str, str] = {
     "blank": "the image was blank",
     "failed": "the model failed",
 }
-# Retention is a quotient of floats, so rounding may lift it above 1.
+# Retention is a quotient of floats, which may exceed 1 by rounding.
 TOLERANCE = 1e-9
 
 
@@ -45,12 +45,12 @@ def crossing_cause(metric: str) -> str:
     return metric if metric in CROSSINGS else WHOLE
 
 
-#: The attributes of a case that results are broken down by.
+#: Results are broken down by these attributes of a case.
 BREAKDOWNS = ("category", "kind", "origin", "pair")
 
 
 class Case(NamedTuple):
-    """A case of a suite, with the attributes that results are broken down by."""
+    """A case of a suite, with the attributes by which results are broken down."""
 
     image: str
     pair: str
@@ -70,22 +70,23 @@ class Case(NamedTuple):
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """Return the names of the parts of a suite that contain this case."""
+        """Return the scopes (parts of a suite, such as "kind:photo") that contain this case."""
         return ("all", *(f"{name}:{getattr(self, name)}" for name in BREAKDOWNS))
 
 
 @dataclass(frozen=True)
 class ChainResult:
-    """One chain scored by one metric: Q(1..n) of its trips, and its outcome.
+    """One chain scored by one metric: `retention` is Q(1..n) of its trips.
 
-    Unless the `outcome` is "completed", trip len(retention) + 1 has no restored image. The model
-    caused "refused", "blank" and "failed"; "lost" means that the benchmark interrupted the chain.
-    "known" and "converged" chains were stopped early; a converged chain repeats its last trip.
+    Unless `outcome` is "completed", trip n + 1 has no restored image. The model caused "refused",
+    "blank" and "failed"; "lost" means that the benchmark interrupted the chain. Chains with "known"
+    or "converged" were stopped early; a converged chain repeats its last trip.
 
-    Flags by trip, None if not judged: `change_seen` from pixels, `made` and `undone` from witnesses
-    that may end a chain, `edits_made` and `edits_undone` from all witnesses. The forward edit of a
-    trip without a restored image may still be judged. `because` names, by trip, the part of the
-    headline that lost most; if it is empty, falling to the threshold has the cause `cause`.
+    The other tuples have one flag per trip, None if not judged: `change_seen` is judged from
+    pixels, `made` and `undone` by witnesses that may end a chain, `edits_made` and `edits_undone`
+    by all witnesses. Flags of the forward edit may include trip n + 1. `because` names the part of
+    the headline that lost most in each trip. If it is empty, a fall to the threshold has the cause
+    `cause`.
     """
 
     image: str
@@ -133,11 +134,11 @@ class ChainResult:
 
     @property
     def played(self) -> bool:
-        """Return False for a chain interrupted before its first trip."""
+        """Return False if the chain was interrupted before its first trip."""
         return self.outcome != LOST or bool(self.retention)
 
     def is_decided(self, trips: int, threshold: float = DEFAULT_THRESHOLD) -> bool:
-        """Return False if the chain was stopped before this metric fell to the threshold."""
+        """Return False if the chain was stopped before its end at this threshold was known."""
         if self.outcome != KNOWN:
             return True
         end = event(self, trips, threshold)
@@ -173,7 +174,7 @@ class Event:
 
 
 def event(chain: ChainResult, trips: int, threshold: float = DEFAULT_THRESHOLD) -> Event:
-    """Return the end of one chain within its first `trips` trips."""
+    """Return the end of one chain within its first `trips` trips, or its censoring."""
     gate = chain.gate
     last = min(trips, len(chain.retention), gate[0] - 1 if gate else trips)
     before = 1.0
@@ -193,7 +194,7 @@ def event(chain: ChainResult, trips: int, threshold: float = DEFAULT_THRESHOLD) 
 
 
 class EndUnknown(ValueError):
-    """Chains were stopped before their end at this threshold was known."""
+    """Raised if chains were stopped before their end at this threshold was known."""
 
 
 def events_of(
@@ -201,8 +202,8 @@ def events_of(
 ) -> list[Event]:
     """Return the end of each chain.
 
-    Raises EndUnknown if a chain was stopped before its end. Censoring it would bias the result,
-    because it was stopped because of its results.
+    Raises EndUnknown if a chain was stopped before its end. Such a chain must not be censored: it
+    was stopped because of its results, so the estimate would be biased.
     """
     undecided = [chain for chain in chains if not chain.is_decided(trips, threshold)]
     if undecided:

@@ -1,6 +1,6 @@
 """Sentences that state the numbers of an experiment, for its page and its report.
 
-The functions take the data of `ExperimentNumbers.to_dict`, so pages need only what is stored.
+The functions take the stored data of `ExperimentNumbers.to_dict`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_NAMED = 3
 
 
 def finding(numbers: Mapping[str, Any]) -> str:
-    """State the finding in a sentence."""
+    """State in one sentence which arms differ from the baseline."""
     if not numbers["enough"]:
         return (
             f"{numbers['images']} images and {numbers['pairs']} edit pairs are too few to tell "
@@ -79,7 +79,10 @@ def pair_words(ranks: Mapping[str, Any]) -> str:
     separated.sort(key=lambda pair: pair["p"])
     pairs = [f"{p['first']} and {p['second']} ({p_value(p['p'])})" for p in separated[:MAX_NAMED]]
     named = "" if len(separated) <= MAX_NAMED else "most clearly "
-    return f"Signed-rank tests with Holm's correction find differences in {count}: {named}{_listed(pairs)}."
+    return (
+        f"Signed-rank tests with Holm's correction find differences in {count}: "
+        f"{named}{_listed(pairs)}."
+    )
 
 
 def p_value(p: float) -> str:
@@ -87,7 +90,7 @@ def p_value(p: float) -> str:
 
 
 def sensitivity_words(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Name the most and least sensitive category; empty if there is only one."""
+    """Name the categories in which arms differ most and least; "" with only one category."""
     if len(rows) < 2:
         return ""
     ordered = sorted(rows, key=lambda row: -row["range"])
@@ -100,7 +103,7 @@ def sensitivity_words(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def rerun_words(reruns: Mapping[str, Mapping[str, Any]]) -> str:
-    """State the spread between reruns of one case, over all arms."""
+    """State the spread between reruns of one case, averaged over all arms."""
     repeated = [row for row in reruns.values() if row["rerun"] is not None]
     if not repeated:
         return "Every case was played once. To compare reruns, set the experiment's repeats."

@@ -1,6 +1,6 @@
-"""Summaries of a run's chains, as a whole, by part of the suite and by case.
+"""Summaries of a run's chains: of the whole suite, of its parts (scopes) and of each case.
 
-A summary has usable trips, half-life, AUC, the mean curve and causes of ends.
+A summary has usable trips, half-life, AUC, the mean curve and the causes of ends.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ class Summary:
 
     `usable_trips` is None if nothing was measured. `half_life` is the time in trips by which half
     of the cases have ended: 0 if half ended before an image was restored, None if more than half
-    last to `trips` ("> N"). If chains were stopped with a known end, `auc` is None, and so is
-    `curve` from that trip on.
+    last for all `trips` ("> N"). If chains were stopped because their result was known, `auc` is
+    None, and `curve` is None from the first trip that one of them did not play.
 
-    Lists have values at n = 0..N: `curve` is the mean retention, `survival` the share of cases
-    still usable, `incidence` the share ended by each cause (with survival they sum to 1), and
-    `usable_by_trip` the usable trips of the first n. `causes` counts chains by cause of the end,
-    `outcomes` by outcome within `trips`; `reframed`, `recovered` and `change_not_seen` count chains
-    with such a trip. `change_seen` is the share of judged trips on which the change was seen;
-    `edits_made` and `edits_undone` are the shares on which witnesses confirmed the edit and its
-    inverse.
+    Lists have one value for each n = 0..N. `curve` is the mean retention, `survival` the share of
+    cases still usable, `usable_by_trip` the usable trips within the first n trips. `incidence` is
+    the share of cases ended by each cause; all causes and `survival` sum to 1.
+
+    `causes` counts chains by the cause of their end, `outcomes` by their outcome within `trips`.
+    `reframed`, `recovered` and `change_not_seen` count chains with at least one such trip.
+    `change_seen` is the share of judged trips in which the change was seen; `edits_made` and
+    `edits_undone` are the shares in which witnesses confirmed the edit and its inverse.
     """
 
     trips: int
@@ -71,7 +72,7 @@ class Summary:
 
 
 def shown_half_life(half_life: float | None, trips: int) -> str:
-    """Return the displayed half-life: "7.3", or "> 20" beyond the suite."""
+    """Return the half-life as displayed: "7.3", or "> 20" if longer than a suite of 20 trips."""
     return f"> {trips}" if half_life is None else f"{half_life:.1f}"
 
 
@@ -92,7 +93,7 @@ def summary_and_values(
 def summaries_and_values(
     chains: Sequence[ChainResult], trips: int, thresholds: Sequence[float]
 ) -> list[tuple[Summary, CaseValues]]:
-    """Summarise at each threshold; what does not depend on it is computed once."""
+    """Summarise at each threshold; numbers that do not depend on the threshold are shared."""
     check_chains(chains, trips)
     events = [events_of(chains, trips, threshold) for threshold in thresholds]
     indices = [index for index, chain in enumerate(chains) if chain.played]
@@ -163,7 +164,7 @@ def _counts(chains: Sequence[ChainResult], trips: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CaseSummary:
-    """One case with its attributes, and its numbers over the repeats."""
+    """One case with its attributes, and its mean numbers over the repeats."""
 
     image: str
     pair: str
@@ -193,14 +194,14 @@ def breakdown(
 def case_summaries(
     chains: Sequence[ChainResult], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> list[CaseSummary]:
-    """Summarise every case, ordered from the worst: by usable trips, then AUC, then name."""
+    """Summarise every case, the worst first: by usable trips, then AUC, then name."""
     return case_summaries_by_threshold(chains, trips, [threshold])[threshold]
 
 
 def case_summaries_by_threshold(
     chains: Sequence[ChainResult], trips: int, thresholds: Sequence[float]
 ) -> dict[float, list[CaseSummary]]:
-    """Summarise every case at each threshold, ordered from the worst."""
+    """Summarise every case at each threshold, the worst first."""
     cases: dict[Case, list[ChainResult]] = defaultdict(list)
     for chain in chains:
         if chain.played:

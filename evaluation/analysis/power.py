@@ -26,7 +26,7 @@ MODELS = 10
 BOARDS = 400
 DRAWS = 20_000
 #: The largest ratio of lifetimes to try.
-MOST = 100.0
+MAX_RATIO = 100.0
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def detectable_difference(
     low, high = 1.0, 1.1
     while not is_detected(high):
         high *= 1.1
-        if high > MOST:
+        if high > MAX_RATIO:
             return None
     for _ in range(20):
         ratio = math.sqrt(low * high)

@@ -1,14 +1,13 @@
 """Early stopping of chains whose result is known or that no longer change.
 
-A chain's result is its end by the headline (evaluation.analysis.events). A run may stop a chain
-`stop_after` trips after its result is known; with 0 it plays all trips. Usable trips and half-life
-by the headline equal those of a full run at every threshold, because they depend only on the ends
-of chains. Numbers that need later trips (AUC, the curve's tail, metrics that have not yet fallen)
-are reported as unknown.
+A chain's result is its end by the headline metric (evaluation.analysis.events). A run may stop a
+chain `stop_after` trips after its result is known; with 0 it plays all trips. Usable trips and
+half-life by the headline equal those of a full run at every threshold, because they depend only on
+the ends of chains. Numbers that need later trips (AUC, the end of the curve, other metrics that
+have not yet fallen) are reported as unknown.
 
-The trip at which a chain stops does not depend on how far scoring is behind: a chain is played at
-most `stop_after` trips beyond the scored ones, and an end at trip n stops it after trip
-n + stop_after.
+A chain that ends at trip n is stopped after trip n + stop_after, however late scoring is: a chain
+is never played more than `stop_after` trips beyond its scored trips.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ def known_at(chain: ChainResult) -> int | None:
 def last_trip(known_trip: int | None, scored: int, stop_after: int, trips: int) -> int:
     """Return the last trip to which a chain may be played now.
 
-    `known_trip` is the trip at which its result was known, `scored` the number of its scored trips.
+    `known_trip` is the trip at which the chain's result was known, `scored` the number of its
+    scored trips.
     """
     if not stop_after:
         return trips
@@ -45,8 +45,8 @@ def last_trip(known_trip: int | None, scored: int, stop_after: int, trips: int) 
 def has_converged(images: Sequence[tuple[str, str]], stop_after: int) -> bool:
     """Return True if the last `stop_after` + 1 trips gave identical images.
 
-    `images` are the hashes of each trip's edited and restored image. The next edit would repeat
-    the same image and prompt with another seed.
+    `images` are the hashes of each trip's edited and restored image. Another trip would send the
+    same images and prompts again, only with other seeds.
     """
     last = images[-stop_after - 1 :]
     return 0 < stop_after < len(last) and len(set(last)) == 1
@@ -55,7 +55,7 @@ def has_converged(images: Sequence[tuple[str, str]], stop_after: int) -> bool:
 def stopped(
     played: int, known_trip: int | None, images: Sequence[tuple[str, str]], stop_after: int
 ) -> str:
-    """Return the outcome of a chain that needs no more trips, else an empty string."""
+    """Return the outcome of a chain that needs no more trips; "" if it must go on."""
     if has_converged(images, stop_after):
         return CONVERGED
     is_over = stop_after and known_trip is not None and played >= known_trip + stop_after
@@ -63,12 +63,14 @@ def stopped(
 
 
 def may_stop(pair: str, suite: Suite) -> bool:
-    """Return True if chains of this pair may be stopped.
+    """Return True if chains of this pair may be stopped early.
 
-    Chains of these pairs are played to the end: identity pairs if the suite has global edits,
-    because global edits are compared with the mean drift over all their trips; chain shapes,
-    because their images are compared with another shape's; and restorations, because their first
-    step is no call that could be saved.
+    These pairs must be played to the last trip:
+
+    - Identity pairs, if the suite has global edits: these are compared with the mean drift over
+      all trips of identity pairs.
+    - Pairs with several edits per trip: their images are compared with those of another pair.
+    - Pairs with a degradation: their first step calls no model, so stopping saves little.
     """
     changes, edit_pair = {suite_pair.change for suite_pair in suite.pairs}, suite.pair_by_slug[pair]
     return (

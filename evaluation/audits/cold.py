@@ -1,8 +1,8 @@
 """Cold audits: before any trip, the model must remove an object that we drew into the source.
 
-An endpoint that stores images has no answer stored yet, so it must edit. The loss of this one edit
-is compared with the loss of its chain in three trips (docs/method.md). The run's secret varies the
-drawing, so that it matches no public one.
+An endpoint that stores images cannot have stored this answer, so it must edit. The loss of this one
+edit is compared with the loss of the chain in three trips (docs/method.md). The run's secret varies
+the drawing, so that it differs from every public drawing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from evaluation.images import EncodedImage, clean_wire
 Values = npt.NDArray[np.float32]
 Random = np.random.Generator
 
-#: Variation of the public drawing: rotation in degrees, scale, and bend as shares of its box.
+#: Limits of the variation: rotation in degrees, scale, and bend as shares of the drawing's box.
 TURN, SCALE, BEND = 7.0, (0.88, 1.12), (0.015, 0.04)
 #: Shift of hue in degrees, factors of saturation and brightness, and depth of the shading.
 HUE, COLOUR, SHADE = (6.0, 18.0), (0.8, 1.2), 0.14
-#: The rim around the drawing that is not measured, as a share of the shorter side.
+#: A rim of this width around the drawing is not measured, as a share of the shorter side.
 RIM = 0.03
 
 
@@ -58,7 +58,7 @@ class Cold:
         return widened(self._changed, max(2, round(RIM * min(self.source.size))))
 
     def outside(self, image: Image.Image) -> Image.Image:
-        """Return the image with the source's pixels wherever the object was drawn."""
+        """Return the image with the covered pixels replaced by those of the source."""
         pixels = np.where(
             self.covered[..., None], np.asarray(self.source.decoded), np.asarray(image)
         )

@@ -1,6 +1,6 @@
 """Marks that look natural: a leaf, a stain, a sticker, a patch of another hue.
 
-Shape, colour, size and place are random, so that no model can learn to recognise marks.
+Shape, colour, size and position are random, so that no model can learn to recognise marks.
 """
 
 from __future__ import annotations
@@ -16,21 +16,25 @@ Random = np.random.Generator
 
 #: The mark's diameter, as a share of the shorter side: about a twentieth of the image.
 SIZES = (0.2, 0.27)
-#: The least distance from the border, which an editor may crop.
+#: Marks keep this distance from the border, because an editor may crop it.
 MARGIN = 0.06
-#: The least mean change by a mark, as a share of the full range; weaker marks are redrawn.
+#: A visible mark changes its pixels at least so much, as a share of the full range. If a mark is
+#: not visible, a mark of another kind is painted instead.
 SEEN = 0.08
-#: A mark is placed among this share of the possible places: those least changed by the edit.
+#: Of the possible positions, this share is used: the positions that the edit changed least.
 CALM = 0.25
 #: Outlines are drawn at this scale and reduced, for smooth edges.
 _SUPERSAMPLING = 4
 
 
 def with_mark(image: Image.Image, changed: Values | None, random: Random) -> Image.Image:
-    """Paint a mark where `changed` (of any size) is low; anywhere if it is None."""
+    """Paint a mark where the edit changed little; anywhere if `changed` is None.
+
+    `changed` has the change of each pixel by the edit, at any resolution.
+    """
     width, height = image.size
     diameter = max(8, round(random.uniform(*SIZES) * min(width, height)))
-    left, top = _place(image.size, diameter, changed, random)
+    left, top = _position(image.size, diameter, changed, random)
     pixels = np.asarray(image, dtype=np.float32) / 255
     patch = pixels[top : top + diameter, left : left + diameter]
     for kind in random.permutation(len(_KINDS)):
@@ -42,7 +46,7 @@ def with_mark(image: Image.Image, changed: Values | None, random: Random) -> Ima
     return Image.fromarray(np.rint(result * 255).astype(np.uint8))
 
 
-def _place(
+def _position(
     size: tuple[int, int], diameter: int, changed: Values | None, random: Random
 ) -> tuple[int, int]:
     """Return the upper left corner of the mark's square."""
@@ -50,15 +54,15 @@ def _place(
     edge = round(MARGIN * min(size))
     columns = np.unique(np.linspace(edge, max(edge, width - edge - diameter), 12).astype(int))
     rows = np.unique(np.linspace(edge, max(edge, height - edge - diameter), 12).astype(int))
-    places = [(int(x), int(y)) for x in columns for y in rows]
+    corners = [(int(x), int(y)) for x in columns for y in rows]
     if changed is None:
-        return places[random.integers(len(places))]
+        return corners[random.integers(len(corners))]
     import cv2
 
     resized = cv2.resize(changed, size, interpolation=cv2.INTER_LINEAR)
-    change = [float(resized[y : y + diameter, x : x + diameter].mean()) for x, y in places]
-    calm = np.argsort(change, kind="stable")[: max(1, round(CALM * len(places)))]
-    return places[int(random.choice(calm))]
+    change = [float(resized[y : y + diameter, x : x + diameter].mean()) for x, y in corners]
+    calm = np.argsort(change, kind="stable")[: max(1, round(CALM * len(corners)))]
+    return corners[int(random.choice(calm))]
 
 
 def _outline(side: int, points: list[tuple[float, float]]) -> Values:

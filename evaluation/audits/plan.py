@@ -1,8 +1,8 @@
-"""Plan of a run's audits: chains, trips and kinds, drawn by the run's secret.
+"""Plan of a run's audits: the run's secret selects chains, trips and kinds.
 
 An audit is one extra backward call outside the chain (docs/method.md). Most audits send a touched
-forward answer, before the chain's own backward call, so that the touch is the only difference.
-Cold audits are sent before their source is ever sent.
+(slightly altered) forward answer just before the chain sends the untouched one, so that the touch
+is the only difference. Cold audits are sent before the model has seen their source.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from evaluation.errors import EditorError
 from evaluation.run_secret import derive_bytes, generator, shuffled
 
 Kind = Literal["cold", "mark", "fragility"]
-#: Audits of touched answers: at least this number, or this share of the cases.
+#: Touched answers are sent for this number of cases or for this share, whichever is more.
 LEAST = 12
 SHARE = 0.1
-#: The least number of cold audits, each on a different image, if the suite has enough images.
+#: The smallest number of cold audits, if the suite has as many suitable images.
 LEAST_COLD = 8
-#: The trip number of a cold audit, which is made before the first trip.
+#: The trip number of cold audits, which are made before the first trip.
 BEFORE_TRIPS = 0
-#: The first audited trip, if the suite is that long: a first answer may honestly be a good copy.
+#: The first audited trip (if the suite has it): even an honest first answer may be a perfect copy.
 FIRST_TRIP = 2
 
 
 @dataclass(frozen=True)
 class Audit:
-    """One audit; `case` is a slug, repeats count from 0."""
+    """One audit: the slug of its case, the repeat (from 0), the trip number, the kind."""
 
     case: str
     repeat: int
@@ -41,12 +41,12 @@ class Audit:
     kind: Kind
 
     def seed(self, secret: str) -> int:
-        """Return the seed sent with it, of 31 bits."""
+        """Return the seed of 31 bits that is sent with the audit."""
         name = derive_bytes(secret, self.case, self.repeat, self.number, "audit")
         return int.from_bytes(name[:4]) >> 1
 
     def random(self, secret: str) -> np.random.Generator:
-        """Return the generator that draws its touch."""
+        """Return the random generator for the audit's touch."""
         return generator(secret, "touch", self.case, self.repeat, self.number)
 
 
@@ -63,7 +63,7 @@ def object_of(pair: EditPair) -> Instruction | None:
 
 
 def audit_count(suite: Suite, least: int = LEAST) -> int:
-    """Return the number of audits of a run: each costs one more edit."""
+    """Return the number of audits of a run; each costs one additional edit."""
     return _touched(suite, least) + _cold(suite, least) if least else 0
 
 
@@ -78,13 +78,13 @@ def _cold(suite: Suite, least: int) -> int:
 
 
 def _drawable(suite: Suite) -> list[Case]:
-    """Return the cases with a source that we can draw into."""
+    """Return the cases whose object we can draw into the source, as cold audits need."""
     pairs = {pair.slug for pair in suite.pairs if object_of(pair)}
     return [case for case in suite.cases if case.pair in pairs]
 
 
 def plan(secret: str, suite: Suite, least: int = LEAST, stop_after: int = 0) -> list[Audit]:
-    """Return the audits of a run, cold ones first; none if `least` is 0."""
+    """Return the audits of a run, cold audits first; an empty list if `least` is 0."""
     if not least:
         return []
     by_image = {
@@ -98,9 +98,9 @@ def plan(secret: str, suite: Suite, least: int = LEAST, stop_after: int = 0) -> 
 def _plan_touched(secret: str, suite: Suite, least: int, stop_after: int) -> list[Audit]:
     """Return the audits of touched answers: a tenth of the cases, at least `least`.
 
-    Half of them are marks. A change of style also changes a mark, so those cases are never
-    marked. Flips and turns are marked only if there are too few others, since any model undoes
-    them without a stored source.
+    Half of them are marks. Cases with a global edit are never marked, since a new style changes
+    the mark too. Flips and turns are marked only if there are too few other cases, since a model
+    needs no stored source to undo them.
     """
     cases = {case.slug: case for case in suite.cases}
     changes = {slug: suite.pair_by_slug[case.pair].change for slug, case in cases.items()}
@@ -122,11 +122,11 @@ def _plan_touched(secret: str, suite: Suite, least: int, stop_after: int) -> lis
 
 
 def audited_trip(secret: str, case: Case, suite: Suite, stop_after: int = 0) -> tuple[int, int]:
-    """Return the repeat and the trip of a case in which the answer is touched.
+    """Return the repeat and the trip of a case whose forward answer is touched.
 
     If chains stop `stop_after` trips after their result is known, about half of the audits use a
-    trip that every chain plays. The others use any trip, so that a model must be honest beyond
-    the first few trips.
+    trip that every chain plays. The other audits use any trip, so that a model must be honest in
+    late trips too.
     """
     random = generator(secret, "audited", case.slug)
     first = min(FIRST_TRIP, suite.trips)

@@ -1,4 +1,4 @@
-"""Touches of audits: small changes of a forward answer and of its references."""
+"""Touches of audits: small changes of a forward answer, and of what its result is compared with."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from evaluation.images import EncodedImage, clean_wire, encode_jpeg, fit
 
 Values = npt.NDArray[np.float32]
 
-#: Harmless changes: a JPEG save, a narrow crop, another brightness. Their strength is drawn too, so
-#: that a model cannot store all possible inputs.
+#: Harmless changes: a JPEG save, a narrow crop, a change of brightness. Their strength is random,
+#: so that a model cannot store all possible inputs.
 JPEG_QUALITIES = (82, 89)
 CROPS = (0.015, 0.025)  # of each side's length
 GAINS = (0.02, 0.04)
 
 
 class Touch:
-    """The touch that the secret draws for one audit, applied to images.
+    """The touch of one audit, which depends on the run's secret.
 
     `edited` is the forward answer of the audited trip, `before` the starting image of that
-    trip. The same arguments always give the same touch.
+    trip. Equal arguments always give an equal touch.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class Touch:
 
     @property
     def operators_to_try(self) -> list[str]:
-        """Return the operators that may turn an answer into a restored image ("": unchanged).
+        """Return the operators that may turn an answer into a restored image ("": none).
 
-        For a flip or a turn, any is accepted: audits do not test the inverse edit, and a model
-        that cannot turn images is not cheating.
+        For flips and turns, any flip or turn is accepted: audits do not test the inverse edit,
+        and a model that cannot turn images is not cheating.
         """
         if self.pair.change != "exact":
             return [""]
@@ -74,17 +74,17 @@ class Touch:
         return [operators.INVERSES[self.pair.operator], "", *turns]
 
     def mark_difference(self, size: tuple[int, int], operator: str = "") -> Values:
-        """Return the difference that the mark makes in a restored image of this size."""
+        """Return the change that the mark should cause in a restored image of this size."""
         with_mark, without = (
             np.asarray(fit(_turned(image, operator), size), dtype=np.float32) / np.float32(255)
             for image in (self.sent.decoded, self._edited.decoded)
         )
-        # Nothing else differs: a second pass through `clean_wire` changes nothing.
+        # The mark is the only difference, since a second call of `clean_wire` changes nothing.
         difference: Values = with_mark - without
         return difference
 
     def expected(self, image: Image.Image, operator: str = "") -> Image.Image:
-        """Apply the same touch to a restored image or to the source."""
+        """Apply this touch to a restored image or to the source."""
         if self._operation:
             return self._altered(image)
         values = np.asarray(image, dtype=np.float32) / 255 + self.mark_difference(
@@ -109,7 +109,7 @@ def _turned(image: Image.Image, operator: str) -> Image.Image:
 
 
 def _changed(before: EncodedImage, edited: EncodedImage) -> Values:
-    """Return the change by the forward edit at each pixel of a small copy."""
+    """Return how much the forward edit changed each pixel of a small copy."""
     size = (64, 64)
     x, y = (np.asarray(fit(p.decoded, size), dtype=np.float32) / 255 for p in (before, edited))
     difference: Values = np.abs(x - y).mean(axis=2)

@@ -1,4 +1,4 @@
-"""Check the audits of a bundle: their draw from the run's secret, and their findings."""
+"""Check the audits of a bundle: that the run's secret selected them, and their findings."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from evaluation.play.finish import audit_finding, recreate_audit
 from evaluation.records import AuditRecord
 from evaluation.witnesses.base import Verdict
 
-#: Tolerances of a recreated touch, as shares of the full range: JPEG libraries differ.
+#: The tolerance (relative, absolute) of a recreated image's RMSE, because JPEG libraries differ.
 TOUCH_TOLERANCE = (0.0, 0.01)
-#: The metrics that may measure a loss, depending on which are installed.
+#: Findings may have been measured by any of these metrics, depending on which were installed.
 MEASURED_BY = frozenset({"lpips", "overall", "ssim"})
 
 
 def audit_checks(store: BundleScores, scorer: Scorer, unable: Mapping[str, str]) -> Iterator[Check]:
     """Yield every check of the bundle's audits.
 
-    `unable` gives, by metric, the reason why it cannot run here.
+    `unable` has the metrics that cannot run here, with the reasons.
     """
     if store.bundle.document.audits:
         yield from _Audits(store, scorer, unable).checks()
@@ -70,7 +70,7 @@ class _Audits:
         yield from self._conclusions()
 
     def _planned(self, stated: list[list[Any]]) -> list[list[Any]]:
-        """Return the audits that the secret draws, sorted."""
+        """Return the audits that the run's secret selects, sorted."""
         touched = sum(kind != "cold" for *_, kind in stated)
         return sorted(
             [audit.case, audit.repeat, audit.number, audit.kind]
@@ -88,7 +88,7 @@ class _Audits:
             yield from self._finding(line, audit, secret)
 
     def _draw(self, line: AuditRecord, audit: Audit, case: Case) -> tuple[str | None, Check]:
-        """Return the secret that drew the audit's place and seed, and the check of both."""
+        """Return the secret that gives the audit's repeat, trip and seed, and the check of them."""
         stated = [line.repeat, line.number, line.seed]
         is_cold = audit.kind == "cold"
         drawn = {
@@ -107,7 +107,7 @@ class _Audits:
         return secret, compared(line.name, "place and seed", stated, values, (0.0, 0.0))
 
     def _finding(self, line: AuditRecord, audit: Audit, secret: str) -> Iterator[Check]:
-        """Recreate the sent image from the secret and the finding from the images."""
+        """Recreate the sent image from the secret, and the finding from the images."""
         chain = self.chains.get((line.case, line.repeat))
         source = chain and self.store.source_of(chain)
         sent, answer = self.store.image(line.sent), self.store.image(line.answer)
@@ -129,7 +129,7 @@ class _Audits:
         yield compared(line.name, "finding", line.finding, computed, REGISTERED)
 
     def _conclusions(self) -> Iterator[Check]:
-        """Check the run's medians and flags against the stated findings."""
+        """Check that the run's medians and flags follow from the stated findings."""
         run = self.document.run
         first = [chain.trips[0] for chain in self.document.chains if chain.trips]
         edits_made = [

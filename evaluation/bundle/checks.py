@@ -1,4 +1,4 @@
-"""Checks of a bundle: stated values compared with values computed here."""
+"""Checks of a bundle: each compares a stated value with one that is computed again."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ NO_IMAGES = "no images in the bundle"
 EXACT = (1e-9, 1e-9)
 CLASSICAL = (1e-6, 1e-9)
 NETWORK = (1e-3, 1e-5)
-# If either side was computed on a GPU.
+# Used if either side was computed in half precision on a GPU.
 HALF = (1e-2, HALF_TOLERANCE)
 # Witnesses are networks; their amounts are stored with five digits.
 WITNESSED = (1e-3, 2e-5)
-# No-reference metrics fit a parameter on a grid: a tiny difference selects the next point.
+# No-reference metrics fit a parameter on a grid: a tiny difference may select another grid point.
 QUALITY = (1e-3, 0.05)
-# Registration is iterative and ends at a slightly different result on another processor.
+# Registration is iterative and gives slightly different results on different processors.
 REGISTERED = (1e-2, 1e-3)
 
 
 @dataclass(frozen=True)
 class Check:
-    """The verdict on one value: its line in the bundle and its name."""
+    """The verdict on one value; `line` and `what` name its line in the bundle and the value."""
 
     line: str
     what: str
@@ -45,9 +45,9 @@ class Check:
 
 
 def verdict(checks: Mapping[str, int]) -> bool | None:
-    """Return True if all checks are equal, None if some were not made, else False.
+    """Return False if a check found a difference, None if some were not made, else True.
 
-    `checks` counts the checks by verdict.
+    `checks` has the number of checks by verdict.
     """
     if checks.get(DIFFERENT):
         return False
@@ -57,16 +57,16 @@ def verdict(checks: Mapping[str, int]) -> bool | None:
 def compared(
     line: str, what: str, stated: Any, computed: Any, tolerance: tuple[float, float] = EXACT
 ) -> Check:
-    """Compare a stated value with the computed one; the check names the first difference."""
+    """Compare a stated value with the computed one. The check's detail is the first difference."""
     difference = _difference(stated, computed, tolerance)
     return Check(line, what, DIFFERENT, difference) if difference else Check(line, what, EQUAL)
 
 
-def _difference(stated: Any, computed: Any, tolerance: tuple[float, float], place: str = "") -> str:
-    """Describe the first difference of two values; empty if there is none."""
+def _difference(stated: Any, computed: Any, tolerance: tuple[float, float], path: str = "") -> str:
+    """Describe the first difference of two values; "" if there is none."""
     if isinstance(stated, dict) and isinstance(computed, dict):
         for key in sorted(stated.keys() | computed.keys(), key=str):
-            inside = f"{place}.{key}" if place else str(key)
+            inside = f"{path}.{key}" if path else str(key)
             if key not in stated or key not in computed:
                 return f"{inside} is {'not computed here' if key in stated else 'missing'}"
             if difference := _difference(stated[key], computed[key], tolerance, inside):
@@ -74,7 +74,7 @@ def _difference(stated: Any, computed: Any, tolerance: tuple[float, float], plac
         return ""
     if isinstance(stated, list) and isinstance(computed, list) and len(stated) == len(computed):
         for index, (left, right) in enumerate(zip(stated, computed, strict=True)):
-            if difference := _difference(left, right, tolerance, f"{place}[{index}]"):
+            if difference := _difference(left, right, tolerance, f"{path}[{index}]"):
                 return difference
         return ""
     relative, absolute = tolerance
@@ -83,7 +83,7 @@ def _difference(stated: Any, computed: Any, tolerance: tuple[float, float], plac
             return ""
     elif type(stated) is type(computed) and stated == computed:
         return ""
-    where = f"{place} " if place else ""
+    where = f"{path} " if path else ""
     return f"{where}states {_short(stated)}, computed {_short(computed)}"
 
 
@@ -97,7 +97,7 @@ def _short(value: Any) -> str:
 
 
 def digest_check(line: str, row: Mapping[str, Any]) -> Check:
-    """Compare a raw line with its own digest."""
+    """Check that a raw line has the digest that it states."""
     if row.get("digest") == document.digest(row):
         return Check(line, "digest", EQUAL)
     return Check(line, "digest", DIFFERENT, "the line was changed after it was written")
@@ -106,7 +106,7 @@ def digest_check(line: str, row: Mapping[str, Any]) -> Check:
 def image_checks(
     bundle: Bundle, line: str, row: FileRecord | None
 ) -> tuple[EncodedImage | None, list[Check]]:
-    """Return the checks of an image file, and the image (None if missing or damaged)."""
+    """Return the image (None if it is missing or damaged) and the checks of its file."""
     if row is None:
         return None, [Check(line, "image", NOT_CHECKED, "the bundle does not list it")]
     data = bundle.image(row.sha256)

@@ -28,18 +28,18 @@ class _Key(NamedTuple):
 
 
 class BundleScores(MemoryScores):
-    """A store of a bundle's chains whose scores are recomputed."""
+    """A bundle as a store: its chains are read from the file and their scores computed again."""
 
     def __init__(self, bundle: Bundle, scorer: Scorer) -> None:
         super().__init__(bundle.suite, scorer)
         self.bundle = bundle
         self._sources = {row.slug: row for row in bundle.document.sources}
         self._cases = {case.slug: case for case in bundle.suite.cases}
-        #: The fields of a trip's measures that the last scoring set.
+        #: The fields of `TripMeasures` that the last call of `rescore` filled from the scores.
         self.scored_fields: Collection[str] = ()
 
     def played_trips(self, record: ChainRecord) -> PlayedTrips | None:
-        """Return the chain up to its last measured trip; None if its case is unknown."""
+        """Return the chain up to its last measured trip; None if its case is not in the suite."""
         if (case := self._cases.get(record.case)) is None:
             return None
         pair = self.bundle.arm.measured_pair(self.suite.pair_by_slug[case.pair])
@@ -80,7 +80,7 @@ class BundleScores(MemoryScores):
     def calibrate(
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> Mapping[str, Mapping[str, Any]]:
-        """Return the source data of the calibrations, which `verify` computed before."""
+        """Return the source data stored with the calibrations, which `verify` computed earlier."""
         return stored_source_data(self.images.get(chain.key.image, {}))
 
     def save_scores(self, chain: PlayedTrips, trips: ScoredTrips) -> None:

@@ -32,16 +32,16 @@ from evaluation.records import (
 
 #: The fields of a standing, which have the same names in every store.
 STANDING = tuple(name for name in StandingNumbers.model_fields if name != "metric")
-#: The details of a standing that are meaningful without other rows.
+#: The details of a standing that can be understood without the other standings.
 DETAILS = ("jpeg", "dynamics", "witnesses", "repeats")
-#: Private options of an editor: the address of an endpoint, and the data sent to it.
+#: The private options of an editor: an endpoint's address, and additional data sent to it.
 PRIVATE = frozenset({"url", "headers", "api_key", "extra"})
-#: Private entries of an editor's description of itself.
+#: The private entries of an editor's description in the run's provenance.
 PRIVATE_FACTS = frozenset({"host", "url_sha256", "extra"})
 
 
 class RunSource(Protocol):
-    """A finished run in a folder or a database, as records."""
+    """A finished run, read as records from a folder or a database."""
 
     def suite(self) -> Mapping[str, Any]: ...
     def model(self) -> ModelRecord: ...
@@ -58,7 +58,7 @@ class RunSource(Protocol):
 
 
 def write(source: RunSource, file: Path | IO[bytes], *, images: bool) -> dict[str, Any]:
-    """Write the bundle and return its sealed document. The same run gives the same bytes.
+    """Write the bundle; return its document with digests. One run always gives equal bytes.
 
     Raises BundleError if a record is invalid.
     """
@@ -104,11 +104,11 @@ def _image_files(source: RunSource) -> Iterator[tuple[str, bytes]]:
         yield bundles.image_name(sha256, mime), data
 
 
-# Shared by every store.
+# Functions that every store uses.
 
 
 def file_fields(image: Any) -> dict[str, Any]:
-    """Return the fields of FileRecord that any image object has."""
+    """Return the fields of FileRecord, read from the attributes of an image object."""
     return {name: getattr(image, name) for name in FileRecord.model_fields}
 
 
@@ -120,7 +120,7 @@ def trip_fields(
     scores: Mapping[str, float],
     between: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return the fields of TripRecord; `between` are the edits in the middle."""
+    """Return the fields of TripRecord; `between` has the edits between forward and backward."""
     edits = {"forward": forward, "backward": backward, "between": list(between)}
     return {"number": number, **edits, **measures.model_dump(), "scores": dict(scores)}
 
@@ -133,7 +133,7 @@ def standing_record(metric: str, numbers: Mapping[str, Any]) -> StandingRecord:
 
 
 def public(facts: Mapping[str, Any], private: frozenset[str] = PRIVATE) -> dict[str, Any]:
-    """Return an editor's options or description without private entries."""
+    """Return an editor's options or description without its private entries."""
     return {name: value for name, value in facts.items() if name not in private}
 
 
@@ -142,7 +142,7 @@ def text(value: Any) -> str | None:
 
 
 def as_json(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the numbers as parsed from JSON: with lists instead of tuples."""
+    """Return the numbers as JSON has them: with lists instead of tuples."""
     data: dict[str, Any] = json.loads(json.dumps(numbers))
     return data
 
@@ -153,9 +153,10 @@ def measured(
     calibrations: Mapping[str, CalibrationRecord],
     chains: Sequence[ChainRecord],
 ) -> list[tuple[ChainRecord, MeasuredChain]] | None:
-    """Return every chain that this metric measures; None if a chain has no scores.
+    """Return every chain to which this metric applies; None if one of them was not scored.
 
-    `calibrations` are those of the metric, by image. Raises KeyError for a case outside the suite.
+    `calibrations` are the metric's calibrations by image. Raises KeyError if a case is not in the
+    suite.
     """
     cases = {case.slug: case for case in suite.cases}
     selective = metric in METRICS and metric_class(metric).selective
@@ -164,7 +165,7 @@ def measured(
         case = cases[line.case]
         calibration = calibrations.get(case.image)
         if calibration is None and selective:
-            continue  # such as identity without a face
+            continue  # the metric does not apply, such as "identity" without a face
         chain = measured_chain(
             metric,
             Case.of(suite, case.image, case.pair),

@@ -1,10 +1,10 @@
-"""The scale of a source: blank card, JPEG ladder, and shipped calibrations.
+"""Calibrations: a metric's distances from a source to its blank card and to JPEG copies.
 
-A calibration is the same on every machine. Those of `smoke` are shipped, because they take 40 s
-of processor time while a fresh board waits for its first row. A shipped calibration is used if its
-metric, version, weights, pixels and face match; otherwise it is computed. Shipped ones were made
-on a CPU in full precision and serve every device. `python -m tools.calibrations smoke` writes the
-files, and a test recomputes one calibration. Verification never uses them.
+A calibration is equal on every machine. The calibrations of the suite `smoke` are shipped, because
+computing them takes 40 s of processor time, for which a new board would wait. A shipped calibration
+is used if metric, version, weights, pixels and face match; otherwise it is computed. Shipped
+calibrations were made on a CPU in full precision and are used on every device, but not for
+verification. `python -m tools.calibrations smoke` writes the files; a test recomputes one of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Calibration:
 
 
 def retention(distance: float | None, blank: float | None) -> float | None:
-    """Return 1 - d / d(blank card): 1 is identical, 0 no better than a blank card.
+    """Return 1 - d / d(blank card): 1 is identical, 0 is no better than a blank card.
 
     None if the metric was not run, or if the source is itself a blank card.
     """
@@ -50,7 +50,7 @@ def retention(distance: float | None, blank: float | None) -> float | None:
 def stored_source_data(
     calibrations: Mapping[str, Calibration | None],
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the stored data on a source, by metric that stores any."""
+    """Return the stored data on a source, for each metric that has such data."""
     return {name: c.stored for name, c in calibrations.items() if c and c.stored}
 
 
@@ -61,22 +61,22 @@ def jpeg_saves(source: Image.Image) -> Iterator[Image.Image]:
 
 
 def jpeg_equivalent(distance: float | None, ladder: Mapping[int, float]) -> float | None:
-    """Return the quality of the JPEG save that loses as much as `distance`.
+    """Return the JPEG quality whose loss equals `distance`.
 
-    100 is no loss; 0 is a larger loss than that of any save. None if the metric was not run.
+    100 means no loss; 0 means a larger loss than at any quality. None if the metric was not run.
     """
     from scipy.optimize import isotonic_regression
 
     if distance is None or not ladder:
         return None
     qualities = sorted(ladder, reverse=True)
-    # Loss should grow down the ladder, but a real image's ladder is not quite monotonic
-    # (SSIM of astronaut at 70 and 60), so the nearest monotonic ladder is used.
+    # The loss should grow as the quality falls, but for real images it does not always do so (SSIM
+    # of astronaut at 70 and 60). So the nearest monotonic ladder is used.
     losses = isotonic_regression([ladder[quality] for quality in qualities]).x
     losses = np.concatenate([[0.0], np.maximum(losses, 0.0)])
     if distance > losses[-1]:
         return 0.0
-    # Of equal losses, take the best quality: the first.
+    # If several qualities have an equal loss, take the best one, which is the first.
     first = np.unique(losses, return_index=True)[1]
     steps = np.array([LOSSLESS, *qualities], dtype=float)
     return float(np.interp(distance, losses[first], steps[first]))
@@ -87,8 +87,8 @@ def shipped(
 ) -> dict[str, Calibration | None]:
     """Return the shipped calibrations of a source, by metric.
 
-    `versions` has each metric's version and the hash of its weights. A metric that does not
-    apply to this source has None; metrics without a shipped calibration are left out.
+    `versions` has each metric's version and the hash of its weights. The result is None for a
+    metric that does not apply to this source; metrics without a shipped calibration are left out.
     """
     calibrations: dict[str, Calibration | None] = {}
     for file in _files():

@@ -1,7 +1,7 @@
 """Detect from pixels whether an edit was made (docs/method.md).
 
-Without this test a model that returns its input would win every round trip. A seen change
-proves that something changed in the right region, not that glasses appeared.
+Without this test, a model that returns its input would win. A change that is "seen" proves that
+something changed in the right way or region, but not that, for example, glasses appeared.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ from evaluation.images import fit
 from evaluation.metrics.base import is_large
 from evaluation.metrics.psnr import mse
 
-# Exact pairs: the least correlation with the truth, and the largest weight of the untouched image
-# relative to the truth's, in the whole image and in each half of it.
+# Exact pairs, compared with the exact answer (the truth): the lowest accepted correlation with it,
+# and the highest accepted weight of the untouched image, in the whole image and in each half.
 MATCH = 0.5
 UNTOUCHED = 0.5
 UNTOUCHED_HALF = 1.0
 FIT_SIDE = 256
 HIGH_PASS = 1 / 8  # of the side
-MOST = 100.0  # finite, so that JSON can carry it
-# Local pairs: the least change of the top blocks, absolute and relative to the median.
+MAX_WEIGHT = 100.0  # finite, so that JSON can carry it
+# Local pairs: the share of most changed blocks, their least change, and its least ratio to the
+# change of the median block.
 TOP_SHARE = 0.03
 TOP = 0.10
 TOP_TO_MEDIAN = 5.0
-# Grain if a slight blur removes more than half of the median block's difference.
+# A difference is grain if a slight blur removes more than half of it in the median block.
 GRAIN = 0.5
-# Global pairs: the least move, as a multiple of the model's drift and absolute.
+# Global pairs: the least change, as a multiple of the model's drift and as an absolute value.
 DRIFTS = 3.0
 MOVED = 0.02
 BAND = 256  # rows
@@ -62,8 +63,8 @@ class ChangeSeen:
 def change_seen(before: Image.Image, after: Image.Image, pair: EditPair) -> ChangeSeen:
     """Judge whether `after` shows the forward edit of `pair` made on `before`.
 
-    A global edit is only measured; `moved_enough` judges it when the model's drift on identity
-    pairs is known.
+    A global edit is only measured here; `moved_enough` judges it later, when the model's drift on
+    identity pairs is known.
     """
     if pair.change == "exact":
         return _exact(before, after, pair.operator)
@@ -78,7 +79,7 @@ def drift(before: Image.Image, after: Image.Image) -> float:
     if not is_large(before.size):
         return float(np.abs(_values(after) - _values(before)).mean())
     x, y = np.asarray(before), np.asarray(after)
-    # In bands of integers, because a large image as floats takes too much memory.
+    # Integers, in bands of rows: a large image as floats takes too much memory.
     sums = (
         int(np.abs(np.subtract(y[top : top + BAND], x[top : top + BAND], dtype=np.int16)).sum())
         for top in range(0, before.height, BAND)
@@ -87,16 +88,16 @@ def drift(before: Image.Image, after: Image.Image) -> float:
 
 
 def moved_enough(distance: float, identity_drift: float) -> bool:
-    """Return True if a global edit moved the image well beyond the model's drift."""
+    """Return True if a global edit changed the image much more than the model's drift does."""
     return distance > DRIFTS * identity_drift and distance >= MOVED
 
 
 def _exact(before: Image.Image, after: Image.Image, operator: str) -> ChangeSeen:
-    """Judge whether the answer shows the truth, not a blend with the untouched image."""
+    """Judge whether the answer shows the exact answer, and not a blend with the untouched image."""
     truth = operators.apply(operator, before)
     before, after = (fit(image, truth.size) for image in (before, after))
     truth_mse = mse(np.asarray(after), np.asarray(truth))
-    # Only shapes are compared, so large images are reduced.
+    # Large images are reduced, because fine detail does not matter for the comparison.
     factor = next(n for n in (1, 2, 4, 8) if not is_large((truth.width // n, truth.height // n)))
     x, y, t = (_values(image.reduce(factor)) for image in (before, after, truth))
     plain = Aligned(t, y, np.ones(t.shape[:2], np.float32), block=1)
@@ -128,11 +129,11 @@ def _correlation_inside(images: Aligned) -> float:
 
 
 def _untouched(images: Aligned, untouched: Values) -> tuple[float, float]:
-    """Return the untouched image's weight in the answer, relative to the truth's.
+    """Return the weight of the untouched image in the answer, relative to the weight of the truth.
 
-    Returns the value of the whole image and the largest of its halves. The answer is fitted as
-    a mix of the truth and the untouched image, on small high-pass copies: any two images of one
-    scene have similar low frequencies.
+    Returns the value for the whole image and the largest value of its halves. The answer is fitted
+    as a mix of the truth and the untouched image. Low frequencies are removed first, because they
+    are similar in any two images of one scene.
     """
     import cv2
 
@@ -151,28 +152,32 @@ def _untouched(images: Aligned, untouched: Values) -> tuple[float, float]:
 
 
 def _share(answer: Values, truth: Values, untouched: Values) -> float:
-    """Return the untouched image's weight over the truth's, at most MOST."""
+    """Return the untouched image's weight over the truth's, at most MAX_WEIGHT."""
     y, t, x = (part.astype(np.float64).ravel() for part in (answer, truth, untouched))
     products = np.array([[t @ t, t @ x], [t @ x, x @ x]])
     products += np.eye(2) * (1e-9 * np.trace(products) + 1e-12)
     of_truth, of_untouched = np.linalg.solve(products, [t @ y, x @ y])
-    return float(np.clip(of_untouched / of_truth, -MOST, MOST)) if of_truth > 0 else MOST
+    return (
+        float(np.clip(of_untouched / of_truth, -MAX_WEIGHT, MAX_WEIGHT))
+        if of_truth > 0
+        else MAX_WEIGHT
+    )
 
 
 def _local(before: Image.Image, after: Image.Image) -> ChangeSeen:
     images = unaligned(before, after)
-    # Correcting global changes only removes differences, so it is skipped if there are few.
+    # Correcting global changes only reduces differences, so it is skipped if they are small.
     if _top(images.blocks) < TOP:
         return _judge_blocks(images)
     images = equally_sharp(registered(images))
     straight = unwarped(images)
     if straight is None:
         verdict, smooth = _judge_blocks(images), _judge_blocks(without_grain(images))
-        # Grain over the whole image hides an edit from the median, but not from a viewer.
+        # Grain over the whole image raises the median, which hides an edit that people see.
         grainy = smooth.measure["median"] < GRAIN * verdict.measure["median"]
         return smooth if grainy and not verdict.seen else verdict
-    # In a warped image, the edit is a difference that remains after straightening, or colours
-    # that no warp can explain.
+    # In a warped image, the edit is a difference that remains after undoing the warp, or colours
+    # that no motion of pixels can explain.
     verdict = _judge_blocks(straight)
     return verdict if verdict.seen else _judge_blocks(explained_by_motion(images))
 

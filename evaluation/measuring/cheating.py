@@ -1,7 +1,7 @@
 """Signs of dishonest answers: hints for admins, without effect on ranks.
 
-A model may recognise a round trip from the backward prompt and return a stored copy of the
-source; or it may give every case the same answer.
+A model may recognise the backward prompt and return a stored copy of the source. Or it may give
+one answer to every case.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from evaluation.content.suites import EditPair
 from evaluation.images import EncodedImage, fit
 from evaluation.metrics.psnr import mse
 
-# Two 8-bit images with a smaller mean squared error (full range 1) are the same image saved twice.
-# This is 48 dB; a JPEG of quality 95 gives about 40 dB.
+# Two 8-bit images with a smaller mean squared error (full range 1) are one image saved twice. The
+# limit is 48 dB; a JPEG of quality 95 gives about 40 dB.
 SAME = 10**-4.8
-# Below 30 dB an image has lost detail that no edit can restore ...
+# With a larger error (below 30 dB), an image has lost detail that no edit can restore. If the error
+# then falls below the share JUMP of itself, the model did not get there by editing.
 LOST = 10**-3.0
-# ... so an error that falls to a quarter was not undone by editing.
 JUMP = 0.25
-# Bits of 256 in which copies of an image may differ. Measured on the 105 shipped images: JPEG 75,
-# WebP 80 and resizing by 0.25-1.5 change up to 15 bits, JPEG 30 and a brightness of 10 % more or
-# less up to 33. Two different images differ in 59 bits or more.
+# Two hashes of 256 bits belong to copies of one image if they differ in at most so many bits. In
+# the 105 shipped images, JPEG 75, WebP 80 and resizing by 0.25-1.5 change up to 15 bits; JPEG 30
+# and a change of brightness by 10 % up to 33. Two different images differ in 59 bits or more.
 NEAR = 32
 
 
@@ -42,7 +42,7 @@ class Sign:
 
 @dataclass(frozen=True)
 class EditErrors:
-    """The mean squared errors of one answer against its input and (backward) the source."""
+    """The mean squared errors of one answer: against its input and, if backward, the source."""
 
     number: int
     direction: str
@@ -53,8 +53,8 @@ class EditErrors:
 def signs(errors: Iterable[EditErrors], pair: EditPair) -> list[Sign]:
     """Return the suspicious answers of a chain, given the errors of all answers.
 
-    Identity, exact and operator pairs have none, because an honest answer may equal its input or
-    the source in every pixel.
+    Answers to identity, exact and operator pairs are never suspicious: even honest answers may
+    equal the input or the source in every pixel.
     """
     if pair.change in ("none", "exact", "operator"):
         return []
@@ -82,9 +82,9 @@ def signs(errors: Iterable[EditErrors], pair: EditPair) -> list[Sign]:
 
 
 def repeated_answers(answers: Mapping[str, Iterable[EncodedImage]]) -> list[tuple[str, str]]:
-    """Return the pairs of cases (by name) that were answered with the same image.
+    """Return the pairs of cases (by name) with nearly identical answers.
 
-    Honest answers to cases that share a source may be equal, so pass one case per source.
+    Pass only one case per source, since honest answers to cases that share a source may be equal.
     """
     hashes = {
         case: [imagehash.dhash(image.decoded, hash_size=16) for image in images]

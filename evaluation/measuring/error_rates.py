@@ -1,7 +1,6 @@
-"""Stored error rates of the benchmark's own judgements.
+"""Stored error rates of the benchmark's own judgements, which pages display.
 
-`python -m tools.studies` measures them in some minutes and stores them next to this module.
-Pages show them.
+`python -m tools.studies` measures the rates in some minutes and stores them next to this module.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-#: The kinds of wear; a row of a witness names one at the end of `what`.
+#: The kinds of wear. In rows about a witness, `what` ends with one of them.
 WEAR = ("nothing else", "JPEG 40", "noise of 8 levels", "blur", "an autoencoder")
 
 
@@ -20,7 +19,7 @@ WEAR = ("nothing else", "JPEG 40", "noise of 8 levels", "blur", "an autoencoder"
 class ErrorRate:
     """Counts of one judgement on images for which the right verdict is known."""
 
-    #: The subject, such as "local" pairs or a witness.
+    #: What is judged ("local" pairs) or who judges (a witness).
     of: str
     #: The change to the images in addition to the edit.
     what: str
@@ -46,7 +45,7 @@ class ErrorTable:
 
     @classmethod
     def stored(cls, name: str) -> Self:
-        """Return the latest measured table: "change_seen", …"""
+        """Return the stored table of this name, such as "change_seen"."""
         data = json.loads(table_file(name).read_text(encoding="utf-8"))
         rows = (ErrorRate(**{**row, "wrong": tuple(row["wrong"])}) for row in data["rows"])
         return cls(data["suites"], tuple(rows))

@@ -1,8 +1,8 @@
 """Annotations of a chain's images that metrics need in addition to the pixels.
 
-The footprint is the region of the first forward edit. Loss inside it counts like any other loss;
-how well that region is restored is also reported separately, as `undo`. Audits use the footprint
-too (docs/method.md).
+The footprint is the region of the first forward edit. Loss inside the footprint counts like any
+other loss, and the retention inside it is also reported separately, as `undo`. Audits use the
+footprint too (docs/method.md).
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from evaluation.content.suites import EditPair, SuiteImage
 from evaluation.images import EncodedImage
 from evaluation.metrics.base import CELLS, Box, Cells, Mask, Subject
 
-# The least difference of a changed cell, as a share of the full range and as a multiple of the
-# median.
+# A cell counts as changed from this difference on: as a share of the full range, and as a multiple
+# of the median cell's difference.
 CHANGED = 0.06
 CHANGED_TO_MEDIAN = 4.0
 GROWN = 2  # cells
-MOST = 0.25  # of the image
-MOST_TOGETHER = 0.5  # of the image, for the edits of a shape
+MAX_AREA = 0.25  # of the image
+MAX_AREA_TOGETHER = 0.5  # of the image, for the edits of a shape
 
 
 class ChainSubject:
     """The subject of one chain, extended by its first trips.
 
-    The footprint of a round trip is that of its first edit. The footprint of a shape is the
-    union over its edits, each measured in the trip that first makes it.
+    The footprint of an ordinary chain is the footprint of its first edit. If a trip has several
+    edits, it is the union of theirs, each measured in the trip that first makes the edit.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class ChainSubject:
     def update(self, number: int, images: Sequence[EncodedImage | None]) -> Subject:
         """Extend the footprint by the edits of trip `number`; return the subject.
 
-        The trips of the first cycle must be passed in order; later trips change nothing.
-        `images` are the trip's starting image, then the answers to its steps.
+        The trips of the first cycle must be passed in order; later trips change nothing. `images`
+        are the trip's starting image, then the answers to its steps.
         """
         if not self.pair.shape:
             if number == 1 and (first := images[1]):
@@ -63,7 +63,7 @@ class ChainSubject:
         return self.subject
 
     def _add(self, before: EncodedImage, edited: EncodedImage, pair: EditPair) -> None:
-        most = min(MOST, MOST_TOGETHER / self._edits)
+        most = min(MAX_AREA, MAX_AREA_TOGETHER / self._edits)
         region = footprint(before.decoded, edited.decoded, pair, most)
         previous = self.subject.footprint
         if region is not None:
@@ -79,10 +79,10 @@ def chain_subject(
     pair: EditPair | None = None,
     face: Box | None = None,
 ) -> Subject:
-    """Return the suite image's annotated face and the first edit's footprint.
+    """Return the subject: the suite image's annotated face and the first edit's footprint.
 
-    `face` is the face of an image that is not in a suite. The footprint is None if the first
-    edit is not stored.
+    Pass `face` only for an image that is not in a suite. The footprint is None if the first edit
+    is not stored.
     """
     if image is not None:
         face = image.annotations.face
@@ -93,12 +93,12 @@ def chain_subject(
 
 
 def footprint(
-    source: Image.Image, edited: Image.Image, pair: EditPair, most: float = MOST
+    source: Image.Image, edited: Image.Image, pair: EditPair, most: float = MAX_AREA
 ) -> Mask | None:
-    """Return the cells changed by the first forward edit, at most the share `most` of all.
+    """Return the cells changed by a forward edit, limited to the share `most` of all cells.
 
-    Only the connected part with the most change counts; other changes are damage. None for an
-    edit without a region, such as a flip or a new style, and if no cell changed.
+    Only the connected part with the most change counts; other changes are damage. None if no cell
+    changed, or if the edit has no region, such as a flip or a new style.
     """
     if pair.change != "local":
         return None
@@ -122,7 +122,7 @@ def footprint(
 def _at_most(grown: Mask, part: Mask, change: Cells, share: float) -> Mask:
     """Reduce the mask to this share of the image.
 
-    Dilated cells are removed first, then the cells that changed least.
+    Cells added by dilation are removed first, then the cells that changed least.
     """
     most = int(share * grown.size)
     if grown.sum() <= most:

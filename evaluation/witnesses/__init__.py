@@ -41,24 +41,24 @@ WITNESSES: Registry[Witness] = Registry(
         "judge": "evaluation.witnesses.judge:Judge",
     },
 )
-#: Return a witness's class, with its label, licence and requirements, without loading torch.
+#: Returns the class of a witness (label, licence, requirements) without loading torch.
 witness_class = WITNESSES.find
-#: Return a witness; its weights are loaded on first use.
+#: Returns a witness; its weights are loaded on first use.
 load_witness = WITNESSES.load
 #: The witnesses that run when a trip is scored. The judge runs separately, because it costs money.
 DEFAULT_WITNESSES = tuple(name for name in WITNESSES if name != "judge")
-#: The witnesses that run on reference editors. These edit by rule and the result is known, so only
+#: The witnesses that run on reference editors. What these editors do is known in advance, so only
 #: witnesses that are fast or can end a chain are run.
 REFERENCE_EDITOR_WITNESSES = ("parsing", "geometry", "hue", "identity")
 
 
 def witness_label(name: str) -> str:
-    """Return the display label, or the name of a witness that is no longer registered."""
+    """Return the label of a witness; its name if it is no longer registered."""
     return witness_class(name).label if name in WITNESSES else name
 
 
 class Panel:
-    """The witnesses that can run here; `not_run` gives the reasons why others cannot."""
+    """The witnesses that can run here; `not_run` has the others with the reasons."""
 
     def __init__(
         self, names: Iterable[str] | None = None, metrics: Mapping[str, Metric] | None = None
@@ -75,7 +75,7 @@ class Panel:
                 self.witnesses[name] = witness
 
     def restrict_to(self, names: Collection[str]) -> None:
-        """Drop all other witnesses."""
+        """Drop all witnesses except these."""
         self.witnesses = {n: witness for n, witness in self.witnesses.items() if n in names}
 
     def evidence(self, trip: TripToJudge) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """Witnesses: evidence that an edit was made and undone.
 
-"Change seen" compares pixels; a witness recognises the requested thing. The edit was made if the
-edited image shows more of the thing than the image before it. The edit was undone if the restored
-image shows no more of the thing than the source.
+"Change seen" only compares pixels, whereas a witness recognises the requested thing. The edit was
+made if the edited image shows more of the thing than the image before the edit. The edit was undone
+if the restored image shows no more of the thing than the source.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ from evaluation.images import EncodedImage
 from evaluation.metrics.base import Metric, Subject
 from evaluation.weights import Requirements
 
-#: The number of cached images; a restored image is used again as the start of the next trip.
+#: The number of cached images: each restored image is needed again as the next trip's start.
 CACHED_IMAGES = 64
-
-
 #: An edit is undone if less than this share of the added amount remains.
 REMAINING = 0.5
 
@@ -48,7 +46,7 @@ class TripToJudge:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence of one witness on one trip; verdicts are None if undecided."""
+    """The evidence of one witness on one trip; a verdict is None if the witness is undecided."""
 
     witness: str
     version: str
@@ -56,13 +54,13 @@ class Evidence:
     thing: str
     made: bool | None
     undone: bool | None
-    #: True if it can end a chain (docs/method.md), which requires an error rate below 5 %.
+    #: True if the verdicts can end a chain, which requires error rates below 5 % (docs/method.md).
     gates: bool
-    #: Amounts of the thing in the image before, the edited image and the restored image.
+    #: Amounts of the thing in three images: before the edit, edited and restored.
     amounts: tuple[float, ...] = ()
-    #: True if `thing`, which should not have been edited, is still in the restored image.
+    #: True if `thing`, which was not to be edited, is still in the restored image.
     kept: bool | None = None
-    #: A remark in words, such as the names of missing things.
+    #: A remark for people, such as the names of missing things.
     said: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,15 +73,15 @@ class Witness(Requirements, ABC):
     name: ClassVar[str]
     #: The label on pages, as in "seen by face parsing".
     label: ClassVar[str]
-    #: Change it with every change of the evidence.
+    #: Must change whenever the evidence changes.
     version: ClassVar[str]
     licence: ClassVar[str]
-    #: Abilities and limits, for readers who do not know the method.
+    #: What the witness can and cannot see, for readers who do not know the method.
     can: ClassVar[str]
     cannot: ClassVar[str]
-    #: Objects (or operators) of pairs for which both error rates are below 5 %.
+    #: Objects (or operators) of pairs whose chains the witness may end: error rates below 5 %.
     gates: ClassVar[frozenset[str]] = frozenset()
-    #: The metric whose network it uses, if any.
+    #: The metric whose network the witness uses, if any.
     uses_metric: ClassVar[str] = ""
 
     @abstractmethod
@@ -91,7 +89,7 @@ class Witness(Requirements, ABC):
         """Return the evidence on the trip; None if the witness cannot judge it."""
 
     def share(self, metrics: Mapping[str, Metric]) -> None:
-        """Share the network and the cache of a loaded metric."""
+        """Use the network and the cache of the loaded metric `uses_metric`, if it is there."""
         if self.uses_metric in metrics:
             vars(self)["metric"] = metrics[self.uses_metric]
 
@@ -101,7 +99,7 @@ class AmountWitness(Witness):
 
     #: By thing: the smallest increase that counts as an edit.
     rise: ClassVar[Mapping[str, float]]
-    #: By thing: the largest amount in the source with which an addition can be detected.
+    #: By thing: with a larger amount in the source, an addition cannot be detected.
     already: ClassVar[Mapping[str, float]] = {}
 
     def __init__(self) -> None:
@@ -162,10 +160,10 @@ class Verdict:
 
     @classmethod
     def from_evidence(cls, evidence: Iterable[Mapping[str, Any]], *, gating: bool = False) -> Self:
-        """Combine the evidence of all witnesses, or with `gating` of those that can end a chain.
+        """Combine the evidence of witnesses; with `gating`, only of those that can end a chain.
 
-        An edit counts as made if one witness saw it, and as undone only if no witness still sees
-        it. In a trip of many steps, every edit must have been made.
+        An edit counts as made if at least one witness saw it, and as undone only if no witness
+        still sees it. In a trip with several edits, every edit must have been made.
         """
         counted = [item for item in evidence if item["gates"] or not gating]
         steps: dict[int, list[bool]] = {}
@@ -182,7 +180,7 @@ def count_verdicts(
 ) -> dict[str, dict[str, dict[str, list[int]]]]:
     """Count verdicts by category, witness and question ("made", "undone" or "kept").
 
-    Each count is a list of two numbers: positive trips, decided trips.
+    Each count has two numbers: trips with the verdict True, trips with any verdict.
     """
     by_category: dict[str, dict[str, dict[str, list[int]]]] = {}
     for category, evidence in trips:

@@ -15,7 +15,7 @@ from evaluation.metrics.networks.faces import Faces, faces
 from evaluation.metrics.semantic import SIDE, Clip, ImageNet
 from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witness, requested_thing
 
-# The smallest side of the crop around the edit, in pixels.
+# The crop around the edit is at least this wide, in pixels.
 LEAST_SIDE = 64
 #: By requested thing: the ImageNet classes of the thing and of similar things.
 CLASSES: dict[str, tuple[int, ...]] = {
@@ -69,8 +69,8 @@ class ImageNetClasses(AmountWitness):
     def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
         import torch
 
-        place = changed_place(image, trip.subject.footprint)
-        small = place.resize((SIDE, SIDE), Image.Resampling.BICUBIC)
+        region = crop_to_footprint(image, trip.subject.footprint)
+        small = region.resize((SIDE, SIDE), Image.Resampling.BICUBIC)
         inputs = as_tensor([small], self.metric.device).sub_(127).div_(128)
         with torch.inference_mode():
             network = self.metric.network
@@ -82,8 +82,8 @@ class ImageNetClasses(AmountWitness):
         return ImageNet()
 
 
-def changed_place(image: Image.Image, footprint: Mask | None) -> Image.Image:
-    """Crop to the square around the footprint; without one, return the image."""
+def crop_to_footprint(image: Image.Image, footprint: Mask | None) -> Image.Image:
+    """Crop to a square around the footprint; without a footprint, return the image."""
     if footprint is None:
         return image
     rows, columns = np.nonzero(footprint)
@@ -102,13 +102,13 @@ def changed_place(image: Image.Image, footprint: Mask | None) -> Image.Image:
     )
 
 
-# The smallest cosine that papers report for edits of good data sets; no edit gives about 0. Its
-# error rate here is unknown, because no CLIP weights ship, so this witness never ends a chain.
+# The smallest cosine that papers report for edits in good data sets; an unedited image has about 0.
+# CLIP's weights are not shipped, so the error rate was not measured and no chain is ended by it.
 TOWARDS = 0.1
 
 
 class ClipDirection(Witness):
-    """Measure the cosine between the changes of the images and of their captions."""
+    """Measure the cosine between the change of the image and the change of its caption."""
 
     name, label, version = "clip", "CLIP’s direction", f"{Clip.version}-direction-1"
     licence = "MIT"
@@ -145,7 +145,7 @@ SAME_PERSON = 0.6
 
 
 class SamePerson(Witness):
-    """Compare the faces in source and restored image; a missing face has the largest distance."""
+    """Compare the faces in source and restored image; a missing face counts as most distant."""
 
     name, label, version = "identity", "face recognition", Faces.version
     licence = "Boost; weights CC0"

@@ -23,9 +23,9 @@ WEIGHTS = "coco-detector"
 SIDE, CELL = 512, 4
 # Peaks below this confidence are noise.
 MIN_CONFIDENCE = 0.1
-# Boxes of the same class that overlap by this much are the same thing.
+# Boxes of one class that overlap by at least this share are one thing.
 SAME_THING = 0.5
-# The number of cached images; a restored image is used again as the start of the next trip.
+# The number of cached images: each restored image is needed again as the next trip's start.
 CACHED_IMAGES = 64
 NAMES = (
     *("person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat"),
@@ -62,7 +62,7 @@ class Detector:
     def __init__(self) -> None:
         self._graph = Graph(weights.locate(WEIGHTS)[0].read_bytes())
         self._cache = LruCache[list[Detection]](CACHED_IMAGES)
-        # One image at a time, because activations need many times the memory of the network.
+        # One image at a time, because activations take much more memory than the network.
         self._lock = Lock()
 
     def things(self, image: Image.Image) -> list[Detection]:
@@ -96,7 +96,7 @@ class Detector:
 
 
 def _once_each(things: Sequence[Detection]) -> list[Detection]:
-    """Drop things that overlap a more confident thing of the same class."""
+    """Drop things that overlap with a more confident thing of the same class."""
     distinct: list[Detection] = []
     for thing in things:
         same_class = (other for other in distinct if other.name == thing.name)
@@ -116,14 +116,14 @@ def overlap(one: Detection, other: Detection) -> float:
 
 @cache
 def detector() -> Detector:
-    """Return the detector that this process shares."""
+    """Return the process-wide detector."""
     return Detector()
 
 
 class CocoDetector(AmountWitness):
     """Count the requested things, weighted by confidence.
 
-    The detector misses most drawn things, so this witness can only confirm an edit.
+    The detector misses most drawn things. So this witness can confirm an edit, but not deny it.
     """
 
     name, label, version = "detector", "an object detector", "centernet-coco-2"
@@ -149,16 +149,17 @@ class CocoDetector(AmountWitness):
         return evidence if evidence and evidence.made else None
 
 
-# The smallest confidence of a thing in the source, and of anything still in its place.
+# From confidence SURE on, a thing in the source is expected in the restored image. There, anything
+# at its position with confidence PRESENT is enough.
 SURE, PRESENT = 0.45, 0.15
-# The smallest overlap of two boxes in the same place.
+# Two boxes count as the same position from this overlap on.
 OVERLAP = 0.3
-# The smallest share of the image, because smaller things are detected unreliably.
+# Things smaller than this share of the image are ignored, as they are detected unreliably.
 LEAST_AREA = 0.01
 
 
 class Rest(Witness):
-    """Search the restored image for the things detected in the source."""
+    """Check that the things detected in the source are still in the restored image."""
 
     name, label, version = "rest", "an object detector", "centernet-coco-rest-1"
     licence = "MIT"
@@ -198,7 +199,7 @@ class Rest(Witness):
 
 
 def _is_same(one: Detection, other: Detection) -> bool:
-    """Return True if both are in the same place; their classes may differ."""
+    """Return True if `other` is at the position of `one`; their classes may differ."""
     return other.sure >= PRESENT and overlap(one, other) >= OVERLAP
 
 

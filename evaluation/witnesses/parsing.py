@@ -15,7 +15,7 @@ from evaluation.metrics.networks.tfjs_graph import Graph
 from evaluation.witnesses.base import AmountWitness, TripToJudge, requested_thing
 
 SIDE = 384
-# Shares of the face's height: room for a hat above and a necklace below.
+# The crop has room for a hat above the face and a necklace below, as shares of the face's height.
 ABOVE, BELOW = 0.5, 0.45
 # The class numbers of the network.
 CLASSES = {"glasses": 6, "earrings": 9, "necklace": 15, "hat": 18}
@@ -29,18 +29,18 @@ KINDS = {
 } | {name: name for name in CLASSES}
 
 
-# The smallest height of a face in pixels, because the network misses glasses on smaller faces.
+# Faces with a smaller height in pixels are not judged, because the network misses their glasses.
 SMALLEST_FACE = 80
-# The smallest sharpness of a face relative to the source, because the network misses glasses on
-# blurred faces. Sharpness is measured at this side in pixels.
+# Nor are faces whose sharpness, relative to the source, is below SHARP. Sharpness is measured after
+# resizing the crop to SHARP_SIDE pixels.
 SHARP, SHARP_SIDE = 0.6, 192
 
 
 class FaceParsing(AmountWitness):
     """Measure the probability of glasses, hat, earrings or necklace around an annotated face.
 
-    The mean over the crop also counts small things such as earrings, which may not be the most
-    probable class of any pixel.
+    It is the mean over the crop. So it also rises with small things such as earrings, even if they
+    are not the most probable class of any pixel.
     """
 
     name, label, version = "parsing", "face parsing", "bisenetv2-celebamask-2"
@@ -87,9 +87,9 @@ class FaceParsing(AmountWitness):
 
 
 def surroundings(image: Image.Image, face: Box) -> Image.Image:
-    """Crop the head with room above and below, at the network's size.
+    """Crop the head with room above and below, and resize it for the network.
 
-    Repeat the border beyond the image, because the network takes black for hair or a hat.
+    Beyond the image, its border is repeated, because the network takes black for hair or a hat.
     """
     left, top, right, bottom = (s * side for s, side in zip(face, image.size * 2, strict=True))
     height = max(right - left, bottom - top)

@@ -8,7 +8,7 @@ from evaluation.content.suites import EditPair
 from evaluation.metrics.networks.text_reader import TextReader, best_match, text_reader
 from evaluation.witnesses.base import AmountWitness, TripToJudge, requested_thing
 
-# The likeness of two unrelated words of similar length, such as BAKERY and LIBRARY.
+# Two unrelated words of similar length have this likeness, such as BAKERY and LIBRARY.
 CHANCE = 0.6
 
 
@@ -33,5 +33,5 @@ class Reader(AmountWitness):
 
 
 def likeness(words: str, lines: list[str]) -> float:
-    """Return the likeness of the words to their best match, where chance level is 0."""
+    """Return the likeness of the words to their best match in the lines, scaled so chance is 0."""
     return max(0.0, (best_match(words, lines) - CHANCE) / (1 - CHANCE))

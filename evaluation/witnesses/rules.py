@@ -14,15 +14,15 @@ from evaluation.content.suites import EditPair
 from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witness, requested_thing
 
 Values = NDArray[np.float64]
-# Images are first averaged over cells, so that small shifts and slight noise do not count.
+# Images are first averaged over a grid of cells, so that small shifts and slight noise are ignored.
 SIDE = 48
 
 
 class Hue(AmountWitness):
     """Measure how far the image's colours moved towards the requested colour.
 
-    Edits with an exact answer are measured on a scale from -1 (the source) to 1 (the exact answer,
-    such as the inverted source).
+    If the exact answer is known, such as the inverted source, the amount is from -1 (like the
+    source) to 1 (like the exact answer).
     """
 
     name, label, version = "hue", "colour", "lab-48-2"
@@ -75,7 +75,7 @@ def _chroma(lab: Values) -> Values:
 
 
 def _likeness(one: Values, other: Values) -> float:
-    """Return the cosine of two fields; 0 if either is zero."""
+    """Return the cosine of two arrays of values; 0 if either is zero."""
     norm = math.sqrt(float(np.square(one).sum()) * float(np.square(other).sum()))
     return float((one * other).sum()) / norm if norm > 1e-9 else 0.0
 
@@ -124,7 +124,7 @@ def _direction(degrees: float) -> Values:
 
 
 BROWN = _direction(75)
-# Mean chroma below which an image counts as grey.
+# An image with a mean chroma below this counts as grey.
 GREY = 3.0
 NEED_COLOUR = ("swapped", "opposite", "none")
 AMOUNTS: dict[str, Callable[[Values, Values], float]] = {
@@ -142,10 +142,10 @@ AMOUNTS: dict[str, Callable[[Values, Values], float]] = {
 }
 
 
-# The threshold on a scale from -1 (the image before) to 1 (the image moved exactly). A double
-# exposure, or half of each, is at 0.
+# Amounts are from -1 (like the image before) to 1 (like the exactly moved image); the average of
+# both images has 0. An edit counts as made from this amount on.
 MOVED = 0.3
-# Images more similar than this to themselves after the operator give no evidence.
+# If the operator leaves an image this similar to itself, there is no evidence.
 ALIKE = 0.9
 WORDS = {
     "flip_horizontal": "flipped left to right",
@@ -157,7 +157,7 @@ WORDS = {
 
 
 class Geometry(Witness):
-    """Compare the similarity to the moved image with that to the image before."""
+    """Measure whether an image is more similar to the moved image or to the image before."""
 
     name, label, version = "geometry", "the exact operator", "cells-48-1"
     licence = "our own"
@@ -190,7 +190,7 @@ class Geometry(Witness):
 
 
 def _detail(image: Image.Image) -> Values:
-    """Return the image's deviations from its mean colour as a square, so that it can be turned."""
+    """Return the deviations from the mean colour, on a square grid so that it can be turned."""
     small = image.resize((SIDE, SIDE), Image.Resampling.BOX)
     values = np.asarray(small, dtype=np.float64)
     centred: Values = values - values.mean(axis=(0, 1))

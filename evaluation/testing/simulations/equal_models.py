@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from evaluation.analysis.covariance import CONFIDENCE, Design, t_quantile
-from evaluation.analysis.power import MODELS, MOST, Lifetimes, difference
+from evaluation.analysis.power import MAX_RATIO, MODELS, Lifetimes, difference
 from evaluation.analysis.ranking import half_life_interval, rank_board
 from evaluation.analysis.survival import Floats
 
@@ -155,7 +155,7 @@ def detected_share(design: Design, trips: int, own: float, apart: float, boards:
     random = np.random.default_rng(1)
     middle = Lifetimes(0.4 * trips, own_image=own, own_pair=own)
     factor = np.ones(MODELS)
-    ratio = brentq(lambda r: difference(middle, r, trips) - apart, 1, MOST)
+    ratio = brentq(lambda r: difference(middle, r, trips) - apart, 1, MAX_RATIO)
     factor[:2] = math.sqrt(ratio), 1 / math.sqrt(ratio)
     detected = 0
     for _ in range(boards):

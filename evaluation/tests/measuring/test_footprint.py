@@ -8,7 +8,7 @@ from skimage import data
 from evaluation.content.suites import EditPair
 from evaluation.images import EncodedImage
 from evaluation.measuring.scoring import Scorer
-from evaluation.measuring.subject import MOST, chain_subject, footprint
+from evaluation.measuring.subject import MAX_AREA, chain_subject, footprint
 from evaluation.metrics.base import CELLS, Subject
 from evaluation.testing.hat_chains import HAT
 from evaluation.testing.reference_images import ASTRONAUT, as_image
@@ -67,7 +67,7 @@ def test_the_region_under_a_hat_is_reported_as_undo_and_counts_like_the_rest():
 
 def test_a_footprint_is_at_most_a_quarter_of_the_image():
     mask = footprint(SOURCE, painted(SOURCE, (0.1, 0.1, 0.9, 0.6)), HAT)
-    assert 0.2 < mask.mean() <= MOST
+    assert 0.2 < mask.mean() <= MAX_AREA
     assert inside(mask, (0.1, 0.1, 0.9, 0.6)) > inside(mask, (0.0, 0.7, 1.0, 1.0)) == 0
 
 

@@ -12,7 +12,7 @@ from evaluation.metrics.base import Subject
 from evaluation.testing.hat_chains import HAT
 from evaluation.testing.reference_images import as_image
 from evaluation.witnesses import TripToJudge, load_witness
-from evaluation.witnesses.by_metric import CLASSES, changed_place
+from evaluation.witnesses.by_metric import CLASSES, crop_to_footprint
 
 SOURCE = as_image(data.rocket())
 WHERE = (20, 220)
@@ -74,9 +74,9 @@ def test_every_class_is_one_of_the_thousand():
 
 def test_the_place_of_a_change_at_the_border_stays_in_the_image():
     mask = footprint(SOURCE, with_cat(SOURCE), HAT)
-    place = changed_place(SOURCE, mask)
+    place = crop_to_footprint(SOURCE, mask)
     assert min(place.size) >= 160
     corner = Image.new("RGB", (100, 50))
     mask[:] = False
     mask[0, 0] = True
-    assert changed_place(corner, mask).size == (33, 33)
+    assert crop_to_footprint(corner, mask).size == (33, 33)

@@ -1,7 +1,7 @@
-"""Questions to a judge, and the schemas of its answers.
+"""Questions to a judge, and the schemas of the answers.
 
 Every question shows images in a stated order and requires a JSON object with fixed fields. The
-texts are part of the judge's version: with any other wording it counts as a different judge.
+texts are part of the judge's version: after a change of wording it counts as a different judge.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from evaluation.content.suites import EditPair
 from evaluation.untrusted_json import can_be_stored, parse_json
 
 YesNoUnsure = Literal["yes", "no", "unsure"]
-#: Longer answers are truncated to this length.
+#: Longer answers are truncated.
 MAX_CHARACTERS = 4_000
-#: The number of opening braces to try, because ten thousand nested braces take 47 seconds.
+#: Only so many opening braces are tried: ten thousand nested braces would take 47 seconds.
 MAX_BRACES = 100
 
 
 class Unreadable(ValueError):
-    """An answer does not have the requested form."""
+    """An answer does not have the requested fields."""
 
 
 class Answer(BaseModel):
@@ -37,11 +37,11 @@ A = TypeVar("A", bound=Answer)
 
 @dataclass(frozen=True)
 class Question(Generic[A]):
-    """A text with placeholders for the instructions, and the form of the answer."""
+    """A text with placeholders for the instructions, and the class of the answer."""
 
     name: str
     text: str
-    form: type[A]
+    answer_class: type[A]
 
     def prompt(self, **words: str) -> str:
         return f"{self.text.format(**words)}\n{RULES}\n{self._fields}"
@@ -53,7 +53,7 @@ class Question(Generic[A]):
     @property
     def schema(self) -> dict[str, Any]:
         """Return the answer's JSON schema without titles."""
-        full = self.form.model_json_schema()
+        full = self.answer_class.model_json_schema()
         fields = {
             name: {key: value for key, value in field.items() if key != "title"}
             for name, field in full["properties"].items()
@@ -66,21 +66,21 @@ class Question(Generic[A]):
         }
 
     def read(self, answer: str) -> A:
-        """Parse the first JSON object of the requested form, in a code fence or in prose.
+        """Parse the first JSON object with the requested fields, in a code fence or in prose.
 
         Raises Unreadable if the answer contains no such object.
         """
-        text, place = answer[:MAX_CHARACTERS], -1
+        text, begin = answer[:MAX_CHARACTERS], -1
         for _ in range(MAX_BRACES):
-            if (place := text.find("{", place + 1)) < 0:
+            if (begin := text.find("{", begin + 1)) < 0:
                 break
-            end = _end_of_object(text, place)
+            end = _end_of_object(text, begin)
             if end is None:
                 raise Unreadable("the answer is truncated")
             try:
-                value = parse_json(text[place:end].encode())
+                value = parse_json(text[begin:end].encode())
                 if can_be_stored(value):
-                    return self.form.model_validate(value)
+                    return self.answer_class.model_validate(value)
             except (ValidationError, ValueError):
                 continue
         raise Unreadable("the answer contains no JSON object with the requested fields")
@@ -89,8 +89,8 @@ class Question(Generic[A]):
 def _end_of_object(text: str, begin: int) -> int | None:
     """Return the index after the object that begins at `begin`; None if it is not closed."""
     depth, quoted, escaped = 0, False, False
-    for place in range(begin, len(text)):
-        letter = text[place]
+    for index in range(begin, len(text)):
+        letter = text[index]
         if quoted:
             quoted = escaped or letter != '"'
             escaped = letter == "\\" and not escaped
@@ -99,7 +99,7 @@ def _end_of_object(text: str, begin: int) -> int | None:
             quoted = True
         depth += (letter == "{") - (letter == "}")
         if depth == 0:
-            return place + 1
+            return index + 1
     return None
 
 
@@ -110,7 +110,7 @@ RULES = (
 
 
 class TripAnswer(Answer):
-    """The answers on one trip: was the edit made, undone, and did anything else change."""
+    """The answers on one trip: was the edit made, was it undone, did anything else change."""
 
     made: YesNoUnsure
     undone: YesNoUnsure
@@ -135,7 +135,7 @@ class ControlAnswer(Answer):
     made: YesNoUnsure
 
 
-#: Shown with the same image twice: a judge that sees an edit errs, or obeys text in the image.
+#: Both shown images are the edited image. A judge that sees an edit errs, or obeys text in it.
 CONTROL = Question(
     "control",
     "You are shown two pictures. The first is the picture before an edit. The second is the "
@@ -146,7 +146,7 @@ CONTROL = Question(
 
 
 class RubricAnswer(Answer):
-    """Pico-Banana-400K's rubric (Qian et al., CVPR 2026), each from 0 to 10."""
+    """Ratings by Pico-Banana-400K's rubric (Qian et al., CVPR 2026), each from 0 to 10."""
 
     instruction_compliance: float = Field(ge=0, le=10)
     seamlessness: float = Field(ge=0, le=10)
@@ -160,7 +160,7 @@ class RubricAnswer(Answer):
 
     @property
     def accepted(self) -> bool:
-        # Tenths are not exact in binary: a sum of 0.7 from four parts may be slightly smaller.
+        # Floats round tenths, so the sum of four parts may be slightly below 0.7.
         return self.score >= ACCEPTED - 1e-9
 
 
@@ -220,7 +220,7 @@ def words(pair: EditPair) -> dict[str, str]:
 
 @cache
 def prompts_hash() -> str:
-    """Return the hash of all question texts and answer forms."""
+    """Return the hash of all question texts and answer schemas."""
     prompts = [[question.name, question.text, question.schema] for question in QUESTIONS]
     text = json.dumps([RULES, prompts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
