@@ -240,10 +240,10 @@ def floor_sentence(results: RunResults, floor: Standing) -> str:
     """Compare how long an image lasts with edits and with the autoencoder alone."""
     edited, alone = results.standing.usable_trips, floor.usable_trips
     return (
-        f"Its autoencoder alone, without any edit, keeps an image usable for {alone:.1f} of "
+        f"The model’s autoencoder alone, without any edit, keeps an image usable for {alone:.1f} of "
         f"{formatting.count(results.trips, 'round trip')}; with edits, for {edited:.1f}. "
         + (
-            "No prompt can beat the first number."
+            "No prompt can make an image last longer than the autoencoder does."
             if edited <= alone
             else "The edits do less damage than the autoencoder: they change less of the image."
         )
@@ -256,15 +256,15 @@ def floor_chart(results: RunResults, floor: Standing) -> Chart:
     name = run.editing_model.name
     curves = [
         Curve.from_json(name, standing.curve),
-        Curve.from_json(f"floor of {name}", floor.curve),
+        Curve.from_json(f"{name}, autoencoder alone", floor.curve),
     ]
     return retention_chart(
         curves,
         trips,
         id="floor",
         title=_floor_title(name, standing.curve, floor.curve, trips),
-        subtitle=f"By {formatting.metric_label(standing.metric.name)}. The floor makes no edit: every "
-        "step is one pass through the model’s autoencoder. It is never ranked.",
+        subtitle=f"Share kept ({formatting.metric_label(standing.metric.name)}). In the run of the "
+        "autoencoder alone, every step only encodes and decodes the image. This run is never ranked.",
         height="short",
         about=f"{run.suite}, {name}",
         file_name=f"{run.editing_model.slug}-{run.suite.key}-floor",
@@ -279,4 +279,4 @@ def _floor_title(name: str, edited: Mapping[str, Any], floor: Mapping[str, Any],
     if lost[0] <= 0:
         return f"{name} loses nothing"
     share = formatting.percent(min(1.0, lost[1] / lost[0]))
-    return f"Its autoencoder alone causes {share} of what {name} loses {formatting.after_round_trips(trips)}"
+    return f"The autoencoder alone causes {share} of the loss of {name} {formatting.after_round_trips(trips)}"

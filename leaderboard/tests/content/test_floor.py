@@ -38,7 +38,7 @@ def test_the_floor_is_played_by_workers_shown_on_the_page_and_never_ranked(
     assert (floor.state, floor.current, own.current) == ("finished", False, True)
     page = client.get(own.editing_model.get_absolute_url()).content.decode()
     assert "The floor of Small autoencoder" in page
-    assert "Its autoencoder alone, without any edit, keeps an image usable for" in page
+    assert "The model’s autoencoder alone, without any edit, keeps an image usable for" in page
     assert floor.get_absolute_url() in page
     assert not floor.standings.filter(rank__isnull=False).exists()
 
