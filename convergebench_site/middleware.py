@@ -10,8 +10,8 @@ from urllib.parse import unquote_to_bytes
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 
-#: Pages of django-rq. The content policy blocks their inline styles and script, and they work
-#: without them.
+#: Pages of django-rq. The content policy blocks their inline styles and script, but the pages work
+#: without these.
 QUEUE_PAGES = ("/admin/queues/", "/admin/django_rq/")
 INLINE = re.compile(
     rb"<style>.*?</style>|<script type=\"text/javascript\">.*?</script>| style=\"[^\"]*\"",

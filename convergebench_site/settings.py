@@ -58,8 +58,8 @@ def _stored_secret(name: str, make: Callable[[], str]) -> str:
         if path.exists():
             return path.read_text().strip()
         DATA_DIR.mkdir(parents=True, exist_ok=True)
-        # Written to a temporary file and then linked, so that two processes that start at once read
-        # the same secret.
+        # Write a temporary file, then link it: two processes that start together must get the same
+        # secret.
         with tempfile.NamedTemporaryFile("w", dir=DATA_DIR, delete=False) as file:
             file.write(make())
         try:
@@ -277,7 +277,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
 # Failed sign-ins are counted per network, for all user names together. A success does not reset the
-# count, because anyone with an account could otherwise try the passwords of others.
+# count: otherwise anyone with an account could go on trying the passwords of other users.
 AXES_LOCKOUT_PARAMETERS = ["ip_address"]
 AXES_FAILURE_LIMIT = 10
 AXES_COOLOFF_TIME = 1
@@ -340,14 +340,14 @@ JUDGE_USD = env("JUDGE_USD", default="")
 # Audited cases per run: this number, or one case in ten if that is more. 0: no audits.
 AUDITS = env.int("AUDITS", default=12)
 SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
-#: Tests of one endpoint per day, over all its submissions.
+#: Tests per day of an endpoint, for all its submissions together.
 PROBES_PER_DAY = 20
 #: Chains that one address can upload per day.
 UPLOADED_CHAINS_PER_DAY = 60
 #: Runs that one address can contribute per day, and contributed runs that can wait for a check.
 CONTRIBUTED_RUNS_PER_DAY = 5
 CONTRIBUTED_RUNS_WAITING = 10
-#: Sessions of ten blind votes per day for one network or voter.
+#: Sessions of ten blind votes that a network or a voter can start per day.
 VOTE_SESSIONS_PER_DAY = 200
 #: Parallel calls of an `edits` worker. A model's own limit applies to all workers together.
 MAX_CALLS_IN_FLIGHT = env.int("MAX_CALLS_IN_FLIGHT", default=64)

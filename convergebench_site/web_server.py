@@ -1,11 +1,11 @@
 """gunicorn's configuration: `--config python:convergebench_site.web_server`.
 
 A gunicorn thread normally reads a request from its first to its last byte, so a few clients that
-send slowly could occupy all threads. Here the loop that accepts connections reads the requests,
-and hands each one to a thread when it has arrived completely. Only bodies longer than BODY_LIMIT
-occupy a thread while they arrive; the middleware admits two of them at a time.
+send slowly could occupy all threads. In this worker the loop that accepts connections also reads
+the requests, and hands a request to a thread when all its bytes have arrived. Only bodies longer
+than BODY_LIMIT occupy a thread while they arrive; the middleware admits two such bodies at a time.
 
-With PROMETHEUS=1, web processes count requests in a shared folder, so that any of them can report
+With PROMETHEUS=1, web processes count requests in a shared folder, so that each process can report
 the totals. The folder is new at every start, because old files would be counted again.
 """
 
@@ -235,7 +235,7 @@ class ArrivalWorker(ThreadWorker):
     def _linger(self, conn: Any) -> None:
         """Close the connection after the client does, so that it can read the response.
 
-        gunicorn itself would wait for the client here and accept no connection meanwhile.
+        gunicorn itself would wait for the client, and could accept no connections in that time.
         """
         try:
             conn.sock.shutdown(socket.SHUT_WR)

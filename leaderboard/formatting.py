@@ -140,7 +140,7 @@ def seconds(value: float | None) -> str:
 
 
 def ranks(low: int | None, high: int | None) -> str:
-    """Format the possible ranks: "1–3"; empty if there is only one or they are unknown."""
+    """Format the possible ranks: "1–3"; empty if only one rank is possible or ranks are unknown."""
     return f"{low}–{high}" if low is not None and high is not None and low != high else ""
 
 

@@ -78,8 +78,8 @@ def _enqueue(run_id: int, kind: str, queue_name: str, copies: int) -> None:
                 queue.enqueue_call(
                     f"leaderboard.jobs.{kind}",
                     args=(run_id,),
-                    # At most one job with this name waits, but each job needs a unique id: when
-                    # a job ends, rq deletes the id, and would delete the waiting job with it.
+                    # At most one job with this name waits, but each job needs a unique id. When a
+                    # job ends, rq deletes its id, and would also delete a waiting job with that id.
                     job_id=f"{name}-{uuid4().hex}",
                     at_front=kind in AT_FRONT,
                     timeout=JOB_SECONDS.get(kind, -1),
@@ -128,7 +128,7 @@ def current_token() -> UUID:
 
 
 def connect(queue_name: str) -> Redis:
-    """Return a connection that fails at once, without retries, if Redis is down."""
+    """Return a connection that fails without retries if Redis is down."""
     redis = django_rq.get_connection(queue_name)
     redis.set_retry(Retry(NoBackoff(), 0))
     redis.connection_pool.connection_kwargs |= {"socket_connect_timeout": 2, "socket_timeout": 5}
@@ -137,5 +137,5 @@ def connect(queue_name: str) -> Redis:
 
 @cache
 def get_queue(name: str) -> Queue:
-    """Return a queue whose calls fail at once if Redis is down."""
+    """Return a queue whose calls fail without retries if Redis is down."""
     return django_rq.get_queue(name, commit_mode="auto", connection=connect(name))

@@ -244,7 +244,7 @@ def _row(line: dict[str, str], number: int) -> PublishedRow:
 
 
 def _note_constant_scores(published: PublishedTable) -> None:
-    """Note scores with the same value in every row: they were never computed."""
+    """Note metrics that have the same value in every row: they were never computed."""
     for name in SCORES:
         values = {getattr(row, name) for row in published.rows}
         if len(values) == 1 and len(published.rows) > 1:

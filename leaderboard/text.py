@@ -11,7 +11,7 @@ from typing import Any
 from django import forms
 from django.conf import settings
 
-#: Cyrillic and Greek letters that look like Latin ones.
+#: Cyrillic and Greek letters that look like Latin letters.
 LOOKALIKES = str.maketrans(
     "аеорсухіјѕԁһӏАВЕКМНОРСТХΑΒΕΖΗΙΚΜΝΟΡΤΥΧοαν", "aeopcyxijsdhlABEKMHOPCTXABEZHIKMNOPTYXoav"
 )

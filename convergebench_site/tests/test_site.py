@@ -100,7 +100,7 @@ def test_the_error_page_works_when_everything_else_fails(rf):
 def test_the_pages_import_nothing_heavy():
     code = (
         "import os, sys, pkgutil, importlib, json, django;"
-        # Django's dependencies import these if installed. A site without torch has neither.
+        # Some packages import these if installed. A site without torch has neither.
         "sys.modules.update(rich=None, jinja2=None);"
         "os.environ['DJANGO_SETTINGS_MODULE'] = 'convergebench_site.settings'; django.setup();"
         "import convergebench_site.urls, convergebench_site.wsgi, leaderboard.views as views;"

@@ -135,7 +135,7 @@ class DetectsConflicts(forms.ModelForm):
 
 
 class CurationActions(WithPages):
-    """Activate or retire rows in bulk, with undo while they are unchanged.
+    """Activate or retire rows in bulk. A bulk change can be undone until a row changes again.
 
     Rows that frozen suites use cannot be deleted; `frozen_cases` is the lookup from a case to
     its row.

@@ -420,7 +420,7 @@ class Head:
 
 
 def sort_columns() -> dict[str, Column]:
-    """Return the sortable columns by name; those about the model itself come last."""
+    """Return the sortable columns by name; the columns on the model itself come last."""
     sortable = [column for column in COLUMNS if column.label and column.sortable]
     sortable.sort(key=lambda column: "name" in (column.name, column.under))
     return {column.name: column for column in sortable}

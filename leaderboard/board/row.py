@@ -259,7 +259,7 @@ def price_of(run: Run) -> float | None:
 
 
 def semantic_of(rows: Iterable[BoardRow]) -> str | None:
-    """Return the metric of the semantic column, or None if no row has one."""
+    """Return the metric of the semantic column, or None if no row has a semantic half-life."""
     return next((row.semantic.metric.name for row in rows if row.semantic), None)
 
 

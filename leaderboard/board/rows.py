@@ -32,7 +32,7 @@ def suites() -> list[Suite]:
 
 
 def played_suites() -> list[Suite]:
-    """Return the suites that were run here, not published elsewhere."""
+    """Return the suites of this site, without those that were published elsewhere."""
     return [suite for suite in suites() if not suite.published_elsewhere]
 
 
@@ -111,8 +111,8 @@ def _semantic_metric(
 def stamp() -> str:
     """Return a string that changes whenever the board's content changes.
 
-    The query is raw SQL, because the ORM would need longer to build it than the database needs to
-    run it, and it runs on every request.
+    The query runs on every request. It is raw SQL, because the ORM would take longer to build it
+    than the database takes to run it.
     """
     with connection.cursor() as cursor:
         cursor.execute(STAMP)

@@ -198,8 +198,8 @@ def _count_checked_lines(verification: Verification) -> int:
 def _should_yield(began: float) -> bool:
     """Return True if the check should let other jobs run.
 
-    A visitor's job runs at once, other jobs after TURNS turns. The check runs that long because a
-    large check takes hours and checks its sources again at each start.
+    A job that a visitor waits for runs at once, other jobs after TURNS turns. A check gets many
+    turns, because a large check takes hours and checks its sources again at each start.
     """
     over = time.monotonic() - began > TURNS * settings.TURN_SECONDS
     return job_queue.should_yield(0, job_queue.GPU, turn_is_over=over)

@@ -53,7 +53,7 @@ from leaderboard.views.site import noindex_variants
 
 #: Number of trips shown of a case, few enough to fit on one line.
 MAX_TRIPS_SHOWN = 5
-#: Number of cases to choose from; those on which the arms differ most come first.
+#: Number of cases to choose from; cases on which the arms differ most come first.
 MAX_CASES = 8
 
 

@@ -32,7 +32,7 @@ from leaderboard.models.runs import RunState
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """The run of one arm by one model: it exists already, or is estimated."""
+    """A model's run of an arm: the existing run, or the estimate of a new run."""
 
     arm: ExperimentArm
     model: EditingModel
@@ -120,7 +120,7 @@ def _existing_run(arm: ExperimentArm, model: EditingModel, core: Arm) -> Run | N
 
 
 def total_estimate(planned: list[PlannedRun]) -> Estimate:
-    """Sum the estimates of all new runs, played one after another."""
+    """Sum the estimates of all new runs; times add up because runs are played in sequence."""
     new = [run.estimate for run in planned if run.existing is None]
     usd = (
         None
@@ -132,7 +132,7 @@ def total_estimate(planned: list[PlannedRun]) -> Estimate:
 
 @transaction.atomic
 def start(experiment: Experiment, budget_usd: Decimal | None = None) -> list[Run]:
-    """Start the runs that do not exist yet, one for each arm and model; return them.
+    """Start a run for each arm and model that has no run yet; return the started runs.
 
     `budget_usd` is divided among these runs in proportion to their estimated costs.
     """

@@ -15,7 +15,7 @@ from django.utils import timezone
 from leaderboard.models import Chain, Run, StoredImage, Suite, Trip, Vote
 from leaderboard.people import vote_rows
 
-#: By at least one metric, the retentions of a preference's two images differ by this or more.
+#: The two images of a preference differ at least this much in retention by some metric.
 MARGIN = 0.05
 README = """# ConvergeBench: degraded images and preferences
 
@@ -84,7 +84,7 @@ class ScoredImage:
 
 
 def export(out: Path, suite: Suite | None = None) -> Counts:
-    """Write the dataset of this suite, or of all suites played here, to a folder.
+    """Write the dataset of a suite, or of all suites with runs of this site, to a folder.
 
     Raises DatasetError if the folder is not empty or no run is public.
     """

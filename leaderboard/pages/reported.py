@@ -35,7 +35,7 @@ from leaderboard.pages.model_page import RunResults
 from leaderboard.text import skeleton
 
 ELSEWHERE = "published elsewhere"
-#: Published curves shown next to a model's own, and further ones that the legend can add.
+#: Published curves shown at first with a model's own curve, and curves that the legend can add.
 LINES, MORE_LINES = 4, 4
 OPEN_MARKERS = ("circle-open", "square-open", "diamond-open", "triangle-up-open")
 #: The metric of the first chart; the others follow in the usual order.

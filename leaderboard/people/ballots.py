@@ -2,8 +2,8 @@
 
 A voter is a signed cookie with a random number and nothing else. An image file does not reveal
 its model: it is encoded again at the size of the source without metadata, its length is padded,
-and only this site can derive its name. The pixels cannot be hidden: comparing them with every
-image of the public pages identifies the image.
+and only this site can derive its name. The pixels cannot be hidden: a voter who compares them with
+every image on the public pages can identify the image.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def open_session(voter: Voter, kind: str) -> list[Vote]:
 def start(voter: Voter, kind: str) -> list[Vote]:
     """Start a session of the most informative open questions; [] if there are too few.
 
-    If a voter starts two sessions at once, the second call returns the first session.
+    If a voter starts two sessions at the same time, both calls return the same session.
     """
     if unfinished := _locked_session(voter, kind):
         return unfinished
@@ -126,7 +126,7 @@ def start(voter: Voter, kind: str) -> list[Vote]:
 
 
 def _locked_session(voter: Voter, kind: str) -> list[Vote]:
-    """Lock the voter and return a session that another request started meanwhile."""
+    """Lock the voter; return the session that a parallel request has started, if any."""
     Voter.objects.select_for_update().get(pk=voter.pk)
     return open_session(voter, kind)
 

@@ -28,7 +28,7 @@ from leaderboard.people.vote_rows import VotedImage, voted_images
 Gold = Question.Gold
 #: Most open questions of each suite and kind, and most gold questions with the same answer.
 MAX_OPEN, MAX_GOLDS = 600, 40
-#: Cases of a suite from which questions are chosen: those with the fewest votes.
+#: Questions of a suite are chosen from this number of cases, which have the fewest votes.
 MAX_CASES = 60
 #: Gap in headline retention that people see, and the gap below which two images look the same.
 VISIBLE, SAME = 0.1, 0.01

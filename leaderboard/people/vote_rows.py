@@ -193,7 +193,7 @@ class ImageOut(Schema):
 
 
 class VoteOut(Schema):
-    """One answer of one person who did not know the models."""
+    """The answer of a person who did not know the models."""
 
     id: int
     kind: str = Field(description="pair or usable.")

@@ -38,7 +38,7 @@ TONES = {
 
 
 def state(submission: Submission) -> dict[str, Any]:
-    """Return state, test, queue, run and next step, as the submitter may see them."""
+    """Return what the submitter may see: state, test, queue, run and next step."""
     run = workflow.newest_run(submission)
     label = _label(submission, run)
     return {
@@ -124,7 +124,7 @@ def what_next(submission: Submission, run: Run | None) -> str:
 
 
 def reviews_before(submission: Submission) -> int | None:
-    """Count the submissions to review before this one; None if it does not wait."""
+    """Count submissions that will be reviewed earlier; None if this one awaits no review."""
     if submission.state != Submission.State.REVIEW:
         return None
     waiting = Submission.objects.filter(state=Submission.State.REVIEW)

@@ -137,7 +137,7 @@ def approve(
 def newest_run(submission: Submission) -> Run | None:
     """Return the model's newest run on the submission's suite; prefetched runs need no query.
 
-    Runs by staff on other suites, even sealed ones, do not belong to the submitter.
+    Staff may run the model on other suites, even sealed suites; the submitter must not see those.
     """
     model = submission.editing_model
     if model is None:

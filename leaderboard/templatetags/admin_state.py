@@ -32,7 +32,7 @@ def queue_state() -> dict[str, Any]:
 
 @register.simple_tag
 def playable_models() -> list[playable.Offer]:
-    """Return models without a run whose key or weights are available here."""
+    """Return models that have no run, but whose key or weights this machine has."""
     return playable.offers()[:MAX_OFFERS]
 
 

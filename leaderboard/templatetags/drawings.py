@@ -56,7 +56,7 @@ def swatch(item: LegendItem) -> SafeString:
 
 DASHES = {"dash": "6 4", "dot": "2 3", "dashdot": "6 3 2 3", "longdash": "9 4"}
 MARKERS = {
-    # In open markers the inner outline runs the other way, which leaves a hole.
+    # The inner outline of an open marker has the opposite direction, which leaves a hole.
     "circle-open": "M15 1a4 4 0 1 0 .01 0zM15 2.8a2.2 2.2 0 1 1-.01 0z",
     "square-open": "M11.5 1.5v7h7v-7zM13 3h4v4h-4z",
     "diamond-open": "M15 .5l-4.5 4.5 4.5 4.5 4.5-4.5zM15 2.8l2.2 2.2-2.2 2.2-2.2-2.2z",

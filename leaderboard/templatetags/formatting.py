@@ -76,7 +76,7 @@ def difference(value: Difference) -> str:
 
 @register.filter
 def half_life_difference(comparison: Comparison, trips: int) -> str:
-    """Return the difference of half-lives, as a bound if one of them was not reached."""
+    """Return the difference of half-lives; a bound if one half-life was not reached."""
     first, second = comparison.first.half_life, comparison.second.half_life
     if first is None and second is None:
         return f"both >\u00a0{trips}"

@@ -1,6 +1,6 @@
 """Preview images (1200 x 630) for shared links to the board, a model, a case or a comparison.
 
-They look the same on every machine, because their font is part of the project: DejaVu Sans,
+They look the same on every machine, because their font is part of the project. It is DejaVu Sans,
 reduced to Latin, Greek, Cyrillic and common symbols.
 """
 

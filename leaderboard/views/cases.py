@@ -1,4 +1,4 @@
-"""Pages of a case: its images in one run, trip by trip, and in all models."""
+"""Pages of a case: its images trip by trip in one run, and its strips of all models."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def index(request: HttpRequest) -> HttpResponse:
     chosen = [slug for part in request.GET.getlist("models") for slug in part.split(",") if slug]
     chosen = list(dict.fromkeys(chosen))
     if len(request.GET.getlist("models")) > 1:
-        # Checkboxes send one parameter each; the URL to share lists all models in one.
+        # Each checkbox sends its own parameter; the URL to share has one parameter for all models.
         return redirect(f"{request.path}?{comparison_query(query, chosen)}")
     rows = query.rows()
     by_slug = {row.model.slug: row for row in rows if row.standing}
@@ -90,7 +90,7 @@ class LeaderComparison:
     verdict: str
     #: How to distinguish the models; empty if they are distinguished already.
     hint: str
-    #: Why half-lives order the models the other way than usable trips; empty if they do not.
+    #: Why half-lives and usable trips order the models differently; empty if they agree.
     crossing: str
 
 
@@ -251,7 +251,7 @@ def comparison_query(board_query: BoardQuery, slugs: Sequence[str], **more: Any)
 
 
 CACHE_SECONDS = 24 * 3600
-#: Number of cases to choose from, those with the widest gaps.
+#: Number of cases to choose from: the cases with the widest gaps.
 MAX_CASES = 8
 
 

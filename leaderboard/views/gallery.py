@@ -125,7 +125,7 @@ def _query(suite: str, choice: Mapping[str, str], best: bool, number: int) -> st
 
 
 def _runs(suite: Suite, models: Sequence[EditingModel], model: str) -> QuerySet[Run]:
-    """Return the runs to show. Reference editors appear if chosen or if there is no model."""
+    """Return the runs to show. Reference editors appear if chosen, or if nothing else ran."""
     runs = Run.objects.on_the_board().filter(suite=suite)
     if model == REFERENCE_EDITORS:
         return runs.filter(editing_model__is_reference=True)

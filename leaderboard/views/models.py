@@ -157,7 +157,7 @@ def _history(
 
 
 def by_suite(runs: Sequence[Run]) -> dict[str, Run]:
-    """Return the model's current run on each suite, or else its newest run there.
+    """Return by suite the model's current run, or else its newest run on that suite.
 
     The runs are expected in order of the suites' importance.
     """

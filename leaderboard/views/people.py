@@ -176,7 +176,7 @@ def _question(vote: Vote) -> dict[str, Any]:
 
 
 def _vote_of_visitor(request: HttpRequest, ticket: str) -> Vote:
-    """Return the visitor's vote with this ticket. Raises Http404 if another voter has it."""
+    """Return the vote with this ticket. Raises Http404 if it belongs to another voter."""
     related = (
         *("voter", "question__case__image__stored", "question__first__restored"),
         "question__second__restored",

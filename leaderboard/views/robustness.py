@@ -54,7 +54,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Another choice, and Kendall's tau between its order and the board's order."""
+    """A choice unlike the board's, and Kendall's tau between its order and the board's order."""
 
     choice: str
     tau: float | None

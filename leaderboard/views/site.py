@@ -149,7 +149,7 @@ def withdrawn(request: HttpRequest, runs: RunQuerySet) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    # Rendered without context processors, because one of them may have caused the error.
+    # Render without context processors, because a context processor may have caused the error.
     try:
         page = loader.get_template("500.html").render({"request": None, **site(request)})
     except Exception:  # such as a broken manifest of static files, which every page needs

@@ -134,7 +134,7 @@ def _question(what: str) -> str:
     return f"{question}? ({', '.join(details)})" if details else f"{question}?"
 
 
-#: The page's words for those of the stored error rates.
+#: The page's words, by the words of the stored error rates.
 WITNESS_WORDS = {
     "what else was there kept": "rest kept",
     "left on": "left in place",

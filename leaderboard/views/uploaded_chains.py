@@ -77,7 +77,7 @@ def index(request: HttpRequest) -> HttpResponse:
     except UnusableUpload as error:
         return _refused(request, str(error), status=422)
     except STORAGE_ERRORS as error:
-        # Handled here, because the error page's traceback would keep the images in memory.
+        # Handle the error now, because the error page's traceback would keep images in memory.
         log.error("upload not stored", error=str(error))
         why = "Images cannot be stored right now. Please try again later."
         return _refused(request, why, status=503)
@@ -220,7 +220,7 @@ def finding(metrics: dict[str, Any], name: str, trips: int) -> str:
 def unpack(name: str, file: IO[bytes], max_bytes: int = MAX_TOTAL_BYTES) -> list[Upload]:
     """Return the files of a zip file without reading them.
 
-    Raises UnusableUpload if they exceed `max_bytes` in total, or one exceeds the limit of an image.
+    Raises UnusableUpload if the files have more than `max_bytes`, or a file more than an image may.
     """
     try:
         archive = archives.open_archive(file, max_entries=MAX_ENTRIES)
@@ -288,8 +288,8 @@ def count_upload(address: str | None) -> str | None:
 def _store_image(file: Upload) -> StoredImage:
     """Check the header of an image and store its bytes.
 
-    `decoding` admits one image at a time, since decoding a JPEG with a colour profile takes four
-    times its bytes. Images of a refused upload are deleted later.
+    `decoding` admits one image at a time, because a JPEG with a colour profile takes four times its
+    size in memory. Images of a refused upload are deleted later.
     """
     with decoding:
         try:
